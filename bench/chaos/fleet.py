@@ -62,7 +62,7 @@ class Fleet:
                 await wire.mend()
 
     async def until_together(self) -> None:
-        if not await until(lambda: all("in the fleet" in rig.log.read_text() for rig in self.rigs)):
+        if not await until(lambda: all("connected to the fleet" in rig.log.read_text() for rig in self.rigs)):
             raise AssertionError("the hosts do not find each other")
 
     def end(self) -> None:

@@ -245,7 +245,7 @@ class Program:
         self._tasks.start(self._systemd.keep_watchdog_quiet(), "watchdog")
         self._tasks.start(watch_descriptors(), "file descriptors")
         management = Address("localhost", 0, unix_path=str(folder / "api"))
-        self._api = build(self._house())
+        self._api = build(self._api_deps())
         dashboard.add_to(self._api)
         await stack.enter_async_context(served(self._api, management))
         rules = self._rules(self.settings)
@@ -294,7 +294,7 @@ class Program:
             await asyncio.gather(closing, return_exceptions=True)
             await self._dispatcher.shut_down(0)
 
-    def _house(self) -> ApiDeps:
+    def _api_deps(self) -> ApiDeps:
         return ApiDeps(
             dispatcher=self._dispatcher,
             journal=self._journal,

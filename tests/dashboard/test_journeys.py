@@ -77,7 +77,7 @@ def test_a_swap_is_shown_without_a_reload(visit: Visit, hotseat: Hotseat) -> Non
 
     expect(row(page, "beta")).to_have_attribute("data-phase", "ready")
     expect(row(page, "alpha")).to_have_attribute("data-phase", "cold")
-    expect(row(page, "alpha").locator(".why")).to_have_text("stopped because unloaded to free memory for beta")
+    expect(row(page, "alpha").locator(".why")).to_have_text("unloaded to free memory for beta")
     expect(page.locator(".dots li").first.get_by_role("img")).to_have_attribute("aria-label", "cold")
 
 
@@ -207,7 +207,7 @@ def test_a_waiting_request_is_listed_and_can_be_cancelled(visit: Visit, hotseat:
 
     assert answer.status == 503
     assert "an operator cancelled this request" in answer.json()["error"]
-    expect(page.get_by_text("Nobody waits.")).to_be_visible()
+    expect(page.get_by_text("No waiting requests.")).to_be_visible()
 
 
 def test_requests_are_listed_in_progress_and_finished(visit: Visit, hotseat: Hotseat, long_stream: Stream) -> None:

@@ -216,7 +216,7 @@ async def test_nats_may_come_later_than_the_host(tmp_path: Path, caplog: pytest.
         store = JetStream(fleet_at(server))
         store.open()
         try:
-            await until(lambda: "NATS trouble" in caplog.text)
+            await until(lambda: "NATS error" in caplog.text)
             was_connected = store.is_connected
             server.start()
             connected_later = await store.until_connected(PATIENCE_S)

@@ -53,7 +53,7 @@ async def test_a_login_that_cannot_be_used_is_told_of(
         fleet = Fleet((server.url,), HostName("test"), login=login)
         async with open_store(fleet) as store:
             assert not store.is_connected
-    assert "NATS trouble" in caplog.text
+    assert "NATS error" in caplog.text
 
 
 async def test_without_the_package_a_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

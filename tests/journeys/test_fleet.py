@@ -120,7 +120,7 @@ def test_all_of_nats_is_away(hosts: Hosts) -> None:
     assert [hosts[host].chat(model).status for host in "abc" for model in MODELS] == [200] * 9
     for server in hosts.nats:
         server.start()
-    eventually(lambda: hosts["a"].log().count("in the fleet") == 2, within=TOGETHER_S)
+    eventually(lambda: hosts["a"].log().count("connected to the fleet") == 2, within=TOGETHER_S)
 
 
 def test_a_host_leaves_in_good_order(hosts: Hosts) -> None:

@@ -78,7 +78,7 @@ def test_a_host_with_another_secret_is_told_of_and_sent_nothing(hosts: Hosts) ->
     """It serves its own clients, the others theirs, and both logs say what to do."""
     start(hosts, "a", OLD)
     start(hosts, "b", NEW)
-    eventually(lambda: all("in the fleet" in hosts[name].log() for name in "ab"), within=TOGETHER_S)
+    eventually(lambda: all("connected to the fleet" in hosts[name].log() for name in "ab"), within=TOGETHER_S)
     warning = "WARNING ignored a record without a valid signature key=hosts/"
     eventually(lambda: f"{warning}b" in hosts["a"].log() and f"{warning}a" in hosts["b"].log(), within=TOGETHER_S)
 

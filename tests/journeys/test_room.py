@@ -37,7 +37,7 @@ def test_models_make_way_for_a_program(serve: Callable[..., Hotseat], tmp_path: 
     eventually(lambda: rig.chat("alpha").status == 200, within=20)
 
     assert (meanwhile.status, meanwhile.headers["Retry-After"]) == (503, "30")
-    assert f"precious-game runs (pid {game.pid})" in meanwhile.body.decode()
+    assert f"precious-game is running (pid {game.pid})" in meanwhile.body.decode()
 
 
 def test_many_models_share_the_memory_there_is(tmp_path: Path) -> None:

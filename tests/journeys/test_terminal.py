@@ -51,7 +51,7 @@ def test_load_shows_a_bar(rig: Hotseat) -> None:
 def test_top_shows_what_happens_until_q(rig: Hotseat) -> None:
     """A model that is loaded meanwhile appears without a key."""
     with Terminal("top", "--url", rig.url) as terminal:
-        terminal.wait_for("0 of 3 models alive")
+        terminal.wait_for("0 of 3 models running")
         rig.load("alpha")
         terminal.wait_for("ready")
         terminal.type("q")

@@ -134,34 +134,36 @@ async def test_the_guard_is_not_ended_by_what_ends_a_terminal(rig: SupervisorRig
 
 
 @pytest.mark.parametrize("how", ["plain", "setsid", "wiped"])
-def test_nothing_outlives_a_killed_hotseat(rig: Callable[..., House], how: str) -> None:
+def test_nothing_outlives_a_killed_hotseat(start_hotseat: Callable[..., SmallHotseat], how: str) -> None:
     """kill -9 of the parent: server and grandchild are gone within a moment, wherever they went."""
-    small = rig({"part": ["leaks_grandchildren", how]}, {"part": ["dutiful"]})
+    small = start_hotseat({"part": ["leaks_grandchildren", how]}, {"part": ["dutiful"]})
     grandchild = next(int(line.split()[1]) for line in small.said if line.startswith("grandchild"))
     os.kill(small.process.pid, signal.SIGKILL)
 
     eventually(lambda: not small.left() and not is_alive(grandchild))
 
 
-def end(*rigs: House) -> None:
+def end(*rigs: SmallHotseat) -> None:
     for each in rigs:
         os.kill(each.process.pid, signal.SIGKILL)
     eventually(lambda: not any(each.left() for each in rigs))
 
 
-def test_what_outlived_hotseat_and_its_guard_is_ended_by_the_next_hotseat(rig: Callable[..., House]) -> None:
+def test_what_outlived_hotseat_and_its_guard_is_ended_by_the_next_hotseat(
+    start_hotseat: Callable[..., SmallHotseat],
+) -> None:
     """Both are killed at once: the kernel ends the server, and the next start what the server had started."""
-    small = rig({"part": ["leaks_grandchildren", "setsid"]}, {"part": ["dutiful"]})
+    small = start_hotseat({"part": ["leaks_grandchildren", "setsid"]}, {"part": ["dutiful"]})
     grandchild = next(int(line.split()[1]) for line in small.said if line.startswith("grandchild"))
     kill_with_guard(small)
     eventually(lambda: small.left() == [grandchild])
-    successor = rig({"part": ["dutiful"]})
+    successor = start_hotseat({"part": ["dutiful"]})
 
     assert eventually(lambda: not command_line(grandchild))
     end(successor)
 
 
-def kill_with_guard(small: House) -> None:
+def kill_with_guard(small: SmallHotseat) -> None:
     """Both at once: the guard cannot even begin."""
     (guard,) = children(small.process.pid)
     os.kill(guard, signal.SIGSTOP)
@@ -169,37 +171,39 @@ def kill_with_guard(small: House) -> None:
     os.kill(guard, signal.SIGKILL)
 
 
-def grandchild_of(small: House) -> int:
+def grandchild_of(small: SmallHotseat) -> int:
     """Its pid, once the guard has written it down."""
     grandchild = next(int(line.split()[1]) for line in small.said if line.startswith("grandchild"))
     eventually(lambda: any(str(grandchild) in path.read_text() for path in small.records.glob("*.json")))
     return grandchild
 
 
-def test_a_wanderer_without_environment_is_ended_by_the_next_hotseat(rig: Callable[..., House]) -> None:
+def test_a_wanderer_without_environment_is_ended_by_the_next_hotseat(
+    start_hotseat: Callable[..., SmallHotseat],
+) -> None:
     """Nothing about it tells whose it is, but the guard had seen it among its descendants."""
-    small = rig({"part": ["leaks_grandchildren", "wiped"]}, {"part": ["dutiful"]})
+    small = start_hotseat({"part": ["leaks_grandchildren", "wiped"]}, {"part": ["dutiful"]})
     wanderer = grandchild_of(small)
     kill_with_guard(small)
     eventually(lambda: not small.left())
     assert not environment(wanderer)
     assert is_alive(wanderer)
-    successor = rig({"part": ["dutiful"]})
+    successor = start_hotseat({"part": ["dutiful"]})
 
     eventually(lambda: not command_line(wanderer))
     end(successor)
 
 
-def test_a_pid_that_became_somebody_elses_is_left_alone(rig: Callable[..., House]) -> None:
+def test_a_pid_that_became_somebody_elses_is_left_alone(start_hotseat: Callable[..., SmallHotseat]) -> None:
     """A recorded number is believed only with the time at which its process began."""
-    small = rig({"part": ["leaks_grandchildren", "wiped"]}, {"part": ["dutiful"]})
+    small = start_hotseat({"part": ["leaks_grandchildren", "wiped"]}, {"part": ["dutiful"]})
     wanderer = grandchild_of(small)
     kill_with_guard(small)
     (record,) = small.records.glob("*.json")
     kept = json.loads(record.read_text())
     kept["descendants"] = {pid: start - 1 for pid, start in kept["descendants"].items()}
     record.write_text(json.dumps(kept))
-    successor = rig({"part": ["dutiful"]})
+    successor = start_hotseat({"part": ["dutiful"]})
 
     assert command_line(wanderer)
     assert record.exists() is False
@@ -208,12 +212,14 @@ def test_a_pid_that_became_somebody_elses_is_left_alone(rig: Callable[..., House
 
 
 @pytest.mark.parametrize("text", ["", "[" * 200_000, "{}", '{"descendants": 7}', '{"descendants": {"a": []}}'])
-def test_a_broken_record_keeps_nobody_from_starting(rig: Callable[..., House], tmp_path: Path, text: str) -> None:
+def test_a_broken_record_keeps_nobody_from_starting(
+    start_hotseat: Callable[..., SmallHotseat], tmp_path: Path, text: str
+) -> None:
     """It is removed."""
     broken = tmp_path / "records" / "7.json"
     broken.parent.mkdir()
     broken.write_text(text)
-    small = rig({"part": ["dutiful"]})
+    small = start_hotseat({"part": ["dutiful"]})
 
     assert not broken.exists()
     end(small)
@@ -255,28 +261,30 @@ async def test_where_no_record_can_be_kept_everything_else_works(tmp_path: Path)
     assert not is_alive(ready.upstream.pid or 0)
 
 
-def test_what_has_a_guard_is_left_alone(rig: Callable[..., House]) -> None:
+def test_what_has_a_guard_is_left_alone(start_hotseat: Callable[..., SmallHotseat]) -> None:
     """A second hotseat on the same machine ends nothing of the first, whatever its record says."""
-    first = rig({"part": ["leaks_grandchildren", "wiped"]}, {"part": ["dutiful"]})
+    first = start_hotseat({"part": ["leaks_grandchildren", "wiped"]}, {"part": ["dutiful"]})
     grandchild = grandchild_of(first)
-    second = rig({"part": ["dutiful"]})
+    second = start_hotseat({"part": ["dutiful"]})
 
     assert command_line(grandchild)
     end(first, second)
 
 
-def test_a_server_that_ignores_sigterm_does_not_outlive_a_killed_hotseat(rig: Callable[..., House]) -> None:
+def test_a_server_that_ignores_sigterm_does_not_outlive_a_killed_hotseat(
+    start_hotseat: Callable[..., SmallHotseat],
+) -> None:
     """It gets one second."""
-    small = rig({"part": ["ignores_sigterm"]})
+    small = start_hotseat({"part": ["ignores_sigterm"]})
     os.kill(small.process.pid, signal.SIGKILL)
 
     eventually(lambda: not small.left())
 
 
-def test_a_stop_command_is_run_for_a_killed_hotseat(rig: Callable[..., House], tmp_path: Path) -> None:
+def test_a_stop_command_is_run_for_a_killed_hotseat(start_hotseat: Callable[..., SmallHotseat], tmp_path: Path) -> None:
     """Killing the client of a container leaves the container: only its stop command ends it."""
     note = tmp_path / "note"
-    small = rig({"part": ["tells_of_sigterm"], "stop": played_by("stop_politely", "${PID}", str(note))})
+    small = start_hotseat({"part": ["tells_of_sigterm"], "stop": played_by("stop_politely", "${PID}", str(note))})
     os.kill(small.process.pid, signal.SIGKILL)
 
     assert eventually(lambda: note.exists() and note.read_text().endswith("\n") and note.read_text())
@@ -285,28 +293,28 @@ def test_a_stop_command_is_run_for_a_killed_hotseat(rig: Callable[..., House], t
 
 @pytest.mark.parametrize("stop", [played_by("fail_to_stop", "${PID}"), ("{}", "${PID}"), ("dockr", "stop")])
 def test_a_stop_command_that_fails_does_not_save_the_server(
-    rig: Callable[..., House], stop: tuple[str, ...], tmp_path: Path
+    start_hotseat: Callable[..., SmallHotseat], stop: tuple[str, ...], tmp_path: Path
 ) -> None:
     """It gets SIGTERM instead, and then SIGKILL."""
     broken = tmp_path / "broken"
     broken.write_bytes(b"\x7fno program")
     broken.chmod(0o755)
     stop = tuple(word.replace("{}", str(broken)) for word in stop)
-    small = rig({"part": ["ignores_sigterm"], "stop": stop})
+    small = start_hotseat({"part": ["ignores_sigterm"], "stop": stop})
     os.kill(small.process.pid, signal.SIGKILL)
 
     eventually(lambda: not small.left())
 
 
-def test_a_stop_command_that_hangs_ends_with_the_unload_timeout(rig: Callable[..., House]) -> None:
+def test_a_stop_command_that_hangs_ends_with_the_unload_timeout(start_hotseat: Callable[..., SmallHotseat]) -> None:
     stop = played_by("hang_while_stopping", "${PID}")
-    small = rig({"part": ["ignores_sigterm"], "stop": stop, "unload_timeout_s": 0.5})
+    small = start_hotseat({"part": ["ignores_sigterm"], "stop": stop, "unload_timeout_s": 0.5})
     os.kill(small.process.pid, signal.SIGKILL)
 
     eventually(lambda: not small.left())
 
 
-class House:
+class SmallHotseat:
     """A process that opened a supervisor, with what its servers had said when they were ready."""
 
     def __init__(self, parts: list[dict[str, Any]], run: str) -> None:
@@ -325,16 +333,16 @@ class House:
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Callable[..., House]]:
-    rigs = []
+def start_hotseat(tmp_path: Path) -> Iterator[Callable[..., SmallHotseat]]:
+    started = []
 
-    def build(*parts: dict[str, Any]) -> House:
-        rigs.append(House(list(parts), str(tmp_path)))
-        return rigs[-1]
+    def build(*parts: dict[str, Any]) -> SmallHotseat:
+        started.append(SmallHotseat(list(parts), str(tmp_path)))
+        return started[-1]
 
     yield build
 
-    for each in rigs:
+    for each in started:
         each.process.kill()
         each.process.communicate()
         assert not each.left()

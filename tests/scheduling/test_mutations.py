@@ -187,7 +187,7 @@ PLANTED: list[tuple[Any, str, Any]] = [
     (ModelState, "expires_at", the_ttl_forgets_leases),
     (plan, "loader_busy_with", the_loader_is_never_busy),
     (Transitions, "give_back", a_lease_is_never_given_back),
-    (Transitions, "_bury", an_unload_is_never_confirmed),
+    (Transitions, "_remove", an_unload_is_never_confirmed),
     (settle, "slots", a_slot_is_given_twice),
     (Plan, "_never_fits", what_never_fits_is_waited_for),
     (ModelQueue, "join", who_asks_most_has_most_places),

@@ -56,7 +56,9 @@ class Hosts:
         """Return when each host knows all others' models and answers for them."""
         everything = {name for host in self.by_name.values() for name in names_at(host)}
         eventually(lambda: all(names_at(host) >= everything for host in self.by_name.values()), within=TOGETHER_S)
-        eventually(lambda: all("in the fleet" in host.log() for host in self.by_name.values()), within=TOGETHER_S)
+        eventually(
+            lambda: all("connected to the fleet" in host.log() for host in self.by_name.values()), within=TOGETHER_S
+        )
 
     def running(self) -> dict[str, list[str]]:
         """The running models of each host."""

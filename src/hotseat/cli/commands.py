@@ -98,7 +98,7 @@ def serve(
     ] = None,
 ) -> None:
     """Run the server."""
-    from hotseat import app as house
+    from hotseat import app as application
     from hotseat.config.fleet_schema import nats_url
     from hotseat.config.options import ServeOptions
     from hotseat.config.units import parse_listen
@@ -115,7 +115,7 @@ def serve(
     tls = (tls_cert_file, tls_key_file) if tls_cert_file else None
     form = LogFormat(log_format.value) if log_format else None
     options = ServeOptions(sources(config, config_dir), address, allow_open, lenient, watch_config, tls, form, nats)
-    raise typer.Exit(house.serve(options))
+    raise typer.Exit(application.serve(options))
 
 
 @app.command(epilog="Example: hotseat check config.yaml")

@@ -25,10 +25,10 @@ UNKNOWN = "unknown"
 def devices(server: Server, as_json: bool) -> None:
     """Measure now, whether or not hotseat runs; the models are those of a hotseat on this machine."""
     machine = find_machine()
-    house = status_here(server)
-    pids = None if house is None else pids_of_models(house)
+    status = status_here(server)
+    pids = None if status is None else pids_of_models(status)
     reading = machine.sample(tuple((pids or {}).values()))
-    budgets = {device["device"]: device["available"] for device in house["devices"]} if house else {}
+    budgets = {device["device"]: device["available"] for device in status["devices"]} if status else {}
     seen = [described(name, machine.labels[name], reading, pids, budgets.get(name)) for name in reading.devices]
     if as_json:
         return show_json(seen)
@@ -42,14 +42,14 @@ def status_here(server: Server) -> dict[str, Any] | None:
     if not is_loopback(host):
         return None
     try:
-        house: dict[str, Any] = server.ask("GET", "/hotseat/models")
+        status: dict[str, Any] = server.ask("GET", "/hotseat/models")
     except Problem:
         return None
-    return house
+    return status
 
 
-def pids_of_models(house: dict[str, Any]) -> dict[str, int]:
-    return {model["model"]: model["pid"] for model in house["models"] if model["pid"]}
+def pids_of_models(status: dict[str, Any]) -> dict[str, int]:
+    return {model["model"]: model["pid"] for model in status["models"] if model["pid"]}
 
 
 def described(

@@ -23,16 +23,16 @@ DEVICES = ("DEVICE", "BUDGET", "FOR MODELS", "TAKEN")
 
 
 def ps(server: Server, as_json: bool) -> None:
-    house = server.ask("GET", "/hotseat/models")
-    models = [model for model in house["models"] if is_alive(model)]
+    status = server.ask("GET", "/hotseat/models")
+    models = [model for model in status["models"] if is_alive(model)]
     if as_json:
         return show_json(models)
     print(table(ALIVE, [alive_row(model) for model in models]))
-    if house["devices"]:
-        print("\n" + table(DEVICES, [device_row(device) for device in house["devices"]]))
-    if house["making_way"]:
-        print(f"\nmemory is yielded: {house['making_way']}")
-    if (fleet := house["fleet"]) and fleet["standing"] == "apart":
+    if status["devices"]:
+        print("\n" + table(DEVICES, [device_row(device) for device in status["devices"]]))
+    if status["making_way"]:
+        print(f"\nmemory is yielded: {status['making_way']}")
+    if (fleet := status["fleet"]) and fleet["standing"] == "apart":
         print(f"\n{fleet['host']} is disconnected from its fleet; see `hotseat fleet status`")
     return None
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from hotseat.hardware.measurement import DeviceReading, Reading
     from hotseat.identifiers import Bytes, DeviceName, ModelName, Seconds
     from hotseat.memory.launcher import Launcher
-    from hotseat.memory.monitor import House
+    from hotseat.memory.monitor import SchedulerAccess
     from hotseat.scheduling.events import Event
     from hotseat.settings import Settings
     from hotseat.tasks import Tasks
@@ -89,20 +89,22 @@ class MemoryManager:
             launcher, self._gauge, lambda: catalog() if self._settings().measuring.is_on else None
         )
 
-    def watch_over(self, house: House, tasks: Tasks) -> None:
+    def watch_over(self, scheduler: SchedulerAccess, tasks: Tasks) -> None:
         """Start to report measurements and programs with precedence to the dispatcher."""
-        watch = MemoryMonitor(house, self._footprints, self._figures, lambda: this_machine().borrowers)
-        self._rounds = Polling(self._gauge, lambda: self._looked_at(house), watch.hear, lambda: self._pause_s(house))
-        self.precedence = Precedence(house.tell, lambda: self._settings().yield_to, lambda: self._pids().values())
+        watch = MemoryMonitor(scheduler, self._footprints, self._figures, lambda: this_machine().borrowers)
+        self._rounds = Polling(
+            self._gauge, lambda: self._looked_at(scheduler), watch.hear, lambda: self._pause_s(scheduler)
+        )
+        self.precedence = Precedence(scheduler.tell, lambda: self._settings().yield_to, lambda: self._pids().values())
         tasks.start(self._rounds.walk(), "measure memory")
         tasks.start(self.precedence.walk(), "look for programs with precedence")
 
-    def _looked_at(self, house: House) -> Mapping[ModelName, int] | None:
+    def _looked_at(self, scheduler: SchedulerAccess) -> Mapping[ModelName, int] | None:
         """Model pids; None where memory decides nothing, so that no driver is woken."""
-        return self._pids() if house.catalog.budgets and self._settings().measuring.is_on else None
+        return self._pids() if scheduler.catalog.budgets and self._settings().measuring.is_on else None
 
-    def _pause_s(self, house: House) -> Seconds | None:
-        wants = wants_to_look(self._looked_at(house), house.catalog)
+    def _pause_s(self, scheduler: SchedulerAccess) -> Seconds | None:
+        wants = wants_to_look(self._looked_at(scheduler), scheduler.catalog)
         return self._settings().measuring.every_s if wants else None
 
     def hear(self, event: Event) -> None:

@@ -39,7 +39,7 @@ ALWAYS_THERE = 0.05
 """Other programs that take less than this share of a device do not count: the desktop does, and budgets are round."""
 
 
-class House(Protocol):
+class SchedulerAccess(Protocol):
     """The part of the dispatcher that is used here."""
 
     @property
@@ -52,9 +52,13 @@ class House(Protocol):
 
 class MemoryMonitor:
     def __init__(
-        self, house: House, footprints: Footprints, figures: Figures, borrowers: Callable[[], Collection[DeviceName]]
+        self,
+        scheduler: SchedulerAccess,
+        footprints: Footprints,
+        figures: Figures,
+        borrowers: Callable[[], Collection[DeviceName]],
     ) -> None:
-        self._house, self._footprints, self._figures, self._borrowers = house, footprints, figures, borrowers
+        self._scheduler, self._footprints, self._figures, self._borrowers = scheduler, footprints, figures, borrowers
         self._left: deque[Mapping[Place, Bytes]] = deque(maxlen=LOOKS)
         self._warned: set[ModelName] = set()
 
@@ -64,9 +68,9 @@ class MemoryMonitor:
             return self._forget_others()
         if not measured.reading.devices:  # no driver answers, and nobody should wait for one here
             return None
-        budgets = self._house.catalog.budgets
+        budgets = self._scheduler.catalog.budgets
         reading = self._folded(measured.reading, budgets)
-        view = self._house.view()
+        view = self._scheduler.view()
         for seen in view.models:
             if not seen.upstream or seen.upstream.pid not in reading.processes:
                 continue
@@ -87,13 +91,13 @@ class MemoryMonitor:
         assert seen.upstream is not None
         assert seen.upstream.pid is not None
         assert seen.launch is not None
-        catalog = self._house.catalog
+        catalog = self._scheduler.catalog
         recipe = catalog.models[seen.name].recipe
         self._footprints.note(key_of(recipe), seen.launch, reading.processes[seen.upstream.pid])
         peak = self._figures.peak(recipe, catalog.budgets)
         if peak and is_news(peak, seen):
             budgets = {place: catalog.budgets[place] for place in peak}
-            self._house.tell(MemoryMeasured(seen.name, seen.launch, peak, seen.estimated, budgets))
+            self._scheduler.tell(MemoryMeasured(seen.name, seen.launch, peak, seen.estimated, budgets))
             self._warn(seen, peak)
 
     def _note_asleep(self, seen: ModelView, reading: Reading, budgets: Mapping[Place, Bytes]) -> None:
@@ -104,7 +108,7 @@ class MemoryMonitor:
         uses = {Place(LOCAL_HOST, name): use for name, use in reading.processes[seen.upstream.pid].items()}
         kept = {place: use.anonymous for place, use in uses.items() if place in budgets}
         if any(differs(size, (seen.measured or {}).get(place, 0)) for place, size in kept.items()):
-            self._house.tell(MemoryMeasured(seen.name, seen.launch, kept))
+            self._scheduler.tell(MemoryMeasured(seen.name, seen.launch, kept))
 
     def _warn(self, seen: ModelView, peak: Mapping[Place, Bytes]) -> None:
         """Once per model: the declared figure stays in force, but its author should know."""
@@ -127,13 +131,13 @@ class MemoryMonitor:
 
     def _forget_others(self) -> None:
         self._left.clear()
-        if self._house.catalog.available:
-            self._house.tell(DevicesChanged({}))
+        if self._scheduler.catalog.available:
+            self._scheduler.tell(DevicesChanged({}))
 
     def _note_others(self, reading: Reading, budgets: Mapping[Place, Bytes]) -> None:
         self._left.append(left_by_others(reading, budgets))
         most = {place: max(left.get(place, 0) for left in self._left) for place in self._left[-1]}
-        before = self._house.catalog.limits
+        before = self._scheduler.catalog.limits
         if any(differs(size, before[place]) for place, size in most.items()):
             for place, size in most.items():
                 log.info(
@@ -142,7 +146,7 @@ class MemoryMonitor:
                     in_gib(size),
                     in_gib(budgets[place]),
                 )
-            self._house.tell(DevicesChanged(most))
+            self._scheduler.tell(DevicesChanged(most))
 
 
 def left_by_others(reading: Reading, budgets: Mapping[Place, Bytes]) -> dict[Place, Bytes]:

@@ -149,17 +149,17 @@ async def test_the_upstreams_own_error_is_put_into_the_anthropic_frame(room: Wai
     [
         (answer("500 Oops", b"out\nof memory", "Content-Type: text/plain"), "500 with text/plain", 500),
         (answer("503 Busy", b'{"error":"loading"}'), '503 with no content type instead of an event stream: {"err', 503),
-        (answer("500 Oops", b'{"error":{"message":5}}'), "answered 500", 500),
+        (answer("500 Oops", b'{"error":{"message":5}}'), "responded 500", 500),
         (answer("200 OK", b'{"choices":[]}', "Content-Type: application/json"), "200 with application/json", 502),
-        (answer("302 Found", b"", "Location: /"), "answered 302", 502),
-        (b"HTTP/1.1 204 No Content\r\nContent-Type: text/event-stream\r\n\r\n", "answered 204", 502),
+        (answer("302 Found", b"", "Location: /"), "responded 302", 502),
+        (b"HTTP/1.1 204 No Content\r\nContent-Type: text/event-stream\r\n\r\n", "responded 204", 502),
         (
             answer("200 OK", b"\x1f\x8b", "Content-Type: text/event-stream", "Content-Encoding: gzip"),
-            "answered 200",
+            "responded 200",
             502,
         ),
-        (answer("500 Oops", b'{"error":{"message":"%b"}}' % (b"x" * 1_000_000)), "answered 500", 500),
-        (answer("500 Oops", b'{"error":' + b"[" * 60_000), "answered 500", 500),
+        (answer("500 Oops", b'{"error":{"message":"%b"}}' % (b"x" * 1_000_000)), "responded 500", 500),
+        (answer("500 Oops", b'{"error":' + b"[" * 60_000), "responded 500", 500),
     ],
 )
 async def test_an_answer_that_is_no_event_stream_is_told_instead(
@@ -170,7 +170,7 @@ async def test_an_answer_that_is_no_event_stream_is_told_instead(
     await (await room.loaded()).say(said)
     error = only_event(await cut_off(client))["error"]
 
-    assert error["message"].startswith("slow answered ")
+    assert error["message"].startswith("slow responded ")
     assert told in error["message"]
     assert len(error["message"]) < 1000
     assert room.status() == status

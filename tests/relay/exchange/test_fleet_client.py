@@ -59,7 +59,7 @@ async def test_a_stranger_hears_nothing(open_rig: OpenRig) -> None:
     _, url = await keyed(open_rig)
 
     assert await STRANGER.story(B, url, MODEL) is None
-    with pytest.raises(HostSilent, match=r"answered 403: .*fleet\.secret"):
+    with pytest.raises(HostSilent, match=r"responded 403: .*fleet\.secret"):
         await STRANGER.stop(B, url, MODEL)
 
 
@@ -85,7 +85,7 @@ async def test_a_host_is_asked_to_stop_a_model(open_rig: OpenRig) -> None:
     assert stopped == [
         None,
         (NotRunning, "it is not running"),
-        (HostSilent, f"{url} answered 500: a bug"),
+        (HostSilent, f"{url} responded 500: a bug"),
     ]
 
 
@@ -97,5 +97,5 @@ async def test_what_is_no_hotseat_says_nothing(open_rig: OpenRig) -> None:
 
     assert await asking is None
     assert await US.story(B, "http://127.0.0.1:9", MODEL) is None
-    with pytest.raises(HostSilent, match="did not answer"):
+    with pytest.raises(HostSilent, match="did not respond"):
         await US.stop(B, "http://127.0.0.1:9", MODEL)

@@ -85,5 +85,5 @@ async def test_nobody_is_dismissed_twice(rig: RelayRig) -> None:
     rig.dispatcher.dismiss(ticket)
     await client.message()
 
-    with pytest.raises(UnknownTicket, match="not here any more"):
+    with pytest.raises(UnknownTicket, match="not in progress"):
         rig.dispatcher.dismiss(ticket)

@@ -22,16 +22,18 @@ COLD, LOADING, READY, RESTING = Phase.COLD, Phase.LOADING, Phase.READY, Phase.RE
 DRAINING = Phase.DRAINING
 
 
-def chosen(strategy: Strategy, *targets: tuple[Phase, int], abroad: int | None = None, spillover: int = 2) -> str:
+def chosen(
+    strategy: Strategy, *targets: tuple[Phase, int], peer_requests: int | None = None, spillover: int = 2
+) -> str:
     """Targets are called a, b, c …, each with a phase and its users; `peer_requests` appends a model of a peer."""
     names = "abcdef"[: len(targets)]
     seen = [
         ModelView(ModelName(name), phase, 0.0, None, users // 2, users - users // 2, "")
         for name, (phase, users) in zip(names, targets, strict=True)
     ]
-    servable: list[Servable] = [*map(spec, names), *([] if abroad is None else [FAR])]
+    servable: list[Servable] = [*map(spec, names), *([] if peer_requests is None else [FAR])]
     selector = Selector("s", strategy, tuple(names), spillover)
-    return choose(selector, servable, View(0.0, tuple(seen), ()), {FAR.name: abroad or 0}).name
+    return choose(selector, servable, View(0.0, tuple(seen), ()), {FAR.name: peer_requests or 0}).name
 
 
 def test_pin_means_the_first() -> None:
@@ -58,7 +60,7 @@ def test_warm_means_the_readiest(phases: list[Phase], name: str) -> None:
 
 def test_a_model_of_a_peer_is_never_known_to_be_warm() -> None:
     """It counts only where it comes first."""
-    assert chosen(Strategy.WARM, (COLD, 0), abroad=3) == "a"
+    assert chosen(Strategy.WARM, (COLD, 0), peer_requests=3) == "a"
 
 
 @pytest.mark.parametrize(
@@ -82,6 +84,6 @@ def test_spillover_fills_one_after_the_other(targets: list[tuple[Phase, int]], n
 
 
 @pytest.mark.parametrize(("peer_requests", "name"), [(0, "box/far"), (1, "box/far"), (7, "a")])
-def test_requests_flow_over_to_a_peer(abroad: int, name: str) -> None:
+def test_requests_flow_over_to_a_peer(peer_requests: int, name: str) -> None:
     """What is there already is counted, too."""
-    assert chosen(Strategy.SPILLOVER, (READY, 2), abroad=abroad) == name
+    assert chosen(Strategy.SPILLOVER, (READY, 2), peer_requests=peer_requests) == name

@@ -18,15 +18,17 @@ RUNNING = (Phase.READY, Phase.LOADING)
 WARM = (*RUNNING, Phase.ASLEEP)
 
 
-def choose(selector: Selector, targets: Sequence[Servable], view: View, abroad: Mapping[ModelName, int]) -> Servable:
+def choose(
+    selector: Selector, targets: Sequence[Servable], view: View, peer_requests: Mapping[ModelName, int]
+) -> Servable:
     """The target for one request. `peer_requests` counts the requests at models of peers."""
     match selector.strategy:
         case Strategy.PIN:
             return targets[0]
         case Strategy.WARM:
-            return _warmest(targets, Standing(view, abroad))
+            return _warmest(targets, Standing(view, peer_requests))
         case Strategy.SPILLOVER:
-            return _shortest_queue(targets, Standing(view, abroad), selector.spillover)
+            return _shortest_queue(targets, Standing(view, peer_requests), selector.spillover)
         case _:
             assert_never(selector.strategy)
 
@@ -34,9 +36,9 @@ def choose(selector: Selector, targets: Sequence[Servable], view: View, abroad: 
 class Standing:
     """The state of each target."""
 
-    def __init__(self, view: View, abroad: Mapping[ModelName, int]) -> None:
+    def __init__(self, view: View, peer_requests: Mapping[ModelName, int]) -> None:
         self._models = {model.name: model for model in view.models}
-        self._peer_requests = abroad
+        self._peer_requests = peer_requests
 
     def users(self, target: Servable) -> int:
         """Requests in flight or waiting."""
