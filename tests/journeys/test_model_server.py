@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -49,15 +50,20 @@ def test_slots_of_the_running_model(rig: Hotseat) -> None:
 
 
 def test_text_is_tokenized_while_the_only_slot_is_taken(serve: Callable[..., Hotseat]) -> None:
-    """Only what the server computes waits for a slot: a POST that does not passes at once."""
+    """Only what the server computes waits for a slot: a POST that does not is answered within half a second."""
     rig = serve({"alpha": llama("alpha", "-np 1")})
     stream = rig.stream("alpha", max_tokens=3000).until_it_speaks()
-    answer = rig.call("POST", "/tokenize", {"model": "alpha", "content": "a seat"})
+    times, answers = [], []
+    for _ in range(5):  # a busy machine may hold up one of them
+        begun = time.monotonic()
+        answers.append(rig.call("POST", "/tokenize", {"model": "alpha", "content": "a seat"}))
+        times.append(time.monotonic() - begun)
     slots = rig.call("GET", "/slots").json()
     stream.read()
 
-    assert (answer.status, len(answer.json()["tokens"])) == (200, 6)
-    assert any(slot["is_processing"] for slot in slots)  # so it did not wait for that
+    assert [(answer.status, len(answer.json()["tokens"])) for answer in answers] == [(200, 6)] * 5
+    assert min(times) < 0.5
+    assert any(slot["is_processing"] for slot in slots)  # so none of them waited for that
 
 
 def test_a_grammar_binds_the_answer(rig: Hotseat) -> None:
