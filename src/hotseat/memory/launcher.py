@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from hotseat.catalog.spec import Source
 from hotseat.errors import LoadFailed
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.spec import ModelSpec
+    from hotseat.dispatch.server_tasks import Launcher
     from hotseat.hardware.memory_release import Freed, Watches
     from hotseat.identifiers import Bytes, DeviceName, Instant, LaunchId, ModelName, Seconds
     from hotseat.scheduling.commands import PutToSleep, ReadAhead, StartUpstream, StopUpstream, WakeUp
@@ -37,16 +38,6 @@ FRESH_S: Seconds = 10.0
 """A stop longer ago has released everything it will; missing memory is then in use by other programs."""
 SLACK = 0.95
 """Share of the needed memory to wait for: figures are estimates, and the last percent may never become free."""
-
-
-class Launcher(Protocol):
-    async def start(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed: ...
-    async def watch(self, ready: UpstreamReady) -> UpstreamExited: ...
-    async def ask_slots(self, ready: UpstreamReady) -> SlotsLearned | None: ...
-    async def stop(self, command: StopUpstream) -> None: ...
-    async def put_to_sleep(self, command: PutToSleep) -> UpstreamAsleep | SleepFailed | None: ...
-    async def wake_up(self, command: WakeUp) -> UpstreamAwake | WakeFailed | None: ...
-    async def read_ahead(self, command: ReadAhead) -> None: ...
 
 
 class MemoryGatedLauncher:

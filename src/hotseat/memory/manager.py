@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from hotseat.catalog.catalog import Catalog
+    from hotseat.dispatch.server_tasks import Launcher
     from hotseat.hardware.machine import Machine
     from hotseat.hardware.measurement import DeviceReading, Reading
     from hotseat.identifiers import Bytes, DeviceName, ModelName, Seconds
-    from hotseat.memory.launcher import Launcher
     from hotseat.memory.monitor import SchedulerAccess
     from hotseat.scheduling.events import Event
     from hotseat.settings import Settings
