@@ -10,8 +10,8 @@ from hotseat.settings import KiB
 
 SMALL = 256 * KiB
 """Smaller bodies are cheap, whatever they contain."""
-MOST_VALUES = 1_000_000
-MOST_MEMBERS = 50_000
+MOST_VALUES = 300_000
+MOST_MEMBERS = 25_000
 """Of an object that is changed: each becomes a Python object."""
 
 
