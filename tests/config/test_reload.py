@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 from tests.support.config_files import ConfigFiles
 
 from hotseat.catalog.catalog import compare
+from hotseat.config.active import ActiveConfig
 from hotseat.config.reload import Reloader
 from hotseat.identifiers import HostName
 from hotseat.model_files.folder import ModelFolders
@@ -20,19 +21,19 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.catalog import Catalog, CatalogChange
     from hotseat.config.load import Loaded
-    from hotseat.config.reload import Owner
+    from hotseat.config.reload import ReloadTarget
 
 MODEL = "models: {qwen: {cmd: 'serve ${PORT}'}}\n"
 FLEET = "fleet: {nats: 'nats://127.0.0.1:9', secret: 0123456789abcdef0123456789abcdef}\n"
 
 
-class House:
+class Target:
     """Loads one file, and records what it applies."""
 
     def __init__(self, loaded: Loaded) -> None:
         self._loaded = loaded
         self.outcomes: list[bool] = []
-        self.taken_up: list[Loaded] = []
+        self.applied: list[Loaded] = []
 
     def load(self) -> Loaded:
         return self._loaded
@@ -42,8 +43,8 @@ class House:
 
     def renew_certificate(self) -> None: ...
 
-    def take_up(self, loaded: Loaded) -> None:
-        self.taken_up.append(loaded)
+    def apply(self, loaded: Loaded) -> None:
+        self.applied.append(loaded)
 
     def change_catalog(self, catalog: Catalog) -> CatalogChange:
         return compare(catalog, catalog)
@@ -59,12 +60,12 @@ async def test_keys_do_not_join_a_secret_that_stays_empty(tmp_path: Path, monkey
     begun = files.load(MODEL)
     without_secret = Fleet(("nats://127.0.0.1:9",), HostName("gpu1"))
     begun = replace(begun, settings=replace(begun.settings, fleet=without_secret))
-    rig = House(files.load(f"{MODEL}{FLEET}apiKeys: [open-sesame-0123456789]"))
-    reloader = Reloader(begun, ModelFolders(), cast("Owner", rig))
-    result = await reloader.reload()
+    rig = Target(files.load(f"{MODEL}{FLEET}apiKeys: [open-sesame-0123456789]"))
+    active = ActiveConfig(begun)
+    result = await Reloader(active, ModelFolders(), cast("ReloadTarget", rig)).reload()
 
     assert "fleet.secret" in result.complaints[0]
-    assert reloader.settings is begun.settings
+    assert active.settings is begun.settings
     assert rig.outcomes == [False]
 
 
@@ -78,9 +79,9 @@ async def test_a_fleet_secret_that_stays_in_force_stays_withheld(
         files.load(f"{MODEL}fleet: {{nats: 'nats://127.0.0.1:9', name: gpu1, secret: '${{env.{name}}}'}}\n", environ)
         for name in ("OLD", "NEW")
     )
-    rig = House(renewed)
-    await Reloader(begun, ModelFolders(), cast("Owner", rig)).reload()
-    [taken_up] = rig.taken_up
+    rig = Target(renewed)
+    await Reloader(ActiveConfig(begun), ModelFolders(), cast("ReloadTarget", rig)).reload()
+    [applied] = rig.applied
 
-    assert taken_up.settings.fleet == begun.settings.fleet
-    assert taken_up.withheld_env == {"OLD", "NEW"}
+    assert applied.settings.fleet == begun.settings.fleet
+    assert applied.withheld_env == {"OLD", "NEW"}

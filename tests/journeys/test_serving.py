@@ -16,10 +16,11 @@ from tests.support.host_headers import passed_on
 from tests.support.hotseat import Hotseat
 from tests.support.names import standing_for
 
-from hotseat.app import FAILED, INVALID, serve
+from hotseat.app import serve
 from hotseat.config.options import ServeOptions
 from hotseat.daemon.file_limit import OPEN_MAX, file_limit, raise_file_limit
 from hotseat.net.listeners import bound
+from hotseat.startup.preparation import FAILED, INVALID
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

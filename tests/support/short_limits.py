@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from hotseat import app
 from hotseat.cli import main
 from hotseat.model_servers.liveness import Liveness
+from hotseat.startup import relaying
 
 LIMIT_S = 2.0
 
 if __name__ == "__main__":
-    vars(app)[Liveness.__name__] = partial(Liveness, limit_s=LIMIT_S)
+    vars(relaying)[Liveness.__name__] = partial(Liveness, limit_s=LIMIT_S)
     main()

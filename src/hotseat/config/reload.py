@@ -1,7 +1,7 @@
-"""The active configuration and its reload.
+"""Reloads the configuration.
 
 A new configuration is read and validated completely before anything changes; if it has errors, the old one stays
-active. Files are read in a thread, one reload at a time; the owner applies the result to the other parts.
+active. Files are read in a thread, one reload at a time; the target applies the result to the running parts.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hotseat.catalog.catalog import Catalog
+    from hotseat.config.active import ActiveConfig
     from hotseat.config.load import Loaded, LookAgain
     from hotseat.identifiers import ModelName, Seconds
     from hotseat.model_files.folder import ModelFolders
@@ -55,8 +56,8 @@ class ConfigReport:
     """Why the last reload failed."""
 
 
-class Owner(Protocol):
-    """The application, which applies a configuration to its other parts."""
+class ReloadTarget(Protocol):
+    """Applies a configuration to the running parts."""
 
     def load(self) -> Loaded:
         """Read the files and the command line, with memory figures. Raises ConfigError."""
@@ -71,7 +72,7 @@ class Owner(Protocol):
         """Raises OSError or SSLError, and keeps the old certificate then."""
         ...
 
-    def take_up(self, loaded: Loaded) -> None:
+    def apply(self, loaded: Loaded) -> None:
         """Apply to every part except the models."""
         ...
 
@@ -80,25 +81,16 @@ class Owner(Protocol):
 
 
 class Reloader:
-    def __init__(self, loaded: Loaded, model_folders: ModelFolders, owner: Owner) -> None:
-        self.loaded = loaded
+    def __init__(self, active: ActiveConfig, model_folders: ModelFolders, target: ReloadTarget) -> None:
+        self._active = active
         self._model_folders = model_folders
-        self._owner = owner
+        self._target = target
         self._refused: tuple[str, ...] = ()
         self._reading = asyncio.Lock()
 
-    @property
-    def settings(self) -> Settings:
-        return self.loaded.settings
-
-    async def fill(self) -> Catalog:
-        """Add the models' memory figures, before the first request."""
-        catalog = await asyncio.to_thread(self._owner.fill, self.loaded.catalog)
-        self.loaded = replace(self.loaded, catalog=catalog)
-        return catalog
-
     def report(self) -> ConfigReport:
-        return ConfigReport(resolved(self.loaded), tuple(map(str, self.loaded.complaints)), self._refused)
+        loaded = self._active.loaded
+        return ConfigReport(resolved(loaded), tuple(map(str, loaded.complaints)), self._refused)
 
     # The files
 
@@ -116,8 +108,8 @@ class Reloader:
 
     async def _reload(self) -> ReloadResult:
         try:
-            self._model_folders.in_use = self._owner.in_use()
-            loaded = await asyncio.to_thread(self._owner.load)
+            self._model_folders.in_use = self._target.in_use()
+            loaded = await asyncio.to_thread(self._target.load)
         except ConfigError as error:
             return self._kept_old(*map(str, error.complaints))
         # Check the settings that will be active, not those in the file: some stay as they were at startup.
@@ -125,21 +117,21 @@ class Reloader:
         if problem := refuse_to_serve(settings):
             return self._kept_old(problem)
         try:
-            self._owner.renew_certificate()
+            self._target.renew_certificate()
         except (OSError, ssl.SSLError) as problem:
             return self._kept_old(f"cannot use the certificate: {problem}")
         return self._apply(replace(loaded, settings=settings, withheld_env=self._withheld(loaded)))
 
     def _kept_old(self, *complaints: str) -> ReloadResult:
         self._refused = complaints
-        self._owner.reloaded(success=False)
+        self._target.reloaded(success=False)
         for complaint in complaints:
             log.error("reload failed, previous configuration still active complaint=%r", complaint)
         return ReloadResult(complaints=complaints)
 
     def _as_begun(self, settings: Settings) -> Settings:
         """Keep the settings that cannot change while hotseat runs."""
-        now = self.settings
+        now = self._active.settings
         if settings.listen != now.listen:
             log.warning("a change of listen takes effect after a restart listen=%r", settings.listen)
         if settings.fleet != now.fleet:  # it has a secret, so it is not shown
@@ -148,14 +140,14 @@ class Reloader:
 
     def _withheld(self, loaded: Loaded) -> frozenset[str]:
         """A fleet keeps the secrets it had at startup, whatever the file names now."""
-        stays = loaded.settings.fleet != self.settings.fleet
-        return loaded.withheld_env | self.loaded.withheld_env if stays else loaded.withheld_env
+        stays = loaded.settings.fleet != self._active.settings.fleet
+        return loaded.withheld_env | self._active.loaded.withheld_env if stays else loaded.withheld_env
 
     def _apply(self, loaded: Loaded) -> ReloadResult:
-        self.loaded, self._refused = loaded, ()
-        self._owner.take_up(loaded)
-        change = self._owner.change_catalog(loaded.catalog)
-        self._owner.reloaded(success=True)
+        self._active.loaded, self._refused = loaded, ()
+        self._target.apply(loaded)
+        change = self._target.change_catalog(loaded.catalog)
+        self._target.reloaded(success=True)
         log.info(
             "configuration reloaded added=%d changed=%d removed=%d",
             len(change.added),
@@ -171,19 +163,20 @@ class Reloader:
         while True:
             await asyncio.sleep(FOLDER_LOOK_S)
             async with self._reading:
-                if self.loaded.models_dir and self.loaded.look_again:
-                    await self._look_into(self.loaded.models_dir, self.loaded.look_again)
+                loaded = self._active.loaded
+                if loaded.models_dir and loaded.look_again:
+                    await self._look_into(loaded.models_dir, loaded.look_again)
 
     async def _look_into(self, folder: Path, look_again: LookAgain) -> None:
         before = self._model_folders.offered
-        self._model_folders.in_use = self._owner.in_use()
+        self._model_folders.in_use = self._target.in_use()
         offered = await asyncio.to_thread(self._model_folders.look, folder)
         if offered == before:
             return None
         try:
-            catalog = await asyncio.to_thread(lambda: self._owner.fill(look_again(lambda _: offered)))
+            catalog = await asyncio.to_thread(lambda: self._target.fill(look_again(lambda _: offered)))
         except ConfigError as error:
             return log.error("models of a folder were not added complaint=%r", str(error))
-        self.loaded = replace(self.loaded, catalog=catalog)
-        change = self._owner.change_catalog(catalog)
+        self._active.change_catalog(catalog)
+        change = self._target.change_catalog(catalog)
         return log.info("models of a folder changed added=%d removed=%d", len(change.added), len(change.removed))

@@ -1,7 +1,8 @@
-"""What `hotseat serve` prints on a terminal: address, models, access. No colours."""
+"""What `hotseat serve` says at startup: a banner without colours on a terminal, log lines elsewhere."""
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,32 +13,50 @@ if TYPE_CHECKING:
 
     from hotseat.settings import Access
 
+log = logging.getLogger(__name__)
+
 LONGEST = 8
 """Lines; more would scroll other output away."""
 
 
 @dataclass(frozen=True, slots=True)
 class Banner:
-    urls: Sequence[str]
+    scheme: str
+    addresses: Sequence[tuple[str, int]]
     files: Sequence[str]
     models: int
     access: Access
     is_open: bool
     """Can other machines reach it?"""
     has_dashboard: bool = False
+    reduced_connections: int | None = None
+    """How many connections the file descriptors allow; None: as many as configured."""
 
     def lines(self) -> list[str]:
-        url = self.urls[0]
+        urls = [url_of(self.scheme, host, port) for host, port in self.addresses]
+        url = urls[0]
         rows = [
-            ("address", " ".join(self.urls)),
+            ("address", " ".join(urls)),
             ("base URL", f"{url}/v1"),
             ("models", f"{self.models}, from {', '.join(self.files)}"),
             ("access", self._access()),
             ("dashboard", f"{url}/hotseat/ui/" if self.has_dashboard else ""),
             ("API", f"{url}/swagger"),
         ]
-        told = [f"  {what:11}  {said}" for what, said in rows if said]
-        return [f"hotseat {__version__} is ready (Ctrl-C to stop)", *told]
+        shown = [f"  {label:11}  {value}" for label, value in rows if value]
+        return [f"hotseat {__version__} is ready (Ctrl-C to stop)", *shown]
+
+    def log(self) -> None:
+        log.info("hotseat %s serves %d models from %s", __version__, self.models, ", ".join(self.files))
+        for host, port in self.addresses:
+            log.info(
+                "listening on %s://%s:%d (dashboard at /hotseat/ui/, API at /swagger, Ctrl-C stops)",
+                self.scheme,
+                host,
+                port,
+            )
+        if self.reduced_connections is not None:
+            log.info("connections are bounded by file descriptors connections=%d", self.reduced_connections)
 
     def _access(self) -> str:
         keys = len(self.access.api_keys)

@@ -1,0 +1,1 @@
+"""The steps of a startup. app.py takes them in order."""

@@ -1,0 +1,55 @@
+"""Announces a start on standard output: as a banner on a terminal, otherwise as log lines."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import TYPE_CHECKING
+
+from hotseat.config.units import is_loopback
+from hotseat.daemon.banner import Banner
+from hotseat.telemetry import logs
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Sequence
+
+    from fastapi import FastAPI
+
+    from hotseat.config.load import Loaded
+    from hotseat.relay.server import Relay
+    from hotseat.settings import Logging
+    from hotseat.telemetry.stdout_writer import StdoutWriter
+
+log = logging.getLogger(__name__)
+
+
+def log_warnings(loaded: Loaded) -> None:
+    for complaint in loaded.complaints:
+        log.warning("configuration complaint=%r", str(complaint))
+
+
+def announce(banner: Banner, settings: Logging, writer: StdoutWriter) -> None:
+    if shows_banner(settings):
+        writer.put_line("\n".join(banner.lines()))
+    else:
+        banner.log()
+
+
+def shows_banner(settings: Logging) -> bool:
+    return sys.stdout.isatty() and logs.is_text(settings) and settings.to_stdout in ("proxy", "both")
+
+
+def banner_of(loaded: Loaded, sockets: Sequence[socket.socket], relay: Relay, api: FastAPI) -> Banner:
+    addresses = [sock.getsockname()[:2] for sock in sockets]
+    connections, _ = relay.connection_count.bounds(loaded.settings.limits)
+    return Banner(
+        relay.scheme.decode(),
+        addresses,
+        files=[str(file) for file in loaded.files],
+        models=len(loaded.catalog.models),
+        access=loaded.settings.access,
+        is_open=not all(is_loopback(host) for host, _ in addresses),
+        has_dashboard=any(getattr(route, "path", "").startswith("/hotseat/ui") for route in api.routes),
+        reduced_connections=connections if connections < loaded.settings.limits.connections else None,
+    )

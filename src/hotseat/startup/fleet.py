@@ -1,0 +1,42 @@
+"""This host's membership in a fleet, if the configuration names one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hotseat.fleet.node import joined
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AsyncExitStack
+
+    from hotseat.dispatch.dispatcher import Dispatcher
+    from hotseat.fleet.admin import FleetAdmin
+    from hotseat.fleet.node import FleetNode
+    from hotseat.fleet.view import FleetView
+    from hotseat.settings import Fleet
+
+
+class FleetHandle:
+    """Access to the fleet for parts that are opened before this host joins it."""
+
+    def __init__(self) -> None:
+        self.node: FleetNode | None = None
+        """None: this host is not in a fleet, or has not joined yet."""
+
+    async def join(
+        self, stack: AsyncExitStack, settings: Fleet, dispatcher: Dispatcher, is_leaving: Callable[[], bool]
+    ) -> FleetNode:
+        self.node = await stack.enter_async_context(joined(settings, dispatcher, is_leaving))
+        return self.node
+
+    def admin(self) -> FleetAdmin | None:
+        return None if self.node is None else self.node.fleet_admin
+
+    def view(self) -> FleetView | None:
+        return None if self.node is None else self.node.fleet_admin.view()
+
+    def notify(self) -> None:
+        """Tell the other hosts, if there are any, that the state of this one has changed."""
+        if self.node is not None:
+            self.node.tell()

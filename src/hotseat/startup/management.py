@@ -1,0 +1,59 @@
+"""The management API on its private socket. The relay passes requests on to it."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hotseat import dashboard
+from hotseat.api.app import build
+from hotseat.api.deps import ApiDeps
+from hotseat.api.model_logs import ModelLogs
+from hotseat.api.server import served
+from hotseat.identifiers import Address
+
+if TYPE_CHECKING:
+    from contextlib import AsyncExitStack
+
+    from fastapi import FastAPI
+
+    from hotseat.startup.models import ModelParts
+    from hotseat.startup.monitoring import Monitoring
+    from hotseat.startup.relaying import RelayParts
+    from hotseat.startup.shared import Shared
+
+
+def private_address(stack: AsyncExitStack) -> Address:
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="hotseat-"))
+    return Address("localhost", 0, unix_path=str(Path(folder) / "api"))
+
+
+async def open_api(stack: AsyncExitStack, deps: ApiDeps, address: Address) -> FastAPI:
+    api = build(deps)
+    dashboard.add_to(api)
+    await stack.enter_async_context(served(api, address))
+    return api
+
+
+def api_deps(shared: Shared, models: ModelParts, monitoring: Monitoring, relaying: RelayParts) -> ApiDeps:
+    return ApiDeps(
+        dispatcher=models.dispatcher,
+        journal=models.journal,
+        settings=lambda: shared.active.settings,
+        logs=ModelLogs(models.dispatcher, models.supervisor.outputs),
+        activity=monitoring.activity,
+        under_way=relaying.relay.under_way,
+        history=monitoring.store_writer.read,
+        config=relaying.reloader.report,
+        reload=relaying.reloader.reload,
+        precedence=models.memory.precedence,
+        accounts=shared.accounts.all,
+        metrics=monitoring.metrics.render,
+        is_closing=shared.shutdown.is_closing,
+        started_at=time.time(),
+        share_read=models.supervisor.share_taken_in,
+        silent=relaying.liveness.silent,
+        fleet=shared.fleet.admin,
+    )

@@ -1,0 +1,105 @@
+"""The parts that run models: supervisor, memory, scheduler and dispatcher."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hotseat.dispatch.default_model import DefaultModelLoader
+from hotseat.dispatch.dispatcher import Dispatcher
+from hotseat.dispatch.journal import Journal
+from hotseat.dispatch.unmet_limits import UnmetLimits
+from hotseat.hardware.ram import Ram
+from hotseat.memory.manager import MemoryManager
+from hotseat.model_servers import supervisor as model_servers
+from hotseat.model_servers.output import Outputs
+from hotseat.model_servers.stdout_copy import Echo
+from hotseat.scheduling.scheduler import Scheduler
+from hotseat.state.learned_store import LEARNED, LearnedStore, state_directory
+from hotseat.state.model_stats_store import ModelStatsStore
+from hotseat.telemetry import logs
+from hotseat.telemetry.json_lines import server_line
+
+if TYPE_CHECKING:
+    from contextlib import AsyncExitStack
+
+    from hotseat.catalog.catalog import Catalog
+    from hotseat.config.active import ActiveConfig
+    from hotseat.identifiers import ModelName
+    from hotseat.model_servers.supervisor import Supervisor
+    from hotseat.startup.shared import Shared
+    from hotseat.tasks import Tasks
+    from hotseat.telemetry.stdout_writer import StdoutWriter
+
+
+@dataclass(frozen=True, slots=True)
+class ModelParts:
+    supervisor: Supervisor
+    memory: MemoryManager
+    scheduler: Scheduler
+    journal: Journal
+    dispatcher: Dispatcher
+    unmet_limits: UnmetLimits
+
+
+async def open_supervisor(stack: AsyncExitStack, shared: Shared) -> Supervisor:
+    opening = model_servers.open_supervisor(
+        os.environ,
+        shared.active.loaded.withheld_env,
+        Outputs(OutputCopy(shared.active, shared.start.writer)),
+        spare=Ram().spare_for_files,
+        records=state_directory(os.environ) / "processes",
+    )
+    return await stack.enter_async_context(opening)
+
+
+async def open_models(stack: AsyncExitStack, shared: Shared, supervisor: Supervisor) -> ModelParts:
+    learned, journal = LearnedStore(state_directory(os.environ) / LEARNED), Journal()
+    memory = MemoryManager(learned, supervisor.pids, lambda: shared.active.settings)
+    scheduler = Scheduler(await fill_catalog(shared.active, memory))
+    keep_model_stats(stack, learned, scheduler, journal)
+    launcher = memory.launcher(supervisor, lambda: scheduler.catalog)
+    parts = ModelParts(
+        supervisor, memory, scheduler, journal, Dispatcher(scheduler, launcher, journal), UnmetLimits(scheduler)
+    )
+    watch_models(parts, shared.tasks)
+    return parts
+
+
+async def fill_catalog(active: ActiveConfig, memory: MemoryManager) -> Catalog:
+    """Add the models' memory figures, before the first request. Reads files, so it runs in a thread."""
+    active.change_catalog(await asyncio.to_thread(memory.fill, active.loaded.catalog))
+    return active.loaded.catalog
+
+
+def keep_model_stats(stack: AsyncExitStack, learned: LearnedStore, scheduler: Scheduler, journal: Journal) -> None:
+    """Restore what the last run measured, and save it at the end."""
+    store = ModelStatsStore(learned.section("habits"), scheduler.habits)
+    store.recall()
+    journal.listen(store.watch)
+    stack.callback(store.save)
+
+
+def watch_models(parts: ModelParts, tasks: Tasks) -> None:
+    parts.journal.listen(parts.unmet_limits.watch)
+    parts.memory.watch_over(parts.dispatcher, tasks)
+    parts.journal.listen(lambda entry: parts.memory.hear(entry.event))
+    parts.journal.listen(DefaultModelLoader(parts.dispatcher, tasks).watch)
+
+
+class OutputCopy:
+    """Copies the output of model servers to standard output if the configuration says so."""
+
+    def __init__(self, active: ActiveConfig, writer: StdoutWriter) -> None:
+        self._active = active
+        self._echo = Echo(writer.put_copy, self._formatted)
+
+    def __call__(self, model: ModelName, chunk: bytes) -> None:
+        if self._active.settings.logging.to_stdout in ("upstream", "both"):
+            self._echo(model, chunk)
+
+    def _formatted(self, model: ModelName, line: str) -> str:
+        return line if logs.is_text(self._active.settings.logging) else server_line(model, line, time.time())

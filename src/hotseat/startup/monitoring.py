@@ -1,0 +1,59 @@
+"""Metrics, the record of requests, and the tasks that watch the process itself."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hotseat.activity.recent import Activity
+from hotseat.activity.store import ActivityStore, StoreWriter
+from hotseat.state.learned_store import state_directory
+from hotseat.telemetry.descriptors import watch_descriptors
+from hotseat.telemetry.fleet_page import FleetPage
+from hotseat.telemetry.key_page import KeyPage
+from hotseat.telemetry.log_page import LogPage
+from hotseat.telemetry.loop_lag import Lag
+from hotseat.telemetry.loop_page import LoopPage
+from hotseat.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from contextlib import AsyncExitStack
+
+    from hotseat.startup.models import ModelParts
+    from hotseat.startup.shared import Shared
+
+
+@dataclass(frozen=True, slots=True)
+class Monitoring:
+    lag: Lag
+    metrics: Metrics
+    activity: Activity
+    store_writer: StoreWriter
+
+
+def open_monitoring(stack: AsyncExitStack, shared: Shared, models: ModelParts) -> Monitoring:
+    lag = Lag()
+    metrics = Metrics(models.dispatcher.view, lag.worst_since_asked, lambda: store_writer.lost)
+    add_pages(metrics, shared)
+    models.journal.listen(metrics.watch)
+    activity = Activity(metrics)
+    store = ActivityStore(state_directory(os.environ) / "activity.sqlite3")
+    store_writer = StoreWriter(activity, store, lambda: shared.active.settings.activity)
+    stack.push_async_callback(store_writer.close)
+    return Monitoring(lag, metrics, activity, store_writer)
+
+
+def add_pages(metrics: Metrics, shared: Shared) -> None:
+    metrics.include(KeyPage(shared.accounts.all))
+    metrics.include(LoopPage())
+    metrics.include(LogPage(lambda: shared.start.writer.lines_dropped))
+    metrics.include(FleetPage(shared.fleet.view))
+
+
+def start_monitors(shared: Shared, monitoring: Monitoring) -> None:
+    tasks = shared.tasks
+    tasks.start(monitoring.lag.watch(), "loop lag")
+    tasks.start(monitoring.store_writer.watch(), "activity")
+    tasks.start(shared.start.systemd.keep_watchdog_quiet(), "watchdog")
+    tasks.start(watch_descriptors(), "file descriptors")

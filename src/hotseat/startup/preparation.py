@@ -1,0 +1,94 @@
+"""What a start needs before anything runs: sockets, a configuration that may be served, and a certificate."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from hotseat.config.exposure import refuse_to_serve
+from hotseat.config.options import load
+from hotseat.config.problems import ConfigError
+from hotseat.daemon.systemd import Systemd, handed_sockets, most_exposed
+from hotseat.model_files.folder import ModelFolders
+from hotseat.net.listeners import bound, tls_context
+from hotseat.telemetry import logs
+
+if TYPE_CHECKING:
+    import socket
+
+    from hotseat.config.load import Loaded
+    from hotseat.config.options import ServeOptions
+    from hotseat.settings import Settings
+    from hotseat.telemetry.stdout_writer import StdoutWriter
+
+FAILED, INVALID = 1, 3
+
+
+class CannotStart(Exception):
+    def __init__(self, reason: str, exit_code: int = INVALID) -> None:
+        super().__init__(reason)
+        self.exit_code = exit_code
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    options: ServeOptions
+    loaded: Loaded
+    sockets: list[socket.socket]
+    tls: ssl.SSLContext | None
+    """None: plain HTTP."""
+    model_folders: ModelFolders
+    systemd: Systemd
+    writer: StdoutWriter
+
+
+def prepare(options: ServeOptions, writer: StdoutWriter) -> Prepared:
+    """Raises CannotStart. Errors of the configuration come first, so that they are shown even if the port is taken."""
+    model_folders, systemd = ModelFolders(), Systemd(os.environ)
+    handed = sockets_of_systemd()
+    if handed:
+        options = replace(options, listen=most_exposed(handed))
+    loaded = load_config(options, model_folders)
+    check_exposure(loaded.settings)
+    logs.set_up(loaded.settings.logging, writer)
+    tls = load_certificate(options)
+    sockets = handed or open_sockets(loaded.settings.listen)
+    return Prepared(options, loaded, sockets, tls, model_folders, systemd, writer)
+
+
+def sockets_of_systemd() -> list[socket.socket]:
+    try:
+        return handed_sockets(os.environ)
+    except ValueError as problem:
+        raise CannotStart(str(problem)) from None
+
+
+def load_config(options: ServeOptions, model_folders: ModelFolders) -> Loaded:
+    try:
+        return load(options, model_folders)
+    except ConfigError as error:
+        raise CannotStart("\n".join(map(str, error.complaints))) from None
+
+
+def check_exposure(settings: Settings) -> None:
+    if problem := refuse_to_serve(settings):
+        raise CannotStart(problem)
+
+
+def load_certificate(options: ServeOptions) -> ssl.SSLContext | None:
+    try:
+        return tls_context(options.tls)
+    except (OSError, ssl.SSLError) as problem:
+        raise CannotStart(f"cannot use the certificate: {problem}. Check --tls-cert-file and --tls-key-file.") from None
+
+
+def open_sockets(listen: tuple[str, int]) -> list[socket.socket]:
+    host, port = listen
+    try:
+        return bound(listen)
+    except OSError as problem:
+        raise CannotStart(
+            f"cannot listen on {host}:{port}: {problem.strerror}. Choose another address with --listen.", FAILED
+        ) from None

@@ -1,0 +1,64 @@
+"""Applies a reloaded configuration to the running parts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hotseat.config.options import load
+from hotseat.net.listeners import tls_context
+from hotseat.scheduling.lifecycle import Phase
+from hotseat.telemetry import logs
+
+if TYPE_CHECKING:
+    from hotseat.catalog.catalog import Catalog, CatalogChange
+    from hotseat.config.load import Loaded
+    from hotseat.identifiers import ModelName
+    from hotseat.relay.server import Relay
+    from hotseat.startup.models import ModelParts
+    from hotseat.startup.shared import Shared
+    from hotseat.telemetry.metrics import Metrics
+
+
+class ConfigApplier:
+    """The target of a reload."""
+
+    def __init__(self, shared: Shared, models: ModelParts, metrics: Metrics, relay: Relay) -> None:
+        self._start = shared.start
+        self._models = models
+        self._metrics = metrics
+        self._relay = relay
+        self._policy = shared.policy
+
+    def load(self) -> Loaded:
+        loaded = load(self._start.options, self._start.model_folders)
+        return replace(loaded, catalog=self.fill(loaded.catalog))
+
+    def fill(self, catalog: Catalog) -> Catalog:
+        return self._models.memory.fill(catalog)
+
+    def in_use(self) -> frozenset[ModelName]:
+        models = self._models.dispatcher.view().models
+        return frozenset(model.name for model in models if model.phase is not Phase.COLD)
+
+    def renew_certificate(self) -> None:
+        """New connections use the current files; open ones keep their certificate."""
+        context, files = self._start.tls, self._start.options.tls
+        if context is not None and files is not None:
+            tls_context(files)  # a broken pair must not replace a working one
+            context.load_cert_chain(*files)
+
+    def apply(self, loaded: Loaded) -> None:
+        logs.set_up(loaded.settings.logging, self._start.writer)
+        self._models.supervisor.withhold(loaded.withheld_env)
+        self._relay.change_rules(self._policy(loaded.settings))
+
+    def change_catalog(self, catalog: Catalog) -> CatalogChange:
+        """Keeps what files do not define: the active profile, and models of other hosts."""
+        now = self._models.dispatcher.catalog
+        return self._models.dispatcher.change_catalog(
+            catalog.with_profile(now.active_profile).with_fleet_models(now.fleet_models)
+        )
+
+    def reloaded(self, *, success: bool) -> None:
+        self._metrics.reloaded(success=success)
