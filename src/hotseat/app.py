@@ -68,7 +68,7 @@ async def run_program(start: Prepared) -> int:
         program.handle_signals()
         program.announce()
         collect_rarely()
-        await program.shared.shutdown.wished.wait()
+        await program.shared.shutdown.requested.wait()
         await program.shut_down()
     return 0
 
@@ -108,7 +108,7 @@ class Program:
         settings = self.shared.active.settings.fleet
         if settings is None:
             return
-        is_closing = self.shared.shutdown.wished.is_set
+        is_closing = self.shared.shutdown.requested.is_set
         node = await self.shared.fleet.join(stack, settings, self.models.dispatcher, is_closing)
         self.models.journal.listen(node.watch)
         self.relaying.relay.hosts = node.host_selector
@@ -127,7 +127,7 @@ class Program:
     def handle_signals(self) -> None:
         loop, tasks, reloader = asyncio.get_running_loop(), self.shared.tasks, self.relaying.reloader
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.shared.shutdown.wish)
+            loop.add_signal_handler(number, self.shared.shutdown.request)
         loop.add_signal_handler(signal.SIGHUP, lambda: tasks.start(reloader.reload(), "reload"))
 
     def announce(self) -> None:
@@ -136,17 +136,17 @@ class Program:
         self.models.unmet_limits.log_new()
         banner = banner_of(loaded, start.sockets, self.relaying.relay, self.api)
         announce(banner, loaded.settings.logging, start.writer)
-        start.systemd.tell("READY=1", f"STATUS=serving {len(loaded.catalog.models)} models")
+        start.systemd.notify("READY=1", f"STATUS=serving {len(loaded.catalog.models)} models")
 
     # Shutdown
 
     async def shut_down(self) -> None:
         in_flight = sum(model.in_flight for model in self.models.dispatcher.view().models)
         log.info("shutting down in_flight=%d", in_flight)
-        self.shared.start.systemd.tell("STOPPING=1")
+        self.shared.start.systemd.notify("STOPPING=1")
         self.shared.fleet.notify()
         settings, is_in_fleet = self.shared.active.settings.shutdown, self.shared.fleet.node is not None
-        await self.shared.shutdown.give_notice(settings.notice_s, to_hosts=is_in_fleet)
+        await self.shared.shutdown.keep_serving(settings.notice_s, to_hosts=is_in_fleet)
         await self.drain(self.shared.active.settings.shutdown.drain_s)
 
     async def drain(self, within: Seconds) -> None:

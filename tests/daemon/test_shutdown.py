@@ -10,7 +10,7 @@ from tests.support.client import eventually
 from tests.support.hotseat import Hotseat
 from tests.support.virtual_time import in_virtual_time
 
-from hotseat.daemon.shutdown import HOSTS_HEAR_S, LATELY_S, ShutdownSequence
+from hotseat.daemon.shutdown import HOSTS_NOTICE_S, LATELY_S, ShutdownSequence
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +60,7 @@ async def seconds_of_notice(asked_before: float, *, to_hosts: bool = False) -> f
     leaving.is_closing()
     await asyncio.sleep(asked_before)
     began = loop.time()
-    await leaving.give_notice(NOTICE_S, to_hosts=to_hosts)
+    await leaving.keep_serving(NOTICE_S, to_hosts=to_hosts)
     return loop.time() - began
 
 
@@ -79,4 +79,4 @@ async def test_other_hosts_are_given_time_to_hear_of_it() -> None:
     watched, unwatched = [await seconds_of_notice(ago, to_hosts=True) for ago in (1, LATELY_S + 1)]
 
     assert watched == NOTICE_S
-    assert unwatched == HOSTS_HEAR_S
+    assert unwatched == HOSTS_NOTICE_S

@@ -134,7 +134,7 @@ def test_an_abstract_address_is_reached() -> None:
     """systemd writes it with an @."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
         ear.bind(f"\0hotseat-test-{os.getpid()}")
-        Systemd({"NOTIFY_SOCKET": f"@hotseat-test-{os.getpid()}"}).tell("READY=1")
+        Systemd({"NOTIFY_SOCKET": f"@hotseat-test-{os.getpid()}"}).notify("READY=1")
         ear.settimeout(PATIENCE_S)
 
         assert ear.recv(100) == b"READY=1"
@@ -142,8 +142,8 @@ def test_an_abstract_address_is_reached() -> None:
 
 def test_where_nobody_listens_nothing_is_said(tmp_path: Path) -> None:
     """Neither without systemd nor when its socket is gone."""
-    Systemd({}).tell("READY=1")
-    Systemd({"NOTIFY_SOCKET": str(tmp_path / "gone")}).tell("READY=1")
+    Systemd({}).notify("READY=1")
+    Systemd({"NOTIFY_SOCKET": str(tmp_path / "gone")}).notify("READY=1")
 
     assert not list(tmp_path.iterdir())
 

@@ -15,32 +15,32 @@ if TYPE_CHECKING:
 
 LATELY_S: Seconds = 60.0
 """A slower poller would notice too late anyway."""
-HOSTS_HEAR_S: Seconds = 1.0
+HOSTS_NOTICE_S: Seconds = 1.0
 """Hosts publish their state at most five times a second. A connection during the close has an unknown outcome."""
 
 
 class ShutdownSequence:
     def __init__(self) -> None:
-        self.wished = asyncio.Event()
+        self.requested = asyncio.Event()
         self.at_once = asyncio.Event()
-        self._asked: Instant | None = None
+        self._polled_at: Instant | None = None
 
-    def wish(self) -> None:
+    def request(self) -> None:
         """Handle a signal."""
-        if self.wished.is_set():
+        if self.requested.is_set():
             self.at_once.set()
-        self.wished.set()
+        self.requested.set()
 
     def is_closing(self) -> bool:
         """Answers a readiness poll, and remembers that there was one."""
-        self._asked = asyncio.get_running_loop().time()
-        return self.wished.is_set()
+        self._polled_at = asyncio.get_running_loop().time()
+        return self.requested.is_set()
 
-    async def give_notice(self, within: Seconds, *, to_hosts: bool = False) -> None:
+    async def keep_serving(self, within: Seconds, *, to_hosts: bool = False) -> None:
         """Keep serving for a while if a load balancer or other hosts have to notice."""
         now = asyncio.get_running_loop().time()
-        is_watched = self._asked is not None and now - self._asked <= LATELY_S
-        notice_s = max(within if is_watched else 0.0, HOSTS_HEAR_S if to_hosts else 0.0)
+        is_watched = self._polled_at is not None and now - self._polled_at <= LATELY_S
+        notice_s = max(within if is_watched else 0.0, HOSTS_NOTICE_S if to_hosts else 0.0)
         if notice_s:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.at_once.wait(), notice_s)

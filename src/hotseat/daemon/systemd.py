@@ -30,7 +30,7 @@ class Systemd:
         self._watchdog_s: Seconds = int(environ.pop("WATCHDOG_USEC", "") or 0) / 1e6
         environ.pop("WATCHDOG_PID", None)
 
-    def tell(self, *facts: str) -> None:
+    def notify(self, *facts: str) -> None:
         if not self._address:
             return
         name = f"\0{self._address[1:]}" if self._address.startswith("@") else self._address
@@ -38,10 +38,10 @@ class Systemd:
             sender.settimeout(LISTENS_WITHIN_S)
             sender.sendto("\n".join(facts).encode(), name)
 
-    async def keep_watchdog_quiet(self) -> None:
+    async def pet_watchdog(self) -> None:
         """Notify twice per period that the event loop runs; returns at once if there is no watchdog."""
         while self._watchdog_s:
-            self.tell("WATCHDOG=1")
+            self.notify("WATCHDOG=1")
             await asyncio.sleep(self._watchdog_s / 2)
 
 

@@ -55,5 +55,5 @@ def start_monitors(shared: Shared, monitoring: Monitoring) -> None:
     tasks = shared.tasks
     tasks.start(monitoring.lag.watch(), "loop lag")
     tasks.start(monitoring.store_writer.watch(), "activity")
-    tasks.start(shared.start.systemd.keep_watchdog_quiet(), "watchdog")
+    tasks.start(shared.start.systemd.pet_watchdog(), "watchdog")
     tasks.start(watch_descriptors(), "file descriptors")
