@@ -163,11 +163,11 @@ class LoadFailed(UpstreamError):
     def for_operators(self) -> LoadFailed:
         """With the last meaningful output line."""
         line = last_meaningful(self.output)
-        room = LONGEST_LINE - len(self.message) - len(LAST_LINE.format(""))
-        if not line or room < SHORTEST_QUOTE:
+        space = LONGEST_LINE - len(self.message) - len(LAST_LINE.format(""))
+        if not line or space < SHORTEST_QUOTE:
             return self
-        told = self.message + LAST_LINE.format(clipped(line, room))
-        return LoadFailed(told, retry_after=self.retry_after, output=self.output)
+        message = self.message + LAST_LINE.format(clipped(line, space))
+        return LoadFailed(message, retry_after=self.retry_after, output=self.output)
 
 
 class NeverFits(UpstreamError):

@@ -58,7 +58,7 @@ class Yard:
         """qwen takes so much of the card, and all programs together so much."""
         devices = {GPU: DeviceReading(24 * GIB, int((24 - used_gib) * GIB))}
         uses = {PID: {GPU: Use(int(taken_gib * GIB))}} if taken_gib else {}
-        self._watch.hear(Measured(Reading(devices, uses, **more), {}))
+        self._watch.report_measurement(Measured(Reading(devices, uses, **more), {}))
 
     def use(self) -> None:
         """One request, from its arrival to its last byte."""
@@ -67,13 +67,13 @@ class Yard:
 
     def look_away(self) -> None:
         """Measuring stops."""
-        self._watch.hear(None)
+        self._watch.report_measurement(None)
 
     def see_nothing(self) -> None:
-        self._watch.hear(Measured(Reading(), {}))
+        self._watch.report_measurement(Measured(Reading(), {}))
 
-    def hear(self, reading: Reading) -> None:
-        self._watch.hear(Measured(reading, {}))
+    def report_measurement(self, reading: Reading) -> None:
+        self._watch.report_measurement(Measured(reading, {}))
 
     @property
     def footprint(self) -> Footprint | None:
@@ -234,7 +234,7 @@ async def test_on_unified_memory_both_kinds_are_one_models() -> None:
     async with opened(with_budget(model("qwen")), borrowers=(GPU,)) as yard:
         for _ in range(3):
             uses = {PID: {GPU: Use(10 * GIB), RAM: Use(2 * GIB)}}
-            yard.hear(Reading({GPU: DeviceReading(24 * GIB, 12 * GIB)}, uses))
+            yard.report_measurement(Reading({GPU: DeviceReading(24 * GIB, 12 * GIB)}, uses))
 
         assert yard.footprint == Footprint({gpu(0): 12 * GIB}, Source.MEASURED)
         assert yard.available == 24

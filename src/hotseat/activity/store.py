@@ -120,9 +120,9 @@ def _finished(row: tuple[object, ...]) -> Finished:
 class StoreWriter:
     """Writes finished requests to the file, if configured."""
 
-    def __init__(self, activity: Activity, archive: ActivityStore, kept: Callable[[], ActivityKept]) -> None:
+    def __init__(self, activity: Activity, store: ActivityStore, kept: Callable[[], ActivityKept]) -> None:
         self._activity = activity
-        self._archive = archive
+        self._store = store
         self._kept = kept
         self._written = activity.n
         self._tidied_at: float | None = None
@@ -150,9 +150,9 @@ class StoreWriter:
 
     def _read_from_file(self, since: float, model: str | None, most: int) -> list[Finished]:
         try:
-            return self._archive.read(since, model, most)
+            return self._store.read(since, model, most)
         except (sqlite3.Error, OSError) as problem:
-            raise HotseatError(f"{self._archive.path} cannot be read: {problem}. See the log for details.") from problem
+            raise HotseatError(f"{self._store.path} cannot be read: {problem}. See the log for details.") from problem
 
     async def _write(self) -> None:
         kept, ended = self._kept(), self._activity.recent(self._written)
@@ -161,36 +161,36 @@ class StoreWriter:
         if not kept.keep_s or not (ended or self._is_untidy()):
             return
         self.lost += missed
-        await asyncio.to_thread(self._write_softly, kept, ended)
+        await asyncio.to_thread(self._write_or_log, kept, ended)
 
     def _is_untidy(self) -> bool:
         return self._tidied_at is None or time.monotonic() > self._tidied_at + TIDY_EVERY_S
 
-    def _write_softly(self, kept: ActivityKept, ended: Sequence[Finished]) -> None:
+    def _write_or_log(self, kept: ActivityKept, ended: Sequence[Finished]) -> None:
         try:
             if ended:
-                self._archive.write(ended)
+                self._store.write(ended)
             if self._is_untidy():
                 self._tidied_at = time.monotonic()
-                self._archive.tidy(kept)
+                self._store.tidy(kept)
         except (sqlite3.Error, OSError) as problem:
             self.lost += len(ended)
-            return self._tell(problem)
+            return self._log_problem(problem)
         if not self._is_well:
-            log.info("activity is stored on disk again file=%s lost=%d", self._archive.path, self.lost)
+            log.info("activity is stored on disk again file=%s lost=%d", self._store.path, self.lost)
         self._is_well = True
         return None
 
-    def _tell(self, problem: Exception) -> None:
+    def _log_problem(self, problem: Exception) -> None:
         """Log once per outage. A file that is no database will not recover, so it is set aside."""
         if self._is_well:
-            log.warning("activity cannot be stored on disk file=%s error=%r", self._archive.path, str(problem))
+            log.warning("activity cannot be stored on disk file=%s error=%r", self._store.path, str(problem))
         self._is_well = False
         if isinstance(problem, sqlite3.DatabaseError) and not isinstance(problem, sqlite3.OperationalError):
             self._put_aside()
 
     def _put_aside(self) -> None:
         try:
-            log.warning("the corrupt activity file was renamed file=%s", self._archive.put_aside())
+            log.warning("the corrupt activity file was renamed file=%s", self._store.put_aside())
         except OSError as problem:
             log.warning("the corrupt activity file cannot be renamed error=%r", str(problem))

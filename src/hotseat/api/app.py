@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 
-from hotseat.api.errors import tell_failures
+from hotseat.api.errors import add_error_handlers
 from hotseat.api.headers import CommonHeaders
 from hotseat.api.routes import (
     config,
@@ -40,5 +40,5 @@ def build(deps: ApiDeps) -> FastAPI:
         app.include_router(router.router)
     app.mount("/hotseat/assets", docs_page.assets)
     app.add_middleware(CommonHeaders)
-    tell_failures(app, deps)
+    add_error_handlers(app, deps)
     return app

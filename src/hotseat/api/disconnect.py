@@ -87,39 +87,39 @@ async def listening(
 ) -> AsyncGenerator[AsyncGenerator[T | None, None], None]:
     """The items of all sources from now on as they arrive, with a None whenever all were silent for `pause_s`."""
     # Size 1: a slow reader then blocks the source, which can report skipped items.
-    heard: asyncio.Queue[T | _Over] = asyncio.Queue(maxsize=1)
+    items: asyncio.Queue[T | _Over] = asyncio.Queue(maxsize=1)
     tasks = Tasks()
     for source in sources:
-        tasks.start(_listen(source, heard), "listen to a feed")
+        tasks.start(_listen(source, items), "listen to a feed")
     try:
         await asyncio.sleep(0)  # all sources listen now, so history read from here on leaves no gap
-        coming = _until_all_are_over(heard, len(sources), pause_s)
+        coming = _until_all_are_over(items, len(sources), pause_s)
         yield coming
     finally:
         await tasks.aclose()
 
 
 async def _until_all_are_over(
-    heard: asyncio.Queue[T | _Over], still_speaking: int, pause_s: float
+    items: asyncio.Queue[T | _Over], still_speaking: int, pause_s: float
 ) -> AsyncGenerator[T | None, None]:
     while still_speaking:
-        item = await _within(pause_s, heard)
+        item = await _within(pause_s, items)
         if item is _Over.OVER:
             still_speaking -= 1
         else:
             yield item
 
 
-async def _listen(source: AsyncGenerator[T, None], heard: asyncio.Queue[T | _Over]) -> None:
+async def _listen(source: AsyncGenerator[T, None], items: asyncio.Queue[T | _Over]) -> None:
     async with aclosing(source):
         async for item in source:
-            await heard.put(item)
-    await heard.put(_Over.OVER)
+            await items.put(item)
+    await items.put(_Over.OVER)
 
 
-async def _within(pause_s: float, heard: asyncio.Queue[T | _Over]) -> T | _Over | None:
+async def _within(pause_s: float, items: asyncio.Queue[T | _Over]) -> T | _Over | None:
     try:
         async with asyncio.timeout(pause_s):
-            return await heard.get()
+            return await items.get()
     except TimeoutError:
         return None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hotseat.api.deps import ApiDeps
 
 
-def tell_failures(app: FastAPI, deps: ApiDeps) -> None:
+def add_error_handlers(app: FastAPI, deps: ApiDeps) -> None:
     """Register handlers for everything that the routes may raise."""
 
     async def hotseat_error(request: Request, error: Exception) -> Response:

@@ -21,27 +21,27 @@ BEST_FIRST = ("ready", "loading", "waking")
 
 async def elsewhere(fleet_admin: FleetAdmin, model: ModelName) -> list[Elsewhere]:
     """Queries all hosts at once, so that silent ones cost one short wait."""
-    return list(await asyncio.gather(*(_told(fleet_admin, seen, model) for seen in fleet_admin.sightings(model))))
+    return list(await asyncio.gather(*(_state_at(fleet_admin, seen, model) for seen in fleet_admin.sightings(model))))
 
 
-async def _told(fleet_admin: FleetAdmin, seen: Sighting, model: ModelName) -> Elsewhere:
+async def _state_at(fleet_admin: FleetAdmin, seen: Sighting, model: ModelName) -> Elsewhere:
     story = await fleet_admin.story(seen.host, model) or {}
     return Elsewhere(host=seen.host, phase=seen.phase, why=str(story.get("why", "")))
 
 
-async def story_of_guest(fleet_admin: FleetAdmin, model: ModelName) -> ModelStory:
+async def story_from_fleet(fleet_admin: FleetAdmin, model: ModelName) -> ModelStory:
     """For a model that only other hosts have: the report of a host that holds it, or else of one that may run it."""
     seen = sorted(fleet_admin.sightings(model), key=_rank)
     host = seen[0].host if seen else next(iter(fleet_admin.offering(model)), None)
     if host is None:
         raise HostSilent(f"{model} belongs to other hosts, and none of them is available")
-    told = await fleet_admin.story(host, model)
+    report = await fleet_admin.story(host, model)
     try:
-        story = ModelStory.model_validate(told)
+        story = ModelStory.model_validate(report)
     except ValidationError:
         phase = seen[0].phase if seen else "not loaded"
         raise HostSilent(f"{model} is {phase} on {host}, which gave no reason") from None
-    others = await asyncio.gather(*(_told(fleet_admin, each, model) for each in seen[1:]))
+    others = await asyncio.gather(*(_state_at(fleet_admin, each, model) for each in seen[1:]))
     return story.model_copy(update={"host": host, "elsewhere": list(others)})
 
 

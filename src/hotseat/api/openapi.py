@@ -134,17 +134,17 @@ def document(app: FastAPI) -> dict[str, Any]:
     )
     for methods in described["paths"].values():
         for operation in methods.values():
-            _tell_our_400(operation["responses"])
+            _describe_our_400(operation["responses"])
     for unused in ("HTTPValidationError", "ValidationError"):
         del described["components"]["schemas"][unused]
     return described
 
 
-def _tell_our_400(responses: dict[str, Any]) -> None:
+def _describe_our_400(responses: dict[str, Any]) -> None:
     """Replace FastAPI's own 422 for wrong parameters by our 400 with one message."""
     if "HTTPValidationError" in str(responses.get("422")):
         del responses["422"]
         # The relay rejects an ambiguous path before the API sees it.
         shapes = [{"$ref": f"#/components/schemas/{shape}"} for shape in ("Failure", "Error")]
-        told = {"application/json": {"schema": {"anyOf": shapes}}}
-        responses.setdefault("400", {"description": "A parameter or the path is invalid.", "content": told})
+        content = {"application/json": {"schema": {"anyOf": shapes}}}
+        responses.setdefault("400", {"description": "A parameter or the path is invalid.", "content": content})

@@ -18,11 +18,11 @@ def activity(server: Server, model: str | None, seconds: float, most: int, as_js
     query: dict[str, object] = {"since": max(0.0, time.time() - seconds), "most": most}
     if model is not None:
         query["model"] = model
-    told = server.ask("GET", "/hotseat/activity", **query)
+    answer = server.ask("GET", "/hotseat/activity", **query)
     if as_json:
-        return show_json(told)
-    print(table(HEAD, [row(request) for request in told["requests"]]))
-    if not told["kept_s"]:
+        return show_json(answer)
+    print(table(HEAD, [row(request) for request in answer["requests"]]))
+    if not answer["kept_s"]:
         print("\nThese requests are from memory (at most 1000); set activity.keepDays to store them on disk.")
     return None
 

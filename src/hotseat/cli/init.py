@@ -75,12 +75,12 @@ def drafting_options(programs: Mapping[Engine, str]) -> tuple[str, ...]:
     if Engine.LLAMA not in programs:
         return ()
     try:
-        told = subprocess.run(
+        completed = subprocess.run(
             [programs[Engine.LLAMA], "--help"], capture_output=True, text=True, timeout=HELP_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return ()
-    return SPECULATING if SPECULATING[0] in told.stdout else ()
+    return SPECULATING if SPECULATING[0] in completed.stdout else ()
 
 
 def must_be_folder(folder: Path) -> None:
@@ -108,7 +108,7 @@ def obstacle(model: Found, programs: Mapping[Engine, str]) -> str:
 
 def nothing_found(places: Sequence[Path], found_models: FoundModels) -> str:
     looked = ", ".join(map(str, places)) or "no folder, because none of the usual ones exists"
-    why = "".join(f"\n  {told}" for told in remarks(found_models))
+    why = "".join(f"\n  {remark}" for remark in remarks(found_models))
     return f"no models found; searched {looked}. Name the folder with your models: hotseat init FOLDER{why}"
 
 
@@ -143,13 +143,13 @@ def summary(found_models: FoundModels, programs: Mapping[Engine, str], target: P
     roles = Counter(named.model.role.value for named in found_models.models)
     counted = ", ".join(f"{number} {role}" for role, number in roles.items())
     models = f"{len(found_models.models)} model{'s'[: len(found_models.models) > 1]}"
-    told = [f"{target}: {models} ({counted})", *(f"  {named.name}" for named in found_models.models[:MOST_SHOWN])]
+    lines = [f"{target}: {models} ({counted})", *(f"  {named.name}" for named in found_models.models[:MOST_SHOWN])]
     if len(found_models.models) > MOST_SHOWN:
-        told.append(f"  and {len(found_models.models) - MOST_SHOWN} more")
-    told += remarks(found_models)
+        lines.append(f"  and {len(found_models.models) - MOST_SHOWN} more")
+    lines += remarks(found_models)
     if Engine.LLAMA not in programs and any(named.model.engine is Engine.LLAMA for named in found_models.models):
-        told.append("llama-server is not on PATH: install it, or set its path under macros in the file")
-    return "\n".join(without_escapes(line) for line in [*told, f"next: hotseat serve{config_option(target)}"])
+        lines.append("llama-server is not on PATH: install it, or set its path under macros in the file")
+    return "\n".join(without_escapes(line) for line in [*lines, f"next: hotseat serve{config_option(target)}"])
 
 
 def remarks(found_models: FoundModels) -> Iterator[str]:

@@ -80,8 +80,8 @@ def memory_in_words(footprint: dict[str, Any] | None) -> str:
 def sources(footprint: dict[str, Any], device: str) -> str:
     """The source of the figure that counts, and the other figures."""
     others = [kind for kind in ("estimated", "measured") if kind != footprint["source"]]
-    told = [f"{kind} {gib(footprint[kind][device])}" for kind in others if device in (footprint[kind] or {})]
-    return ", ".join([footprint["source"], *told])
+    figures = [f"{kind} {gib(footprint[kind][device])}" for kind in others if device in (footprint[kind] or {})]
+    return ", ".join([footprint["source"], *figures])
 
 
 def list_models(server: Server, as_json: bool) -> None:
@@ -142,14 +142,14 @@ def why(server: Server, model: str, as_json: bool) -> None:
 def sentences(story: dict[str, Any]) -> list[str]:
     """The current state first, then waiting requests, then past causes, then other hosts."""
     on_host = f" on {story['host']}" if story["host"] else ""
-    told = [f"{story['model']} is {story['phase']}{on_host}: {story['why']}"]
-    told += [waiting(ticket) for ticket in story["line"]]
+    lines = [f"{story['model']} is {story['phase']}{on_host}: {story['why']}"]
+    lines += [waiting(ticket) for ticket in story["line"]]
     for what, cause in (("started", story["last_start"]), ("stopped", story["last_stop"])):
         if cause:
-            told.append(f"last {what} {moment(cause['at'])}: {cause['because']}")
+            lines.append(f"last {what} {moment(cause['at'])}: {cause['because']}")
     if story["last_error"] and story["last_error"] != story["why"]:
-        told.append(f"last failure: {story['last_error']}")
-    return told + [on_another(seen) for seen in story["elsewhere"]]
+        lines.append(f"last failure: {story['last_error']}")
+    return lines + [on_another(seen) for seen in story["elsewhere"]]
 
 
 def on_another(seen: dict[str, Any]) -> str:
@@ -160,12 +160,12 @@ def on_another(seen: dict[str, Any]) -> str:
 
 
 def waiting(ticket: dict[str, Any]) -> str:
-    told = f"request {ticket['ticket']} has waited {duration(ticket['waited_s'])}: {ticket['why']}"
+    sentence = f"request {ticket['ticket']} has waited {duration(ticket['waited_s'])}: {ticket['why']}"
     if ticket["expected_s"] is not None:
-        told += f"; served in about {duration(ticket['expected_s'])}"
+        sentence += f"; served in about {duration(ticket['expected_s'])}"
     if ticket["at_most_s"] is not None:
-        told += f", {duration(ticket['at_most_s'])} at most"
-    return told
+        sentence += f", {duration(ticket['at_most_s'])} at most"
+    return sentence
 
 
 def reload(server: Server) -> None:

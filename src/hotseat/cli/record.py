@@ -82,14 +82,14 @@ class Watched:
     def summary(self, file: Path, trace: Trace) -> str:
         loops = sum(isinstance(client, Closed) for client in trace.clients)
         names = {client.client for client in trace.clients}
-        told = [
+        lines = [
             f"{file}: {len(self.recording.requests)} requests of {len(names)} clients"
             f" for {len(trace.models)} models; {loops} clients waited for each response"
         ]
         if guessed := self.recording.unmeasured():
-            told.append(f"load time estimated, because no load was observed: {', '.join(guessed)}")
+            lines.append(f"load time estimated, because no load was observed: {', '.join(guessed)}")
         if self._left_unserved:
-            told.append(f"skipped, because they ended before they were served: {self._left_unserved}")
+            lines.append(f"skipped, because they ended before they were served: {self._left_unserved}")
         if self._missed:
-            told.append(f"missed, because they arrived faster than they could be written: {self._missed}")
-        return "\n".join(told)
+            lines.append(f"missed, because they arrived faster than they could be written: {self._missed}")
+        return "\n".join(lines)

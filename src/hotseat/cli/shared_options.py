@@ -26,10 +26,10 @@ def ask_here(context: typer.Context, path: str) -> dict[str, Any]:
     """The answer of the server that the options typed so far select; empty if none answers in time."""
     server = Server(context.params.get("url") or HERE, context.params.get("api_key"), COMPLETION_S)
     try:
-        told: dict[str, Any] = server.ask("GET", path)
+        answer: dict[str, Any] = server.ask("GET", path)
     except Problem:
         return {}
-    return told
+    return answer
 
 
 def models_here(context: typer.Context, incomplete: str) -> list[str]:

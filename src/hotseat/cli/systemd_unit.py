@@ -99,17 +99,17 @@ class UnitOptions:
     """systemd holds the listening socket, so that no connection is refused during a restart."""
 
 
-def units(wishes: UnitOptions) -> dict[str, str]:
+def units(options: UnitOptions) -> dict[str, str]:
     """The text of each unit, by file name."""
-    config = wishes.config.absolute()
+    config = options.config.absolute()
     command = shlex.join([str(program()), "serve", "--config", str(config)])
     service = SERVICE.format(
-        identity="" if wishes.for_user else f"User={account()}\n",
+        identity="" if options.for_user else f"User={account()}\n",
         command=command.replace("%", "%%"),
-        confinement=OF_ANY_UNIT + ("" if wishes.for_user else OF_SYSTEM_UNIT),
-        target="default.target" if wishes.for_user else "multi-user.target",
+        confinement=OF_ANY_UNIT + ("" if options.for_user else OF_SYSTEM_UNIT),
+        target="default.target" if options.for_user else "multi-user.target",
     )
-    if not wishes.with_socket:
+    if not options.with_socket:
         return {"hotseat.service": service}
     listens = "\n".join(f"ListenStream={address}" for address in addresses(config))
     return {"hotseat.service": service, "hotseat.socket": SOCKET.format(listens=listens)}
@@ -135,15 +135,15 @@ def addresses(config: Path) -> Iterator[str]:
     yield from (f"[{name}]:{port}" if ":" in name else f"{name}:{port}" for name in names)
 
 
-def show(wishes: UnitOptions) -> None:
-    for name, text in units(wishes).items():
+def show(options: UnitOptions) -> None:
+    for name, text in units(options).items():
         print(f"# {name}\n{text}")
 
 
-def install(wishes: UnitOptions, force: bool) -> None:
+def install(options: UnitOptions, force: bool) -> None:
     """Write the units to systemd's folder and print how to load them."""
-    folder = user_units() if wishes.for_user else SYSTEM_UNITS
-    fresh = units(wishes)
+    folder = user_units() if options.for_user else SYSTEM_UNITS
+    fresh = units(options)
     present = [name for name in fresh if (folder / name).exists()]
     if present and not force:
         raise Problem(f"{folder / present[0]} exists; --force overwrites it")
@@ -152,15 +152,15 @@ def install(wishes: UnitOptions, force: bool) -> None:
         for name, text in fresh.items():
             (folder / name).write_text(text)
     except OSError as error:
-        hint = "" if wishes.for_user else "; use sudo, or --user for a user unit"
+        hint = "" if options.for_user else "; use sudo, or --user for a user unit"
         raise Problem(f"{error.filename} cannot be written: {error.strerror}{hint}") from None
-    print(*(f"wrote {folder / name}" for name in fresh), *next_steps(wishes, list(fresh)), sep="\n")
+    print(*(f"wrote {folder / name}" for name in fresh), *next_steps(options, list(fresh)), sep="\n")
 
 
-def next_steps(wishes: UnitOptions, names: Sequence[str]) -> Iterator[str]:
-    systemctl = "systemctl --user" if wishes.for_user else "systemctl"
+def next_steps(options: UnitOptions, names: Sequence[str]) -> Iterator[str]:
+    systemctl = "systemctl --user" if options.for_user else "systemctl"
     yield f"next: {systemctl} daemon-reload && {systemctl} enable --now {names[-1]}"
-    if wishes.for_user:
+    if options.for_user:
         yield "to keep it running after logout: loginctl enable-linger"
 
 

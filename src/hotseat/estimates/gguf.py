@@ -225,12 +225,12 @@ def _sized(cursor: _Cursor, listed: list[_Listed], alignment: Value) -> tuple[Te
     """The tensors with their sizes: from their type if it is known, else from where the next one begins."""
     if not isinstance(alignment, int) or alignment < 1:
         raise cursor.broken(f"has the alignment {alignment}")
-    room = cursor.size - -(-cursor.at // alignment) * alignment
-    following = _following([tensor.offset for tensor in listed], room)
+    available = cursor.size - -(-cursor.at // alignment) * alignment
+    following = _following([tensor.offset for tensor in listed], available)
     tensors = tuple(_tensor(each, following[each.offset] - each.offset) for each in listed)
     for each, tensor in zip(listed, tensors, strict=True):
-        if each.offset + tensor.size > room:
-            missing = each.offset + tensor.size - room
+        if each.offset + tensor.size > available:
+            missing = each.offset + tensor.size - available
             raise cursor.broken(f"is truncated: {missing} bytes are missing at the end of {tensor.name[:80]}")
     return tensors
 

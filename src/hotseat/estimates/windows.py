@@ -65,12 +65,12 @@ def window_of(architecture: str, keys: Mapping[str, Value], layer: int, layers: 
 
 
 def _slides(pattern: Pattern | None, keys: Mapping[str, Value], layer: int, layers: int) -> bool:
-    told = keys.get("attention.sliding_window_pattern")
-    if isinstance(told, tuple):
-        return layer < len(told) and bool(told[layer])
+    declared = keys.get("attention.sliding_window_pattern")
+    if isinstance(declared, tuple):
+        return layer < len(declared) and bool(declared[layer])
     if pattern and pattern.only_with and pattern.only_with != layers:
         return False
-    period = told if isinstance(told, int) else pattern.period if pattern else 1
+    period = declared if isinstance(declared, int) else pattern.period if pattern else 1
     if not period:
         return True
     full = 0 if pattern and pattern.full is Full.FIRST else period - 1

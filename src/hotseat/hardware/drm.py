@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 def memory_of(pids: Iterable[int], slot: Slot, regions: Sequence[str], proc: Path = PROC) -> Bytes:
     """What these processes hold of a card. A DRM client may be open under several descriptors; it counts once."""
     clients: dict[int, Bytes] = {}
-    for told in (figures(path) for pid in pids for path in on_card(pid, slot, proc)):
-        client = told.get("drm-client-id", 0)
-        clients[client] = max(clients.get(client, 0), sum(held(told, region) for region in regions))
+    for fields in (figures(path) for pid in pids for path in on_card(pid, slot, proc)):
+        client = fields.get("drm-client-id", 0)
+        clients[client] = max(clients.get(client, 0), sum(held(fields, region) for region in regions))
     return sum(clients.values())
 
 
@@ -30,6 +30,6 @@ def on_card(pid: int, slot: Slot, proc: Path) -> Iterator[str]:
             yield path
 
 
-def held(told: dict[str, Bytes], region: str) -> Bytes:
+def held(fields: dict[str, Bytes], region: str) -> Bytes:
     """Older kernels call `drm-resident-` `drm-memory-`."""
-    return told.get(f"drm-resident-{region}", told.get(f"drm-memory-{region}", 0))
+    return fields.get(f"drm-resident-{region}", fields.get(f"drm-memory-{region}", 0))

@@ -40,8 +40,8 @@ class Keeps(Protocol):
 
 def key_of(recipe: LaunchRecipe) -> RecipeKey:
     """The same for the same command and environment, across restarts."""
-    told = json.dumps([recipe.argv, recipe.env])
-    return RecipeKey(hashlib.sha256(told.encode()).hexdigest()[:32])
+    text = json.dumps([recipe.argv, recipe.env])
+    return RecipeKey(hashlib.sha256(text.encode()).hexdigest()[:32])
 
 
 class Footprints:

@@ -59,14 +59,14 @@ class Machine:
         elsewhere = tuple(root for root, pids in grown.items() if any(everybody[p].name in ELSEWHERE for p in pids))
         here = {root: pids for root, pids in grown.items() if root not in elsewhere}
         taken = {name: device.taken_by(here) for name, device in self._devices.items()}
-        silent = tuple(name for name, told in taken.items() if told is None)
+        silent = tuple(name for name, uses in taken.items() if uses is None)
         return Reading(self.devices(), by_root(here, taken), silent, elsewhere)
 
 
 def by_root(
     roots: Iterable[int], taken: Mapping[DeviceName, Mapping[int, Use] | None]
 ) -> dict[int, dict[DeviceName, Use]]:
-    return {root: {name: told[root] for name, told in taken.items() if told and root in told} for root in roots}
+    return {root: {name: uses[root] for name, uses in taken.items() if uses and root in uses} for root in roots}
 
 
 def find_machine() -> Machine:

@@ -73,8 +73,8 @@ class Reading:
         """
         if self.elsewhere:
             return {}
-        telling = {name: seen for name, seen in self.devices.items() if name not in self.silent}
-        return {name: max(0, seen.used - self._anonymous_on(name)) for name, seen in telling.items()}
+        reporting = {name: seen for name, seen in self.devices.items() if name not in self.silent}
+        return {name: max(0, seen.used - self._anonymous_on(name)) for name, seen in reporting.items()}
 
     def available(self) -> dict[DeviceName, Bytes]:
         """What models may use: each device without what other programs are known to use."""

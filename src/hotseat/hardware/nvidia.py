@@ -76,7 +76,7 @@ class NvidiaCard:
         self.label: str = nvml.nvmlDeviceGetName(handle)
         self.slot = Slot.parse(nvml.nvmlDeviceGetPciInfo(whole).busId)
         self.part = part
-        self.has_own_memory = self._tells_memory()
+        self.has_own_memory = self._reports_memory()
 
     def read(self) -> DeviceReading | None:
         if not self.has_own_memory:
@@ -86,7 +86,7 @@ class NvidiaCard:
         except self._nvml.NVMLError:
             return None
 
-    def _tells_memory(self) -> bool:
+    def _reports_memory(self) -> bool:
         """GB10 and Jetson do not: they have no memory of their own and use the machine's."""
         try:
             self._memory()
@@ -96,11 +96,11 @@ class NvidiaCard:
 
     def _memory(self) -> DeviceReading:
         try:
-            told = self._nvml.nvmlDeviceGetMemoryInfo(self._handle, version=self._nvml.nvmlMemory_v2)
-            return DeviceReading(told.total - told.reserved, told.free)
+            info = self._nvml.nvmlDeviceGetMemoryInfo(self._handle, version=self._nvml.nvmlMemory_v2)
+            return DeviceReading(info.total - info.reserved, info.free)
         except self._nvml.NVMLError_FunctionNotFound:  # drivers before 510 count their own share as used
-            told = self._nvml.nvmlDeviceGetMemoryInfo(self._handle)
-            return DeviceReading(told.total, told.free)
+            info = self._nvml.nvmlDeviceGetMemoryInfo(self._handle)
+            return DeviceReading(info.total, info.free)
 
     def taken_by(self, trees: Mapping[int, Sequence[int]]) -> Mapping[int, Use] | None:
         """None in a container whose processes the driver knows by other pids, and under WSL."""

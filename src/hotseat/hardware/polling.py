@@ -29,7 +29,7 @@ class Samples(Protocol):
 class Polling:
     """Measures while `walk` runs.
 
-    `running` gives the pid of each model's server, or None if no measurement is needed. `hear` gets each measurement,
+    `running` gives the pid of each model's server, or None if no measurement is needed. `report` gets each measurement,
     None if there is none. `pause_s` gives the time to the next one; None: when something happens.
     """
 
@@ -37,32 +37,32 @@ class Polling:
         self,
         gauge: Samples,
         running: Callable[[], Mapping[ModelName, int] | None],
-        hear: Callable[[Measured | None], None],
+        report: Callable[[Measured | None], None],
         pause_s: Callable[[], Seconds | None],
     ) -> None:
-        self._gauge, self._running, self._hear, self._pause_s = gauge, running, hear, pause_s
-        self._wished = asyncio.Event()
+        self._gauge, self._running, self._report, self._pause_s = gauge, running, report, pause_s
+        self._requested = asyncio.Event()
 
     def look_now(self) -> None:
         """A server became ready or stopped, or needs have changed: measure now."""
-        self._wished.set()
+        self._requested.set()
 
     async def walk(self) -> None:
         """Never returns."""
         while True:
-            self._wished.clear()
+            self._requested.clear()
             await self._look()
             await self._pause()
 
     async def _look(self) -> None:
         pids = self._running()
         if pids is None:
-            return self._hear(None)
+            return self._report(None)
         reading = await self._gauge.sample(tuple(pids.values()))
         models = {model: reading.processes[pid] for model, pid in pids.items() if pid in reading.processes}
-        return self._hear(Measured(reading, models))
+        return self._report(Measured(reading, models))
 
     async def _pause(self) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._pause_s()):
-                await self._wished.wait()
+                await self._requested.wait()

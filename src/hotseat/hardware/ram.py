@@ -27,10 +27,10 @@ class Ram:
 
     def read(self) -> DeviceReading | None:
         """Free is what can be allocated without swapping, so most of the page cache counts as free."""
-        told = figures(self._proc / "meminfo")
-        if "MemAvailable" not in told:
+        fields = figures(self._proc / "meminfo")
+        if "MemAvailable" not in fields:
             return None
-        reading = DeviceReading(told["MemTotal"], told["MemAvailable"])
+        reading = DeviceReading(fields["MemTotal"], fields["MemAvailable"])
         for limit in limits(self._proc, self._cgroups):
             reading = reading.at_most(limit)
         return reading
@@ -60,16 +60,16 @@ def use_of_tree(pids: Sequence[int], proc: Path = PROC) -> Use:
 
 def resident(pid: int, proc: Path = PROC) -> Use:
     """Every resident page, also shared ones. Reads counters, so it is cheap; empty if the process is gone."""
-    told = figures(f"{proc}/{pid}/status")
-    return Use(told.get("RssAnon", 0) + told.get("RssShmem", 0), told.get("RssFile", 0))
+    fields = figures(f"{proc}/{pid}/status")
+    return Use(fields.get("RssAnon", 0) + fields.get("RssShmem", 0), fields.get("RssFile", 0))
 
 
 def share_of(pid: int, proc: Path = PROC) -> Use | None:
     """Shared pages are divided among their users. The kernel walks all pages: 15 ms for each GiB."""
-    told = figures(f"{proc}/{pid}/smaps_rollup")
-    if "Pss_Anon" not in told:  # another user's process, or a kernel before 5.4
+    fields = figures(f"{proc}/{pid}/smaps_rollup")
+    if "Pss_Anon" not in fields:  # another user's process, or a kernel before 5.4
         return None
-    return Use(told["Pss_Anon"] + told["Pss_Shmem"], told["Pss_File"])
+    return Use(fields["Pss_Anon"] + fields["Pss_Shmem"], fields["Pss_File"])
 
 
 def limits(proc: Path, cgroups: Path) -> Iterator[DeviceReading]:
@@ -79,8 +79,8 @@ def limits(proc: Path, cgroups: Path) -> Iterator[DeviceReading]:
     for group in (folder, *folder.parents):
         limit, current = number(group / "memory.max"), number(group / "memory.current")
         if limit is not None and current is not None:
-            told = figures(group / "memory.stat")
-            cache = told.get("active_file", 0) + told.get("inactive_file", 0)
+            fields = figures(group / "memory.stat")
+            cache = fields.get("active_file", 0) + fields.get("inactive_file", 0)
             yield DeviceReading(limit, limit - current + cache)
         if group == cgroups:
             return

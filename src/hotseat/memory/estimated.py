@@ -58,10 +58,10 @@ def stamps(argv: tuple[str, ...]) -> Iterator[tuple[str, int, int]]:
     """Path, modification time and size of each file that a command line names."""
     for word in argv:
         try:
-            told = os.stat(word)
+            status = os.stat(word)
         except (OSError, ValueError):
             continue
-        yield word, told.st_mtime_ns, told.st_size
+        yield word, status.st_mtime_ns, status.st_size
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,7 @@ class MemoryManager:
         """Start to report measurements and programs with precedence to the dispatcher."""
         watch = MemoryMonitor(scheduler, self._footprints, self._figures, lambda: this_machine().borrowers)
         self._rounds = Polling(
-            self._gauge, lambda: self._looked_at(scheduler), watch.hear, lambda: self._pause_s(scheduler)
+            self._gauge, lambda: self._looked_at(scheduler), watch.report_measurement, lambda: self._pause_s(scheduler)
         )
         self.precedence = Precedence(scheduler.tell, lambda: self._settings().yield_to, lambda: self._pids().values())
         tasks.start(self._rounds.walk(), "measure memory")
@@ -107,7 +107,7 @@ class MemoryManager:
         wants = wants_to_look(self._looked_at(scheduler), scheduler.catalog)
         return self._settings().measuring.every_s if wants else None
 
-    def hear(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Measure at once when a server starts or stops."""
         if isinstance(event, CHANGES_MEMORY):
             self._rounds.look_now()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-WORTH_TELLING = 0.01
+WORTH_REPORTING = 0.01
 """A smaller change is not reported: a server in use grows by a page now and then."""
 SETTLED_S: Seconds = 5.0
 """A server that went to sleep less than this ago may have been measured awake or halfway."""
@@ -62,7 +62,7 @@ class MemoryMonitor:
         self._left: deque[Mapping[Place, Bytes]] = deque(maxlen=LOOKS)
         self._warned: set[ModelName] = set()
 
-    def hear(self, measured: Measured | None) -> None:
+    def report_measurement(self, measured: Measured | None) -> None:
         """Called by `Polling` with each measurement; None: nobody measures, so other programs' use is unknown."""
         if measured is None:
             return self._forget_others()
@@ -173,4 +173,4 @@ def is_news(peak: Mapping[Place, Bytes], seen: ModelView) -> bool:
 
 
 def differs(one: Bytes, other: Bytes) -> bool:
-    return abs(one - other) > WORTH_TELLING * max(one, other)
+    return abs(one - other) > WORTH_REPORTING * max(one, other)

@@ -33,19 +33,19 @@ class Precedence:
         every_s: Seconds = EVERY_S,
     ) -> None:
         self._tell, self._patterns, self._ours, self._look, self._every_s = tell, patterns, ours, look, every_s
-        self._wished: YieldRequested | None = None
+        self._requested: YieldRequested | None = None
         """For an operator."""
         self._needed: YieldRequested | None = None
         """For a program."""
-        self._told: YieldRequested | None = None
+        self._reported: YieldRequested | None = None
 
     def make_way(self, because: str, places: frozenset[Place] = frozenset()) -> None:
-        self._wished = YieldRequested(because, places)
+        self._requested = YieldRequested(because, places)
         self._decide()
 
     def resume(self) -> str:
         """Withdraw the operator's request; returns the program for which models still yield, if any."""
-        self._wished = None
+        self._requested = None
         self._decide()
         return self._needed.because if self._needed else ""
 
@@ -63,10 +63,10 @@ class Precedence:
 
     def _decide(self) -> None:
         """A program needs all devices, so it wins over an operator, who may need one."""
-        way = self._needed or self._wished
-        if way == self._told:
+        way = self._needed or self._requested
+        if way == self._reported:
             return None
-        self._told = way
+        self._reported = way
         if way is None:
             log.info("models may load again")
             return self._tell(YieldEnded())

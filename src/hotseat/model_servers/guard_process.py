@@ -96,10 +96,10 @@ class GuardServer:
         self._end_all()
         self._register.remove()
 
-    def _pause(self, *heard: socket.socket) -> None:
+    def _pause(self, *readable: socket.socket) -> None:
         """Wait for a request or a SIGCHLD; return soon while processes are being ended."""
-        is_ending = not heard or any(tree.status is not None for tree in self._trees.values())
-        waited_for: list[Any] = [*heard, self._woken]
+        is_ending = not readable or any(tree.status is not None for tree in self._trees.values())
+        waited_for: list[Any] = [*readable, self._woken]
         select.select(waited_for, [], [], SWEEP_S if is_ending else self._until_scan_s())
         with contextlib.suppress(BlockingIOError):
             while os.read(self._woken, 4096):
@@ -152,12 +152,12 @@ class GuardServer:
         try:
             pid = run_program(request["program"], request["argv"], request["env"], output)
         except OSError as problem:
-            return self._tell(n, "failed", problem.errno or errno.EINVAL)
+            return self._send(n, "failed", problem.errno or errno.EINVAL)
         self._trees[n] = Tree(n, pid, request)
         self._scan_at, self._scan_pause_s = 0.0, SHORTEST_SCAN_S
-        return self._tell(n, "spawned", pid)
+        return self._send(n, "spawned", pid)
 
-    def _tell(self, n: int, fact: str, value: int) -> None:
+    def _send(self, n: int, fact: str, value: int) -> None:
         with contextlib.suppress(OSError):  # hotseat is gone: the next read will show it
             self._hotseat.sendall(json.dumps({"n": n, "fact": fact, "value": value}).encode() + b"\n")
 
@@ -168,7 +168,7 @@ class GuardServer:
         for tree in list(self._trees.values()):
             if tree.status is not None and not (has_children and self._end_leftovers(tree)):
                 del self._trees[tree.n]
-                self._tell(tree.n, "gone", tree.status)
+                self._send(tree.n, "gone", tree.status)
         if has_children and not self._trees:
             # They cleared their environment, and their owner is gone.
             kill_each(children(os.getpid()))

@@ -30,15 +30,15 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 def run_program(program: str, argv: Sequence[str], env: Mapping[str, str], output: int) -> int:
     """Start a program in its own session and return its pid; OSError if it cannot be run. Closes `output`."""
-    heard, told = os.pipe()
+    read_end, write_end = os.pipe()
     guard = os.getpid()
-    with open(heard, "rb") as answer:
+    with open(read_end, "rb") as answer:
         try:
             pid = os.fork()
             if not pid:
-                become(program, argv, env, output, told, guard)
+                become(program, argv, env, output, write_end, guard)
         finally:
-            os.close(told)
+            os.close(write_end)
             os.close(output)
         trouble = answer.read()  # ends when exec closes the other end
     if trouble:
@@ -47,7 +47,7 @@ def run_program(program: str, argv: Sequence[str], env: Mapping[str, str], outpu
     return pid
 
 
-def become(program: str, argv: Sequence[str], env: Mapping[str, str], output: int, told: int, guard: int) -> None:
+def become(program: str, argv: Sequence[str], env: Mapping[str, str], output: int, write_end: int, guard: int) -> None:
     """Exec `program` in this new fork, or report the error; never returns."""
     try:
         signal.set_wakeup_fd(-1)
@@ -60,7 +60,7 @@ def become(program: str, argv: Sequence[str], env: Mapping[str, str], output: in
         restore_signals()
         os.execve(program, list(argv), env)
     except BaseException as problem:
-        os.write(told, str(getattr(problem, "errno", None) or errno.EINVAL).encode())
+        os.write(write_end, str(getattr(problem, "errno", None) or errno.EINVAL).encode())
     finally:
         os._exit(127)
 

@@ -77,7 +77,7 @@ async def until_sleeping(address: Address, path: str, *, wanted: bool) -> None:
 async def is_sleeping(address: Address, path: str) -> bool:
     """What the server reports; StepFailed if it does not."""
     try:
-        told = parsed(await body_of(address, path))["is_sleeping"]
+        reported = parsed(await body_of(address, path))["is_sleeping"]
     except (ValueError, TypeError, LookupError) as problem:
         raise StepFailed(f"GET {path} does not report the sleep state ({problem})") from problem
-    return bool(told)
+    return bool(reported)

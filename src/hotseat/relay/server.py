@@ -154,8 +154,8 @@ class Relay:
 
     def under_way(self) -> list[InProgress]:
         """Every request to a model that has not ended, oldest first."""
-        found = [told for client in self._clients if (told := client.under_way()) is not None]
-        return sorted(found, key=lambda told: told.ticket)
+        found = [request for client in self._clients if (request := client.under_way()) is not None]
+        return sorted(found, key=lambda request: request.ticket)
 
     def last_pieces(self, model: ModelName) -> list[object]:
         """The last data from the model's server, by request. While the objects stay the same, nothing arrived."""

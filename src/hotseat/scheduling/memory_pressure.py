@@ -74,10 +74,10 @@ def make_way(transitions: Transitions) -> None:
     state, yielding = transitions.state, transitions.state.yielding
     if yielding is None:
         return
-    told = Yielding(f"no model can be loaded right now: {yielding.because}. Try again later.", retry_after=OTHERS_S)
+    error = Yielding(f"no model can be loaded right now: {yielding.because}. Try again later.", retry_after=OTHERS_S)
     for name in state.queue.models():
         if is_in_its_way(state, state.models[name].spec):
-            transitions.refuse_all(name, told, yielding.because)
+            transitions.refuse_all(name, error, yielding.because)
     for model in state.with_process():
         if stands_in_its_way(state, model):
             transitions.dismiss(model, Cause.YIELD, yielding.because)

@@ -83,8 +83,8 @@ def frame(runs: Sequence[tuple[str, Run]], height: int) -> Iterator[str]:
         ' aria-labelledby="title desc">'
     )
     yield '<title id="title">Which model ran when</title>'
-    told = "; ".join(f"{heading}: {len(run.stays)} loads, {len(run.requests)} requests" for heading, run in runs)
-    yield f'<desc id="desc">{escape(told)}.</desc>'
+    description = "; ".join(f"{heading}: {len(run.stays)} loads, {len(run.requests)} requests" for heading, run in runs)
+    yield f'<desc id="desc">{escape(description)}.</desc>'
     yield f"<style>{STYLE}</style>"
 
 

@@ -86,7 +86,7 @@ def keep_model_stats(stack: AsyncExitStack, learned: LearnedStore, scheduler: Sc
 def watch_models(parts: ModelParts, tasks: Tasks) -> None:
     parts.journal.listen(parts.unmet_limits.watch)
     parts.memory.watch_over(parts.dispatcher, tasks)
-    parts.journal.listen(lambda entry: parts.memory.hear(entry.event))
+    parts.journal.listen(lambda entry: parts.memory.on_event(entry.event))
     parts.journal.listen(DefaultModelLoader(parts.dispatcher, tasks).watch)
 
 

@@ -42,7 +42,7 @@ TIME_FORMATS = {
 }
 
 
-def set_up(wishes: Logging, writer: StdoutWriter | None = None) -> None:
+def set_up(settings: Logging, writer: StdoutWriter | None = None) -> None:
     """Configure logging as the configuration says; call it again after a reload.
 
     With `writer` no log line blocks its caller, even if nobody reads our output.
@@ -50,12 +50,12 @@ def set_up(wishes: Logging, writer: StdoutWriter | None = None) -> None:
     root = logging.getLogger()
     for handler in root.handlers[:]:
         root.removeHandler(handler)
-    root.setLevel(LEVELS.get(wishes.level, logging.INFO))
-    if wishes.to_stdout not in ("proxy", "both"):
+    root.setLevel(LEVELS.get(settings.level, logging.INFO))
+    if settings.to_stdout not in ("proxy", "both"):
         root.addHandler(logging.NullHandler())
         return
     handler = logging.StreamHandler(sys.stdout) if writer is None else Queued(writer)
-    handler.setFormatter(Lines(wishes.time_format) if is_text(wishes) else JsonLines())
+    handler.setFormatter(Lines(settings.time_format) if is_text(settings) else JsonLines())
     root.addHandler(handler)
 
 
@@ -71,11 +71,11 @@ class Queued(logging.Handler):
             self.handleError(record)
 
 
-def is_text(wishes: Logging) -> bool:
+def is_text(settings: Logging) -> bool:
     """Whether our lines are text, not JSON."""
-    if wishes.form is LogFormat.AUTO:
+    if settings.form is LogFormat.AUTO:
         return sys.stdout.isatty() or is_journal(sys.stdout)
-    return wishes.form is LogFormat.TEXT
+    return settings.form is LogFormat.TEXT
 
 
 def is_journal(stream: TextIO) -> bool:

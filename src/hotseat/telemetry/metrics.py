@@ -128,10 +128,10 @@ class Metrics:
 
     def _note_end_of_stop(self, model: ModelName, launch: LaunchId) -> bool:
         """A process is gone; False if nobody had stopped it."""
-        told_at = self._stopped.pop(launch, None)
-        if told_at is None:
+        stopped_at = self._stopped.pop(launch, None)
+        if stopped_at is None:
             return False
-        self._loads_of(model).stop_seconds.add(self._clock() - told_at)
+        self._loads_of(model).stop_seconds.add(self._clock() - stopped_at)
         return True
 
     def _loads_of(self, model: ModelName) -> LoadTally:

@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 
 from hotseat.api.dependencies import Here
 from hotseat.api.errors import failure
-from hotseat.api.fleet_models import elsewhere, story_of_guest
+from hotseat.api.fleet_models import elsewhere, story_from_fleet
 from hotseat.api.fleet_schemas import Membership
 from hotseat.api.journal_json import about, entry_json, last_cause
 from hotseat.api.routes.management import UNKNOWN, Responses
@@ -80,9 +80,9 @@ async def one_model(
     only_here: Annotated[bool, Query(alias="here", description="Query no other host of the fleet.")] = False,
 ) -> ModelStory:
     catalog, fleet_admin = here.dispatcher.catalog, None if only_here else here.fleet()
-    guest = catalog.fleet_models.get(name)
-    if fleet_admin is not None and guest is not None:
-        return await story_of_guest(fleet_admin, guest.name)
+    fleet_model = catalog.fleet_models.get(name)
+    if fleet_admin is not None and fleet_model is not None:
+        return await story_from_fleet(fleet_admin, fleet_model.name)
     spec = catalog.resolve(name)
     shown = story(here, here.dispatcher.view(), spec)
     return (

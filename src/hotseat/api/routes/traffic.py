@@ -59,12 +59,12 @@ async def traffic_feed(here: ApiDeps, seconds: float) -> AsyncGenerator[str, Non
         async for item in items:
             if item is None:
                 yield HEARTBEAT
-            for told in watch.told(item):
-                yield as_data(told)
+            for message in watch.messages(item):
+                yield as_data(message)
 
 
-def as_data(told: dict[str, Any]) -> str:
-    return f"data: {json.dumps(told)}\n\n"
+def as_data(message: dict[str, Any]) -> str:
+    return f"data: {json.dumps(message)}\n\n"
 
 
 class Stopwatch:
@@ -73,7 +73,7 @@ class Stopwatch:
     def __init__(self) -> None:
         self._since: dict[LaunchId, float] = {}
 
-    def told(self, item: RequestTiming | Missed | Entry | Gap | None) -> Iterator[dict[str, Any]]:
+    def messages(self, item: RequestTiming | Missed | Entry | Gap | None) -> Iterator[dict[str, Any]]:
         match item:
             case RequestTiming():
                 yield {"t": "request", **asdict(item)}

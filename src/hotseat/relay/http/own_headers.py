@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Seconds
     from hotseat.relay.exchange.request import Request
 
-WORTH_TELLING_S: Seconds = 0.1
+WORTH_REPORTING_S: Seconds = 0.1
 """Shorter waits need no explanation."""
 
 
@@ -31,6 +31,6 @@ def queue_length_header(request: Request, spec: Servable | None, dispatcher: Dis
 
 def lines_about_waiting(waited_for: str, waited_s: Seconds) -> list[bytes]:
     """Explains to the client why it had to wait."""
-    if not waited_for or waited_s < WORTH_TELLING_S:
+    if not waited_for or waited_s < WORTH_REPORTING_S:
         return []
     return [b"Hotseat-Waited: %.3f" % waited_s, b"Hotseat-Why: %b" % one_line(waited_for, 200).encode()]

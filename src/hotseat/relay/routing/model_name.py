@@ -241,7 +241,7 @@ def name_for_v1(named: str | None, catalog: Catalog) -> NamedModel:
         return catalog.resolve(catalog.default_model)
     if only := catalog.only_model():
         return only
-    raise ClientError(f"`model` is missing in the request. Name one of: {_told_names(catalog)}")
+    raise ClientError(f"`model` is missing in the request. Name one of: {_some_names(catalog)}")
 
 
 def _configured(name: str, catalog: Catalog) -> NamedModel:
@@ -257,6 +257,6 @@ def _short(name: str) -> str:
     return name if len(name) <= LONGEST_QUOTE else name[:LONGEST_QUOTE] + "…"
 
 
-def _told_names(catalog: Catalog) -> str:
+def _some_names(catalog: Catalog) -> str:
     listed = [spec.name for spec in islice(catalog.listed(), MOST_NAMES_SHOWN + 1)]
     return ", ".join(listed[:MOST_NAMES_SHOWN]) + (", …" if len(listed) > MOST_NAMES_SHOWN else "")
