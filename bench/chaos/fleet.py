@@ -90,9 +90,9 @@ class Fleet:
         try:
             await store.until_connected(CONNECTED_S)
             if wish is None:
-                await store.remove(Bucket.WISHES, host)
+                await store.remove(Bucket.ORDERS, host)
             else:
-                await store.put(Bucket.WISHES, host, encoded(wish))
+                await store.put(Bucket.ORDERS, host, encoded(wish))
         finally:
             await store.aclose()
 

@@ -118,7 +118,7 @@ async def test_orders_are_given_and_taken_back_one_by_one() -> None:
         await fleet_admin.take_back("b", Order.DRAIN)
         await come_true(lambda: orders(fleet, "b", "b") == set())
 
-        assert await fleet["a"].store.read(Bucket.WISHES, "b") is None
+        assert await fleet["a"].store.read(Bucket.ORDERS, "b") is None
 
 
 @in_virtual_time
@@ -142,17 +142,17 @@ async def test_an_order_outlives_its_host() -> None:
         await come_true(lambda: len(fleet["a"].fleet_admin.view().hosts) == 1)
         await fleet["a"].fleet_admin.take_back("b", Order.CORDON)
 
-        assert await fleet["a"].store.read(Bucket.WISHES, "b") is None
+        assert await fleet["a"].store.read(Bucket.ORDERS, "b") is None
 
 
 @in_virtual_time
 async def test_a_wish_that_cannot_be_read_is_written_over() -> None:
     """Another version's scribble keeps nobody from giving orders."""
     async with company("a", "b") as fleet:
-        await fleet["a"].node.store.put(Bucket.WISHES, "b", b"scribble")
+        await fleet["a"].node.store.put(Bucket.ORDERS, "b", b"scribble")
         await fleet["a"].fleet_admin.give("b", Order.DRAIN)
         await come_true(lambda: orders(fleet, "a", "b") == {Order.DRAIN})
-        found = await fleet["a"].node.store.read(Bucket.WISHES, "b")
+        found = await fleet["a"].node.store.read(Bucket.ORDERS, "b")
 
     assert found is not None
     assert found.value == encoded(HostOrder(drained=True, by="a"))

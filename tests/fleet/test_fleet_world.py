@@ -84,7 +84,7 @@ claims = st.builds(
 )
 writes = st.one_of(
     st.tuples(st.just(Bucket.HOSTS), records.map(lambda record: (str(record.name), record))),
-    st.tuples(st.just(Bucket.WISHES), st.tuples(st.sampled_from(HOSTS), wishes)),
+    st.tuples(st.just(Bucket.ORDERS), st.tuples(st.sampled_from(HOSTS), wishes)),
     st.tuples(st.just(Bucket.CLAIMS), claims.map(lambda claim: (f"{claim.model}.{claim.replica}", claim))),
     st.tuples(st.just(Bucket.CATALOGS), st.tuples(st.just(CATALOG), catalogs)),
     st.tuples(st.sampled_from(Bucket), st.tuples(st.sampled_from([*HOSTS, "m.0", CATALOG]), st.none())),
@@ -140,7 +140,7 @@ class Story:
         return found
 
     def wish(self, host: HostName) -> HostOrder:
-        written = self.there[Bucket.WISHES].get(host)
+        written = self.there[Bucket.ORDERS].get(host)
         return decoded(written.value, HostOrder) if written else HostOrder()
 
     def offer(self, model: ModelName) -> Offer | None:
@@ -170,7 +170,7 @@ def snapshot(roster: Roster) -> Any:
         sorted((member.name, encoded(member.record)) for member in roster.hosts()),
         sorted((model, member.name) for model in MODELS for member in roster.holders(model)),
         sorted((model, member.name) for model in MODELS for member, _ in roster.offering(model)),
-        [roster.wish(host) for host in HOSTS],
+        [roster.order_for(host) for host in HOSTS],
         [roster.resolve(model) for model in MODELS],
         [place(model, ClientId("x"), roster, LATER) for model in MODELS],
         to_keep(roster, LATER),

@@ -230,9 +230,9 @@ async def test_the_same_trouble_is_told_once(caplog: pytest.LogCaptureFixture) -
     """Days without NATS do not fill a disk with the same line; after a connection it is news again."""
     link = Link(Fleet((), HostName("test")))
     for _ in range(3):
-        await link._tell(OSError("refused"))
+        await link._log_problem(OSError("refused"))
     await link._found()
-    await link._tell(OSError("refused"))
+    await link._log_problem(OSError("refused"))
 
     assert caplog.messages == ["NATS error error='refused'"] * 2
 

@@ -51,7 +51,7 @@ class Host:
 
     def becomes(self, **known: Any) -> None:
         self.record = msgspec.structs.replace(self.record, **known)
-        self.membership.tell()
+        self.membership.notify()
 
     def heard_of(self, name: str) -> list[Change]:
         return [change for _, change in self.heard if isinstance(change, Written | Removed) and change.key == name]
@@ -121,7 +121,7 @@ async def test_a_host_that_dies_is_forgotten_when_its_lease_ends() -> None:
 async def test_everything_of_the_store_is_heard() -> None:
     """Each bucket sends its state and then its changes: hosts, claims, catalogs and orders."""
     board = new_board()
-    await InProcess(board).put(Bucket.WISHES, "gpu1", b"{}")
+    await InProcess(board).put(Bucket.ORDERS, "gpu1", b"{}")
     async with joined(board) as member:
         await asyncio.sleep(0.1)
         await InProcess(board).put(Bucket.CLAIMS, "qwen", b"{}")

@@ -213,7 +213,7 @@ async def test_a_drained_host_empties_itself(pair: tuple[Host, Host]) -> None:
     """What nobody uses is stopped, and what comes next goes elsewhere."""
     first, second = pair
     await first.dispatcher.load(ALPHA)
-    await second.node.store.put(Bucket.WISHES, "a", encoded(HostOrder(cordoned=True, drained=True)))
+    await second.node.store.put(Bucket.ORDERS, "a", encoded(HostOrder(cordoned=True, drained=True)))
 
     await come_true(lambda: first.phase(ALPHA) == "cold")
     assert await first.where(ALPHA) == "b"

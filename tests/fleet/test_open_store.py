@@ -26,7 +26,7 @@ async def test_opening_and_closing(tmp_path: Path) -> None:
     """The store that a configuration names is there within the context and gone after it."""
     async with nats_servers(tmp_path) as (server,):
         async with open_store(fleet_at(server)) as store:
-            await store.put(Bucket.WISHES, "gpu1", b"{}")
+            await store.put(Bucket.ORDERS, "gpu1", b"{}")
 
         assert not store.is_connected
 

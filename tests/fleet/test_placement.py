@@ -459,7 +459,7 @@ def test_a_drained_host_gets_nothing() -> None:
 
 def test_a_wish_that_is_taken_back_holds_no_more() -> None:
     """The host is like any other again."""
-    heard = Heard().hosts(host("a")).wish("a", cordoned=True).remove(Bucket.WISHES, "a")
+    heard = Heard().hosts(host("a")).wish("a", cordoned=True).remove(Bucket.ORDERS, "a")
 
     assert where(heard) == (Load, "a")
 

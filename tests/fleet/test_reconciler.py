@@ -73,7 +73,7 @@ def claimed(revision: int, *, host: HostName = ME, unasked: bool = True) -> Writ
 
 
 async def test_a_host_loads_what_it_was_chosen_for(reconciler: Reconciler, loader: Loader) -> None:
-    reconciler.heard(Bucket.CLAIMS, claimed(5))
+    reconciler.on_change(Bucket.CLAIMS, claimed(5))
 
     await come_true(lambda: loader.loaded == ["alpha"])
 
@@ -81,7 +81,7 @@ async def test_a_host_loads_what_it_was_chosen_for(reconciler: Reconciler, loade
 async def test_an_old_claim_that_comes_late_is_void(reconciler: Reconciler, loader: Loader) -> None:
     """So is one that comes twice; a newer one counts."""
     for revision in (5, 5, 3, 6):
-        reconciler.heard(Bucket.CLAIMS, claimed(revision))
+        reconciler.on_change(Bucket.CLAIMS, claimed(revision))
     await come_true(lambda: len(loader.loaded) >= 2)
 
     assert loader.loaded == ["alpha", "alpha"]
@@ -98,8 +98,8 @@ async def test_an_old_claim_that_comes_late_is_void(reconciler: Reconciler, load
     ids=["of another host", "that a request brings", "junk", "taken back"],
 )
 async def test_other_news_load_nothing(reconciler: Reconciler, loader: Loader, change: Written | Removed) -> None:
-    reconciler.heard(Bucket.CLAIMS, change)
-    reconciler.heard(Bucket.CLAIMS, claimed(6))
+    reconciler.on_change(Bucket.CLAIMS, change)
+    reconciler.on_change(Bucket.CLAIMS, claimed(6))
     await come_true(lambda: loader.loaded)
 
     assert loader.loaded == ["alpha"]
@@ -110,9 +110,9 @@ async def test_a_load_for_the_fleet_that_fails_is_logged(
 ) -> None:
     """The fleet continues, and the next claim is acted on again."""
     loader.problem = LoadFailed("it exited with code 1")
-    reconciler.heard(Bucket.CLAIMS, claimed(5))
+    reconciler.on_change(Bucket.CLAIMS, claimed(5))
     await come_true(lambda: "an order of the fleet failed model=alpha" in caplog.text)
-    reconciler.heard(Bucket.CLAIMS, claimed(6))
+    reconciler.on_change(Bucket.CLAIMS, claimed(6))
 
     await come_true(lambda: loader.loaded == ["alpha", "alpha"])
 

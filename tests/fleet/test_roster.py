@@ -109,7 +109,7 @@ def test_the_first_state_ends_like_any_other() -> None:
 
 def test_one_bucket_begins_anew_without_the_others() -> None:
     """Each has its own watch."""
-    heard = Heard().hosts(host("a")).hear(Bucket.WISHES, BegunAnew()).hear(Bucket.WISHES, CaughtUp())
+    heard = Heard().hosts(host("a")).hear(Bucket.ORDERS, BegunAnew()).hear(Bucket.ORDERS, CaughtUp())
 
     assert names(heard) == ["a"]
     assert heard.roster.resolve("qwen") == QWEN
@@ -119,14 +119,14 @@ def test_one_bucket_begins_anew_without_the_others() -> None:
 def test_what_cannot_be_read_is_counted_and_is_not_there(bucket: Bucket) -> None:
     """All rosters agree on that, whatever they knew before."""
     heard = Heard().hosts(host("a")).wish("a", cordoned=True).claim("qwen", "a")
-    key = {Bucket.HOSTS: "a", Bucket.CLAIMS: "qwen.0", Bucket.CATALOGS: CATALOG, Bucket.WISHES: "a"}[bucket]
-    heard.write_bytes(bucket, key, b'{"what": "is this"}' if bucket is not Bucket.WISHES else b"[").after(3)
+    key = {Bucket.HOSTS: "a", Bucket.CLAIMS: "qwen.0", Bucket.CATALOGS: CATALOG, Bucket.ORDERS: "a"}[bucket]
+    heard.write_bytes(bucket, key, b'{"what": "is this"}' if bucket is not Bucket.ORDERS else b"[").after(3)
 
     assert heard.roster.malformed == 1
     assert (heard.roster.host(A) is None) == (bucket is Bucket.HOSTS)
     assert (not heard.roster.claimed(QWEN, heard.now)) == (bucket is Bucket.CLAIMS)
     assert (heard.roster.resolve("qwen") is None) == (bucket is Bucket.CATALOGS)
-    assert heard.roster.wish(A).cordoned == (bucket is not Bucket.WISHES)
+    assert heard.roster.order_for(A).cordoned == (bucket is not Bucket.ORDERS)
 
 
 def test_a_record_under_another_name_is_not_believed() -> None:

@@ -68,7 +68,7 @@ async def test_what_nobody_signed_is_not_there(raw: InProcess, value: bytes) -> 
     assert await state(host(raw)) == []
 
 
-@pytest.mark.parametrize("bucket", [Bucket.HOSTS, Bucket.WISHES])
+@pytest.mark.parametrize("bucket", [Bucket.HOSTS, Bucket.ORDERS])
 async def test_a_record_holds_under_its_own_key_only(raw: InProcess, bucket: Bucket) -> None:
     """Who cannot sign cannot copy what others signed to another place either."""
     await copied(raw, bucket, "gpu1")
@@ -121,10 +121,10 @@ async def test_one_warning_says_which_key_and_what_to_do(raw: InProcess, caplog:
 async def test_an_order_outlives_the_secret_that_it_was_given_under(raw: InProcess) -> None:
     """A host that has both signs it with both, so that it holds where only the new one is left."""
     order = encoded(HostOrder(drained=True, by="gpu1"))
-    await host(raw, OLD).create(Bucket.WISHES, "gpu1", order)
-    async with Watching(host(raw, NEW, OLD), Bucket.WISHES) as watching:
+    await host(raw, OLD).create(Bucket.ORDERS, "gpu1", order)
+    async with Watching(host(raw, NEW, OLD), Bucket.ORDERS) as watching:
         await watching.until(CaughtUp)
-    found = await host(raw, NEW).read(Bucket.WISHES, "gpu1")
+    found = await host(raw, NEW).read(Bucket.ORDERS, "gpu1")
 
     assert found is not None
     assert found.value == order

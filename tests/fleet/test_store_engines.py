@@ -117,7 +117,7 @@ async def test_removing_what_somebody_wrote_since_is_refused(store: Store) -> No
 
 async def test_what_was_never_there_reads_as_nothing(store: Store) -> None:
     """An absent key is no failure."""
-    assert await store.read(Bucket.WISHES, "nobody") is None
+    assert await store.read(Bucket.ORDERS, "nobody") is None
 
 
 @pytest.mark.parametrize("key", ["gpu1", "gpu-1.lab_2.example", "UXdlbjMtMzBCLUEzQg==.0", "a"])
@@ -222,7 +222,7 @@ async def test_a_watch_tells_the_state_and_then_what_changes(engine: Engine) -> 
 
 async def test_an_empty_bucket_is_caught_up_with_at_once(store: Store) -> None:
     """Where nothing stands, the mark comes first."""
-    async with Watching(store, Bucket.WISHES) as watching:
+    async with Watching(store, Bucket.ORDERS) as watching:
         assert isinstance(await watching.next(), CaughtUp)
 
 

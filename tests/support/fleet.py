@@ -68,7 +68,7 @@ class Heard:
         return self
 
     def wish(self, name: str, *, cordoned: bool = False, drained: bool = False) -> Heard:
-        return self.write(Bucket.WISHES, name, HostOrder(cordoned, drained))
+        return self.write(Bucket.ORDERS, name, HostOrder(cordoned, drained))
 
     def claim(self, model: str, name: str, replica: int = 0, by: str = "elsewhere") -> Heard:
         claim = Claim(ModelName(model), HostName(name), HostName(by), "it was asked for", replica)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hotseat.fleet.store import Change, Store
 
 SHORT_S = 1.0
-LIVES_S = {Bucket.HOSTS: SHORT_S, Bucket.CLAIMS: 600.0, Bucket.CATALOGS: 86_400.0, Bucket.WISHES: None}
+LIVES_S = {Bucket.HOSTS: SHORT_S, Bucket.CLAIMS: 600.0, Bucket.CATALOGS: 86_400.0, Bucket.ORDERS: None}
 PATIENCE_S = 30.0
 
 

@@ -8,7 +8,7 @@ from hotseat.errors import UnknownHost, UnknownModel, did_you_mean
 from hotseat.fleet import orders
 from hotseat.fleet.moves import Moves
 from hotseat.fleet.reconciler import Ourselves
-from hotseat.fleet.roster import NO_WISH
+from hotseat.fleet.roster import NO_ORDER
 from hotseat.fleet.snapshot import snapshot
 from hotseat.fleet.view import Sighting
 from hotseat.identifiers import HostName
@@ -96,7 +96,7 @@ class FleetAdmin:
 
     def _known(self, host: str) -> HostName:
         name = HostName(host)
-        if self._roster.host(name) is None and self._roster.wish(name) == NO_WISH:
+        if self._roster.host(name) is None and self._roster.order_for(name) == NO_ORDER:
             names = [member.name for member in self._roster.hosts()]
             raise UnknownHost(f'the fleet has no host named "{host}".{did_you_mean(host, names)}')
         return name

@@ -56,14 +56,14 @@ class Board:
         if (lives_s := self._lives_s[bucket]) is not None:
             self._ends[bucket, key] = self._clock() + lives_s
             self._set_timer()
-        self._tell(bucket, written)
+        self._notify(bucket, written)
         return written.revision
 
     def remove(self, bucket: Bucket, key: str) -> None:
         if self._standing[bucket].pop(key, None) is None:
             return
         self._ends.pop((bucket, key), None)
-        self._tell(bucket, Removed(key, self._next()))
+        self._notify(bucket, Removed(key, self._next()))
 
     def lapse(self) -> None:
         """End expired leases."""
@@ -83,7 +83,7 @@ class Board:
         self._revision += 1
         return Revision(self._revision)
 
-    def _tell(self, bucket: Bucket, change: Written | Removed) -> None:
+    def _notify(self, bucket: Bucket, change: Written | Removed) -> None:
         for watcher in self._watchers[bucket]:
             watcher.notice(change)
 

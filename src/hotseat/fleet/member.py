@@ -45,7 +45,7 @@ class Member:
     _underway: dict[ModelName, int] = field(default_factory=dict)
     """Our requests among them, since this boot."""
 
-    def hear(self, record: HostRecord, revision: Revision, now: Instant) -> None:
+    def update(self, record: HostRecord, revision: Revision, now: Instant) -> None:
         """Apply a new record. Its load figures include our requests that have arrived."""
         if record.boot != self.record.boot:
             self._underway.clear()

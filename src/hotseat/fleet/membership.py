@@ -48,13 +48,13 @@ class Membership:
         store: Store,
         describe: Callable[[], HostRecord],
         offers: Callable[[], CatalogRecord],
-        hear: Callable[[Bucket, Change], None],
+        on_change: Callable[[Bucket, Change], None],
         turned: Callable[[Standing], None] = lambda _: None,
     ) -> None:
-        """`offers` is what `describe().catalog` is the digest of. `hear` and `turned` return at once, never raise."""
+        """`describe().catalog` is the digest of `offers`. `on_change` and `turned` return at once and never raise."""
         self._store = store
         self._describe = describe
-        self._hear = hear
+        self._on_change = on_change
         self._turned = turned
         self._catalog = CatalogLease(store, offers)
         self._tasks = Tasks()
@@ -70,15 +70,15 @@ class Membership:
 
         If the store is unreachable this returns anyway, and the name is taken once the store is back.
         """
-        self._start_hearing()
+        self._start_watching()
         try:
             await self._take_name()
         except NameTaken:
             await self._tasks.aclose()
             raise
-        self._tasks.start(self._keep_telling(), "tell the fleet of this host")
+        self._tasks.start(self._keep_publishing(), "publish this host")
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Something that others should know may have changed: a phase, free memory, our shutdown."""
         self._news.set()
 
@@ -99,7 +99,7 @@ class Membership:
         until = _now() + LEASE_S + AGAIN_S
         while True:
             try:
-                return await self._tell()
+                return await self._publish()
             except NameTaken as taken:
                 if seen not in (None, taken.revision) or _now() >= until:
                     raise
@@ -129,16 +129,16 @@ class Membership:
 
     # Publishing
 
-    async def _keep_telling(self) -> None:
+    async def _keep_publishing(self) -> None:
         while True:
-            await self._until_worth_telling(RENEW_S if self.standing is Standing.TOGETHER else AGAIN_S)
+            await self._until_worth_publishing(RENEW_S if self.standing is Standing.TOGETHER else AGAIN_S)
             try:
-                await self._tell()
+                await self._publish()
             except NameTaken as taken:
                 self._stand(Standing.APART, str(taken))
                 await asyncio.sleep(LEASE_S)
 
-    async def _until_worth_telling(self, at_most_s: Seconds) -> None:
+    async def _until_worth_publishing(self, at_most_s: Seconds) -> None:
         """Wait for a change on which others act. Load changes all the time: the next renewal publishes it."""
         with suppress(TimeoutError):
             async with asyncio.timeout(at_most_s):
@@ -149,7 +149,7 @@ class Membership:
                     if routing_summary(self._describe()) != self._note_load:
                         return
 
-    async def _tell(self) -> None:
+    async def _publish(self) -> None:
         record, self._note_load = self._describe(), None
         try:
             await self._catalog.keep(record.catalog)
@@ -179,15 +179,15 @@ class Membership:
 
     # Receiving
 
-    def _start_hearing(self) -> None:
+    def _start_watching(self) -> None:
         for bucket in Bucket:
-            self._tasks.start(self._keep_hearing(bucket), f"hear of the fleet's {bucket.value}")
+            self._tasks.start(self._keep_watching(bucket), f"watch the fleet's {bucket.value}")
 
-    async def _keep_hearing(self, bucket: Bucket) -> None:
+    async def _keep_watching(self, bucket: Bucket) -> None:
         async for change in self._store.watch(bucket):
             if bucket is Bucket.CATALOGS:
                 self._catalog.notice(change)
-            self._hear(bucket, change)
+            self._on_change(bucket, change)
 
 
 def _holder(found: Written) -> HostRecord | None:

@@ -69,7 +69,7 @@ class FleetNode:
         signer = Signer(self._secret)
         self.host_selector = HostSelector(self.roster, store, signer, self._tasks, self._clock, self.look_at_ourselves)
         self._reconciler = Reconciler(self.roster, store, self.host_selector, self, self._tasks, self._clock)
-        self._membership = Membership(store, self.describe, lambda: self._offers, self._heard)
+        self._membership = Membership(store, self.describe, lambda: self._offers, self._on_change)
         fleet_client = fleet_client or FleetClient(settings.name, signer)
         self.fleet_admin = FleetAdmin(self.roster, store, self.host_selector, self, fleet_client, self._clock)
 
@@ -80,7 +80,7 @@ class FleetNode:
     async def join(self) -> None:
         self.look_at_ourselves(at_once=True)
         await self._membership.join()
-        self._tasks.start(self._reconciler.keep_going(), "errands for the fleet")
+        self._tasks.start(self._reconciler.keep_going(), "reconcile the fleet")
 
     async def leave(self) -> None:
         await self._membership.leave()
@@ -89,12 +89,12 @@ class FleetNode:
     def watch(self, entry: Entry) -> None:
         """A journal listener. Anything except plain request arrivals and departures may matter to other hosts."""
         if not isinstance(entry.event, RequestArrived | RequestLeft) or entry.commands:
-            self.tell()
+            self.notify()
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Something that other hosts should know has changed."""
         self._seen_at = float("-inf")
-        self._membership.tell()
+        self._membership.notify()
 
     # Our own state
 
@@ -121,19 +121,19 @@ class FleetNode:
 
     # State of the others
 
-    def _heard(self, bucket: Bucket, change: Change) -> None:
+    def _on_change(self, bucket: Bucket, change: Change) -> None:
         self.roster.apply(bucket, change, self._clock())
-        self._reconciler.heard(bucket, change)
+        self._reconciler.on_change(bucket, change)
         if bucket in (Bucket.HOSTS, Bucket.CATALOGS) and self.roster.catalogs() != self._catalogs:
-            self._meet_guests()
+            self._register_fleet_models()
 
-    def _meet_guests(self) -> None:
+    def _register_fleet_models(self) -> None:
         """Register the names of models that only other hosts have."""
         self._catalogs = self.roster.catalogs()
         own = self._dispatcher.catalog
-        guests = {name: FleetModel(model) for name, model in self.roster.names() if own.find(name) is None}
-        if guests != own.fleet_models:
-            self._dispatcher.change_catalog(own.with_fleet_models(guests))
+        fleet_models = {name: FleetModel(model) for name, model in self.roster.names() if own.find(name) is None}
+        if fleet_models != own.fleet_models:
+            self._dispatcher.change_catalog(own.with_fleet_models(fleet_models))
 
 
 @asynccontextmanager

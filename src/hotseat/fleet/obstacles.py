@@ -49,7 +49,7 @@ def obstacle_to_serving(roster: Roster, member: Member, offer: Offer | None, now
         return Obstacle.LEAVING
     if now < member.shunned_until:
         return Obstacle.SUSPECT
-    if roster.wish(member.name).drained:
+    if roster.order_for(member.name).drained:
         return Obstacle.DRAINED
     return None if offer and is_labelled_for(member.record, offer) else Obstacle.LABELS
 
@@ -59,7 +59,7 @@ def obstacle_to_loading(roster: Roster, member: Member, offer: Offer, now: Insta
     obstacle = obstacle_to_serving(roster, member, offer, now)
     if obstacle:
         return obstacle
-    if roster.wish(member.name).cordoned:
+    if roster.order_for(member.name).cordoned:
         return Obstacle.CORDONED
     return None if fits(member.record, offer) else Obstacle.TOO_SMALL
 

@@ -26,7 +26,7 @@ async def change(store: Store, host: HostName, by: HostName, to: Callable[[Order
     """Replace a host's orders by `to(orders)`; FleetApart if that could not be written."""
     try:
         for _ in range(ROUNDS):
-            found = await store.read(Bucket.WISHES, host)
+            found = await store.read(Bucket.ORDERS, host)
             try:
                 return await _write(store, host, found, to(_orders(found)), by)
             except Conflict:
@@ -40,11 +40,11 @@ async def _write(store: Store, host: HostName, found: Written | None, orders: Or
     value = encoded(HostOrder(Order.CORDON in orders, Order.DRAIN in orders, by))
     if found is None:
         if orders:
-            await store.create(Bucket.WISHES, host, value)
+            await store.create(Bucket.ORDERS, host, value)
     elif orders:
-        await store.replace(Bucket.WISHES, host, value, found.revision)
+        await store.replace(Bucket.ORDERS, host, value, found.revision)
     else:
-        await store.remove(Bucket.WISHES, host, found.revision)
+        await store.remove(Bucket.ORDERS, host, found.revision)
 
 
 def _orders(found: Written | None) -> Orders:

@@ -55,7 +55,7 @@ class Reconciler:
         self._tasks, self._clock = tasks, clock
         self._acted_on: dict[ModelName, Revision] = {}
         """The last claim that this host acted on, per model; an older one that arrives late is void."""
-        self._under_way: set[ModelName] = set()
+        self._in_progress: set[ModelName] = set()
         """Models that are being loaded or stopped for the fleet."""
         self._too_many: dict[ModelName, Instant] = {}
         """Since when a replica has been surplus here."""
@@ -75,10 +75,10 @@ class Reconciler:
             await self._host_selector.decide(wanted, unasked=True)
         for spare in [*to_spare(self._roster, now), *self._lasting(too_many(self._roster, now), now)]:
             self._stop(spare.model, spare.because)
-        if self._roster.wish(self._roster.me).drained:
+        if self._roster.order_for(self._roster.me).drained:
             self._empty_out()
 
-    def heard(self, bucket: Bucket, change: Change) -> None:
+    def on_change(self, bucket: Bucket, change: Change) -> None:
         """Load the model if this host was chosen to load it without a request."""
         if bucket is not Bucket.CLAIMS or not isinstance(change, Written):
             return
@@ -112,12 +112,12 @@ class Reconciler:
         self._run(claim.model, self._ourselves.load)
 
     def _stop(self, model: ModelName, because: str) -> None:
-        if model not in self._under_way:
+        if model not in self._in_progress:
             log.info("stopping for the fleet model=%s because=%r", model, because)
             self._run(model, self._ourselves.unload)
 
     def _run(self, model: ModelName, task: Callable[[ModelName], Awaitable[None]]) -> None:
-        self._under_way.add(model)
+        self._in_progress.add(model)
         self._tasks.start(self._carried_out(model, task), f"errand for {model}")
 
     async def _carried_out(self, model: ModelName, task: Callable[[ModelName], Awaitable[None]]) -> None:
@@ -126,4 +126,4 @@ class Reconciler:
         except HotseatError as problem:
             log.warning("an order of the fleet failed model=%s error=%r", model, problem.message)
         finally:
-            self._under_way.discard(model)
+            self._in_progress.discard(model)

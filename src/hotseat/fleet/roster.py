@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hotseat.fleet.store import Change
     from hotseat.identifiers import Instant, ModelName
 
-NO_WISH = HostOrder()
+NO_ORDER = HostOrder()
 
 
 class Roster:
@@ -45,7 +45,7 @@ class Roster:
         self._rings: dict[str, list[tuple[int, Member]]] = {}
         self._fleet_catalog = FleetCatalog()
         self._own_catalog = ""
-        self._wishes: dict[HostName, HostOrder] = {}
+        self._orders: dict[HostName, HostOrder] = {}
         self._claim_table = ClaimTable()
 
     # Updates
@@ -74,7 +74,7 @@ class Roster:
         if before != record.catalog and before not in self._ledgers[Bucket.CATALOGS]:
             self._fleet_catalog.drop(before)
         self._fleet_catalog.put(record.catalog, catalog)
-        self._meet(record, Revision(0), now)
+        self._update_host(record, Revision(0), now)
 
     def _write(self, bucket: Bucket, key: str, value: bytes, revision: Revision, now: Instant) -> None:
         try:
@@ -88,14 +88,14 @@ class Roster:
         match bucket:
             case Bucket.HOSTS:
                 if key != self.me:
-                    self._meet(_record_of(key, value), revision, now)
+                    self._update_host(_record_of(key, value), revision, now)
             case Bucket.CLAIMS:
                 self._claim_table.put(Held(key, decoded(value, Claim), revision, now + CLAIM_S))
             case Bucket.CATALOGS:
                 if key != self._own_catalog:
                     self._fleet_catalog.put(key, decoded(value, CatalogRecord))
-            case Bucket.WISHES:
-                self._wishes[HostName(key)] = decoded(value, HostOrder)
+            case Bucket.ORDERS:
+                self._orders[HostName(key)] = decoded(value, HostOrder)
             case _:
                 assert_never(bucket)
 
@@ -108,21 +108,21 @@ class Roster:
             case Bucket.CATALOGS:
                 if key != self._own_catalog:
                     self._fleet_catalog.drop(key)
-            case Bucket.WISHES:
-                self._wishes.pop(HostName(key), None)
+            case Bucket.ORDERS:
+                self._orders.pop(HostName(key), None)
             case _:
                 assert_never(bucket)
 
     # Hosts
 
-    def _meet(self, record: HostRecord, revision: Revision, now: Instant) -> None:
+    def _update_host(self, record: HostRecord, revision: Revision, now: Instant) -> None:
         member = self._members.get(record.name)
         if member is None:
             member = self._members[record.name] = Member(record.name, record, revision, now)
-            member.hear(record, revision, now)
+            member.update(record, revision, now)
             return self._enter(member)
         before, catalog = member.residents.keys(), member.record.catalog
-        member.hear(record, revision, now)
+        member.update(record, revision, now)
         # Nearly every record only confirms the host and the same models.
         if catalog != record.catalog:
             self._strike_out(record.name, before, catalog)
@@ -218,12 +218,12 @@ class Roster:
     def offer(self, member: Member, model: ModelName) -> Offer | None:
         return self._fleet_catalog.offer(member.record.catalog, model)
 
-    def wish(self, host: HostName) -> HostOrder:
-        return self._wishes.get(host, NO_WISH)
+    def order_for(self, host: HostName) -> HostOrder:
+        return self._orders.get(host, NO_ORDER)
 
     def awaited(self) -> list[HostName]:
         """Absent hosts that have orders."""
-        return [host for host, wish in self._wishes.items() if host not in self._members and wish != NO_WISH]
+        return [host for host, order in self._orders.items() if host not in self._members and order != NO_ORDER]
 
     def resolve(self, name: str) -> ModelName | None:
         """The model with this name or alias anywhere in the fleet."""

@@ -69,7 +69,7 @@ class SignedStore:
                 continue
             opened = self._opened(bucket, change)
             yield opened or Removed(change.key, change.revision)
-            if opened and bucket is Bucket.WISHES:
+            if opened and bucket is Bucket.ORDERS:
                 await self._sign_again(change, opened)
 
     async def aclose(self) -> None:
@@ -93,10 +93,10 @@ class SignedStore:
 
     async def _sign_again(self, written: Written, opened: Written) -> None:
         """An order outlives secrets: during a rotation it is signed with both, so that it stays valid with one."""
-        message = _message(Bucket.WISHES, opened.key, opened.value)
+        message = _message(Bucket.ORDERS, opened.key, opened.value)
         if not self._secret.signs_alike(message, _parts(written.value)[0]):
             with suppress(Conflict, StoreError):
-                await self.replace(Bucket.WISHES, opened.key, opened.value, opened.revision)
+                await self.replace(Bucket.ORDERS, opened.key, opened.value, opened.revision)
 
 
 def _parts(value: bytes) -> tuple[bytes, bytes]:

@@ -25,7 +25,7 @@ def snapshot(roster: Roster, tally: Tally, standing: Standing, now: Instant) -> 
         standing=standing,
         hosts=tuple(_host(member, roster, tally, now) for member in members),
         claims=tuple(claim for member in members for claim in _claims(member, roster, now)),
-        absent=tuple(AbsentView(name, orders_in(roster.wish(name))) for name in sorted(roster.awaited())),
+        absent=tuple(AbsentView(name, orders_in(roster.order_for(name))) for name in sorted(roster.awaited())),
         agreements=dict(tally.agreements),
         malformed=roster.malformed,
     )
@@ -40,8 +40,8 @@ def _host(member: Member, roster: Roster, tally: Tally, now: Instant) -> HostVie
         labels=record.labels,
         standing=_standing(member, roster, now),
         heard_s=max(0.0, now - member.heard_at),
-        orders=orders_in(roster.wish(record.name)),
-        devices=tuple(DeviceMemory(device, room.budget, room.free) for device, room in record.devices.items()),
+        orders=orders_in(roster.order_for(record.name)),
+        devices=tuple(DeviceMemory(device, memory.budget, memory.free) for device, memory in record.devices.items()),
         residents=tuple(_resident(residence) for residence in record.residents),
         passed_on=tally.passed_on[record.name],
         turned_away=tally.turned_away[record.name],
@@ -56,8 +56,8 @@ def _standing(member: Member, roster: Roster, now: Instant) -> HostStanding:
     return HostStanding.SHUNNED if member.is_shunned(now) else HostStanding.HEARD
 
 
-def orders_in(wish: HostOrder) -> frozenset[Order]:
-    given = {Order.CORDON: wish.cordoned, Order.DRAIN: wish.drained}
+def orders_in(order: HostOrder) -> frozenset[Order]:
+    given = {Order.CORDON: order.cordoned, Order.DRAIN: order.drained}
     return frozenset(order for order, is_given in given.items() if is_given)
 
 

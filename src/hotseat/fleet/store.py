@@ -23,7 +23,7 @@ class Bucket(Enum):
     HOSTS = "hosts"
     CLAIMS = "claims"
     CATALOGS = "catalogs"
-    WISHES = "wishes"
+    ORDERS = "wishes"
 
 
 LEASE_S: Seconds = 10.0
@@ -33,7 +33,7 @@ LIVES_S: Mapping[Bucket, Seconds | None] = {
     Bucket.HOSTS: LEASE_S,
     Bucket.CLAIMS: LEASE_S,
     Bucket.CATALOGS: 86_400.0,
-    Bucket.WISHES: None,
+    Bucket.ORDERS: None,
 }
 """A key expires this long after its last write; None: never."""
 

@@ -39,4 +39,4 @@ class FleetHandle:
     def notify(self) -> None:
         """Tell the other hosts, if there are any, that the state of this one has changed."""
         if self.node is not None:
-            self.node.tell()
+            self.node.notify()

@@ -97,14 +97,14 @@ class Link:
             connecting = client.connect(
                 **_options(self._fleet),
                 tls=tls,
-                error_cb=self._tell,
+                error_cb=self._log_problem,
                 disconnected_cb=self._lost,
                 reconnected_cb=self._found,
                 closed_cb=self._ended,
             )
             await asked(connecting)
         except Exception as problem:  # many types are possible if a credentials file is invalid
-            await self._tell(problem)
+            await self._log_problem(problem)
             self._client = None
             self._closed.set()
         else:
@@ -123,7 +123,7 @@ class Link:
         self._turn(up=False)
         self._closed.set()
 
-    async def _tell(self, problem: Exception) -> None:
+    async def _log_problem(self, problem: Exception) -> None:
         said = str(problem) or type(problem).__name__
         if said != self._said:
             self._said = said

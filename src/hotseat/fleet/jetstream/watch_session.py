@@ -58,7 +58,7 @@ class WatchSession:
         self._js = client.jetstream(timeout=GOODBYE_S)
         self._bucket = bucket
         self._heartbeat_s = heartbeat_s
-        self._heard: asyncio.Queue[Msg] = asyncio.Queue(BEHIND)
+        self._received: asyncio.Queue[Msg] = asyncio.Queue(BEHIND)
         self._inbox = client.new_inbox()
         self._subscription: Subscription | None = None
         self._name = f"hotseat-{secrets.token_hex(8)}"
@@ -89,7 +89,7 @@ class WatchSession:
             await self._end()
 
     async def _begun(self) -> api.ConsumerInfo:
-        self._subscription = await self._client.subscribe(self._inbox, cb=self._heard.put)
+        self._subscription = await self._client.subscribe(self._inbox, cb=self._received.put)
         return await self._js.add_consumer(stream_of(self._bucket), self._config())
 
     async def _end(self) -> None:
@@ -133,7 +133,7 @@ class WatchSession:
     async def _next(self) -> Msg:
         try:
             async with asyncio.timeout(MISSED * self._heartbeat_s):
-                return await self._heard.get()
+                return await self._received.get()
         except TimeoutError:
             raise Interrupted("NATS stopped sending") from None
 
