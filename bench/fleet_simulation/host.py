@@ -186,7 +186,7 @@ class Host:
             waiting=waiting,
             slots=SLOTS,
             idle_s=0.0 if is_used else round(now - model.idle_since, 1),
-            load_s=round(self._scheduler.habits.load_s(model.name), 1),
+            load_s=round(self._scheduler.model_stats.load_s(model.name), 1),
             oldest_wait_s=round(now - self._scheduler._state.queue.oldest(model.name), 1) if waiting else 0.0,
         )
 

@@ -119,7 +119,7 @@ async def test_nothing_is_noted_while_nobody_watches() -> None:
         await a_request(dispatcher, 1)
 
         assert told == []
-        assert not dispatcher.traffic._under_way
+        assert not dispatcher.traffic._in_progress
 
 
 @in_virtual_time

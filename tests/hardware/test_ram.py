@@ -136,12 +136,12 @@ def test_files_get_no_memory_that_processes_have_mapped(proc: Path, tmp_path: Pa
     """The kernel would reclaim it, and a running model would read its weights again. A twentieth of all is left."""
     write(proc / "meminfo", MEMINFO + f"Mapped:  {20 * MiB} kB\n")
     ram = Ram(proc, tmp_path / "no cgroups")
-    assert ram.spare_for_files() == 28 * GiB - 64 * GiB // 20
+    assert ram.available_for_cache() == 28 * GiB - 64 * GiB // 20
     write(proc / "meminfo", MEMINFO + f"Mapped:  {46 * MiB} kB\n")
-    assert ram.spare_for_files() == 0
+    assert ram.available_for_cache() == 0
     write(proc / "meminfo", "")
 
-    assert ram.spare_for_files() == 0
+    assert ram.available_for_cache() == 0
 
 
 def add_group(cgroups: Path, name: str, limit: str, current: int, cache: int) -> None:

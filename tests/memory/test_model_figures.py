@@ -150,8 +150,8 @@ def test_a_file_that_breaks_the_reader_costs_only_the_figure(
 
 def test_pages_that_were_only_read_to_load_are_not_counted() -> None:
     """The kernel may reclaim them, and they are never needed again."""
-    assert needed(Use(100, 80), spare=70) == 110
-    assert needed(Use(100, 80), spare=90) == 100
+    assert needed(Use(100, 80), read_once=70) == 110
+    assert needed(Use(100, 80), read_once=90) == 100
 
 
 def guess(host: int, device: int, share: float | None = None) -> Estimate:

@@ -103,7 +103,7 @@ async def test_a_server_that_starts_reads_for_itself(weights: Path) -> None:
         server_runs.wait(10)
         return PLENTY
 
-    async with open_supervisor(os.environ, interpreter=GUARD_INTERPRETER, spare=plenty_later) as supervisor:
+    async with open_supervisor(os.environ, interpreter=GUARD_INTERPRETER, available=plenty_later) as supervisor:
         rig, tasks, spec = SupervisorRig(supervisor), Tasks(), model("maps_half", str(weights))
         reading = tasks.start(supervisor.read_ahead(ReadAhead(spec.name, spec, "the test says so")), "read")
         await soon(has_begun.is_set)
@@ -131,7 +131,7 @@ async def test_one_model_at_a_time_is_read_ahead(weights: Path) -> None:
             both.reset()
         return PLENTY
 
-    async with open_supervisor(os.environ, interpreter=GUARD_INTERPRETER, spare=spare) as supervisor:
+    async with open_supervisor(os.environ, interpreter=GUARD_INTERPRETER, available=spare) as supervisor:
         spec = model("maps_half", str(weights))
         wishes = [ReadAhead(ModelName(name), spec, "the test says so") for name in ("qwen", "llama")]
         await asyncio.gather(*(supervisor.read_ahead(wish) for wish in wishes))

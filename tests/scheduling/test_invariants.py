@@ -81,7 +81,7 @@ def slots_are_miscounted(state: State) -> None:
 
 
 def an_operator_waits_for_what_is_gone(state: State) -> None:
-    state.models[LLAMA].unload_wishes.append(TicketId(7))
+    state.models[LLAMA].unload_tickets.append(TicketId(7))
 
 
 def a_drained_model_runs_on(state: State) -> None:

@@ -54,7 +54,7 @@ def test_what_cannot_be_kept_is_said(stage: Stage) -> None:
     assert yard.scheduler.complaints() == []
     yard.with_ready("qwen")
     assert yard.scheduler.complaints() == []
-    yard.scheduler.habits.adopt({"llama": {"load_s": 10.0}})
+    yard.scheduler.model_stats.adopt({"llama": {"load_s": 10.0}})
 
     assert yard.scheduler.complaints() == [
         "maxWait 15s cannot be met while these 2 models are in use (loading all of them takes 20s): qwen, llama"

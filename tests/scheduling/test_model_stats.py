@@ -105,14 +105,14 @@ def test_stops_are_measured(yard: Playbook) -> None:
     yard.at(20) >> arrives(1, "llama") << stops("qwen")
     yard.at(23) >> exited("qwen") << starts("llama")
 
-    assert yard.scheduler.habits.stop_s(QWEN) == 3
+    assert yard.scheduler.model_stats.stop_s(QWEN) == 3
 
 
 def test_requests_are_measured_from_lease_to_end(yard: Playbook) -> None:
     """Waiting is not service."""
     yard.with_ready("qwen", 1)
     yard.at(14) >> leaves(1) << nothing
-    stats = yard.scheduler.habits.of(QWEN)
+    stats = yard.scheduler.model_stats.of(QWEN)
 
     assert (stats.service_s, stats.drain_s) == (4, 4)
 
@@ -134,7 +134,7 @@ def test_gaps_are_kept_while_the_model_is_away(yard: Playbook) -> None:
     yard.at(12) >> arrives(2, "llama", "another") << stops("qwen")
     yard.at(14) >> arrives(3, "qwen") << nothing
 
-    assert list(yard.scheduler.habits.of(QWEN).reuse_gaps) == [3]
+    assert list(yard.scheduler.model_stats.of(QWEN).reuse_gaps) == [3]
 
 
 def test_reads_are_no_use(yard: Playbook) -> None:
@@ -144,7 +144,7 @@ def test_reads_are_no_use(yard: Playbook) -> None:
     yard.at(12) >> arrives(2, "qwen", reads=True) << grants(2)
     yard.at(13) >> leaves(2) << nothing
 
-    assert list(yard.scheduler.habits.of(QWEN).gaps) == []
+    assert list(yard.scheduler.model_stats.of(QWEN).gaps) == []
 
 
 def test_what_is_kept_is_bounded() -> None:

@@ -92,7 +92,7 @@ def a_lease_is_never_given_back(transitions: Transitions, ticket: TicketId, is_a
 
 
 def an_unload_is_never_confirmed(transitions: Transitions, model: ModelState) -> None:
-    model.unload_wishes.clear()
+    model.unload_tickets.clear()
     BURY(transitions, model)
 
 

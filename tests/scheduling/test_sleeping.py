@@ -156,8 +156,8 @@ def test_a_quick_nap_is_taken_again(rig: Playbook) -> None:
     rig.with_sleep_stats("qwen", "llama").with_sleep_stats("qwen", "llama")
 
     rig >> arrives(1, "llama") << puts_to_sleep("qwen")
-    assert rig.scheduler.habits.of(QWEN).sleep_stats_by_level["1"].wake_s == pytest.approx(2)
-    assert rig.scheduler.habits.of(QWEN).sleep_stats_by_level["1"].sleep_s == pytest.approx(1)
+    assert rig.scheduler.model_stats.of(QWEN).sleep_stats_by_level["1"].wake_s == pytest.approx(2)
+    assert rig.scheduler.model_stats.of(QWEN).sleep_stats_by_level["1"].sleep_s == pytest.approx(1)
 
 
 def test_a_slow_nap_is_not_taken_again(rig: Playbook) -> None:
@@ -195,14 +195,14 @@ def test_what_evicting_a_sleeper_costs(stage: Stage) -> None:
 def test_what_was_learned_of_sleep_is_kept(rig: Playbook, stage: Stage) -> None:
     """The next run need not try again; what makes no sense is passed over."""
     rig.with_sleep_stats("qwen", "llama", wake_s=30).with_sleep_stats("qwen", "llama", wake_s=30)
-    plain = rig.scheduler.habits.export()
+    plain = rig.scheduler.model_stats.export()
     plain["llama"]["naps"] = {"1": "often", "2": {"times": -1, "sleep_s": None, "memory": {"ram": "much"}}}
     again = stage(one_at_a_time(model("qwen", sleep=sleeps()), "llama"))
-    again.scheduler.habits.adopt(plain)
+    again.scheduler.model_stats.adopt(plain)
     again.with_ready("qwen")
 
     again >> arrives(1, "llama") << stops("qwen")
-    assert again.scheduler.habits.of(ModelName("llama")).sleep_stats_by_level["2"].times == 0
+    assert again.scheduler.model_stats.of(ModelName("llama")).sleep_stats_by_level["2"].times == 0
 
 
 # Memory, by tier

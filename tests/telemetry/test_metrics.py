@@ -162,7 +162,7 @@ async def test_a_failed_reload_shows(measured: Measured) -> None:
 
 async def test_a_model_that_goes_too_soon_is_counted(measured: Measured) -> None:
     """Alpha was ready for less time than its load had taken."""
-    measured.scheduler.habits.adopt({"alpha": {"load_s": 60.0}})
+    measured.scheduler.model_stats.adopt({"alpha": {"load_s": 60.0}})
     await measured.dispatcher.load(ALPHA)
     await measured.dispatcher.load(BETA)
 

@@ -46,8 +46,8 @@ class LogForm(Enum):
     JSON = "json"
 
 
-def show_version(wished: bool) -> None:
-    if wished:
+def show_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"hotseat {__version__}")
         raise typer.Exit
 
@@ -72,9 +72,9 @@ def init(
     only_print: Annotated[bool, typer.Option("--print", help="Print the configuration instead of writing it.")] = False,
 ) -> None:
     """Look for models and write a configuration that runs them."""
-    from hotseat.cli.init import Wishes, init
+    from hotseat.cli.init import InitOptions, init
 
-    init(Wishes(folders or (), config, force), only_print)
+    init(InitOptions(folders or (), config, force), only_print)
 
 
 @app.command(epilog="Example: hotseat serve --config config.yaml --listen 127.0.0.1:9090")
@@ -168,10 +168,10 @@ def estimate(
     as_json: AsJson = False,
 ) -> None:
     """Estimate how much memory a model needs, item by item, without starting it."""
-    from hotseat.cli.estimate import Wishes, estimate_file, estimate_model, is_file, show
+    from hotseat.cli.estimate import EstimateOptions, estimate_file, estimate_model, is_file, show
 
-    wishes = Wishes(tuple(options or ()), ctx, gpu)
-    found = estimate_file(what, wishes) if is_file(what) else estimate_model(what, sources(config, config_dir), wishes)
+    chosen = EstimateOptions(tuple(options or ()), ctx, gpu)
+    found = estimate_file(what, chosen) if is_file(what) else estimate_model(what, sources(config, config_dir), chosen)
     show(found, as_json)
 
 

@@ -31,10 +31,10 @@ GPUS = {True: Gpu.SOME, False: Gpu.NONE, None: Gpu.UNSAID}
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class EstimateOptions:
     """The options of the command."""
 
-    options: tuple[str, ...] = ()
+    server_options: tuple[str, ...] = ()
     context: int | None = None
     has_gpu: bool | None = None
 
@@ -44,16 +44,16 @@ def is_file(what: str) -> bool:
     return what.endswith(".gguf") or Path(what).exists()
 
 
-def estimate_file(path: str, wishes: Wishes) -> Estimate:
+def estimate_file(path: str, options: EstimateOptions) -> Estimate:
     if Path(path).is_dir():
-        return _estimated(("vllm", "serve", path), os.environ, wishes)
-    return _estimated(("llama-server", "-m", path), os.environ, wishes)
+        return _estimated(("vllm", "serve", path), os.environ, options)
+    return _estimated(("llama-server", "-m", path), os.environ, options)
 
 
-def estimate_model(name: str, config: Sequence[Path], wishes: Wishes) -> Estimate:
+def estimate_model(name: str, config: Sequence[Path], options: EstimateOptions) -> Estimate:
     spec = _spec(name, config)
     argv = tuple(fill_hole(word, PORT, 0) for word in spec.recipe.argv)
-    return _estimated(argv, {**os.environ, **dict(spec.recipe.env)}, wishes)
+    return _estimated(argv, {**os.environ, **dict(spec.recipe.env)}, options)
 
 
 def _spec(name: str, config: Sequence[Path]) -> ModelSpec:
@@ -65,13 +65,13 @@ def _spec(name: str, config: Sequence[Path]) -> ModelSpec:
         raise Problem(unknown.message) from None
 
 
-def _estimated(argv: tuple[str, ...], env: Mapping[str, str], wishes: Wishes) -> Estimate:
-    more = wishes.options
-    if wishes.context:
+def _estimated(argv: tuple[str, ...], env: Mapping[str, str], options: EstimateOptions) -> Estimate:
+    more = options.server_options
+    if options.context:
         # Each server reads its own option and ignores the other's.
-        more = (*more, "--ctx-size", str(wishes.context), "--max-model-len", str(wishes.context))
+        more = (*more, "--ctx-size", str(options.context), "--max-model-len", str(options.context))
     try:
-        return estimate(argv, Disk(Path.cwd()), env=env, gpu=GPUS[wishes.has_gpu], more=more)
+        return estimate(argv, Disk(Path.cwd()), env=env, gpu=GPUS[options.has_gpu], more=more)
     except CannotEstimate as problem:
         raise Problem(problem.message) from None
 
@@ -101,8 +101,8 @@ def _total(found: Estimate, where: Where) -> str:
     said = f"{where.value}: {size_text(found.needed(where))}"
     if mapped := found.backed(where, Backing.MAPPED):
         said += f", of which {size_text(mapped)} is mapped from files"
-    if spare := found.backed(where, Backing.READ_ONCE):
-        said += f"; another {size_text(spare)} is only needed while loading"
+    if read_once := found.backed(where, Backing.READ_ONCE):
+        said += f"; another {size_text(read_once)} is only needed while loading"
     return said
 
 

@@ -37,7 +37,7 @@ def host_row(host: dict[str, Any]) -> tuple[str, ...]:
         host["host"],
         standing(host),
         orders(host),
-        ", ".join(f"{room['device']} {gib(room['free'])} of {gib(room['budget'])}" for room in host["devices"]),
+        ", ".join(f"{each['device']} {gib(each['free'])} of {gib(each['budget'])}" for each in host["devices"]),
         ", ".join(f"{each['model']} ({each['phase']})" for each in host["residents"]),
         str(host["in_flight"]),
         str(host["waiting"]),

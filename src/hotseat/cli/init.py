@@ -36,32 +36,32 @@ SPECULATING = ("--spec-type", "draft-simple")
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class InitOptions:
     folders: Sequence[Path]
     """Empty: the usual folders."""
     target: Path
     force: bool = False
 
 
-def init(wishes: Wishes, only_print: bool) -> None:
-    if wishes.target.exists() and not (wishes.force or only_print):
-        raise Problem(f"{wishes.target} exists; --force overwrites it, --print shows what would be written")
-    text, found_models, programs = draft(wishes, os.environ)
+def init(options: InitOptions, only_print: bool) -> None:
+    if options.target.exists() and not (options.force or only_print):
+        raise Problem(f"{options.target} exists; --force overwrites it, --print shows what would be written")
+    text, found_models, programs = draft(options, os.environ)
     if only_print:
         print(text, end="")
         print(*remarks(found_models), sep="\n", file=sys.stderr)
         return
-    write(text, wishes)
-    print(summary(found_models, programs, wishes.target))
+    write(text, options)
+    print(summary(found_models, programs, options.target))
 
 
-def draft(wishes: Wishes, env: Mapping[str, str]) -> tuple[str, FoundModels, Mapping[Engine, str]]:
+def draft(options: InitOptions, env: Mapping[str, str]) -> tuple[str, FoundModels, Mapping[Engine, str]]:
     """The text of a configuration, the models it was made from, and the programs that were found."""
-    for folder in wishes.folders:
+    for folder in options.folders:
         must_be_folder(folder)
     home = Path(env.get("HOME") or Path.home())
-    folders = [folder.absolute() for folder in wishes.folders] or usual_folders(env, home)
-    stores = [] if wishes.folders else ollama_stores(env, home)
+    folders = [folder.absolute() for folder in options.folders] or usual_folders(env, home)
+    stores = [] if options.folders else ollama_stores(env, home)
     programs = {engine: found for engine in Engine if (found := shutil.which(engine.value, path=env.get("PATH")))}
     found_models = runnable(look(folders, stores), programs)
     if not found_models.models:
@@ -115,9 +115,9 @@ def nothing_found(places: Sequence[Path], found_models: FoundModels) -> str:
 # Writing
 
 
-def write(text: str, wishes: Wishes) -> None:
+def write(text: str, options: InitOptions) -> None:
     """Write the whole file atomically: it is valid, or it stays as it was."""
-    target = wishes.target
+    target = options.target
     try:
         with tempfile.TemporaryDirectory(prefix=".hotseat-init-", dir=target.parent) as folder:
             fresh = Path(folder, target.name)

@@ -88,8 +88,8 @@ def configured(files: list[Path], trace: Trace) -> Catalog:
     return catalog
 
 
-def budgets(catalog: Catalog, wished: tuple[str, ...]) -> dict[str, int]:
-    devices = dict(map(device_and_size, wished))
+def budgets(catalog: Catalog, overrides: tuple[str, ...]) -> dict[str, int]:
+    devices = dict(map(device_and_size, overrides))
     known = [place.device for place in catalog.budgets]
     for device in (device for device in devices if known and device and device not in known):
         raise Problem(f"--memory {device}=…: no such device; available: {', '.join(known)}")

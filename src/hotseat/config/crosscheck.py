@@ -60,10 +60,10 @@ class CrossCheck:
 
     def connections(self) -> None:
         """Check only a limit that the file sets; the default is reduced silently."""
-        wished, descriptors = self._config.limits.connections, highest_file_limit()
+        configured, descriptors = self._config.limits.connections, highest_file_limit()
         fits = most_connections(descriptors)
-        if wished != Limits().connections and fits is not None and wished > fits:
-            text = f"{wished} need more than {descriptors} file descriptors, so the limit is {fits}"
+        if configured != Limits().connections and fits is not None and configured > fits:
+            text = f"{configured} need more than {descriptors} file descriptors, so the limit is {fits}"
             self._notebook.warn(("limits", "connections"), text, "Raise the limit, with LimitNOFILE= or ulimit -n")
 
     # Groups

@@ -311,8 +311,8 @@ def _default_sentence(catalog: Catalog) -> Iterator[str]:
         others = "the others" if everybody else "every other model outside a persistent group"
         yield f"{who} run one at a time: loading one stops {others}."
         return
-    room = ", ".join(f"{place} {size_text(size)}" for place, size in catalog.budgets.items())
-    yield f"{who} run together as long as they fit into {room}."
+    budgets = ", ".join(f"{place} {size_text(size)}" for place, size in catalog.budgets.items())
+    yield f"{who} run together as long as they fit into {budgets}."
 
 
 def _group_sentence(group: Group) -> str:

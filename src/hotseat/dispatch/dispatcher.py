@@ -302,15 +302,15 @@ class Dispatcher:
     @contextmanager
     def _operator(self) -> Iterator[tuple[TicketId, asyncio.Future[None]]]:
         """A ticket whose outcome is awaited; leaving the block in any way gives it back."""
-        wish = _Wish(asyncio.get_running_loop().create_future())
-        ticket = self._enter(wish)
+        operator = _Operator(asyncio.get_running_loop().create_future())
+        ticket = self._enter(operator)
         try:
-            yield ticket, wish.answer
+            yield ticket, operator.answer
         finally:
             self.leave(ticket)
 
 
-class _Wish:
+class _Operator:
     """An operator who awaits a load or an unload."""
 
     def __init__(self, answer: asyncio.Future[None]) -> None:

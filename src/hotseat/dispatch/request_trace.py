@@ -45,26 +45,26 @@ class Missed:
 
 class Traffic:
     def __init__(self) -> None:
-        self._under_way: dict[TicketId, RequestTiming] = {}
+        self._in_progress: dict[TicketId, RequestTiming] = {}
         self._watchers: list[asyncio.Queue[RequestTiming | Missed]] = []
         self.is_watched = False
 
     def note(self, event: Event, commands: Sequence[Command], now: Instant) -> None:
         match event:
             case RequestArrived(takes_slot=True):
-                self._under_way[event.ticket] = RequestTiming(event.model, event.client, now)
+                self._in_progress[event.ticket] = RequestTiming(event.model, event.client, now)
             case RequestLeft():
                 self._left(event.ticket, now)
         for command in commands:
             match command:
-                case Grant(ticket=ticket) if ticket in self._under_way:
-                    self._under_way[ticket] = replace(self._under_way[ticket], granted=now)
+                case Grant(ticket=ticket) if ticket in self._in_progress:
+                    self._in_progress[ticket] = replace(self._in_progress[ticket], granted=now)
                 case Refuse(ticket=ticket):
                     self._left(ticket, now)
 
     def _left(self, ticket: TicketId, now: Instant) -> None:
         """However it ended. Requests that arrived before the watch began are not reported."""
-        if passage := self._under_way.pop(ticket, None):
+        if passage := self._in_progress.pop(ticket, None):
             for watcher in self._watchers:
                 offer(watcher, replace(passage, left=now))
 
@@ -80,7 +80,7 @@ class Traffic:
             self._watchers.remove(queue)
             self.is_watched = bool(self._watchers)
             if not self.is_watched:
-                self._under_way.clear()
+                self._in_progress.clear()
 
 
 def offer(queue: asyncio.Queue[RequestTiming | Missed], passage: RequestTiming) -> None:

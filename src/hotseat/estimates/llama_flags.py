@@ -161,8 +161,8 @@ class LlamaFlags:
     def micro_batch(self, context: int, of: str = "micro_batch") -> int:
         """Tokens that go through the layers at once."""
         usual = self.number("micro_batch", 512)
-        wished = self.number(of, usual) or usual
-        return max(min(wished, self.number("batch", 2048), context), 1)
+        requested = self.number(of, usual) or usual
+        return max(min(requested, self.number("batch", 2048), context), 1)
 
     @property
     def attention(self) -> Attention:

@@ -98,8 +98,8 @@ class Part:
     @property
     def _reordering(self) -> frozenset[str]:
         """The processor features that llama-server uses to reorder weights: none if a device is used."""
-        wished = self.flags.is_on("repack", True) and not self.placement.uses_device
-        return self.processor if wished else frozenset()
+        is_repacking = self.flags.is_on("repack", True) and not self.placement.uses_device
+        return self.processor if is_repacking else frozenset()
 
     def _output_copy(self) -> Bytes:
         """A model without an output matrix uses its embedding, and llama-server makes a second copy of it for that."""

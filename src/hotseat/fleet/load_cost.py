@@ -111,8 +111,8 @@ def clearing(
         return Clearing(cost(given), tuple(each.model for each in given))
     if not due:
         return None
-    room = clearing(member, offer, (), now, sparing)
-    return None if room is None else Clearing(room.price + price_in_use(len(due)), room.leave)
+    cleared = clearing(member, offer, (), now, sparing)
+    return None if cleared is None else Clearing(cleared.price + price_in_use(len(due)), cleared.leave)
 
 
 def _one_at_a_time(
@@ -139,8 +139,8 @@ def _offers(
 ) -> Iterator[eviction.Offer[Residence]]:
     for residence in _with_process(member):
         if not residence.pinned and residence.model not in sparing:
-            room = {place: bytes_ for place in missing if (bytes_ := residence.memory.get(place.device, 0))}
-            yield eviction.Offer(price(member, residence, now), residence.model, residence, room)
+            freed = {place: bytes_ for place in missing if (bytes_ := residence.memory.get(place.device, 0))}
+            yield eviction.Offer(price(member, residence, now), residence.model, residence, freed)
 
 
 def price(member: Member, residence: Residence, now: Instant) -> float:
@@ -159,8 +159,8 @@ def price(member: Member, residence: Residence, now: Instant) -> float:
 def at_most(member: Member, offer: Offer, due: Sequence[Offer], now: Instant) -> float:
     """An upper bound of the cost, without the search for the best set: enough to preselect hosts."""
     if not member.record.devices:
-        room = _one_at_a_time(member, due, now, ())
-        return NEVER_ENOUGH if room is None else room.price
+        cleared = _one_at_a_time(member, due, now, ())
+        return NEVER_ENOUGH if cleared is None else cleared.price
     if now > member.ladders_until:
         member.ladders = {device: _ladder(member, device, now) for device in member.record.devices}
         member.ladders_until = now + LADDERS_KEEP_S

@@ -224,15 +224,21 @@ def _cheapest(
     """The host where memory costs least; of many hosts, only those with the lowest estimates are examined in detail."""
     found = []
     for each in _at_a_glance(able, roster, now):
-        room = clearing(each.member, each.offer, each.due, now, sparing)
-        if room is not None:
+        cleared = clearing(each.member, each.offer, each.due, now, sparing)
+        if cleared is not None:
             found.append(
-                (room.price, each.member.name != roster.me, -rendezvous_score(model, each.member.name), each, room)
+                (
+                    cleared.price,
+                    each.member.name != roster.me,
+                    -rendezvous_score(model, each.member.name),
+                    each,
+                    cleared,
+                )
             )
     if not found:
         return None
-    *_, best, room = min(found, key=lambda each: each[:3])
-    return best.member, room
+    *_, best, cleared = min(found, key=lambda each: each[:3])
+    return best.member, cleared
 
 
 def _at_a_glance(able: list[Candidate], roster: Roster, now: Instant) -> list[Candidate]:
@@ -246,9 +252,9 @@ def _at_a_glance(able: list[Candidate], roster: Roster, now: Instant) -> list[Ca
     return [able[n] for _, _, n in nsmallest(LOOKED_AT, seem)]
 
 
-def _costs_least(member: Member, room: Clearing, now: Instant) -> str:
-    unused = min((member.unused_s(each, now) for each in room.leave if not member.load(each.model)), default=None)
-    names = ", ".join(each.model for each in room.leave) or "others that were loaded earlier"
+def _costs_least(member: Member, cleared: Clearing, now: Instant) -> str:
+    unused = min((member.unused_s(each, now) for each in cleared.leave if not member.load(each.model)), default=None)
+    names = ", ".join(each.model for each in cleared.leave) or "others that were loaded earlier"
     since = "in use" if unused is None else f"idle for {unused:.0f} s"
     return (
         f"no host has enough free memory, and the cost is lowest on {member.name},"

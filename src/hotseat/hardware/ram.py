@@ -35,7 +35,7 @@ class Ram:
             reading = reading.at_most(limit)
         return reading
 
-    def spare_for_files(self) -> Bytes:
+    def available_for_cache(self) -> Bytes:
         """What files may take without evicting pages that processes map; 0 if the kernel does not say.
 
         The kernel counts mapped pages as available, since it can read them again. A running model would wait for that.

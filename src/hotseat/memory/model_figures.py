@@ -31,7 +31,7 @@ class Figures:
     def __init__(self, footprints: Footprints, environ: Mapping[str, str], machine: Callable[[], Machine]) -> None:
         self._footprints, self._environ, self._machine = footprints, environ, machine
         self._guesses: dict[Gpu, Estimates] = {}
-        self._spare: dict[RecipeKey, Bytes] = {}
+        self._read_once: dict[RecipeKey, Bytes] = {}
         """Pages of files that a server reads only to load: resident while memory is free, and never needed again."""
 
     def fill(self, catalog: Catalog) -> Catalog:
@@ -52,8 +52,10 @@ class Figures:
     def peak(self, recipe: LaunchRecipe, budgets: Mapping[Place, Bytes]) -> dict[Place, Bytes]:
         """The measured peak on places with a budget, without reclaimable pages."""
         key = key_of(recipe)
-        spare = self._spare.get(key, 0)
-        seen = {Place(LOCAL_HOST, name): needed(use, spare) for name, use in (self._footprints.peak(key) or {}).items()}
+        read_once = self._read_once.get(key, 0)
+        seen = {
+            Place(LOCAL_HOST, name): needed(use, read_once) for name, use in (self._footprints.peak(key) or {}).items()
+        }
         return {place: size for place, size in seen.items() if place in budgets}
 
     def _guesses_with(self, gpu: Gpu) -> Estimates:
@@ -66,16 +68,16 @@ class Figures:
         guessed: dict[Place, Bytes] = {}
         if guess := guesses.of(spec):
             guessed = placing.of(guess)
-            self._spare[key_of(spec.recipe)] = guess.backed(Where.HOST, Backing.READ_ONCE)
+            self._read_once[key_of(spec.recipe)] = guess.backed(Where.HOST, Backing.READ_ONCE)
         learned = Footprint(guessed, Source.ESTIMATED) if guessed else None
         if measured := self.peak(spec.recipe, placing.budgets):
             learned = Footprint({**guessed, **measured}, Source.MEASURED)
         return replace(spec, estimated=guessed or None, learned=learned if spec.memory is None else None)
 
 
-def needed(use: Use, spare: Bytes) -> Bytes:
+def needed(use: Use, read_once: Bytes) -> Bytes:
     """PURE: a device's memory is all anonymous, so nothing is subtracted there."""
-    return use.anonymous + max(0, use.file_backed - spare)
+    return use.anonymous + max(0, use.file_backed - read_once)
 
 
 def is_unified(budgets: Collection[Place], borrowers: Collection[DeviceName]) -> bool:

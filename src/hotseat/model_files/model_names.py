@@ -27,12 +27,12 @@ class Named:
 
 
 def named(models: Sequence[Found]) -> list[Named]:
-    wished = [_typeable(model.stem) for model in models]
-    names, shorter = _unique(wished), [_shorter(name) for name in wished]
-    wishes = Counter(shorter)
+    stems = [_typeable(model.stem) for model in models]
+    names, shorter = _unique(stems), [_shorter(name) for name in stems]
+    counts = Counter(shorter)
     taken = set(names)
     return [
-        Named(name, (short,) if short and wishes[short] == 1 and short not in taken else (), model)
+        Named(name, (short,) if short and counts[short] == 1 and short not in taken else (), model)
         for name, short, model in zip(names, shorter, models, strict=True)
     ]
 
@@ -41,11 +41,11 @@ def _typeable(stem: str) -> str:
     return re.sub("-{2,}", "-", UNFIT.sub("-", stem)).strip("-") or "model"
 
 
-def _unique(wishes: Sequence[str]) -> list[str]:
+def _unique(candidates: Sequence[str]) -> list[str]:
     """The second of a name gets -2, and so on."""
     given: dict[str, None] = {}
-    for wish in wishes:
-        given[next(name for name in _numbered(wish) if name not in given)] = None
+    for candidate in candidates:
+        given[next(name for name in _numbered(candidate) if name not in given)] = None
     return list(given)
 
 

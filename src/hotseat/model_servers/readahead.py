@@ -32,9 +32,9 @@ IS_POSSIBLE = hasattr(os, "posix_fadvise")
 class ReadingAhead:
     """Reads the files of one command line until all are read, memory is short, or it is stopped."""
 
-    def __init__(self, argv: Sequence[str], spare: Callable[[], Bytes]) -> None:
-        """`spare` returns how much memory files may use now."""
-        self._argv, self._spare = argv, spare
+    def __init__(self, argv: Sequence[str], available: Callable[[], Bytes]) -> None:
+        """`available` returns how much memory files may use now."""
+        self._argv, self._available = argv, available
         self._is_stopped = threading.Event()
         self.done: Bytes = 0
         """Bytes of the files in memory, or requested."""
@@ -66,7 +66,7 @@ class ReadingAhead:
             size = os.fstat(file).st_size
             ask_for(file, 0, min(BLOCK, size))
             for start, end in blocks(size):
-                if self._is_stopped.is_set() or self._spare() < self.done + 2 * BLOCK:
+                if self._is_stopped.is_set() or self._available() < self.done + 2 * BLOCK:
                     return self.stop()
                 ask_for(file, end, min(end + BLOCK, size))
                 os.pread(file, 1, end - 1)

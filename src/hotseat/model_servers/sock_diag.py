@@ -23,7 +23,7 @@ QUESTION = struct.Struct("=BBxxI48x")
 """Family, protocol, states, and no particular socket."""
 ANSWER = struct.Struct("=4x2s2x16s44xI")
 """Port and address in network order, inode."""
-ROOM = 1 << 16
+BUFFER = 1 << 16
 
 
 class Listener(NamedTuple):
@@ -48,7 +48,7 @@ def listening(family: socket.AddressFamily) -> list[Listener]:
 def answers(kernel: socket.socket) -> Iterator[bytes]:
     """Messages as they arrive, several at a time, until the kernel sends DONE."""
     while True:
-        received = kernel.recv(ROOM)
+        received = kernel.recv(BUFFER)
         while received:
             length, kind, *_ = HEAD.unpack_from(received)
             if kind == DONE:

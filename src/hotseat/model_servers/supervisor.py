@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def nothing_to_spare() -> Bytes:
+def no_memory() -> Bytes:
     """Without a memory figure nothing is read ahead."""
     return 0
 
@@ -49,13 +49,13 @@ class Supervisor:
         outputs: Outputs,
         environ: Mapping[str, str],
         withheld_env: Collection[str] = frozenset(),
-        spare: Callable[[], Bytes] = nothing_to_spare,
+        available: Callable[[], Bytes] = no_memory,
     ) -> None:
-        """`spare` returns how much memory read-ahead may use."""
+        """`available` returns how much memory read-ahead may use."""
         self._guard, self._ports, self.outputs = guard, ports, outputs
         self._environ = environ
         self._withheld_env = withheld_env
-        self._spare = spare
+        self._available = available
         self._launches: dict[LaunchId, Launch] = {}
         self._read_ahead_of: dict[ModelName, ReadingAhead] = {}
         self._disk = asyncio.Lock()
@@ -131,7 +131,7 @@ class Supervisor:
     async def read_ahead(self, command: ReadAhead) -> None:
         """Read the model's files into the page cache; return when done, or when its server starts."""
         began = asyncio.get_running_loop().time()
-        reading = self._read_ahead_of[command.model] = ReadingAhead(command.spec.recipe.argv, self._spare)
+        reading = self._read_ahead_of[command.model] = ReadingAhead(command.spec.recipe.argv, self._available)
         async with self._disk:
             await reading.run()
         took_s = asyncio.get_running_loop().time() - began
@@ -149,7 +149,7 @@ async def open_supervisor(
     withheld_env: Collection[str] = frozenset(),
     outputs: Outputs | None = None,
     interpreter: Sequence[str] = ISOLATED,
-    spare: Callable[[], Bytes] = nothing_to_spare,
+    available: Callable[[], Bytes] = no_memory,
     records: Path | None = None,
 ) -> AsyncIterator[Supervisor]:
     """A supervisor with its own guard; at the end none of their processes is left.
@@ -160,6 +160,6 @@ async def open_supervisor(
     end_leftovers(folder)
     guard = await Guard.open(interpreter, folder)
     try:
-        yield Supervisor(guard, Ports(), outputs or Outputs(), environ, withheld_env, spare)
+        yield Supervisor(guard, Ports(), outputs or Outputs(), environ, withheld_env, available)
     finally:
         await guard.aclose()

@@ -113,13 +113,13 @@ async def first_of(attempts: list[Attempt]) -> Attempt:
     """The first attempt that succeeds. No attempt is still running when this returns."""
     tasks = Tasks()
     to_make = deque(attempts)
-    under_way: set[asyncio.Task[Attempt]] = set()
+    in_progress: set[asyncio.Task[Attempt]] = set()
     try:
-        while to_make or under_way:
+        while to_make or in_progress:
             if to_make:
-                under_way.add(tasks.start(to_make.popleft().made(), "connect"))
+                in_progress.add(tasks.start(to_make.popleft().made(), "connect"))
             patience = SILENCE_S if to_make else None
-            made, under_way = await asyncio.wait(under_way, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            made, in_progress = await asyncio.wait(in_progress, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
             for attempt in (task.result() for task in made):
                 if attempt.problem is None:
                     return attempt

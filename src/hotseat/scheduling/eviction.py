@@ -58,7 +58,7 @@ def price_unused(lost_s: Seconds, again_s: Seconds) -> float:
 def _lost_s(state: State, model: ModelState) -> Seconds:
     """Delay of the next use if it is evicted; for a sleeping model, loading instead of waking."""
     load_s = state.load_s(model.name)
-    return max(0.0, state.habits.load_s(model.name) - load_s) if model.phase is Phase.ASLEEP else load_s
+    return max(0.0, state.model_stats.load_s(model.name) - load_s) if model.phase is Phase.ASLEEP else load_s
 
 
 def price_in_words(state: State, model: ModelState, now: Instant) -> str:

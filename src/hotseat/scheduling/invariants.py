@@ -26,13 +26,17 @@ class BrokenPromise(HotseatError):
 
 def check(state: State) -> None:
     """Raise BrokenPromise listing every violation."""
-    broken = [*_room(state), *_books(state), *(problem for model in state.models.values() for problem in _model(model))]
+    broken = [
+        *_memory(state),
+        *_books(state),
+        *(problem for model in state.models.values() for problem in _model(model)),
+    ]
     broken += _service(state)
     if broken:
         raise BrokenPromise("; ".join(broken))
 
 
-def _room(state: State) -> Iterator[str]:
+def _memory(state: State) -> Iterator[str]:
     residents = state.with_process()
     is_as_promised = not state.catalog.available and all(model.measured is None for model in residents)
     if is_as_promised and not within_budget((takes(model, state.catalog) for model in residents), state.catalog):
@@ -78,8 +82,8 @@ def _model(model: ModelState) -> Iterator[str]:
         yield f"{story} with leases {list(model.leases)}"
     if model.slots_used != sum(map(takes_slot, model.leases.values())):
         yield f"{story} counts {model.slots_used} slots for {len(model.leases)} leases"
-    if model.unload_wishes and not model.phase.takes_memory:
-        yield f"{story} but {model.unload_wishes} are still waiting for its exit"
+    if model.unload_tickets and not model.phase.takes_memory:
+        yield f"{story} but {model.unload_tickets} are still waiting for its exit"
 
 
 def _may_be_asked(model: ModelState) -> bool:

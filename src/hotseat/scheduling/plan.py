@@ -188,7 +188,7 @@ class Plan:
         """Which victims sleep: as many as fit with what they keep, slowest to load first."""
         sleep_levels: dict[ModelName, SleepLevel] = {}
         able = [each for each in victims if each.phase is Phase.READY]
-        for victim in sorted(able, key=lambda each: -self._state.habits.load_s(each.name)):
+        for victim in sorted(able, key=lambda each: -self._state.model_stats.load_s(each.name)):
             for level in self._state.sleep_levels(victim):
                 if self._forecast.has_sleep_levels(wanted, victims, {**sleep_levels, victim.name: level}):
                     sleep_levels[victim.name] = level

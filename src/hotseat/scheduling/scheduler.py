@@ -78,9 +78,9 @@ class Scheduler:
         return self._state.catalog
 
     @property
-    def habits(self) -> StatsOfModels:
+    def model_stats(self) -> StatsOfModels:
         """The learned figures, to be kept across restarts."""
-        return self._state.habits
+        return self._state.model_stats
 
     def view(self, now: Instant) -> View:
         return snapshot(self._state, now)
@@ -147,7 +147,7 @@ class Scheduler:
                 return None
             model.slots_used += 1
             if model.stats.unused_since is not None:
-                state.habits.came(name, model.stats, client, now)
+                state.model_stats.came(name, model.stats, client, now)
         model.leases[ticket] = Ticket(ticket, name, client, now, USE if takes_slot else READ)
         state.leases[ticket] = model
         model.served += 1
@@ -166,7 +166,7 @@ class Scheduler:
         if lease.kind is USE:
             model.slots_used -= 1
             stats = model.stats
-            state.habits.went(lease.model, stats, lease.client, lease.since, now)
+            state.model_stats.went(lease.model, stats, lease.client, lease.since, now)
             if not model.slots_used:
                 stats.unused_since = now
         commands: list[Command] = []
@@ -253,7 +253,7 @@ class Scheduler:
         model = self._state.models.get(event.model)
         if model is None or not model.phase.takes_memory:
             return transitions.refuse(event.ticket, NotRunning(f"{event.model} is not running"), "not running")
-        model.unload_wishes.append(event.ticket)
+        model.unload_tickets.append(event.ticket)
         if model.phase is Phase.LOADING:
             stopped = Unloaded(f"{event.model} was stopped by an operator while it was loading. Try again to load it.")
             transitions.refuse_all(event.model, stopped, "stopped while loading")
@@ -399,5 +399,5 @@ def removed(name: ModelName) -> UnknownModel:
 def ticket_of(event: RequestArrived | LoadRequested, now: Instant) -> Ticket:
     if isinstance(event, LoadRequested):
         return Ticket(event.ticket, event.model, event.client, now, RequestKind.LOAD)
-    wish = RequestKind.USE if event.takes_slot else RequestKind.READ
-    return Ticket(event.ticket, event.model, event.client, now, wish)
+    kind = RequestKind.USE if event.takes_slot else RequestKind.READ
+    return Ticket(event.ticket, event.model, event.client, now, kind)

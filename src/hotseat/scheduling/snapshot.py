@@ -62,7 +62,7 @@ def _model(state: State, model: ModelState, wait: Wait | None, now: Instant) -> 
         last_error=model.last_error,
         expires_at=None if model.spec.pinned else model.expires_at(),
         last_used=now if model.leases else model.idle_since,
-        load_s=state.habits.measured_load_s(model.name),
+        load_s=state.model_stats.measured_load_s(model.name),
         footprint=_footprint(state, model),
         estimated=model.spec.estimated,
         measured=model.measured,

@@ -72,7 +72,7 @@ class ModelState:
     """When its leases are cut, while it drains for an operator."""
     cause: Cause | None = None
     """Why it is leaving."""
-    unload_wishes: list[TicketId] = field(default_factory=list)
+    unload_tickets: list[TicketId] = field(default_factory=list)
     has_answered: bool = False
     """Has its current or last process completed a response?"""
     failures: int = 0
@@ -125,7 +125,7 @@ class ModelState:
 class State:
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
-        self.habits = StatsOfModels()
+        self.model_stats = StatsOfModels()
         self.models: dict[ModelName, ModelState] = {}
         for spec in catalog.models.values():
             self.add(spec)
@@ -155,7 +155,7 @@ class State:
         return [model for model in self.active.values() if model.phase is phase]
 
     def add(self, spec: ModelSpec) -> ModelState:
-        model = self.models[spec.name] = ModelState(spec, stats=self.habits.of(spec.name))
+        model = self.models[spec.name] = ModelState(spec, stats=self.model_stats.of(spec.name))
         return model
 
     def forget(self, name: ModelName) -> None:
@@ -177,10 +177,10 @@ class State:
         """Expected time until it is ready once memory is free: to load it, or to wake it if it sleeps or would."""
         model = self.models[name]
         if (model.spec.sleep is None and model.sleep_level is None) or model.ends_asleep:
-            return self.habits.load_s(name)
+            return self.model_stats.load_s(name)
         sleep_level = model.sleep_level or next(iter(self.sleep_levels(model)), None)
         sleep_stats = model.stats.sleep_stats_by_level.get(sleep_level.name) if sleep_level else None
-        return sleep_stats.wake_s if sleep_stats and sleep_stats.times else self.habits.load_s(name)
+        return sleep_stats.wake_s if sleep_stats and sleep_stats.times else self.model_stats.load_s(name)
 
     def stop_s(self, name: ModelName) -> Seconds:
         """Expected time until its memory is free once unused: to stop it, or to put it to sleep."""
@@ -190,14 +190,14 @@ class State:
             if model.sleep_level and model.falls_asleep
             else None
         )
-        return sleep_stats.sleep_s if sleep_stats and sleep_stats.times else self.habits.stop_s(name)
+        return sleep_stats.sleep_s if sleep_stats and sleep_stats.times else self.model_stats.stop_s(name)
 
     def sleep_levels(self, model: ModelState) -> list[SleepLevel]:
         """Sleep levels that are worth it, best first."""
         if model.spec.sleep is None:
             return []
         # An unmeasured stop counts as zero: if that decides for stopping, the stop is measured.
-        restart_s = (model.stats.stop_s or 0.0) + self.habits.load_s(model.name)
+        restart_s = (model.stats.stop_s or 0.0) + self.model_stats.load_s(model.name)
         return worth_it(model.spec.sleep, model.failed_levels, Times(restart_s, model.stats.sleep_stats_by_level))
 
 

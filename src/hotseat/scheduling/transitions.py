@@ -73,7 +73,7 @@ class Transitions:
 
     def _note_use(self, model: ModelState, ticket: Ticket) -> None:
         if model.stats.unused_since is not None and takes_slot(ticket):
-            self.state.habits.came(ticket.model, model.stats, ticket.client, self.now)
+            self.state.model_stats.came(ticket.model, model.stats, ticket.client, self.now)
 
     def quit(self, ticket: TicketId) -> bool:
         """Remove a waiting ticket; False if it did not wait."""
@@ -111,7 +111,7 @@ class Transitions:
         lease = model.leases.pop(ticket)
         if takes_slot(lease):
             model.slots_used -= 1
-            self.state.habits.went(model.name, model.stats, lease.client, lease.since, self.now)
+            self.state.model_stats.went(model.name, model.stats, lease.client, lease.since, self.now)
             self._note_unused(model)
         if not model.leases:
             model.idle_since = self.now
@@ -184,7 +184,7 @@ class Transitions:
             model.stats.sleep_stats(model.sleep_level.name).woke(model.fell_asleep_in_s, seconds)
         # Loads share the disk: the duration of parallel loads says little about either.
         elif model.loads_alone or model.stats.load_s is None:
-            self.state.habits.loaded(model.name, seconds)
+            self.state.model_stats.loaded(model.name, seconds)
 
     def _report_swap(self, model: ModelState) -> None:
         """Report the cost of a load that others were evicted for."""
@@ -315,6 +315,6 @@ class Transitions:
             del self.state.leases[ticket]
         model.leases.clear()
         model.slots_used = 0
-        for wish in model.unload_wishes:
-            self.commands.append(Confirm(wish, model.name, f"{model.name} has stopped"))
-        model.unload_wishes.clear()
+        for ticket in model.unload_tickets:
+            self.commands.append(Confirm(ticket, model.name, f"{model.name} has stopped"))
+        model.unload_tickets.clear()

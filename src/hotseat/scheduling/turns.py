@@ -92,7 +92,7 @@ def _protection_of_load(context: DecisionContext, resident: ModelState) -> Prote
     """A load that no request waits for is abandoned, unless it is nearly done."""
     state, name = context.state, resident.name
     left_s = resident.since + state.load_s(name) - context.now
-    nearly_done = 0.0 <= left_s <= state.habits.stop_s(name)
+    nearly_done = 0.0 <= left_s <= state.model_stats.stop_s(name)
     if state.queue.count(name) or nearly_done:
         return Protection(resident, NEVER, ProtectedBy.LOADING)
     return None
@@ -153,7 +153,7 @@ def _patience(context: DecisionContext, resident: ModelState) -> float:
     state = context.state
     ring = {*context.ring, resident.name}
     loads = [state.load_s(name) for name in ring]
-    fixed_s = sum(loads) + sum(state.habits.of(name).drain_s + state.stop_s(name) for name in ring)
+    fixed_s = sum(loads) + sum(state.model_stats.of(name).drain_s + state.stop_s(name) for name in ring)
     turns_s = 2.0 * (sum(loads) - min(loads))
     return max(0.0, min(policy.patience, (policy.max_wait_s - fixed_s) / max(turns_s, 1e-3)))
 
@@ -185,8 +185,8 @@ def is_protected(state: State, wanted: ModelName, resident: ModelState) -> bool:
 # Slots
 
 
-def serves_at_once(state: State, model: ModelState, wish: RequestKind) -> bool:
-    return model.phase is Phase.READY and (wish is not RequestKind.USE or model.slots_used < slots(state, model))
+def serves_at_once(state: State, model: ModelState, kind: RequestKind) -> bool:
+    return model.phase is Phase.READY and (kind is not RequestKind.USE or model.slots_used < slots(state, model))
 
 
 def slots(state: State, resident: ModelState) -> float:

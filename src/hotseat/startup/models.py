@@ -50,7 +50,7 @@ async def open_supervisor(stack: AsyncExitStack, shared: Shared) -> Supervisor:
         os.environ,
         shared.active.loaded.withheld_env,
         Outputs(OutputCopy(shared.active, shared.start.writer)),
-        spare=Ram().spare_for_files,
+        available=Ram().available_for_cache,
         records=state_directory(os.environ) / "processes",
     )
     return await stack.enter_async_context(opening)
@@ -77,7 +77,7 @@ async def fill_catalog(active: ActiveConfig, memory: MemoryManager) -> Catalog:
 
 def keep_model_stats(stack: AsyncExitStack, learned: LearnedStore, scheduler: Scheduler, journal: Journal) -> None:
     """Restore what the last run measured, and save it at the end."""
-    store = ModelStatsStore(learned.section("habits"), scheduler.habits)
+    store = ModelStatsStore(learned.section("habits"), scheduler.model_stats)
     store.recall()
     journal.listen(store.watch)
     stack.callback(store.save)

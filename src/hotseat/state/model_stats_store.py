@@ -19,15 +19,17 @@ BETWEEN_SAVES_S: Seconds = 60.0
 
 
 class ModelStatsStore:
-    def __init__(self, section: Section, habits: StatsOfModels, clock: Callable[[], Instant] = time.monotonic) -> None:
+    def __init__(
+        self, section: Section, model_stats: StatsOfModels, clock: Callable[[], Instant] = time.monotonic
+    ) -> None:
         self._section = section
-        self._habits = habits
+        self._model_stats = model_stats
         self._clock = clock
         self._saved_at: Instant = float("-inf")
 
     def recall(self) -> None:
         """Restore what an earlier run saved."""
-        self._habits.adopt(self._section.recall())
+        self._model_stats.adopt(self._section.recall())
 
     def watch(self, entry: Entry) -> None:
         """A listener of the journal: saves after loads and wakes, which add most."""
@@ -37,4 +39,4 @@ class ModelStatsStore:
     def save(self) -> None:
         """Figures of models in other configurations stay."""
         self._saved_at = self._clock()
-        self._section.keep_all(self._habits.export())
+        self._section.keep_all(self._model_stats.export())
