@@ -45,13 +45,13 @@ class Desk:
         self.now = NOW
         self.kept = ActivityKept(30 * A_DAY_S)
         self.activity = Activity(Ledger(), lambda: self.now)
-        self.archivist = StoreWriter(self.activity, ActivityStore(self.file, lambda: self.now), lambda: self.kept)
+        self.store_writer = StoreWriter(self.activity, ActivityStore(self.file, lambda: self.now), lambda: self.kept)
 
     def finish(self, model: ModelName = QWEN, tokens: Tokens | None = None) -> None:
         self.activity.finished(model, 200, 0.25, 0.5, 1.25, SOMEONE, Head(), b"box-7", tokens)
 
     async def kept_models(self) -> list[str]:
-        return [ended.model for ended in await self.archivist.read(0, None, 1000)]
+        return [ended.model for ended in await self.store_writer.read(0, None, 1000)]
 
 
 @pytest.fixture
@@ -63,8 +63,8 @@ async def test_what_has_ended_is_there_after_a_restart(desk: Desk, tmp_path: Pat
     """All that the activity knows, but for the query, where people put keys."""
     desk.finish(tokens=Tokens(4, 20, None))
     desk.finish(LLAMA)
-    await desk.archivist.close()
-    first, second = await Desk(tmp_path).archivist.read(0, None, 10)
+    await desk.store_writer.close()
+    first, second = await Desk(tmp_path).store_writer.read(0, None, 10)
 
     assert (first.model, first.at, first.client, first.method, first.id) == (QWEN, NOW, SOMEONE, b"POST", b"box-7")
     assert (first.target, first.status) == (b"/v1/chat/completions", 200)
@@ -80,9 +80,9 @@ async def test_only_what_is_wanted_is_read(desk: Desk) -> None:
         desk.now += 10
         desk.finish(model)
 
-    assert [ended.at for ended in await desk.archivist.read(0, "llama", 10)] == [NOW + 20, NOW + 40]
-    assert [ended.at for ended in await desk.archivist.read(NOW + 20, None, 10)] == [NOW + 30, NOW + 40]
-    assert [ended.at for ended in await desk.archivist.read(0, None, 1)] == [NOW + 40]
+    assert [ended.at for ended in await desk.store_writer.read(0, "llama", 10)] == [NOW + 20, NOW + 40]
+    assert [ended.at for ended in await desk.store_writer.read(NOW + 20, None, 10)] == [NOW + 30, NOW + 40]
+    assert [ended.at for ended in await desk.store_writer.read(0, None, 1)] == [NOW + 40]
 
 
 async def test_nothing_is_kept_unless_that_is_wished(desk: Desk) -> None:
@@ -90,17 +90,17 @@ async def test_nothing_is_kept_unless_that_is_wished(desk: Desk) -> None:
     desk.kept = ActivityKept()
     for model in (QWEN, LLAMA, QWEN):
         desk.finish(model)
-    await desk.archivist.close()
+    await desk.store_writer.close()
 
     assert await desk.kept_models() == ["qwen", "llama", "qwen"]
-    assert len(await desk.archivist.read(0, "qwen", 1)) == 1
+    assert len(await desk.store_writer.read(0, "qwen", 1)) == 1
     assert not desk.file.parent.exists()
 
 
 async def test_nobody_else_may_read_it(desk: Desk) -> None:
     """Requests are for the operator only."""
     desk.finish()
-    await desk.archivist.close()
+    await desk.store_writer.close()
 
     assert (desk.file.stat().st_mode & 0o777, desk.file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
 
@@ -109,12 +109,12 @@ async def test_the_old_and_the_many_are_forgotten(desk: Desk, monkeypatch: pytes
     """Both bounds hold."""
     monkeypatch.setattr("hotseat.activity.store.TIDY_EVERY_S", -1.0)
     desk.finish(LLAMA)
-    await desk.archivist.close()
+    await desk.store_writer.close()
     desk.now += 31 * A_DAY_S
     desk.kept = ActivityKept(30 * A_DAY_S, most=3)
     for _ in range(5):
         desk.finish()
-    await desk.archivist.close()
+    await desk.store_writer.close()
 
     assert await desk.kept_models() == ["qwen"] * 3
 
@@ -123,9 +123,9 @@ async def test_what_came_too_quickly_is_counted_as_lost(desk: Desk) -> None:
     """More ended between two looks than is kept in memory."""
     for _ in range(KEPT + 7):
         desk.finish()
-    await desk.archivist.close()
+    await desk.store_writer.close()
 
-    assert desk.archivist.lost == 7
+    assert desk.store_writer.lost == 7
     assert len(await desk.kept_models()) == 1000
 
 
@@ -134,12 +134,12 @@ async def test_a_broken_file_is_put_aside(desk: Desk, caplog: pytest.LogCaptureF
     desk.file.parent.mkdir()
     desk.file.write_bytes(b"this is no database, whatever its name says" * 100)
     desk.finish(LLAMA)
-    await desk.archivist.close()
+    await desk.store_writer.close()
     desk.finish(QWEN)
-    await desk.archivist.close()
+    await desk.store_writer.close()
 
     assert await desk.kept_models() == ["qwen"]
-    assert desk.archivist.lost == 1
+    assert desk.store_writer.lost == 1
     assert [path.name for path in desk.file.parent.glob("*.broken-*")] == [f"activity.sqlite3.broken-{int(NOW)}"]
     assert "the corrupt activity file was renamed" in caplog.text
 
@@ -151,31 +151,31 @@ async def test_a_file_of_a_newer_hotseat_is_left_alone(desk: Desk, caplog: pytes
         newer.execute(f"pragma user_version = {FORMAT + 1}")
     newer.close()
     desk.finish()
-    await desk.archivist.close()
+    await desk.store_writer.close()
 
-    assert desk.archivist.lost == 1
+    assert desk.store_writer.lost == 1
     assert f"its format is {FORMAT + 1}, but this version of hotseat needs {FORMAT}" in caplog.text
     with pytest.raises(HotseatError, match="cannot be read"):
-        await desk.archivist.read(0, None, 10)
+        await desk.store_writer.read(0, None, 10)
 
 
 async def test_a_full_disk_is_told_once_and_so_is_its_end(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
     """What could not be written meanwhile is lost, and nothing else."""
     caplog.set_level(logging.INFO)
     desk.finish()
-    await desk.archivist.close()
+    await desk.store_writer.close()
     with no_room(desk.file.stat().st_size):
         for _ in range(3):
             for _ in range(500):
                 desk.finish(LLAMA)
-            await desk.archivist.close()
+            await desk.store_writer.close()
     desk.finish()
-    await desk.archivist.close()
+    await desk.store_writer.close()
 
     told = [record.getMessage() for record in caplog.records]
     assert sum("activity cannot be stored on disk" in line for line in told) == 1
     assert sum("activity is stored on disk again" in line for line in told) == 1
-    assert desk.archivist.lost == 1500
+    assert desk.store_writer.lost == 1500
     assert await desk.kept_models() == ["qwen", "qwen"]
 
 
@@ -196,11 +196,11 @@ async def test_a_folder_that_cannot_be_written_stops_nobody(desk: Desk, caplog: 
     """Nor one that is no folder at all."""
     desk.file.parent.write_text("in the way")
     desk.finish()
-    await desk.archivist.close()
+    await desk.store_writer.close()
     os.unlink(desk.file.parent)
     desk.finish()
-    await desk.archivist.close()
+    await desk.store_writer.close()
 
-    assert desk.archivist.lost == 1
+    assert desk.store_writer.lost == 1
     assert await desk.kept_models() == ["qwen"]
     assert "activity cannot be stored on disk" in caplog.text

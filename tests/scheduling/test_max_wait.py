@@ -51,12 +51,12 @@ def test_a_stretch_ends_in_time(stage: Stage) -> None:
 def test_what_cannot_be_kept_is_said(stage: Stage) -> None:
     """Only about models whose load times are known, and that cannot be side by side."""
     yard = stage(one_at_a_time("qwen", "llama", "gemma", max_wait_s=15))
-    assert yard.scheduler.complaints() == []
+    assert yard.scheduler.warnings() == []
     yard.with_ready("qwen")
-    assert yard.scheduler.complaints() == []
+    assert yard.scheduler.warnings() == []
     yard.scheduler.model_stats.adopt({"llama": {"load_s": 10.0}})
 
-    assert yard.scheduler.complaints() == [
+    assert yard.scheduler.warnings() == [
         "maxWait 15s cannot be met while these 2 models are in use (loading all of them takes 20s): qwen, llama"
     ]
 
@@ -66,11 +66,11 @@ def test_models_that_fit_together_do_not_compete(stage: Stage) -> None:
     yard = stage(with_budget(model("a", gib=10), model("b", gib=10), max_wait_s=15))
     yard.with_ready("a").with_ready("b")
 
-    assert yard.scheduler.complaints() == []
+    assert yard.scheduler.warnings() == []
 
 
 def test_without_max_wait_nothing_is_promised(stage: Stage) -> None:
     yard = stage(one_at_a_time("qwen", "llama"))
     yard.with_ready("qwen")
 
-    assert yard.scheduler.complaints() == []
+    assert yard.scheduler.warnings() == []

@@ -87,7 +87,7 @@ class Management:
     papers: Papers
     metrics: Metrics
     activity: Activity
-    archivist: StoreWriter
+    store_writer: StoreWriter
     client: httpx2.AsyncClient
     settings: Settings = field(default_factory=Settings)
     under_way: list[InProgress] = field(default_factory=list)
@@ -134,8 +134,8 @@ def around(
     metrics = Metrics(dispatcher.view, Lag().worst_since_asked)
     journal.listen(metrics.watch)
     activity = Activity(metrics)
-    archivist = StoreWriter(activity, ActivityStore(folder / "activity.sqlite3"), ActivityKept)
-    return Management(dispatcher, journal, launcher, Papers(), metrics, activity, archivist, client)
+    store_writer = StoreWriter(activity, ActivityStore(folder / "activity.sqlite3"), ActivityKept)
+    return Management(dispatcher, journal, launcher, Papers(), metrics, activity, store_writer, client)
 
 
 def application(rig: Management) -> FastAPI:
@@ -150,7 +150,7 @@ def application(rig: Management) -> FastAPI:
             logs=rig.papers,
             activity=rig.activity,
             under_way=lambda: rig.under_way,
-            history=rig.archivist.read,
+            history=rig.store_writer.read,
             config=lambda: rig.config_report,
             reload=reload,
             precedence=Precedence(rig.dispatcher.tell, tuple, tuple),

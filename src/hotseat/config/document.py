@@ -67,12 +67,12 @@ class _Parse:
 
     def document(self) -> Document | None:
         for problem in self._source.problems:
-            self._complain(self._spot_of_original(problem.index), (), problem.message, problem.hint)
+            self._report_problem(self._spot_of_original(problem.index), (), problem.message, problem.hint)
         try:
             tree = yaml12.Tree(self._source.text)
             root = tree.get_single_node()
         except YAMLError as error:
-            self._complain_syntax(error)
+            self._report_syntax(error)
             return None
         return self._read(root, tree)
 
@@ -80,12 +80,14 @@ class _Parse:
         if root is None or (isinstance(root, ScalarNode) and root.tag == yaml12.NULL):
             return self._document
         if not isinstance(root, MappingNode):
-            self._complain(self._spot(root), (), "the file must contain a mapping, as in `models: …`")
+            self._report_problem(self._spot(root), (), "the file must contain a mapping, as in `models: …`")
             return None
         try:
             value = self._mapping(root, ())
         except _TooMuch:
-            self._complain(self._spot(root), (), f"aliases expand to more than {MAX_VALUES:,} values, or endlessly")
+            self._report_problem(
+                self._spot(root), (), f"aliases expand to more than {MAX_VALUES:,} values, or endlessly"
+            )
             return None
         read = self._document
         anchors_only = frozenset(_anchors_only(root, tree.aliases))
@@ -131,19 +133,19 @@ class _Parse:
     def _merged(self, source: Node, path: Path, depth: int) -> dict[str, tuple[Node, Node]]:
         if isinstance(source, MappingNode):
             return self._members(source, path, depth + 1)
-        self._complain(self._spot(source), (*path, "<<"), "must be a mapping or a list of mappings")
+        self._report_problem(self._spot(source), (*path, "<<"), "must be a mapping or a list of mappings")
         return {}
 
     def _key(self, key: Node, path: Path) -> str | None:
         if isinstance(key, ScalarNode):
             return str(key.value)
-        self._complain(self._spot(key), path, "a key must be a scalar, not a list or a mapping")
+        self._report_problem(self._spot(key), path, "a key must be a scalar, not a list or a mapping")
         return None
 
     def _refuse_duplicate(self, name: str, key: Node, own: dict[str, tuple[Node, Node]], path: Path) -> None:
         if first := own.get(name):
             line = self._spot(first[0]).line
-            self._complain(self._spot(key), (*path, name), f"duplicate key, first defined in line {line}")
+            self._report_problem(self._spot(key), (*path, name), f"duplicate key, first defined in line {line}")
 
     def _sequence(self, node: SequenceNode, path: Path) -> list[Any]:
         self._refuse_tag(node, yaml12.SEQ, path)
@@ -158,12 +160,12 @@ class _Parse:
         try:
             value = yaml12.scalar(node.tag, node.value)
         except ValueError as error:
-            self._complain(self._spot(node), path, str(error))
+            self._report_problem(self._spot(node), path, str(error))
             return node.value
         if isinstance(value, float) and not isfinite(value):
             return node.value
         if "\0" in node.value:
-            self._complain(self._spot(node), path, "must not contain a NUL")
+            self._report_problem(self._spot(node), path, "must not contain a NUL")
         if not isinstance(value, str):
             self._document.written[path] = node.value
         return value
@@ -176,8 +178,8 @@ class _Parse:
             self._broken.add(path)
 
     def _refuse_tag(self, node: Node, usual: str, path: Path) -> None:
-        if node.tag != usual and not self._complain_of_variable(node.start_mark.index, path):
-            self._complain(self._spot(node), path, f'the tag "{node.tag}" is not supported')
+        if node.tag != usual and not self._report_variable(node.start_mark.index, path):
+            self._report_problem(self._spot(node), path, f'the tag "{node.tag}" is not supported')
 
     # Places
 
@@ -192,28 +194,30 @@ class _Parse:
         before = self._original[:index]
         return Spot(self._file, before.count("\n") + 1, index - before.rfind("\n"))
 
-    def _complain(self, spot: Spot, path: Path, message: str, hint: str = "") -> None:
+    def _report_problem(self, spot: Spot, path: Path, message: str, hint: str = "") -> None:
         self._notebook.write(Severity.ERROR, spot, path, message, hint)
 
-    def _complain_of_variable(self, index: int, path: Path) -> bool:
+    def _report_variable(self, index: int, path: Path) -> bool:
         """If the value of a variable is what YAML fails on, name the variable and do not quote its value."""
         if name := self._source.holder_of(index):
             said = f"the value of ${{env.{name}}} cannot be read as YAML here"
-            self._complain(self._spot_of_original(self._source.original(index)), path, said, "Put it in double quotes")
+            self._report_problem(
+                self._spot_of_original(self._source.original(index)), path, said, "Put it in double quotes"
+            )
         return bool(name)
 
-    def _complain_syntax(self, error: YAMLError) -> None:
+    def _report_syntax(self, error: YAMLError) -> None:
         spot, said = Spot(self._file, 1, 1), str(error)
         if isinstance(error, MarkedYAMLError) and error.problem_mark:
             spot, said = self._spot_of_mark(error.problem_mark), error.problem or said
-            if self._complain_of_variable(error.problem_mark.index, ()):
+            if self._report_variable(error.problem_mark.index, ()):
                 return
         elif isinstance(error, ReaderError):
             spot, said = (
                 self._spot_of_original(self._source.original(error.position)),
                 f"{error.reason} (#x{error.character:04x})",
             )
-        self._complain(spot, (), f"not valid YAML: {said}", _syntax_hint(said))
+        self._report_problem(spot, (), f"not valid YAML: {said}", _syntax_hint(said))
 
 
 def _syntax_hint(said: str) -> str:

@@ -187,10 +187,10 @@ class _Filler:
         value = expand(text, self._macros)
         for name in holes(value) if isinstance(value, str) else ():
             if name not in self._open:
-                self._complain(name, path)
+                self._report_problem(name, path)
         return value
 
-    def _complain(self, name: str, path: Path) -> None:
+    def _report_problem(self, name: str, path: Path) -> None:
         if name not in RESERVED:
             hint = nearest(name, [*self._macros, *self._open])
             self._notebook.error(path, f"unknown macro ${{{name}}}", hint)

@@ -88,7 +88,7 @@ class _Trial:
         if detail["type"] == "string_type" and self._read_as_text(path):
             return
         if path not in self._taken_out:
-            self._complain(path, detail)
+            self._report_problem(path, detail)
         self._take_out(path[:-1] if detail["type"] == "missing" else path)
 
     def _read_as_text(self, path: Path) -> bool:
@@ -99,7 +99,7 @@ class _Trial:
         holder[path[-1]] = self._document.written.get(path, as_text(here))
         return True
 
-    def _complain(self, path: Path, detail: ErrorDetails) -> None:
+    def _report_problem(self, path: Path, detail: ErrorDetails) -> None:
         if detail["type"] != "extra_forbidden":
             said = _message(detail)
             self._notebook.error(path, said.partition(", not ")[0] if self._may_be_secret(path) else said)

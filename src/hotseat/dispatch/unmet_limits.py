@@ -25,8 +25,8 @@ class UnmetLimits:
             self.log_new()
 
     def log_new(self) -> None:
-        complaints = self._scheduler.complaints()
-        for complaint in complaints:
-            if complaint not in self._logged:
-                log.warning("configuration complaint=%r", complaint)
-        self._logged = complaints
+        warnings = self._scheduler.warnings()
+        for warning in warnings:
+            if warning not in self._logged:
+                log.warning("configuration complaint=%r", warning)
+        self._logged = warnings

@@ -112,7 +112,7 @@ class Scheduler:
         known = self._state.models.get(model)
         return known.idle_since if known and known.served else LONG_AGO
 
-    def complaints(self) -> list[str]:
+    def warnings(self) -> list[str]:
         """Settings that cannot be met, as far as load times are known."""
         return [*unkept_max_wait(self._state)]
 
