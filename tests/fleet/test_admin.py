@@ -273,7 +273,7 @@ async def test_a_model_goes_where_it_runs_not_where_it_failed() -> None:
         with pytest.raises(LoadFailed):
             await fleet["b"].dispatcher.load(QWEN)
         await fleet["c"].dispatcher.load(QWEN)
-        await come_true(lambda: fleet["a"].phases_seen("b") == {"qwen": "resting"} and fleet["a"].phases_seen("c"))
+        await come_true(lambda: fleet["a"].phases_seen("b") == {"qwen": "backoff"} and fleet["a"].phases_seen("c"))
 
         assert await fleet["a"].fleet_admin.move("qwen", "a") == "qwen is ready on a and has stopped on c"
 

@@ -79,16 +79,16 @@ def test_what_is_cold_is_not_told() -> None:
         "asleep",
         "draining",
         "unloading",
-        "resting",
+        "backoff",
     }
 
 
-def test_a_cold_model_that_failed_is_told_as_resting() -> None:
+def test_a_cold_model_that_failed_is_reported_as_backing_off() -> None:
     """Its own host tries it again at once; others look elsewhere first, unless somebody waits for it there."""
     failed, tried_again = seen(QWEN, Phase.COLD, failures=1), seen(LLAMA, Phase.COLD, failures=1, waiting=1)
     told = described(View(1.0, (failed, tried_again), ())).residents
 
-    assert [(each.model, each.phase) for each in told] == [("qwen", "resting"), ("llama", "cold")]
+    assert [(each.model, each.phase) for each in told] == [("qwen", "backoff"), ("llama", "cold")]
 
 
 def test_what_is_cold_is_told_while_somebody_waits_for_it() -> None:

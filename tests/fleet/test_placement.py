@@ -136,7 +136,7 @@ def test_a_claim_is_as_good_as_a_load() -> None:
     assert "chosen" in placed(heard).because
 
 
-@pytest.mark.parametrize("phase", ["draining", "unloading", "resting"])
+@pytest.mark.parametrize("phase", ["draining", "unloading", "backoff"])
 def test_a_host_may_be_chosen_to_load_what_is_just_leaving_it(phase: str) -> None:
     """Requests still go there: that host brings the model back, or reports why it cannot."""
     heard = Heard().hosts(host("a", there("qwen", phase))).claim("qwen", "a")
@@ -217,7 +217,7 @@ def test_the_calmer_host_loads() -> None:
 
 def test_a_host_where_it_failed_is_tried_last() -> None:
     """It comes last however much memory it has, but before an error."""
-    heard = Heard().hosts(host("here", there("qwen", "resting", gib=0)))
+    heard = Heard().hosts(host("here", there("qwen", "backoff", gib=0)))
     assert where(heard) == (Load, "here")
     heard.hosts(host("a", there("llama", gib=20, in_flight=3)))
 

@@ -255,7 +255,7 @@ def test_a_model_that_failed_unseen_is_known_to_have_failed() -> None:
     member = heard.roster.host(A)
 
     assert member is not None
-    assert member.resting == [QWEN]
+    assert member.backing_off == [QWEN]
     assert list(heard.roster.residences(QWEN)) == []
 
 

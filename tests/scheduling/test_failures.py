@@ -55,7 +55,7 @@ def test_after_a_failed_start_the_next_request_tries_again_at_once(yard: Playboo
 
 def test_from_the_second_failure_on_a_model_rests(yard: Playbook) -> None:
     """An SDK that asks again and again does not evict a working model each time: it hears the cause, and when."""
-    yard.with_resting("qwen")
+    yard.with_backoff("qwen")
 
     yard.after(0.25) >> arrives(1, "qwen") << refuses(1, LoadFailed)
     assert yard.error.retry_after == 1.75
@@ -66,8 +66,8 @@ def test_from_the_second_failure_on_a_model_rests(yard: Playbook) -> None:
 
 
 def test_a_rest_ends(yard: Playbook) -> None:
-    """When the rest is over the next request starts the model again; if that fails too, the rest is longer."""
-    yard.with_resting("qwen")
+    """When the backoff ends the next request starts the model again; if that fails too, the backoff is longer."""
+    yard.with_backoff("qwen")
     yard.after(2) >> clock << nothing
     assert yard.phase("qwen") is Phase.COLD
 
@@ -105,7 +105,7 @@ def test_a_server_that_dies_after_an_answer_starts_again_time_after_time(yard: P
 
 def test_one_answer_clears_the_record(yard: Playbook) -> None:
     """The next failure is the first again."""
-    yard.with_resting("qwen")
+    yard.with_backoff("qwen")
     yard.after(2) >> clock << nothing
     yard >> arrives(1, "qwen") << starts("qwen")
     yard >> ready("qwen") << grants(1)
@@ -132,7 +132,7 @@ def test_what_a_server_wrote_is_not_told_to_those_who_ask(yard: Playbook) -> Non
 
 def test_an_explicit_load_forgives(yard: Playbook) -> None:
     """An operator who fixed something need not wait for the backoff to end."""
-    yard.with_resting("qwen")
+    yard.with_backoff("qwen")
 
     yard >> load(1, "qwen") << starts("qwen")
     assert yard.view("qwen").failures == 0

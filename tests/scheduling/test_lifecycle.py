@@ -21,7 +21,7 @@ def test_there_is_one_road_out_of_ready() -> None:
     """A ready model passes through draining, unless it crashes."""
     roads = {move: end for (start, move), end in TABLE.items() if start is Phase.READY}
 
-    assert roads == {Move.DRAIN: Phase.DRAINING, Move.CRASH: Phase.RESTING}
+    assert roads == {Move.DRAIN: Phase.DRAINING, Move.CRASH: Phase.BACKOFF}
 
 
 def test_nothing_leads_back_from_leaving() -> None:

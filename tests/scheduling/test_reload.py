@@ -80,9 +80,9 @@ def test_a_changed_model_that_is_loading(yard: Playbook) -> None:
     yard >> ready("qwen") << grants(1)
 
 
-def test_a_changed_model_that_rests(yard: Playbook) -> None:
+def test_a_changed_model_in_backoff(yard: Playbook) -> None:
     """A new configuration starts with a clean slate."""
-    yard.with_resting("qwen")
+    yard.with_backoff("qwen")
     yard >> changed(NEW_QWEN) << nothing
     assert yard.view("qwen").failures == 0
 

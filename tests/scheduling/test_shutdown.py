@@ -94,9 +94,9 @@ def test_a_load_becomes_ready_after_the_house_closed(yard: Playbook) -> None:
     assert yard.phase("qwen") is Phase.UNLOADING
 
 
-def test_a_resting_model_does_not_come_back(yard: Playbook) -> None:
+def test_a_model_in_backoff_does_not_come_back(yard: Playbook) -> None:
     """The end of a backoff starts nothing during a shutdown."""
-    yard.with_resting("qwen")
+    yard.with_backoff("qwen")
     yard >> shutdown() << nothing
 
     yard.at(2) >> clock << nothing

@@ -124,9 +124,9 @@ def test_unloading_what_is_cold(yard: Playbook) -> None:
     assert yard.error.message == "qwen is not running"
 
 
-def test_unloading_what_rests(yard: Playbook) -> None:
+def test_unloading_a_model_in_backoff(yard: Playbook) -> None:
     """A model that failed is not running."""
-    yard.with_resting("qwen")
+    yard.with_backoff("qwen")
 
     yard >> unload(2, "qwen") << refuses(2, NotRunning)
 

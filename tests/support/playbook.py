@@ -203,7 +203,7 @@ class Playbook:
         self._unasserted.clear()
         return self
 
-    def with_resting(self, model: str) -> Playbook:
+    def with_backoff(self, model: str) -> Playbook:
         """Make `model` fail to start twice in a row and back off for two seconds."""
         for fact in (arrives(901, model), failed(model), arrives(902, model), failed(model)):
             self >> fact

@@ -152,7 +152,7 @@ class World:
         self._served_before: dict[tuple[ModelName, str], Counter[str]] = {}
         """How often others were served by a model since a client waits for it, or since it was served itself."""
         self._failures: dict[ModelName, int] = {}
-        self._rests_until: dict[ModelName, Instant] = {}
+        self._backoff_until: dict[ModelName, Instant] = {}
 
     # Clients and operators
 
@@ -395,8 +395,8 @@ class World:
 
     def _judge_refusal(self, model: ModelName, error: HotseatError) -> None:
         if isinstance(error, LoadFailed) and error.retry_after is not None:
-            rests = self._rests_until.get(model, 0.0) > self.now
-            self._require(rests, f"{model} is not tried, though it need not rest: {error}")
+            backs_off = self._backoff_until.get(model, 0.0) > self.now
+            self._require(backs_off, f"{model} is not tried, though it need not back off: {error}")
 
     def _cut(self, ticket: TicketId) -> None:
         lease = self.leases.get(ticket)
@@ -417,7 +417,7 @@ class World:
         self._require(not self.server_of(name), f"{name} is started twice")
         self._require(self._waits_for(name), f"{name} is started for nobody")
         self._require(command.spec == self.catalog.models[name], f"{name} is started with an old recipe")
-        self._require(self._rests_until.get(name, 0.0) <= self.now, f"{name} is started before its rest is over")
+        self._require(self._backoff_until.get(name, 0.0) <= self.now, f"{name} is started before its backoff ends")
         self._check_company(name, command.spec)
         server = Server(name, command.launch, command.spec)
         self.servers[command.launch] = server
@@ -562,12 +562,12 @@ class World:
         if server.has_answered or server.model not in self.catalog.models:
             return  # it works; or it was removed and is forgotten
         failures = self._failures[server.model] = self._failures.get(server.model, 0) + 1
-        rest = 0.0 if failures < 2 else min(60.0, 2.0 ** (failures - 1))
-        self._rests_until[server.model] = self.now + rest
+        backoff_s = 0.0 if failures < 2 else min(60.0, 2.0 ** (failures - 1))
+        self._backoff_until[server.model] = self.now + backoff_s
 
     def _forgive(self, model: ModelName) -> None:
         self._failures.pop(model, None)
-        self._rests_until.pop(model, None)
+        self._backoff_until.pop(model, None)
 
     def _orphan_leases(self, server: Server) -> None:
         gone = [ticket for ticket, lease in self.leases.items() if lease.server is server]
@@ -590,7 +590,7 @@ class World:
 
 def _agree(phase: Phase, server: Server | None) -> bool:
     if server is None:
-        return phase in (Phase.COLD, Phase.RESTING)
+        return phase in (Phase.COLD, Phase.BACKOFF)
     match server.life:
         case Life.LOADING:
             return phase is Phase.LOADING

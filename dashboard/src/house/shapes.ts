@@ -1,7 +1,7 @@
 // The parts of the public API's responses that the dashboard reads. Fields that an older version of hotseat does not
 // send are optional.
 
-export type Phase = "cold" | "loading" | "ready" | "draining" | "unloading" | "resting" | "asleep";
+export type Phase = "cold" | "loading" | "ready" | "draining" | "unloading" | "backoff" | "asleep";
 
 export type ByDevice = Record<string, number>;
 

@@ -166,7 +166,7 @@ function Buttons({ model }: { model: Model }) {
       Load
     </Action>
   );
-  if (model.phase === "cold" || model.phase === "resting") return load;
+  if (model.phase === "cold" || model.phase === "backoff") return load;
   const isInUse = model.in_flight + model.waiting > 0;
   // The button looks the same with and without requests; the click decides whether to ask for confirmation.
   const stop = async () => {

@@ -4,7 +4,7 @@ import type { Phase } from "../house/shapes";
 
 /** The label of a phase, where it differs from the API's value. */
 export function phaseLabel(phase: Phase): string {
-  return phase === "resting" ? "backing off" : phase;
+  return phase === "backoff" ? "backing off" : phase;
 }
 
 export function PhaseDot({ phase, label }: { phase: Phase; label?: string }) {

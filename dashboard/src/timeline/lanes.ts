@@ -42,7 +42,7 @@ export interface Lanes {
 
 type Fact = { at: number; entry: JournalEntry } | { at: number; seen: Observation };
 
-const AT_REST: readonly Phase[] = ["cold", "resting"];
+const WITHOUT_SERVER: readonly Phase[] = ["cold", "backoff"];
 /** Times from the journal and from a refresh that differ by less are the same moment. */
 const SAME_MOMENT_S = 0.25;
 
@@ -75,7 +75,7 @@ class Drawing {
 
   seen({ at, model, phase, why }: Observation): void {
     const open = this.open.get(model);
-    if (AT_REST.includes(phase)) {
+    if (WITHOUT_SERVER.includes(phase)) {
       if (open && at >= open.from) this.close(model, at);
     } else if (open === undefined) {
       if (at > (this.closedAt.get(model) ?? 0) + SAME_MOMENT_S)

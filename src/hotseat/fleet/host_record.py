@@ -89,7 +89,7 @@ def _residence(model: ModelView, spec: ModelSpec | None, view: View, oldest_wait
 def _phase(model: ModelView) -> Phase:
     """A failed model is retried by the next request here; other hosts see it as backing off and try elsewhere first."""
     has_failed = model.phase is Phase.COLD and model.failures and not model.waiting
-    return Phase.RESTING if has_failed else model.phase
+    return Phase.BACKOFF if has_failed else model.phase
 
 
 def _idle_s(model: ModelView, view: View) -> Seconds:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from hotseat.fleet.member import ASLEEP, COLD, LEAVING, LOADING, RESTING
+from hotseat.fleet.member import ASLEEP, BACKOFF, COLD, LEAVING, LOADING
 from hotseat.identifiers import Place
 from hotseat.scheduling import eviction
 from hotseat.scheduling.eviction import cheapest, cost, price_in_use, price_unused
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hotseat.fleet.roster import Roster
     from hotseat.identifiers import Bytes, DeviceName, Instant, ModelName, Seconds
 
-TAKES_NO_MEMORY = (COLD, RESTING)
+TAKES_NO_MEMORY = (COLD, BACKOFF)
 NEVER_ENOUGH = float("inf")
 LADDERS_KEEP_S: Seconds = 5.0
 """Prices change slowly, and are used only to preselect hosts."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from hotseat.fleet.store import Revision
     from hotseat.identifiers import Bytes, DeviceName, HostName, Instant, ModelName, Seconds
 
-READY, LOADING, COLD, ASLEEP, RESTING = "ready", "loading", "cold", "asleep", "resting"
+READY, LOADING, COLD, ASLEEP, BACKOFF = "ready", "loading", "cold", "asleep", "backoff"
 COMING = (LOADING, COLD, ASLEEP)
 """A request can go there without agreement; best first. A cold model is listed while requests wait for it."""
 LEAVING = ("draining", "unloading")
@@ -35,7 +35,7 @@ class Member:
     shunned_until: Instant = NEVER
     waited_for: list[ModelName] = field(default_factory=list)
     """Models that will need memory and have no process yet."""
-    resting: list[ModelName] = field(default_factory=list)
+    backing_off: list[ModelName] = field(default_factory=list)
     """Models that failed there recently."""
     ladders: dict[DeviceName, list[tuple[Bytes, float]]] = field(default_factory=dict)
     """Upper bounds of memory prices per device, cached by load_cost.py; dropped whenever new data arrives."""
@@ -56,7 +56,7 @@ class Member:
         self.record, self.revision, self.heard_at = record, revision, now
         self.residents = {residence.model: residence for residence in record.residents}
         self.waited_for = [residence.model for residence in record.residents if residence.phase == COLD]
-        self.resting = [residence.model for residence in record.residents if residence.phase == RESTING]
+        self.backing_off = [residence.model for residence in record.residents if residence.phase == BACKOFF]
         self._loads.clear()
         self.ladders_until = NEVER
 
@@ -71,10 +71,10 @@ class Member:
 
     def fail(self, model: ModelName) -> None:
         """A response reported that the model could not start there; the next record overrides this."""
-        if model not in self.resting:
-            self.resting.append(model)
+        if model not in self.backing_off:
+            self.backing_off.append(model)
         if known := self.residents.get(model):
-            self.residents[model] = replace(known, phase=RESTING)
+            self.residents[model] = replace(known, phase=BACKOFF)
 
     # Load
 

@@ -24,9 +24,9 @@ LOOK_S: Seconds = 0.1
 """Host records arrive at most five times a second."""
 BEGIN_S: Seconds = LEASE_S + 2.0
 """A claim that its host has not acted on by then is void."""
-RESTING = "resting"
+BACKOFF = "backoff"
 """The phase of a model whose start failed."""
-NOTHING_TO_STOP = ("cold", RESTING)
+NOTHING_TO_STOP = ("cold", BACKOFF)
 
 
 class FleetClient(Protocol):
@@ -103,10 +103,10 @@ class Moves:
         until = self._clock() + BEGIN_S
         while not self._is_ready(model, to):
             phase = self._phase(model, to)
-            has_failed = phase == RESTING and (begun or was != RESTING)
+            has_failed = phase == BACKOFF and (begun or was != BACKOFF)
             if has_failed or (begun and phase is None) or (not begun and self._clock() > until):
                 raise await self._failure(model, to)
-            begun = begun or phase not in (None, RESTING)
+            begun = begun or phase not in (None, BACKOFF)
             await asyncio.sleep(LOOK_S)
             self._ourselves.look_at_ourselves()
 

@@ -178,7 +178,7 @@ def _able(
             hindered.append((obstacle, member))
         elif not member.has(model):
             candidate = Candidate(member, offer, promised(roster, member, model, now))
-            (failed if model in member.resting else some).append(candidate)
+            (failed if model in member.backing_off else some).append(candidate)
         if len(some) == GLANCED_AT:
             yield some
             some = []

@@ -2,7 +2,7 @@
 
     cold ──▶ loading ──▶ ready ──▶ draining ──▶ unloading ──▶ cold
                 │          │
-                └──────────┴──▶ resting: it failed and is backing off
+                └──────────┴──▶ backoff: it failed and waits before the next try
 
     draining ──▶ unloading ──▶ asleep ──▶ loading ──▶ ready, where the server can sleep
 
@@ -30,13 +30,13 @@ class Phase(Enum):
     READY = "ready"
     DRAINING = "draining"
     UNLOADING = "unloading"
-    RESTING = "resting"
+    BACKOFF = "backoff"
     ASLEEP = "asleep"
 
     @property
     def takes_memory(self) -> bool:
         """Memory is free once the process is gone, not when it is told to stop."""
-        return self not in (Phase.COLD, Phase.RESTING)
+        return self not in (Phase.COLD, Phase.BACKOFF)
 
 
 class Move(Enum):
@@ -57,14 +57,14 @@ class Move(Enum):
 TABLE: dict[tuple[Phase, Move], Phase] = {
     (Phase.COLD, Move.START): Phase.LOADING,
     (Phase.LOADING, Move.BECOME_READY): Phase.READY,
-    (Phase.LOADING, Move.FAIL): Phase.RESTING,
+    (Phase.LOADING, Move.FAIL): Phase.BACKOFF,
     (Phase.LOADING, Move.STOP): Phase.UNLOADING,
     (Phase.READY, Move.DRAIN): Phase.DRAINING,
-    (Phase.READY, Move.CRASH): Phase.RESTING,
+    (Phase.READY, Move.CRASH): Phase.BACKOFF,
     (Phase.DRAINING, Move.STOP): Phase.UNLOADING,
-    (Phase.DRAINING, Move.CRASH): Phase.RESTING,
+    (Phase.DRAINING, Move.CRASH): Phase.BACKOFF,
     (Phase.UNLOADING, Move.EXIT): Phase.COLD,
-    (Phase.RESTING, Move.RECOVER): Phase.COLD,
+    (Phase.BACKOFF, Move.RECOVER): Phase.COLD,
     (Phase.DRAINING, Move.SUSPEND): Phase.UNLOADING,
     (Phase.UNLOADING, Move.FALL_ASLEEP): Phase.ASLEEP,
     (Phase.UNLOADING, Move.STOP): Phase.UNLOADING,

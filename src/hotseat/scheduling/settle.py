@@ -51,7 +51,7 @@ def _pass(transitions: Transitions) -> Instant:
 
 def _end_rests(transitions: Transitions) -> Instant:
     wake = NEVER
-    for model in transitions.state.in_phase(Phase.RESTING):
+    for model in transitions.state.in_phase(Phase.BACKOFF):
         if model.rest_until <= transitions.now:
             transitions.recover(model)
         else:

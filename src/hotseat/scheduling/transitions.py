@@ -291,7 +291,7 @@ class Transitions:
         """Clear failures, for an operator's load or a changed configuration."""
         model.failures = 0
         model.failed_levels.clear()
-        if model.phase is Phase.RESTING:
+        if model.phase is Phase.BACKOFF:
             self.recover(model)
 
     def _enter(self, model: ModelState, move: Move, because: str) -> None:

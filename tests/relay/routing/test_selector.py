@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.named_models import Servable
 
 FAR = RemoteModel(ModelName("box/far"), "box", Address("10.0.0.1", 80), BodyChanges("far"))
-COLD, LOADING, READY, RESTING = Phase.COLD, Phase.LOADING, Phase.READY, Phase.RESTING
+COLD, LOADING, READY, BACKOFF = Phase.COLD, Phase.LOADING, Phase.READY, Phase.BACKOFF
 DRAINING = Phase.DRAINING
 
 
@@ -74,8 +74,8 @@ def test_a_model_of_a_peer_is_never_known_to_be_warm() -> None:
         ([(COLD, 1), (COLD, 0)], "a"),  # somebody waits for it already
         ([(READY, 5), (READY, 3)], "b"),  # all are full: the emptiest
         ([(DRAINING, 1), (READY, 9), (COLD, 0)], "c"),  # whoever leaves takes nobody
-        ([(RESTING, 0), (COLD, 0)], "b"),  # whoever failed just now comes last
-        ([(DRAINING, 1), (RESTING, 0)], "a"),  # nobody is open: as if all were
+        ([(BACKOFF, 0), (COLD, 0)], "b"),  # whoever failed just now comes last
+        ([(DRAINING, 1), (BACKOFF, 0)], "a"),  # nobody is open: as if all were
     ],
 )
 def test_spillover_fills_one_after_the_other(targets: list[tuple[Phase, int]], name: str) -> None:

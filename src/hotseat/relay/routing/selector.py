@@ -55,7 +55,7 @@ class Standing:
         return self.phase(target) in RUNNING or self.users(target) > 0
 
     def is_leaving(self, target: Servable) -> bool:
-        return self.phase(target) in (Phase.DRAINING, Phase.UNLOADING, Phase.RESTING)
+        return self.phase(target) in (Phase.DRAINING, Phase.UNLOADING, Phase.BACKOFF)
 
 
 def _warmest(targets: Sequence[Servable], standing: Standing) -> Servable:
