@@ -246,7 +246,7 @@ class Yielding(HotseatError):
     """Models must yield memory to somebody with precedence."""
 
     status = 503
-    code = "making_way"
+    code = "memory_yielded"
     retry_helps = True
 
 

@@ -78,7 +78,7 @@ async def test_models_make_way_and_come_back(roomy: Management) -> None:
     made = await roomy.client.post("/hotseat/yield")
     await come_true(lambda: not roomy.dispatcher.view().running())
     refused = await roomy.get("/upstream/qwen/load")
-    shown = (await roomy.get("/hotseat/models")).json()["making_way"]
+    shown = (await roomy.get("/hotseat/models")).json()["yielding"]
     back = await roomy.delete("/hotseat/yield")
     loaded = await roomy.get("/upstream/qwen/load")
 

@@ -184,7 +184,7 @@ def test_memory_shows_a_yield_and_its_reason(visit: Visit, hotseat: Hotseat) -> 
     """The message disappears when the yield ends."""
     page = visit.go("memory")
     hotseat.call("POST", "/hotseat/yield?device=gpu0")
-    reason = hotseat.call("GET", "/hotseat/models").json()["making_way"]
+    reason = hotseat.call("GET", "/hotseat/models").json()["yielding"]
     message = page.get_by_text(f"Yielding memory: {reason}.")
     try:
         assert "gpu0" in reason

@@ -239,7 +239,7 @@ def test_everybody_makes_way(yard: Playbook) -> None:
     assert yard.error.message == "no model can be loaded right now: game.exe is running (pid 4242). Try again later."
 
     yard >> leaves(1) << stops("qwen", cause=Cause.YIELD)
-    assert yard.scheduler.view(yard.now).making_way == "game.exe is running (pid 4242)"
+    assert yard.scheduler.view(yard.now).yielding == "game.exe is running (pid 4242)"
 
 
 def test_a_load_is_given_up_to_make_way(yard: Playbook) -> None:

@@ -22,7 +22,7 @@ export const models = signal<Model[] | null>(null);
 export const budgets = signal<ByDevice>({});
 /** The memory that models may use on each device now. */
 export const available = signal<ByDevice>({});
-export const makingWay = signal("");
+export const yielding = signal("");
 /** null: this host does not belong to a fleet. */
 export const membership = signal<Membership | null>(null);
 /** Fetched only while the fleet page is open. */
@@ -91,7 +91,7 @@ async function takePicture(): Promise<void> {
   models.value = picture.models;
   budgets.value = picture.budgets ?? {};
   available.value = Object.fromEntries((picture.devices ?? []).map((each) => [each.device, each.available]));
-  makingWay.value = picture.making_way ?? "";
+  yielding.value = picture.yielding ?? "";
   membership.value = picture.fleet ?? null;
   pictureAt.value = now.value = picture.at;
   observe(picture.at, picture.models);

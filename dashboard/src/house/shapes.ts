@@ -53,7 +53,7 @@ export interface Models {
   budgets: ByDevice;
   devices?: Device[];
   /** Why models have to free memory; empty: they do not have to. */
-  making_way?: string;
+  yielding?: string;
   /** null: this host does not belong to a fleet. */
   fleet?: Membership | null;
 }

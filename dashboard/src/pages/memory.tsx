@@ -1,6 +1,6 @@
 // The memory that resident models use on each device, against its budget.
 
-import { available, budgets, makingWay, models } from "../house/live";
+import { available, budgets, yielding, models } from "../house/live";
 import type { ByDevice, Model } from "../house/shapes";
 import { Card, Page } from "../parts/frame";
 import { PhaseChip } from "../parts/phase";
@@ -14,7 +14,7 @@ export function MemoryPage() {
   const devices = devicesOf(all, budgets.value);
   return (
     <Page title="Memory" about={about(devices.length, Object.keys(budgets.value).length)}>
-      {makingWay.value && <p role="status">Yielding memory: {makingWay.value}.</p>}
+      {yielding.value && <p role="status">Yielding memory: {yielding.value}.</p>}
       {devices.map((device) => (
         <Device key={device} name={device} all={all} budget={budgets.value[device] ?? null} />
       ))}

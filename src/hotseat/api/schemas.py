@@ -174,7 +174,7 @@ class Models(BaseModel):
         dict[str, int], Field(description="Bytes available to models per device; empty: no `devices` are configured.")
     ]
     devices: list[Device]
-    making_way: Annotated[str, Field(description="Reason for a yield of memory; empty: none is active.")]
+    yielding: Annotated[str, Field(description="Reason for a yield of memory; empty: none is active.")]
     fleet: Annotated[Membership | None, Field(description="Connection state to the fleet; null: not in a fleet.")]
 
 

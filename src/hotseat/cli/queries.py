@@ -30,8 +30,8 @@ def ps(server: Server, as_json: bool) -> None:
     print(table(ALIVE, [alive_row(model) for model in models]))
     if status["devices"]:
         print("\n" + table(DEVICES, [device_row(device) for device in status["devices"]]))
-    if status["making_way"]:
-        print(f"\nmemory is yielded: {status['making_way']}")
+    if status["yielding"]:
+        print(f"\nmemory is yielded: {status['yielding']}")
     if (fleet := status["fleet"]) and fleet["standing"] == "apart":
         print(f"\n{fleet['host']} is disconnected from its fleet; see `hotseat fleet status`")
     return None

@@ -104,7 +104,7 @@ class View:
     """Waiting tickets, oldest first."""
     devices: tuple[DeviceView, ...] = ()
     """Devices with a budget."""
-    making_way: str = ""
+    yielding: str = ""
     """Why models must yield memory; empty: they need not."""
 
     def model(self, name: ModelName) -> ModelView:

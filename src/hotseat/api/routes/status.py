@@ -64,7 +64,7 @@ async def models(here: Here) -> Models:
         models=[model(here, view, seen, catalog.models.get(seen.name)) for seen in view.models],
         budgets=by_device(catalog.budgets),
         devices=[device(seen) for seen in view.devices],
-        making_way=view.making_way,
+        yielding=view.yielding,
         fleet=membership(here),
     )
 
