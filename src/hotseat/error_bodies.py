@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hotseat.errors import HostUnproven, HotseatError, NotHere
+from hotseat.errors import HostUnproven, HotseatError, NotServed
 
 if TYPE_CHECKING:
     from hotseat.identifiers import Seconds
@@ -108,10 +108,10 @@ def _shaped(message: str, code: str, status: int, dialect: Dialect) -> dict[str,
 
 def _advice(error: HotseatError) -> list[str]:
     advice = list(_FOR_BROWSERS.get(error.status, ()))
-    if isinstance(error, NotHere):
-        advice.append("Hotseat-Not-Here: 1")
+    if isinstance(error, NotServed):
+        advice.append("Hotseat-Not-Served: 1")
     if isinstance(error, HostUnproven):
-        advice.append("Hotseat-Not-Here: unproven")
+        advice.append("Hotseat-Not-Served: unproven")
     if error.retry_helps is not None:
         advice.append(f"x-should-retry: {'true' if error.retry_helps else 'false'}")
     if error.retry_after is not None:

@@ -189,15 +189,15 @@ class Unresponsive(UpstreamError):
     code = "upstream_unresponsive"
 
 
-class HostSilent(UpstreamError):
+class HostUnresponsive(UpstreamError):
     """Another host did not do what was asked, or did not answer."""
 
-    code = "host_silent"
+    code = "host_unresponsive"
 
 
 class Dismissed(UpstreamError):
     status = 503
-    code = "request_dismissed"
+    code = "request_cancelled"
     retry_helps = False
 
 
@@ -206,7 +206,7 @@ class Dismissed(UpstreamError):
 
 class Busy(HotseatError):
     status = 429
-    code = "line_full"
+    code = "queue_full"
     retry_helps = True
 
 
@@ -214,31 +214,31 @@ class NoMemory(HotseatError):
     """It would fit, but other programs use the device at present."""
 
     status = 503
-    code = "no_room_at_present"
+    code = "insufficient_memory"
     retry_helps = True
 
 
-class NotHere(HotseatError):
+class NotServed(HotseatError):
     """This host did nothing with a forwarded request: it may be forwarded to the next host."""
 
     status = 503
-    code = "not_here"
+    code = "not_served"
     retry_helps = True
 
 
-class NowhereToGo(HotseatError):
+class NoHostAvailable(HotseatError):
     """No host of the fleet can take the request at present."""
 
     status = 503
-    code = "no_host"
+    code = "no_host_available"
     retry_helps = True
 
 
-class FleetApart(HotseatError):
+class FleetDisconnected(HotseatError):
     """Hosts cannot agree while their store is unreachable."""
 
     status = 503
-    code = "fleet_apart"
+    code = "fleet_disconnected"
     retry_helps = True
 
 

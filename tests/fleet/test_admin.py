@@ -11,7 +11,7 @@ from tests.support.fleet_in_process import MODELS, company
 from tests.support.virtual_time import in_virtual_time
 
 from hotseat.catalog.spec import Replicas
-from hotseat.errors import CannotMove, FleetApart, HostSilent, LoadFailed, UnknownHost, UnknownModel
+from hotseat.errors import CannotMove, FleetDisconnected, HostUnresponsive, LoadFailed, UnknownHost, UnknownModel
 from hotseat.fleet.load_claims import key_of
 from hotseat.fleet.records import Claim, HostOrder, encoded
 from hotseat.fleet.store import Bucket
@@ -92,7 +92,7 @@ async def test_who_decided_is_counted() -> None:
         with pytest.raises(CannotMove):
             await fleet["a"].fleet_admin.move("llama", "a")
         fleet["a"].store.cut_off()
-        with pytest.raises(FleetApart):
+        with pytest.raises(FleetDisconnected):
             await fleet["a"].fleet_admin.move("qwen", "a")
 
         assert fleet["a"].fleet_admin.view().agreements == {
@@ -171,7 +171,7 @@ async def test_without_the_store_no_order_is_given() -> None:
     """The operator learns that nothing was changed."""
     async with company("a", "b") as fleet:
         fleet["a"].store.cut_off()
-        with pytest.raises(FleetApart, match="nothing was changed for b"):
+        with pytest.raises(FleetDisconnected, match="nothing was changed for b"):
             await fleet["a"].fleet_admin.give("b", Order.DRAIN)
 
 
@@ -286,7 +286,7 @@ async def test_a_host_that_leaves_meanwhile_ends_the_move() -> None:
         await come_true(lambda: fleet["a"].phases_seen("b") == {"qwen": "loading"})
         await fleet["b"].node.leave()
 
-        with pytest.raises(HostSilent, match="b left the fleet before qwen was ready"):
+        with pytest.raises(HostUnresponsive, match="b left the fleet before qwen was ready"):
             await moving
 
 
@@ -297,7 +297,7 @@ async def test_a_host_that_does_not_stop_it_is_named() -> None:
         await fleet["a"].dispatcher.load(QWEN)
         await come_true(lambda: fleet["c"].phases_seen("a") == {"qwen": "ready"})
         fleet.silent.add("a")
-        with pytest.raises(HostSilent, match="qwen is ready on b, but a still has it: http://a did not answer"):
+        with pytest.raises(HostUnresponsive, match="qwen is ready on b, but a still has it: http://a did not answer"):
             await fleet["c"].fleet_admin.move("qwen", "b")
 
 

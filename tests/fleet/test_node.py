@@ -13,7 +13,7 @@ from tests.support.fake_launcher import FakeLauncher, catalog, come_true, spec
 from hotseat.catalog.spec import Replicas
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
-from hotseat.errors import HotseatError, NowhereToGo
+from hotseat.errors import HotseatError, NoHostAvailable
 from hotseat.fleet import reconciler
 from hotseat.fleet.inprocess import Board, InProcess
 from hotseat.fleet.node import FleetNode
@@ -50,7 +50,7 @@ class Host:
             answer: asyncio.Future[Route | HotseatError] = asyncio.get_running_loop().create_future()
             self.node.host_selector.claim_and_select(model, ANN, answer.set_result)
             found = await answer
-        if isinstance(found, NowhereToGo):
+        if isinstance(found, NoHostAvailable):
             raise found
         return found.host if isinstance(found, OtherHost) else self.name
 
@@ -179,7 +179,7 @@ async def test_nobody_can_take_it(open_host: Open) -> None:
     await come_true(lambda: "beta" in first.dispatcher.catalog.fleet_models)
     first.node.host_selector.turned_away(HostName("b"))
 
-    with pytest.raises(NowhereToGo, match=r"beta cannot be placed: b is not answering"):
+    with pytest.raises(NoHostAvailable, match=r"beta cannot be placed: b is not answering"):
         await first.where(BETA)
 
 

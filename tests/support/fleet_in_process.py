@@ -11,7 +11,7 @@ from tests.support.fake_launcher import FakeLauncher, catalog, come_true, spec
 
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
-from hotseat.errors import HostSilent
+from hotseat.errors import HostUnresponsive
 from hotseat.fleet.inprocess import Board, InProcess
 from hotseat.fleet.node import FleetNode
 from hotseat.identifiers import HostName
@@ -86,7 +86,7 @@ class HeldTask:
     async def stop(self, host: HostName, address: str, model: ModelName) -> None:
         there = self._at(address)
         if there is None:
-            raise HostSilent(f"{address} did not answer")
+            raise HostUnresponsive(f"{address} did not answer")
         await there.dispatcher.unload(model)
 
     def _at(self, address: str) -> Host | None:

@@ -52,7 +52,7 @@ async def printed() -> list[Metric]:
     journal.listen(metrics.watch)
     metrics.finished(ALPHA, 200, 0.1, 0.2, 0.3)
     metrics.counted(ALPHA, Tokens(4, 3, 99.5), 99.5)
-    metrics.refused("line_full")
+    metrics.refused("queue_full")
     await dispatcher.load(ALPHA)
     await dispatcher.load(BETA)
     await dispatcher.load(ALPHA)

@@ -185,7 +185,7 @@ async def test_refusals_are_counted_by_code(measured: Measured) -> None:
     measured.metrics.refused("invalid_api_key")
 
     assert measured.value('hotseat_refusals_total{code="invalid_api_key"}') == 1
-    assert measured.value('hotseat_refusals_total{code="line_full"}') == 0
+    assert measured.value('hotseat_refusals_total{code="queue_full"}') == 0
 
 
 async def test_counters_begin_at_nought(measured: Measured) -> None:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from hotseat.api.fleet_schemas import Elsewhere
 from hotseat.api.schemas import ModelStory
-from hotseat.errors import HostSilent
+from hotseat.errors import HostUnresponsive
 
 if TYPE_CHECKING:
     from hotseat.api.deps import FleetAdmin
@@ -34,13 +34,13 @@ async def story_from_fleet(fleet_admin: FleetAdmin, model: ModelName) -> ModelSt
     seen = sorted(fleet_admin.sightings(model), key=_rank)
     host = seen[0].host if seen else next(iter(fleet_admin.offering(model)), None)
     if host is None:
-        raise HostSilent(f"{model} belongs to other hosts, and none of them is available")
+        raise HostUnresponsive(f"{model} belongs to other hosts, and none of them is available")
     report = await fleet_admin.story(host, model)
     try:
         story = ModelStory.model_validate(report)
     except ValidationError:
         phase = seen[0].phase if seen else "not loaded"
-        raise HostSilent(f"{model} is {phase} on {host}, which gave no reason") from None
+        raise HostUnresponsive(f"{model} is {phase} on {host}, which gave no reason") from None
     others = await asyncio.gather(*(_state_at(fleet_admin, each, model) for each in seen[1:]))
     return story.model_copy(update={"host": host, "elsewhere": list(others)})
 

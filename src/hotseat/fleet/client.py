@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from hotseat.catalog.template import address_of
-from hotseat.errors import HostSilent, NotRunning
+from hotseat.errors import HostUnresponsive, NotRunning
 from hotseat.fleet.host_headers import OPERATE, line_of_proof, lines_for_host, said_by
 from hotseat.identifiers import ClientId
 from hotseat.net.happy_eyeballs import Dialler
@@ -46,15 +46,15 @@ class FleetClient:
         return said if status == HTTPStatus.OK else None
 
     async def stop(self, host: HostName, address: str, model: ModelName) -> None:
-        """Return once the model's process there is gone. Raises NotRunning, or HostSilent with the problem."""
+        """Return once the model's process there is gone. Raises NotRunning, or HostUnresponsive with the problem."""
         try:
             status, said = await self._ask("DELETE", host, address, f"/upstream/{in_path(model)}", STOP_S)
         except (OSError, ValueError) as problem:
-            raise HostSilent(f"{address} did not respond ({str(problem) or 'timeout'})") from problem
+            raise HostUnresponsive(f"{address} did not respond ({str(problem) or 'timeout'})") from problem
         if status == HTTPStatus.CONFLICT:
             raise NotRunning(str(said.get("error")))
         if status != HTTPStatus.OK:
-            raise HostSilent(f"{address} responded {status}: {said.get('error')}")
+            raise HostUnresponsive(f"{address} responded {status}: {said.get('error')}")
 
     async def _ask(
         self, method: str, host: HostName, url: str, path: str, within: Seconds

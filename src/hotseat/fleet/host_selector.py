@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from hotseat.catalog.template import address_of
-from hotseat.errors import HotseatError, NowhereToGo
+from hotseat.errors import HotseatError, NoHostAvailable
 from hotseat.fleet.counters import Tally
 from hotseat.fleet.host_proof import LogLimit
 from hotseat.fleet.load_claims import claim, key_of
@@ -131,11 +131,11 @@ class HostSelector:
             log.info("chose host=%s to load model=%s because=%r", agreed.claim.host, model, agreed.claim.because)
             if agreed.revision is None:  # disconnected: our own decision is final
                 return self._at(decision.host)
-        raise NowhereToGo(f"{model} cannot be placed: the hosts chosen to load it do not respond. Try again.")
+        raise NoHostAvailable(f"{model} cannot be placed: the hosts chosen to load it do not respond. Try again.")
 
     def _where(self, decision: Decision) -> Route:
         if isinstance(decision, Nowhere):
-            raise NowhereToGo(decision.because)
+            raise NoHostAvailable(decision.because)
         return self._at(decision.host)
 
     def _at(self, host: HostName) -> Route:
@@ -143,7 +143,7 @@ class HostSelector:
             return THIS_HOST
         member = self._roster.host(host)
         if member is None:
-            raise NowhereToGo(f"{host} was chosen but has left the fleet. Try again.")
+            raise NoHostAvailable(f"{host} was chosen but has left the fleet. Try again.")
         return OtherHost(host, self._address(member.record.address))
 
     def _address(self, url: str) -> Address:

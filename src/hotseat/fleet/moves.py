@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Protocol
 
-from hotseat.errors import CannotMove, FleetApart, HostSilent, LoadFailed, NotRunning
+from hotseat.errors import CannotMove, FleetDisconnected, HostUnresponsive, LoadFailed, NotRunning
 from hotseat.fleet.member import READY
 from hotseat.fleet.obstacles import HELP, obstacle_to_loading
 from hotseat.fleet.placement import Load
@@ -37,7 +37,7 @@ class FleetClient(Protocol):
         ...
 
     async def stop(self, host: HostName, address: str, model: ModelName) -> None:
-        """Return once the model's process there is gone. Raises NotRunning, or HostSilent with the problem."""
+        """Return once the model's process there is gone. Raises NotRunning, or HostUnresponsive with the problem."""
         ...
 
 
@@ -88,7 +88,7 @@ class Moves:
                 Load(model, to, replica, "moved here by an operator"), unasked=True
             )
             if agreed.revision is None:
-                raise FleetApart(
+                raise FleetDisconnected(
                     f"{model} was not moved: NATS is unreachable, so {to} cannot be instructed. Try again later."
                 )
             if agreed.claim.host == to:
@@ -110,10 +110,12 @@ class Moves:
             await asyncio.sleep(LOOK_S)
             self._ourselves.look_at_ourselves()
 
-    async def _failure(self, model: ModelName, to: HostName) -> LoadFailed | HostSilent:
+    async def _failure(self, model: ModelName, to: HostName) -> LoadFailed | HostUnresponsive:
         member = self._roster.host(to)
         if member is None:
-            return HostSilent(f"{to} left the fleet before {model} was ready there; nothing was stopped on other hosts")
+            return HostUnresponsive(
+                f"{to} left the fleet before {model} was ready there; nothing was stopped on other hosts"
+            )
         story = await self._fleet_client.story(to, member.record.address, model) or {}
         why = story.get("last_error") or story.get("why") or f"{to} gave no reason"
         return LoadFailed(f"{model} did not become ready on {to}, and nothing was stopped on other hosts: {why}")
@@ -139,8 +141,10 @@ class Moves:
                 await self._fleet_client.stop(source.name, source.record.address, model)
         except NotRunning:
             return  # it stopped by itself
-        except HostSilent as problem:
-            raise HostSilent(f"{model} is ready on {to}, but {source.name} still has it: {problem.message}") from None
+        except HostUnresponsive as problem:
+            raise HostUnresponsive(
+                f"{model} is ready on {to}, but {source.name} still has it: {problem.message}"
+            ) from None
 
     def _phase(self, model: ModelName, host: HostName) -> str | None:
         member = self._roster.host(host)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hotseat.errors import FleetApart
+from hotseat.errors import FleetDisconnected
 from hotseat.fleet.records import HostOrder, decoded, encoded
 from hotseat.fleet.snapshot import orders_in
 from hotseat.fleet.store import Bucket, Conflict, StoreError
@@ -23,7 +23,7 @@ ROUNDS = 5
 
 
 async def change(store: Store, host: HostName, by: HostName, to: Callable[[Orders], Orders]) -> None:
-    """Replace a host's orders by `to(orders)`; FleetApart if that could not be written."""
+    """Replace a host's orders by `to(orders)`; FleetDisconnected if that could not be written."""
     try:
         for _ in range(ROUNDS):
             found = await store.read(Bucket.ORDERS, host)
@@ -32,8 +32,8 @@ async def change(store: Store, host: HostName, by: HostName, to: Callable[[Order
             except Conflict:
                 continue
     except StoreError as problem:
-        raise FleetApart(f"nothing was changed for {host}: {problem}. Try again when NATS is back.") from problem
-    raise FleetApart(f"nothing was changed for {host}: too many concurrent changes. Try again.", retry_after=1)
+        raise FleetDisconnected(f"nothing was changed for {host}: {problem}. Try again when NATS is back.") from problem
+    raise FleetDisconnected(f"nothing was changed for {host}: too many concurrent changes. Try again.", retry_after=1)
 
 
 async def _write(store: Store, host: HostName, found: Written | None, orders: Orders, by: HostName) -> None:

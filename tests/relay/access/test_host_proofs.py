@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 KEYS = (ApiKey("ours", Role.ADMIN, name=" the boss "), ApiKey("chat", Role.INFERENCE, name="ann"))
 UNPROVEN = (
-    b"HTTP/1.1 403 x\r\nHotseat-Not-Here: unproven\r\nX-Error-Message: clocks differ\r\nContent-Length: 4\r\n\r\nnone"
+    b"HTTP/1.1 403 x\r\nHotseat-Not-Served: unproven\r\nX-Error-Message: clocks differ\r\nContent-Length: 4\r\n\r\nnone"
 )
 
 
@@ -121,7 +121,7 @@ async def test_the_same_bytes_are_not_taken_twice(open_rig: OpenRig, times: int)
     await client.send(recorded[-1])
     again = await client.message()
 
-    assert (again.status, again["hotseat-not-here"]) == (403, "unproven")
+    assert (again.status, again["hotseat-not-served"]) == (403, "unproven")
     assert (await rig.refusal(recorded[-1])).status == 403
 
 
@@ -149,7 +149,7 @@ async def test_a_proof_is_for_one_request_alone(open_rig: OpenRig, forged: str, 
         await rig.exchange(chat("alpha", *passed_on()))
     answered = await rig.refusal(chat("alpha", *FORGED[forged]()))
 
-    assert (answered.status, answered["hotseat-not-here"]) == (403, "unproven")
+    assert (answered.status, answered["hotseat-not-served"]) == (403, "unproven")
     assert answered["x-error-code"] == "host_unproven"
 
 

@@ -87,7 +87,7 @@ async def test_a_fleets_secret_is_not_to_be_guessed_either(open_rig: OpenRig, ca
     refused = [await rig.refusal(request) for _ in range(MOST_WRONG + 2)]
     rig.relay.wrong_keys.end_minute()
 
-    assert {(answer.status, answer["hotseat-not-here"]) for answer in refused} == {(403, "unproven")}
+    assert {(answer.status, answer["hotseat-not-served"]) for answer in refused} == {(403, "unproven")}
     assert f"invalid API keys were sent from=127.0.0.1 count={MOST_WRONG + 2}" in caplog.text
 
 

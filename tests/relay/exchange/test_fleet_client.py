@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hotseat.errors import HostSilent, NotRunning
+from hotseat.errors import HostUnresponsive, NotRunning
 from hotseat.fleet.client import FleetClient
 from hotseat.fleet.host_proof import FleetSecret, Signer
 from hotseat.identifiers import HostName, ModelName
@@ -59,7 +59,7 @@ async def test_a_stranger_hears_nothing(open_rig: OpenRig) -> None:
     _, url = await keyed(open_rig)
 
     assert await STRANGER.story(B, url, MODEL) is None
-    with pytest.raises(HostSilent, match=r"responded 403: .*fleet\.secret"):
+    with pytest.raises(HostUnresponsive, match=r"responded 403: .*fleet\.secret"):
         await STRANGER.stop(B, url, MODEL)
 
 
@@ -79,13 +79,13 @@ async def test_a_host_is_asked_to_stop_a_model(open_rig: OpenRig) -> None:
         await call.say(outcome)
         try:
             stopped.append(await asking)
-        except (NotRunning, HostSilent) as problem:
+        except (NotRunning, HostUnresponsive) as problem:
             stopped.append((type(problem), problem.message))
 
     assert stopped == [
         None,
         (NotRunning, "it is not running"),
-        (HostSilent, f"{url} responded 500: a bug"),
+        (HostUnresponsive, f"{url} responded 500: a bug"),
     ]
 
 
@@ -97,5 +97,5 @@ async def test_what_is_no_hotseat_says_nothing(open_rig: OpenRig) -> None:
 
     assert await asking is None
     assert await US.story(B, "http://127.0.0.1:9", MODEL) is None
-    with pytest.raises(HostSilent, match="did not respond"):
+    with pytest.raises(HostUnresponsive, match="did not respond"):
         await US.stop(B, "http://127.0.0.1:9", MODEL)

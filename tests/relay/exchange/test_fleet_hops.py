@@ -18,7 +18,7 @@ from tests.support.transport import End, within
 
 from hotseat.catalog.named_models import FleetModel, Selector, Strategy
 from hotseat.catalog.spec import HOST_TIMEOUTS, BodyChanges, Timeouts
-from hotseat.errors import HotseatError, NowhereToGo
+from hotseat.errors import HotseatError, NoHostAvailable
 from hotseat.fleet.host_proof import FleetSecret, Signer
 from hotseat.fleet.route import THIS_HOST, OtherHost
 from hotseat.identifiers import Address, HostName, ModelName
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 NOWHERE = Address("127.0.0.1", 1)
 FAILED = b"HTTP/1.1 503 x\r\nX-Error-Code: model_failed_to_start\r\nContent-Length: 4\r\n\r\nrest"
-NOT_HERE = b"HTTP/1.1 503 gone\r\nHotseat-Not-Here: 1\r\nContent-Length: 4\r\n\r\nbusy"
+NOT_SERVED = b"HTTP/1.1 503 gone\r\nHotseat-Not-Served: 1\r\nContent-Length: 4\r\n\r\nbusy"
 HERE_NAME = HostName("here")
 GUESTS = {"far": FleetModel(ModelName("far")), "distant": FleetModel(ModelName("far"))}
 
@@ -216,7 +216,7 @@ async def test_a_host_that_turns_a_request_away_did_nothing_for_it(
     """It goes to the next one, with its whole body; the client sees nothing of it."""
     rig, hosts = await joined(open_rig, at("a", boxes[0]), at("b", boxes[1]) if last == "another host" else THIS_HOST)
     client = await rig.send(chat("alpha"))
-    await (await boxes[0].call()).say(NOT_HERE)
+    await (await boxes[0].call()).say(NOT_SERVED)
     call = await (boxes[1] if last == "another host" else rig.alpha).call()
     await call.say(HELLO)
     answered = await client.message()
@@ -230,14 +230,14 @@ async def test_a_host_that_turns_a_request_away_did_nothing_for_it(
 async def test_a_host_with_a_line_tells_how_long_it_is(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:
     """The next request may go elsewhere; the client does not see the header."""
     rig, hosts = await joined(open_rig, *[at("b", boxes[0])] * 3)
-    crowded = HELLO.replace(b"Content-Type", b"Hotseat-Line: 7\r\nContent-Type")
+    crowded = HELLO.replace(b"Content-Type", b"Hotseat-Queue-Length: 7\r\nContent-Type")
     for answer in (crowded, HELLO, crowded):
         client = await rig.send(chat("far"))
         await (await boxes[0].call()).say(answer)
         answered = await client.message()
 
         assert answered.body == b"hello"
-        assert "hotseat-line" not in answered.names
+        assert "hotseat-queue-length" not in answered.names
     assert hosts.loads == ["7 for far at b", "7 for far at b"]
 
 
@@ -263,7 +263,7 @@ async def test_a_host_leaves_just_as_its_connection_is_used_again(
 
 async def test_nobody_is_left(open_rig: OpenRig) -> None:
     """The error says so, and that a retry may help."""
-    rig, _ = await joined(open_rig, at("gone", NOWHERE), NowhereToGo("no host can take far: gone is gone"))
+    rig, _ = await joined(open_rig, at("gone", NOWHERE), NoHostAvailable("no host can take far: gone is gone"))
     answered = await rig.refusal(chat("far"))
 
     assert answered.status == 503
@@ -407,10 +407,10 @@ async def test_a_host_where_the_model_fails_is_remembered(open_rig: OpenRig, box
 async def test_a_model_server_cannot_turn_a_request_away(open_rig: OpenRig) -> None:
     """Only hosts can: a model server has executed what it responds to. The client does not see the header."""
     rig, _ = await joined(open_rig, THIS_HOST)
-    _, answered = await rig.exchange(chat("alpha"), NOT_HERE)
+    _, answered = await rig.exchange(chat("alpha"), NOT_SERVED)
 
     assert answered.status == 503
-    assert "hotseat-not-here" not in answered.names
+    assert "hotseat-not-served" not in answered.names
 
 
 async def test_a_selector_is_not_named_to_another_host(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:
@@ -464,9 +464,9 @@ async def test_a_line_is_told_to_the_host_that_passed_a_request_on(open_rig: Ope
     await (await rig.alpha.call()).say(HELLO)
     last = await waiting.message()
 
-    assert not any("hotseat-line" in answered.names for answered in alone)
-    assert in_company["hotseat-line"] == "2"
-    assert "hotseat-line" not in last.names
+    assert not any("hotseat-queue-length" in answered.names for answered in alone)
+    assert in_company["hotseat-queue-length"] == "2"
+    assert "hotseat-queue-length" not in last.names
 
 
 async def test_a_host_needs_no_key(open_rig: OpenRig) -> None:
@@ -519,8 +519,8 @@ async def test_what_is_not_here_is_turned_away(open_rig: OpenRig, model: str) ->
     answered = await rig.refusal(chat("alpha", *passed_on(model)))
 
     assert answered.status == 503
-    assert answered["hotseat-not-here"] == "1"
-    assert answered["x-error-code"] == "not_here"
+    assert answered["hotseat-not-served"] == "1"
+    assert answered["x-error-code"] == "not_served"
 
 
 async def test_a_request_that_a_host_sends_as_we_leave_is_answered(open_rig: OpenRig) -> None:
@@ -557,7 +557,7 @@ async def test_a_client_hears_of_an_unknown_model_as_ever(open_rig: OpenRig) -> 
     answered = await rig.refusal(chat("nobody"))
 
     assert answered.status == 404
-    assert "hotseat-not-here" not in answered.names
+    assert "hotseat-not-served" not in answered.names
 
 
 async def test_paths_that_start_nothing_stay_here(open_rig: OpenRig) -> None:

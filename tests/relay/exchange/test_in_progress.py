@@ -73,7 +73,7 @@ async def test_a_request_that_is_dismissed_in_flight_leaves_its_upstream(rig: Re
     told = await client.message()
 
     assert told.status == 503
-    assert ("X-Error-Code", "request_dismissed") in told.fields
+    assert ("X-Error-Code", "request_cancelled") in told.fields
     assert rig.dispatcher.view().model(ModelName("alpha")).in_flight == 0
 
 

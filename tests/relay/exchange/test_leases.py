@@ -185,7 +185,7 @@ async def test_a_flood_of_one_address_leaves_room_for_others(open_rig: OpenRig) 
     rig = await open_rig(models=(spec("alpha", concurrency_limit=1), spec("beta")))
     await rig.reached(chat())
     flood = [await rig.send(chat()) for _ in range(700)]
-    await come_true(lambda: rig.notebook.refusals.count("line_full") == 700 - 384)
+    await come_true(lambda: rig.notebook.refusals.count("queue_full") == 700 - 384)
     for model in ("alpha", "beta"):
         person = await rig.client(source="127.0.0.2")
         await person.send(chat(model))

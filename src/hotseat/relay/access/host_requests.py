@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
-from hotseat.errors import HostUnproven, HotseatError, NotHere, ShuttingDown, UnknownModel
+from hotseat.errors import HostUnproven, HotseatError, NotServed, ShuttingDown, UnknownModel
 from hotseat.fleet.host_headers import FOR_CLIENT, FOR_MODEL, FOR_ROLE, FROM_HOST, INFERENCE, OPERATE, PROOF, said_by
 from hotseat.fleet.host_proof import FleetSecret, LogLimit, ProofChecker
 from hotseat.relay.access.api_keys import Verdict
@@ -110,5 +110,5 @@ def destination_for_host(head: RequestHead, catalog: Catalog, paths: PathTable) 
 def refusal_for_host(error: HotseatError, head: RequestHead) -> HotseatError:
     """The error in the form that the forwarding host understands."""
     if FROM_HOST in head.known and isinstance(error, UNDONE):
-        return NotHere(error.message)
+        return NotServed(error.message)
     return error

@@ -488,7 +488,7 @@ class Exchange:
         if name := model_name_header(self.request):
             lines.append(b"%b: %b" % (head.id_header, name))
         if queue_length := queue_length_header(self.request, self._spec, self._relay.dispatcher):
-            lines.append(b"Hotseat-Line: %d" % queue_length)
+            lines.append(b"Hotseat-Queue-Length: %d" % queue_length)
         return lines
 
     def known_head_received(self, known: KnownResponse, length: int, data: bytes) -> None:

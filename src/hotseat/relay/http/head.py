@@ -38,12 +38,12 @@ HOP_BY_HOP = frozenset(
     )
 )
 ENDS_HERE = HOP_BY_HOP | {b"content-length", b"host", b"expect", b"x-forwarded-for", REQUEST_ID}
-NOT_HERE = b"hotseat-not-here"
+NOT_SERVED = b"hotseat-not-served"
 """A host sends this if it did nothing for a forwarded request."""
 FAILED_START = (b"X-Error-Code", LoadFailed.code.encode())
-LINE = b"hotseat-line"
+QUEUE_LENGTH = b"hotseat-queue-length"
 """How many requests use or want the model; sent to the forwarding host while some must wait."""
-SAID_BY_US = frozenset((BESIDE.lower(), NOT_HERE, LINE))
+SAID_BY_US = frozenset((BESIDE.lower(), NOT_SERVED, QUEUE_LENGTH))
 """Response fields that only hotseat itself sets."""
 CHUNKED = [b"chunked"]
 SPOKEN = ("1.1", "1.0")
@@ -255,22 +255,22 @@ class ResponseHead:
     @property
     def line(self) -> int | None:
         """How many requests the host reports for the model; None: no report, so none waits."""
-        said = self.known.get(LINE, b"")
+        said = self.known.get(QUEUE_LENGTH, b"")
         return int(said) if said.isdigit() else None
 
     @property
     def tells_of_host(self) -> bool:
         """Does a host report something about itself in the response?"""
-        return LINE in self.known or self.is_failed_start
+        return QUEUE_LENGTH in self.known or self.is_failed_start
 
     @property
     def is_turned_away(self) -> bool:
-        return NOT_HERE in self.known
+        return NOT_SERVED in self.known
 
     @property
     def unproven(self) -> str:
         """The error of a host that rejects our proof; empty otherwise."""
-        if self.known.get(NOT_HERE) != b"unproven":
+        if self.known.get(NOT_SERVED) != b"unproven":
             return ""
         return self.known.get(b"x-error-message", b"it did not say why").decode("latin-1")
 
