@@ -2,7 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { line, membership, models, standing } from "./house/live";
+import { line, membership, models, connection } from "./house/live";
 import { ActivityPage } from "./pages/activity";
 import { ConfigPage } from "./pages/config";
 import { FleetPage } from "./pages/fleet";
@@ -79,10 +79,10 @@ export function App() {
 }
 
 function Pages({ current, chosen }: { current: string; chosen: () => void }) {
-  const isApart = membership.value?.standing === "apart";
+  const isDisconnected = membership.value?.connection === "disconnected";
   const tags: Partial<Record<IconName, number | string>> = {
     queue: line.value.length,
-    fleet: isApart ? "disconnected" : "",
+    fleet: isDisconnected ? "disconnected" : "",
   };
   const shown = Object.entries(PAGES).filter(([name]) => name !== "fleet" || membership.value !== null);
   return (
@@ -124,12 +124,12 @@ function ModelDots() {
   );
 }
 
-const STANDINGS = { connecting: "connecting", live: "live", lost: "disconnected" };
+const CONNECTIONS = { connecting: "connecting", live: "live", lost: "disconnected" };
 
 function Live() {
   return (
-    <span class={`live ${standing.value}`} role="status">
-      {STANDINGS[standing.value]}
+    <span class={`live ${connection.value}`} role="status">
+      {CONNECTIONS[connection.value]}
     </span>
   );
 }

@@ -78,11 +78,11 @@ async def test_the_fleet_is_told(hosts: Served) -> None:
     await come_true(lambda: hosts.fleet["a"].phases_seen("c") == {"llama": "ready"})
     told = await hosts.get("a", "/hotseat/fleet")
 
-    assert (told["host"], told["standing"], told["claims"]) == ("a", "together", [])
-    assert [(host["host"], host["standing"], host["cordoned"]) for host in told["hosts"]] == [
-        ("a", "here", False),
-        ("b", "heard", False),
-        ("c", "heard", False),
+    assert (told["host"], told["connection"], told["claims"]) == ("a", "connected", [])
+    assert [(host["host"], host["state"], host["cordoned"]) for host in told["hosts"]] == [
+        ("a", "this_host", False),
+        ("b", "reachable", False),
+        ("c", "reachable", False),
     ]
     [llama] = told["hosts"][2]["residents"]
     assert (llama["model"], llama["phase"], llama["in_flight"], llama["pinned"]) == ("llama", "ready", 0, False)
@@ -143,14 +143,14 @@ async def test_a_host_that_is_apart_is_ready_and_says_so(hosts: Served) -> None:
     """It serves what it can, so balancers keep sending; nothing that needs agreement is promised."""
     before = await hosts.ask("a", "GET", "/hotseat/ready")
     hosts.fleet["a"].store.cut_off()
-    await come_true(lambda: hosts.fleet["a"].fleet_admin.standing.value == "apart")
+    await come_true(lambda: hosts.fleet["a"].fleet_admin.connection.value == "disconnected")
     after = await hosts.ask("a", "GET", "/hotseat/ready")
     order = await hosts.ask("a", "PUT", "/hotseat/fleet/hosts/b/drain")
 
-    assert before.json() == {"status": "ok", "message": "hotseat is ready", "fleet": "together"}
-    assert (after.status_code, after.json()["fleet"]) == (200, "apart")
+    assert before.json() == {"status": "ok", "message": "hotseat is ready", "fleet": "connected"}
+    assert (after.status_code, after.json()["fleet"]) == (200, "disconnected")
     assert after.json()["message"] == "hotseat is ready, but disconnected from the fleet"
-    assert (await hosts.get("a", "/hotseat/models"))["fleet"] == {"host": "a", "standing": "apart"}
+    assert (await hosts.get("a", "/hotseat/models"))["fleet"] == {"host": "a", "connection": "disconnected"}
     assert order.status_code == 503
 
 

@@ -76,13 +76,13 @@ async def test_status_for_programs(gpu1: CommandLine) -> None:
     said = json.loads((await gpu1.type("fleet", "status", "--json")).out)
 
     assert [host["host"] for host in said["hosts"]] == ["gpu1", "gpu2"]
-    assert said["standing"] == "together"
+    assert said["connection"] == "connected"
 
 
 async def test_status_says_that_a_host_is_apart(gpu1: CommandLine, fleet: Company) -> None:
     """`hotseat ps` says so too, since people look there first."""
     fleet["gpu1"].store.cut_off()
-    await come_true(lambda: fleet["gpu1"].fleet_admin.standing.value == "apart")
+    await come_true(lambda: fleet["gpu1"].fleet_admin.connection.value == "disconnected")
     status, ps = await gpu1.type("fleet", "status"), await gpu1.type("ps")
 
     assert "gpu1 is disconnected from the fleet. NATS is unreachable" in status.out
@@ -90,7 +90,7 @@ async def test_status_says_that_a_host_is_apart(gpu1: CommandLine, fleet: Compan
 
 
 async def test_status_shows_who_was_chosen(gpu1: CommandLine, fleet: Company) -> None:
-    """An agreed load that has not begun is shown with its reason; a host that refused is shown as shunned."""
+    """An agreed load that has not begun is shown with its reason; a host that refused is shown as unreachable."""
     host_selector = fleet["gpu1"].node.host_selector
     host_selector.turned_away(HostName("gpu2"))
     agreed: list[object] = []
@@ -98,7 +98,7 @@ async def test_status_shows_who_was_chosen(gpu1: CommandLine, fleet: Company) ->
     await come_true(lambda: agreed)
     said = (await gpu1.type("fleet", "status")).out
 
-    assert "shunned, last seen" in said
+    assert "unreachable, last seen" in said
     assert "WILL LOAD ON" in said
 
 

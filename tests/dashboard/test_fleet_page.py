@@ -130,13 +130,13 @@ def test_a_disconnected_host_says_so(at_a: Visits, hosts: Hosts) -> None:
         ready = hosts["a"].call("GET", "/hotseat/ready")
     finally:
         nats.start()
-    eventually(lambda: all(standing(hosts[name]) == "together" for name in "ab"), within=60.0)
+    eventually(lambda: all(connection(hosts[name]) == "connected" for name in "ab"), within=60.0)
 
-    assert (ready.status, ready.json()["fleet"]) == (200, "apart")
+    assert (ready.status, ready.json()["fleet"]) == (200, "disconnected")
 
 
-def standing(host: Hotseat) -> str:
-    return str(host.call("GET", "/hotseat/fleet").json()["standing"])
+def connection(host: Hotseat) -> str:
+    return str(host.call("GET", "/hotseat/fleet").json()["connection"])
 
 
 @pytest.mark.llama

@@ -298,12 +298,12 @@ def test_a_failed_reload_keeps_the_configuration_and_shows_the_error(visit: Visi
 def test_the_dashboard_reconnects(visit: Visit, hotseat: Hotseat) -> None:
     """The status shows the lost connection, and the page recovers without a reload."""
     page = visit.go("models")
-    standing = page.get_by_role("status").first
-    expect(standing).to_have_text("live")
+    connection = page.get_by_role("status").first
+    expect(connection).to_have_text("live")
     page.context.set_offline(True)
-    expect(standing).to_have_text("disconnected")
+    expect(connection).to_have_text("disconnected")
     page.context.set_offline(False)
-    expect(standing).to_have_text("live")
+    expect(connection).to_have_text("live")
     hotseat.load("beta")
 
     expect(row(page, "beta")).to_have_attribute("data-phase", "ready")

@@ -15,7 +15,7 @@ from hotseat.errors import CannotMove, FleetDisconnected, HostUnresponsive, Load
 from hotseat.fleet.load_claims import key_of
 from hotseat.fleet.records import Claim, HostOrder, encoded
 from hotseat.fleet.store import Bucket
-from hotseat.fleet.view import Agreement, HostStanding, Order, Standing
+from hotseat.fleet.view import Agreement, FleetConnection, HostState, Order
 from hotseat.identifiers import HostName, ModelName
 from hotseat.tasks import Tasks
 
@@ -41,12 +41,12 @@ async def test_each_host_is_seen_with_what_is_on_it() -> None:
         await come_true(lambda: fleet["a"].phases_seen("b") == {"qwen": "ready"})
         seen = fleet["a"].fleet_admin.view()
 
-    assert (seen.me, seen.standing) == ("a", Standing.TOGETHER)
-    assert [(host.name, host.address, host.standing) for host in seen.hosts] == [
-        ("a", "http://a", HostStanding.THIS_HOST),
-        ("b", "http://b", HostStanding.HEARD),
+    assert (seen.me, seen.connection) == ("a", FleetConnection.CONNECTED)
+    assert [(host.name, host.address, host.state) for host in seen.hosts] == [
+        ("a", "http://a", HostState.THIS_HOST),
+        ("b", "http://b", HostState.REACHABLE),
     ]
-    assert seen.hosts[1].heard_s < 5
+    assert seen.hosts[1].last_seen_s < 5
 
 
 @in_virtual_time
@@ -58,7 +58,7 @@ async def test_a_host_that_refused_a_connection_is_shunned_for_a_while() -> None
         host_selector.turned_away(HostName("b"))
         [_, b] = fleet["a"].fleet_admin.view().hosts
 
-    assert (b.standing, b.passed_on, b.turned_away) == (HostStanding.SHUNNED, 1, 1)
+    assert (b.state, b.passed_on, b.turned_away) == (HostState.UNREACHABLE, 1, 1)
 
 
 @in_virtual_time
@@ -66,7 +66,7 @@ async def test_a_host_without_the_store_says_that_it_is_apart() -> None:
     """What it knew of the others it still shows."""
     async with company("a", "b") as fleet:
         fleet["a"].store.cut_off()
-        await come_true(lambda: fleet["a"].fleet_admin.standing is Standing.APART)
+        await come_true(lambda: fleet["a"].fleet_admin.connection is FleetConnection.DISCONNECTED)
 
         assert [host.name for host in fleet["a"].fleet_admin.view().hosts] == ["a", "b"]
 

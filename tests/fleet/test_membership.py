@@ -17,7 +17,7 @@ from hotseat.fleet.inprocess import Board, InProcess
 from hotseat.fleet.membership import BETWEEN_S, RENEW_S, Membership, NameTaken
 from hotseat.fleet.records import CatalogRecord, HostRecord, Offer, Residence, decoded, encoded
 from hotseat.fleet.store import LEASE_S, BegunAnew, Bucket, CaughtUp, Removed, Written
-from hotseat.fleet.view import Standing
+from hotseat.fleet.view import FleetConnection
 from hotseat.identifiers import HostName, ModelName
 from hotseat.tasks import Tasks
 
@@ -31,13 +31,13 @@ QWEN = ModelName("qwen")
 
 @dataclass
 class Host:
-    """One member: its record, the changes it received, and its standing."""
+    """One member: its record, the changes it received, and its connection."""
 
     store: InProcess
     record: HostRecord
     offers: CatalogRecord = field(default_factory=lambda: CatalogRecord({QWEN: Offer()}))
     heard: list[tuple[Bucket, Change]] = field(default_factory=list)
-    stood: list[Standing] = field(default_factory=list)
+    stood: list[FleetConnection] = field(default_factory=list)
     membership: Membership = field(init=False)
 
     def __post_init__(self) -> None:
@@ -238,7 +238,10 @@ async def test_of_two_hosts_with_one_name_and_one_address_the_later_has_it() -> 
 
     assert holder is not None
     assert holder.boot == "second"
-    assert (earlier.stood, later.stood) == ([Standing.TOGETHER, Standing.APART], [Standing.TOGETHER])
+    assert (earlier.stood, later.stood) == (
+        [FleetConnection.CONNECTED, FleetConnection.DISCONNECTED],
+        [FleetConnection.CONNECTED],
+    )
 
 
 @in_virtual_time
@@ -252,7 +255,7 @@ async def test_a_write_whose_outcome_nobody_told_is_not_held_against_us() -> Non
         await InProcess(board).put(Bucket.HOSTS, "gpu1", encoded(member.record))
 
     assert held is not None
-    assert member.stood == [Standing.TOGETHER]
+    assert member.stood == [FleetConnection.CONNECTED]
     assert await seen(board) is None
 
 
@@ -283,7 +286,7 @@ async def test_whoever_lost_its_name_while_it_was_apart_does_not_fight_for_it() 
         heir = await seen(board)
 
     assert holder is not None
-    assert (holder.boot, stood) == ("other", [Standing.TOGETHER, Standing.APART])
+    assert (holder.boot, stood) == ("other", [FleetConnection.CONNECTED, FleetConnection.DISCONNECTED])
     assert heir is not None
     assert heir.boot == "first"
 
@@ -299,14 +302,14 @@ async def test_a_host_that_is_cut_off_knows_it_and_comes_back() -> None:
         await asyncio.sleep(1)
         member.store.cut_off()
         await asyncio.sleep(3 * LEASE_S)
-        apart, forgotten = member.membership.standing, await seen(board)
+        apart, forgotten = member.membership.connection, await seen(board)
         member.store.let_in()
         await asyncio.sleep(2)
         back = await seen(board)
 
-    assert (apart, forgotten) == (Standing.APART, None)
+    assert (apart, forgotten) == (FleetConnection.DISCONNECTED, None)
     assert back is not None
-    assert member.stood == [Standing.TOGETHER, Standing.APART, Standing.TOGETHER]
+    assert member.stood == [FleetConnection.CONNECTED, FleetConnection.DISCONNECTED, FleetConnection.CONNECTED]
     assert {bucket for bucket, change in member.heard if isinstance(change, BegunAnew)} == set(Bucket)
 
 
@@ -341,7 +344,7 @@ async def test_a_host_starts_without_its_store() -> None:
     note_load = await seen(board)
     await member.membership.leave()
 
-    assert stood == [Standing.APART]
+    assert stood == [FleetConnection.DISCONNECTED]
     assert note_load is not None
 
 

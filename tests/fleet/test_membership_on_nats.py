@@ -13,7 +13,7 @@ from hotseat.fleet.jetstream.store import JetStream
 from hotseat.fleet.membership import Membership
 from hotseat.fleet.records import CatalogRecord, HostRecord
 from hotseat.fleet.store import BegunAnew, Bucket, Removed, Written
-from hotseat.fleet.view import Standing
+from hotseat.fleet.view import FleetConnection
 from hotseat.identifiers import HostName
 
 if TYPE_CHECKING:
@@ -62,10 +62,10 @@ async def test_hosts_know_of_each_other_before_and_after_nats_died(tmp_path: Pat
                 await each.membership.join()
             await until(lambda: isinstance(here.last_of("there"), Written))
             server.kill()
-            await until(lambda: all(each.membership.standing is Standing.APART for each in hosts))
+            await until(lambda: all(each.membership.connection is FleetConnection.DISCONNECTED for each in hosts))
             here.heard.clear()
             server.start()
-            await until(lambda: all(each.membership.standing is Standing.TOGETHER for each in hosts))
+            await until(lambda: all(each.membership.connection is FleetConnection.CONNECTED for each in hosts))
             await until(lambda: here.begun_anew() == set(Bucket))
             await until(lambda: isinstance(here.last_of("there"), Written))
             await there.membership.leave()

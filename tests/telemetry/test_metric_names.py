@@ -16,7 +16,7 @@ from hotseat.activity.usage import Accounts
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.errors import LoadFailed
-from hotseat.fleet.view import Agreement, FleetView, HostStanding, HostView, Resident, Standing
+from hotseat.fleet.view import Agreement, FleetConnection, FleetView, HostState, HostView, Resident
 from hotseat.identifiers import HostName, ModelName
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.scheduling.view import View
@@ -34,8 +34,10 @@ if TYPE_CHECKING:
 ROW = re.compile(r"^\| `([a-z_]+)` \| (counter|gauge|histogram) \| (.*?) \| ", re.MULTILINE)
 ALPHA, BETA, DUD = ModelName("alpha"), ModelName("beta"), ModelName("dud")
 QWEN = Resident(ModelName("qwen"), "ready", {}, 0, 0, 0.0, pinned=False)
-SHUNNED = HostView(HostName("gpu2"), "http://gpu2", "1", {}, HostStanding.SHUNNED, 2.5, frozenset(), (), (QWEN,), 7, 1)
-FLEET = FleetView(HostName("gpu1"), Standing.APART, (SHUNNED,), (), {Agreement.MADE: 3}, malformed=1)
+UNREACHABLE = HostView(
+    HostName("gpu2"), "http://gpu2", "1", {}, HostState.UNREACHABLE, 2.5, frozenset(), (), (QWEN,), 7, 1
+)
+FLEET = FleetView(HostName("gpu1"), FleetConnection.DISCONNECTED, (UNREACHABLE,), (), {Agreement.MADE: 3}, malformed=1)
 
 
 async def printed() -> list[Metric]:
@@ -119,13 +121,13 @@ async def test_a_fleet_in_figures() -> None:
     }
 
     assert seen == {
-        ("hotseat_fleet_standing", "apart"): 1,
+        ("hotseat_fleet_connection", "disconnected"): 1,
         ("hotseat_fleet_hosts",): 1,
-        ("hotseat_fleet_host_heard_seconds", "gpu2"): 2.5,
-        ("hotseat_fleet_host_shunned", "gpu2"): 1,
+        ("hotseat_fleet_host_last_seen_seconds", "gpu2"): 2.5,
+        ("hotseat_fleet_host_unreachable", "gpu2"): 1,
         ("hotseat_fleet_host_ready_models", "gpu2"): 1,
-        ("hotseat_fleet_requests_total", "gpu2", "passed on"): 7,
-        ("hotseat_fleet_requests_total", "gpu2", "turned away"): 1,
+        ("hotseat_fleet_requests_total", "gpu2", "forwarded"): 7,
+        ("hotseat_fleet_requests_total", "gpu2", "refused"): 1,
         ("hotseat_fleet_claims_total", "made"): 3,
         ("hotseat_fleet_malformed_total",): 1,
     }
@@ -137,7 +139,7 @@ def test_a_host_that_is_alone_says_so_in_figures() -> None:
     metrics.include(FleetPage(lambda: None))
     page = metrics.render().decode()
 
-    assert 'hotseat_fleet_standing{standing="alone"} 1.0' in page
-    assert 'hotseat_fleet_standing{standing="apart"} 0.0' in page
+    assert 'hotseat_fleet_connection{connection="alone"} 1.0' in page
+    assert 'hotseat_fleet_connection{connection="disconnected"} 0.0' in page
     assert "hotseat_fleet_hosts 0.0" in page
     assert "gpu" not in page

@@ -7,11 +7,11 @@ import { eventsOf, type ServerEvent } from "./sse";
 const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 10_000;
 
-export type Standing = "connecting" | "live" | "lost";
+export type FeedConnection = "connecting" | "live" | "lost";
 
 export interface Listener {
   heard(event: ServerEvent): void;
-  stands(standing: Standing): void;
+  connectionChanged(connection: FeedConnection): void;
 }
 
 /** Follows `path` until the returned function is called. */
@@ -33,7 +33,7 @@ async function keepFollowing(path: () => string, listener: Listener, over: Abort
     }
     if (document.hidden) continue;
     pause = Date.now() - began > LONGEST_PAUSE_MS ? FIRST_PAUSE_MS : Math.min(pause * 2, LONGEST_PAUSE_MS);
-    listener.stands("lost");
+    listener.connectionChanged("lost");
     await rest(pause, over);
   }
 }
@@ -43,9 +43,9 @@ async function followOnce(path: string, listener: Listener, over: AbortSignal): 
   const hide = () => document.hidden && unseen.abort();
   document.addEventListener("visibilitychange", hide);
   try {
-    listener.stands("connecting");
+    listener.connectionChanged("connecting");
     const response = await call(path, { signal: either(over, unseen.signal) });
-    listener.stands("live");
+    listener.connectionChanged("live");
     for await (const event of eventsOf(response)) listener.heard(event);
   } finally {
     document.removeEventListener("visibilitychange", hide);

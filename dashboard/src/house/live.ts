@@ -6,7 +6,7 @@ import type { Observation } from "../timeline/lanes";
 import { route } from "../route";
 import { firstLine } from "../words";
 import { house } from "./api";
-import { follow, type Standing } from "./feed";
+import { follow, type FeedConnection } from "./feed";
 import type { ByDevice, Finished, Fleet, JournalEntry, Membership, Model, Ticket, UnderWay } from "./shapes";
 import type { ServerEvent } from "./sse";
 
@@ -17,7 +17,7 @@ const BEAT_MS = 1000;
 const SHORTEST_PAUSE_MS = 150;
 
 /** Whether the page is current: both the event stream and the last refresh must have succeeded. */
-export const standing = computed<Standing>(() => (isPictureMissing.value ? "lost" : feed.value));
+export const connection = computed<FeedConnection>(() => (isPictureMissing.value ? "lost" : feed.value));
 export const models = signal<Model[] | null>(null);
 export const budgets = signal<ByDevice>({});
 /** The memory that models may use on each device now. */
@@ -37,7 +37,7 @@ export const now = signal(Date.now() / 1000);
 /** Seconds since the last refresh; the pages add it to durations from the server. */
 export const stale = computed(() => Math.max(0, now.value - pictureAt.value));
 
-const feed = signal<Standing>("connecting");
+const feed = signal<FeedConnection>("connecting");
 const isPictureMissing = signal(false);
 const pictureAt = signal(Date.now() / 1000);
 let clockOffset = 0;
@@ -146,7 +146,10 @@ function beginAnew(started: number): void {
   observations.value = [];
   finished.value = [];
   leaveFeed();
-  leaveFeed = follow(() => `events?after=${newest}`, { heard, stands: (news) => (feed.value = news) });
+  leaveFeed = follow(() => `events?after=${newest}`, {
+    heard,
+    connectionChanged: (news) => (feed.value = news),
+  });
 }
 
 function note(entry: JournalEntry): void {

@@ -60,7 +60,7 @@ export interface Models {
 
 export interface Membership {
   host: string;
-  standing: "joining" | "together" | "apart";
+  connection: "joining" | "connected" | "disconnected";
 }
 
 export interface FleetResident {
@@ -82,9 +82,9 @@ export interface FleetHost extends OrderedHost {
   address: string;
   version: string;
   labels: Record<string, string>;
-  standing: "here" | "heard" | "shunned" | "leaving";
+  state: "this_host" | "reachable" | "unreachable" | "leaving";
   /** Seconds since its last message. */
-  heard_s: number;
+  last_seen_s: number;
   devices: { device: string; budget: number; free: number }[];
   residents: FleetResident[];
   in_flight: number;

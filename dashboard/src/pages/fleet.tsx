@@ -17,7 +17,7 @@ export function FleetPage() {
   const seen = fleet.value;
   return (
     <Page title="Fleet" about={about(seen)}>
-      {membership.value?.standing === "apart" && (
+      {membership.value?.connection === "disconnected" && (
         <p role="status">
           {membership.value.host} is disconnected from the fleet: NATS is unreachable. It still serves
           requests, and forwards them according to the last known state. Cordon, drain and move are
@@ -77,7 +77,7 @@ function tagsOf({ cordoned, drained }: OrderedHost) {
 
 function noteOf(host: FleetHost) {
   const labels = Object.entries(host.labels).map(([label, value]) => `${label}=${value}`);
-  const said = [standingOf(host), host.address, host.version, ...labels].filter(Boolean);
+  const said = [stateOf(host), host.address, host.version, ...labels].filter(Boolean);
   return (
     <>
       {said.join(" · ")} {tagsOf(host)}
@@ -85,12 +85,12 @@ function noteOf(host: FleetHost) {
   );
 }
 
-const STANDINGS = { shunned: "refuses connections, avoided for now", leaving: "leaving" };
+const STATES = { unreachable: "refuses connections, avoided for now", leaving: "leaving" };
 
-function standingOf({ standing, heard_s }: FleetHost): string {
-  if (standing === "here") return "this host";
-  const heard = `last seen ${duration(heard_s + stale.value)} ago`;
-  return standing === "heard" ? heard : `${STANDINGS[standing]}, ${heard}`;
+function stateOf({ state, last_seen_s }: FleetHost): string {
+  if (state === "this_host") return "this host";
+  const lastSeen = `last seen ${duration(last_seen_s + stale.value)} ago`;
+  return state === "reachable" ? lastSeen : `${STATES[state]}, ${lastSeen}`;
 }
 
 function Orders({ host }: { host: OrderedHost }) {

@@ -93,8 +93,8 @@ function useLines(model: string, isPaused: boolean): Line[] {
         if (kept.current.length > MOST_KEPT) kept.current.splice(0, MOST_KEPT / 10);
       },
       // A new connection sends the past lines again.
-      stands: (standing) => {
-        if (standing === "connecting") kept.current = [];
+      connectionChanged: (connection) => {
+        if (connection === "connecting") kept.current = [];
       },
     });
   }, [model]);

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hotseat.config.reload import ConfigReport, ReloadResult
     from hotseat.dispatch.dispatcher import Dispatcher
     from hotseat.dispatch.journal import Journal
-    from hotseat.fleet.view import FleetView, Order, Sighting, Standing
+    from hotseat.fleet.view import FleetConnection, FleetView, Order, Sighting
     from hotseat.identifiers import HostName, ModelName, Place, Seconds
     from hotseat.settings import Settings
 
@@ -42,7 +42,7 @@ class FleetAdmin(Protocol):
     def name(self) -> HostName: ...
 
     @property
-    def standing(self) -> Standing: ...
+    def connection(self) -> FleetConnection: ...
 
     def view(self) -> FleetView: ...
     async def give(self, host: str, order: Order) -> None: ...

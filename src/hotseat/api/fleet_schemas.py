@@ -6,14 +6,14 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from hotseat.fleet.view import HostStanding, Standing
+from hotseat.fleet.view import FleetConnection, HostState
 
-STANDING = "`apart`: NATS is unreachable, so this host serves and forwards requests by its last known state."
+CONNECTION = "`disconnected`: NATS is unreachable, so this host serves and forwards requests by its last known state."
 
 
 class Membership(BaseModel):
     host: Annotated[str, Field(description="Name of this host.")]
-    standing: Annotated[Standing, Field(description=STANDING)]
+    connection: Annotated[FleetConnection, Field(description=CONNECTION)]
 
 
 class FleetResident(BaseModel):
@@ -39,10 +39,10 @@ class FleetHost(BaseModel):
     address: str
     version: str
     labels: dict[str, str]
-    standing: Annotated[
-        HostStanding, Field(description="`shunned`: it refused connections, so it gets no requests for a while.")
+    state: Annotated[
+        HostState, Field(description="`unreachable`: it refused connections, so it gets no requests for a while.")
     ]
-    heard_s: Annotated[float, Field(description="Seconds since its last message.")]
+    last_seen_s: Annotated[float, Field(description="Seconds since its last message.")]
     cordoned: Annotated[bool, Field(description="No new models are placed on this host.")]
     drained: Annotated[
         bool, Field(description="The host gets no requests, and its models are stopped as soon as they are idle.")

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from hotseat.api.fleet_schemas import Elsewhere, Membership
-from hotseat.fleet.view import Standing
+from hotseat.fleet.view import FleetConnection
 from hotseat.scheduling.lifecycle import Phase
 
 # The contract's own
@@ -73,8 +73,8 @@ class Result(BaseModel):
 
 class Ready(Result):
     fleet: Annotated[
-        Standing | None,
-        Field(description="Missing if this host is not in a fleet. A host that is `apart` still serves requests."),
+        FleetConnection | None,
+        Field(description="Missing if this host is not in a fleet. A `disconnected` host still serves requests."),
     ] = None
 
 

@@ -11,10 +11,10 @@ from hotseat.cli.tables import duration, gib, table
 if TYPE_CHECKING:
     from hotseat.cli.client import Server
 
-HOSTS = ("HOST", "STANDING", "ORDERS", "FREE", "MODELS", "IN FLIGHT", "WAITING", "LABELS", "VERSION", "ADDRESS")
+HOSTS = ("HOST", "STATE", "ORDERS", "FREE", "MODELS", "IN FLIGHT", "WAITING", "LABELS", "VERSION", "ADDRESS")
 CLAIMS = ("MODEL", "WILL LOAD ON", "BECAUSE")
 ABSENT = ("ABSENT HOST", "PENDING ORDERS")
-APART = "NATS is unreachable: other hosts are shown with their last known state, and nothing can be changed or moved."
+STALE = "NATS is unreachable: other hosts are shown with their last known state, and nothing can be changed or moved."
 
 
 def status(server: Server, as_json: bool) -> None:
@@ -27,15 +27,15 @@ def status(server: Server, as_json: bool) -> None:
         print("\n" + table(CLAIMS, claims))
     if fleet["absent"]:
         print("\n" + table(ABSENT, [(host["host"], orders(host)) for host in fleet["absent"]]))
-    if fleet["standing"] == "apart":
-        print(f"\n{fleet['host']} is disconnected from the fleet. {APART}")
+    if fleet["connection"] == "disconnected":
+        print(f"\n{fleet['host']} is disconnected from the fleet. {STALE}")
     return None
 
 
 def host_row(host: dict[str, Any]) -> tuple[str, ...]:
     return (
         host["host"],
-        standing(host),
+        state(host),
         orders(host),
         ", ".join(f"{each['device']} {gib(each['free'])} of {gib(each['budget'])}" for each in host["devices"]),
         ", ".join(f"{each['model']} ({each['phase']})" for each in host["residents"]),
@@ -51,12 +51,12 @@ def orders(host: dict[str, Any]) -> str:
     return ", ".join(order for order in ("cordoned", "drained") if host[order])
 
 
-def standing(host: dict[str, Any]) -> str:
-    """`here`, or how long ago the host was last heard of."""
-    if host["standing"] == "here":
-        return "here"
-    heard = f"last seen {duration(host['heard_s'])} ago"
-    return heard if host["standing"] == "heard" else f"{host['standing']}, {heard}"
+def state(host: dict[str, Any]) -> str:
+    """`this host`, or how long ago the host was last seen."""
+    if host["state"] == "this_host":
+        return "this host"
+    heard = f"last seen {duration(host['last_seen_s'])} ago"
+    return heard if host["state"] == "reachable" else f"{host['state']}, {heard}"
 
 
 def give(server: Server, host: str, order: str) -> None:

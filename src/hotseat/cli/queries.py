@@ -32,7 +32,7 @@ def ps(server: Server, as_json: bool) -> None:
         print("\n" + table(DEVICES, [device_row(device) for device in status["devices"]]))
     if status["yielding"]:
         print(f"\nmemory is yielded: {status['yielding']}")
-    if (fleet := status["fleet"]) and fleet["standing"] == "apart":
+    if (fleet := status["fleet"]) and fleet["connection"] == "disconnected":
         print(f"\n{fleet['host']} is disconnected from its fleet; see `hotseat fleet status`")
     return None
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hotseat.fleet.moves import FleetClient
     from hotseat.fleet.roster import Roster
     from hotseat.fleet.store import Store
-    from hotseat.fleet.view import FleetView, Order, Standing
+    from hotseat.fleet.view import FleetConnection, FleetView, Order
     from hotseat.identifiers import Instant, ModelName
 
 
@@ -28,7 +28,7 @@ class Belonging(Ourselves, Protocol):
     """This host, and its connection to the fleet."""
 
     @property
-    def standing(self) -> Standing: ...
+    def connection(self) -> FleetConnection: ...
 
 
 class FleetAdmin:
@@ -50,13 +50,13 @@ class FleetAdmin:
         return self._roster.me
 
     @property
-    def standing(self) -> Standing:
-        return self._ourselves.standing
+    def connection(self) -> FleetConnection:
+        return self._ourselves.connection
 
     def view(self) -> FleetView:
         self._ourselves.look_at_ourselves()
         self._host_selector.tally.keep_only({member.name for member in self._roster.hosts()})
-        return snapshot(self._roster, self._host_selector.tally, self.standing, self._clock())
+        return snapshot(self._roster, self._host_selector.tally, self.connection, self._clock())
 
     # Orders
 

@@ -14,7 +14,7 @@ from hotseat.fleet.catalog_lease import CatalogLease
 from hotseat.fleet.host_record import routing_summary
 from hotseat.fleet.records import HostRecord, decoded, encoded
 from hotseat.fleet.store import LEASE_S, Bucket, Change, Conflict, Store, StoreError, Written
-from hotseat.fleet.view import Standing
+from hotseat.fleet.view import FleetConnection
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Membership:
         describe: Callable[[], HostRecord],
         offers: Callable[[], CatalogRecord],
         on_change: Callable[[Bucket, Change], None],
-        turned: Callable[[Standing], None] = lambda _: None,
+        turned: Callable[[FleetConnection], None] = lambda _: None,
     ) -> None:
         """`describe().catalog` is the digest of `offers`. `on_change` and `turned` return at once and never raise."""
         self._store = store
@@ -63,7 +63,7 @@ class Membership:
         """Revision of our record as we last wrote it; None before the first write."""
         self._note_load: object = None
         """The routing summary that others last received."""
-        self.standing = Standing.JOINING
+        self.connection = FleetConnection.JOINING
 
     async def join(self) -> None:
         """Take our name, and start publishing and receiving; NameTaken if a live host has the name.
@@ -131,11 +131,11 @@ class Membership:
 
     async def _keep_publishing(self) -> None:
         while True:
-            await self._until_worth_publishing(RENEW_S if self.standing is Standing.TOGETHER else AGAIN_S)
+            await self._until_worth_publishing(RENEW_S if self.connection is FleetConnection.CONNECTED else AGAIN_S)
             try:
                 await self._publish()
             except NameTaken as taken:
-                self._stand(Standing.APART, str(taken))
+                self._set_connection(FleetConnection.DISCONNECTED, str(taken))
                 await asyncio.sleep(LEASE_S)
 
     async def _until_worth_publishing(self, at_most_s: Seconds) -> None:
@@ -155,10 +155,10 @@ class Membership:
             await self._catalog.keep(record.catalog)
             await self._write(record)
         except (StoreError, Conflict) as problem:
-            self._stand(Standing.APART, str(problem))
+            self._set_connection(FleetConnection.DISCONNECTED, str(problem))
         else:
             self._note_load = routing_summary(record)
-            self._stand(Standing.TOGETHER)
+            self._set_connection(FleetConnection.CONNECTED)
 
     async def _write(self, record: HostRecord) -> None:
         with suppress(Conflict):
@@ -167,15 +167,15 @@ class Membership:
                 return
         self._last = await self._claim(record)
 
-    def _stand(self, standing: Standing, because: str = "") -> None:
-        if standing is self.standing:
+    def _set_connection(self, connection: FleetConnection, because: str = "") -> None:
+        if connection is self.connection:
             return
-        self.standing = standing
-        if standing is Standing.APART:
+        self.connection = connection
+        if connection is FleetConnection.DISCONNECTED:
             log.warning("disconnected from the fleet error=%r", because)
         else:
             log.info("connected to the fleet name=%s", self._describe().name)
-        self._turned(standing)
+        self._turned(connection)
 
     # Receiving
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from hotseat.fleet.moves import FleetClient as SpeaksWithHosts
     from hotseat.fleet.records import CatalogRecord, HostRecord
     from hotseat.fleet.store import Change, Store
-    from hotseat.fleet.view import Standing
+    from hotseat.fleet.view import FleetConnection
     from hotseat.identifiers import Instant, ModelName, Seconds
     from hotseat.settings import Fleet
 
@@ -74,8 +74,8 @@ class FleetNode:
         self.fleet_admin = FleetAdmin(self.roster, store, self.host_selector, self, fleet_client, self._clock)
 
     @property
-    def standing(self) -> Standing:
-        return self._membership.standing
+    def connection(self) -> FleetConnection:
+        return self._membership.connection
 
     async def join(self) -> None:
         self.look_at_ourselves(at_once=True)

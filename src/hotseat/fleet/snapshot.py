@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hotseat.fleet.view import AbsentView, ClaimView, DeviceMemory, FleetView, HostStanding, HostView, Order, Resident
+from hotseat.fleet.view import AbsentView, ClaimView, DeviceMemory, FleetView, HostState, HostView, Order, Resident
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from hotseat.fleet.member import Member
     from hotseat.fleet.records import HostOrder, Residence
     from hotseat.fleet.roster import Roster
-    from hotseat.fleet.view import Standing
+    from hotseat.fleet.view import FleetConnection
     from hotseat.identifiers import Instant
 
 
-def snapshot(roster: Roster, tally: Tally, standing: Standing, now: Instant) -> FleetView:
+def snapshot(roster: Roster, tally: Tally, connection: FleetConnection, now: Instant) -> FleetView:
     """Hosts by name, including this one."""
     members = sorted(roster.hosts(), key=lambda member: member.name)
     return FleetView(
         me=roster.me,
-        standing=standing,
+        connection=connection,
         hosts=tuple(_host(member, roster, tally, now) for member in members),
         claims=tuple(claim for member in members for claim in _claims(member, roster, now)),
         absent=tuple(AbsentView(name, orders_in(roster.order_for(name))) for name in sorted(roster.awaited())),
@@ -38,8 +38,8 @@ def _host(member: Member, roster: Roster, tally: Tally, now: Instant) -> HostVie
         address=record.address,
         version=record.version,
         labels=record.labels,
-        standing=_standing(member, roster, now),
-        heard_s=max(0.0, now - member.heard_at),
+        state=_state(member, roster, now),
+        last_seen_s=max(0.0, now - member.heard_at),
         orders=orders_in(roster.order_for(record.name)),
         devices=tuple(DeviceMemory(device, memory.budget, memory.free) for device, memory in record.devices.items()),
         residents=tuple(_resident(residence) for residence in record.residents),
@@ -48,12 +48,12 @@ def _host(member: Member, roster: Roster, tally: Tally, now: Instant) -> HostVie
     )
 
 
-def _standing(member: Member, roster: Roster, now: Instant) -> HostStanding:
+def _state(member: Member, roster: Roster, now: Instant) -> HostState:
     if member.record.is_leaving:
-        return HostStanding.LEAVING
+        return HostState.LEAVING
     if member.name == roster.me:
-        return HostStanding.THIS_HOST
-    return HostStanding.SHUNNED if member.is_shunned(now) else HostStanding.HEARD
+        return HostState.THIS_HOST
+    return HostState.UNREACHABLE if member.is_shunned(now) else HostState.REACHABLE
 
 
 def orders_in(order: HostOrder) -> frozenset[Order]:

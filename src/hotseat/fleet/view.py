@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Bytes, DeviceName, HostName, ModelName, Seconds
 
 
-class Standing(Enum):
+class FleetConnection(Enum):
     """Whether this host is connected to the fleet."""
 
     JOINING = "joining"
-    TOGETHER = "together"
-    APART = "apart"
+    CONNECTED = "connected"
+    DISCONNECTED = "disconnected"
 
 
 class Order(Enum):
@@ -29,12 +29,12 @@ class Order(Enum):
     """Also, its models leave as soon as they are unused."""
 
 
-class HostStanding(Enum):
+class HostState(Enum):
     """The state of a host as seen from here."""
 
-    THIS_HOST = "here"
-    HEARD = "heard"
-    SHUNNED = "shunned"
+    THIS_HOST = "this_host"
+    REACHABLE = "reachable"
+    UNREACHABLE = "unreachable"
     """It refused connections and is excluded for a while."""
     LEAVING = "leaving"
 
@@ -74,8 +74,8 @@ class HostView:
     address: str
     version: str
     labels: Mapping[str, str]
-    standing: HostStanding
-    heard_s: Seconds
+    state: HostState
+    last_seen_s: Seconds
     """Since its last update."""
     orders: frozenset[Order]
     devices: tuple[DeviceMemory, ...]
@@ -107,7 +107,7 @@ class ClaimView:
 @dataclass(frozen=True, slots=True)
 class FleetView:
     me: HostName
-    standing: Standing
+    connection: FleetConnection
     """Of this host."""
     hosts: tuple[HostView, ...]
     claims: tuple[ClaimView, ...]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.registry import Collector
 
-from hotseat.fleet.view import Agreement, HostStanding
+from hotseat.fleet.view import Agreement, HostState
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.telemetry import metric_names
 
@@ -29,29 +29,29 @@ class FleetPage(Collector):
 
     def collect(self) -> Iterator[Metric]:
         view = self._view()
-        yield of_standing(metric_names.ALONE if view is None else view.standing.value)
+        yield of_connection(metric_names.ALONE if view is None else view.connection.value)
         yield metric_names.FLEET_HOSTS.gauge(len(view.hosts) if view else 0)
         yield from of_hosts(view)
         yield from of_records(view)
 
 
-def of_standing(present: str) -> Metric:
-    family = metric_names.FLEET_STANDING.gauge()
-    for standing in metric_names.STANDINGS:
-        family.add_metric([standing], standing == present)
+def of_connection(present: str) -> Metric:
+    family = metric_names.FLEET_CONNECTION.gauge()
+    for connection in metric_names.CONNECTIONS:
+        family.add_metric([connection], connection == present)
     return family
 
 
 def of_hosts(view: FleetView | None) -> Iterator[Metric]:
-    heard, shunned = metric_names.FLEET_HEARD.gauge(), metric_names.FLEET_SHUNNED.gauge()
+    last_seen, unreachable = metric_names.FLEET_LAST_SEEN.gauge(), metric_names.FLEET_UNREACHABLE.gauge()
     ready, requests = metric_names.FLEET_READY.gauge(), metric_names.FLEET_REQUESTS.counter()
     for host in view.hosts if view else ():
-        heard.add_metric([host.name], host.heard_s)
-        shunned.add_metric([host.name], host.standing is HostStanding.SHUNNED)
+        last_seen.add_metric([host.name], host.last_seen_s)
+        unreachable.add_metric([host.name], host.state is HostState.UNREACHABLE)
         ready.add_metric([host.name], sum(each.phase == Phase.READY.value for each in host.residents))
-        requests.add_metric([host.name, metric_names.PASSED_ON], host.passed_on)
-        requests.add_metric([host.name, metric_names.TURNED_AWAY], host.turned_away)
-    yield from (heard, shunned, ready, requests)
+        requests.add_metric([host.name, metric_names.FORWARDED], host.passed_on)
+        requests.add_metric([host.name, metric_names.REFUSED], host.turned_away)
+    yield from (last_seen, unreachable, ready, requests)
 
 
 def of_records(view: FleetView | None) -> Iterator[Metric]:

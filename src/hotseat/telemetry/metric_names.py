@@ -12,7 +12,7 @@ from enum import Enum
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 from hotseat.errors import HotseatError
-from hotseat.fleet.view import Agreement, Standing
+from hotseat.fleet.view import Agreement, FleetConnection
 from hotseat.scheduling.commands import Cause
 from hotseat.scheduling.lifecycle import Phase
 
@@ -59,8 +59,8 @@ STATUS_CLASSES = ("none", "1xx", "2xx", "3xx", "4xx", "5xx")
 READY, FAILED, GIVEN_UP = OUTCOMES = ("ready", "failed", "given up")
 
 ALONE = "alone"
-STANDINGS = (ALONE, *(standing.value for standing in Standing))
-PASSED_ON, TURNED_AWAY = PASSAGES = ("passed on", "turned away")
+CONNECTIONS = (ALONE, *(connection.value for connection in FleetConnection))
+FORWARDED, REFUSED = RESULTS = ("forwarded", "refused")
 
 LABELS: dict[str, tuple[str, tuple[str, ...]]] = {
     "model": ("the configured name of a model, including models of peers", ()),
@@ -71,8 +71,11 @@ LABELS: dict[str, tuple[str, tuple[str, ...]]] = {
     "phase": ("the phase of a model", tuple(phase.value for phase in Phase)),
     "key": ("the name of a configured key, never its secret", ()),
     "host": ("the name of an available host of the fleet", ()),
-    "standing": ("the connection state of this host to its fleet; `apart` while NATS is unreachable", STANDINGS),
-    "passage": ("`turned away` if that host was unreachable or refused the request", PASSAGES),
+    "connection": (
+        "the connection state of this host to its fleet; `disconnected` while NATS is unreachable",
+        CONNECTIONS,
+    ),
+    "result": ("`refused` if that host was unreachable or refused the request", RESULTS),
     "decided": (
         "who decided on a load: `made` here, `lost` to a faster host, or `alone` because NATS was unreachable",
         tuple(agreement.value for agreement in Agreement),
@@ -166,17 +169,25 @@ KEY_DEVICE_SECONDS = Figure(
 )
 
 _HOST = ("host",)
-FLEET_STANDING = Figure(
-    "hotseat_fleet_standing", _GAUGE, "1 for the current fleet connection state of this host, else 0.", ("standing",)
+FLEET_CONNECTION = Figure(
+    "hotseat_fleet_connection",
+    _GAUGE,
+    "1 for the current fleet connection state of this host, else 0.",
+    ("connection",),
 )
 FLEET_HOSTS = Figure("hotseat_fleet_hosts", _GAUGE, "Hosts known to this one, including itself; 0: not in a fleet.")
-FLEET_HEARD = Figure("hotseat_fleet_host_heard_seconds", _GAUGE, "Time since the last message of a host.", _HOST)
-FLEET_SHUNNED = Figure(
-    "hotseat_fleet_host_shunned", _GAUGE, "1 for a host that gets no requests because it refused connections.", _HOST
+FLEET_LAST_SEEN = Figure(
+    "hotseat_fleet_host_last_seen_seconds", _GAUGE, "Time since the last message of a host.", _HOST
+)
+FLEET_UNREACHABLE = Figure(
+    "hotseat_fleet_host_unreachable",
+    _GAUGE,
+    "1 for a host that gets no requests because it refused connections.",
+    _HOST,
 )
 FLEET_READY = Figure("hotseat_fleet_host_ready_models", _GAUGE, "Models that are ready on a host.", _HOST)
 FLEET_REQUESTS = Figure(
-    "hotseat_fleet_requests_total", _COUNTER, "Requests that this host sent to another.", ("host", "passage")
+    "hotseat_fleet_requests_total", _COUNTER, "Requests that this host sent to another.", ("host", "result")
 )
 FLEET_CLAIMS = Figure("hotseat_fleet_claims_total", _COUNTER, "Loads that hosts had to agree on.", ("decided",))
 FLEET_MALFORMED = Figure(
@@ -204,6 +215,7 @@ FIGURES = (
     WAITING, IN_FLIGHT, FAILURES_IN_A_ROW, MODEL_PHASE, OLDEST_WAITING,
     ACTIVITY_LOST, LOG_LINES_DROPPED, LOOP_LAG, TASKS, LAST_RELOAD, BUILD_INFO,
     KEY_REQUESTS, KEY_REFUSED, KEY_IN_FLIGHT, KEY_DEVICE_SECONDS,
-    FLEET_STANDING, FLEET_HOSTS, FLEET_HEARD, FLEET_SHUNNED, FLEET_READY, FLEET_REQUESTS, FLEET_CLAIMS, FLEET_MALFORMED,
+    FLEET_CONNECTION, FLEET_HOSTS, FLEET_LAST_SEEN, FLEET_UNREACHABLE, FLEET_READY,
+    FLEET_REQUESTS, FLEET_CLAIMS, FLEET_MALFORMED,
     *PROCESS,
 )  # fmt: skip

@@ -43,7 +43,7 @@ async def fleet(here: Here) -> Fleet:
     view = fleet_admin_of(here).view()
     return Fleet(
         host=view.me,
-        standing=view.standing,
+        connection=view.connection,
         hosts=[host(each) for each in view.hosts],
         claims=[FleetClaim(model=each.model, host=each.host, by=each.by, because=each.because) for each in view.claims],
         absent=[AbsentHost(host=each.name, **orders(each.orders)) for each in view.absent],
@@ -114,8 +114,8 @@ def host(seen: HostView) -> FleetHost:
         address=seen.address,
         version=seen.version,
         labels=dict(seen.labels),
-        standing=seen.standing,
-        heard_s=round(seen.heard_s, 3),
+        state=seen.state,
+        last_seen_s=round(seen.last_seen_s, 3),
         **orders(seen.orders),
         devices=[FleetDevice(device=each.device, budget=each.budget, free=each.free) for each in seen.devices],
         residents=[

@@ -29,7 +29,7 @@ from hotseat.api.schemas import (
     Ticket,
 )
 from hotseat.errors import ShuttingDown
-from hotseat.fleet.view import Standing
+from hotseat.fleet.view import FleetConnection
 from hotseat.scheduling.commands import StartUpstream, StopUpstream
 from hotseat.scheduling.lifecycle import Phase
 
@@ -114,10 +114,10 @@ async def ready(here: Here) -> Ready:
     # Only the store is unreachable. This host still works, so load balancers should keep using it.
     said = (
         "hotseat is ready, but disconnected from the fleet"
-        if fleet_admin.standing is Standing.APART
+        if fleet_admin.connection is FleetConnection.DISCONNECTED
         else "hotseat is ready"
     )
-    return Ready(message=said, fleet=fleet_admin.standing)
+    return Ready(message=said, fleet=fleet_admin.connection)
 
 
 @router.post(
@@ -174,7 +174,7 @@ def model(here: ApiDeps, view: View, seen: ModelView, spec: ModelSpec | None) ->
 
 def membership(here: ApiDeps) -> Membership | None:
     fleet_admin = here.fleet()
-    return None if fleet_admin is None else Membership(host=fleet_admin.name, standing=fleet_admin.standing)
+    return None if fleet_admin is None else Membership(host=fleet_admin.name, connection=fleet_admin.connection)
 
 
 def footprint(seen: ModelView) -> Footprint:
