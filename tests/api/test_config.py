@@ -17,8 +17,8 @@ async def test_the_configuration_is_told_with_its_complaints(rig: Management) ->
 
     assert told == {
         "resolved": {"models": {"alpha": {"ttl": 5}}},
-        "complaints": ["a warning"],
-        "refused": ["an error"],
+        "warnings": ["a warning"],
+        "reload_errors": ["an error"],
     }
 
 

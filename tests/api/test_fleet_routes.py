@@ -165,8 +165,8 @@ async def test_why_is_told_across_hosts(hosts: Served) -> None:
     theirs = fleet["b"].dispatcher.view().model(QWEN).why
 
     assert (story["host"], story["phase"]) == ("a", "cold")
-    assert story["elsewhere"] == [{"host": "b", "phase": "ready", "why": theirs}]
-    assert alone["elsewhere"] == []
+    assert story["other_hosts"] == [{"host": "b", "phase": "ready", "why": theirs}]
+    assert alone["other_hosts"] == []
 
 
 async def test_a_guest_has_the_story_of_its_host(hosts: Served) -> None:
@@ -178,7 +178,7 @@ async def test_a_guest_has_the_story_of_its_host(hosts: Served) -> None:
     ready = await hosts.get("a", "/hotseat/models/llama")
 
     assert (cold["host"], cold["phase"]) == ("c", "cold")
-    assert (ready["host"], ready["phase"], ready["elsewhere"]) == ("c", "ready", [])
+    assert (ready["host"], ready["phase"], ready["other_hosts"]) == ("c", "ready", [])
     assert ready["last_start"]["because"]
 
 
@@ -194,7 +194,7 @@ async def test_a_silent_host_is_named(hosts: Served) -> None:
     qwen = await hosts.get("a", "/hotseat/models/qwen")
     llama = await hosts.ask("a", "GET", "/hotseat/models/llama")
 
-    assert qwen["elsewhere"] == [{"host": "b", "phase": "ready", "why": ""}]
+    assert qwen["other_hosts"] == [{"host": "b", "phase": "ready", "why": ""}]
     assert llama.status_code == 502
     assert llama.json()["error"] == "llama is ready on c, which gave no reason"
 

@@ -65,7 +65,7 @@ async def test_only_news_is_sent_to_who_asks_for_news(rig: Management) -> None:
     assert [ended["n"] for ended in news["finished"]] == [3]
 
 
-async def test_what_is_under_way_says_how_far_it_is(rig: Management) -> None:
+async def test_what_is_in_progress_says_how_far_it_is(rig: Management) -> None:
     """Waiting, sent or answering, with the times so far."""
     known = {
         "id": b"box-7",
@@ -76,15 +76,15 @@ async def test_what_is_under_way_says_how_far_it_is(rig: Management) -> None:
         "waited_s": 1.0,
         "seconds": 2.0,
     }
-    rig.under_way = [
+    rig.in_progress = [
         InProgress(ticket=TicketId(1), first_byte_s=None, is_waiting=True, **known),  # type: ignore[arg-type]  # mixed on purpose
         InProgress(ticket=TicketId(2), first_byte_s=None, is_waiting=False, **known),  # type: ignore[arg-type]
         InProgress(ticket=TicketId(3), first_byte_s=1.5, is_waiting=False, **known),  # type: ignore[arg-type]
     ]
     told = (await rig.get("/hotseat/requests")).json()
 
-    assert [request["state"] for request in told["under_way"]] == ["waiting", "sent", "answering"]
-    assert told["under_way"][0]["path"] == "/x"
+    assert [request["state"] for request in told["in_progress"]] == ["waiting", "sent", "answering"]
+    assert told["in_progress"][0]["path"] == "/x"
 
 
 async def test_a_request_that_waits_is_refused(rig: Management) -> None:

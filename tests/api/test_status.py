@@ -173,7 +173,7 @@ async def test_a_reload_of_a_wrong_file_changes_nothing_and_says_why(rig: Manage
 
     assert answer.status_code == 422
     assert answer.json()["status"] == "error"
-    assert answer.json()["complaints"] == ["config.yaml:5:5: models.qwen.tll: unknown key"]
+    assert answer.json()["problems"] == ["config.yaml:5:5: models.qwen.tll: unknown key"]
 
 
 async def test_reading_is_no_way_to_reload(rig: Management) -> None:

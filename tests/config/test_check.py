@@ -64,7 +64,7 @@ def test_mistakes_as_json(files: ConfigFiles, capsys: pytest.CaptureFixture[str]
         "ok": False,
         "config": None,
         "differences": [],
-        "complaints": [
+        "problems": [
             {
                 "severity": "error", "file": "config.yaml", "line": 2, "column": 1, "path": "lisen",
                 "message": "unknown key", "hint": 'Did you mean "listen"?',

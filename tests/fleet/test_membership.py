@@ -238,10 +238,8 @@ async def test_of_two_hosts_with_one_name_and_one_address_the_later_has_it() -> 
 
     assert holder is not None
     assert holder.boot == "second"
-    assert (earlier.stood, later.stood) == (
-        [FleetConnection.CONNECTED, FleetConnection.DISCONNECTED],
-        [FleetConnection.CONNECTED],
-    )
+    assert earlier.stood == [FleetConnection.CONNECTED, FleetConnection.DISCONNECTED]
+    assert later.stood == [FleetConnection.CONNECTED]
 
 
 @in_virtual_time

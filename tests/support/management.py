@@ -90,7 +90,7 @@ class Management:
     store_writer: StoreWriter
     client: httpx2.AsyncClient
     settings: Settings = field(default_factory=Settings)
-    under_way: list[InProgress] = field(default_factory=list)
+    in_progress: list[InProgress] = field(default_factory=list)
     config_report: ConfigReport = field(default_factory=ConfigReport)
     reload_result: ReloadResult = field(default_factory=ReloadResult)
     is_closing: bool = False
@@ -149,7 +149,7 @@ def application(rig: Management) -> FastAPI:
             settings=lambda: rig.settings,
             logs=rig.papers,
             activity=rig.activity,
-            under_way=lambda: rig.under_way,
+            in_progress=lambda: rig.in_progress,
             history=rig.store_writer.read,
             config=lambda: rig.config_report,
             reload=reload,

@@ -34,10 +34,8 @@ if TYPE_CHECKING:
 ROW = re.compile(r"^\| `([a-z_]+)` \| (counter|gauge|histogram) \| (.*?) \| ", re.MULTILINE)
 ALPHA, BETA, DUD = ModelName("alpha"), ModelName("beta"), ModelName("dud")
 QWEN = Resident(ModelName("qwen"), "ready", {}, 0, 0, 0.0, pinned=False)
-UNREACHABLE = HostView(
-    HostName("gpu2"), "http://gpu2", "1", {}, HostState.UNREACHABLE, 2.5, frozenset(), (), (QWEN,), 7, 1
-)
-FLEET = FleetView(HostName("gpu1"), FleetConnection.DISCONNECTED, (UNREACHABLE,), (), {Agreement.MADE: 3}, malformed=1)
+GPU2 = HostView(HostName("gpu2"), "http://gpu2", "1", {}, HostState.UNREACHABLE, 2.5, frozenset(), (), (QWEN,), 7, 1)
+FLEET = FleetView(HostName("gpu1"), FleetConnection.DISCONNECTED, (GPU2,), (), {Agreement.MADE: 3}, malformed=1)
 
 
 async def printed() -> list[Metric]:

@@ -59,9 +59,9 @@ async function done(method: string, path: string | URL): Promise<Result> {
 async function complaint(response: Response): Promise<string> {
   const text = await response.text();
   try {
-    const { error, complaints } = JSON.parse(text);
+    const { error, problems } = JSON.parse(text);
     const said = typeof error === "string" ? error : error.message;
-    return [said, ...(complaints ?? [])].join("\n");
+    return [said, ...(problems ?? [])].join("\n");
   } catch {
     return text || `${response.status} ${response.statusText}`;
   }

@@ -7,7 +7,16 @@ import { route } from "../route";
 import { firstLine } from "../words";
 import { house } from "./api";
 import { follow, type FeedConnection } from "./feed";
-import type { ByDevice, Finished, Fleet, JournalEntry, Membership, Model, Ticket, UnderWay } from "./shapes";
+import type {
+  ByDevice,
+  Finished,
+  Fleet,
+  JournalEntry,
+  Membership,
+  Model,
+  Ticket,
+  RequestInProgress,
+} from "./shapes";
 import type { ServerEvent } from "./sse";
 
 const MOST_ENTRIES = 5000;
@@ -31,7 +40,7 @@ export const line = signal<Ticket[]>([]);
 export const journal = signal<JournalEntry[]>([]);
 export const observations = signal<Observation[]>([]);
 export const finished = signal<Finished[]>([]);
-export const underWay = signal<UnderWay[]>([]);
+export const inProgress = signal<RequestInProgress[]>([]);
 /** The server's clock in seconds, updated every second. */
 export const now = signal(Date.now() / 1000);
 /** Seconds since the last refresh; the pages add it to durations from the server. */
@@ -109,7 +118,7 @@ async function takeFleet(): Promise<void> {
 async function takeRequests(): Promise<void> {
   const last = finished.value.at(-1)?.n ?? 0;
   const news = await house.requests(last);
-  underWay.value = news.under_way;
+  inProgress.value = news.in_progress;
   if (news.finished.length) finished.value = [...finished.value, ...news.finished].slice(-MOST_REQUESTS);
 }
 

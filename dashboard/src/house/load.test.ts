@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { loadCurve, quantile } from "./load";
-import type { Finished, UnderWay } from "./shapes";
+import type { Finished, RequestInProgress } from "./shapes";
 
 const tokens = { prompt_tokens: null, completion_tokens: null, tokens_per_s: null };
 const request = {
@@ -36,7 +36,7 @@ test("a request that began before the time range counts from the start of the ra
 });
 
 test("a request in progress counts until now", () => {
-  const going: UnderWay = { ...request, ticket: 1, state: "waiting", waited_s: 5, seconds: 5 };
+  const going: RequestInProgress = { ...request, ticket: 1, state: "waiting", waited_s: 5, seconds: 5 };
 
   assert.deepEqual(loadCurve([], [going], 0, 30).waiting, [0, 1, 1]);
 });

@@ -1,6 +1,6 @@
 // PURE: the number of waiting and of served requests over time, from the times of each request.
 
-import type { Finished, UnderWay } from "./shapes";
+import type { Finished, RequestInProgress } from "./shapes";
 
 export interface Curve {
   at: number[];
@@ -15,7 +15,7 @@ const AT_ONCE_S = 0.005;
 
 export function loadCurve(
   finished: readonly Finished[],
-  underWay: readonly UnderWay[],
+  inProgress: readonly RequestInProgress[],
   from: number,
   now: number,
 ): Curve {
@@ -23,7 +23,7 @@ export function loadCurve(
   for (const { at, seconds, waited_s } of finished) {
     changes.push(...arrival(at - seconds, waited_s, true), [at, 0, -1]);
   }
-  for (const { seconds, waited_s, state } of underWay) {
+  for (const { seconds, waited_s, state } of inProgress) {
     changes.push(...arrival(now - seconds, waited_s, state !== "waiting"));
   }
   return summed(

@@ -151,7 +151,7 @@ export interface JournalEntry {
   commands: JournalThing[];
 }
 
-export interface UnderWay {
+export interface RequestInProgress {
   ticket: number;
   model: string;
   client: string;
@@ -182,14 +182,14 @@ export interface Finished {
 
 export interface Requests {
   at: number;
-  under_way: UnderWay[];
+  in_progress: RequestInProgress[];
   finished: Finished[];
 }
 
 export interface ConfigReport {
   resolved: ResolvedConfig;
-  complaints: string[];
-  refused: string[];
+  warnings: string[];
+  reload_errors: string[];
 }
 
 export interface ResolvedConfig {

@@ -3,9 +3,9 @@
 import { computed, useSignal } from "@preact/signals";
 import { useMemo } from "preact/hooks";
 import { house } from "../house/api";
-import { finished, now, stale, underWay } from "../house/live";
+import { finished, now, stale, inProgress } from "../house/live";
 import { type Curve, loadCurve, median, quantile } from "../house/load";
-import type { Finished, UnderWay } from "../house/shapes";
+import type { Finished, RequestInProgress } from "../house/shapes";
 import { Action } from "../parts/actions";
 import { Card, Figure, Page } from "../parts/frame";
 import { Plot } from "../parts/plot";
@@ -29,8 +29,8 @@ export function ActivityPage() {
       <Card title="In progress">
         <Table
           caption="Requests in progress"
-          columns={UNDER_WAY}
-          rows={underWay.value}
+          columns={IN_PROGRESS}
+          rows={inProgress.value}
           keyOf={({ ticket }) => ticket}
           empty="No requests in progress."
         />
@@ -45,10 +45,10 @@ function Figures() {
   const firstBytes = lately.value.map(({ first_byte_s }) => first_byte_s).filter((each) => each !== null);
   const rates = lately.value.map(({ tokens_per_s }) => tokens_per_s).filter((each) => each !== null);
   const failed = lately.value.filter(isFailed).length;
-  const waiting = underWay.value.filter(({ state }) => state === "waiting").length;
+  const waiting = inProgress.value.filter(({ state }) => state === "waiting").length;
   return (
     <dl class="figures">
-      <Figure name="In flight" value={String(underWay.value.length - waiting)} />
+      <Figure name="In flight" value={String(inProgress.value.length - waiting)} />
       <Figure name="Waiting" value={String(waiting)} />
       <Figure name="Finished" value={String(lastMinute.length)} note="last minute" />
       <Figure
@@ -65,7 +65,7 @@ function Figures() {
 function LoadCard() {
   const to = now.value;
   const from = to - SPAN_S;
-  const curve = useMemo(() => loadCurve(lately.value, underWay.value, from, to), [to]);
+  const curve = useMemo(() => loadCurve(lately.value, inProgress.value, from, to), [to]);
   const data = useMemo(
     (): [number[], number[], number[]] => [curve.at, curve.served, curve.waiting],
     [curve],
@@ -186,7 +186,7 @@ function isFailed({ status }: Finished): boolean {
   return status >= 400 || status === 0;
 }
 
-const UNDER_WAY: Column<UnderWay>[] = [
+const IN_PROGRESS: Column<RequestInProgress>[] = [
   { name: "Ticket", by: ({ ticket }) => ticket, cell: ({ ticket }) => ticket, kind: "number" },
   { name: "Model", by: ({ model }) => model, cell: ({ model }) => model },
   { name: "Request", by: ({ path }) => path, cell: ({ method, path }) => `${method} ${path}` },

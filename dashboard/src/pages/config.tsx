@@ -37,12 +37,12 @@ function Report({ report }: { report: ConfigReport }) {
   const { models = {}, settings = {}, together = [], files: _, ...rest } = report.resolved;
   return (
     <>
-      <Complaints
+      <Problems
         title="Reload failed; previous config still active"
         kind="trouble"
-        complaints={report.refused}
+        problems={report.reload_errors}
       />
-      <Complaints title="Warnings" kind="warning" complaints={report.complaints} />
+      <Problems title="Warnings" kind="warning" problems={report.warnings} />
       {together.length > 0 && (
         <Card title="Concurrency">
           <ul class="sentences">
@@ -69,13 +69,13 @@ function Report({ report }: { report: ConfigReport }) {
   );
 }
 
-function Complaints({ title, kind, complaints }: { title: string; kind: string; complaints: string[] }) {
-  if (!complaints.length) return null;
+function Problems({ title, kind, problems }: { title: string; kind: string; problems: string[] }) {
+  if (!problems.length) return null;
   return (
     <Card title={title}>
       <ul class={`sentences ${kind}`}>
-        {complaints.map((complaint) => (
-          <li key={complaint}>{complaint}</li>
+        {problems.map((problem) => (
+          <li key={problem}>{problem}</li>
         ))}
       </ul>
     </Card>

@@ -1,7 +1,7 @@
 // When each model ran, and why that changed.
 
 import { computed, useSignal } from "@preact/signals";
-import { finished, journal, models, now, observations, underWay } from "../house/live";
+import { finished, journal, models, now, observations, inProgress } from "../house/live";
 import { download } from "../parts/actions";
 import { Card, Page } from "../parts/frame";
 import { PhaseChip } from "../parts/phase";
@@ -84,7 +84,7 @@ export function TimelinePage() {
           names={names}
           lanes={drawn.value}
           finished={finished.value}
-          underWay={underWay.value}
+          inProgress={inProgress.value}
           seen={seen}
           now={present}
           look={look}

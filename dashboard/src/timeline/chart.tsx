@@ -2,7 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import type { Finished, UnderWay } from "../house/shapes";
+import type { Finished, RequestInProgress } from "../house/shapes";
 import type { Lanes } from "./lanes";
 import { counted } from "../words";
 import { AXIS, Grid, Paper, Phases, Requests, Swaps } from "./layers";
@@ -12,7 +12,7 @@ interface ChartWishes {
   names: readonly string[];
   lanes: Lanes;
   finished: readonly Finished[];
-  underWay: readonly UnderWay[];
+  inProgress: readonly RequestInProgress[];
   seen: Stretch;
   now: number;
   look: (wish: Stretch) => void;
@@ -25,7 +25,7 @@ const GUIDE = "Hover over the chart for details. Drag to pan, Ctrl + scroll to z
 const LABEL =
   "Timeline of the models. Arrow keys pan, plus and minus zoom, End follows live. The tables below show the same data.";
 
-export function Chart({ names, lanes, finished, underWay, seen, now, look, follow }: ChartWishes) {
+export function Chart({ names, lanes, finished, inProgress, seen, now, look, follow }: ChartWishes) {
   const frame = useRef<HTMLDivElement>(null);
   const hint = useSignal("");
   const paper = new Paper(names, seen, now, useWidth(frame));
@@ -53,7 +53,7 @@ export function Chart({ names, lanes, finished, underWay, seen, now, look, follo
       >
         <svg width={paper.width} height={paper.height} role="img" aria-label={counted(names.length, "model")}>
           <Grid paper={paper} />
-          <Requests paper={paper} finished={finished} underWay={underWay} tell={tell} />
+          <Requests paper={paper} finished={finished} inProgress={inProgress} tell={tell} />
           <Swaps paper={paper} swaps={lanes.swaps} />
           <Phases paper={paper} segments={lanes.segments} tell={tell} />
           <line class="present" x1={paper.x(now)} x2={paper.x(now)} y1={AXIS - 6} y2={paper.height} />

@@ -1,6 +1,6 @@
 // The layers of the timeline chart. Hovering shows details; the tables below the chart show the same data.
 
-import type { Finished, UnderWay } from "../house/shapes";
+import type { Finished, RequestInProgress } from "../house/shapes";
 import { clock, duration, firstLine } from "../words";
 import type { Segment, Swap } from "./lanes";
 import { marks, place, type Stretch } from "./window";
@@ -131,13 +131,13 @@ function apart(swaps: readonly Swap[], paper: Paper): Swap[] {
 interface RequestsWishes {
   paper: Paper;
   finished: readonly Finished[];
-  underWay: readonly UnderWay[];
+  inProgress: readonly RequestInProgress[];
   tell: Tell;
 }
 
-export function Requests({ paper, finished, underWay, tell }: RequestsWishes) {
+export function Requests({ paper, finished, inProgress, tell }: RequestsWishes) {
   const ended = finished.filter(({ model, at, seconds }) => paper.shows(model, at - seconds, at));
-  const going = underWay.filter(({ model, seconds }) => paper.shows(model, paper.now - seconds, paper.now));
+  const going = inProgress.filter(({ model, seconds }) => paper.shows(model, paper.now - seconds, paper.now));
   return (
     <g class="requests">
       {ended.map((request) => (

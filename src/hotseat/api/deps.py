@@ -69,7 +69,7 @@ class ApiDeps:
     """Called each time, since a reload changes the result."""
     logs: Logs
     activity: Activity
-    under_way: Callable[[], Sequence[InProgress]]
+    in_progress: Callable[[], Sequence[InProgress]]
     """Every request to a model that has not ended."""
     history: Callable[[float, str | None, int], Awaitable[Sequence[Finished]]]
     """The newest requests that ended after a time, of one model or all, oldest first, up to a limit."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from hotseat.api.fleet_schemas import Elsewhere
+from hotseat.api.fleet_schemas import OtherHost
 from hotseat.api.schemas import ModelStory
 from hotseat.errors import HostUnresponsive
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 BEST_FIRST = ("ready", "loading", "waking")
 
 
-async def elsewhere(fleet_admin: FleetAdmin, model: ModelName) -> list[Elsewhere]:
+async def other_hosts(fleet_admin: FleetAdmin, model: ModelName) -> list[OtherHost]:
     """Queries all hosts at once, so that silent ones cost one short wait."""
     return list(await asyncio.gather(*(_state_at(fleet_admin, seen, model) for seen in fleet_admin.sightings(model))))
 
 
-async def _state_at(fleet_admin: FleetAdmin, seen: Sighting, model: ModelName) -> Elsewhere:
+async def _state_at(fleet_admin: FleetAdmin, seen: Sighting, model: ModelName) -> OtherHost:
     story = await fleet_admin.story(seen.host, model) or {}
-    return Elsewhere(host=seen.host, phase=seen.phase, why=str(story.get("why", "")))
+    return OtherHost(host=seen.host, phase=seen.phase, why=str(story.get("why", "")))
 
 
 async def story_from_fleet(fleet_admin: FleetAdmin, model: ModelName) -> ModelStory:
@@ -42,7 +42,7 @@ async def story_from_fleet(fleet_admin: FleetAdmin, model: ModelName) -> ModelSt
         phase = seen[0].phase if seen else "not loaded"
         raise HostUnresponsive(f"{model} is {phase} on {host}, which gave no reason") from None
     others = await asyncio.gather(*(_state_at(fleet_admin, each, model) for each in seen[1:]))
-    return story.model_copy(update={"host": host, "elsewhere": list(others)})
+    return story.model_copy(update={"host": host, "other_hosts": list(others)})
 
 
 def _rank(seen: Sighting) -> tuple[int, str]:

@@ -76,7 +76,7 @@ class Fleet(Membership):
     absent: Annotated[list[AbsentHost], Field(description="Absent hosts that have pending orders.")]
 
 
-class Elsewhere(BaseModel):
+class OtherHost(BaseModel):
     """A model on another host of the fleet."""
 
     host: str

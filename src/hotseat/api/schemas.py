@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from hotseat.api.fleet_schemas import Elsewhere, Membership
+from hotseat.api.fleet_schemas import Membership, OtherHost
 from hotseat.fleet.view import FleetConnection
 from hotseat.scheduling.lifecycle import Phase
 
@@ -221,14 +221,14 @@ class History(BaseModel):
 
 class Requests(BaseModel):
     at: Annotated[float, Field(description="Unix time of this response, by hotseat's own clock.")]
-    under_way: list[RequestInProgress]
+    in_progress: list[RequestInProgress]
     finished: Annotated[list[FinishedRequest], Field(description="The last 1000, oldest first.")]
 
 
 class ConfigReport(BaseModel):
     resolved: Annotated[dict[str, Any], Field(description="With expanded macros and defaults, without secrets.")]
-    complaints: Annotated[list[str], Field(description="Warnings and notes about the active configuration.")]
-    refused: Annotated[list[str], Field(description="Why the last reload failed; empty: it succeeded.")]
+    warnings: Annotated[list[str], Field(description="Warnings and notes about the active configuration.")]
+    reload_errors: Annotated[list[str], Field(description="Why the last reload failed; empty: it succeeded.")]
 
 
 class Key(BaseModel):
@@ -265,8 +265,8 @@ class ModelStory(Model):
     """A model, the requests that wait for it, and its recent history."""
 
     host: Annotated[str | None, Field(description="Host that this information is about; null: not in a fleet.")] = None
-    elsewhere: Annotated[list[Elsewhere], Field(description="Other hosts that have the model.")] = []
-    line: list[Ticket]
+    other_hosts: Annotated[list[OtherHost], Field(description="Other hosts that have the model.")] = []
+    queue: list[Ticket]
     last_start: Cause | None
     last_stop: Cause | None
     history: list[JournalEntry]
@@ -290,4 +290,4 @@ class Reloaded(Result):
 
 
 class ReloadFailure(Failure):
-    complaints: list[str]
+    problems: list[str]

@@ -91,7 +91,7 @@ def _count(number: int, thing: str) -> str:
 def _as_data(complaints: Sequence[ConfigProblem], loaded: Loaded | None) -> dict[str, Any]:
     return {
         "ok": loaded is not None,
-        "complaints": [_complaint(complaint) for complaint in complaints],
+        "problems": [_complaint(complaint) for complaint in complaints],
         "differences": [] if loaded is None else [_complaint(each) for each in loaded.differences],
         "config": None if loaded is None else resolved(loaded),
     }

@@ -143,13 +143,13 @@ def sentences(story: dict[str, Any]) -> list[str]:
     """The current state first, then waiting requests, then past causes, then other hosts."""
     on_host = f" on {story['host']}" if story["host"] else ""
     lines = [f"{story['model']} is {story['phase']}{on_host}: {story['why']}"]
-    lines += [waiting(ticket) for ticket in story["line"]]
+    lines += [waiting(ticket) for ticket in story["queue"]]
     for what, cause in (("started", story["last_start"]), ("stopped", story["last_stop"])):
         if cause:
             lines.append(f"last {what} {moment(cause['at'])}: {cause['because']}")
     if story["last_error"] and story["last_error"] != story["why"]:
         lines.append(f"last failure: {story['last_error']}")
-    return lines + [on_another(seen) for seen in story["elsewhere"]]
+    return lines + [on_another(seen) for seen in story["other_hosts"]]
 
 
 def on_another(seen: dict[str, Any]) -> str:
@@ -172,8 +172,8 @@ def reload(server: Server) -> None:
     try:
         answer = server.ask("POST", "/hotseat/reload")
     except Refused as refused:
-        if complaints := refused.body.get("complaints"):
-            raise BadConfig("\n".join([str(refused), *complaints])) from None
+        if problems := refused.body.get("problems"):
+            raise BadConfig("\n".join([str(refused), *problems])) from None
         raise
     touched = [f"{what}: {', '.join(answer[what])}" for what in ("added", "changed", "removed") if answer[what]]
     print("; ".join([answer["message"], *(touched or ["no model changed"])]))

@@ -13,4 +13,4 @@ router = APIRouter(prefix="/hotseat", tags=["hotseat"])
 @router.get("/config", summary="The active configuration, resolved, with its warnings")
 async def config(here: Here) -> ConfigReport:
     report = here.config()
-    return ConfigReport(resolved=report.resolved, complaints=list(report.complaints), refused=list(report.refused))
+    return ConfigReport(resolved=report.resolved, warnings=list(report.complaints), reload_errors=list(report.refused))

@@ -30,7 +30,7 @@ async def requests(
 ) -> Requests:
     return Requests(
         at=time.time(),
-        under_way=[under_way(request) for request in here.under_way()],
+        in_progress=[in_progress(request) for request in here.in_progress()],
         finished=[finished(request) for request in here.activity.recent(after)],
     )
 
@@ -57,10 +57,10 @@ async def dismiss(ticket: int, here: Here, asker: Asker) -> Result:
 def models_of(ticket: int, here: ApiDeps) -> list[ModelName]:
     """The model of a ticket, waiting or in flight; empty if unknown."""
     waiting = [each.model for each in here.dispatcher.view().queue if each.ticket == ticket]
-    return waiting or [each.model for each in here.under_way() if each.ticket == ticket]
+    return waiting or [each.model for each in here.in_progress() if each.ticket == ticket]
 
 
-def under_way(request: InProgress) -> RequestInProgress:
+def in_progress(request: InProgress) -> RequestInProgress:
     return RequestInProgress(
         ticket=request.ticket,
         id=request.id.decode(),

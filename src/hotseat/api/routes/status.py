@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 
 from hotseat.api.dependencies import Here
 from hotseat.api.errors import failure
-from hotseat.api.fleet_models import elsewhere, story_from_fleet
+from hotseat.api.fleet_models import other_hosts, story_from_fleet
 from hotseat.api.fleet_schemas import Membership
 from hotseat.api.journal_json import about, entry_json, last_cause
 from hotseat.api.routes.management import UNKNOWN, Responses
@@ -88,7 +88,7 @@ async def one_model(
     return (
         shown
         if fleet_admin is None
-        else shown.model_copy(update={"elsewhere": await elsewhere(fleet_admin, spec.name)})
+        else shown.model_copy(update={"other_hosts": await other_hosts(fleet_admin, spec.name)})
     )
 
 
@@ -132,7 +132,7 @@ async def reload(here: Here) -> Reloaded | JSONResponse:
         number = len(result.complaints)
         errors = "1 error" if number == 1 else f"{number} errors"
         message = f"the configuration has {errors}; nothing was changed"
-        return JSONResponse({**failure(message), "complaints": result.complaints}, 422)
+        return JSONResponse({**failure(message), "problems": result.complaints}, 422)
     change = result.change
     return Reloaded(
         message="the configuration was reloaded",
@@ -206,7 +206,7 @@ def story(here: ApiDeps, view: View, spec: ModelSpec) -> ModelStory:
     return ModelStory(
         host=None if fleet_admin is None else fleet_admin.name,
         **dict(model(here, view, view.model(spec.name), spec)),
-        line=[ticket(view, waiting) for waiting in view.queue if waiting.model == spec.name],
+        queue=[ticket(view, waiting) for waiting in view.queue if waiting.model == spec.name],
         last_start=last_cause(spec.name, entries, StartUpstream),
         last_stop=last_cause(spec.name, entries, StopUpstream),
         history=[entry_json(entry) for entry in entries[-STORY:]],
