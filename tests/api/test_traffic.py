@@ -58,7 +58,7 @@ async def test_the_feed_tells_the_house_then_its_traffic(rig: Management) -> Non
         await rig.dispatcher.unload(ALPHA)
         stop = await next_item(lines)
 
-    assert (told["t"], told["patience"], told["devices"]) == ("house", 2.0, {})
+    assert (told["t"], told["patience"], told["devices"]) == ("machine", 2.0, {})
     assert "alpha" in [model["name"] for model in told["models"]]
     assert (load["t"], load["model"]) == ("load", "alpha")
     assert (request["t"], request["client"], request["model"]) == ("request", "ann", "alpha")

@@ -97,7 +97,7 @@ def test_what_could_not_be_recorded_is_said(tmp_path: Path) -> None:
         "urgency": 1.0,
         "pinned": False,
     }
-    watched.note({"t": "house", "patience": 2, "max_queue": 9, "devices": {}, "groups": [], "models": [model]})
+    watched.note({"t": "machine", "patience": 2, "max_queue": 9, "devices": {}, "groups": [], "models": [model]})
     watched.note({"t": "request", "client": "u", "model": "qwen", "arrived": 0.0, "granted": 1.0, "left": 2.0})
     watched.note({"t": "request", "client": "u", "model": "qwen", "arrived": 0.0, "granted": None, "left": 2.0})
     watched.note({"t": "missed", "count": 7})

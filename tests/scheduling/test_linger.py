@@ -108,7 +108,7 @@ def test_one_client_going_to_and_fro_is_never_waited_for(yard: Playbook) -> None
 def test_two_unused_models_are_both_worth_waiting_for(stage: Stage) -> None:
     """The next check is when the first of them is no longer worth it."""
     yard = stage(with_budget(model("a", gib=12), model("b", gib=12), model("new", gib=24)))
-    yard.scheduler.model_stats.adopt({"a": {"returns": [15, 15]}, "b": {"returns": [7, 7]}})
+    yard.scheduler.model_stats.adopt({"a": {"reuse_gaps": [15, 15]}, "b": {"reuse_gaps": [7, 7]}})
     yard.with_ready("a").with_ready("b")
 
     yard >> arrives(1, "new") << wakes_at(pytest.approx(25.5, abs=0.1))  # type: ignore[arg-type]

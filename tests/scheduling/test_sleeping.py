@@ -196,7 +196,7 @@ def test_what_was_learned_of_sleep_is_kept(rig: Playbook, stage: Stage) -> None:
     """The next run need not try again; what makes no sense is passed over."""
     rig.with_sleep_stats("qwen", "llama", wake_s=30).with_sleep_stats("qwen", "llama", wake_s=30)
     plain = rig.scheduler.model_stats.export()
-    plain["llama"]["naps"] = {"1": "often", "2": {"times": -1, "sleep_s": None, "memory": {"ram": "much"}}}
+    plain["llama"]["sleep_stats"] = {"1": "often", "2": {"times": -1, "sleep_s": None, "memory": {"ram": "much"}}}
     again = stage(one_at_a_time(model("qwen", sleep=sleeps()), "llama"))
     again.scheduler.model_stats.adopt(plain)
     again.with_ready("qwen")

@@ -96,13 +96,16 @@ def test_nobody_waits_for_a_pipe(file: Path) -> None:
         json.dumps({
             "format": 1,
             "memory": {"k": {"lives": [{"gpu0": {"anonymous": "x"}}, {"gpu0": {"anonymous": 10**400}}]}},
-            "habits": {"a": {"load_s": 10**400, "gaps": ["x", None, -1, 10**400], "naps": {"1": {"memory": []}}}},
+            "model_stats": {
+                "a": {"load_s": 10**400, "gaps": ["x", None, -1, 10**400], "sleep_stats": {"1": {"memory": []}}},
+            },
         }),
+        json.dumps({"format": 1, "habits": {"a": {"load_s": 2.0, "returns": [3.0], "naps": {}}}}),
     ],
-    ids=["nested", "no numbers"],
+    ids=["nested", "no numbers", "an older version"],
 )  # fmt: skip
-def test_a_start_goes_on_with_a_damaged_file(tmp_path: Path, content: str) -> None:
-    """The program serves, and says what it found."""
+def test_a_start_goes_on_with_a_file_it_does_not_understand(tmp_path: Path, content: str) -> None:
+    """The program serves, and reports a file that it cannot read at all."""
     (tmp_path / "learned.json").write_text(content)
     config = {"models": {"a": {"cmd": "server --port ${PORT}"}}, "devices": {"cpu": {"memory": "1GiB"}}}
     with Hotseat(config, tmp_path, environ={"STATE_DIRECTORY": str(tmp_path)}) as rig:

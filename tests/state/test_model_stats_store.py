@@ -23,25 +23,25 @@ READY = Entry(1, 0.0, UpstreamReady(QWEN, LaunchId(1), Upstream(Address("localho
 
 
 def learned(seconds: float) -> StatsOfModels:
-    habits = StatsOfModels()
-    habits.loaded(QWEN, seconds)
-    return habits
+    stats = StatsOfModels()
+    stats.loaded(QWEN, seconds)
+    return stats
 
 
-def store_of(file: Path, habits: StatsOfModels, clock: Callable[[], float] = lambda: 0.0) -> ModelStatsStore:
-    return ModelStatsStore(LearnedStore(file).section("habits"), habits, clock)
+def store_of(file: Path, stats: StatsOfModels, clock: Callable[[], float] = lambda: 0.0) -> ModelStatsStore:
+    return ModelStatsStore(LearnedStore(file).section("model_stats"), stats, clock)
 
 
 def written(file: Path) -> dict[str, Any]:
-    habits: dict[str, Any] = json.loads(file.read_text())["habits"]
-    return habits
+    stats: dict[str, Any] = json.loads(file.read_text())["model_stats"]
+    return stats
 
 
 def test_a_restart(tmp_path: Path) -> None:
     """The next run begins with what this one learned; other models in the file stay."""
-    file = tmp_path / "deep" / "habits.json"
+    file = tmp_path / "deep" / "learned.json"
     store_of(file, learned(12)).save()
-    LearnedStore(file).section("habits").keep("other", {"load_s": 3})
+    LearnedStore(file).section("model_stats").keep("other", {"load_s": 3})
     again = StatsOfModels()
     learned_store = store_of(file, again)
     learned_store.recall()
@@ -49,18 +49,18 @@ def test_a_restart(tmp_path: Path) -> None:
 
     assert again.load_s(QWEN) == 12
     assert written(file)["other"]["load_s"] == 3
-    assert [each.name for each in file.parent.iterdir()] == ["habits.json"]
+    assert [each.name for each in file.parent.iterdir()] == ["learned.json"]
 
 
 def test_loads_are_written_down_now_and_then(tmp_path: Path) -> None:
     """Frequent loads do not cause a write each."""
     now = 0.0
-    habits, file = learned(1), tmp_path / "habits.json"
-    learned_store = store_of(file, habits, lambda: now)
+    stats, file = learned(1), tmp_path / "learned.json"
+    learned_store = store_of(file, stats, lambda: now)
     learned_store.watch(Entry(1, 0.0, ClockReached(), ()))
     assert not file.exists()
     learned_store.watch(READY)
-    habits.loaded(QWEN, 11)
+    stats.loaded(QWEN, 11)
     learned_store.watch(READY)
     assert written(file)["qwen"]["load_s"] == 1
     now = BETWEEN_SAVES_S
@@ -72,7 +72,7 @@ def test_loads_are_written_down_now_and_then(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["{", "[1, 2]"])
 def test_a_file_that_is_none_of_ours(tmp_path: Path, content: str) -> None:
     """It is passed over, and replaced at the next occasion."""
-    file = tmp_path / "habits.json"
+    file = tmp_path / "learned.json"
     file.write_text(content)
     learned_store = store_of(file, learned(5))
     learned_store.recall()
@@ -84,7 +84,7 @@ def test_a_file_that_is_none_of_ours(tmp_path: Path, content: str) -> None:
 def test_a_place_where_nothing_can_be_written(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Said once; everything else goes on."""
     (tmp_path / "file").write_text("")
-    learned_store = store_of(tmp_path / "file" / "habits.json", learned(5))
+    learned_store = store_of(tmp_path / "file" / "learned.json", learned(5))
     for _ in range(2):
         learned_store.save()
 

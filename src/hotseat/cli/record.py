@@ -52,8 +52,8 @@ class Watched:
 
     def note(self, item: dict[str, Any]) -> None:
         match item.pop("t"):
-            case "house":
-                self._house(**item)
+            case "machine":
+                self._machine(**item)
             case "request" if item["granted"] is None:
                 self._left_unserved += 1
             case "request":
@@ -65,7 +65,7 @@ class Watched:
             case "missed":
                 self._missed += item["count"]
 
-    def _house(
+    def _machine(
         self,
         patience: float,
         max_queue: int,

@@ -170,8 +170,8 @@ def _plain(stats: ModelStats) -> dict[str, Any]:
         "service_s": stats.service_s,
         "drain_s": stats.drain_s,
         "gaps": list(stats.gaps),
-        "returns": [gap if isfinite(gap) else None for gap in stats.reuse_gaps],
-        "naps": {level: asdict(sleep_stats) for level, sleep_stats in stats.sleep_stats_by_level.items()},
+        "reuse_gaps": [gap if isfinite(gap) else None for gap in stats.reuse_gaps],
+        "sleep_stats": {level: asdict(sleep_stats) for level, sleep_stats in stats.sleep_stats_by_level.items()},
     }
 
 
@@ -181,9 +181,9 @@ def _take_over(stats: ModelStats, plain: dict[str, Any]) -> None:
     stats.service_s = _seconds(plain.get("service_s")) or 0.0
     stats.drain_s = _seconds(plain.get("drain_s")) or 0.0
     stats.gaps.extend(gap for gap in map(_seconds, _list(plain.get("gaps"))) if gap is not None)
-    stats.reuse_gaps.extend(inf if gap is None else gap for gap in map(_seconds, _list(plain.get("returns"))))
+    stats.reuse_gaps.extend(inf if gap is None else gap for gap in map(_seconds, _list(plain.get("reuse_gaps"))))
     stats.sleep_stats_by_level.update(
-        {level: _sleep_stats(sleep_stats) for level, sleep_stats in _mapping(plain.get("naps")).items()}
+        {level: _sleep_stats(sleep_stats) for level, sleep_stats in _mapping(plain.get("sleep_stats")).items()}
     )
 
 

@@ -77,7 +77,7 @@ async def fill_catalog(active: ActiveConfig, memory: MemoryManager) -> Catalog:
 
 def keep_model_stats(stack: AsyncExitStack, learned: LearnedStore, scheduler: Scheduler, journal: Journal) -> None:
     """Restore what the last run measured, and save it at the end."""
-    store = ModelStatsStore(learned.section("habits"), scheduler.model_stats)
+    store = ModelStatsStore(learned.section("model_stats"), scheduler.model_stats)
     store.recall()
     journal.listen(store.watch)
     stack.callback(store.save)

@@ -55,7 +55,7 @@ async def traffic_feed(here: ApiDeps, seconds: float) -> AsyncGenerator[str, Non
         lasting(here.journal.follow(), seconds),
     ]
     async with listening(sources, HEARTBEAT_S) as items:
-        yield as_data(deps(here.dispatcher.catalog, here.dispatcher.view()))
+        yield as_data(machine(here.dispatcher.catalog, here.dispatcher.view()))
         async for item in items:
             if item is None:
                 yield HEARTBEAT
@@ -99,11 +99,11 @@ def figures(spec: ModelSpec) -> dict[str, int] | None:
     return {str(place): bytes_ for place, bytes_ in spec.footprint.memory.items()} if spec.footprint else None
 
 
-def deps(catalog: Catalog, view: View) -> dict[str, Any]:
+def machine(catalog: Catalog, view: View) -> dict[str, Any]:
     """Which models may run together. Only what the scheduler knows of a model: its command may contain secrets."""
     load_s = {seen.name: seen.load_s for seen in view.models}
     return {
-        "t": "house",
+        "t": "machine",
         "patience": catalog.policy.patience,
         "max_queue": catalog.policy.max_queue,
         "devices": {str(place): bytes_ for place, bytes_ in catalog.budgets.items()},
