@@ -2,11 +2,11 @@
 
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { line, membership, models, connection } from "./house/live";
+import { queue, membership, models, connection } from "./data/state";
 import { ActivityPage } from "./pages/activity";
 import { ConfigPage } from "./pages/config";
 import { FleetPage } from "./pages/fleet";
-import { LinePage } from "./pages/line";
+import { QueuePage } from "./pages/queue";
 import { LogsPage } from "./pages/logs";
 import { MemoryPage } from "./pages/memory";
 import { ModelsPage } from "./pages/models";
@@ -22,7 +22,7 @@ const PAGES: Record<IconName, { title: string; Page: () => preact.JSX.Element }>
   models: { title: "Models", Page: ModelsPage },
   timeline: { title: "Timeline", Page: TimelinePage },
   memory: { title: "Memory", Page: MemoryPage },
-  queue: { title: "Queue", Page: LinePage },
+  queue: { title: "Queue", Page: QueuePage },
   activity: { title: "Activity", Page: ActivityPage },
   logs: { title: "Logs", Page: LogsPage },
   playground: { title: "Playground", Page: PlaygroundPage },
@@ -30,16 +30,13 @@ const PAGES: Record<IconName, { title: string; Page: () => preact.JSX.Element }>
   config: { title: "Config", Page: ConfigPage },
 };
 
-/** Old links to a page keep working. */
-const RENAMED: Record<string, IconName> = { line: "queue" };
-
 function isPage(name: string): name is IconName {
   return name in PAGES;
 }
 
 export function App() {
   const asked = route.value.page;
-  const page = isPage(asked) ? asked : (RENAMED[asked] ?? "models");
+  const page = isPage(asked) ? asked : "models";
   const isMenuOpen = useSignal(false);
   const { Page, title } = PAGES[page];
   useEffect(() => {
@@ -81,7 +78,7 @@ export function App() {
 function Pages({ current, chosen }: { current: string; chosen: () => void }) {
   const isDisconnected = membership.value?.connection === "disconnected";
   const tags: Partial<Record<IconName, number | string>> = {
-    queue: line.value.length,
+    queue: queue.value.length,
     fleet: isDisconnected ? "disconnected" : "",
   };
   const shown = Object.entries(PAGES).filter(([name]) => name !== "fleet" || membership.value !== null);

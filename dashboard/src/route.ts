@@ -2,12 +2,12 @@
 
 import { computed, signal } from "@preact/signals";
 
-const heard = signal(location.hash);
-addEventListener("hashchange", () => (heard.value = location.hash));
+const hash = signal(location.hash);
+addEventListener("hashchange", () => (hash.value = location.hash));
 
 /** `#/logs?model=qwen` is the page "logs" with one query parameter. */
 export const route = computed(() => {
-  const [path = "", query = ""] = heard.value.replace(/^#\/?/, "").split("?");
+  const [path = "", query = ""] = hash.value.replace(/^#\/?/, "").split("?");
   return { page: path || "models", query: new URLSearchParams(query) };
 });
 

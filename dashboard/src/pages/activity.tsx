@@ -2,10 +2,10 @@
 
 import { computed, useSignal } from "@preact/signals";
 import { useMemo } from "preact/hooks";
-import { house } from "../house/api";
-import { finished, now, stale, inProgress } from "../house/live";
-import { type Curve, loadCurve, median, quantile } from "../house/load";
-import type { Finished, RequestInProgress } from "../house/shapes";
+import { api } from "../data/api";
+import { finished, now, stale, inProgress } from "../data/state";
+import { type Curve, loadCurve, median, quantile } from "../data/load";
+import type { Finished, RequestInProgress } from "../data/types";
 import { Action } from "../parts/actions";
 import { Card, Figure, Page } from "../parts/frame";
 import { Plot } from "../parts/plot";
@@ -208,7 +208,7 @@ const IN_PROGRESS: Column<RequestInProgress>[] = [
   {
     name: "Cancel",
     cell: ({ ticket }) => (
-      <Action label={`Cancel ticket ${ticket}`} act={() => house.dismiss(ticket)}>
+      <Action label={`Cancel ticket ${ticket}`} act={() => api.dismiss(ticket)}>
         Cancel
       </Action>
     ),

@@ -2,16 +2,16 @@
 
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { house } from "../house/api";
-import type { ConfigReport } from "../house/shapes";
-import { Action, CopyButton, tellTrouble } from "../parts/actions";
+import { api } from "../data/api";
+import type { ConfigReport } from "../data/types";
+import { Action, CopyButton, showError } from "../parts/actions";
 import { Card, Page } from "../parts/frame";
 
 export function ConfigPage() {
   const report = useSignal<ConfigReport | null>(null);
-  const ask = () => house.config().then((told) => (report.value = told), tellTrouble);
+  const ask = () => api.config().then((told) => (report.value = told), showError);
   useEffect(() => void ask(), []);
-  const reload = () => house.reload().finally(ask);
+  const reload = () => api.reload().finally(ask);
   const told = report.value;
   return (
     <Page

@@ -2,11 +2,11 @@
 
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { house, type Order } from "../house/api";
-import { fleet, membership, refresh, stale } from "../house/live";
-import type { OrderedHost, Fleet, FleetHost, FleetResident } from "../house/shapes";
+import { api, type Order } from "../data/api";
+import { fleet, membership, refresh, stale } from "../data/state";
+import type { OrderedHost, Fleet, FleetHost, FleetResident } from "../data/types";
 import { Action } from "../parts/actions";
-import { Ask } from "../parts/ask";
+import { Dialog } from "../parts/dialog";
 import { Card, Page } from "../parts/frame";
 import { PhaseChip } from "../parts/phase";
 import { type Column, Table } from "../parts/table";
@@ -112,21 +112,21 @@ function OrderButton({ host, order, isGiven }: { host: string; order: Order; isG
   return (
     <Action
       label={`${verb} ${host}`}
-      act={() => (isGiven ? house.takeBack(host, order) : house.give(host, order))}
+      act={() => (isGiven ? api.takeBack(host, order) : api.give(host, order))}
     >
       {verb}
     </Action>
   );
 }
 
-interface RoomWishes {
+interface RoomProps {
   host: FleetHost;
   device: string;
   budget: number;
   free: number;
 }
 
-function Room({ host, device, budget, free }: RoomWishes) {
+function Room({ host, device, budget, free }: RoomProps) {
   const shares = host.residents
     .map(({ model, phase, memory }) => ({ model, phase, size: memory[device] ?? 0 }))
     .filter(({ size }) => size > 0);
@@ -172,7 +172,7 @@ function Move({ model, from }: { model: string; from: string }) {
   const others = (fleet.value?.hosts ?? []).filter(({ host }) => host !== from);
   const move = (to: string) => {
     isAsked.value = false;
-    return house.move(model, to);
+    return api.move(model, to);
   };
   return (
     <>
@@ -185,7 +185,7 @@ function Move({ model, from }: { model: string; from: string }) {
         Move
       </button>
       {isAsked.value && (
-        <Ask title={`Move ${model} from ${from}?`} close={() => (isAsked.value = false)}>
+        <Dialog title={`Move ${model} from ${from}?`} close={() => (isAsked.value = false)}>
           <p>
             The model loads on the new host first. It stops on {from} once the new host is ready, so no
             request waits.
@@ -200,7 +200,7 @@ function Move({ model, from }: { model: string; from: string }) {
               </Action>
             ))}
           </div>
-        </Ask>
+        </Dialog>
       )}
     </>
   );

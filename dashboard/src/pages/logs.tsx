@@ -2,8 +2,8 @@
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo, useRef } from "preact/hooks";
-import { follow } from "../house/feed";
-import { models } from "../house/live";
+import { follow } from "../data/feed";
+import { models } from "../data/state";
 import { download } from "../parts/actions";
 import { Page } from "../parts/frame";
 import { Scroller } from "../parts/scroller";
@@ -21,10 +21,10 @@ export function LogsPage() {
   const model = route.value.query.get("model") ?? "";
   const isPaused = useSignal(false);
   const wanted = useSignal("");
-  const heard = useLines(model, isPaused.value);
+  const lines = useLines(model, isPaused.value);
   const matching = useMemo(
-    () => heard.filter(({ text }) => text.toLowerCase().includes(wanted.value.toLowerCase())),
-    [heard, wanted.value],
+    () => lines.filter(({ text }) => text.toLowerCase().includes(wanted.value.toLowerCase())),
+    [lines, wanted.value],
   );
   const save = () =>
     download(`hotseat-${model || "all"}.log`, "text/plain", matching.map(({ text }) => `${text}\n`).join(""));
@@ -87,7 +87,7 @@ function useLines(model: string, isPaused: boolean): Line[] {
     let n = 0;
     const chosen = model ? `&model=${encodeURIComponent(model)}` : "";
     return follow(() => `logs?follow=true&lines=${PAST}${chosen}`, {
-      heard: ({ data }) => {
+      received: ({ data }) => {
         n += 1;
         kept.current.push({ n, text: data.replace(ESCAPES, "") });
         if (kept.current.length > MOST_KEPT) kept.current.splice(0, MOST_KEPT / 10);

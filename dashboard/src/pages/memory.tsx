@@ -1,7 +1,7 @@
 // The memory that resident models use on each device, against its budget.
 
-import { available, budgets, yielding, models } from "../house/live";
-import type { ByDevice, Model } from "../house/shapes";
+import { available, budgets, yielding, models } from "../data/state";
+import type { ByDevice, Model } from "../data/types";
 import { Card, Page } from "../parts/frame";
 import { PhaseChip } from "../parts/phase";
 import { type Column, Table } from "../parts/table";
@@ -48,13 +48,13 @@ function sizes({ footprint, memory }: Model): ByDevice | null {
   return footprint?.counts_as ?? memory ?? null;
 }
 
-interface DeviceWishes {
+interface DeviceProps {
   name: string;
   all: Model[];
   budget: number | null;
 }
 
-function Device({ name, all, budget }: DeviceWishes) {
+function Device({ name, all, budget }: DeviceProps) {
   const residents = all.filter((model) => TAKES_ROOM.includes(model.phase));
   const shares = residents.map((model) => ({
     model,

@@ -2,11 +2,11 @@
 
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { house } from "../house/api";
-import { models, now, stale } from "../house/live";
-import type { Model, ModelStory } from "../house/shapes";
+import { api } from "../data/api";
+import { models, now, stale } from "../data/state";
+import type { Model, ModelStory } from "../data/types";
 import { Action } from "../parts/actions";
-import { Ask } from "../parts/ask";
+import { Dialog } from "../parts/dialog";
 import { Page } from "../parts/frame";
 import { PhaseChip } from "../parts/phase";
 import { Scroller } from "../parts/scroller";
@@ -162,7 +162,7 @@ function Buttons({ model }: { model: Model }) {
   const isAsked = useSignal(false);
   const name = model.model;
   const load = (
-    <Action label={`Load ${name}`} act={() => house.load(name)}>
+    <Action label={`Load ${name}`} act={() => api.load(name)}>
       Load
     </Action>
   );
@@ -170,7 +170,7 @@ function Buttons({ model }: { model: Model }) {
   const isInUse = model.in_flight + model.waiting > 0;
   // The button looks the same with and without requests; the click decides whether to ask for confirmation.
   const stop = async () => {
-    if (!isInUse) return house.stop(name, false);
+    if (!isInUse) return api.stop(name, false);
     isAsked.value = true;
     return null;
   };
@@ -188,10 +188,10 @@ function Buttons({ model }: { model: Model }) {
 function AskToStop({ model, close }: { model: Model; close: () => void }) {
   const stop = (force: boolean) => {
     close();
-    return house.stop(model.model, force);
+    return api.stop(model.model, force);
   };
   return (
-    <Ask title={`Stop ${model.model}?`} close={close}>
+    <Dialog title={`Stop ${model.model}?`} close={close}>
       <p>
         {counted(model.in_flight, "request is", "requests are")} in flight and {model.waiting} waiting.
         Requests in flight can finish within the drain timeout; waiting requests are rejected.
@@ -205,14 +205,14 @@ function AskToStop({ model, close }: { model: Model; close: () => void }) {
           Abort and stop
         </Action>
       </div>
-    </Ask>
+    </Dialog>
   );
 }
 
 function Story({ model }: { model: Model }) {
   const story = useSignal<ModelStory | null>(null);
   useEffect(() => {
-    house.story(model.model).then((told) => (story.value = told));
+    api.story(model.model).then((told) => (story.value = told));
   }, [model.model, model.phase]);
   const told = story.value;
   const since = model.phase_s === null ? null : now.value - model.phase_s - stale.value;

@@ -2,14 +2,14 @@
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { models } from "../house/live";
+import { models } from "../data/state";
 import { CopyButton } from "../parts/actions";
 import { Card, Page } from "../parts/frame";
 import { PhaseChip } from "../parts/phase";
 import { Scroller } from "../parts/scroller";
-import { type Heard, NOTHING_HEARD } from "../playground/heard";
+import { type Reply, EMPTY_REPLY } from "../playground/reply";
 import { asCurl, asPython, type ChatRequest, type Message } from "../playground/request";
-import { talk } from "../playground/talk";
+import { chat } from "../playground/chat";
 import { duration, firstLine, orDash } from "../words";
 
 export function PlaygroundPage() {
@@ -19,10 +19,10 @@ export function PlaygroundPage() {
   const maxTokens = useSignal(256);
   const draft = useSignal("");
   const said = useSignal<Message[]>([]);
-  const heard = useSignal<Heard | null>(null);
+  const reply = useSignal<Reply | null>(null);
   const over = useRef<AbortController | null>(null);
   const model = chosen.value;
-  const isTalking = heard.value?.state === "waiting" || heard.value?.state === "answering";
+  const isResponding = reply.value?.state === "waiting" || reply.value?.state === "answering";
 
   const request = (): ChatRequest => ({
     model,
@@ -32,16 +32,16 @@ export function PlaygroundPage() {
     stream: true,
   });
   const send = async () => {
-    if (!draft.value.trim() || isTalking) return;
-    said.value = [...settled(said.value, heard.value), { role: "user", content: draft.value }];
+    if (!draft.value.trim() || isResponding) return;
+    said.value = [...settled(said.value, reply.value), { role: "user", content: draft.value }];
     draft.value = "";
     over.current = new AbortController();
-    for await (const news of talk(request(), over.current.signal)) heard.value = news;
+    for await (const news of chat(request(), over.current.signal)) reply.value = news;
   };
   const clear = () => {
     over.current?.abort();
     said.value = [];
-    heard.value = null;
+    reply.value = null;
   };
   useEffect(() => () => over.current?.abort(), []);
   // Chosen once: the default depends on which models are ready, and must not change while the user types.
@@ -65,8 +65,8 @@ export function PlaygroundPage() {
       }
     >
       <div class="playground">
-        <Card title="Chat" note={heard.value ? <Speed heard={heard.value} /> : null}>
-          <Talk messages={said.value} heard={heard.value} model={model} />
+        <Card title="Chat" note={reply.value ? <Speed reply={reply.value} /> : null}>
+          <Conversation messages={said.value} reply={reply.value} model={model} />
           <form
             class="composer"
             onSubmit={(event) => {
@@ -86,7 +86,7 @@ export function PlaygroundPage() {
                 void send();
               }}
             />
-            {isTalking ? (
+            {isResponding ? (
               <button type="button" onClick={() => over.current?.abort()}>
                 Stop
               </button>
@@ -150,15 +150,23 @@ function firstModel(): string {
   return (all.find(({ phase }) => phase === "ready") ?? all[0])?.model ?? "";
 }
 
-function settled(messages: Message[], heard: Heard | null): Message[] {
-  return heard?.text ? [...messages, { role: "assistant", content: heard.text }] : messages;
+function settled(messages: Message[], reply: Reply | null): Message[] {
+  return reply?.text ? [...messages, { role: "assistant", content: reply.text }] : messages;
 }
 
-function Talk({ messages, heard, model }: { messages: Message[]; heard: Heard | null; model: string }) {
+function Conversation({
+  messages,
+  reply,
+  model,
+}: {
+  messages: Message[];
+  reply: Reply | null;
+  model: string;
+}) {
   const end = useRef<HTMLDivElement>(null);
-  useEffect(() => end.current?.scrollIntoView({ block: "nearest" }), [heard, messages]);
+  useEffect(() => end.current?.scrollIntoView({ block: "nearest" }), [reply, messages]);
   return (
-    <Scroller class="talk" label="Conversation">
+    <Scroller class="conversation" label="Conversation">
       {messages.length === 0 && <p class="empty">No messages yet.</p>}
       {messages.map((message, n) => (
         <div key={n} class={`said ${message.role}`}>
@@ -166,30 +174,30 @@ function Talk({ messages, heard, model }: { messages: Message[]; heard: Heard | 
           <p>{message.content}</p>
         </div>
       ))}
-      {heard && (heard.state !== "over" || heard.text) && <Answer heard={heard} model={model} />}
+      {reply && (reply.state !== "over" || reply.text) && <Answer reply={reply} model={model} />}
       <div ref={end} />
     </Scroller>
   );
 }
 
-function Answer({ heard, model }: { heard: Heard; model: string }) {
+function Answer({ reply, model }: { reply: Reply; model: string }) {
   const why = models.value?.find((each) => each.model === model)?.why ?? "";
   return (
-    <div class="said assistant" aria-busy={heard.state === "answering"}>
+    <div class="said assistant" aria-busy={reply.state === "answering"}>
       <span class="muted">{model}</span>
-      {heard.reasoning && <p class="muted reasoning">{heard.reasoning}</p>}
-      {heard.text && <p>{heard.text.trimStart()}</p>}
-      {heard.state === "waiting" && <p class="muted">Waiting: {firstLine(why).cause}</p>}
-      {heard.trouble && <pre class="trouble">{heard.trouble}</pre>}
+      {reply.reasoning && <p class="muted reasoning">{reply.reasoning}</p>}
+      {reply.text && <p>{reply.text.trimStart()}</p>}
+      {reply.state === "waiting" && <p class="muted">Waiting: {firstLine(why).cause}</p>}
+      {reply.trouble && <pre class="trouble">{reply.trouble}</pre>}
     </div>
   );
 }
 
-function Speed({ heard }: { heard: Heard }) {
-  if (heard === NOTHING_HEARD) return null;
-  const told = [`first token ${orDash(heard.firstTokenS, duration)}`];
-  if (heard.tokens) told.push(`${heard.tokens} tokens`);
-  if (heard.tokensPerS) told.push(`${heard.tokensPerS.toFixed(1)} tokens/s`);
+function Speed({ reply }: { reply: Reply }) {
+  if (reply === EMPTY_REPLY) return null;
+  const told = [`first token ${orDash(reply.firstTokenS, duration)}`];
+  if (reply.tokens) told.push(`${reply.tokens} tokens`);
+  if (reply.tokensPerS) told.push(`${reply.tokensPerS.toFixed(1)} tokens/s`);
   return <span class="speed">{told.join(" · ")}</span>;
 }
 

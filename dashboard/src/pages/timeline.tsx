@@ -1,7 +1,7 @@
 // When each model ran, and why that changed.
 
 import { computed, useSignal } from "@preact/signals";
-import { finished, journal, models, now, observations, inProgress } from "../house/live";
+import { finished, journal, models, now, observations, inProgress } from "../data/state";
 import { download } from "../parts/actions";
 import { Card, Page } from "../parts/frame";
 import { PhaseChip } from "../parts/phase";

@@ -2,7 +2,7 @@
 
 import { signal, useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { refresh } from "../house/live";
+import { refresh } from "../data/state";
 import { firstLine } from "../words";
 
 export interface Notice {
@@ -20,7 +20,7 @@ export function tell(text: string): void {
 }
 
 /** Shows the first line only; the pages show the server output that may follow it. */
-export function tellTrouble(problem: unknown): void {
+export function showError(problem: unknown): void {
   const text = problem instanceof Error ? problem.message : String(problem);
   notice.value = { kind: "trouble", text: firstLine(text).cause };
 }
@@ -29,7 +29,7 @@ export function dismissNotice(): void {
   notice.value = null;
 }
 
-interface ActionWishes {
+interface ActionProps {
   children: ComponentChildren;
   /** null: no request was sent. */
   act: () => Promise<{ message: string } | null>;
@@ -39,7 +39,7 @@ interface ActionWishes {
 }
 
 /** Sends one request at a time, is disabled while it waits, and shows the result. */
-export function Action({ children, act, label, kind, disabled = false }: ActionWishes) {
+export function Action({ children, act, label, kind, disabled = false }: ActionProps) {
   const isAsking = useSignal(false);
   const ask = async () => {
     isAsking.value = true;
@@ -49,7 +49,7 @@ export function Action({ children, act, label, kind, disabled = false }: ActionW
       const answer = await asked;
       if (answer) tell(answer.message);
     } catch (problem) {
-      tellTrouble(problem);
+      showError(problem);
     } finally {
       isAsking.value = false;
       void refresh();

@@ -2,14 +2,14 @@
 
 import type { ComponentChildren } from "preact";
 
-interface PageWishes {
+interface PageProps {
   title: string;
   about: ComponentChildren;
   tools?: ComponentChildren;
   children: ComponentChildren;
 }
 
-export function Page({ title, about, tools, children }: PageWishes) {
+export function Page({ title, about, tools, children }: PageProps) {
   return (
     <>
       <header class="page-head">
@@ -24,14 +24,14 @@ export function Page({ title, about, tools, children }: PageWishes) {
   );
 }
 
-interface CardWishes {
+interface CardProps {
   title: string;
   note?: ComponentChildren;
   tools?: ComponentChildren;
   children: ComponentChildren;
 }
 
-export function Card({ title, note, tools, children }: CardWishes) {
+export function Card({ title, note, tools, children }: CardProps) {
   return (
     <section class="card" aria-label={title}>
       <header class="card-head">

@@ -1,6 +1,6 @@
 // A phase has one colour on all pages, and always a text or an accessible name beside the colour.
 
-import type { Phase } from "../house/shapes";
+import type { Phase } from "../data/types";
 
 /** The label of a phase, where it differs from the API's value. */
 export function phaseLabel(phase: Phase): string {

@@ -10,7 +10,7 @@ export interface Series {
   look: "steps" | "points";
 }
 
-interface PlotWishes {
+interface PlotProps {
   label: string;
   series: Series[];
   /** Timestamps in seconds, then the values of each series. */
@@ -23,7 +23,7 @@ interface PlotWishes {
 const HEIGHT = 180;
 const MARKS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600];
 
-export function Plot({ label, series, data, unit, from, to }: PlotWishes) {
+export function Plot({ label, series, data, unit, from, to }: PlotProps) {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   // A new plot when the theme changes, because uPlot paints the colours into its canvas.

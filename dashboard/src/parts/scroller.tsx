@@ -2,7 +2,7 @@
 
 import type { ComponentChildren, Ref } from "preact";
 
-interface ScrollerWishes {
+interface ScrollerProps {
   class: string;
   label: string;
   children: ComponentChildren;
@@ -10,7 +10,7 @@ interface ScrollerWishes {
   onScroll?: () => void;
 }
 
-export function Scroller({ class: look, label, children, frame = null, onScroll }: ScrollerWishes) {
+export function Scroller({ class: look, label, children, frame = null, onScroll }: ScrollerProps) {
   return (
     // In the tab order, so that the keyboard can scroll it
     <section class={look} aria-label={label} tabIndex={0} ref={frame} onScroll={onScroll}>

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
-import { grown, NOTHING_HEARD } from "./heard";
+import { withChunk, EMPTY_REPLY } from "./reply";
 import { asCurl, type ChatRequest } from "./request";
 
 const SAID = `it's "quoted"\nand $HOME`;
@@ -21,9 +21,9 @@ test("the copied command passes the request to curl unchanged", () => {
 });
 
 test("chunks extend the text, and the server's own timings take precedence", () => {
-  const first = grown(NOTHING_HEARD, { choices: [{ delta: { content: "Hel" } }] }, 2);
-  const second = grown(first, { choices: [{ delta: { content: "lo" } }] }, 3);
-  const last = grown(second, { choices: [], timings: { predicted_n: 9, predicted_per_second: 4.5 } }, 4);
+  const first = withChunk(EMPTY_REPLY, { choices: [{ delta: { content: "Hel" } }] }, 2);
+  const second = withChunk(first, { choices: [{ delta: { content: "lo" } }] }, 3);
+  const last = withChunk(second, { choices: [], timings: { predicted_n: 9, predicted_per_second: 4.5 } }, 4);
 
   assert.equal(second.text, "Hello");
   assert.deepEqual([second.firstTokenS, second.tokens, second.tokensPerS], [2, 2, 1]);
@@ -31,6 +31,6 @@ test("chunks extend the text, and the server's own timings take precedence", () 
 });
 
 test("an error within a stream keeps its message", () => {
-  assert.equal(grown(NOTHING_HEARD, { error: { message: "qwen failed" } }, 1).trouble, "qwen failed");
-  assert.equal(grown(NOTHING_HEARD, { error: "plain" }, 1).trouble, "plain");
+  assert.equal(withChunk(EMPTY_REPLY, { error: { message: "qwen failed" } }, 1).trouble, "qwen failed");
+  assert.equal(withChunk(EMPTY_REPLY, { error: "plain" }, 1).trouble, "plain");
 });

@@ -2,13 +2,13 @@
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import type { Finished, RequestInProgress } from "../house/shapes";
+import type { Finished, RequestInProgress } from "../data/types";
 import type { Lanes } from "./lanes";
 import { counted } from "../words";
 import { AXIS, Grid, Paper, Phases, Requests, Swaps } from "./layers";
 import { moved, type Stretch, zoomed } from "./window";
 
-interface ChartWishes {
+interface ChartProps {
   names: readonly string[];
   lanes: Lanes;
   finished: readonly Finished[];
@@ -25,7 +25,7 @@ const GUIDE = "Hover over the chart for details. Drag to pan, Ctrl + scroll to z
 const LABEL =
   "Timeline of the models. Arrow keys pan, plus and minus zoom, End follows live. The tables below show the same data.";
 
-export function Chart({ names, lanes, finished, inProgress, seen, now, look, follow }: ChartWishes) {
+export function Chart({ names, lanes, finished, inProgress, seen, now, look, follow }: ChartProps) {
   const frame = useRef<HTMLDivElement>(null);
   const hint = useSignal("");
   const paper = new Paper(names, seen, now, useWidth(frame));
@@ -72,7 +72,7 @@ const BY_KEY: Record<string, (seen: Stretch) => Stretch> = {
   "-": (seen) => zoomed(seen, 2, 0.5),
 };
 
-function onKeyDown(event: KeyboardEvent, seen: Stretch, look: ChartWishes["look"], follow: () => void): void {
+function onKeyDown(event: KeyboardEvent, seen: Stretch, look: ChartProps["look"], follow: () => void): void {
   const wish = BY_KEY[event.key]?.(seen);
   if (wish) look(wish);
   else if (event.key === "End") follow();
@@ -81,7 +81,7 @@ function onKeyDown(event: KeyboardEvent, seen: Stretch, look: ChartWishes["look"
 }
 
 /** The wheel zooms with Ctrl, pans horizontally, and otherwise scrolls the page as usual. */
-function useWheel(frame: Frame, seen: Stretch, look: ChartWishes["look"]): void {
+function useWheel(frame: Frame, seen: Stretch, look: ChartProps["look"]): void {
   const latest = useRef({ seen, look });
   latest.current = { seen, look };
   useEffect(() => {
@@ -101,7 +101,7 @@ function useWheel(frame: Frame, seen: Stretch, look: ChartWishes["look"]): void 
   }, []);
 }
 
-function useDrag(frame: Frame, seen: Stretch, look: ChartWishes["look"]) {
+function useDrag(frame: Frame, seen: Stretch, look: ChartProps["look"]) {
   const grip = useRef<number | null>(null);
   const letGo = () => {
     grip.current = null;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { JournalEntry, JournalThing } from "../house/shapes";
+import type { JournalEntry, JournalThing } from "../data/types";
 import { lanes, type Observation, type Segment, swapReports } from "./lanes";
 
 function happened(at: number, event: JournalThing, ...commands: JournalThing[]): JournalEntry {

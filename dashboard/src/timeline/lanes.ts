@@ -1,7 +1,7 @@
 // PURE: turns journal entries, and the phases observed between them, into one lane per model: its phases over time,
 // with the cause of each.
 
-import type { JournalEntry, JournalThing, Phase, SwapReport } from "../house/shapes";
+import type { JournalEntry, JournalThing, Phase, SwapReport } from "../data/types";
 
 export interface Observation {
   model: string;

@@ -1,6 +1,6 @@
 // The layers of the timeline chart. Hovering shows details; the tables below the chart show the same data.
 
-import type { Finished, RequestInProgress } from "../house/shapes";
+import type { Finished, RequestInProgress } from "../data/types";
 import { clock, duration, firstLine } from "../words";
 import type { Segment, Swap } from "./lanes";
 import { marks, place, type Stretch } from "./window";
@@ -111,7 +111,7 @@ export function Swaps({ paper, swaps }: { paper: Paper; swaps: readonly Swap[] }
   const shown = swaps.filter(({ at, left, came }) => paper.shows(left, at, at) && paper.shows(came, at, at));
   return (
     <g class="swaps">
-      {apart(shown, paper).map(({ at, left, came }) => (
+      {spacedOut(shown, paper).map(({ at, left, came }) => (
         <path key={at} d={`M${paper.x(at)} ${paper.y(left) + middle}V${paper.y(came) + middle}`} />
       ))}
     </g>
@@ -119,7 +119,7 @@ export function Swaps({ paper, swaps }: { paper: Paper; swaps: readonly Swap[] }
 }
 
 /** Leaves out a swap that is too close to the previous one to be distinguishable. */
-function apart(swaps: readonly Swap[], paper: Paper): Swap[] {
+function spacedOut(swaps: readonly Swap[], paper: Paper): Swap[] {
   let last = -SWAPS_APART;
   return swaps.filter(({ at }) => {
     const isApart = paper.x(at) - last >= SWAPS_APART;
@@ -128,14 +128,14 @@ function apart(swaps: readonly Swap[], paper: Paper): Swap[] {
   });
 }
 
-interface RequestsWishes {
+interface RequestsProps {
   paper: Paper;
   finished: readonly Finished[];
   inProgress: readonly RequestInProgress[];
   tell: Tell;
 }
 
-export function Requests({ paper, finished, inProgress, tell }: RequestsWishes) {
+export function Requests({ paper, finished, inProgress, tell }: RequestsProps) {
   const ended = finished.filter(({ model, at, seconds }) => paper.shows(model, at - seconds, at));
   const going = inProgress.filter(({ model, seconds }) => paper.shows(model, paper.now - seconds, paper.now));
   return (
@@ -164,7 +164,7 @@ export function Requests({ paper, finished, inProgress, tell }: RequestsWishes) 
   );
 }
 
-interface BarWishes {
+interface BarProps {
   paper: Paper;
   request: { model: string; status: number; seconds: number; waited_s: number };
   to: number;
@@ -172,7 +172,7 @@ interface BarWishes {
 }
 
 /** A thin line for the time in the queue, a bar for the time being served. */
-function Bar({ paper, request, to, tell }: BarWishes) {
+function Bar({ paper, request, to, tell }: BarProps) {
   const from = paper.x(to - request.seconds);
   const granted = paper.x(to - request.seconds + request.waited_s);
   const y = paper.y(request.model) + REQUEST_AT;

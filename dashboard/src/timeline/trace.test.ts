@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Finished } from "../house/shapes";
+import type { Finished } from "../data/types";
 import type { Segment } from "./lanes";
 import { chromeTrace } from "./trace";
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { loadCurve, quantile } from "./load";
-import type { Finished, RequestInProgress } from "./shapes";
+import type { Finished, RequestInProgress } from "./types";
 
 const tokens = { prompt_tokens: null, completion_tokens: null, tokens_per_s: null };
 const request = {

@@ -1,24 +1,24 @@
 // Sends a chat request and yields the state of the streamed response.
 
-import { call, ROOT } from "../house/api";
-import { eventsOf } from "../house/sse";
-import { type Chunk, grown, type Heard, NOTHING_HEARD } from "./heard";
+import { call, ROOT } from "../data/api";
+import { eventsOf } from "../data/sse";
+import { type Chunk, withChunk, type Reply, EMPTY_REPLY } from "./reply";
 import type { ChatRequest } from "./request";
 
-export async function* talk(request: ChatRequest, over: AbortSignal): AsyncGenerator<Heard> {
-  let heard = NOTHING_HEARD;
+export async function* chat(request: ChatRequest, over: AbortSignal): AsyncGenerator<Reply> {
+  let reply = EMPTY_REPLY;
   const began = performance.now();
-  yield heard;
+  yield reply;
   try {
     for await (const chunk of chunksOf(request, over)) {
-      heard = grown(heard, chunk, (performance.now() - began) / 1000);
-      yield heard;
+      reply = withChunk(reply, chunk, (performance.now() - began) / 1000);
+      yield reply;
     }
   } catch (problem) {
     const trouble = over.aborted ? "" : problem instanceof Error ? problem.message : String(problem);
-    heard = { ...heard, trouble: heard.trouble || trouble };
+    reply = { ...reply, trouble: reply.trouble || trouble };
   }
-  yield { ...heard, state: "over" };
+  yield { ...reply, state: "over" };
 }
 
 async function* chunksOf(request: ChatRequest, over: AbortSignal): AsyncGenerator<Chunk> {

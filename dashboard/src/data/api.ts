@@ -1,14 +1,14 @@
 // Calls of the public API. URLs are relative to this page, so that hotseat can run under a path prefix of a reverse
 // proxy.
 
-import type { ConfigReport, Fleet, ModelStory, Models, Queue, Requests, Result } from "./shapes";
+import type { ConfigReport, Fleet, ModelStory, Models, Queue, Requests, Result } from "./types";
 
 const HOTSEAT = new URL("..", document.baseURI);
 export const ROOT = new URL("..", HOTSEAT);
 const LONGEST_LOOK_MS = 10_000;
 
 /** A failed call, with the error message of the API if there is one. */
-export class Trouble extends Error {
+export class ApiError extends Error {
   constructor(
     message: string,
     readonly status: number,
@@ -17,23 +17,23 @@ export class Trouble extends Error {
   }
 }
 
-export const house = {
-  models: () => told<Models>("models"),
-  story: (model: string) => told<ModelStory>(`models/${encoded(model)}`),
-  queue: () => told<Queue>("queue"),
-  requests: (after: number) => told<Requests>(`requests?after=${after}`),
-  config: () => told<ConfigReport>("config"),
-  reload: () => done("POST", "reload"),
-  load: (model: string) => done("GET", new URL(`upstream/${encoded(model)}/load`, ROOT)),
+export const api = {
+  models: () => get<Models>("models"),
+  story: (model: string) => get<ModelStory>(`models/${encoded(model)}`),
+  queue: () => get<Queue>("queue"),
+  requests: (after: number) => get<Requests>(`requests?after=${after}`),
+  config: () => get<ConfigReport>("config"),
+  reload: () => send("POST", "reload"),
+  load: (model: string) => send("GET", new URL(`upstream/${encoded(model)}/load`, ROOT)),
   stop: (model: string, force: boolean) =>
-    done("DELETE", new URL(`upstream/${encoded(model)}${force ? "?force=true" : ""}`, ROOT)),
-  fleet: () => told<Fleet>("fleet"),
-  give: (host: string, order: Order) => done("PUT", `fleet/hosts/${encodeURIComponent(host)}/${order}`),
+    send("DELETE", new URL(`upstream/${encoded(model)}${force ? "?force=true" : ""}`, ROOT)),
+  fleet: () => get<Fleet>("fleet"),
+  give: (host: string, order: Order) => send("PUT", `fleet/hosts/${encodeURIComponent(host)}/${order}`),
   takeBack: (host: string, order: Order) =>
-    done("DELETE", `fleet/hosts/${encodeURIComponent(host)}/${order}`),
+    send("DELETE", `fleet/hosts/${encodeURIComponent(host)}/${order}`),
   move: (model: string, host: string) =>
-    done("POST", `fleet/models/${encoded(model)}/move?to=${encodeURIComponent(host)}`),
-  dismiss: (ticket: number) => done("DELETE", `requests/${ticket}`),
+    send("POST", `fleet/models/${encoded(model)}/move?to=${encodeURIComponent(host)}`),
+  dismiss: (ticket: number) => send("DELETE", `requests/${ticket}`),
 };
 
 /** What an operator can set on a host of the fleet. */
@@ -42,17 +42,17 @@ export type Order = "cordon" | "drain";
 /** A path is relative to /hotseat/; a URL is used as it is. */
 export async function call(path: string | URL, options: RequestInit = {}): Promise<Response> {
   const response = await fetch(new URL(path, HOTSEAT), options);
-  if (!response.ok) throw new Trouble(await complaint(response), response.status);
+  if (!response.ok) throw new ApiError(await complaint(response), response.status);
   return response;
 }
 
 /** A read has a timeout: one that hangs must not block the next refresh. */
-async function told<Shape>(path: string): Promise<Shape> {
+async function get<Shape>(path: string): Promise<Shape> {
   return (await call(path, { signal: AbortSignal.timeout(LONGEST_LOOK_MS) })).json();
 }
 
 /** An action has no timeout, because a load may take minutes. */
-async function done(method: string, path: string | URL): Promise<Result> {
+async function send(method: string, path: string | URL): Promise<Result> {
   return (await call(path, { method })).json();
 }
 

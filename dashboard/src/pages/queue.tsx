@@ -1,15 +1,15 @@
 // Waiting requests: for which model, why, and how much longer.
 
-import { house } from "../house/api";
-import { line, stale } from "../house/live";
-import type { Ticket } from "../house/shapes";
+import { api } from "../data/api";
+import { queue, stale } from "../data/state";
+import type { Ticket } from "../data/types";
 import { Action } from "../parts/actions";
 import { Card, Page } from "../parts/frame";
 import { type Column, Table } from "../parts/table";
 import { counted, duration, orDash } from "../words";
 
-export function LinePage() {
-  const waiting = line.value;
+export function QueuePage() {
+  const waiting = queue.value;
   const models = new Set(waiting.map(({ model }) => model));
   return (
     <Page
@@ -59,7 +59,7 @@ const COLUMNS: Column<Ticket>[] = [
   {
     name: "Cancel",
     cell: ({ ticket }) => (
-      <Action label={`Cancel ticket ${ticket}`} act={() => house.dismiss(ticket)}>
+      <Action label={`Cancel ticket ${ticket}`} act={() => api.dismiss(ticket)}>
         Cancel
       </Action>
     ),

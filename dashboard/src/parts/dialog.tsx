@@ -3,13 +3,13 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 
-interface AskWishes {
+interface DialogProps {
   title: string;
   children: ComponentChildren;
   close: () => void;
 }
 
-export function Ask({ title, children, close }: AskWishes) {
+export function Dialog({ title, children, close }: DialogProps) {
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => dialog.current?.showModal(), []);
   return (

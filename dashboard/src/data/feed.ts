@@ -10,7 +10,7 @@ const LONGEST_PAUSE_MS = 10_000;
 export type FeedConnection = "connecting" | "live" | "lost";
 
 export interface Listener {
-  heard(event: ServerEvent): void;
+  received(event: ServerEvent): void;
   connectionChanged(connection: FeedConnection): void;
 }
 
@@ -34,7 +34,7 @@ async function keepFollowing(path: () => string, listener: Listener, over: Abort
     if (document.hidden) continue;
     pause = Date.now() - began > LONGEST_PAUSE_MS ? FIRST_PAUSE_MS : Math.min(pause * 2, LONGEST_PAUSE_MS);
     listener.connectionChanged("lost");
-    await rest(pause, over);
+    await wait(pause, over);
   }
 }
 
@@ -46,7 +46,7 @@ async function followOnce(path: string, listener: Listener, over: AbortSignal): 
     listener.connectionChanged("connecting");
     const response = await call(path, { signal: either(over, unseen.signal) });
     listener.connectionChanged("live");
-    for await (const event of eventsOf(response)) listener.heard(event);
+    for await (const event of eventsOf(response)) listener.received(event);
   } finally {
     document.removeEventListener("visibilitychange", hide);
   }
@@ -67,7 +67,7 @@ function untilSeen(over: AbortSignal): Promise<void> {
   });
 }
 
-function rest(milliseconds: number, over: AbortSignal): Promise<void> {
+function wait(milliseconds: number, over: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     setTimeout(resolve, milliseconds);
     over.addEventListener("abort", () => resolve(), { once: true });

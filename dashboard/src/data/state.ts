@@ -5,7 +5,7 @@ import { computed, signal } from "@preact/signals";
 import type { Observation } from "../timeline/lanes";
 import { route } from "../route";
 import { firstLine } from "../words";
-import { house } from "./api";
+import { api } from "./api";
 import { follow, type FeedConnection } from "./feed";
 import type {
   ByDevice,
@@ -16,7 +16,7 @@ import type {
   Model,
   Ticket,
   RequestInProgress,
-} from "./shapes";
+} from "./types";
 import type { ServerEvent } from "./sse";
 
 const MOST_ENTRIES = 5000;
@@ -26,7 +26,7 @@ const BEAT_MS = 1000;
 const SHORTEST_PAUSE_MS = 150;
 
 /** Whether the page is current: both the event stream and the last refresh must have succeeded. */
-export const connection = computed<FeedConnection>(() => (isPictureMissing.value ? "lost" : feed.value));
+export const connection = computed<FeedConnection>(() => (isSnapshotMissing.value ? "lost" : feed.value));
 export const models = signal<Model[] | null>(null);
 export const budgets = signal<ByDevice>({});
 /** The memory that models may use on each device now. */
@@ -36,7 +36,7 @@ export const yielding = signal("");
 export const membership = signal<Membership | null>(null);
 /** Fetched only while the fleet page is open. */
 export const fleet = signal<Fleet | null>(null);
-export const line = signal<Ticket[]>([]);
+export const queue = signal<Ticket[]>([]);
 export const journal = signal<JournalEntry[]>([]);
 export const observations = signal<Observation[]>([]);
 export const finished = signal<Finished[]>([]);
@@ -44,11 +44,11 @@ export const inProgress = signal<RequestInProgress[]>([]);
 /** The server's clock in seconds, updated every second. */
 export const now = signal(Date.now() / 1000);
 /** Seconds since the last refresh; the pages add it to durations from the server. */
-export const stale = computed(() => Math.max(0, now.value - pictureAt.value));
+export const stale = computed(() => Math.max(0, now.value - snapshotAt.value));
 
 const feed = signal<FeedConnection>("connecting");
-const isPictureMissing = signal(false);
-const pictureAt = signal(Date.now() / 1000);
+const isSnapshotMissing = signal(false);
+const snapshotAt = signal(Date.now() / 1000);
 let clockOffset = 0;
 let newest = 0;
 let startedAt = 0;
@@ -63,28 +63,28 @@ export function begin(): void {
 /** Fetches the whole state; calls in quick succession are combined into one. */
 export async function refresh(): Promise<void> {
   if (isRefreshing || document.hidden) {
-    isRefreshWished = true;
+    isRefreshRequested = true;
     return;
   }
   isRefreshing = true;
   try {
-    await takePicture();
-    await Promise.all([takeLine(), takeRequests(), takeFleet()]);
-    isPictureMissing.value = false;
+    await fetchModels();
+    await Promise.all([fetchQueue(), fetchRequests(), fetchFleet()]);
+    isSnapshotMissing.value = false;
   } catch {
-    isPictureMissing.value = true; // retried every second
+    isSnapshotMissing.value = true; // retried every second
   } finally {
     setTimeout(maybeAgain, SHORTEST_PAUSE_MS);
   }
 }
 
 let isRefreshing = false;
-let isRefreshWished = false;
+let isRefreshRequested = false;
 
 function maybeAgain(): void {
   isRefreshing = false;
-  if (!isRefreshWished) return;
-  isRefreshWished = false;
+  if (!isRefreshRequested) return;
+  isRefreshRequested = false;
   void refresh();
 }
 
@@ -93,31 +93,31 @@ function beat(): void {
   void refresh();
 }
 
-async function takePicture(): Promise<void> {
-  const picture = await house.models();
-  if (picture.started_at !== startedAt) beginAnew(picture.started_at);
-  clockOffset = picture.at - Date.now() / 1000;
-  models.value = picture.models;
-  budgets.value = picture.budgets ?? {};
-  available.value = Object.fromEntries((picture.devices ?? []).map((each) => [each.device, each.available]));
-  yielding.value = picture.yielding ?? "";
-  membership.value = picture.fleet ?? null;
-  pictureAt.value = now.value = picture.at;
-  observe(picture.at, picture.models);
+async function fetchModels(): Promise<void> {
+  const snapshot = await api.models();
+  if (snapshot.started_at !== startedAt) beginAnew(snapshot.started_at);
+  clockOffset = snapshot.at - Date.now() / 1000;
+  models.value = snapshot.models;
+  budgets.value = snapshot.budgets ?? {};
+  available.value = Object.fromEntries((snapshot.devices ?? []).map((each) => [each.device, each.available]));
+  yielding.value = snapshot.yielding ?? "";
+  membership.value = snapshot.fleet ?? null;
+  snapshotAt.value = now.value = snapshot.at;
+  observe(snapshot.at, snapshot.models);
 }
 
-async function takeLine(): Promise<void> {
-  line.value = (await house.queue()).waiting;
+async function fetchQueue(): Promise<void> {
+  queue.value = (await api.queue()).waiting;
 }
 
-async function takeFleet(): Promise<void> {
+async function fetchFleet(): Promise<void> {
   if (route.value.page !== "fleet") return;
-  fleet.value = membership.value && (await house.fleet());
+  fleet.value = membership.value && (await api.fleet());
 }
 
-async function takeRequests(): Promise<void> {
+async function fetchRequests(): Promise<void> {
   const last = finished.value.at(-1)?.n ?? 0;
-  const news = await house.requests(last);
+  const news = await api.requests(last);
   inProgress.value = news.in_progress;
   if (news.finished.length) finished.value = [...finished.value, ...news.finished].slice(-MOST_REQUESTS);
 }
@@ -140,7 +140,7 @@ function observe(at: number, seen: Model[]): void {
   if (news.length) observations.value = [...observations.value, ...news].slice(-MOST_OBSERVATIONS);
 }
 
-function heard(event: ServerEvent): void {
+function received(event: ServerEvent): void {
   // A gap loses history only: the refresh below fetches the current state.
   if (event.event === "gap") newest = JSON.parse(event.data).n;
   else note(JSON.parse(event.data));
@@ -156,7 +156,7 @@ function beginAnew(started: number): void {
   finished.value = [];
   leaveFeed();
   leaveFeed = follow(() => `events?after=${newest}`, {
-    heard,
+    received,
     connectionChanged: (news) => (feed.value = news),
   });
 }
@@ -164,12 +164,12 @@ function beginAnew(started: number): void {
 function note(entry: JournalEntry): void {
   newest = entry.n;
   pending.push(entry);
-  if (pending.length === 1) queueMicrotask(tellAtOnce);
+  if (pending.length === 1) queueMicrotask(publishPending);
 }
 
 const pending: JournalEntry[] = [];
 
 /** The history arrives in thousands of entries: publish them together, so that the page renders once. */
-function tellAtOnce(): void {
+function publishPending(): void {
   journal.value = [...journal.value, ...pending.splice(0)].slice(-MOST_ENTRIES);
 }

@@ -1,6 +1,6 @@
 // PURE: the state of a streamed response, chunk by chunk.
 
-export interface Heard {
+export interface Reply {
   state: "waiting" | "answering" | "over";
   text: string;
   reasoning: string;
@@ -10,7 +10,7 @@ export interface Heard {
   tokensPerS: number | null;
 }
 
-export const NOTHING_HEARD: Heard = {
+export const EMPTY_REPLY: Reply = {
   state: "waiting",
   text: "",
   reasoning: "",
@@ -27,19 +27,19 @@ export interface Chunk {
 }
 
 /** The state after one more chunk; `elapsed` is the time since the request in seconds. */
-export function grown(heard: Heard, chunk: Chunk, elapsed: number): Heard {
+export function withChunk(reply: Reply, chunk: Chunk, elapsed: number): Reply {
   if (chunk.error) {
-    return { ...heard, trouble: typeof chunk.error === "string" ? chunk.error : chunk.error.message };
+    return { ...reply, trouble: typeof chunk.error === "string" ? chunk.error : chunk.error.message };
   }
   const delta = chunk.choices?.[0]?.delta ?? {};
   const isToken = Boolean(delta.content || delta.reasoning_content);
-  const firstTokenS = heard.firstTokenS ?? (isToken ? elapsed : null);
-  const tokens = chunk.timings?.predicted_n ?? heard.tokens + (isToken ? 1 : 0);
+  const firstTokenS = reply.firstTokenS ?? (isToken ? elapsed : null);
+  const tokens = chunk.timings?.predicted_n ?? reply.tokens + (isToken ? 1 : 0);
   return {
-    ...heard,
+    ...reply,
     state: "answering",
-    text: heard.text + (delta.content ?? ""),
-    reasoning: heard.reasoning + (delta.reasoning_content ?? ""),
+    text: reply.text + (delta.content ?? ""),
+    reasoning: reply.reasoning + (delta.reasoning_content ?? ""),
     firstTokenS,
     tokens,
     tokensPerS: chunk.timings?.predicted_per_second ?? speed(tokens, firstTokenS, elapsed),

@@ -1,6 +1,6 @@
 // PURE: the number of waiting and of served requests over time, from the times of each request.
 
-import type { Finished, RequestInProgress } from "./shapes";
+import type { Finished, RequestInProgress } from "./types";
 
 export interface Curve {
   at: number[];
