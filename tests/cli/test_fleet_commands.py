@@ -50,7 +50,7 @@ async def test_status_shows_the_hosts(gpu1: CommandLine, fleet: Company) -> None
     head, here, other = said.out.splitlines()
 
     assert head.split("  ")[0] == "HOST"
-    assert here.split()[:2] == ["gpu1", "here"]
+    assert here.split()[:3] == ["gpu1", "this", "host"]
     assert other.split()[:2] == ["gpu2", "last"]
     assert "cordoned" in other
     assert "qwen (ready)" in other

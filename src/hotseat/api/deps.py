@@ -1,15 +1,22 @@
-"""What the routes need from the rest of hotseat. app.py fills it; routes only use it."""
+"""What the routes need from the rest of hotseat, and the FastAPI dependencies that hand it to them.
+
+app.py fills ApiDeps; routes only use it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
+
+from fastapi import Depends, Request
+
+from hotseat.activity.usage import HELD, Account
+from hotseat.errors import Forbidden
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 
     from hotseat.activity.recent import Activity, Finished, InProgress
-    from hotseat.activity.usage import Account
     from hotseat.config.reload import ConfigReport, ReloadResult
     from hotseat.dispatch.dispatcher import Dispatcher
     from hotseat.dispatch.journal import Journal
@@ -90,3 +97,34 @@ class ApiDeps:
     """Models whose server answers neither requests nor its health check, and for how long."""
     fleet: Callable[[], FleetAdmin | None] = lambda: None
     """None: this host is not in a fleet."""
+
+
+def deps_of(request: Request) -> ApiDeps:
+    deps: ApiDeps = request.app.state.deps
+    return deps
+
+
+Deps = Annotated[ApiDeps, Depends(deps_of)]
+
+
+def account_of(request: Request, deps: Deps) -> Account | None:
+    """The account of the admitted key; None if no keys are configured."""
+    held = request.headers.get(HELD)
+    if held is None:
+        return None
+    for account in deps.accounts():
+        if account.digest.hex() == held:
+            return account
+    raise Forbidden("this API key was just revoked")
+
+
+Asker = Annotated[Account | None, Depends(account_of)]
+
+
+def check_may_act_on_all(asker: Asker) -> None:
+    if asker is not None:
+        asker.check_may_act_on_all()
+
+
+FOR_ALL_MODELS = Depends(check_may_act_on_all)
+"""For routes that stop, hide or move models that the caller did not name."""

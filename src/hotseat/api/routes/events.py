@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import PlainTextResponse, Response
 
-from hotseat.api.dependencies import Here
+from hotseat.api.deps import ApiDeps, Deps, Logs
 from hotseat.api.disconnect import LiveStream, listening
 from hotseat.api.journal_json import as_sse
 from hotseat.api.routes.management import UNKNOWN, Responses
@@ -17,7 +17,6 @@ from hotseat.dispatch.journal import Gap
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
-    from hotseat.api.deps import ApiDeps, Logs
     from hotseat.dispatch.journal import Journal
     from hotseat.identifiers import ModelName
 
@@ -37,25 +36,25 @@ LOGS: Responses = {
 
 @router.get("/events", summary="Events and scheduling decisions, live", response_class=Response, responses=EVENTS)
 async def events(
-    here: Here,
+    deps: Deps,
     after: Annotated[int | None, Query(ge=0, description="Start after this entry instead of now.")] = None,
     last_event_id: Annotated[int | None, Header(ge=0)] = None,
 ) -> Response:
     # A reconnecting browser repeats its first query; only the header has its real position.
-    return LiveStream(journal_feed(here.journal, after if last_event_id is None else last_event_id))
+    return LiveStream(journal_feed(deps.journal, after if last_event_id is None else last_event_id))
 
 
 @router.get("/logs", summary="Output of the model servers", response_class=Response, responses={**LOGS, **UNKNOWN})
 async def logs(
-    here: Here,
+    deps: Deps,
     model: Annotated[str | None, Query(description="One model; default: all models.")] = None,
     lines: Annotated[int, Query(ge=0, le=100_000)] = 100,
     follow: Annotated[bool, Query(description="Follow new lines as server-sent events.")] = False,
 ) -> Response:
-    chosen = chosen_models(here, model)
+    chosen = chosen_models(deps, model)
     if follow:
-        return LiveStream(log_feed(here.logs, chosen, lines))
-    return PlainTextResponse("".join(f"{line}\n" for line in tails(here.logs, chosen, lines)))
+        return LiveStream(log_feed(deps.logs, chosen, lines))
+    return PlainTextResponse("".join(f"{line}\n" for line in tails(deps.logs, chosen, lines)))
 
 
 async def journal_feed(journal: Journal, after: int | None) -> AsyncGenerator[str, None]:
@@ -76,8 +75,8 @@ def missed_since(journal: Journal, after: int | None) -> Gap | None:
     return Gap(kept[0].n - 1) if kept and kept[0].n > after + 1 else None
 
 
-def chosen_models(here: ApiDeps, model: str | None) -> Sequence[ModelName]:
-    return tuple(here.logs.models()) if model is None else (here.dispatcher.catalog.resolve(model).name,)
+def chosen_models(deps: ApiDeps, model: str | None) -> Sequence[ModelName]:
+    return tuple(deps.logs.models()) if model is None else (deps.dispatcher.catalog.resolve(model).name,)
 
 
 def tails(logs: Logs, models: Sequence[ModelName], lines: int) -> list[str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 
-from hotseat.api.dependencies import FOR_ALL_MODELS, Asker, Here
+from hotseat.api.deps import FOR_ALL_MODELS, ApiDeps, Asker, Deps, FleetAdmin
 from hotseat.api.disconnect import unless_gone
 from hotseat.api.fleet_schemas import AbsentHost, Fleet, FleetClaim, FleetDevice, FleetHost, FleetResident
 from hotseat.api.routes.management import Responses
@@ -15,7 +15,6 @@ from hotseat.errors import NotInAFleet
 from hotseat.fleet.view import Order
 
 if TYPE_CHECKING:
-    from hotseat.api.deps import ApiDeps, FleetAdmin
     from hotseat.fleet.view import HostView
 
 router = APIRouter(prefix="/hotseat/fleet", tags=["fleet"])
@@ -39,8 +38,8 @@ ORDERS: Responses = {**ALONE, **UNKNOWN, **APART}
 
 
 @router.get("", summary="The hosts of the fleet and their models, as known to this host", responses=ALONE)
-async def fleet(here: Here) -> Fleet:
-    view = fleet_admin_of(here).view()
+async def fleet(deps: Deps) -> Fleet:
+    view = fleet_admin_of(deps).view()
     return Fleet(
         host=view.me,
         connection=view.connection,
@@ -53,8 +52,8 @@ async def fleet(here: Here) -> Fleet:
 @router.put(
     "/hosts/{host}/cordon", summary="Stop placing new models on a host", responses=ORDERS, dependencies=[FOR_ALL_MODELS]
 )
-async def cordon(host: str, here: Here) -> Result:
-    await fleet_admin_of(here).give(host, Order.CORDON)
+async def cordon(host: str, deps: Deps) -> Result:
+    await fleet_admin_of(deps).give(host, Order.CORDON)
     return Result(message=f"{host} is cordoned: no new models are placed on it")
 
 
@@ -64,8 +63,8 @@ async def cordon(host: str, here: Here) -> Result:
     responses=ORDERS,
     dependencies=[FOR_ALL_MODELS],
 )
-async def uncordon(host: str, here: Here) -> Result:
-    await fleet_admin_of(here).take_back(host, Order.CORDON)
+async def uncordon(host: str, deps: Deps) -> Result:
+    await fleet_admin_of(deps).take_back(host, Order.CORDON)
     return Result(message=f"{host} is no longer cordoned")
 
 
@@ -75,16 +74,16 @@ async def uncordon(host: str, here: Here) -> Result:
     responses=ORDERS,
     dependencies=[FOR_ALL_MODELS],
 )
-async def drain(host: str, here: Here) -> Result:
-    await fleet_admin_of(here).give(host, Order.DRAIN)
+async def drain(host: str, deps: Deps) -> Result:
+    await fleet_admin_of(deps).give(host, Order.DRAIN)
     return Result(message=f"{host} is draining: it gets no new requests, and its models stop when they are idle")
 
 
 @router.delete(
     "/hosts/{host}/drain", summary="End the drain of a host", responses=ORDERS, dependencies=[FOR_ALL_MODELS]
 )
-async def undrain(host: str, here: Here) -> Result:
-    await fleet_admin_of(here).take_back(host, Order.DRAIN)
+async def undrain(host: str, deps: Deps) -> Result:
+    await fleet_admin_of(deps).take_back(host, Order.DRAIN)
     return Result(message=f"{host} is no longer drained")
 
 
@@ -94,15 +93,15 @@ async def undrain(host: str, here: Here) -> Result:
     responses=MOVING,
 )
 async def move(
-    model: str, request: Request, here: Here, asker: Asker, to: Annotated[str, Query(description="The host's name.")]
+    model: str, request: Request, deps: Deps, asker: Asker, to: Annotated[str, Query(description="The host's name.")]
 ) -> Result:
     if asker is not None:
         asker.check_may_use(model)
-    return Result(message=await unless_gone(request.receive, fleet_admin_of(here).move(model, to)))
+    return Result(message=await unless_gone(request.receive, fleet_admin_of(deps).move(model, to)))
 
 
-def fleet_admin_of(here: ApiDeps) -> FleetAdmin:
-    fleet_admin = here.fleet()
+def fleet_admin_of(deps: ApiDeps) -> FleetAdmin:
+    fleet_admin = deps.fleet()
     if fleet_admin is None:
         raise NotInAFleet("this host is not in a fleet. Set `fleet` in its configuration to join one.")
     return fleet_admin

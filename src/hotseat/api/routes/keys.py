@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
 
-from hotseat.api.dependencies import Here
+from hotseat.api.deps import Deps
 from hotseat.api.schemas import Key, KeyList
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ router = APIRouter(prefix="/hotseat", tags=["hotseat"])
 
 
 @router.get("/keys", summary="Permissions of each API key, and its usage since the start")
-async def keys(here: Here) -> KeyList:
-    return KeyList(keys=[shown(account) for account in here.accounts()])
+async def keys(deps: Deps) -> KeyList:
+    return KeyList(keys=[shown(account) for account in deps.accounts()])
 
 
 def shown(account: Account) -> Key:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 
-from hotseat.api.dependencies import Here
+from hotseat.api.deps import Deps
 from hotseat.api.disconnect import unless_gone
 from hotseat.api.schemas import Failure, Health, Result, Running, RunningModel
 
@@ -27,14 +27,14 @@ METRICS: Responses = {
 
 
 @router.get("/health", summary="Health, and the running models")
-async def health(here: Here) -> Health:
-    running = here.dispatcher.view().running()
+async def health(deps: Deps) -> Health:
+    running = deps.dispatcher.view().running()
     return Health(models={m.name: RunningModel(pid=m.upstream.pid if m.upstream else None) for m in running})
 
 
 @router.get("/running", summary="Names of the running models")
-async def running(here: Here) -> Running:
-    return Running(running=[model.name for model in here.dispatcher.view().running()])
+async def running(deps: Deps) -> Running:
+    return Running(running=[model.name for model in deps.dispatcher.view().running()])
 
 
 @router.get(
@@ -42,9 +42,9 @@ async def running(here: Here) -> Running:
     summary="Load a model; responds when it is ready",
     responses={**UNKNOWN, **LINE_FULL, **LOAD_FAILED},
 )
-async def load(model: str, request: Request, here: Here) -> Result:
-    spec = here.dispatcher.catalog.resolve(model)
-    await unless_gone(request.receive, here.dispatcher.load(spec.name))
+async def load(model: str, request: Request, deps: Deps) -> Result:
+    spec = deps.dispatcher.catalog.resolve(model)
+    await unless_gone(request.receive, deps.dispatcher.load(spec.name))
     return Result(message=f"{spec.name} is ready")
 
 
@@ -56,16 +56,16 @@ async def load(model: str, request: Request, here: Here) -> Result:
 async def unload(
     model: str,
     request: Request,
-    here: Here,
+    deps: Deps,
     force: Annotated[bool, Query(description="Do not wait for requests in flight.")] = False,
 ) -> Result:
-    spec = here.dispatcher.catalog.resolve(model)
-    await unless_gone(request.receive, here.dispatcher.unload(spec.name, force=force))
+    spec = deps.dispatcher.catalog.resolve(model)
+    await unless_gone(request.receive, deps.dispatcher.unload(spec.name, force=force))
     return Result(message=f"{spec.name} has stopped")
 
 
 @router.get("/metrics", summary="Metrics for Prometheus", response_class=Response, responses=METRICS)
-async def metrics(here: Here) -> Response:
-    if not here.settings().metrics:
+async def metrics(deps: Deps) -> Response:
+    if not deps.settings().metrics:
         raise HTTPException(HTTPStatus.NOT_FOUND, "metrics are disabled with `metrics: false` in the configuration")
-    return Response(here.metrics(), media_type=PROMETHEUS_TEXT)
+    return Response(deps.metrics(), media_type=PROMETHEUS_TEXT)

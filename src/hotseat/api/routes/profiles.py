@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from hotseat.api.dependencies import FOR_ALL_MODELS, Here
+from hotseat.api.deps import FOR_ALL_MODELS, Deps
 from hotseat.api.schemas import Failure, ProfileEntry, Profiles, Result
 from hotseat.errors import UnknownProfile, did_you_mean
 
@@ -19,8 +19,8 @@ UNKNOWN: dict[int | str, dict[str, Any]] = {
 
 
 @router.get("", summary="The configured profiles and which one is active")
-async def profiles(here: Here) -> Profiles:
-    catalog = here.dispatcher.catalog
+async def profiles(deps: Deps) -> Profiles:
+    catalog = deps.dispatcher.catalog
     entries = [
         ProfileEntry(name=name, description=profile.description, pins=dict(profile.pins))
         for name, profile in catalog.profiles.items()
@@ -29,8 +29,8 @@ async def profiles(here: Here) -> Profiles:
 
 
 @router.delete("", summary="Deactivate the active profile", dependencies=[FOR_ALL_MODELS])
-async def deactivate(here: Here) -> Result:
-    _activate(here, None)
+async def deactivate(deps: Deps) -> Result:
+    _activate(deps, None)
     return Result(message="no profile is active")
 
 
@@ -40,14 +40,14 @@ async def deactivate(here: Here) -> Result:
     responses=UNKNOWN,
     dependencies=[FOR_ALL_MODELS],
 )
-async def activate(name: str, here: Here) -> Result:
-    known = here.dispatcher.catalog.profiles
+async def activate(name: str, deps: Deps) -> Result:
+    known = deps.dispatcher.catalog.profiles
     if name not in known:
         raise UnknownProfile(f'profile "{name}" is not defined in the configuration.{did_you_mean(name, known)}')
-    _activate(here, name)
+    _activate(deps, name)
     return Result(message=f"profile {name} is active")
 
 
-def _activate(here: Here, name: str | None) -> None:
+def _activate(deps: Deps, name: str | None) -> None:
     # The catalog holds the names, so every lookup sees the change at once.
-    here.dispatcher.change_catalog(replace(here.dispatcher.catalog, active_profile=name))
+    deps.dispatcher.change_catalog(replace(deps.dispatcher.catalog, active_profile=name))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 
-from hotseat.api.dependencies import Asker, Here
+from hotseat.api.deps import ApiDeps, Asker, Deps
 from hotseat.api.routes.management import UNKNOWN, Responses
 from hotseat.api.schemas import Failure, FinishedRequest, History, RequestInProgress, Requests, Result
 from hotseat.errors import Forbidden
@@ -15,7 +15,6 @@ from hotseat.identifiers import TicketId
 
 if TYPE_CHECKING:
     from hotseat.activity.recent import Finished, InProgress
-    from hotseat.api.deps import ApiDeps
     from hotseat.identifiers import ModelName
 
 router = APIRouter(prefix="/hotseat", tags=["hotseat"])
@@ -25,39 +24,39 @@ GONE: Responses = {404: {"model": Failure, "description": "No such request is in
 
 @router.get("/requests", summary="Requests in progress, and the most recent finished ones")
 async def requests(
-    here: Here,
+    deps: Deps,
     after: Annotated[int, Query(ge=0, description="Only requests that finished after this number.")] = 0,
 ) -> Requests:
     return Requests(
         at=time.time(),
-        in_progress=[in_progress(request) for request in here.in_progress()],
-        finished=[finished(request) for request in here.activity.recent(after)],
+        in_progress=[in_progress(request) for request in deps.in_progress()],
+        finished=[finished(request) for request in deps.activity.recent(after)],
     )
 
 
 @router.get("/activity", summary="Finished requests, as far back as they are stored", responses=UNKNOWN)
 async def activity(
-    here: Here,
+    deps: Deps,
     model: Annotated[str | None, Query(description="One model; default: all models.")] = None,
     since: Annotated[float, Query(ge=0, description="Only requests that finished after this time; Unix time.")] = 0,
     most: Annotated[int, Query(ge=1, le=100_000, description="Maximum number of requests, newest first.")] = 1000,
 ) -> History:
-    ended = await here.history(since, model and str(here.dispatcher.catalog.resolve(model).name), most)
-    return History(kept_s=here.settings().activity.keep_s, requests=[finished(request) for request in ended])
+    ended = await deps.history(since, model and str(deps.dispatcher.catalog.resolve(model).name), most)
+    return History(kept_s=deps.settings().activity.keep_s, requests=[finished(request) for request in ended])
 
 
 @router.delete("/requests/{ticket}", summary="Cancel a request that is waiting or in flight", responses=GONE)
-async def dismiss(ticket: int, here: Here, asker: Asker) -> Result:
-    if asker is not None and asker.models and not any(map(asker.may_use, models_of(ticket, here))):
+async def dismiss(ticket: int, deps: Deps, asker: Asker) -> Result:
+    if asker is not None and asker.models and not any(map(asker.may_use, models_of(ticket, deps))):
         raise Forbidden(f"no request with the ticket {ticket} is for a model that this API key may use")
-    here.dispatcher.dismiss(TicketId(ticket))
+    deps.dispatcher.dismiss(TicketId(ticket))
     return Result(message=f"ticket {ticket} was cancelled")
 
 
-def models_of(ticket: int, here: ApiDeps) -> list[ModelName]:
+def models_of(ticket: int, deps: ApiDeps) -> list[ModelName]:
     """The model of a ticket, waiting or in flight; empty if unknown."""
-    waiting = [each.model for each in here.dispatcher.view().queue if each.ticket == ticket]
-    return waiting or [each.model for each in here.in_progress() if each.ticket == ticket]
+    waiting = [each.model for each in deps.dispatcher.view().queue if each.ticket == ticket]
+    return waiting or [each.model for each in deps.in_progress() if each.ticket == ticket]
 
 
 def in_progress(request: InProgress) -> RequestInProgress:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 
-from hotseat.api.dependencies import Here
+from hotseat.api.deps import ApiDeps, Deps
 from hotseat.api.errors import failure
 from hotseat.api.fleet_models import other_hosts, story_from_fleet
 from hotseat.api.fleet_schemas import Membership
@@ -36,7 +36,6 @@ from hotseat.scheduling.lifecycle import Phase
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hotseat.api.deps import ApiDeps
     from hotseat.catalog.spec import ModelSpec
     from hotseat.identifiers import Bytes, ModelName, Place, Seconds
     from hotseat.scheduling.view import DeviceView, ModelView, TicketView, View
@@ -50,22 +49,22 @@ SILENT: Responses = {502: {"model": Failure, "description": "Only another host k
 
 
 @router.get("/queue", summary="Waiting requests and their reasons, oldest first")
-async def queue(here: Here) -> Queue:
-    view = here.dispatcher.view()
+async def queue(deps: Deps) -> Queue:
+    view = deps.dispatcher.view()
     return Queue(waiting=[ticket(view, waiting) for waiting in view.queue], oldest_s=oldest_s(view))
 
 
 @router.get("/models", summary="Every configured model and its phase")
-async def models(here: Here) -> Models:
-    view, catalog = here.dispatcher.view(), here.dispatcher.catalog
+async def models(deps: Deps) -> Models:
+    view, catalog = deps.dispatcher.view(), deps.dispatcher.catalog
     return Models(
         at=time.time(),
-        started_at=here.started_at,
-        models=[model(here, view, seen, catalog.models.get(seen.name)) for seen in view.models],
+        started_at=deps.started_at,
+        models=[model(deps, view, seen, catalog.models.get(seen.name)) for seen in view.models],
         budgets=by_device(catalog.budgets),
         devices=[device(seen) for seen in view.devices],
         yielding=view.yielding,
-        fleet=membership(here),
+        fleet=membership(deps),
     )
 
 
@@ -76,15 +75,15 @@ async def models(here: Here) -> Models:
 )
 async def one_model(
     name: str,
-    here: Here,
+    deps: Deps,
     only_here: Annotated[bool, Query(alias="here", description="Query no other host of the fleet.")] = False,
 ) -> ModelStory:
-    catalog, fleet_admin = here.dispatcher.catalog, None if only_here else here.fleet()
+    catalog, fleet_admin = deps.dispatcher.catalog, None if only_here else deps.fleet()
     fleet_model = catalog.fleet_models.get(name)
     if fleet_admin is not None and fleet_model is not None:
         return await story_from_fleet(fleet_admin, fleet_model.name)
     spec = catalog.resolve(name)
-    shown = story(here, here.dispatcher.view(), spec)
+    shown = story(deps, deps.dispatcher.view(), spec)
     return (
         shown
         if fleet_admin is None
@@ -103,12 +102,12 @@ async def one_model(
         }
     },
 )
-async def ready(here: Here) -> Ready:
-    if here.is_closing():
+async def ready(deps: Deps) -> Ready:
+    if deps.is_closing():
         raise ShuttingDown("hotseat is shutting down; use another instance")
-    if problem := unready(here.dispatcher.view(), here.settings().readiness, here.silent()):
+    if problem := unready(deps.dispatcher.view(), deps.settings().readiness, deps.silent()):
         raise ShuttingDown(problem)
-    fleet_admin = here.fleet()
+    fleet_admin = deps.fleet()
     if fleet_admin is None:
         return Ready(message="hotseat is ready")
     # Only the store is unreachable. This host still works, so load balancers should keep using it.
@@ -126,8 +125,8 @@ async def ready(here: Here) -> Ready:
     response_model=Reloaded,
     responses={422: {"model": ReloadFailure, "description": "The configuration is invalid; nothing was changed."}},
 )
-async def reload(here: Here) -> Reloaded | JSONResponse:
-    result = await here.reload()
+async def reload(deps: Deps) -> Reloaded | JSONResponse:
+    result = await deps.reload()
     if result.complaints:
         number = len(result.complaints)
         errors = "1 error" if number == 1 else f"{number} errors"
@@ -142,7 +141,7 @@ async def reload(here: Here) -> Reloaded | JSONResponse:
     )
 
 
-def model(here: ApiDeps, view: View, seen: ModelView, spec: ModelSpec | None) -> Model:
+def model(deps: ApiDeps, view: View, seen: ModelView, spec: ModelSpec | None) -> Model:
     """Without a spec, the model was removed from the configuration and is leaving."""
     upstream = seen.upstream
     return Model(
@@ -167,13 +166,13 @@ def model(here: ApiDeps, view: View, seen: ModelView, spec: ModelSpec | None) ->
         pinned=spec.pinned if spec else False,
         memory=by_device(spec.memory) if spec and spec.memory is not None else None,
         footprint=footprint(seen) if view.devices else None,
-        progress=progress(here, seen),
-        tokens_per_s=None if (rate := here.activity.rates.get(seen.name)) is None else round(rate, 2),
+        progress=progress(deps, seen),
+        tokens_per_s=None if (rate := deps.activity.rates.get(seen.name)) is None else round(rate, 2),
     )
 
 
-def membership(here: ApiDeps) -> Membership | None:
-    fleet_admin = here.fleet()
+def membership(deps: ApiDeps) -> Membership | None:
+    fleet_admin = deps.fleet()
     return None if fleet_admin is None else Membership(host=fleet_admin.name, connection=fleet_admin.connection)
 
 
@@ -195,17 +194,17 @@ def by_device(sizes: Mapping[Place, Bytes]) -> dict[str, int]:
     return {str(place): size for place, size in sizes.items()}
 
 
-def progress(here: ApiDeps, seen: ModelView) -> float | None:
+def progress(deps: ApiDeps, seen: ModelView) -> float | None:
     """Only while it loads, since it queries the kernel."""
-    share = here.share_read(seen.name) if seen.phase is Phase.LOADING else None
+    share = deps.share_read(seen.name) if seen.phase is Phase.LOADING else None
     return None if share is None else round(share, 3)
 
 
-def story(here: ApiDeps, view: View, spec: ModelSpec) -> ModelStory:
-    entries, fleet_admin = about(spec.name, here.journal.entries()), here.fleet()
+def story(deps: ApiDeps, view: View, spec: ModelSpec) -> ModelStory:
+    entries, fleet_admin = about(spec.name, deps.journal.entries()), deps.fleet()
     return ModelStory(
         host=None if fleet_admin is None else fleet_admin.name,
-        **dict(model(here, view, view.model(spec.name), spec)),
+        **dict(model(deps, view, view.model(spec.name), spec)),
         queue=[ticket(view, waiting) for waiting in view.queue if waiting.model == spec.name],
         last_start=last_cause(spec.name, entries, StartUpstream),
         last_stop=last_cause(spec.name, entries, StopUpstream),

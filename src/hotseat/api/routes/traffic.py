@@ -1,6 +1,6 @@
 """The traffic feed from which `hotseat record` writes a trace. Each item is a JSON object whose `t` is its type.
 
-First `deps`: which models may run together, and what is known of each. Then, live, `request` with its times on one
+First `machine`: which models may run together, and what is known of each. Then, live, `request` with its times on one
 clock, `load` and `stop` with their durations, and `missed` where the reader did not keep up.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
-from hotseat.api.dependencies import Here
+from hotseat.api.deps import ApiDeps, Deps
 from hotseat.api.disconnect import LiveStream, lasting, listening
 from hotseat.api.routes.events import EVENTS, HEARTBEAT, HEARTBEAT_S
 from hotseat.dispatch.journal import Entry, Gap
@@ -24,7 +24,6 @@ from hotseat.scheduling.events import UpstreamExited, UpstreamReady
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
 
-    from hotseat.api.deps import ApiDeps
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.spec import ModelSpec
     from hotseat.identifiers import LaunchId
@@ -42,20 +41,20 @@ A_DAY_S = 86_400.0
     responses=EVENTS,
 )
 async def traffic(
-    here: Here,
+    deps: Deps,
     seconds: Annotated[float, Query(gt=0, le=A_DAY_S, description="The stream ends after this time.")] = A_DAY_S,
 ) -> Response:
-    return LiveStream(traffic_feed(here, seconds))
+    return LiveStream(traffic_feed(deps, seconds))
 
 
-async def traffic_feed(here: ApiDeps, seconds: float) -> AsyncGenerator[str, None]:
+async def traffic_feed(deps: ApiDeps, seconds: float) -> AsyncGenerator[str, None]:
     watch = Stopwatch()
     sources: list[AsyncGenerator[RequestTiming | Missed | Entry | Gap, None]] = [
-        lasting(here.dispatcher.traffic.follow(), seconds),
-        lasting(here.journal.follow(), seconds),
+        lasting(deps.dispatcher.traffic.follow(), seconds),
+        lasting(deps.journal.follow(), seconds),
     ]
     async with listening(sources, HEARTBEAT_S) as items:
-        yield as_data(machine(here.dispatcher.catalog, here.dispatcher.view()))
+        yield as_data(machine(deps.dispatcher.catalog, deps.dispatcher.view()))
         async for item in items:
             if item is None:
                 yield HEARTBEAT

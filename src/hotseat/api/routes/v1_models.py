@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fastapi import APIRouter
 
-from hotseat.api.dependencies import Asker, Here
+from hotseat.api.deps import ApiDeps, Asker, Deps
 from hotseat.api.routes.status import progress
 from hotseat.api.schemas import Abilities, Error, LoadStatus, ModelEntry, ModelList
 from hotseat.catalog.named_models import FleetModel, RemoteModel, Selector
@@ -16,7 +16,6 @@ from hotseat.scheduling.lifecycle import Phase
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hotseat.api.deps import ApiDeps
     from hotseat.catalog.named_models import NamedModel
     from hotseat.catalog.spec import Capabilities
     from hotseat.scheduling.view import View
@@ -27,13 +26,13 @@ router = APIRouter(tags=["inference"])
 
 
 @router.get("/v1/models", summary="The configured models", response_model_exclude_none=True)
-async def model_list(here: Here, asker: Asker) -> ModelList:
+async def model_list(deps: Deps, asker: Asker) -> ModelList:
     """A key that is restricted to some models lists only those."""
-    view = here.dispatcher.view()
+    view = deps.dispatcher.view()
     shown = (
-        (name, named_model) for name, named_model in listed(here) if asker is None or asker.may_use(named_model.name)
+        (name, named_model) for name, named_model in listed(deps) if asker is None or asker.may_use(named_model.name)
     )
-    return ModelList(data=[entry(here, view, named_model, name) for name, named_model in shown])
+    return ModelList(data=[entry(deps, view, named_model, name) for name, named_model in shown])
 
 
 @router.get(
@@ -42,16 +41,16 @@ async def model_list(here: Here, asker: Asker) -> ModelList:
     response_model_exclude_none=True,
     responses={404: {"model": Error, "description": "The model is not defined in the configuration."}},
 )
-async def one_model(model: str, here: Here, asker: Asker) -> ModelEntry:
-    named_model = here.dispatcher.catalog.follow(model)
+async def one_model(model: str, deps: Deps, asker: Asker) -> ModelEntry:
+    named_model = deps.dispatcher.catalog.follow(model)
     if asker is not None:
         asker.check_may_use(named_model.name)
-    return entry(here, here.dispatcher.view(), named_model, model)
+    return entry(deps, deps.dispatcher.view(), named_model, model)
 
 
-def listed(here: ApiDeps) -> Iterator[tuple[str, NamedModel]]:
+def listed(deps: ApiDeps) -> Iterator[tuple[str, NamedModel]]:
     """Our models, selectors, and models of peers and other hosts by their full names; aliases if configured."""
-    catalog, with_aliases = here.dispatcher.catalog, here.settings().include_aliases_in_list
+    catalog, with_aliases = deps.dispatcher.catalog, deps.settings().include_aliases_in_list
     for spec in catalog.listed():
         yield spec.name, spec
         if with_aliases:
@@ -65,17 +64,17 @@ def listed(here: ApiDeps) -> Iterator[tuple[str, NamedModel]]:
             yield name, model
 
 
-def entry(here: ApiDeps, view: View, named_model: NamedModel, name: str) -> ModelEntry:
-    known = ModelEntry(id=name, created=int(here.started_at), meta=meta(named_model, name))
+def entry(deps: ApiDeps, view: View, named_model: NamedModel, name: str) -> ModelEntry:
+    known = ModelEntry(id=name, created=int(deps.started_at), meta=meta(named_model, name))
     if isinstance(named_model, RemoteModel | FleetModel):
         return known
     known.name, known.description = named_model.title or None, named_model.description or None
     if isinstance(named_model, Selector):
-        own = [target for target in here.dispatcher.catalog.choices(named_model) if isinstance(target, ModelSpec)]
+        own = [target for target in deps.dispatcher.catalog.choices(named_model) if isinstance(target, ModelSpec)]
         known.status = warmest([load_status(view.model(target.name).phase) for target in own])
         return known
     seen = view.model(named_model.name)
-    known.status = LoadStatus(value=load_status(seen.phase), progress=progress(here, seen))
+    known.status = LoadStatus(value=load_status(seen.phase), progress=progress(deps, seen))
     known.context_length = named_model.capabilities.context or None
     known.capabilities = abilities(named_model.capabilities) if named_model.capabilities else None
     return known

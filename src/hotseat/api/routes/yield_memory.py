@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from hotseat.api.dependencies import FOR_ALL_MODELS, Here
+from hotseat.api.deps import FOR_ALL_MODELS, Deps
 from hotseat.api.schemas import Failure, Result
 from hotseat.errors import UnknownDevice, did_you_mean
 from hotseat.identifiers import LOCAL_HOST, DeviceName, Place
@@ -21,20 +21,20 @@ BECAUSE = "an operator needs the memory"
 
 @router.post("", summary="Unload all models to free memory; requests get 503 until the yield ends", responses=UNKNOWN)
 async def make_way(
-    here: Here, device: Annotated[str | None, Query(description="Only models on this device.")] = None
+    deps: Deps, device: Annotated[str | None, Query(description="Only models on this device.")] = None
 ) -> Result:
     if device is None:
-        here.precedence.make_way(BECAUSE)
+        deps.precedence.make_way(BECAUSE)
         return Result(message="all models are being unloaded")
-    known = here.dispatcher.catalog.budgets
+    known = deps.dispatcher.catalog.budgets
     place = Place(LOCAL_HOST, DeviceName(device))
     if place not in known:
         raise UnknownDevice(f'no device called "{device}" has a budget.{did_you_mean(device, map(str, known))}')
-    here.precedence.make_way(f"{BECAUSE} of {device}", frozenset({place}))
+    deps.precedence.make_way(f"{BECAUSE} of {device}", frozenset({place}))
     return Result(message=f"the models on {device} are being unloaded")
 
 
 @router.delete("", summary="End the yield: models may load again")
-async def resume(here: Here) -> Result:
-    still = here.precedence.resume()
+async def resume(deps: Deps) -> Result:
+    still = deps.precedence.resume()
     return Result(message=f"memory is still yielded: {still}" if still else "models may load again")
