@@ -7,13 +7,19 @@ import re
 import subprocess
 import tokenize
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from tests.support.llama import REPOSITORY
 
+from hotseat.api.app import build
+from hotseat.api.openapi import document
+from hotseat.telemetry import metric_names
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from hotseat.api.deps import ApiDeps
 
 IN_TESTS = frozenset(
     (
@@ -81,6 +87,22 @@ PHRASES = (
     "Otherwise than in llama-swap",
     "The diary (INFO)",
 )
+IN_INTERFACES = IN_SOURCES | {
+    "apart",
+    "complaints",
+    "elsewhere",
+    "habits",
+    "heard",
+    "house",
+    "naps",
+    "resting",
+    "shunned",
+    "standing",
+    "together",
+    "told",
+    "way",
+}
+"""Neither fields of the API nor metrics, labels, error codes and files of the dashboard."""
 TEXTS = ("*.md", "src/**/*.py", "dashboard/src/**", "docs/**", "contrib/**", "deploy/**")
 HISTORY = "CHANGELOG.md"
 
@@ -91,6 +113,30 @@ def test_no_name_uses_a_retired_word(folder: str, retired: frozenset[str]) -> No
     found = [
         f"{path}: {name}" for path in tracked(f"{folder}/**/*.py") for name in names(path) if words(name) & retired
     ]
+
+    assert found == []
+
+
+def test_no_field_or_value_of_the_api_uses_a_retired_word() -> None:
+    """Fields, the names of schemas and the values of enumerations are made of other words."""
+    schemas = document(build(cast("ApiDeps", None)))["components"]["schemas"]
+    found = [name for name in names_in_schemas(schemas) if words(name) & IN_INTERFACES]
+
+    assert found == []
+
+
+def test_no_metric_label_or_error_code_uses_a_retired_word() -> None:
+    """The values of labels include the error codes and the phases."""
+    labels = [word for label, (_, values) in metric_names.LABELS.items() for word in (label, *values)]
+    found = [name for name in (*labels, *(each.name for each in metric_names.FIGURES)) if words(name) & IN_INTERFACES]
+
+    assert found == []
+
+
+def test_no_file_of_the_dashboard_is_named_with_a_retired_word() -> None:
+    """Neither its folders nor its files."""
+    retired = IN_INTERFACES | {"ask", "line", "talk"}
+    found = [path for path in tracked("dashboard/src/**") for part in path.parts if words(Path(part).stem) & retired]
 
     assert found == []
 
@@ -118,6 +164,13 @@ def names(path: Path) -> set[str]:
 def words(name: str) -> set[str]:
     """`HostSelector` and `host_selector` are both made of host and selector."""
     return set(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower().split("_"))
+
+
+def names_in_schemas(schemas: dict[str, Any]) -> Iterator[str]:
+    for name, schema in schemas.items():
+        yield name
+        yield from schema.get("properties", {})
+        yield from map(str, schema.get("enum", ()))
 
 
 def phrases_in(path: Path) -> list[str]:
