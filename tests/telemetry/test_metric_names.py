@@ -124,7 +124,7 @@ async def test_a_fleet_in_figures() -> None:
         ("hotseat_fleet_host_last_seen_seconds", "gpu2"): 2.5,
         ("hotseat_fleet_host_unreachable", "gpu2"): 1,
         ("hotseat_fleet_host_ready_models", "gpu2"): 1,
-        ("hotseat_fleet_requests_total", "gpu2", "forwarded"): 7,
+        ("hotseat_fleet_requests_total", "forwarded", "gpu2"): 7,
         ("hotseat_fleet_requests_total", "gpu2", "refused"): 1,
         ("hotseat_fleet_claims_total", "made"): 3,
         ("hotseat_fleet_malformed_total",): 1,
