@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.conformance.stub_upstream import tokens
-from tests.support.client import PATIENCE_S, chat_body, eventually
+from tests.support.client import PATIENCE_S, chat_body
 from tests.support.hotseat import Hotseat
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from clients.rig import SPEED, whole_answer
-from tests.support.client import eventually
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bench.estimates.shapes import write_zeros
-from tests.support.client import eventually, send
+from tests.support.client import send
 from tests.support.llama import SERVER, present
 from tests.support.ports import free_port
 from tests.support.processes import proc_file
+from tests.support.waiting import eventually
 
 from hotseat.estimates.estimate import estimate
 from hotseat.estimates.files import Disk

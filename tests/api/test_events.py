@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from tests.support.fake_launcher import catalog, come_true, spec
+from tests.support.fake_launcher import catalog, spec
+from tests.support.waiting import come_true
 
 from hotseat.api.routes import events
 from hotseat.api.routes.events import missed_since

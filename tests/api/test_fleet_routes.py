@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
-from tests.support.fake_launcher import FakeLauncher, come_true
+from tests.support.fake_launcher import FakeLauncher
 from tests.support.fleet_in_process import MODELS, Company, company
 from tests.support.management import Management, application, around, served
+from tests.support.waiting import come_true
 
 from hotseat.activity.usage import HELD
 from hotseat.identifiers import ModelName

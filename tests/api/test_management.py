@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import httpx2
 import pytest
-from tests.support.fake_launcher import come_true
+from tests.support.waiting import come_true
 
 from hotseat.dispatch.dispatcher import OPERATOR
 from hotseat.settings import ErrorFormat

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.catalogs import GIB, gpu, model, with_budget
-from tests.support.fake_launcher import come_true
 from tests.support.management import Management, management
+from tests.support.waiting import come_true
 
 from hotseat.catalog.spec import Footprint, Source
 from hotseat.identifiers import LaunchId, ModelName

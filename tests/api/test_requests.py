@@ -6,7 +6,7 @@ import asyncio
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from tests.support.fake_launcher import come_true
+from tests.support.waiting import come_true
 
 from hotseat.activity.recent import InProgress, Tokens
 from hotseat.activity.usage import HELD

@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.fake_launcher import come_true
 from tests.support.management import STARTED_AT
+from tests.support.waiting import come_true
 
 from hotseat.api.routes import status
 from hotseat.catalog.catalog import CatalogChange

@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
-from tests.support.fake_launcher import come_true
+from tests.support.waiting import come_true
 
 from hotseat.identifiers import ClientId, ModelName
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from tests.support.fake_launcher import come_true, spec
+from tests.support.fake_launcher import spec
+from tests.support.waiting import come_true
 
 from hotseat.activity.usage import HELD
 from hotseat.catalog.named_models import RemoteModel, Selector, Strategy

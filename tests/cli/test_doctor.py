@@ -12,9 +12,9 @@ import subprocess
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from tests.support.client import eventually
 from tests.support.model_folders import put
 from tests.support.ports import free_port
+from tests.support.waiting import eventually
 
 from hotseat.cli import doctor_checks
 from hotseat.cli.doctor_checks import AMD, NVIDIA, State

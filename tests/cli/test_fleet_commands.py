@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import httpx2
 import pytest
 from tests.support.command_line import CommandLine, completed
-from tests.support.fake_launcher import come_true
 from tests.support.fleet_in_process import Company, company
 from tests.support.management import application, around, served
+from tests.support.waiting import come_true
 
 from hotseat.identifiers import HostName, ModelName
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.fake_launcher import come_true
+from tests.support.waiting import come_true
 
 from hotseat.cli.client import Refused, Server
 from hotseat.cli.load_bar import load_with_bar, progress_text

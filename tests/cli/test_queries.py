@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.command_line import completed
-from tests.support.fake_launcher import come_true
+from tests.support.waiting import come_true
 
 from hotseat.catalog.catalog import CatalogChange
 from hotseat.catalog.named_models import Profile

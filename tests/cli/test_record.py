@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.client import PATIENCE_S
-from tests.support.fake_launcher import come_true
 from tests.support.hotseat import PROGRAM, Hotseat
+from tests.support.waiting import come_true
 
 from hotseat.cli.record import Watched
 from hotseat.identifiers import ClientId, ModelName

@@ -6,9 +6,9 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from tests.support.client import eventually
 from tests.support.hotseat import Hotseat
-from tests.support.virtual_time import in_virtual_time
+from tests.support.virtual_time import advance, in_virtual_time
+from tests.support.waiting import eventually
 
 from hotseat.daemon.shutdown import HOSTS_NOTICE_S, LATELY_S, ShutdownSequence
 
@@ -58,7 +58,7 @@ async def seconds_of_notice(asked_before: float, *, to_hosts: bool = False) -> f
     loop = asyncio.get_running_loop()
     leaving = ShutdownSequence()
     leaving.is_closing()
-    await asyncio.sleep(asked_before)
+    await advance(asked_before)
     began = loop.time()
     await leaving.keep_serving(NOTICE_S, to_hosts=to_hosts)
     return loop.time() - began

@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.client import PATIENCE_S, eventually
+from tests.support.client import PATIENCE_S
 from tests.support.hotseat import PROGRAM
 from tests.support.processes import all_pids, environment
+from tests.support.waiting import eventually
 
 from hotseat.cli.client import Server
 from hotseat.daemon.systemd import Systemd, handed_sockets, most_exposed

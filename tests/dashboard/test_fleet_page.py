@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import expect
 from tests.support.browser import Visit
-from tests.support.client import eventually
 from tests.support.fleet_journey import fleet_of
 from tests.support.stubs import stub
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.support.catalogs import in_groups, model, one_at_a_time, sleeps, with_model
 from tests.support.fake_launcher import FakeLauncher
-from tests.support.virtual_time import in_virtual_time
+from tests.support.virtual_time import advance, in_virtual_time
 
 from hotseat.catalog.groups import Group
 from hotseat.dispatch.default_model import DefaultModelLoader
@@ -44,7 +43,7 @@ async def opened(catalog: Catalog, **launcher: Any) -> AsyncIterator[Dispatcher]
 
 
 async def running_after(dispatcher: Dispatcher, seconds: float) -> list[str]:
-    await asyncio.sleep(seconds)
+    await advance(seconds)
     return [model.name for model in dispatcher.view().running()]
 
 

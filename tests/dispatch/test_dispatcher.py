@@ -11,7 +11,7 @@ import pytest
 from tests.support.catalogs import model, one_at_a_time, sleeps, with_budget, without
 from tests.support.fake_launcher import FakeLauncher
 from tests.support.playbook import upstream_of
-from tests.support.virtual_time import in_virtual_time
+from tests.support.virtual_time import advance, in_virtual_time
 
 from hotseat.dispatch.dispatcher import STUCK_S, Dispatcher
 from hotseat.dispatch.journal import Journal
@@ -154,7 +154,7 @@ async def test_a_server_that_was_not_used_lately_is_stopped_at_once() -> None:
         for name in (QWEN, LLAMA):
             await bench.dispatcher.load(name)
             bench.dispatcher.leave(bench.ask(name, Guest()))
-        await asyncio.sleep(1)
+        await advance(1)
         in_use = bench.ask(LLAMA, Guest())
         bench.dispatcher.leave(bench.ask(LLAMA, Guest()))
         began = asyncio.get_running_loop().time()
@@ -372,7 +372,7 @@ async def test_a_cancelled_unload_is_carried_out() -> None:
             async with asyncio.timeout(1):
                 await bench.dispatcher.unload(QWEN)
         bench.dispatcher.leave(ticket)
-        await asyncio.sleep(BREATH_S)
+        await advance(BREATH_S)
         await everybody_has_acted()
 
         assert bench.phase(QWEN) is Phase.COLD
@@ -397,9 +397,9 @@ async def test_the_timer_rings_at_the_end_of_a_ttl() -> None:
     """An unused model is gone when its ttl is over."""
     async with a_context(one_at_a_time(model("qwen", ttl_s=30))) as bench:
         await bench.dispatcher.load(QWEN)
-        await asyncio.sleep(29)
+        await advance(29)
         assert bench.phase(QWEN) is Phase.READY
-        await asyncio.sleep(2)
+        await advance(2)
 
         assert bench.phase(QWEN) is Phase.COLD
 
@@ -414,7 +414,7 @@ async def test_a_later_wish_replaces_the_timer() -> None:
         rings_at(bench, 50)
         bench.dispatcher.change_catalog(one_at_a_time("qwen", "llama", patience=4))
         rings_at(bench, 90)
-        await asyncio.sleep(45)
+        await advance(45)
 
         assert bench.phase(QWEN) is Phase.READY
         for ticket in tickets:
@@ -664,7 +664,7 @@ async def test_a_model_that_cannot_be_woken_is_started_anew(caplog: pytest.LogCa
         guest = Guest()
         launch = bench.dispatcher.view().model(QWEN).launch
         bench.ask(QWEN, guest)
-        await asyncio.sleep(5)
+        await advance(5)
 
         assert guest.told == ["granted"]
         assert bench.dispatcher.view().model(QWEN).launch != launch

@@ -10,7 +10,7 @@ import pytest
 from tests.support.catalogs import model, one_at_a_time, sleeps
 from tests.support.fake_launcher import FakeLauncher
 from tests.support.raising import Calls
-from tests.support.virtual_time import in_virtual_time
+from tests.support.virtual_time import advance, in_virtual_time
 
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
@@ -92,29 +92,29 @@ async def play(rig: House) -> None:
     """Loads, swaps, sleep, waking, a crash, a failed start, an unload that cuts, and cancelled requests."""
     dispatcher, launcher = rig.dispatcher, rig.launcher
     rig.operate(dispatcher.load(QWEN))
-    await asyncio.sleep(5)
+    await advance(5)
     rig.ask(QWEN)
     rig.ask(LLAMA)
-    await asyncio.sleep(5)
+    await advance(5)
     rig.ask(QWEN)
     rig.ask(LLAMA).change_its_mind()
-    await asyncio.sleep(5)
+    await advance(5)
     rig.ask(QWEN)
     rig.operate(dispatcher.unload(QWEN, force=True))
-    await asyncio.sleep(5)
+    await advance(5)
     launcher.broken = ("llama",)
     rig.ask(LLAMA)
-    await asyncio.sleep(5)
+    await advance(5)
     launcher.broken = ()
     rig.ask(QWEN)
-    await asyncio.sleep(5)
+    await advance(5)
     if "qwen" in launcher.alive:
         launcher.crash("qwen", "was killed by SIGKILL")
 
 
 async def is_served(rig: House, name: ModelName) -> bool:
     guest = rig.ask(name)
-    await asyncio.sleep(10)
+    await advance(10)
     return guest.told == ["granted"]
 
 
@@ -144,7 +144,7 @@ def problems_with(calls: Calls) -> list[str]:
     async def run() -> None:
         rig = House(calls)
         await play(rig)
-        await asyncio.sleep(LONGEST_REST_S + 10)
+        await advance(LONGEST_REST_S + 10)
         calls.are_counted = False
         problems.extend(left_behind(rig))
         problems.extend([f"{name} is not served again" for name in (LLAMA, QWEN) if not await is_served(rig, name)])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tests.support.catalogs import model, one_at_a_time
 from tests.support.fake_launcher import FakeLauncher
-from tests.support.virtual_time import in_virtual_time
+from tests.support.virtual_time import advance, in_virtual_time
 
 from hotseat.dispatch import request_trace as traffic_module
 from hotseat.dispatch.dispatcher import Dispatcher
@@ -68,7 +68,7 @@ async def watching(traffic: Traffic) -> AsyncIterator[list[RequestTiming | Misse
 
 async def a_request(dispatcher: Dispatcher, seconds: float) -> None:
     ticket = dispatcher.ask(QWEN, ANN, Guest())
-    await asyncio.sleep(seconds)
+    await advance(seconds)
     dispatcher.leave(ticket)
     await asyncio.sleep(0)
 
@@ -80,9 +80,9 @@ async def test_a_request_is_told_when_it_has_ended() -> None:
     async with a_dispatcher(launcher) as dispatcher, watching(dispatcher.traffic) as told:
         begin = asyncio.get_running_loop().time()
         first = dispatcher.ask(QWEN, ANN, Guest())
-        await asyncio.sleep(10)
+        await advance(10)
         launcher.become_ready("qwen")
-        await asyncio.sleep(3)
+        await advance(3)
         dispatcher.leave(first)
         await a_request(dispatcher, 2)
 

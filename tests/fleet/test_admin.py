@@ -6,9 +6,10 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.fake_launcher import FakeLauncher, come_true, spec
+from tests.support.fake_launcher import FakeLauncher, spec
 from tests.support.fleet_in_process import MODELS, company
 from tests.support.virtual_time import in_virtual_time
+from tests.support.waiting import come_true
 
 from hotseat.catalog.spec import Replicas
 from hotseat.errors import CannotMove, FleetDisconnected, HostUnresponsive, LoadFailed, UnknownHost, UnknownModel

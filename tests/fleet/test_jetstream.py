@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 from collections import Counter
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from tests.support.certificate import CERTIFICATE
 from tests.support.fleets import PATIENCE_S, Watching, fleet_at
 from tests.support.nats import nats_servers
 from tests.support.nats_jwt import papers
+from tests.support.waiting import come_true, come_true_async
 
 from hotseat.fleet.backoff import Backoff
 from hotseat.fleet.jetstream.buckets import stream_of, subject_of
@@ -55,12 +56,6 @@ async def bystander(server: NatsServer) -> AsyncIterator[JetStreamContext]:
         yield client.jetstream(timeout=PATIENCE_S)
     finally:
         await client.close()
-
-
-async def until(fact: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not fact():
-            await asyncio.sleep(0.02)
 
 
 # Buckets
@@ -122,6 +117,13 @@ async def test_a_foreign_bucket_is_told_of(tmp_path: Path, caplog: pytest.LogCap
     assert "a bucket has an unexpected configuration stream=KV_hotseat-hosts" in caplog.text
 
 
+async def is_created(store: JetStream, claim: str) -> bool:
+    with suppress(StoreError, Conflict):
+        await store.create(Bucket.CLAIMS, claim, b"1")
+        return True
+    return False
+
+
 async def test_three_servers_keep_three_copies_and_one_may_die(tmp_path: Path) -> None:
     """A fleet goes on agreeing when the leader of its claims is killed."""
     async with nats_servers(tmp_path, 3) as servers, connected(fleet_at(*servers)) as store:
@@ -129,13 +131,7 @@ async def test_three_servers_keep_three_copies_and_one_may_die(tmp_path: Path) -
             info = await js.stream_info(stream_of(Bucket.CLAIMS))
         last = await store.create(Bucket.CLAIMS, "qwen", b"1")
         next(server for server in servers if server.name == info.cluster.leader).kill()  # type: ignore[union-attr]  # a cluster has one
-        async with asyncio.timeout(PATIENCE_S):
-            while True:
-                try:
-                    await store.create(Bucket.CLAIMS, "other", b"1")
-                    break
-                except (StoreError, Conflict):
-                    await asyncio.sleep(0.1)
+        await come_true_async(lambda: is_created(store, "other"), PATIENCE_S)
 
         assert info.config.num_replicas == 3
         assert (found := await store.read(Bucket.CLAIMS, "qwen"))
@@ -163,6 +159,10 @@ async def test_a_cluster_lets_one_of_many_writers_win(tmp_path: Path) -> None:
 
 async def consumers(js: JetStreamContext) -> int:
     return sum([(await js.stream_info(stream_of(bucket))).state.consumer_count for bucket in Bucket])
+
+
+async def no_consumers(js: JetStreamContext) -> bool:
+    return not await consumers(js)
 
 
 async def test_an_ended_watch_leaves_no_consumer(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ async def test_while_nats_is_away_nothing_is_kept_for_later(tmp_path: Path) -> N
     """A write without a connection fails at once, and does not happen after all when NATS is back."""
     async with nats_servers(tmp_path) as (server,), connected(fleet_at(server)) as store:
         server.kill()
-        await until(lambda: not store.is_connected)
+        await come_true(lambda: not store.is_connected)
         for write in (store.put, store.create):
             with pytest.raises(StoreError):
                 await write(Bucket.CLAIMS, "late", b"")
@@ -216,7 +216,7 @@ async def test_nats_may_come_later_than_the_host(tmp_path: Path, caplog: pytest.
         store = JetStream(fleet_at(server))
         store.open()
         try:
-            await until(lambda: "NATS error" in caplog.text)
+            await come_true(lambda: "NATS error" in caplog.text)
             was_connected = store.is_connected
             server.start()
             connected_later = await store.until_connected(PATIENCE_S)
@@ -244,7 +244,7 @@ async def test_a_server_without_jetstream_is_told_of(tmp_path: Path, caplog: pyt
         store = JetStream(fleet_at(server), patience_s=0.5)
         store.open()
         try:
-            await until(lambda: "the fleet's buckets cannot be created" in caplog.text)
+            await come_true(lambda: "the fleet's buckets cannot be created" in caplog.text)
 
             assert not store.is_connected
         finally:
@@ -301,7 +301,7 @@ async def test_a_wrong_password_is_told_of(tmp_path: Path, caplog: pytest.LogCap
         store = JetStream(replace(fleet_at(server), login=NatsLogin(user="h", password="wrong-one")))
         store.open()
         try:
-            await until(lambda: "uthorization" in caplog.text)
+            await come_true(lambda: "uthorization" in caplog.text)
         finally:
             await store.aclose()
 
@@ -312,7 +312,7 @@ async def test_whoever_is_thrown_out_comes_back_when_he_may(tmp_path: Path) -> N
     """A password that was changed and changed back needs no restart of the host."""
     async with nats_servers(tmp_path, more=KNOWN) as (server,), connected(fleet_of("h", server)) as store:
         server.reconfigure(KNOWN.replace("p4ss", "other"))
-        await until(lambda: not store.is_connected)
+        await come_true(lambda: not store.is_connected)
         server.reconfigure(KNOWN)
 
         assert await store.until_connected(PATIENCE_S)
@@ -367,9 +367,7 @@ async def test_a_watch_that_is_told_to_stop_at_any_moment_stops(tmp_path: Path) 
                 pass
 
         outcomes = [await stopped_after(n, tasks.start(watch(), "watch")) for n in range(60)]
-        async with asyncio.timeout(PATIENCE_S):
-            while await consumers(js):
-                await asyncio.sleep(0.1)
+        await come_true_async(lambda: no_consumers(js), PATIENCE_S)
 
     assert all(outcomes)
 
@@ -385,9 +383,7 @@ def test_a_store_whose_connection_broke_is_closed_in_peace(tmp_path: Path) -> No
             async with Watching(store, Bucket.HOSTS) as watching:
                 await watching.until(CaughtUp)
                 servers[0].kill()
-                async with asyncio.timeout(PATIENCE_S):
-                    while store.is_connected:
-                        await asyncio.sleep(0.01)
+                await come_true(lambda: not store.is_connected)
             await store.aclose()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

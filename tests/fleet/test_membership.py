@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from tests.support.virtual_time import in_virtual_time
+from tests.support.virtual_time import advance, in_virtual_time
 
 from hotseat.fleet.catalog_lease import LATE_S, CatalogLease
 from hotseat.fleet.inprocess import Board, InProcess
@@ -93,7 +93,7 @@ async def test_a_host_is_there_as_long_as_it_lives() -> None:
     """Its lease is renewed long before it ends, for ever, and is gone at once when it leaves."""
     board = new_board()
     async with joined(board):
-        await asyncio.sleep(10 * LEASE_S)
+        await advance(10 * LEASE_S)
         during = await seen(board)
 
     assert during is not None
@@ -107,11 +107,11 @@ async def test_a_host_that_dies_is_forgotten_when_its_lease_ends() -> None:
     async with joined(board, "gpu1") as witness:
         victim = host(board, "gpu2")
         await victim.membership.join()
-        await asyncio.sleep(1)
+        await advance(1)
         await victim.membership._tasks.aclose()  # no goodbye
-        await asyncio.sleep(LEASE_S - RENEW_S)
+        await advance(LEASE_S - RENEW_S)
         before = await seen(board, "gpu2")
-        await asyncio.sleep(RENEW_S + 0.1)
+        await advance(RENEW_S + 0.1)
 
     assert before is not None
     assert isinstance(witness.heard_of("gpu2")[-1], Removed)
@@ -123,9 +123,9 @@ async def test_everything_of_the_store_is_heard() -> None:
     board = new_board()
     await InProcess(board).put(Bucket.ORDERS, "gpu1", b"{}")
     async with joined(board) as member:
-        await asyncio.sleep(0.1)
+        await advance(0.1)
         await InProcess(board).put(Bucket.CLAIMS, "qwen", b"{}")
-        await asyncio.sleep(0.1)
+        await advance(0.1)
 
     assert {bucket for bucket, change in member.heard if isinstance(change, CaughtUp)} == set(Bucket)
     assert {bucket for bucket, change in member.heard if isinstance(change, Written)} == set(Bucket)
@@ -139,9 +139,9 @@ async def test_a_change_of_phase_is_told_at_once() -> None:
     """Others learn that a model is ready before the next renewal."""
     board = new_board()
     async with joined(board) as member:
-        await asyncio.sleep(1)
+        await advance(1)
         member.becomes(residents=phase("ready"))
-        await asyncio.sleep(0.01)
+        await advance(0.01)
         note_load = await seen(board)
 
     assert note_load is not None
@@ -155,8 +155,8 @@ async def test_many_changes_are_few_records_and_the_last_is_told() -> None:
     async with joined(board) as member:
         for n in range(100):
             member.becomes(residents=phase(f"phase-{n}"))
-            await asyncio.sleep(0.01)
-        await asyncio.sleep(BETWEEN_S)
+            await advance(0.01)
+        await advance(BETWEEN_S)
         note_load = await seen(board)
 
     assert note_load is not None
@@ -171,7 +171,7 @@ async def test_load_alone_is_told_with_the_next_renewal() -> None:
     async with joined(board) as member:
         for n in range(500):
             member.becomes(residents=[Residence(QWEN, "ready", in_flight=n)])
-            await asyncio.sleep(0.01)
+            await advance(0.01)
         note_load = await seen(board)
 
     assert note_load is not None
@@ -233,7 +233,7 @@ async def test_of_two_hosts_with_one_name_and_one_address_the_later_has_it() -> 
     """A configuration that was copied whole does not make two hosts overwrite each other every three seconds."""
     board = new_board()
     async with joined(board) as earlier, joined(board, boot="second") as later:
-        await asyncio.sleep(10 * LEASE_S)
+        await advance(10 * LEASE_S)
         holder = await seen(board)
 
     assert holder is not None
@@ -248,7 +248,7 @@ async def test_a_write_whose_outcome_nobody_told_is_not_held_against_us() -> Non
     board = new_board()
     async with joined(board) as member:
         await InProcess(board).put(Bucket.HOSTS, "gpu1", encoded(member.record))
-        await asyncio.sleep(2 * LEASE_S)
+        await advance(2 * LEASE_S)
         held = await seen(board)
         await InProcess(board).put(Bucket.HOSTS, "gpu1", encoded(member.record))
 
@@ -274,13 +274,13 @@ async def test_whoever_lost_its_name_while_it_was_apart_does_not_fight_for_it() 
     board = new_board()
     async with joined(board) as member:
         member.store.cut_off()
-        await asyncio.sleep(2 * LEASE_S)
+        await advance(2 * LEASE_S)
         async with joined(board, boot="other", address="http://elsewhere:8080"):
             member.store.let_in()
-            await asyncio.sleep(3 * LEASE_S)
+            await advance(3 * LEASE_S)
             holder = await seen(board)
         stood = list(member.stood)
-        await asyncio.sleep(2 * LEASE_S)
+        await advance(2 * LEASE_S)
         heir = await seen(board)
 
     assert holder is not None
@@ -297,12 +297,12 @@ async def test_a_host_that_is_cut_off_knows_it_and_comes_back() -> None:
     """It logs that once, starts again when reconnected, and is visible to the others again."""
     board = new_board()
     async with joined(board) as member:
-        await asyncio.sleep(1)
+        await advance(1)
         member.store.cut_off()
-        await asyncio.sleep(3 * LEASE_S)
+        await advance(3 * LEASE_S)
         apart, forgotten = member.membership.connection, await seen(board)
         member.store.let_in()
-        await asyncio.sleep(2)
+        await advance(2)
         back = await seen(board)
 
     assert (apart, forgotten) == (FleetConnection.DISCONNECTED, None)
@@ -318,9 +318,9 @@ async def test_being_apart_is_one_line(caplog: pytest.LogCaptureFixture) -> None
     board = new_board()
     async with joined(board) as member:
         member.store.cut_off()
-        await asyncio.sleep(8 * 3600)
+        await advance(8 * 3600)
         member.store.let_in()
-        await asyncio.sleep(2)
+        await advance(2)
 
     assert caplog.messages == [
         "connected to the fleet name=gpu1",
@@ -338,7 +338,7 @@ async def test_a_host_starts_without_its_store() -> None:
     await member.membership.join()
     stood = list(member.stood)
     member.store.let_in()
-    await asyncio.sleep(2)
+    await advance(2)
     note_load = await seen(board)
     await member.membership.leave()
 
@@ -352,7 +352,7 @@ async def test_leaving_while_apart_is_no_trouble() -> None:
     board = new_board()
     async with joined(board) as member:
         member.store.cut_off()
-    await asyncio.sleep(LEASE_S)
+    await advance(LEASE_S)
 
     assert await seen(board) is None
 
@@ -367,7 +367,7 @@ async def test_the_catalog_is_there_before_the_record_that_names_it() -> None:
     async with joined(board) as member:
         member.offers = CatalogRecord({QWEN: Offer(most=2)})
         member.becomes(catalog="another")
-        await asyncio.sleep(1)
+        await advance(1)
         found = await InProcess(board).read(Bucket.CATALOGS, "another")
 
     assert found is not None
@@ -380,7 +380,7 @@ async def test_hosts_with_the_same_catalog_write_it_once() -> None:
     board = new_board()
     members = [host(board, f"gpu{n}") for n in range(10)]
     await asyncio.gather(*(member.membership.join() for member in members))
-    await asyncio.sleep(1)
+    await advance(1)
     written = [change for bucket, change in members[0].heard if bucket is Bucket.CATALOGS]
     await asyncio.gather(*(member.membership.leave() for member in members))
 
@@ -404,7 +404,7 @@ async def test_one_of_many_hosts_renews_the_catalog() -> None:
     for _ in range(7 * 86_400 // 600):
         for lease in leases:
             await lease.keep("digest")
-        await asyncio.sleep(600)
+        await advance(600)
     await tasks.aclose()
 
     renewals = len([change for change in heard if isinstance(change, Written)]) / len(leases)
@@ -418,6 +418,6 @@ async def test_a_catalog_that_was_lost_is_written_again() -> None:
     board = new_board()
     async with joined(board):
         await InProcess(board).remove(Bucket.CATALOGS, "digest")
-        await asyncio.sleep(2 * RENEW_S)
+        await advance(2 * RENEW_S)
 
         assert await InProcess(board).read(Bucket.CATALOGS, "digest") is not None

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from tests.support.fleets import PATIENCE_S, fleet_at
 from tests.support.nats import nats_servers
+from tests.support.waiting import come_true
 
 from hotseat.fleet.backoff import Backoff
 from hotseat.fleet.jetstream.store import JetStream
@@ -17,7 +17,6 @@ from hotseat.fleet.view import FleetConnection
 from hotseat.identifiers import HostName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from hotseat.fleet.store import Change
@@ -41,12 +40,6 @@ class Host:
         return {bucket for bucket, change in self.heard if isinstance(change, BegunAnew)}
 
 
-async def until(fact: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not fact():
-            await asyncio.sleep(0.02)
-
-
 async def test_hosts_know_of_each_other_before_and_after_nats_died(tmp_path: Path) -> None:
     """Both notice the disconnection and reconnect by themselves, and one learns when the other leaves."""
     async with nats_servers(tmp_path) as (server,):
@@ -60,16 +53,16 @@ async def test_hosts_know_of_each_other_before_and_after_nats_died(tmp_path: Pat
                 each.store.open()
                 assert await each.store.until_connected(PATIENCE_S)
                 await each.membership.join()
-            await until(lambda: isinstance(here.last_of("there"), Written))
+            await come_true(lambda: isinstance(here.last_of("there"), Written))
             server.kill()
-            await until(lambda: all(each.membership.connection is FleetConnection.DISCONNECTED for each in hosts))
+            await come_true(lambda: all(each.membership.connection is FleetConnection.DISCONNECTED for each in hosts))
             here.heard.clear()
             server.start()
-            await until(lambda: all(each.membership.connection is FleetConnection.CONNECTED for each in hosts))
-            await until(lambda: here.begun_anew() == set(Bucket))
-            await until(lambda: isinstance(here.last_of("there"), Written))
+            await come_true(lambda: all(each.membership.connection is FleetConnection.CONNECTED for each in hosts))
+            await come_true(lambda: here.begun_anew() == set(Bucket))
+            await come_true(lambda: isinstance(here.last_of("there"), Written))
             await there.membership.leave()
-            await until(lambda: isinstance(here.last_of("there"), Removed))
+            await come_true(lambda: isinstance(here.last_of("there"), Removed))
         finally:
             for each in hosts:
                 await each.membership.leave()

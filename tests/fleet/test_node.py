@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.fake_launcher import FakeLauncher, catalog, come_true, spec
+from tests.support.fake_launcher import FakeLauncher, catalog, spec
+from tests.support.waiting import come_true
 
 from hotseat.catalog.spec import Replicas
 from hotseat.dispatch.dispatcher import Dispatcher

@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, cast
 
 import pytest
-from tests.support.fake_launcher import come_true
 from tests.support.fleet import Heard, host, there
+from tests.support.waiting import come_true
 
 from hotseat.errors import LoadFailed
 from hotseat.fleet.inprocess import Board, InProcess

@@ -6,8 +6,8 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING
 
-from tests.support.fake_launcher import come_true
 from tests.support.machines import GiB
+from tests.support.waiting import come_true, come_true_async
 
 from hotseat.hardware.background_meter import BackgroundMeter
 from hotseat.hardware.measurement import DeviceReading, Reading
@@ -60,9 +60,7 @@ async def test_a_stuck_driver_costs_one_wait(caplog: pytest.LogCaptureFixture) -
     second = (await gauge.devices(), await gauge.sample([40]))
     asked_meanwhile = meter.asked
     meter.may_answer.set()
-    async with asyncio.timeout(5):
-        while await gauge.devices() != SEEN:
-            await asyncio.sleep(0.002)
+    await come_true_async(gauge.devices)
 
     assert (first, second) == ({}, ({}, Reading()))
     assert asked_meanwhile == 1

@@ -6,8 +6,8 @@ import os
 import subprocess
 from typing import TYPE_CHECKING
 
-from tests.support.client import eventually
 from tests.support.machines import add_process, write
+from tests.support.waiting import eventually
 
 from hotseat.hardware.other_programs import OtherProgram, matching, present
 

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tests.support.virtual_time import in_virtual_time
+from tests.support.virtual_time import advance, in_virtual_time
 
 from hotseat.hardware.measurement import Reading, Use
 from hotseat.hardware.polling import Measured, Polling
@@ -42,7 +42,7 @@ async def test_while_something_runs_it_is_looked_at_every_few_seconds() -> None:
     rig = House({QWEN: 40, GEMMA: 100})
     tasks = Tasks()
     tasks.start(rig.rounds.walk(), "rounds")
-    await asyncio.sleep(11)
+    await advance(11)
     await tasks.aclose()
 
     assert [at for at, _ in rig.looks] == [0.0, 5.0, 10.0]
@@ -56,13 +56,13 @@ async def test_a_change_is_looked_at_at_once() -> None:
     rig = House({QWEN: 40}, pause_s=None)
     tasks = Tasks()
     tasks.start(rig.rounds.walk(), "rounds")
-    await asyncio.sleep(1)
+    await advance(1)
     rig.running = {}
     rig.rounds.look_now()
-    await asyncio.sleep(60)
+    await advance(60)
     rig.running = {GEMMA: 41}
     rig.rounds.look_now()
-    await asyncio.sleep(1)
+    await advance(1)
     await tasks.aclose()
 
     assert rig.looks == [(0.0, {QWEN: 40}), (1.0, {}), (61.0, {GEMMA: 41})]
@@ -74,7 +74,7 @@ async def test_nobody_looks_where_nobody_wants_to_know() -> None:
     rig = House(None, pause_s=None)
     tasks = Tasks()
     tasks.start(rig.rounds.walk(), "rounds")
-    await asyncio.sleep(60)
+    await advance(60)
     await tasks.aclose()
 
     assert (rig.looks, rig.heard) == ([], [None])

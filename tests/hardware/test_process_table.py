@@ -7,8 +7,8 @@ import signal
 import subprocess
 from typing import TYPE_CHECKING
 
-from tests.support.client import eventually
 from tests.support.machines import A_CONTAINERS, MACHINES_OWN, add_process, link, write
+from tests.support.waiting import eventually
 
 from hotseat.hardware.kernel import figures, is_first_pid_namespace, open_files
 from hotseat.hardware.process_table import Process, census, look_at, trees

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.client import eventually
 from tests.support.machines import GiB, KiB, MiB, write
+from tests.support.waiting import eventually
 
 from hotseat.hardware.machine import Machine
 from hotseat.hardware.measurement import DeviceReading, Use

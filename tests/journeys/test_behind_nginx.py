@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 from scripts.make_docs import DOCS
-from tests.support.client import PATIENCE_S, Stream, chat_body, eventually, send
+from tests.support.client import PATIENCE_S, Stream, chat_body, send
 from tests.support.hotseat import Hotseat
 from tests.support.page_runner import blocks_of
 from tests.support.ports import free_port
 from tests.support.stubs import stub
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,9 +10,10 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.client import PATIENCE_S, chat_body, eventually
+from tests.support.client import PATIENCE_S, chat_body
 from tests.support.llama import REPOSITORY, SERVER, model_file, present
 from tests.support.ports import free_port
+from tests.support.waiting import eventually
 
 from hotseat.cli.client import Server
 from hotseat.cli.problems import Problem

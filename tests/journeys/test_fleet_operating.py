@@ -9,10 +9,10 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.client import eventually
 from tests.support.fleet_journey import TOGETHER_S, Hosts, nats_cluster
 from tests.support.hotseat import PROGRAM
 from tests.support.stubs import stub
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.support.client import PATIENCE_S, eventually
+from tests.support.client import PATIENCE_S
 from tests.support.fleet_journey import nats_cluster
 from tests.support.hotseat import Hotseat
 from tests.support.ports import free_port
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,9 +7,9 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.client import eventually
 from tests.support.fleet_journey import TOGETHER_S, Hosts, names_at, nats_cluster
 from tests.support.stubs import stub
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -7,9 +7,9 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.client import eventually
 from tests.support.hotseat import Hotseat
 from tests.support.llama import llama
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable

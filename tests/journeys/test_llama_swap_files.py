@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from tests.support.client import eventually
 from tests.support.hotseat import Hotseat
 from tests.support.ports import free_port
+from tests.support.waiting import eventually
 
 from hotseat.cli.check import check
 

@@ -6,8 +6,9 @@ import shlex
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.client import PATIENCE_S, eventually
+from tests.support.client import PATIENCE_S
 from tests.support.llama import SERVER, model_file, present
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from tests.support.client import PATIENCE_S, eventually
+from tests.support.client import PATIENCE_S
 from tests.support.hotseat import Hotseat
 from tests.support.llama import llama
 from tests.support.prometheus import Prometheus, program
+from tests.support.waiting import eventually
 
 from hotseat.telemetry.metric_names import FIGURES
 

@@ -9,9 +9,10 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.client import chat_body, eventually
+from tests.support.client import chat_body
 from tests.support.processes import peak_memory
 from tests.support.stubs import stub
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

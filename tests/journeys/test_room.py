@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from bench.room.journey import MIB, SMALL, make_models, play, trace
-from tests.support.client import eventually
 from tests.support.llama import llama
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,8 +8,9 @@ from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.client import chat_body, eventually, send
+from tests.support.client import chat_body, send
 from tests.support.stubs import stub
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,10 +9,10 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.client import eventually
 from tests.support.hotseat import Hotseat
 from tests.support.ports import free_port
 from tests.support.processes import command_line, environment
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

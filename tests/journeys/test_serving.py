@@ -11,10 +11,10 @@ from resource import RLIM_INFINITY
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.client import eventually
 from tests.support.host_headers import passed_on
 from tests.support.hotseat import Hotseat
 from tests.support.names import standing_for
+from tests.support.waiting import eventually
 
 from hotseat.app import serve
 from hotseat.config.options import ServeOptions

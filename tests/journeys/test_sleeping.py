@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.client import eventually
 from tests.support.llama import REPOSITORY, llama
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,8 +7,9 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.client import chat_body, eventually
+from tests.support.client import chat_body
 from tests.support.llama import llama
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.client import eventually
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.support.hotseat import Hotseat

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.client import eventually
 from tests.support.llama import llama
 from tests.support.terminal import CTRL_C, Terminal
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable

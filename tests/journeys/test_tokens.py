@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.client import chat_body, eventually
+from tests.support.client import chat_body
 from tests.support.hotseat import Hotseat
 from tests.support.llama import llama
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path

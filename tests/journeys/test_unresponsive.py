@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support import short_limits
-from tests.support.client import eventually
 from tests.support.hotseat import Hotseat
 from tests.support.llama import REPOSITORY
 from tests.support.stubs import stub
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

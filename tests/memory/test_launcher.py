@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.catalogs import GIB, gpu, level, model, one_at_a_time, sleeps, with_budget
 from tests.support.fake_launcher import FakeLauncher
-from tests.support.virtual_time import in_virtual_time
+from tests.support.virtual_time import advance, in_virtual_time
 
 from hotseat.catalog.spec import Footprint, Source
 from hotseat.dispatch.dispatcher import Dispatcher
@@ -181,7 +181,7 @@ async def test_a_start_that_nobody_wants_is_not_tried_again() -> None:
     await dispatcher.load(QWEN)
     card.free_at = now() + 5.5
     loading = Tasks().start(dispatcher.load(LLAMA), "load")
-    await asyncio.sleep(5.2)  # it has waited for memory and was started
+    await advance(5.2)  # it has waited for memory and was started
     await dispatcher.unload(LLAMA)
     await asyncio.gather(loading, return_exceptions=True)
     await dispatcher.shut_down(within=0)
@@ -198,7 +198,7 @@ async def test_a_load_that_is_stopped_while_it_waits_for_memory() -> None:
     card.free_at = now() + 1000
     tasks = Tasks()
     loading = tasks.start(dispatcher.load(LLAMA), "load")
-    await asyncio.sleep(1)
+    await advance(1)
     await dispatcher.unload(LLAMA)
     outcome = (await asyncio.gather(loading, return_exceptions=True))[0]
     running = dispatcher.view().running()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.support.catalogs import gpu
-from tests.support.fake_launcher import come_true
+from tests.support.waiting import come_true
 
 from hotseat.hardware.other_programs import OtherProgram
 from hotseat.memory.precedence import Precedence

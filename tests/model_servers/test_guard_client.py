@@ -10,7 +10,8 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.supervisor_rig import GUARD_INTERPRETER, is_alive, soon
+from tests.support.supervisor_rig import GUARD_INTERPRETER, is_alive
+from tests.support.waiting import come_true
 
 from hotseat.model_servers.guard_client import Guard
 from hotseat.model_servers.guard_link import Order
@@ -58,7 +59,7 @@ async def test_an_order_that_nobody_waits_for_any_more_is_undone(guard: Guard) -
     following = await guard.spawn(Order(TRUE, ("true",), {}), nowhere())
     await following.gone
 
-    await soon(lambda: not children(guard.pid or 0))
+    await come_true(lambda: not children(guard.pid or 0))
 
 
 async def test_an_order_that_is_given_up_does_not_disturb_the_guards_burial(guard: Guard) -> None:
@@ -70,7 +71,7 @@ async def test_an_order_that_is_given_up_does_not_disturb_the_guards_burial(guar
     spawning.cancel()
     await asyncio.gather(spawning, return_exceptions=True)
     os.kill(guard.pid, signal.SIGKILL)
-    await soon(lambda: guard.pid is None)
+    await come_true(lambda: guard.pid is None)
     await guard.aclose()
 
     assert spawning.cancelled()
@@ -111,7 +112,7 @@ async def test_closing_a_guard_that_was_lost_waits_for_its_burial(nobody_is_left
     guard = await Guard.open(GUARD_INTERPRETER)
     process = await guard.spawn(FOR_EVER, nowhere())
     os.kill(guard.pid or 0, signal.SIGKILL)
-    await soon(lambda: guard.pid is None)
+    await come_true(lambda: guard.pid is None)
     await guard.aclose()
 
     assert not is_alive(process.pid)

@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.supervisor_rig import model, soon
+from tests.support.supervisor_rig import model
+from tests.support.waiting import come_true
 
 from hotseat.identifiers import Address, LaunchId, ModelName, Upstream
 from hotseat.model_servers import liveness
@@ -30,10 +31,6 @@ LOOK_S = LIMIT_S / LOOKS
 QWEN, LAUNCH = ModelName("qwen"), LaunchId(1)
 NOBODY = InUse(QWEN, LAUNCH, Upstream(Address("127.0.0.1", 9)), "/health")
 """Nothing listens there."""
-
-
-async def turn() -> None:
-    await asyncio.sleep(0.001)  # probes are on their way
 
 
 class Watched:
@@ -56,14 +53,18 @@ class Watched:
         return Liveness(lambda: self.servers, lambda _: [*self.pieces], self.report, clock=lambda: self.now)
 
     async def pass_by(
-        self, watch: Liveness, seconds: float, look_s: float = LOOK_S, between: Callable[[], Awaitable[object]] = turn
+        self,
+        watch: Liveness,
+        seconds: float,
+        look_s: float = LOOK_S,
+        between: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
-        """`between` waits for what happens until the next look; by default only what can happen at once."""
+        """`between` waits for what happens until the next look; by default for the outcome of every probe."""
         until = self.now + seconds
         while self.now < until:
             self.now += look_s
             watch.look()
-            await between()
+            await (between() if between else come_true(lambda: not [*watch._probes]))
 
 
 def in_use(ready: UpstreamReady, check_endpoint: str | None = "/health") -> InUse:
@@ -73,7 +74,7 @@ def in_use(ready: UpstreamReady, check_endpoint: str | None = "/health") -> InUs
 async def computed(ready: UpstreamReady) -> None:
     """For as long as makes it busy between two looks."""
     enough = processor_time(ready.upstream.pid) + BUSY * LOOK_S
-    await soon(lambda: processor_time(ready.upstream.pid) >= enough)
+    await come_true(lambda: processor_time(ready.upstream.pid) >= enough)
 
 
 @asynccontextmanager
@@ -96,7 +97,7 @@ async def test_a_stopped_server_is_reported_once(rig: SupervisorRig, caplog: pyt
     os.kill(ready.upstream.pid, signal.SIGSTOP)
     watched = Watched(in_use(ready))
     watch = watched.liveness()
-    await watched.pass_by(watch, 3 * LIMIT_S)
+    await watched.pass_by(watch, 3 * LIMIT_S, between=lambda: asyncio.sleep(0))  # its probe has no outcome
     await watch._probes.aclose()
     os.kill(ready.upstream.pid, signal.SIGCONT)
     [report] = watched.reports
@@ -111,7 +112,7 @@ async def test_a_server_that_answers_its_health_check_is_left_alone(rig: Supervi
     ready = await rig.ready(model("dutiful"))
     watched = Watched(in_use(ready), in_use(ready, "/not-there")._replace(launch=LaunchId(99)))
     watch = watched.liveness()
-    await watched.pass_by(watch, 4 * LIMIT_S, between=lambda: soon(lambda: not [*watch._probes]))
+    await watched.pass_by(watch, 4 * LIMIT_S)
 
     assert watched.reports == []
 
@@ -237,6 +238,6 @@ async def test_a_look_that_fails_is_not_the_last(caplog: pytest.LogCaptureFixtur
     other = NOBODY._replace(model=ModelName("llama"), launch=LaunchId(2))
     async with watching(NOBODY, other) as watched:
         watched.refuses.add(LAUNCH)
-        await soon(lambda: [report.launch for report in watched.reports] == [other.launch])
+        await come_true(lambda: [report.launch for report in watched.reports] == [other.launch])
 
     assert "servers could not be health-checked" in caplog.text

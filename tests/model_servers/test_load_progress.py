@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.processes import command_line
-from tests.support.supervisor_rig import model, soon
+from tests.support.supervisor_rig import model
+from tests.support.waiting import come_true
 
 from hotseat.identifiers import ModelName
 from hotseat.model_servers.load_progress import taken_in, weight_of
@@ -71,7 +72,7 @@ async def test_a_server_that_maps_its_weights_shows_how_far_it_is(rig: Superviso
     before = rig.supervisor.share_taken_in(name)
     starting = Tasks().start(rig.supervisor.start(start), "start")
     await rig.said("took in ")
-    share = await soon(lambda: rig.supervisor.share_taken_in(name))
+    share = await come_true(lambda: rig.supervisor.share_taken_in(name))
     await rig.stop(start)
     await starting
 

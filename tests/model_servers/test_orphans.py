@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support import small_hotseat
-from tests.support.client import eventually
 from tests.support.processes import all_pids, command_line, environment
-from tests.support.supervisor_rig import GUARD_INTERPRETER, SupervisorRig, is_alive, model, played_by, soon
+from tests.support.supervisor_rig import GUARD_INTERPRETER, SupervisorRig, is_alive, model, played_by
+from tests.support.waiting import come_true, eventually
 
 from hotseat.model_servers.descendants import Record, present_era, start_of, write
 from hotseat.model_servers.orphans import is_abandoned, recorded
@@ -78,10 +78,10 @@ async def test_a_wanderer_without_environment_ends_with_the_last_launch(rig: Sup
     """Its owner cannot be determined; it is ended when no launch is left."""
     ready = await rig.ready(model("leaks_grandchildren", "wiped"))
     wanderer = int(await rig.said("grandchild "))
-    await soon(lambda: not environment(wanderer))
+    await come_true(lambda: not environment(wanderer))
     await rig.end(ready)
 
-    await soon(lambda: not is_alive(wanderer))
+    await come_true(lambda: not is_alive(wanderer))
 
 
 async def test_a_wanderer_does_not_hold_up_the_end_of_a_launch(rig: SupervisorRig) -> None:
@@ -89,12 +89,12 @@ async def test_a_wanderer_does_not_hold_up_the_end_of_a_launch(rig: SupervisorRi
     neighbour = await rig.ready(model("dutiful"))
     ready = await rig.ready(model("leaks_grandchildren", "wiped"))
     wanderer = int(await rig.said("grandchild "))
-    await soon(lambda: not environment(wanderer))
+    await come_true(lambda: not environment(wanderer))
     how = await rig.end(ready)
     await rig.end(neighbour)
 
     assert how == "was terminated by SIGTERM"
-    await soon(lambda: not is_alive(wanderer))
+    await come_true(lambda: not is_alive(wanderer))
 
 
 @pytest.mark.parametrize("how", ["plain", "setsid", "wiped"])
@@ -243,9 +243,9 @@ async def test_the_record_ends_with_the_last_server(tmp_path: Path) -> None:
     async with open_supervisor(os.environ, interpreter=GUARD_INTERPRETER, records=tmp_path / "records") as supervisor:
         rig = SupervisorRig(supervisor)
         ready = await rig.ready(model("dutiful"))
-        await soon(lambda: [*tmp_path.glob("records/*.json")])
+        await come_true(lambda: [*tmp_path.glob("records/*.json")])
         await rig.end(ready)
-        await soon(lambda: not [*tmp_path.glob("records/*.json")])
+        await come_true(lambda: not [*tmp_path.glob("records/*.json")])
 
     assert stat.S_IMODE((tmp_path / "records").stat().st_mode) == 0o700
 
@@ -361,4 +361,4 @@ def adopted_are_gone() -> bool:
 
 async def the_guard() -> int:
     """Its pid, once the kernel shows its command line."""
-    return (await soon(lambda: [pid for pid in children(os.getpid()) if "hotseat-guard" in command_line(pid)]))[0]
+    return (await come_true(lambda: [pid for pid in children(os.getpid()) if "hotseat-guard" in command_line(pid)]))[0]

@@ -9,8 +9,8 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.client import eventually
 from tests.support.supervisor_rig import PYTHON
+from tests.support.waiting import eventually
 
 from hotseat.model_servers import os_processes
 from hotseat.model_servers.os_processes import (

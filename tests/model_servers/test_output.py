@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.supervisor_rig import model
+from tests.support.waiting import come_true
 
 from hotseat.identifiers import ModelName
 from hotseat.model_servers.output import KEPT, SKIPPED, SMALL, Output, Outputs, Pipe
@@ -50,9 +51,7 @@ async def test_who_reads_along_hears_of_a_line_without_anything_after_it() -> No
     pipe = Pipe(output)
     for line in (b"one\n", b"two\n"):
         os.write(pipe.write_end, line)
-        async with asyncio.timeout(5):
-            while output.tail(1) != [line.decode().strip()]:
-                await asyncio.sleep(0.001)
+        await come_true(lambda: output.tail(1) == [line.decode().strip()])  # noqa: B023
     os.close(pipe.write_end)
     pipe.close()
 

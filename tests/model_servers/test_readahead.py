@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 from bench.swap.cache import make_cold, resident_share
 from tests.support.llama import REPOSITORY
-from tests.support.supervisor_rig import GUARD_INTERPRETER, SupervisorRig, model, soon
+from tests.support.supervisor_rig import GUARD_INTERPRETER, SupervisorRig, model
+from tests.support.waiting import come_true
 
 from hotseat.identifiers import ModelName
 from hotseat.model_servers import readahead
@@ -106,7 +107,7 @@ async def test_a_server_that_starts_reads_for_itself(weights: Path) -> None:
     async with open_supervisor(os.environ, interpreter=GUARD_INTERPRETER, available=plenty_later) as supervisor:
         rig, tasks, spec = SupervisorRig(supervisor), Tasks(), model("maps_half", str(weights))
         reading = tasks.start(supervisor.read_ahead(ReadAhead(spec.name, spec, "the test says so")), "read")
-        await soon(has_begun.is_set)
+        await come_true(has_begun.is_set)
         [ahead] = supervisor._read_ahead_of.values()
         start = rig.next_start(spec)
         starting = tasks.start(supervisor.start(start), "start")

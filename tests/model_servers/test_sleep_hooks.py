@@ -12,8 +12,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 from tests.support import llama
-from tests.support.fake_launcher import come_true
 from tests.support.supervisor_rig import PYTHON, model
+from tests.support.waiting import come_true
 
 from hotseat.catalog.sleeping import SleepLevel, step_of
 from hotseat.catalog.spec import LaunchRecipe, ModelSpec

@@ -9,7 +9,8 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.supervisor_rig import is_alive, model, soon
+from tests.support.supervisor_rig import is_alive, model
+from tests.support.waiting import come_true
 
 from hotseat.errors import LoadFailed
 from hotseat.model_servers.launch import deadline_s
@@ -178,7 +179,7 @@ async def test_a_start_that_is_cancelled_leaves_no_process(rig: SupervisorRig) -
     with pytest.raises(asyncio.CancelledError):
         await starting
 
-    await soon(lambda: not servers())
+    await come_true(lambda: not servers())
 
 
 async def test_a_start_that_raises_what_nobody_foresaw_leaves_no_process(

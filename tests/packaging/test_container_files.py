@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.support.client import PATIENCE_S, eventually
+from tests.support.client import PATIENCE_S
 from tests.support.hotseat import PROGRAM, Hotseat
 from tests.support.llama import REPOSITORY
 from tests.support.stubs import stub
+from tests.support.waiting import eventually
 
 DOCKERFILE = (REPOSITORY / "Dockerfile").read_text()
 AS_PROCESS_1 = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child")

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 if TYPE_CHECKING:
     import http.client
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
 T = TypeVar("T")
 
 PATIENCE_S = 30.0
-
-
-def eventually(fact: Callable[[], T], within: float = 20.0) -> T:
-    """The first truthy value of `fact`; fails after `within` seconds."""
-    until = time.monotonic() + within
-    while not (value := fact()):
-        if time.monotonic() > until:
-            raise AssertionError(f"not true within {within} s, last seen: {value!r}")
-        time.sleep(0.01)
-    return value
 
 
 @dataclass(frozen=True, slots=True)

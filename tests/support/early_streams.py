@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.support.alarms import Alarms
-from tests.support.fake_launcher import come_true
 from tests.support.relay_rig import post, turns
 from tests.support.transport import End
+from tests.support.waiting import come_true
 
 from hotseat.relay.exchange.early_stream import GRACE_S
 

@@ -21,7 +21,6 @@ from hotseat.scheduling.events import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
     from hotseat.scheduling.commands import PutToSleep, ReadAhead, StartUpstream, StopUpstream, WakeUp
@@ -120,10 +119,3 @@ class FakeLauncher:
         self._ready[name] = asyncio.Event()
         await self._ready[name].wait()
         return not self._gone[name].done()
-
-
-async def come_true(fact: Callable[[], object], within: float = 15.0) -> None:
-    """Return when `fact` holds; fails after `within` seconds."""
-    async with asyncio.timeout(within):
-        while not fact():
-            await asyncio.sleep(0.002)

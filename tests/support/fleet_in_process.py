@@ -7,7 +7,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tests.support.fake_launcher import FakeLauncher, catalog, come_true, spec
+from tests.support.fake_launcher import FakeLauncher, catalog, spec
+from tests.support.waiting import come_true
 
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal

@@ -6,9 +6,9 @@ import asyncio
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from tests.support.client import eventually
 from tests.support.hotseat import Hotseat
 from tests.support.nats import nats_servers
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import yaml
-from tests.support.client import PATIENCE_S, Answer, Stream, chat_body, eventually, send
+from tests.support.client import PATIENCE_S, Answer, Stream, chat_body, send
 from tests.support.ports import free_port
 from tests.support.processes import all_pids, command_line, environment
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 import uvicorn
-from tests.support.fake_launcher import FakeLauncher, come_true
+from tests.support.fake_launcher import FakeLauncher
+from tests.support.waiting import come_true
 
 from hotseat import dashboard
 from hotseat.activity.recent import Activity

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.support.ports import free_port
+from tests.support.waiting import come_true_async
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -81,13 +82,11 @@ class NatsServer:
 
     async def until_healthy(self) -> None:
         """Return when it answers and its JetStream has a leader."""
-        async with asyncio.timeout(PATIENCE_S):
-            while not await asyncio.to_thread(self._is_healthy):
-                assert self._process is not None
-                assert self._process.poll() is None, (self._folder / "log").read_text()
-                await asyncio.sleep(0.05)
+        await come_true_async(lambda: asyncio.to_thread(self._is_healthy), PATIENCE_S)
 
     def _is_healthy(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, (self._folder / "log").read_text()
         try:
             return bool(self.told("healthz")["status"] == "ok")
         except OSError:

@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from itertools import cycle
 from typing import TYPE_CHECKING
 
-from tests.support.client import PATIENCE_S, eventually
+from tests.support.client import PATIENCE_S
 from tests.support.hotseat import PROGRAM
 from tests.support.llama import SERVER, model_file, present
 from tests.support.ports import free_port
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

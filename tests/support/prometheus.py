@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlencode
 
 import yaml
-from tests.support.client import PATIENCE_S, eventually
+from tests.support.client import PATIENCE_S
 from tests.support.ports import free_port
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path

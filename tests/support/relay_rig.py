@@ -9,9 +9,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from tests.support.fake_launcher import FakeLauncher, catalog, come_true, spec
+from tests.support.fake_launcher import FakeLauncher, catalog, spec
 from tests.support.scripted_upstream import ScriptedUpstream, on_a_path, on_a_port
 from tests.support.transport import Wire
+from tests.support.waiting import come_true
 
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal

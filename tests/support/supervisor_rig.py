@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tests.support.counting import TOLD
+from tests.support.waiting import come_true
 
 from hotseat.catalog.spec import LaunchRecipe, ModelSpec
 from hotseat.identifiers import LaunchId, ModelName
@@ -17,8 +16,6 @@ from hotseat.scheduling.commands import Cause, StartUpstream, StopUpstream
 from hotseat.scheduling.events import UpstreamFailed, UpstreamReady
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hotseat.model_servers.output import Output
     from hotseat.model_servers.supervisor import Supervisor
 
@@ -75,17 +72,8 @@ class SupervisorRig:
 
     async def said(self, words: str) -> str:
         """The rest of the output line that begins with these words, once it is written."""
-        lines = await soon(lambda: [line for line in self.output.tail(500) if words in line])
+        lines = await come_true(lambda: [line for line in self.output.tail(500) if words in line])
         return lines[0].partition(words)[2]
-
-
-async def soon(fact: Callable[[], T | None], within: float = 10.0) -> T:
-    """The first truthy value of `fact`; fails after `within` seconds."""
-    until = time.monotonic() + within
-    while not (value := fact()):
-        assert time.monotonic() < until, f"not true within {within} s"
-        await asyncio.sleep(0.005)
-    return value
 
 
 def is_alive(pid: int) -> bool:

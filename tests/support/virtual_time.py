@@ -37,6 +37,12 @@ class JumpingLoop(asyncio.SelectorEventLoop):
         return self.selector.now
 
 
+async def advance(seconds: float) -> None:
+    """Let so much virtual time pass; everything that is due meanwhile happens."""
+    assert isinstance(asyncio.get_running_loop(), JumpingLoop), "this clock is real: wait for a fact instead"
+    await asyncio.sleep(seconds)
+
+
 def in_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
     """Run an async test on its own loop with a virtual clock."""
 

@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from tests.support.fake_launcher import come_true
+from tests.support.waiting import come_true
 
 from hotseat.tasks import Tasks
 from hotseat.telemetry import loop_lag as lag_module

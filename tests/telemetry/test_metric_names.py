@@ -9,7 +9,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from scripts.make_docs import DOCS
 from tests.support.catalogs import sleeps
-from tests.support.fake_launcher import FakeLauncher, catalog, come_true, spec
+from tests.support.fake_launcher import FakeLauncher, catalog, spec
+from tests.support.waiting import come_true
 
 from hotseat.activity.recent import Tokens
 from hotseat.activity.usage import Accounts

@@ -6,7 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.fake_launcher import FakeLauncher, catalog, come_true, spec
+from tests.support.fake_launcher import FakeLauncher, catalog, spec
+from tests.support.waiting import come_true
 
 from hotseat.activity.recent import Tokens
 from hotseat.dispatch.dispatcher import Dispatcher

@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.client import eventually
+from tests.support.waiting import eventually
 
 from hotseat.settings import LogFormat, Logging
 from hotseat.telemetry.logs import set_up

@@ -7,9 +7,9 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.fake_launcher import come_true
 from tests.support.host_headers import passed_on
 from tests.support.relay_rig import HELLO, chat, chunked, get, post, turns
+from tests.support.waiting import come_true
 
 from hotseat.activity.usage import HELD
 from hotseat.identifiers import HostName

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.support.fake_launcher import come_true
 from tests.support.relay_rig import HELLO, chat, get, turns
+from tests.support.waiting import come_true
 
 from hotseat.relay.access.policy import Policy
 from hotseat.settings import Access, ApiKey, Role, Settings

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.certificate import CERTIFICATE
-from tests.support.fake_launcher import come_true
 from tests.support.relay_rig import HELLO, chat, get
 from tests.support.transport import End
+from tests.support.waiting import come_true
 
 from hotseat.net.listeners import tls_context
 from hotseat.relay.access.policy import Policy

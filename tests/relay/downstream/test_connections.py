@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.fake_launcher import come_true
 from tests.support.relay_rig import HELLO, chat, get, post, turns
 from tests.support.transport import End
+from tests.support.waiting import come_true
 
 from hotseat.settings import Access, Limits
 from hotseat.tasks import Tasks

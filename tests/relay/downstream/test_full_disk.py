@@ -6,8 +6,9 @@ import resource
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.fake_launcher import come_true, spec
+from tests.support.fake_launcher import spec
 from tests.support.relay_rig import HELLO, get, turns
+from tests.support.waiting import come_true
 
 from hotseat.catalog.spec import BodyChanges
 from hotseat.relay.http.body import IN_MEMORY, Body

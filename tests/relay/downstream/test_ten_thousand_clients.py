@@ -8,11 +8,11 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.client import eventually
 from tests.support.hotseat import Hotseat
 from tests.support.processes import peak_memory, reset_peak_memory
 from tests.support.relay_rig import get
 from tests.support.stubs import stub
+from tests.support.waiting import eventually
 
 from hotseat.daemon.file_limit import highest_file_limit, most_connections, raise_file_limit
 from hotseat.settings import KiB

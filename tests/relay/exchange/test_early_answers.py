@@ -21,9 +21,10 @@ from tests.support.early_streams import (
     without_comments,
 )
 from tests.support.endless_upstream import MOST_IN_BETWEEN, Fountain
-from tests.support.fake_launcher import come_true, spec
+from tests.support.fake_launcher import spec
 from tests.support.relay_rig import HELLO, MODELS, chat, chunked, turns
 from tests.support.transport import PROMPTLY_S
+from tests.support.waiting import come_true
 
 from hotseat.catalog.spec import LoadingState
 from hotseat.identifiers import ModelName

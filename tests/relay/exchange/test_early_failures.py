@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.early_streams import CHUNKED_EVENTS, EVENTS, ask, cut_off, waiting_client, without_comments
-from tests.support.fake_launcher import catalog, come_true, spec
+from tests.support.fake_launcher import catalog, spec
 from tests.support.relay_rig import MODELS, chunked
+from tests.support.waiting import come_true
 
 from hotseat.catalog.spec import LoadingState
 from hotseat.identifiers import ModelName

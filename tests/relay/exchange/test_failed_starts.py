@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.fake_launcher import come_true
 from tests.support.host_headers import SECRET, passed_on
 from tests.support.relay_rig import chat
+from tests.support.waiting import come_true
 
 from hotseat.identifiers import HostName, ModelName
 from hotseat.settings import Access, ApiKey, Fleet, Role, Settings

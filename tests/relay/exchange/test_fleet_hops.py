@@ -10,11 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.fake_launcher import come_true, spec
+from tests.support.fake_launcher import spec
 from tests.support.host_headers import SECRET, passed_on
 from tests.support.relay_rig import HELLO, chat, get, turns
 from tests.support.scripted_upstream import on_a_port
 from tests.support.transport import End, within
+from tests.support.waiting import come_true
 
 from hotseat.catalog.named_models import FleetModel, Selector, Strategy
 from hotseat.catalog.spec import HOST_TIMEOUTS, BodyChanges, Timeouts
@@ -51,7 +52,7 @@ class ScriptedHosts:
     name: HostName = HERE_NAME
     signer: Signer = field(default_factory=lambda: Signer(FleetSecret([SECRET])))
     must_agree: bool = False
-    takes_s: float = 0.0
+    never_agree: bool = False
     turned_away_by: list[str] = field(default_factory=list)
     disbelieved_by: list[str] = field(default_factory=list)
     away: list[str] = field(default_factory=list)
@@ -74,7 +75,8 @@ class ScriptedHosts:
         agreed: Callable[[Route | HotseatError], None],
     ) -> asyncio.Task[None]:
         async def ask() -> None:
-            await asyncio.sleep(self.takes_s)
+            if self.never_agree:
+                await asyncio.Event().wait()
             agreed(self.choices.pop(0))
 
         return self.tasks.start(ask(), "agree")
@@ -190,7 +192,7 @@ async def test_hosts_that_must_agree_are_waited_for(open_rig: OpenRig, boxes: li
 async def test_a_client_that_leaves_while_hosts_agree_is_sent_nowhere(open_rig: OpenRig) -> None:
     """The question to the others is taken back."""
     rig, hosts = await joined(open_rig, THIS_HOST)
-    hosts.must_agree, hosts.takes_s = True, 60.0
+    hosts.must_agree = hosts.never_agree = True
     client = await rig.send(chat("far"))
     await come_true(lambda: list(hosts.tasks) != [])
     client.hang_up()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.fake_launcher import come_true
 from tests.support.relay_rig import HELLO, chat, get
+from tests.support.waiting import come_true
 
 from hotseat.errors import UnknownTicket
 from hotseat.identifiers import ModelName

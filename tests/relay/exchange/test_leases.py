@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.fake_launcher import come_true, spec
+from tests.support.fake_launcher import spec
 from tests.support.relay_rig import HELLO, chat, get, turns
 from tests.support.transport import PROMPTLY_S, End
+from tests.support.waiting import come_true
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,16 +7,18 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.fake_launcher import come_true, spec
+from tests.support.fake_launcher import spec
 from tests.support.raising import Calls
 from tests.support.relay_rig import HELLO, chat, chunked, get, post
 from tests.support.transport import End
+from tests.support.waiting import come_true
 
 from hotseat.catalog.spec import LoadingState, Timeouts
 from hotseat.relay.access.policy import Policy
 from hotseat.relay.downstream import request_reader
 from hotseat.relay.downstream.connection import ClientConnection
-from hotseat.relay.exchange import early_stream, exchange
+from hotseat.relay.exchange import exchange
+from hotseat.relay.exchange.early_stream import EarlyAnswer
 from hotseat.relay.exchange.fleet_hop import FleetHop
 from hotseat.relay.server import Relay
 from hotseat.relay.upstream import response_reader
@@ -196,18 +198,27 @@ async def test_a_lease_that_cannot_be_given_back(open_rig: OpenRig, monkeypatch:
     """A client that received progress messages gets no more, and its key has its place back."""
     monkeypatch.setattr("hotseat.relay.exchange.early_stream.GRACE_S", 0.0)
     monkeypatch.setattr("hotseat.relay.exchange.early_stream.EVERY_S", 0.01)
-    told = Calls()
-    monkeypatch.setattr(early_stream.EarlyAnswer, "_say", told.around("_say", early_stream.EarlyAnswer._say))
+    senders: list[EarlyAnswer] = []
+    say = EarlyAnswer._say
+
+    def noted(sender: EarlyAnswer, data: bytes) -> None:
+        senders.append(sender)
+        say(sender, data)
+
+    monkeypatch.setattr(EarlyAnswer, "_say", noted)
     slow = spec("slow", loading_state=LoadingState.COMMENTS)
     rig = await open_rig(models=(slow,), access=Access(api_keys=(ApiKey("k", Role.ADMIN),)))
     [account] = rig.relay.rules.accounts.all()
     body = b'{"model":"slow","stream":true}'
-    client = await rig.send(post(body, "Content-Type: application/json", "Authorization: Bearer k"))
+    request = post(body, "Content-Type: application/json", "Authorization: Bearer k")
+    client = await rig.send(request)
     await client.read_until(b": slow: ")
     monkeypatch.setattr(rig.dispatcher, "leave", Calls(raising=0, when="after").around("leave", rig.dispatcher.leave))
     client.hang_up()
     await come_true(lambda: account.in_flight == 0)
-    said = len(told.made)
-    await asyncio.sleep(0.05)
+    sent = len(senders)
+    another = await rig.send(request)
+    for _ in range(3):
+        await another.read_until(b": slow: ")
 
-    assert len(told.made) == said
+    assert senders.count(senders[0]) == sent

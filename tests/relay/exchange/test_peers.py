@@ -8,10 +8,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.fake_launcher import come_true, spec
+from tests.support.fake_launcher import spec
 from tests.support.relay_rig import HELLO, chat, get, post
 from tests.support.scripted_upstream import on_a_port
 from tests.support.transport import PROMPTLY_S
+from tests.support.waiting import come_true
 
 from hotseat.catalog.named_models import Profile, RemoteModel, Selector, Strategy
 from hotseat.catalog.spec import BodyChanges, Timeouts

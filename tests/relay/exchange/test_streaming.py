@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.endless_upstream import MOST_IN_BETWEEN, Fountain
-from tests.support.fake_launcher import come_true
 from tests.support.relay_rig import HELLO, chat, get, post, turns
 from tests.support.transport import End
+from tests.support.waiting import come_true
 
 from hotseat.tasks import Tasks
 

@@ -7,9 +7,10 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.fake_launcher import come_true, spec
+from tests.support.fake_launcher import spec
 from tests.support.relay_rig import get
 from tests.support.transport import End
+from tests.support.waiting import come_true
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK, InvalidStatus

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.fake_launcher import catalog, come_true
+from tests.support.fake_launcher import catalog
 from tests.support.relay_rig import HELLO, MODELS, chat, get, post, turns
 from tests.support.transport import End
+from tests.support.waiting import come_true
 
 from hotseat.catalog.spec import BodyChanges
 from hotseat.relay.access.policy import Policy

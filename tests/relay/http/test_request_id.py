@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.fake_launcher import come_true
 from tests.support.relay_rig import HELLO, OUR_ID, chat, chunked, get
+from tests.support.waiting import come_true
 
 from hotseat.relay.http.request_id import LONGEST, numbered, split_id
 

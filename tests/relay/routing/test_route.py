@@ -6,8 +6,9 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.fake_launcher import come_true, spec
+from tests.support.fake_launcher import spec
 from tests.support.relay_rig import HELLO, chat, get, post
+from tests.support.waiting import come_true
 
 from hotseat.activity.usage import SHOWN
 from hotseat.catalog.catalog import Policy

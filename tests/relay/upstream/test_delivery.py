@@ -7,7 +7,7 @@ import struct
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.client import eventually
+from tests.support.waiting import eventually
 
 from hotseat.relay.upstream.delivery import bytes_acknowledged, is_untaken
 

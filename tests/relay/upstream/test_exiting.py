@@ -11,8 +11,8 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.fake_launcher import come_true
 from tests.support.relay_rig import HELLO, chat
+from tests.support.waiting import come_true
 
 from hotseat.relay.upstream.exiting import is_dying
 

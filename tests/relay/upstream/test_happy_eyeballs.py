@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.certificate import CERTIFICATE
-from tests.support.fake_launcher import come_true
 from tests.support.names import FIRST, SECOND, black_hole, has_caller, listener, port_of, two
 from tests.support.relay_rig import get
 from tests.support.transport import within
+from tests.support.waiting import come_true
 
 from hotseat.catalog.spec import DEFAULT_TIMEOUTS, Timeouts
 from hotseat.identifiers import Address

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.fake_launcher import come_true
 from tests.support.host_headers import SECRET
 from tests.support.relay_rig import HELLO, chat, get
 from tests.support.scripted_upstream import on_a_port
+from tests.support.waiting import come_true
 
 from hotseat.fleet.host_proof import FleetSecret, Signer
 from hotseat.fleet.route import OtherHost

@@ -6,9 +6,10 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.fake_launcher import come_true, spec
+from tests.support.fake_launcher import spec
 from tests.support.relay_rig import HELLO, chat, get, post
 from tests.support.transport import PROMPTLY_S, End, within
+from tests.support.waiting import come_true
 
 from hotseat.catalog.spec import Timeouts
 from hotseat.identifiers import Address, ModelName
