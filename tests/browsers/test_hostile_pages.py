@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 from playwright.sync_api import Error as PlaywrightError
@@ -15,6 +16,7 @@ from tests.support.browser import open_browser
 from tests.support.hostile_page import lure, serving
 from tests.support.hotseat import Hotseat
 from tests.support.stubs import stub
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,6 +60,8 @@ ODD_TYPES = [
     "Content-Type: text/html\r\nX-Content-Type-Options: sniff",
 ]
 """Response headers with which a browser may treat the body as a page."""
+MARKER = "read-up-to-here-"
+"""The first part of the ids of requests that mark a place in the audit log."""
 LIKE_PAGES = 12
 """Chromium must treat at least this many as pages; with fewer, the test would prove nothing."""
 
@@ -177,8 +181,16 @@ def state(rig: Hotseat) -> dict[str, Any]:
     return {
         "pids": {model["model"]: model["pid"] for model in models},
         "requests": rig.call("GET", "/hotseat/requests").json()["finished"],
-        "actions": rig.log().count('"message": "audit"'),
+        "actions": actions(rig),
     }
+
+
+def actions(rig: Hotseat) -> list[str]:
+    """The lines of the audit log. They are written late but in order, so this waits for the line of an own request."""
+    marker = f"{MARKER}{uuid4().hex}"
+    rig.call("POST", "/hotseat/no-such-path", **{"X-Request-Id": marker})
+    eventually(lambda: marker in rig.log())
+    return [line for line in rig.log().splitlines() if '"message": "audit"' in line and MARKER not in line]
 
 
 @dataclass

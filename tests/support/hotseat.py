@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 PROGRAM = Path(sys.executable).with_name("hotseat")
+START_S = 90.0
+"""Starting takes a second; with more work than processors it took more than 30."""
 MARK = "HOTSEAT_TEST_RUN"
 """An environment variable that every process of one run inherits, so that all of them can be found."""
 
@@ -56,8 +58,9 @@ class Hotseat:
 
     def __enter__(self) -> Self:
         try:
-            eventually(self._answers, within=PATIENCE_S)
-        except BaseException:
+            eventually(self._answers, within=START_S)
+        except BaseException as problem:
+            problem.add_note(self.log())
             self._kill_all()
             raise
         return self
