@@ -55,8 +55,8 @@ class Call:
         await self.line.wire.send(data)
 
     def hang_up(self) -> None:
-        # The reader still waits on this socket, so it must not be closed yet.
-        self.line.wire.sock.shutdown(socket.SHUT_RDWR)
+        """The reader sees the end, because the socket is only shut down as long as somebody reads from it."""
+        self.line.wire.hang_up()
 
     async def ended(self, by: float = PROMPTLY_S) -> End:
         return await self.line.ended(by)
@@ -98,7 +98,9 @@ class ScriptedUpstream:
     async def aclose(self) -> None:
         await self._tasks.aclose()
         self._sock.close()
-        for sock in (*self._blockers, *(line.wire.sock for line in self.lines)):
+        for line in self.lines:
+            line.wire.hang_up()
+        for sock in self._blockers:
             sock.close()
 
     async def _accept(self) -> None:
@@ -118,8 +120,7 @@ class ScriptedUpstream:
 
     async def _has_more(self, line: Line) -> bool:
         await self.listens.wait()
-        line.wire.unread += await asyncio.get_running_loop().sock_recv(line.wire.sock, 1 << 20)
-        return bool(line.wire.unread)
+        return await line.wire.has_more()
 
 
 def on_a_port() -> ScriptedUpstream:

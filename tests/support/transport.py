@@ -61,20 +61,33 @@ class Wire:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.sock = sock
         self.unread = b""
+        self._operations = 0
+        """Reads and writes whose tasks have not ended; until then a loop may watch the socket."""
+        self._is_left = False
 
     # Writing
 
     async def send(self, data: bytes) -> None:
-        await within(DEADLINE_S, asyncio.get_running_loop().sock_sendall(self.sock, data))
+        await self._run(asyncio.get_running_loop().sock_sendall(self.sock, data))
 
     def say_goodbye(self) -> None:
         """Send a FIN: nothing more will be sent, but data can still be received."""
         self.sock.shutdown(socket.SHUT_WR)
 
     def hang_up(self) -> None:
-        self.sock.close()
+        """Close the socket; one that is in use is only shut down, and its last operation closes it.
+
+        Otherwise the next socket gets its number while a loop still watches that number for this one, and hangs.
+        """
+        self._is_left = True
+        if not self._operations:
+            self.sock.close()
+        else:
+            with suppress(OSError):
+                self.sock.shutdown(socket.SHUT_RDWR)
 
     def reset(self) -> None:
+        assert not self._operations, "end the task that uses this socket first"
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.sock.close()
 
@@ -97,6 +110,11 @@ class Wire:
         while len(self.unread) < size:
             await self._read_more()
         return self._take(size)
+
+    async def has_more(self) -> bool:
+        """Wait without a deadline for data, or for the end."""
+        self.unread += await self._receive(None)
+        return bool(self.unread)
 
     async def read_to_end(self) -> bytes:
         """Everything up to a clean end; a reset raises."""
@@ -156,14 +174,23 @@ class Wire:
             raise AssertionError(f"the connection ended after {self.unread[-500:]!r}")
         self.unread += data
 
-    async def _receive(self) -> bytes:
-        return await within(DEADLINE_S, asyncio.get_running_loop().sock_recv(self.sock, 1 << 20))
+    async def _receive(self, by: float | None = DEADLINE_S) -> bytes:
+        return await self._run(asyncio.get_running_loop().sock_recv(self.sock, 1 << 20), by)
+
+    async def _run(self, operation: Awaitable[T], by: float | None = DEADLINE_S) -> T:
+        self._operations += 1
+        try:
+            return await within(by, operation)
+        finally:
+            self._operations -= 1
+            if self._is_left and not self._operations:
+                self.sock.close()
 
     def _take(self, size: int) -> bytes:
         taken, self.unread = self.unread[:size], self.unread[size:]
         return taken
 
 
-async def within(seconds: float, work: Awaitable[T]) -> T:
+async def within(seconds: float | None, work: Awaitable[T]) -> T:
     async with asyncio.timeout(seconds):
         return await work
