@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 from typing import TYPE_CHECKING
+
+from tests.support.waiting import come_true
 
 if TYPE_CHECKING:
     from tests.support.scripted_upstream import Line
@@ -20,6 +23,8 @@ class Fountain:
     def __init__(self, line: Line) -> None:
         self.line = line
         self.sent = 0
+        self._seen = -1
+        self._quiet = 0
 
     async def flow(self, most: int) -> None:
         line = self.line.wire
@@ -29,10 +34,12 @@ class Fountain:
             self.sent += len(PIECE)
 
     async def stands_still(self) -> None:
-        """Return when nothing was accepted for some iterations of the loop."""
-        seen, quiet = -1, 0
-        async with asyncio.timeout(10):
-            while quiet < 50:
-                quiet = quiet + 1 if self.sent == seen else 0
-                seen = self.sent
-                await asyncio.sleep(0.002)
+        """Return when the kernel has accepted nothing for many looks, and would accept nothing."""
+        self._seen, self._quiet = -1, 0
+        await come_true(self._is_quiet)
+
+    def _is_quiet(self) -> bool:
+        _, writable, _ = select.select([], [self.line.wire.sock], [], 0)
+        stands = self.sent == self._seen and not writable
+        self._seen, self._quiet = self.sent, self._quiet + 1 if stands else 0
+        return self._quiet >= 50

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 DEPARTED = 600
 """More than may wait."""
-SOON_S = 2.0
+SOON_S = 10.0
+"""It takes milliseconds; whoever is not noticed stays for a minute at least."""
 WEBSOCKET = get("/echo?model=alpha", "Connection: Upgrade", "Upgrade: websocket")
 SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 TOO_MUCH = b"a" * (MOST_AHEAD + 10_000)
