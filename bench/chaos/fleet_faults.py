@@ -49,7 +49,7 @@ class FleetInjector(Injector):
             self._deck = self._dice.sample(list(self._faults), len(self._faults))
         return self._deck.pop()
 
-    def _any_house(self) -> HotseatProcess:
+    def _any_host(self) -> HotseatProcess:
         return self._dice.choice(self._fleet.rigs)
 
     async def _a_while(self) -> None:
@@ -59,7 +59,7 @@ class FleetInjector(Injector):
     # Hosts
 
     async def _kill_host(self) -> str:
-        rig = self._any_house()
+        rig = self._any_host()
         await rig.end(signal.SIGKILL)
         self._fleet.doors[rig.name].cut()
         await self._a_while()
@@ -67,7 +67,7 @@ class FleetInjector(Injector):
         return rig.name
 
     async def _restart_host(self) -> str:
-        rig = self._any_house()
+        rig = self._any_host()
         code = await rig.end(signal.SIGTERM)
         self._fleet.doors[rig.name].cut()
         if code != 0:
@@ -82,13 +82,13 @@ class FleetInjector(Injector):
         await self._fleet.mend(rig)
 
     async def _stop_host(self) -> None:
-        rig = self._any_house()
+        rig = self._any_host()
         send_signal(rig.pid, signal.SIGSTOP)
         await self._a_while()
         send_signal(rig.pid, signal.SIGCONT)
 
     async def _drain(self) -> None:
-        rig = self._any_house()
+        rig = self._any_host()
         await self._fleet.wish(rig.name, HostOrder(cordoned=True, drained=True, by="the injector"))
         await self._a_while()
         await self._fleet.wish(rig.name, None)
@@ -96,7 +96,7 @@ class FleetInjector(Injector):
     # Links
 
     async def _part(self, wires: dict[str, list[Wire]]) -> None:
-        rig = self._any_house()
+        rig = self._any_host()
         is_frozen = self._dice.random() < 0.5
         for wire in wires[rig.name]:
             wire.freeze() if is_frozen else wire.cut()

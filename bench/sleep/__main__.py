@@ -86,14 +86,14 @@ async def in_pairs(model: str, pairs: int) -> AsyncIterator[Trip]:
         sleeper = await stage.ready(spec(model, "--sleep-idle-seconds 1"))
         for pair in range(-1, pairs):  # the first pair warms other caches
             make_warm(model_file(model))
-            for trip in (await nap(stage, sleeper, model), await restart(stage, model)):
+            for trip in (await sleep_and_wake(stage, sleeper, model), await restart(stage, model)):
                 if pair >= 0:
                     print(f"{model} {trip.way}: {trip.whole_s * 1000:.0f} ms", file=sys.stderr, flush=True)
                     yield trip
         await stage.end(sleeper)
 
 
-async def nap(stage: SupervisorRig, ready: UpstreamReady, model: str) -> Trip:
+async def sleep_and_wake(stage: SupervisorRig, ready: UpstreamReady, model: str) -> Trip:
     await ask(ready, model)
     before, began = own_memory(ready), time.time()
     fell = await stage.supervisor.put_to_sleep(PutToSleep(ready.model, ready.launch, LEVEL, "it is measured"))

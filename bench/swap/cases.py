@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.swap.cache import make_cold, make_warm
-from bench.swap.sides import BIG, REST, TINY, Bare, House
+from bench.swap.sides import BIG, REST, TINY, Bare, Proxied
 from bench.swap.spans import Swap
 from tests.support.llama import REPOSITORY, model_file
 
@@ -49,9 +49,9 @@ CASES = {
 def beside_bare(case: Case, pairs: int) -> Iterator[Swap]:
     """Away from a small model and back, by both sides in turn; only the first swap counts."""
     with ExitStack() as stack:
-        sides: dict[str, Bare | House] = {
+        sides: dict[str, Bare | Proxied] = {
             BARE: stack.enter_context(Bare(folder_for(stack))),
-            HOTSEAT: stack.enter_context(House(folder_for(stack))),
+            HOTSEAT: stack.enter_context(Proxied(folder_for(stack))),
         }
         for pair in range(-1, pairs):  # the first pair warms other caches
             for name, side in sides.items():
@@ -70,7 +70,7 @@ def behind_drain(case: Case, pairs: int) -> Iterator[Swap]:
     """The small model is in use and drains; one hotseat reads the next model's file meanwhile, the other does not."""
     with ExitStack() as stack:
         rigs = {
-            side: stack.enter_context(House(folder_for(stack), {**AT_ONCE, "readAhead": side == AHEAD}))
+            side: stack.enter_context(Proxied(folder_for(stack), {**AT_ONCE, "readAhead": side == AHEAD}))
             for side in (WAITING, AHEAD)
         }
         for pair in range(-1, pairs):

@@ -101,7 +101,7 @@ class Bare:
             self._server = None
 
 
-class House:
+class Proxied:
     """hotseat with memory for one of these models at a time."""
 
     def __init__(self, folder: Path, settings: Mapping[str, Any] | None = None) -> None:

@@ -37,7 +37,7 @@ class Head:
     method, target = b"POST", b"/v1/chat/completions?key=hush"
 
 
-class Desk:
+class Rig:
     """An activity, the file that it goes to, and a clock."""
 
     def __init__(self, folder: Path) -> None:
@@ -55,128 +55,128 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path)
 
 
-async def test_what_has_ended_is_there_after_a_restart(desk: Desk, tmp_path: Path) -> None:
+async def test_what_has_ended_is_there_after_a_restart(rig: Rig, tmp_path: Path) -> None:
     """All that the activity knows, but for the query, where people put keys."""
-    desk.finish(tokens=Tokens(4, 20, None))
-    desk.finish(LLAMA)
-    await desk.store_writer.close()
-    first, second = await Desk(tmp_path).store_writer.read(0, None, 10)
+    rig.finish(tokens=Tokens(4, 20, None))
+    rig.finish(LLAMA)
+    await rig.store_writer.close()
+    first, second = await Rig(tmp_path).store_writer.read(0, None, 10)
 
     assert (first.model, first.at, first.client, first.method, first.id) == (QWEN, NOW, SOMEONE, b"POST", b"box-7")
     assert (first.target, first.status) == (b"/v1/chat/completions", 200)
     assert (first.waited_s, first.first_byte_s, first.seconds) == (0.25, 0.5, 1.25)
     assert (first.tokens, first.tokens_per_s) == (Tokens(4, 20, 20.0), 20.0)
     assert (second.model, second.tokens) == (LLAMA, None)
-    assert b"hush" not in b"".join(file.read_bytes() for file in desk.file.parent.iterdir())
+    assert b"hush" not in b"".join(file.read_bytes() for file in rig.file.parent.iterdir())
 
 
-async def test_only_what_is_wanted_is_read(desk: Desk) -> None:
+async def test_only_what_is_wanted_is_read(rig: Rig) -> None:
     """By model, by time, and the newest of too many."""
     for model in (QWEN, LLAMA, QWEN, LLAMA):
-        desk.now += 10
-        desk.finish(model)
+        rig.now += 10
+        rig.finish(model)
 
-    assert [ended.at for ended in await desk.store_writer.read(0, "llama", 10)] == [NOW + 20, NOW + 40]
-    assert [ended.at for ended in await desk.store_writer.read(NOW + 20, None, 10)] == [NOW + 30, NOW + 40]
-    assert [ended.at for ended in await desk.store_writer.read(0, None, 1)] == [NOW + 40]
+    assert [ended.at for ended in await rig.store_writer.read(0, "llama", 10)] == [NOW + 20, NOW + 40]
+    assert [ended.at for ended in await rig.store_writer.read(NOW + 20, None, 10)] == [NOW + 30, NOW + 40]
+    assert [ended.at for ended in await rig.store_writer.read(0, None, 1)] == [NOW + 40]
 
 
-async def test_nothing_is_kept_unless_that_is_wished(desk: Desk) -> None:
+async def test_nothing_is_kept_unless_that_is_wished(rig: Rig) -> None:
     """Then the last ones are read from memory."""
-    desk.kept = ActivityKept()
+    rig.kept = ActivityKept()
     for model in (QWEN, LLAMA, QWEN):
-        desk.finish(model)
-    await desk.store_writer.close()
+        rig.finish(model)
+    await rig.store_writer.close()
 
-    assert await desk.kept_models() == ["qwen", "llama", "qwen"]
-    assert len(await desk.store_writer.read(0, "qwen", 1)) == 1
-    assert not desk.file.parent.exists()
+    assert await rig.kept_models() == ["qwen", "llama", "qwen"]
+    assert len(await rig.store_writer.read(0, "qwen", 1)) == 1
+    assert not rig.file.parent.exists()
 
 
-async def test_nobody_else_may_read_it(desk: Desk) -> None:
+async def test_nobody_else_may_read_it(rig: Rig) -> None:
     """Requests are for the operator only."""
-    desk.finish()
-    await desk.store_writer.close()
+    rig.finish()
+    await rig.store_writer.close()
 
-    assert (desk.file.stat().st_mode & 0o777, desk.file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert (rig.file.stat().st_mode & 0o777, rig.file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
 
 
-async def test_the_old_and_the_many_are_forgotten(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_old_and_the_many_are_forgotten(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both bounds hold."""
     monkeypatch.setattr("hotseat.activity.store.TIDY_EVERY_S", -1.0)
-    desk.finish(LLAMA)
-    await desk.store_writer.close()
-    desk.now += 31 * A_DAY_S
-    desk.kept = ActivityKept(30 * A_DAY_S, most=3)
+    rig.finish(LLAMA)
+    await rig.store_writer.close()
+    rig.now += 31 * A_DAY_S
+    rig.kept = ActivityKept(30 * A_DAY_S, most=3)
     for _ in range(5):
-        desk.finish()
-    await desk.store_writer.close()
+        rig.finish()
+    await rig.store_writer.close()
 
-    assert await desk.kept_models() == ["qwen"] * 3
+    assert await rig.kept_models() == ["qwen"] * 3
 
 
-async def test_what_came_too_quickly_is_counted_as_lost(desk: Desk) -> None:
+async def test_what_came_too_quickly_is_counted_as_lost(rig: Rig) -> None:
     """More ended between two looks than is kept in memory."""
     for _ in range(KEPT + 7):
-        desk.finish()
-    await desk.store_writer.close()
+        rig.finish()
+    await rig.store_writer.close()
 
-    assert desk.store_writer.lost == 7
-    assert len(await desk.kept_models()) == 1000
+    assert rig.store_writer.lost == 7
+    assert len(await rig.kept_models()) == 1000
 
 
-async def test_a_broken_file_is_put_aside(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_broken_file_is_put_aside(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     """The request that found it is lost, the next one is kept."""
-    desk.file.parent.mkdir()
-    desk.file.write_bytes(b"this is no database, whatever its name says" * 100)
-    desk.finish(LLAMA)
-    await desk.store_writer.close()
-    desk.finish(QWEN)
-    await desk.store_writer.close()
+    rig.file.parent.mkdir()
+    rig.file.write_bytes(b"this is no database, whatever its name says" * 100)
+    rig.finish(LLAMA)
+    await rig.store_writer.close()
+    rig.finish(QWEN)
+    await rig.store_writer.close()
 
-    assert await desk.kept_models() == ["qwen"]
-    assert desk.store_writer.lost == 1
-    assert [path.name for path in desk.file.parent.glob("*.broken-*")] == [f"activity.sqlite3.broken-{int(NOW)}"]
+    assert await rig.kept_models() == ["qwen"]
+    assert rig.store_writer.lost == 1
+    assert [path.name for path in rig.file.parent.glob("*.broken-*")] == [f"activity.sqlite3.broken-{int(NOW)}"]
     assert "the corrupt activity file was renamed" in caplog.text
 
 
-async def test_a_file_of_a_newer_hotseat_is_left_alone(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_file_of_a_newer_hotseat_is_left_alone(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     """Going back to an older version must not destroy what the newer one wrote."""
-    desk.file.parent.mkdir()
-    with sqlite3.connect(desk.file) as newer:
+    rig.file.parent.mkdir()
+    with sqlite3.connect(rig.file) as newer:
         newer.execute(f"pragma user_version = {FORMAT + 1}")
     newer.close()
-    desk.finish()
-    await desk.store_writer.close()
+    rig.finish()
+    await rig.store_writer.close()
 
-    assert desk.store_writer.lost == 1
+    assert rig.store_writer.lost == 1
     assert f"its format is {FORMAT + 1}, but this version of hotseat needs {FORMAT}" in caplog.text
     with pytest.raises(HotseatError, match="cannot be read"):
-        await desk.store_writer.read(0, None, 10)
+        await rig.store_writer.read(0, None, 10)
 
 
-async def test_a_full_disk_is_told_once_and_so_is_its_end(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_full_disk_is_told_once_and_so_is_its_end(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     """What could not be written meanwhile is lost, and nothing else."""
     caplog.set_level(logging.INFO)
-    desk.finish()
-    await desk.store_writer.close()
-    with no_room(desk.file.stat().st_size):
+    rig.finish()
+    await rig.store_writer.close()
+    with no_room(rig.file.stat().st_size):
         for _ in range(3):
             for _ in range(500):
-                desk.finish(LLAMA)
-            await desk.store_writer.close()
-    desk.finish()
-    await desk.store_writer.close()
+                rig.finish(LLAMA)
+            await rig.store_writer.close()
+    rig.finish()
+    await rig.store_writer.close()
 
     told = [record.getMessage() for record in caplog.records]
     assert sum("activity cannot be stored on disk" in line for line in told) == 1
     assert sum("activity is stored on disk again" in line for line in told) == 1
-    assert desk.store_writer.lost == 1500
-    assert await desk.kept_models() == ["qwen", "qwen"]
+    assert rig.store_writer.lost == 1500
+    assert await rig.kept_models() == ["qwen", "qwen"]
 
 
 @contextmanager
@@ -192,15 +192,15 @@ def no_room(size: int) -> Iterator[None]:
         signal.signal(signal.SIGXFSZ, before)
 
 
-async def test_a_folder_that_cannot_be_written_stops_nobody(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_folder_that_cannot_be_written_stops_nobody(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     """Nor one that is no folder at all."""
-    desk.file.parent.write_text("in the way")
-    desk.finish()
-    await desk.store_writer.close()
-    os.unlink(desk.file.parent)
-    desk.finish()
-    await desk.store_writer.close()
+    rig.file.parent.write_text("in the way")
+    rig.finish()
+    await rig.store_writer.close()
+    os.unlink(rig.file.parent)
+    rig.finish()
+    await rig.store_writer.close()
 
-    assert desk.store_writer.lost == 1
-    assert await desk.kept_models() == ["qwen"]
+    assert rig.store_writer.lost == 1
+    assert await rig.kept_models() == ["qwen"]
     assert "activity cannot be stored on disk" in caplog.text

@@ -43,7 +43,7 @@ async def test_who_waits_is_told_why(waiting_rig: Management) -> None:
     assert queue["oldest_s"] == ticket["waited_s"] >= 0
 
 
-async def test_nobody_waits_in_an_empty_house(rig: Management) -> None:
+async def test_nobody_waits_where_nothing_is_requested(rig: Management) -> None:
     """An empty line has no oldest ticket."""
     assert (await rig.get("/hotseat/queue")).json() == {"waiting": [], "oldest_s": 0.0}
 

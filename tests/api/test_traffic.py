@@ -48,7 +48,7 @@ async def use(rig: Management, model: ModelName, client: str) -> None:
     rig.dispatcher.leave(ticket)
 
 
-async def test_the_feed_tells_the_house_then_its_traffic(rig: Management) -> None:
+async def test_the_feed_has_the_configuration_then_the_traffic(rig: Management) -> None:
     """What may run, how long a load took, who asked for what and when, how long a stop took."""
     async with rig.feed("/hotseat/traffic") as lines:
         told = await next_item(lines)

@@ -151,7 +151,7 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hotseat]:
 
 
 @pytest.fixture
-def asked_house(tmp_path: Path) -> Iterator[Hotseat]:
+def own_rig(tmp_path: Path) -> Iterator[Hotseat]:
     """For a test whose page may send requests to models: some may still be in progress when it ends."""
     with Hotseat({"models": MODELS}, tmp_path) as rig:
         yield rig
@@ -236,10 +236,10 @@ def test_a_page_from_another_origin_can_do_nothing(rig: Hotseat, browser: Browse
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
 def test_a_page_from_another_server_on_this_machine_can_only_use_models(
-    asked_house: Hotseat, browser: Browser, host: str
+    own_rig: Hotseat, browser: Browser, host: str
 ) -> None:
     """It can list models and read their responses; it cannot load, unload, manage or read anything else."""
-    rig = asked_house
+    rig = own_rig
     rig.load("alpha")
     before = state(rig)
     with serving(lure(rig.url)) as site:

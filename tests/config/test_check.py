@@ -31,7 +31,7 @@ def test_a_good_file_is_summed_up(files: ConfigFiles, capsys: pytest.CaptureFixt
     assert err == "config.yaml:2:1: warning: captureBuffer: not used yet. Nothing is captured\n"
 
 
-def test_a_file_that_opens_the_house_is_told_before_serving(
+def test_a_file_that_opens_the_address_is_reported_before_serving(
     files: ConfigFiles, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`check` reports what `serve` will refuse."""
@@ -88,7 +88,7 @@ def test_mistakes_as_github_annotations(files: ConfigFiles, capsys: pytest.Captu
     ]
 
 
-def test_secrets_do_not_leave_the_house(files: ConfigFiles) -> None:
+def test_secrets_are_not_printed(files: ConfigFiles) -> None:
     """The output hides keys, options that carry keys, variables named like secrets, and hotseat's keys everywhere."""
     text = """
 apiKeys: [sk-ours-and-ours-alone]

@@ -184,14 +184,14 @@ def test_router_by_memory_is_what_devices_do_anyway(files: ConfigFiles) -> None:
     assert files.warnings(TWO + "devices: {gpu0: {memory: 1GiB}}\nrouting: {router: {use: memory}}") == []
 
 
-def test_extension_keys_and_shelves_are_not_looked_at(files: ConfigFiles) -> None:
+def test_extension_keys_and_keys_of_anchors_are_not_checked(files: ConfigFiles) -> None:
     """`x-…`, `.…` and keys that only hold an anchor are not checked."""
     text = "x-mine: {any: thing}\n.hidden: 1\nshelf: &s {cmd: 's ${PORT}'}\nmodels: {m: *s}\n"
 
     assert files.warnings(text) == []
 
 
-def test_an_unused_anchor_makes_no_shelf(files: ConfigFiles) -> None:
+def test_an_unused_anchor_makes_no_key_valid(files: ConfigFiles) -> None:
     """An unused anchor does not make a misspelled key valid."""
     assert files.mistakes("modles: &m {a: 1}\n" + TWO) == [
         'config.yaml:1:1: error: modles: unknown key. Did you mean "models"?'

@@ -9,9 +9,9 @@ from hotseat.config.problems import Problems, Spot
 
 
 def read(text: str) -> tuple[Document | None, list[str]]:
-    notebook = Problems("f.yaml")
-    document = parse(text, "f.yaml", {}, notebook)
-    return document, list(map(str, notebook.complaints()))
+    problems = Problems("f.yaml")
+    document = parse(text, "f.yaml", {}, problems)
+    return document, list(map(str, problems.complaints()))
 
 
 def value(text: str) -> object:
@@ -88,7 +88,7 @@ def test_an_anchor_may_be_defined_anew() -> None:
     assert value("a: &n 1\nb: *n\nc: &n 2\nd: *n") == {"a": 1, "b": 1, "c": 2, "d": 2}
 
 
-def test_keys_that_hold_anchors_for_others_are_shelves() -> None:
+def test_keys_that_hold_anchors_for_others() -> None:
     """A key whose anchors are used only within it does not count."""
     document, _ = read("shelf: {deep: &a 1}\nother: &b 2\nself: {x: &c 3, y: *c}\nuse: *a\n")
 

@@ -132,7 +132,7 @@ def test_members_to_set(files: ConfigFiles) -> None:
     assert changes.model_name == "up"
 
 
-def test_settings_of_the_house(files: ConfigFiles) -> None:
+def test_keys_that_are_not_about_models(files: ConfigFiles) -> None:
     """Every key that is not about models or groups is in Settings."""
     text = """
 listen: "[::1]:9000"

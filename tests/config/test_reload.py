@@ -27,7 +27,7 @@ MODEL = "models: {qwen: {cmd: 'serve ${PORT}'}}\n"
 FLEET = "fleet: {nats: 'nats://127.0.0.1:9', secret: 0123456789abcdef0123456789abcdef}\n"
 
 
-class Target:
+class ReloadRig:
     """Loads one file, and records what it applies."""
 
     def __init__(self, loaded: Loaded) -> None:
@@ -60,7 +60,7 @@ async def test_keys_do_not_join_a_secret_that_stays_empty(tmp_path: Path, monkey
     begun = files.load(MODEL)
     without_secret = Fleet(("nats://127.0.0.1:9",), HostName("gpu1"))
     begun = replace(begun, settings=replace(begun.settings, fleet=without_secret))
-    rig = Target(files.load(f"{MODEL}{FLEET}apiKeys: [open-sesame-0123456789]"))
+    rig = ReloadRig(files.load(f"{MODEL}{FLEET}apiKeys: [open-sesame-0123456789]"))
     active = ActiveConfig(begun)
     result = await Reloader(active, ModelFolders(), cast("ReloadTarget", rig)).reload()
 
@@ -79,7 +79,7 @@ async def test_a_fleet_secret_that_stays_in_force_stays_withheld(
         files.load(f"{MODEL}fleet: {{nats: 'nats://127.0.0.1:9', name: gpu1, secret: '${{env.{name}}}'}}\n", environ)
         for name in ("OLD", "NEW")
     )
-    rig = Target(renewed)
+    rig = ReloadRig(renewed)
     await Reloader(ActiveConfig(begun), ModelFolders(), cast("ReloadTarget", rig)).reload()
     [applied] = rig.applied
 

@@ -48,7 +48,7 @@ def test_an_address_can_be_typed(host: str, url: str) -> None:
     assert url_of("http", host, 80) == url
 
 
-def test_a_terminal_gets_the_greeting(tmp_path: Path) -> None:
+def test_a_terminal_gets_the_banner(tmp_path: Path) -> None:
     """Address, models and the configuration's path, and no log lines in front of them."""
     config = tmp_path / "config.yaml"
     config.write_text("models: {qwen: {cmd: 'sleep ${PORT}'}}\n")

@@ -473,7 +473,7 @@ async def test_a_swap_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> No
 
 
 @in_virtual_time
-async def test_shutting_down_an_idle_house() -> None:
+async def test_shutting_down_while_idle() -> None:
     """Nothing is left when it returns, and no request is accepted any more."""
     async with a_context() as bench:
         await bench.dispatcher.load(QWEN)

@@ -33,7 +33,7 @@ LONGEST_REST_S = 60
 class Guest:
     """A visitor: uses the model for a second when it is granted, and leaves."""
 
-    def __init__(self, rig: House, name: ModelName, calls: Calls) -> None:
+    def __init__(self, rig: RaisingRig, name: ModelName, calls: Calls) -> None:
         self.told: list[str] = []
         self.has_left = False
         self.granted = calls.around("granted", self._granted)
@@ -59,7 +59,7 @@ class Guest:
         asyncio.get_running_loop().call_soon(lambda: self._rig.dispatcher.leave(self.ticket))
 
 
-class House:
+class RaisingRig:
     """A dispatcher all of whose collaborators are counted."""
 
     def __init__(self, calls: Calls) -> None:
@@ -88,7 +88,7 @@ class House:
         self.tasks.start(answered(), "operate")
 
 
-async def play(rig: House) -> None:
+async def play(rig: RaisingRig) -> None:
     """Loads, swaps, sleep, waking, a crash, a failed start, an unload that cuts, and cancelled requests."""
     dispatcher, launcher = rig.dispatcher, rig.launcher
     rig.operate(dispatcher.load(QWEN))
@@ -112,13 +112,13 @@ async def play(rig: House) -> None:
         launcher.crash("qwen", "was killed by SIGKILL")
 
 
-async def is_served(rig: House, name: ModelName) -> bool:
+async def is_served(rig: RaisingRig, name: ModelName) -> bool:
     guest = rig.ask(name)
     await advance(10)
     return guest.told == ["granted"]
 
 
-def left_behind(rig: House) -> Iterator[str]:
+def left_behind(rig: RaisingRig) -> Iterator[str]:
     """What has no owner when everybody has come to rest."""
     if [*rig.tasks]:
         yield "an operator was never answered"
@@ -142,7 +142,7 @@ def problems_with(calls: Calls) -> list[str]:
 
     @in_virtual_time
     async def run() -> None:
-        rig = House(calls)
+        rig = RaisingRig(calls)
         await play(rig)
         await advance(LONGEST_REST_S + 10)
         calls.are_counted = False

@@ -18,8 +18,8 @@ AMX = frozenset({"amx_int8", "avx512bw", "avx2"})
 WEIGHTS = sum(tensor.size for tensor in TENSORS)
 
 
-def guess(options: str = "", shelf: FoundModels | None = None, gpu: Gpu = Gpu.UNSAID) -> Estimate:
-    return estimate(tuple(shlex.split(f"llama-server -m m.gguf {options}")), shelf or FoundModels(), gpu=gpu)
+def guess(options: str = "", files: FoundModels | None = None, gpu: Gpu = Gpu.UNSAID) -> Estimate:
+    return estimate(tuple(shlex.split(f"llama-server -m m.gguf {options}")), files or FoundModels(), gpu=gpu)
 
 
 def size(found: Estimate, kind: Kind, where: Where = Where.HOST, backing: Backing | None = None) -> int:
@@ -61,10 +61,10 @@ def test_some_layers_on_a_device_are_the_last_ones() -> None:
 
 def test_layers_that_predict_further_lie_with_the_last() -> None:
     """They are numbered after the others and have no placement of their own."""
-    shelf = FoundModels({"m.gguf": head(nextn_predict_layers=1)})
+    files = FoundModels({"m.gguf": head(nextn_predict_layers=1)})
 
-    assert size(guess(shelf=shelf), Kind.WEIGHTS) == WEIGHTS
-    assert size(guess("-ngl 99", shelf), Kind.WEIGHTS) == MIB
+    assert size(guess(files=files), Kind.WEIGHTS) == WEIGHTS
+    assert size(guess("-ngl 99", files), Kind.WEIGHTS) == MIB
 
 
 def test_the_cache_can_stay_on_the_host() -> None:
@@ -81,9 +81,9 @@ def test_no_device_whatever_the_command_says() -> None:
 def test_experts_can_stay_on_the_host(options: str) -> None:
     """All of them, those of the first layers, or those that match a pattern."""
     experts = Tensor("blk.0.ffn_up_exps.weight", (512, 64, 8), "F16", MIB)
-    shelf = FoundModels({"m.gguf": Head(KEYS, (*TENSORS, experts))})
+    files = FoundModels({"m.gguf": Head(KEYS, (*TENSORS, experts))})
 
-    assert size(guess(f"-ngl 99 {options}", shelf), Kind.WEIGHTS) == MIB + MIB
+    assert size(guess(f"-ngl 99 {options}", files), Kind.WEIGHTS) == MIB + MIB
 
 
 # Copies for the processor
@@ -91,7 +91,7 @@ def test_experts_can_stay_on_the_host(options: str) -> None:
 
 def test_weights_are_copied_for_a_processor_that_wants_them_otherwise() -> None:
     """The copy is needed and the file's pages only to load; the embedding is not multiplied, so it is not copied."""
-    found = guess(shelf=FoundModels(flags=AMX))
+    found = guess(files=FoundModels(flags=AMX))
 
     assert size(found, Kind.WEIGHTS, backing=Backing.ANONYMOUS) == WEIGHTS - MIB
     assert size(found, Kind.WEIGHTS, backing=Backing.READ_ONCE) == WEIGHTS - MIB
@@ -107,7 +107,7 @@ def test_nothing_is_copied_where_it_is_not_wished(options: str) -> None:
 
 def test_a_model_without_an_output_matrix_gets_one() -> None:
     """Its embedding is copied, and stays mapped as well."""
-    found = guess(shelf=FoundModels({"m.gguf": Head(KEYS, TENSORS[:1])}, flags=AMX))
+    found = guess(files=FoundModels({"m.gguf": Head(KEYS, TENSORS[:1])}, flags=AMX))
 
     assert size(found, Kind.WEIGHTS, backing=Backing.ANONYMOUS) == MIB
     assert size(found, Kind.WEIGHTS, backing=Backing.MAPPED) == MIB
@@ -125,8 +125,8 @@ def test_weights_that_are_not_mapped_are_all_anonymous() -> None:
 
 def test_a_draft_has_weights_and_a_cache_of_its_own() -> None:
     """The draft has its own formats, and its parts are listed as the draft's."""
-    shelf = FoundModels({"m.gguf": head(), "d.gguf": head(block_count=2)})
-    found = guess("-c 4096 -np 1 -md d.gguf -ctkd q8_0 -ctvd q8_0", shelf)
+    files = FoundModels({"m.gguf": head(), "d.gguf": head(block_count=2)})
+    found = guess("-c 4096 -np 1 -md d.gguf -ctkd q8_0 -ctvd q8_0", files)
 
     draft = {line.what: line.size for line in found.lines if line.kind is Kind.DRAFT}
     assert draft["weights of d.gguf"] == WEIGHTS
@@ -135,12 +135,12 @@ def test_a_draft_has_weights_and_a_cache_of_its_own() -> None:
 
 def test_a_draft_remembers_as_much_as_its_model() -> None:
     """Its own training does not matter; older servers let it have its own context."""
-    shelf = FoundModels({"m.gguf": head(), "d.gguf": head(context_length=512)})
+    files = FoundModels({"m.gguf": head(), "d.gguf": head(context_length=512)})
 
     assert any(
-        "cache of 8192 tokens" in line.what for line in guess("-md d.gguf", shelf).lines if line.kind is Kind.DRAFT
+        "cache of 8192 tokens" in line.what for line in guess("-md d.gguf", files).lines if line.kind is Kind.DRAFT
     )
-    assert any("cache of 1024 tokens" in line.what for line in guess("-md d.gguf -cd 1024", shelf).lines)
+    assert any("cache of 1024 tokens" in line.what for line in guess("-md d.gguf -cd 1024", files).lines)
 
 
 def test_projectors_and_adapters_are_counted() -> None:
@@ -226,8 +226,8 @@ def test_models_that_remember_nothing_have_no_cache() -> None:
 def test_an_unknown_architecture_is_said() -> None:
     """The general formula is used, and a note says so."""
     keys = {key.replace("llama", "novel"): value for key, value in KEYS.items()}
-    shelf = FoundModels({"m.gguf": Head({**keys, "general.architecture": "novel"}, TENSORS)})
-    found = guess("-c 4096", shelf)
+    files = FoundModels({"m.gguf": Head({**keys, "general.architecture": "novel"}, TENSORS)})
+    found = guess("-c 4096", files)
 
     assert size(found, Kind.KV) == size(guess("-c 4096"), Kind.KV)
     assert any('"novel" is unknown' in note for note in found.notes)
@@ -248,4 +248,4 @@ def test_an_unknown_architecture_is_said() -> None:
 def test_a_head_that_says_too_little_is_refused(keys: dict[str, Value]) -> None:
     """The error names the missing key, and a wrong value costs no time."""
     with pytest.raises(CannotEstimate, match=r"^m\.gguf "):
-        guess(shelf=FoundModels({"m.gguf": Head(keys, TENSORS)}))
+        guess(files=FoundModels({"m.gguf": Head(keys, TENSORS)}))

@@ -155,8 +155,8 @@ def test_any_configuration_is_read_or_refused(changes: dict[str, Any]) -> None:
     assert 0 < len(found) < 4096
 
 
-def test_a_fake_shelf_serves_too() -> None:
+def test_fake_files_serve_too() -> None:
     """The estimate needs no disk: any implementation of `Files` works."""
-    shelf = FoundModels(folders={"/m": checkpoint_of(json.dumps(CONFIG).encode(), 2000, "config.json")})
+    files = FoundModels(folders={"/m": checkpoint_of(json.dumps(CONFIG).encode(), 2000, "config.json")})
 
-    assert sizes(estimate(("vllm", "serve", "/m", "--max-model-len", "16"), shelf)) == [2000, 16 * PER_TOKEN]
+    assert sizes(estimate(("vllm", "serve", "/m", "--max-model-len", "16"), files)) == [2000, 16 * PER_TOKEN]

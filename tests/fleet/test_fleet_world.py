@@ -91,7 +91,7 @@ writes = st.one_of(
     st.tuples(st.just(Bucket.HOSTS), st.tuples(st.sampled_from(HOSTS), st.just(HostOrder()))),
 )
 histories = st.tuples(catalogs, st.lists(writes, max_size=14)).map(
-    lambda menu_and_more: [(Bucket.CATALOGS, (CATALOG, menu_and_more[0])), *menu_and_more[1]]
+    lambda catalog_and_more: [(Bucket.CATALOGS, (CATALOG, catalog_and_more[0])), *catalog_and_more[1]]
 )
 
 

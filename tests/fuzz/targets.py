@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.support.fake_launcher import FakeLauncher
-from tests.support.relay_rig import Problems
+from tests.support.relay_rig import RecordedActivity
 
 from hotseat.catalog.catalog import Catalog
 from hotseat.catalog.spec import LaunchRecipe, ModelSpec
@@ -119,7 +119,7 @@ class Listener:
 async def a_relay() -> Relay:
     dispatcher = Dispatcher(Scheduler(CATALOG), FakeLauncher(), Journal())
     limits = Limits(header=KiB, body=2 * KiB, json_body=2 * KiB)
-    return Relay(dispatcher, Policy(Settings(limits=limits)), Address("x", 0), Problems())
+    return Relay(dispatcher, Policy(Settings(limits=limits)), Address("x", 0), RecordedActivity())
 
 
 LOOP = asyncio.new_event_loop()

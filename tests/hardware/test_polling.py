@@ -20,7 +20,7 @@ QWEN, GEMMA, GPU = ModelName("qwen"), ModelName("gemma"), DeviceName("gpu0")
 
 
 @dataclass
-class House:
+class PollingRig:
     """Running models, and the times of their measurements."""
 
     running: dict[ModelName, int] | None = field(default_factory=dict)
@@ -39,7 +39,7 @@ class House:
 @in_virtual_time
 async def test_while_something_runs_it_is_looked_at_every_few_seconds() -> None:
     """Each model gets its own server's figures; a server that is not seen has none."""
-    rig = House({QWEN: 40, GEMMA: 100})
+    rig = PollingRig({QWEN: 40, GEMMA: 100})
     tasks = Tasks()
     tasks.start(rig.rounds.walk(), "rounds")
     await advance(11)
@@ -53,7 +53,7 @@ async def test_while_something_runs_it_is_looked_at_every_few_seconds() -> None:
 @in_virtual_time
 async def test_a_change_is_looked_at_at_once() -> None:
     """A start or a stop does not wait for the next round; without an interval, that measurement is the last."""
-    rig = House({QWEN: 40}, pause_s=None)
+    rig = PollingRig({QWEN: 40}, pause_s=None)
     tasks = Tasks()
     tasks.start(rig.rounds.walk(), "rounds")
     await advance(1)
@@ -71,7 +71,7 @@ async def test_a_change_is_looked_at_at_once() -> None:
 @in_virtual_time
 async def test_nobody_looks_where_nobody_wants_to_know() -> None:
     """No driver is woken, and the listener gets None."""
-    rig = House(None, pause_s=None)
+    rig = PollingRig(None, pause_s=None)
     tasks = Tasks()
     tasks.start(rig.rounds.walk(), "rounds")
     await advance(60)

@@ -47,7 +47,7 @@ def test_load_and_stop(rig: Hotseat) -> None:
     assert "beta is not running" in again.stderr
 
 
-def test_doctor_finds_nothing_wrong_with_a_house_that_works(rig: Hotseat) -> None:
+def test_doctor_finds_nothing_wrong_with_a_hotseat_that_works(rig: Hotseat) -> None:
     """Its own address is not taken, and its own model server is no orphan."""
     rig.load("alpha")
     printed = rig.cli("doctor", "--config", str(rig.config), "--json")

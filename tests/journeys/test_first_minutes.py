@@ -34,7 +34,7 @@ def wheel(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Path:
+def home(tmp_path: Path) -> Path:
     """A newcomer's home: two models in ~/models and nothing else."""
     (tmp_path / "home/models").mkdir(parents=True)
     for name in ("alpha", "beta"):
@@ -44,18 +44,18 @@ def desk(tmp_path: Path) -> Path:
 
 @pytest.mark.llama
 @pytest.mark.timeout(240)
-def test_from_pip_install_to_the_first_answer(wheel: Path, desk: Path) -> None:
+def test_from_pip_install_to_the_first_answer(wheel: Path, home: Path) -> None:
     """Under two minutes, by three commands: pip install, hotseat init, hotseat serve."""
-    programs = f"{desk}/venv/bin{os.pathsep}{present(SERVER).parent}{os.pathsep}{os.defpath}"
+    programs = f"{home}/venv/bin{os.pathsep}{present(SERVER).parent}{os.pathsep}{os.defpath}"
     # One thread: two on two busy cores take 600 times as long for a token.
-    environment = {"HOME": str(desk), "PATH": programs, "LLAMA_ARG_THREADS": "1"}
+    environment = {"HOME": str(home), "PATH": programs, "LLAMA_ARG_THREADS": "1"}
     began = time.monotonic()
-    run([sys.executable, "-m", "venv", "venv"], desk, environment)
-    run(["pip", "install", "--quiet", "--disable-pip-version-check", str(wheel)], desk, environment | pip_settings())
+    run([sys.executable, "-m", "venv", "venv"], home, environment)
+    run(["pip", "install", "--quiet", "--disable-pip-version-check", str(wheel)], home, environment | pip_settings())
     installed = time.monotonic()
-    said = run(["hotseat", "init"], desk, environment)
+    said = run(["hotseat", "init"], home, environment)
     port = free_port()
-    with subprocess.Popen(["hotseat", "serve", "--listen", str(port)], cwd=desk, env=environment) as server:
+    with subprocess.Popen(["hotseat", "serve", "--listen", str(port)], cwd=home, env=environment) as server:
         try:
             answer = first_answer(f"http://127.0.0.1:{port}")
         finally:

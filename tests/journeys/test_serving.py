@@ -160,7 +160,7 @@ def test_every_address_of_a_name_is_answered(tmp_path: Path) -> None:
     assert statuses == {200}
 
 
-def test_a_reload_does_not_open_the_house(tmp_path: Path) -> None:
+def test_a_reload_does_not_open_the_address(tmp_path: Path) -> None:
     """Keys that protect an open address cannot be reloaded away: the old configuration stays in force."""
     models = {"qwen": {"cmd": "sleep 1000", "proxy": "http://127.0.0.1:9"}}
     with Hotseat({"apiKeys": ["open-sesame-please"], "models": models}, tmp_path, host="0.0.0.0") as rig:

@@ -42,10 +42,10 @@ def test_what_is_no_model_is_left_out_with_a_reason(tmp_path: Path) -> None:
     put(tmp_path / "cut.gguf", model_bytes()[:-100])
     put(tmp_path / "text.gguf", b"hello")
     put(tmp_path / "ggml-silero.bin", b"lmgg" + struct.pack("<i", 16))
-    shelf = look([tmp_path])
+    found = look([tmp_path])
 
-    assert shelf.models == []
-    assert [left.why.removeprefix(f"{left.path} ").partition(":")[0] for left in shelf.left_out] == [
+    assert found.models == []
+    assert [left.why.removeprefix(f"{left.path} ").partition(":")[0] for left in found.left_out] == [
         "is an adapter, not a model",
         "is truncated",
         "does not begin like a GGUF file; is it a complete GGUF file?",
@@ -61,11 +61,11 @@ def test_a_projector_goes_to_the_model_that_it_fits(tmp_path: Path) -> None:
         put(tmp_path / f"gemma/mmproj-gemma-{quant}.gguf", projector)
     put(tmp_path / "other/llama.gguf")
     put(tmp_path / "lonely/mmproj-F16.gguf", model_bytes("clip", clip__vision__projection_dim=7))
-    shelf = look([tmp_path])
+    found = look([tmp_path])
 
-    projectors = {named.name: named.model.projector for named in shelf.models}
+    projectors = {named.name: named.model.projector for named in found.models}
     assert projectors == {"gemma-Q4_K_M": tmp_path / "gemma/mmproj-gemma-F16.gguf", "llama": None}
-    assert {left.path.name for left in shelf.left_out} == {
+    assert {left.path.name for left in found.left_out} == {
         "mmproj-gemma-F32.gguf", "mmproj-gemma-Q8_0.gguf", "mmproj-F16.gguf",
     }  # fmt: skip
 
@@ -75,9 +75,9 @@ def test_a_draft_goes_to_the_larger_model_of_its_words(tmp_path: Path) -> None:
     put(tmp_path / "big.gguf", model_bytes(rows=4096))
     put(tmp_path / "other-words.gguf", model_bytes(words=128, rows=4096))
     draft = put(tmp_path / "big-draft-Q8_0.gguf")
-    shelf = look([tmp_path])
+    found = look([tmp_path])
 
-    assert {named.name: named.model.draft for named in shelf.models} == {"big": draft, "other-words": None}
+    assert {named.name: named.model.draft for named in found.models} == {"big": draft, "other-words": None}
 
 
 def test_a_model_in_parts_is_one_model(tmp_path: Path) -> None:
@@ -85,11 +85,11 @@ def test_a_model_in_parts_is_one_model(tmp_path: Path) -> None:
     for n in (1, 2):
         put(tmp_path / f"m-Q8_0-0000{n}-of-00002.gguf")
     put(tmp_path / "half-00001-of-00002.gguf")
-    shelf = look([tmp_path])
+    found = look([tmp_path])
 
-    [named] = shelf.models
+    [named] = found.models
     assert (named.name, named.aliases, named.model.size) == ("m-Q8_0", ("m",), 2 * 2 * 128 * 64)
-    assert "half-00002-of-00002.gguf cannot be read" in shelf.left_out[0].why
+    assert "half-00002-of-00002.gguf cannot be read" in found.left_out[0].why
 
 
 def test_names_are_unique_and_aliases_are_nobody_elses(tmp_path: Path) -> None:
@@ -114,13 +114,13 @@ def test_models_of_ollama_have_ollamas_names(tmp_path: Path) -> None:
     put_ollama(tmp_path, "llama3.2", "latest", model=model_bytes(words=65))
     put_ollama(tmp_path, "gone", "latest")
     put(tmp_path / "manifests/registry.ollama.ai/library/broken/latest", b"[]")
-    shelf = look([], [tmp_path])
+    found = look([], [tmp_path])
 
-    gemma, llama = shelf.models
+    gemma, llama = found.models
     assert (gemma.name, gemma.aliases, llama.name, llama.aliases) == ("gemma3:4b", (), "llama3.2:latest", ("llama3.2",))
     assert gemma.model.projector
     assert gemma.model.projector.parent == tmp_path / "blobs"
-    assert [left.path.parent.name for left in shelf.left_out] == ["broken", "gone"]
+    assert [left.path.parent.name for left in found.left_out] == ["broken", "gone"]
 
 
 def test_other_engines_have_other_files(tmp_path: Path) -> None:
@@ -138,10 +138,10 @@ def test_reading_ends_when_time_is_up(tmp_path: Path) -> None:
     """Unread files are reported."""
     put(tmp_path / "a.gguf"), put(tmp_path / "b.gguf")
     times = iter([0.0, 1.0, 2.0, 30.0, 30.0])
-    shelf = look([tmp_path], bounds=Bounds(clock=lambda: next(times)))
+    found = look([tmp_path], bounds=Bounds(clock=lambda: next(times)))
 
-    assert [named.name for named in shelf.models] == ["a"]
-    assert shelf.unseen == [f"The search timed out before {tmp_path}/b.gguf was read; name fewer folders."]
+    assert [named.name for named in found.models] == ["a"]
+    assert found.unseen == [f"The search timed out before {tmp_path}/b.gguf was read; name fewer folders."]
 
 
 def test_the_usual_places_follow_the_variables_of_their_programs(tmp_path: Path) -> None:

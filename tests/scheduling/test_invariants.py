@@ -88,11 +88,11 @@ def a_drained_model_runs_on(state: State) -> None:
     run(state, QWEN, Phase.DRAINING).leases.clear()
 
 
-def a_sleeper_without_a_bed(state: State) -> None:
+def a_sleeper_without_a_sleep_level(state: State) -> None:
     run(state, LLAMA, Phase.ASLEEP)
 
 
-def a_ready_model_in_bed(state: State) -> None:
+def a_ready_model_with_a_sleep_level(state: State) -> None:
     state.models[QWEN].sleep_level = level("1")
 
 
@@ -114,8 +114,8 @@ def somebody_waits_for_a_ready_model(state: State) -> None:
         (slots_are_miscounted, "counts 2 slots for 1 leases"),
         (an_operator_waits_for_what_is_gone, "are still waiting for its exit"),
         (a_drained_model_runs_on, "qwen is drained but was not stopped"),
-        (a_sleeper_without_a_bed, "llama is asleep .* with sleep level None"),
-        (a_ready_model_in_bed, "qwen is ready .* with sleep level"),
+        (a_sleeper_without_a_sleep_level, "llama is asleep .* with sleep level None"),
+        (a_ready_model_with_a_sleep_level, "qwen is ready .* with sleep level"),
         (somebody_waits_for_a_ready_model, "qwen is ready, but a request is still waiting"),
     ],
 )
@@ -138,7 +138,7 @@ def test_too_much_memory_is_told() -> None:
         invariants.check(state)
 
 
-def test_an_empty_house_with_a_line_is_told() -> None:
+def test_a_queue_without_running_models_is_reported() -> None:
     """A request waits and nothing is done about it."""
     state = State(one_at_a_time("qwen", "llama"))
     state.queue.join(TICKET)

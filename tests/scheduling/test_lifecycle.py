@@ -17,11 +17,11 @@ def test_a_move_that_is_not_in_the_table_cannot_happen(phase: Phase, move: Move)
         after(phase, move, "qwen, of all models")
 
 
-def test_there_is_one_road_out_of_ready() -> None:
+def test_there_is_one_way_out_of_ready() -> None:
     """A ready model passes through draining, unless it crashes."""
-    roads = {move: end for (start, move), end in TABLE.items() if start is Phase.READY}
+    ways = {move: end for (start, move), end in TABLE.items() if start is Phase.READY}
 
-    assert roads == {Move.DRAIN: Phase.DRAINING, Move.CRASH: Phase.BACKOFF}
+    assert ways == {Move.DRAIN: Phase.DRAINING, Move.CRASH: Phase.BACKOFF}
 
 
 def test_nothing_leads_back_from_leaving() -> None:

@@ -78,7 +78,7 @@ def test_reading_ends_when_nobody_wants_the_model_any_more(draining: Playbook) -
     draining >> exited("qwen") << nothing
 
 
-def test_reading_ends_with_the_house(draining: Playbook) -> None:
+def test_reading_ahead_ends_at_shutdown(draining: Playbook) -> None:
     """A shutdown refuses waiting requests."""
     draining >> shutdown() << refuses(2)
 

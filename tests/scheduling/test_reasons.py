@@ -169,7 +169,7 @@ def test_a_full_line_says_when_to_come_back(stage: Stage) -> None:
     assert yard.error.retry_after == 10
 
 
-def test_a_house_that_is_slow_to_answer(stage: Stage) -> None:
+def test_a_scheduler_with_slow_answers(stage: Stage) -> None:
     """Retry-After is never more than a minute."""
     yard = stage(one_at_a_time(model("qwen", concurrency_limit=1), max_queue=1))
     yard.with_ready("qwen", 1)

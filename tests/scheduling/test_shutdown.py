@@ -85,7 +85,7 @@ def test_newcomers_are_sent_away(yard: Playbook, comes: object) -> None:
     yard >> comes << refuses(2, ShuttingDown)  # type: ignore[operator]
 
 
-def test_a_load_becomes_ready_after_the_house_closed(yard: Playbook) -> None:
+def test_a_load_becomes_ready_after_the_shutdown(yard: Playbook) -> None:
     """It was told to stop, and it stops."""
     yard >> load(1, "qwen") << starts("qwen")
     yard >> shutdown() << refuses(1, ShuttingDown) << stops("qwen")

@@ -151,7 +151,7 @@ def test_files_of_a_model_asleep_are_not_read_ahead(night: Playbook) -> None:
 # Is it worth it?
 
 
-def test_a_quick_nap_is_taken_again(rig: Playbook) -> None:
+def test_a_quick_sleep_is_used_again(rig: Playbook) -> None:
     """Three seconds there and back are less than stopping and loading."""
     rig.with_sleep_stats("qwen", "llama").with_sleep_stats("qwen", "llama")
 
@@ -160,7 +160,7 @@ def test_a_quick_nap_is_taken_again(rig: Playbook) -> None:
     assert rig.scheduler.model_stats.of(QWEN).sleep_stats_by_level["1"].sleep_s == pytest.approx(1)
 
 
-def test_a_slow_nap_is_not_taken_again(rig: Playbook) -> None:
+def test_a_slow_sleep_is_not_used_again(rig: Playbook) -> None:
     """After two tries a model that takes longer to wake than to load is stopped."""
     rig.with_sleep_stats("qwen", "llama", wake_s=30).with_sleep_stats("qwen", "llama", wake_s=30)
 
@@ -493,7 +493,7 @@ def test_a_model_asleep_that_may_not_sleep_any_more(night: Playbook) -> None:
     night >> awake("qwen") << grants(2)
 
 
-def test_the_house_closes_while_somebody_sleeps(night: Playbook) -> None:
+def test_a_shutdown_while_a_model_sleeps(night: Playbook) -> None:
     """No process outlives it."""
     night >> shutdown() << stops("qwen", cause=Cause.SHUTDOWN) << stops("llama", cause=Cause.SHUTDOWN)
 

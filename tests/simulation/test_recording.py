@@ -63,7 +63,7 @@ def test_loads_and_stops_are_as_measured() -> None:
     assert recording(*asked).unmeasured() == ["qwen"]
 
 
-def test_the_house_is_recorded_with_its_traffic() -> None:
+def test_the_configuration_is_recorded_with_the_traffic() -> None:
     """Memory, groups and patience, as far as they concern requested models."""
     found = recording(
         SeenRequest("u", "qwen", 0.0, 1.0, 2.0),

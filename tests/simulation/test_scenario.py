@@ -44,7 +44,7 @@ def test_another_memory_and_patience() -> None:
     assert after.models == before.models
 
 
-def test_memory_can_be_given_to_a_house_without() -> None:
+def test_memory_can_be_given_to_a_trace_without() -> None:
     """From then on memory decides which models run together."""
     after = with_memory(catalog_of(Trace(MODELS[:1], ())), {"": 48 * GIB})
 

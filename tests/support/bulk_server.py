@@ -17,7 +17,7 @@ LARGE = bytes(16 << 20)
 """More than the kernel buffers for a client that does not read."""
 
 
-class Desk(BaseHTTPRequestHandler):
+class BulkHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
@@ -42,4 +42,4 @@ class Server(ThreadingHTTPServer):
 
 
 if __name__ == "__main__":
-    Server(("127.0.0.1", int(sys.argv[1])), Desk).serve_forever()
+    Server(("127.0.0.1", int(sys.argv[1])), BulkHandler).serve_forever()

@@ -52,7 +52,7 @@ class WaitingClient:
 
     def status(self) -> int:
         """The recorded status of the only request."""
-        (entry,) = self.rig.notebook.entries
+        (entry,) = self.rig.activity.entries
         return entry.status
 
 

@@ -67,7 +67,7 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-class ScriptHands(FakeLauncher):
+class ScriptedLauncher(FakeLauncher):
     """A fake launcher whose models are at the addresses of the test's servers."""
 
     def __init__(self, addresses: dict[str, Address]) -> None:
@@ -96,7 +96,7 @@ class Finished:
 
 
 @dataclass
-class Problems:
+class RecordedActivity:
     """Records finished requests and refusals."""
 
     entries: list[Finished] = field(default_factory=list)
@@ -124,10 +124,10 @@ class Problems:
 class RelayRig:
     relay: Relay
     dispatcher: Dispatcher
-    launcher: ScriptHands
+    launcher: ScriptedLauncher
     upstreams: dict[str, ScriptedUpstream]
     management: ScriptedUpstream
-    notebook: Problems
+    activity: RecordedActivity
     port: int
     clients: list[Wire] = field(default_factory=list)
 
@@ -201,16 +201,16 @@ async def relay_rig(
     problems: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, problem: problems.append(problem))
     upstreams: dict[str, ScriptedUpstream] = {each.name: on_a_port() for each in models}
-    launcher = ScriptHands({name: upstream.address for name, upstream in upstreams.items()})
+    launcher = ScriptedLauncher({name: upstream.address for name, upstream in upstreams.items()})
     dispatcher = Dispatcher(Scheduler(replace(catalog(*models), **known)), launcher, Journal())
-    management, notebook = on_a_path(folder / "api"), Problems()
-    relay = Relay(dispatcher, Policy(settings), management.address, notebook)
+    management, activity = on_a_path(folder / "api"), RecordedActivity()
+    relay = Relay(dispatcher, Policy(settings), management.address, activity)
     relay.new_id = lambda: OUR_ID  # tests compare the bytes on the wire
     sock = socket.create_server(("127.0.0.1", 0))
     if send_buffer is not None:  # accepted connections inherit it
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
     await relay.listen([sock])
-    rig = RelayRig(relay, dispatcher, launcher, upstreams, management, notebook, sock.getsockname()[1])
+    rig = RelayRig(relay, dispatcher, launcher, upstreams, management, activity, sock.getsockname()[1])
     try:
         yield rig
     finally:

@@ -81,7 +81,7 @@ def config(farm: int, barn: int, **more: object) -> dict[str, Any]:
     }
 
 
-class RecordingHands(FakeLauncher):
+class RecordingLauncher(FakeLauncher):
     """Models are ready at once, each at its recording server; records every start and stop."""
 
     def __init__(self, ports: dict[str, int]) -> None:
@@ -126,7 +126,7 @@ class World:
     situation: Situation
     oracle: Oracle
     rig: Management
-    launcher: RecordingHands
+    launcher: RecordingLauncher
     heard: list[Heard]
     port: int
     wire: Wire | None = None
@@ -202,7 +202,7 @@ async def world(folder: Path, situation: Situation) -> AsyncIterator[World]:
     file = folder / "config.yaml"
     file.write_text(yaml.safe_dump(told, sort_keys=False))
     loaded = read([file], environ={})
-    launcher, journal = RecordingHands(ports), Journal()
+    launcher, journal = RecordingLauncher(ports), Journal()
     dispatcher = Dispatcher(Scheduler(loaded.catalog), launcher, journal)
     path = folder / "api"
     transport = httpx2.AsyncHTTPTransport(uds=str(path))

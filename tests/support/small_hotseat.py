@@ -14,7 +14,7 @@ from tests.support.supervisor_rig import GUARD_INTERPRETER, SupervisorRig, model
 from hotseat.model_servers.supervisor import open_supervisor
 
 
-async def keep_house(parts: list[dict[str, Any]], records: Path) -> None:
+async def supervise(parts: list[dict[str, Any]], records: Path) -> None:
     async with open_supervisor(os.environ, interpreter=GUARD_INTERPRETER, records=records) as supervisor:
         stage = SupervisorRig(supervisor)
         for part in parts:
@@ -24,4 +24,4 @@ async def keep_house(parts: list[dict[str, Any]], records: Path) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(keep_house(json.loads(sys.argv[1]), Path(sys.argv[2])))
+    asyncio.run(supervise(json.loads(sys.argv[1]), Path(sys.argv[2])))

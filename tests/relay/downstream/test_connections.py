@@ -293,7 +293,7 @@ async def test_a_client_that_never_speaks_leaves_no_trace(rig: RelayRig) -> None
     client.hang_up()
     await come_true(lambda: rig.relay.clients == 0)
 
-    assert rig.notebook.entries == []
+    assert rig.activity.entries == []
 
 
 async def test_a_client_that_leaves_amid_its_body_leaves_no_trace(rig: RelayRig) -> None:

@@ -206,7 +206,7 @@ async def test_the_connection_can_be_used_again(room: WaitingClient) -> None:
     await (await room.rig.upstreams["slow"].call()).say(HELLO)
 
     assert (await client.message()).body == b"hello"
-    assert [entry.status for entry in room.rig.notebook.entries] == [200, 200]
+    assert [entry.status for entry in room.rig.activity.entries] == [200, 200]
 
 
 async def test_a_client_that_wants_no_more_is_let_go(room: WaitingClient) -> None:

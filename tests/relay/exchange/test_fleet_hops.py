@@ -155,7 +155,7 @@ async def test_another_host_serves_a_request(open_rig: OpenRig, boxes: list[Scri
         assert call.request["x-mine"] == "stays"
         assert call.request["x-request-id"] == "box-7"
     await come_true(lambda: hosts.away == [])
-    assert [(entry.model, entry.status) for entry in rig.notebook.entries] == [("far", 200), ("far", 200)]
+    assert [(entry.model, entry.status) for entry in rig.activity.entries] == [("far", 200), ("far", 200)]
 
 
 async def test_two_models_of_another_host_under_the_same_head(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:
@@ -198,7 +198,7 @@ async def test_a_client_that_leaves_while_hosts_agree_is_sent_nowhere(open_rig: 
     client.hang_up()
 
     await come_true(lambda: list(hosts.tasks) == [])
-    assert [entry.status for entry in rig.notebook.entries] == [499]
+    assert [entry.status for entry in rig.activity.entries] == [499]
 
 
 async def test_a_host_that_cannot_be_reached_is_passed_over(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:

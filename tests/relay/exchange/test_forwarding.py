@@ -315,4 +315,4 @@ async def test_management_paths_reach_the_management_api(rig: RelayRig) -> None:
     assert call.request["Host"] == "localhost"
     assert "hotseat-role" not in call.request.names
     assert (await client.message()).body == b"hello"
-    assert rig.notebook.entries == []
+    assert rig.activity.entries == []

@@ -61,7 +61,7 @@ async def test_a_client_that_leaves_the_line_is_forgotten(rig: RelayRig, leave: 
     await come_true(lambda: rig.in_flight() == 0)
 
     assert rig.phase("beta") == "cold"
-    assert [(entry.model, entry.status) for entry in rig.notebook.entries] == [("beta", 499), ("alpha", 200)]
+    assert [(entry.model, entry.status) for entry in rig.activity.entries] == [("beta", 499), ("alpha", 200)]
 
 
 @leaving
@@ -103,8 +103,8 @@ async def test_a_client_that_leaves_before_the_answer_frees_the_upstream(
 
     assert await call.ended() in End
     await come_true(lambda: rig.in_flight() == 0, PROMPTLY_S)
-    assert rig.notebook.entries[0].status == 499
-    assert rig.notebook.entries[0].first_byte_s is None
+    assert rig.activity.entries[0].status == 499
+    assert rig.activity.entries[0].first_byte_s is None
 
 
 @leaving
@@ -142,9 +142,9 @@ async def test_a_farewell_with_the_request_is_a_farewell(rig: RelayRig) -> None:
     client = await rig.client()
     await client.send(chat("slow"))
     client.say_goodbye()
-    await come_true(lambda: rig.notebook.entries)
+    await come_true(lambda: rig.activity.entries)
 
-    assert rig.notebook.entries[0].status == 499
+    assert rig.activity.entries[0].status == 499
     assert await client.end() is End.CLOSED
     assert rig.upstreams["slow"].requests == 0
 
@@ -157,7 +157,7 @@ async def test_a_client_that_leaves_while_we_dial_is_forgotten(rig: RelayRig) ->
     client.hang_up()
     await come_true(lambda: rig.in_flight() == 0, PROMPTLY_S)
 
-    assert rig.notebook.entries[0].status == 499
+    assert rig.activity.entries[0].status == 499
 
 
 async def test_what_a_departed_client_pipelined_is_not_served(rig: RelayRig) -> None:
@@ -168,7 +168,7 @@ async def test_what_a_departed_client_pipelined_is_not_served(rig: RelayRig) -> 
     await come_true(lambda: rig.relay.clients == 0)
 
     assert rig.alpha.requests == 1
-    assert len(rig.notebook.entries) == 1
+    assert len(rig.activity.entries) == 1
 
 
 async def test_a_client_that_leaves_after_its_answer_leaves_the_upstream_alone(rig: RelayRig) -> None:
@@ -186,7 +186,7 @@ async def test_a_flood_of_one_address_leaves_room_for_others(open_rig: OpenRig) 
     rig = await open_rig(models=(spec("alpha", concurrency_limit=1), spec("beta")))
     await rig.reached(chat())
     flood = [await rig.send(chat()) for _ in range(700)]
-    await come_true(lambda: rig.notebook.refusals.count("queue_full") == 700 - 384)
+    await come_true(lambda: rig.activity.refusals.count("queue_full") == 700 - 384)
     for model in ("alpha", "beta"):
         person = await rig.client(source="127.0.0.2")
         await person.send(chat(model))

@@ -58,7 +58,7 @@ async def test_a_request_for_a_peer_goes_there_at_once(open_rig: OpenRig, box: S
     assert call.request.first_line == "POST /llm/v1/chat/completions HTTP/1.1"
     assert json.loads(call.request.body) == {"model": "far", "top_k": 5}
     assert rig.phase("alpha") == rig.phase("beta") == "cold"
-    assert [(entry.model, entry.status) for entry in rig.notebook.entries] == [("box/far", 200)]
+    assert [(entry.model, entry.status) for entry in rig.activity.entries] == [("box/far", 200)]
     assert rig.relay.peer_requests[FAR] == 0
 
 

@@ -37,5 +37,5 @@ async def test_invented_models_leave_no_trace(rig: RelayRig) -> None:
         await client.send(chat(f"invented-{n}"))
         assert (await client.message()).status == 404
 
-    assert rig.notebook.entries == []
+    assert rig.activity.entries == []
     assert not rig.dispatcher.view().running()

@@ -291,8 +291,8 @@ async def test_bytes_that_nobody_asked_for_close_a_resting_connection(rig: Relay
 async def test_a_finished_request_is_written_down_once(rig: RelayRig) -> None:
     """Model, status and times of every request that was for a model."""
     await rig.exchange(chat(), HELLO.replace(b"200", b"418"))
-    await come_true(lambda: rig.notebook.entries)
-    (entry,) = rig.notebook.entries
+    await come_true(lambda: rig.activity.entries)
+    (entry,) = rig.activity.entries
 
     assert (entry.model, entry.status) == ("alpha", 418)
     assert entry.first_byte_s is not None

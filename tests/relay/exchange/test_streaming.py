@@ -155,7 +155,7 @@ async def test_a_client_that_takes_nothing_for_long_is_cut(rig: RelayRig, tasks:
 
     assert await client.end() is End.RESET
     assert await call.ended() in End
-    assert rig.notebook.entries[0].status == 499
+    assert rig.activity.entries[0].status == 499
 
 
 async def _until_cut(fountain: Fountain) -> None:

@@ -115,7 +115,7 @@ async def test_an_answer_is_counted(rig: RelayRig) -> None:
     await (await rig.alpha.call()).say(head % 2 + b"{}")
     await client.message()
 
-    assert [entry.tokens for entry in rig.notebook.entries] == [Tokens(4, 3, None)] * 3 + [None]
+    assert [entry.tokens for entry in rig.activity.entries] == [Tokens(4, 3, None)] * 3 + [None]
 
 
 async def test_a_stream_is_counted(rig: RelayRig) -> None:
@@ -129,7 +129,7 @@ async def test_a_stream_is_counted(rig: RelayRig) -> None:
     await call.say(b"0\r\n\r\n")
     await client.message()
 
-    assert rig.notebook.entries[0].tokens == Tokens(4, 20, None)
+    assert rig.activity.entries[0].tokens == Tokens(4, 20, None)
 
 
 async def test_an_answer_that_ends_with_its_connection_is_counted(rig: RelayRig) -> None:
@@ -139,7 +139,7 @@ async def test_an_answer_that_ends_with_its_connection_is_counted(rig: RelayRig)
     call.hang_up()
     await client.message()
 
-    assert rig.notebook.entries[0].tokens == Tokens(4, 3, None)
+    assert rig.activity.entries[0].tokens == Tokens(4, 3, None)
 
 
 async def test_only_the_end_of_a_long_answer_is_kept(rig: RelayRig) -> None:

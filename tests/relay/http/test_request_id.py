@@ -43,7 +43,7 @@ async def test_a_request_without_a_name_gets_one(rig: RelayRig) -> None:
         asked, answered = await rig.exchange(chat())
 
         assert (asked["X-Request-Id"], answered["X-Request-Id"]) == (OURS, OURS)
-    assert {entry.id for entry in rig.notebook.entries} == {OUR_ID}
+    assert {entry.id for entry in rig.activity.entries} == {OUR_ID}
 
 
 # The client's
@@ -56,7 +56,7 @@ async def test_a_clients_name_goes_all_the_way(rig: RelayRig, spelled: str) -> N
         asked, answered = await rig.exchange(named(name, spelled=spelled))
 
         assert (asked["X-Request-Id"], answered["X-Request-Id"]) == (name, name)
-    assert [entry.id for entry in rig.notebook.entries] == [b"one", b"two", b"two", b"7c6e:/+=@._-"]
+    assert [entry.id for entry in rig.activity.entries] == [b"one", b"two", b"two", b"7c6e:/+=@._-"]
 
 
 async def test_on_one_connection_each_request_has_its_own_name(rig: RelayRig) -> None:
@@ -80,7 +80,7 @@ async def test_a_name_that_is_not_plain_passes_and_is_not_repeated(rig: RelayRig
 
         assert (asked.all("X-Request-Id"), asked.all("Hotseat-Request-Id")) == ([name], [OURS])
         assert (answered.all("X-Request-Id"), answered.all("Hotseat-Request-Id")) == ([OURS], [])
-    assert {entry.id for entry in rig.notebook.entries} == {OUR_ID}
+    assert {entry.id for entry in rig.activity.entries} == {OUR_ID}
 
 
 @pytest.mark.parametrize("second", ["two", "a b"])
@@ -111,7 +111,7 @@ async def test_an_upstreams_own_name_passes_beside_ours(rig: RelayRig) -> None:
         _, answered = await rig.exchange(named("mine"), answer)
 
         assert (answered.all("X-Request-Id"), answered.all("Hotseat-Request-Id")) == (["theirs"], ["mine"])
-    assert {entry.id for entry in rig.notebook.entries} == {b"mine"}
+    assert {entry.id for entry in rig.activity.entries} == {b"mine"}
 
 
 async def test_an_upstreams_own_name_passes_beside_ours_in_a_stream(rig: RelayRig) -> None:

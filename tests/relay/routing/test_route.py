@@ -275,7 +275,7 @@ async def test_a_model_that_does_not_start_is_a_503(rig: RelayRig) -> None:
     assert (plain.status, sdk.status) == (503, 503)
     assert b"alpha exited with code 1" in plain.body
     assert sdk.body.startswith(b'{"error":{"message":')
-    assert rig.notebook.entries[0].status == 503
+    assert rig.activity.entries[0].status == 503
 
 
 async def test_a_line_that_is_full_asks_to_come_again(open_rig: OpenRig) -> None:
@@ -299,7 +299,7 @@ async def test_refusals_are_counted(rig: RelayRig) -> None:
     await rig.refusal(get("/slots?model=nobody"))
     await rig.refusal(get("/slots?model=alpha", "Origin: http://evil.example"))
 
-    assert rig.notebook.refusals == ["model_not_found", "forbidden"]
+    assert rig.activity.refusals == ["model_not_found", "forbidden"]
 
 
 async def test_a_request_waits_while_its_model_loads(rig: RelayRig) -> None:

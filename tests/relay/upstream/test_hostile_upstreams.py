@@ -174,7 +174,7 @@ async def test_bad_chunks_are_bad_in_any_pieces(rig: RelayRig, said: bytes, size
         await call.say(said[begin : begin + size])
         await turns()
     await come_true(lambda: not rig.in_flight())
-    if said.startswith(b"0\r\n\r\n") and rig.notebook.entries[0].status == 200:
+    if said.startswith(b"0\r\n\r\n") and rig.activity.entries[0].status == 200:
         assert await client.read_exactly(5) == b"0\r\n\r\n"
         await client.send(chat())
         await (await rig.alpha.call()).say(HELLO)
@@ -212,7 +212,7 @@ async def test_a_chunk_extension_without_end_is_cut_off(rig: RelayRig) -> None:
         await turns()
 
     assert await client.end() is End.CLOSED
-    assert rig.notebook.entries[0].status == 502
+    assert rig.activity.entries[0].status == 502
 
 
 async def test_trailers_without_end_are_cut_off(rig: RelayRig) -> None:
@@ -226,7 +226,7 @@ async def test_trailers_without_end_are_cut_off(rig: RelayRig) -> None:
         await turns()
 
     assert await client.end() is End.CLOSED
-    assert rig.notebook.entries[0].status == 502
+    assert rig.activity.entries[0].status == 502
 
 
 @pytest.mark.parametrize("cut", range(len(HELLO)))

@@ -139,7 +139,7 @@ async def test_connections_to_a_unix_socket_rest_too(rig: RelayRig) -> None:
     assert len(rig.management.lines) == 1
 
 
-async def test_the_pool_closes_what_rests_when_the_house_closes(rig: RelayRig) -> None:
+async def test_the_pool_closes_idle_connections_at_shutdown(rig: RelayRig) -> None:
     """No upstream sees a connection of ours after that."""
     await rig.exchange(get())
     await rig.relay.aclose()

@@ -40,7 +40,7 @@ async def test_an_upstream_that_cannot_be_reached_is_named(rig: RelayRig) -> Non
     assert "alpha is unreachable" in answered.body.decode()
     assert str(rig.alpha.address) in answered.body.decode()
     assert rig.in_flight() == 0
-    assert rig.notebook.entries[0].status == 502
+    assert rig.activity.entries[0].status == 502
 
 
 @pytest.mark.usefixtures("impatient")
@@ -72,7 +72,7 @@ async def test_a_server_that_has_just_died_is_started_again_for_whoever_asks(rig
     await (await rig.alpha.call()).say(HELLO)
 
     assert (await client.message()).status == 200
-    assert len(rig.notebook.entries) == 1
+    assert len(rig.activity.entries) == 1
 
 
 async def test_what_a_server_may_have_read_is_not_sent_to_another(rig: RelayRig) -> None:
@@ -98,7 +98,7 @@ async def test_a_client_that_leaves_before_the_next_try_is_forgotten(rig: RelayR
     client.hang_up()
     await come_true(lambda: rig.in_flight() == 0, PROMPTLY_S)
 
-    assert rig.notebook.entries[0].status == 499
+    assert rig.activity.entries[0].status == 499
 
 
 async def test_the_management_api_can_fail_too(rig: RelayRig) -> None:
@@ -109,7 +109,7 @@ async def test_the_management_api_can_fail_too(rig: RelayRig) -> None:
 
     assert answered.status == 502
     assert "hotseat's own API" in answered.body.decode()
-    assert rig.notebook.entries == []
+    assert rig.activity.entries == []
 
 
 async def test_an_upstream_that_closes_without_a_word_is_not_asked_again(rig: RelayRig) -> None:
@@ -220,7 +220,7 @@ async def test_a_stream_that_breaks_ends_with_an_error_event(rig: RelayRig) -> N
     error = json.loads(event.strip().removeprefix(b"data: "))["error"]
     assert "alpha closed the connection in the middle of its response" in error["message"]
     assert not client.unread.endswith(b"0\r\n\r\n")
-    assert rig.notebook.entries[0].status == 502
+    assert rig.activity.entries[0].status == 502
 
 
 async def test_an_anthropic_stream_breaks_in_its_own_words(rig: RelayRig) -> None:
