@@ -90,8 +90,8 @@ bench-estimates *options:
     python -m bench.estimates "$@"
 
 # models side by side as memory allows, compared with one at a time, with real servers
-bench-room *options:
-    python -m bench.room "$@"
+bench-memory *options:
+    python -m bench.memory "$@"
 
 # the scheduler compared with other policies, on a virtual clock
 bench-scheduling *options:

@@ -1,4 +1,4 @@
-"""The situations that every client is tested in; each one passes or raises a Letdown that says what the client did."""
+"""The situations that every client is tested in; each passes, or raises a Letdown with what the client did wrong."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def death_mid_stream(rig: Rig, caller: Caller) -> None:
     expect_asked_once(rig, "dies-mid-stream")
 
 
-def full_line(rig: Rig, caller: Caller) -> None:
+def full_queue(rig: Rig, caller: Caller) -> None:
     """A client that is refused because the queue is full retries as told and gets its response."""
     with rig.crowd():
         caller.begin("ask", "narrow")
@@ -113,7 +113,7 @@ SITUATIONS: tuple[Callable[[Rig, Caller], None], ...] = (
     unknown_model,
     failed_start,
     death_mid_stream,
-    full_line,
+    full_queue,
     cancel,
 )
 

@@ -1,4 +1,4 @@
-"""`just chaos`: everything goes wrong at once, and an independent judge reads what clients and upstreams wrote down."""
+"""Inject many faults at once, then check independently what clients and model servers recorded."""
 
 from __future__ import annotations
 
@@ -14,10 +14,16 @@ from bench.chaos.run import run
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="just chaos", description=__doc__)
-    parser.add_argument("--seed", type=int, default=secrets.randbelow(1_000_000), help="draws the same things again")
+    parser.add_argument(
+        "--seed", type=int, default=secrets.randbelow(1_000_000), help="repeats the random choices of a run"
+    )
     parser.add_argument("--minutes", type=float, default=2.0)
-    parser.add_argument("--requests", type=int, help="end after so many, if that comes first")
-    parser.add_argument("--fleet", type=int, nargs="?", const=5, metavar="HOSTS", help="of so many hosts; 5")
+    parser.add_argument(
+        "--requests", type=int, help="end after this many requests, if that comes before the end of the time"
+    )
+    parser.add_argument(
+        "--fleet", type=int, nargs="?", const=5, metavar="HOSTS", help="run a fleet of this many hosts (5)"
+    )
     options = parser.parse_args()
     print(f"seed {options.seed}", file=sys.stderr)
     story = options.seed, options.minutes * 60, options.requests, tell

@@ -1,4 +1,4 @@
-"""Estimates beside real servers: the same models, guessed from their heads and weighed while they run.
+"""Compare estimated with measured memory: estimates from model files, and the memory of real servers of these files.
 
 Needs `just llama`. The models are sparse files, so they need little disk. `just bench-estimates`.
 """
@@ -45,7 +45,7 @@ def version() -> str:
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="just bench-estimates", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--write", action="store_true", help="write docs/reference/estimates.md")
-    parser.add_argument("--only", default="", metavar="PART", help="only cases with this in their names")
+    parser.add_argument("--only", default="", metavar="PART", help="only cases whose names contain this")
     return parser.parse_args()
 
 

@@ -1,4 +1,4 @@
-"""What a fleet costs: agreement beside bare nats-py on three NATS servers, a request beside one that stays where it is.
+"""Measure the cost of a fleet: claims compared with plain nats-py, forwarded requests compared with local ones.
 
 `just bench-fleet`; loopback only.
 """
@@ -38,9 +38,11 @@ def main() -> int:
 
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="just bench-fleet", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=9, help="of each side (%(default)s)")
-    parser.add_argument("--placements", type=int, default=200, help="in each round (%(default)s)")
-    parser.add_argument("--kills", type=int, default=3, help="of a leader (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=9, help="rounds of each side of a comparison (%(default)s)")
+    parser.add_argument("--placements", type=int, default=200, help="placements in each round (%(default)s)")
+    parser.add_argument(
+        "--kills", type=int, default=3, help="number of times that the leading NATS server is killed (%(default)s)"
+    )
     parser.add_argument("--write", action="store_true", help="write docs/reference/fleet.md")
     return parser.parse_args()
 

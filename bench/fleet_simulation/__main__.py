@@ -1,4 +1,4 @@
-"""A thousand hosts on a virtual clock: where requests go, what that costs, and what other rules would cost.
+"""Simulate a thousand hosts on a virtual clock: where requests go, at which cost, compared with other policies.
 
 `just simulate-fleet`. The same seed gives the same run; only the time of decisions is measured on this machine.
 """
@@ -51,11 +51,21 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--models", type=int, default=10_000)
     parser.add_argument("--requests", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", type=some_policies, default=list(POLICIES), help=",".join(POLICIES))
-    parser.add_argument("--costs", action="store_true", help="measure what decisions cost, by the size of the fleet")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was counted there")
     parser.add_argument(
-        "--from", type=Path, metavar="FILE", dest="from_files", action="append", help="report such files, run nothing"
+        "--only",
+        type=some_policies,
+        default=list(POLICIES),
+        help=f"only these policies, separated by commas: {','.join(POLICIES)}",
+    )
+    parser.add_argument("--costs", action="store_true", help="measure the cost of a decision by the size of the fleet")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all results to this file")
+    parser.add_argument(
+        "--from",
+        type=Path,
+        metavar="FILE",
+        dest="from_files",
+        action="append",
+        help="report results from files and run nothing",
     )
     parser.add_argument("--write", action="store_true", help="write docs/reference/fleet-simulation.md")
     return parser.parse_args()

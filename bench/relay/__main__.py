@@ -1,4 +1,4 @@
-"""What the relay costs: the same loads through hotseat, nginx, HAProxy, Go, aiohttp and through nothing, in one run.
+"""Measure the cost of the relay: the same loads through hotseat, nginx, HAProxy, Go, aiohttp and without a proxy.
 
 `just bench-relay`; loopback only. The figure to trust is the proxy's own CPU time per request or chunk: rates and
 delays are taken on cores that the load shares, so they rank and do not measure.
@@ -110,20 +110,37 @@ def alone() -> Iterator[None]:
 
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="just bench-relay", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="one round of fewer cells, about two minutes")
-    parser.add_argument("--rounds", type=positive, metavar="N", help=f"of every cell ({ROUNDS}, quick: 1)")
-    parser.add_argument("--only", type=some_of(TOPICS), default=list(TOPICS), help=",".join(TOPICS))
-    parser.add_argument("--proxies", type=some_of(PROXIES), default=list(PROXIES), help=",".join(PROXIES))
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample there")
+    parser.add_argument("--quick", action="store_true", help="one round of fewer measurements; about two minutes")
     parser.add_argument(
-        "--from", type=Path, nargs="+", metavar="FILE", dest="files", help="report such files as one, measure nothing"
+        "--rounds", type=positive, metavar="N", help=f"rounds of every measurement ({ROUNDS}; 1 with --quick)"
+    )
+    parser.add_argument(
+        "--only",
+        type=some_of(TOPICS),
+        default=list(TOPICS),
+        help=f"only these topics, separated by commas: {','.join(TOPICS)}",
+    )
+    parser.add_argument(
+        "--proxies",
+        type=some_of(PROXIES),
+        default=list(PROXIES),
+        help=f"only these proxies, separated by commas: {','.join(PROXIES)}",
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample to this file")
+    parser.add_argument(
+        "--from",
+        type=Path,
+        nargs="+",
+        metavar="FILE",
+        dest="files",
+        help="report results from files and measure nothing",
     )
     parser.add_argument("--write", action="store_true", help="write docs/reference/performance.md and its chart")
-    parser.add_argument("--check", action="store_true", help="exit 1 when a promise is not kept")
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a guaranteed figure is missed")
     parser.add_argument(
-        "--soak", action="store_true", help="2,000 streams for a minute instead; exit 1 unless all is well"
+        "--soak", action="store_true", help="run 2,000 streams for a minute instead; exit with 1 if one fails"
     )
-    parser.add_argument("--profile", action="store_true", help="show where hotseat's time goes instead (perf)")
+    parser.add_argument("--profile", action="store_true", help="profile hotseat with perf instead")
     return parser.parse_args()
 
 

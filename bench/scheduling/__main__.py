@@ -1,4 +1,4 @@
-"""Who runs and who waits, in figures: fourteen workloads, random mixes, the exact optimum and the price of a decision.
+"""Compare the scheduler with other policies: fourteen workloads, random mixes, the optimum, the cost of a decision.
 
 `just bench-scheduling`. The production scheduler and the policies of other programs get the same traces on a virtual
 clock; everything but the cost of a decision and the real processes is exactly reproducible.
@@ -70,14 +70,23 @@ def say(sentence: str) -> None:
 
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="just bench-scheduling", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="one seed and fewer random scenarios, about a minute")
-    parser.add_argument("--only", type=some_workloads, default=list(WORKLOADS), help=",".join(WORKLOADS))
-    parser.add_argument("--real", action="store_true", help="play some traces through real processes as well")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was measured there")
-    parser.add_argument("--from", type=Path, metavar="FILE", dest="from_file", help="report such a file, run nothing")
+    parser.add_argument("--quick", action="store_true", help="one seed and fewer random scenarios; about a minute")
+    parser.add_argument(
+        "--only",
+        type=some_workloads,
+        default=list(WORKLOADS),
+        help=f"only these workloads, separated by commas: {','.join(WORKLOADS)}",
+    )
+    parser.add_argument("--real", action="store_true", help="also replay some traces with real processes")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all results to this file")
+    parser.add_argument(
+        "--from", type=Path, metavar="FILE", dest="from_file", help="report results from a file and run nothing"
+    )
     parser.add_argument("--write", action="store_true", help="write docs/reference/scheduling-figures.md and its chart")
-    parser.add_argument("--check", action="store_true", help="exit 1 when a promise is not kept")
-    parser.add_argument("--golden", action="store_true", help="write the numbers that the tests hold the scheduler to")
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a guaranteed figure is missed")
+    parser.add_argument(
+        "--golden", action="store_true", help="write the figures that the tests compare the scheduler with"
+    )
     return parser.parse_args()
 
 

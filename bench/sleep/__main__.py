@@ -1,4 +1,4 @@
-"""What a sleep costs beside a restart: a real llama-server, put to sleep and woken, stopped and started, in pairs.
+"""Compare sleep and wake-up with stop and start, in alternating pairs, on a real llama-server.
 
 Needs `just llama`, and `just llama --big` for the big model; loopback only. `just bench-sleep`.
 """
@@ -166,8 +166,8 @@ def page(trips: list[Trip]) -> str:
 
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="just bench-sleep", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--pairs", type=int, default=20, help="of each model (%(default)s)")
-    parser.add_argument("--only", nargs="+", choices=list(MODELS), default=list(MODELS), help="these models")
+    parser.add_argument("--pairs", type=int, default=20, help="pairs of each model (%(default)s)")
+    parser.add_argument("--only", nargs="+", choices=list(MODELS), default=list(MODELS), help="only these models")
     parser.add_argument("--write", action="store_true", help="write docs/reference/sleep.md")
     return parser.parse_args()
 

@@ -1,4 +1,4 @@
-"""An hour of mixed company on a real llama-server: nothing of hotseat grows, and nobody waits longer at its end.
+"""Run mixed load on a real llama-server for an hour; hotseat's memory and the waiting times must not grow.
 
 Three models of which two fit, so that they are swapped all the time; `just soak`. Needs `just llama`; loopback only.
 """
@@ -82,10 +82,10 @@ def loads_of(rig: Hotseat) -> int:
 
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="just soak", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--minutes", type=float, default=60.0, help="how long (%(default)s)")
-    parser.add_argument("--seed", type=int, default=2026, help="of what everybody asks (%(default)s)")
+    parser.add_argument("--minutes", type=float, default=60.0, help="duration (%(default)s)")
+    parser.add_argument("--seed", type=int, default=2026, help="of the random requests (%(default)s)")
     parser.add_argument("--json", type=Path, help="write every sample to this file")
-    parser.add_argument("--write", action="store_true", help="write docs/reference/soak.md and its picture")
+    parser.add_argument("--write", action="store_true", help="write docs/reference/soak.md and its chart")
     return parser.parse_args()
 
 

@@ -1,4 +1,4 @@
-"""What a swap costs and where its time goes: real models, swapped by hotseat and by a bare harness in one run.
+"""Measure the parts of a swap: real models, swapped by hotseat and by a minimal script in the same run.
 
 Small and big, from the page cache and from disk, in alternating pairs. Needs `just llama`, and `just llama --big` for
 the big model; loopback only. `just bench-swap`.
@@ -71,15 +71,21 @@ def server_version() -> str:
 
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="just bench-swap", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--pairs", type=int, default=20, help="of each case, a quarter of the big ones (%(default)s)")
-    parser.add_argument("--starts", type=int, default=200, help="whose readiness is noticed (%(default)s)")
-    parser.add_argument("--only", type=some_cases, default=list(ALL), help=",".join(ALL))
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was measured there")
     parser.add_argument(
-        "--from", type=Path, metavar="FILE", nargs="+", dest="files", help="report such files, run nothing"
+        "--pairs", type=int, default=20, help="pairs of each case; a quarter of them for big models (%(default)s)"
+    )
+    parser.add_argument(
+        "--starts", type=int, default=200, help="starts for the measurement of readiness checks (%(default)s)"
+    )
+    parser.add_argument(
+        "--only", type=some_cases, default=list(ALL), help=f"only these cases, separated by commas: {','.join(ALL)}"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all results to this file")
+    parser.add_argument(
+        "--from", type=Path, metavar="FILE", nargs="+", dest="files", help="report results from files and run nothing"
     )
     parser.add_argument("--write", action="store_true", help="write docs/reference/swaps.md and its chart")
-    parser.add_argument("--check", action="store_true", help="exit 1 when a promise is not kept")
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a guaranteed figure is missed")
     return parser.parse_args()
 
 

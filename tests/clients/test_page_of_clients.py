@@ -38,9 +38,9 @@ def test_a_known_limit_is_no_surprise() -> None:
 
 def test_a_new_letdown_is_a_surprise() -> None:
     """The report has the situation and what the client did."""
-    row = Row(CAREFUL, "1.1", 600.0, {"full_line": "asked once"})
+    row = Row(CAREFUL, "1.1", 600.0, {"full_queue": "asked once"})
 
-    assert list(row.surprises()) == ["careful in full_line: asked once"]
+    assert list(row.surprises()) == ["careful in full_queue: asked once"]
 
 
 def test_a_limit_that_is_gone_is_a_surprise() -> None:

@@ -155,7 +155,7 @@ def test_between_a_fact_and_its_decision(yard: Playbook) -> None:
     assert yard.scheduler.view(200).model(first(yard, "llama").model).why.startswith("draining qwen")
 
 
-def test_a_full_line_says_when_to_come_back(stage: Stage) -> None:
+def test_a_full_queue_says_when_to_come_back(stage: Stage) -> None:
     """As long as one more would wait, between a second and a minute."""
     yard = stage(one_at_a_time(model("qwen", concurrency_limit=1), "llama", max_queue=1))
     yard.with_ready("qwen", 1)

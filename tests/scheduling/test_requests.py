@@ -82,7 +82,7 @@ def test_leaving_twice(yard: Playbook) -> None:
     assert yard.view("qwen").in_flight == 0
 
 
-def test_a_full_line_refuses_with_a_time_to_come_back(stage: Stage) -> None:
+def test_a_full_queue_refuses_with_a_time_to_come_back(stage: Stage) -> None:
     """A refusal of a full queue says how long a load takes here."""
     yard = stage(one_at_a_time("qwen", "llama", max_queue=1))
     yard >> arrives(1, "qwen") << starts("qwen")
@@ -92,7 +92,7 @@ def test_a_full_line_refuses_with_a_time_to_come_back(stage: Stage) -> None:
     assert "1 request is already waiting (scheduler.maxQueue)" in yard.error.message
 
 
-def test_a_full_line_of_one_model_is_nothing_to_those_who_want_another(stage: Stage) -> None:
+def test_a_full_queue_of_one_model_is_nothing_to_those_who_want_another(stage: Stage) -> None:
     """A model's own limit keeps a rush on it from filling the common queue."""
     yard = stage(one_at_a_time(model("qwen", max_queue=1), "llama", max_queue=3))
     yard >> arrives(1, "qwen") << starts("qwen")
@@ -134,7 +134,7 @@ def test_one_client_cannot_fill_the_line_of_a_model(stage: Stage) -> None:
     yard >> arrives(8, "qwen", "person") << nothing
 
 
-def test_a_place_in_a_full_line_becomes_free(stage: Stage) -> None:
+def test_a_place_in_a_full_queue_becomes_free(stage: Stage) -> None:
     """One free place is enough to be accepted."""
     yard = stage(one_at_a_time("qwen", max_queue=1))
     yard >> arrives(1, "qwen") << starts("qwen")
@@ -144,7 +144,7 @@ def test_a_place_in_a_full_line_becomes_free(stage: Stage) -> None:
     assert yard.view("qwen").waiting == 1
 
 
-def test_a_full_line_is_nothing_to_those_who_need_not_wait(stage: Stage) -> None:
+def test_a_full_queue_is_nothing_to_those_who_need_not_wait(stage: Stage) -> None:
     """A ready model with a free slot serves however many wait for others."""
     yard = stage(one_at_a_time("qwen", "llama", max_queue=1))
     yard.with_ready("qwen", 1)
@@ -154,7 +154,7 @@ def test_a_full_line_is_nothing_to_those_who_need_not_wait(stage: Stage) -> None
     yard >> load(4, "qwen") << confirms(4)
 
 
-def test_a_full_line_counts_for_busy_slots(stage: Stage) -> None:
+def test_a_full_queue_counts_for_busy_slots(stage: Stage) -> None:
     """A request that would have to wait for a slot is refused when the queue is full."""
     yard = stage(one_at_a_time(model("qwen", concurrency_limit=1), max_queue=1))
     yard.with_ready("qwen", 1)

@@ -1,19 +1,19 @@
-"""The report: on the terminal, and as the page docs/reference/room.md."""
+"""The report: on the terminal, and as the page docs/reference/memory-bench.md."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.room.journey import MIB
+from bench.memory.play import MIB
 from tests.support.llama import REPOSITORY
 
 if TYPE_CHECKING:
-    from bench.room.journey import Outcome
+    from bench.memory.play import Outcome
 
     from hotseat.identifiers import Bytes
 
-PAGE = REPOSITORY / "docs/reference/room.md"
+PAGE = REPOSITORY / "docs/reference/memory-bench.md"
 
 TEMPLATE = Path(__file__).with_name("page.md")
 

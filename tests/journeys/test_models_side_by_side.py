@@ -1,4 +1,4 @@
-"""Models side by side, by what memory really allows: eight real servers, 200 requests, and scales that never rest."""
+"""Models side by side, as far as memory allows: eight real servers whose memory is measured during 200 requests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from bench.room.journey import MIB, SMALL, make_models, play, trace
+from bench.memory.play import MIB, SMALL, make_models, play, trace
 from tests.support.llama import llama
 from tests.support.waiting import eventually
 

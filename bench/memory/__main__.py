@@ -1,6 +1,6 @@
-"""What memory allows: the same requests with one model at a time and with as many as fit.
+"""Compare as many models as fit into memory with one model at a time, with the same requests to real servers.
 
-Needs `just llama`; the models are sparse files and take no disk. `just bench-room`.
+Needs `just llama`; the models are sparse files and take no disk. `just bench-memory`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench.room.journey import LARGE, MIB, make_models, play, trace
-from bench.room.page import PAGE, page
+from bench.memory.page import PAGE, page
+from bench.memory.play import LARGE, MIB, make_models, play, trace
 from tests.support.llama import REPOSITORY
 
 OVER = 1.05
@@ -40,10 +40,10 @@ def main() -> int:
 
 
 def parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="just bench-room", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--requests", type=int, default=200, help="how many (%(default)s)")
-    parser.add_argument("--budget", type=int, default=1500, help="MB of RAM for models (%(default)s)")
-    parser.add_argument("--write", action="store_true", help="write docs/reference/room.md")
+    parser = argparse.ArgumentParser(prog="just bench-memory", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--requests", type=int, default=200, help="number of requests (%(default)s)")
+    parser.add_argument("--budget", type=int, default=1500, help="RAM for models in MB (%(default)s)")
+    parser.add_argument("--write", action="store_true", help="write docs/reference/memory-bench.md")
     return parser.parse_args()
 
 
