@@ -19,7 +19,7 @@ from itertools import cycle
 from typing import TYPE_CHECKING
 
 from tests.support.client import PATIENCE_S
-from tests.support.hotseat import PROGRAM
+from tests.support.hotseat import PROGRAM, START_S
 from tests.support.llama import SERVER, model_file, present
 from tests.support.ports import free_port
 from tests.support.waiting import eventually
@@ -132,7 +132,7 @@ class Reader:
 
     def _until_healthy(self, port: int) -> None:
         health = ["curl", "-sf", f"http://127.0.0.1:{port}/health"]
-        eventually(lambda: subprocess.run(health, capture_output=True).returncode == 0, within=PATIENCE_S)
+        eventually(lambda: subprocess.run(health, capture_output=True).returncode == 0, within=START_S)
 
     def _with_port(self, text: str) -> str:
         for usual, port in self.ports.items():
