@@ -53,3 +53,12 @@ async def test_what_is_older_is_left_out(command_line: CommandLine) -> None:
 
     assert json.loads((await command_line.type("activity", "--since", "0s", "--json")).out)["requests"] == []
     assert "must be a duration" in (await command_line.type("activity", "--since", "yesterday")).err
+
+
+async def test_the_number_of_lines_can_be_limited(command_line: CommandLine) -> None:
+    """--limit shows the newest requests only."""
+    finish(command_line, "qwen")
+    finish(command_line, "org/llama")
+    told = json.loads((await command_line.type("activity", "--limit", "1", "--json")).out)
+
+    assert [request["model"] for request in told["requests"]] == ["org/llama"]

@@ -139,6 +139,12 @@ def test_help_names_every_command(typed: Typed) -> None:
     assert [line.split()[0] for line in said.out.partition("Commands:")[2].splitlines() if line] == list(COMMANDS)
 
 
+@pytest.mark.parametrize("command", [(), ("fleet",), ("systemd",)])
+def test_a_list_of_commands_cuts_no_sentence_short(typed: Typed, command: tuple[str, ...]) -> None:
+    """What a command does fits into one line of 80 columns."""
+    assert "..." not in typed(*command, "--help").out.partition("Commands:")[2]
+
+
 def test_misuse_is_exit_2(typed: Typed) -> None:
     """Unknown commands and wrong addresses are usage errors."""
     assert [typed("dance").code, typed("load").code, typed("serve", "--listen", "nowhere").code] == [2, 2, 2]

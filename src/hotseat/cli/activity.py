@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 HEAD = ("ENDED", "MODEL", "CLIENT", "REQUEST", "STATUS", "WAITED", "FIRST BYTE", "TOOK", "TOKENS", "TOKENS/S", "ID")
 
 
-def activity(server: Server, model: str | None, seconds: float, most: int, as_json: bool) -> None:
-    query: dict[str, object] = {"since": max(0.0, time.time() - seconds), "most": most}
+def activity(server: Server, model: str | None, seconds: float, limit: int, as_json: bool) -> None:
+    query: dict[str, object] = {"since": max(0.0, time.time() - seconds), "most": limit}
     if model is not None:
         query["model"] = model
     answer = server.ask("GET", "/hotseat/activity", **query)

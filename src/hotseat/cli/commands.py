@@ -125,7 +125,7 @@ def check(
     as_json: AsJson = False,
     lenient: Lenient = False,
 ) -> None:
-    """Validate a configuration and report problems with line and column."""
+    """Validate a configuration. Each problem is reported with its line and column."""
     from hotseat.cli.check import check
 
     raise typer.Exit(check(files or [USUAL_CONFIG], Format.JSON.value if as_json else form.value, lenient))
@@ -135,7 +135,7 @@ def check(
 def doctor(
     config: ConfigFiles = None, config_dir: ConfigDir = None, api_key: Key = None, as_json: AsJson = False
 ) -> None:
-    """Diagnose problems with the configuration and this machine, and suggest fixes."""
+    """Find problems and suggest fixes. Checks the configuration and this machine."""
     from hotseat.cli.doctor import doctor
 
     raise typer.Exit(doctor(sources(config, config_dir), api_key, as_json))
@@ -167,7 +167,7 @@ def estimate(
     config_dir: ConfigDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Estimate how much memory a model needs, item by item, without starting it."""
+    """Estimate the memory that a model needs. The model is not started."""
     from hotseat.cli.estimate import EstimateOptions, estimate_file, estimate_model, is_file, show
 
     chosen = EstimateOptions(tuple(options or ()), ctx, gpu)
@@ -189,7 +189,7 @@ def list_models(url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -
 
 @app.command(epilog="Example: hotseat load qwen")
 def load(model: Model, url: Url = HERE, api_key: Key = None) -> None:
-    """Load a model; returns when it is ready."""
+    """Load a model and wait until it is ready."""
     queries.load(Server(url, api_key), model)
 
 
@@ -222,14 +222,14 @@ def activity(
         str | None, typer.Option("--model", help="One model. [default: all models]", autocompletion=models_here)
     ] = None,
     since: Annotated[str, typer.Option("--since", help="How far back, such as 90s, 30m or 24h.")] = "24h",
-    most: Annotated[
-        int, typer.Option("--most", "-n", min=1, max=100_000, help="Maximum number of requests, newest first.")
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=100_000, help="Maximum number of requests, newest first.")
     ] = 100,
     url: Url = HERE,
     api_key: Key = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show finished requests: time, client, duration and tokens."""
+    """Show finished requests with client, duration and tokens."""
     from hotseat.cli.activity import activity
     from hotseat.config.units import parse_duration
 
@@ -237,7 +237,7 @@ def activity(
         seconds = parse_duration(since)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--since") from None
-    activity(Server(url, api_key), model, seconds, most, as_json)
+    activity(Server(url, api_key), model, seconds, limit, as_json)
 
 
 @app.command(epilog="Example: hotseat stop qwen")
@@ -248,7 +248,7 @@ def stop(
     url: Url = HERE,
     api_key: Key = None,
 ) -> None:
-    """Stop a model; returns when its process has exited."""
+    """Stop a model and wait until its process has exited."""
     if (model is None) is not everything:
         raise typer.BadParameter("name a model or use --all")
     queries.stop(Server(url, api_key), model, force)
@@ -277,7 +277,7 @@ def why(model: Model, url: Url = HERE, api_key: Key = None, as_json: AsJson = Fa
 
 @app.command(epilog="Example: hotseat devices")
 def devices(url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
-    """Show the memory of this machine's devices and, if hotseat is running, which models use it."""
+    """Show the memory of this machine's devices. If hotseat is running, also which models use it."""
     from hotseat.cli.devices import devices
 
     devices(Server(url, api_key), as_json)
@@ -290,7 +290,7 @@ def make_way(
     url: Url = HERE,
     api_key: Key = None,
 ) -> None:
-    """Unload models to free memory for another program; requests get 503 until `hotseat yield --resume`."""
+    """Unload models to free memory for other programs. Requests get 503 until `hotseat yield --resume`."""
     if resume and device:
         raise typer.BadParameter("--resume applies to all models: omit --device")
     queries.make_way(Server(url, api_key), device, resume)
@@ -312,7 +312,7 @@ def profile(
     api_key: Key = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the profiles, or activate one: its names then map to the models it defines."""
+    """List the profiles, or activate one. Its names then map to the models it defines."""
     if name is not None and off:
         raise typer.BadParameter("name a profile or use --off")
     queries.profile(Server(url, api_key), name, off, as_json)
@@ -327,7 +327,7 @@ def record(
     url: Url = HERE,
     api_key: Key = None,
 ) -> None:
-    """Record the traffic of the running server as a trace for `hotseat simulate`."""
+    """Record traffic for `hotseat simulate`. Needs a running server."""
     from hotseat.cli.record import record
     from hotseat.config.units import parse_duration
 
@@ -351,7 +351,7 @@ def simulate(
     svg: Annotated[Path | None, typer.Option(help="Write a timeline of the models as SVG.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Replay recorded traffic through the scheduler, unchanged and on different hardware."""
+    """Replay recorded traffic through the scheduler. Options change the hardware or the settings."""
     from hotseat.cli.simulate import Changes, simulate
 
     simulate(trace, Changes(config or [], patience, tuple(memory or ())), svg, as_json)

@@ -10,7 +10,7 @@ from hotseat.cli.client import Server
 from hotseat.cli.shared_options import HERE, AsJson, Key, Model, Url, ask_here
 
 app = typer.Typer(
-    help="Show the hosts of a fleet, cordon or drain them, and move models between them.",
+    help="Show and manage the hosts of a fleet.",
     epilog="Example: hotseat fleet status",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -28,7 +28,7 @@ Host = Annotated[str, typer.Argument(help="Name of a host.", autocompletion=host
 
 @app.command("status", epilog="Example: hotseat fleet status --json")
 def show(url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
-    """Show the hosts, their models and their state, as known to the queried host."""
+    """Show the hosts, their models and their state. The queried host answers with what it knows."""
     from hotseat.cli.fleet import status
 
     status(Server(url, api_key), as_json)
@@ -52,7 +52,7 @@ def uncordon(host: Host, url: Url = HERE, api_key: Key = None) -> None:
 
 @app.command(epilog="Example: hotseat fleet drain gpu2")
 def drain(host: Host, url: Url = HERE, api_key: Key = None) -> None:
-    """Stop sending requests to a host and stop its models when they are idle, for example before a restart."""
+    """Stop sending requests to a host, for example before a restart. Its models stop when they are idle."""
     from hotseat.cli.fleet import give
 
     give(Server(url, api_key), host, "drain")
@@ -68,7 +68,7 @@ def undrain(host: Host, url: Url = HERE, api_key: Key = None) -> None:
 
 @app.command(epilog="Example: hotseat fleet move qwen gpu2")
 def move(model: Model, host: Host, url: Url = HERE, api_key: Key = None) -> None:
-    """Load a model on a host, then stop it on its previous host; returns when both are done."""
+    """Move a model to a host and wait for it. The model is loaded there first, then stopped on its previous host."""
     from hotseat.cli.fleet import move
 
     move(Server(url, api_key), model, host)
