@@ -117,7 +117,7 @@ def keys_of(form: type[Form], prefix: str, told_forms: set[type[Form]]) -> Itera
         path = f"{prefix}{field.alias or name}"
         yield path, field
         inner = [] if unused(field) else forms_in(field.annotation)
-        for each in [form for form in inner if form not in told_forms]:
+        for each in [form for form in dict.fromkeys(inner) if form not in told_forms]:
             yield from keys_of(each, f"{path}{step_into(field.annotation)}.", told_forms)
 
 

@@ -80,7 +80,8 @@ class SelectorSettings(Form):
 
 class SelectorForm(Form):
     strategy: Literal["warm", "pin", "spillover"]
-    """How the target is chosen."""
+    """How the target is chosen. warm: the first that is ready, else the first that is loading, else the first; pin:
+    always the first; spillover: a running one with a free place, else the next one."""
     targets: Annotated[tuple[str, ...], Field(min_length=1)]
     """Names of models."""
     settings: SelectorSettings = SelectorSettings()

@@ -90,7 +90,7 @@ Secret: TypeAlias = Annotated[str, AfterValidator(_key)]
 
 class KeyForm(Form):
     key: Annotated[str, AfterValidator(_key)] = ""
-    """The secret a client sends; `${env.NAME}` takes it out of the environment, also of model servers."""
+    """The secret a client sends. `${env.NAME}` reads it from the environment, and model servers do not get it."""
     file: str = ""
     """A file that contains only the key; replaces key."""
     hash: Annotated[str, AfterValidator(_hash)] = ""
@@ -98,7 +98,7 @@ class KeyForm(Form):
     name: Annotated[str, AfterValidator(_holder)] = ""
     """Name in the log, in metrics and in /hotseat/keys. Default: the first digits of the digest."""
     role: Literal["inference", "operate", "admin"] = "inference"
-    """Permissions of the key."""
+    """Permissions of the key: inference, operate or admin; each includes the ones before it."""
     models: tuple[str, ...] = ()
     """Models, selectors and peers' models the key may use; an alias counts as its model. Empty: all."""
     requests_per_minute: Annotated[int, Field(ge=0)] = 0
@@ -147,9 +147,9 @@ class LimitsForm(Form):
 
 class ReadyForm(Form):
     oldest_wait: Duration = _DEFAULT.readiness.oldest_wait_s
-    """Not ready while a request has waited longer than this."""
+    """/hotseat/ready returns 503 while a request has waited longer than this."""
     longest_unload: Duration = _DEFAULT.readiness.longest_unload_s
-    """Not ready while a server has been stopping for longer than this."""
+    """/hotseat/ready returns 503 while a server has been stopping for longer than this."""
 
 
 class ShutdownForm(Form):
@@ -157,7 +157,7 @@ class ShutdownForm(Form):
     """After SIGTERM: how long clients are still served while /hotseat/ready returns 503, if it was requested
     within the last minute."""
     drain: Duration = _DEFAULT.shutdown.drain_s
-    """Time after that for requests in progress to finish."""
+    """After the notice: time for requests in progress to finish."""
 
 
 class Startup(Form):
@@ -247,7 +247,7 @@ class Config(Form):
     return_to_default: Switch = False
     """Reload the default model after another model was unloaded by its ttl, if no model must be evicted for it."""
     error_format: Literal["auto", "text", "openai"] = "auto"
-    """Format of error bodies."""
+    """Format of error bodies: text, openai, or auto, which chooses by path and client."""
     metrics: Switch = True
     """Whether /metrics is served."""
     scheduler: SchedulerForm = SchedulerForm()
@@ -280,9 +280,9 @@ class Config(Form):
     start_port: Annotated[int, Field(ge=1, le=65535)] | None = None
     """First ${PORT}; models get consecutive ports in the order of their names. Default: chosen by the kernel."""
     log_level: Literal["debug", "info", "warn", "error"] = "info"
-    """Log level."""
+    """Least severe messages to log: debug, info, warn or error."""
     log_time_format: TimeFormat = ""
-    """Time format of log lines; empty: no time."""
+    """Time format of log lines, such as rfc3339, kitchen or stamp; empty: no time."""
     log_to_stdout: Literal["proxy", "upstream", "both", "none"] = "proxy"
     """Which logs go to stdout: hotseat's (proxy), the model servers' (upstream), both or none."""
     log_format: Literal["auto", "text", "json"] = "auto"
