@@ -1,4 +1,4 @@
-"""The configuration in force, as it may be read."""
+"""GET /hotseat/config: the active configuration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 async def test_the_configuration_is_told_with_its_complaints(rig: Management) -> None:
-    """What is in force, what is doubtful about it, and why a newer one was refused."""
+    """The response has the active configuration, its warnings, and the errors of a refused newer one."""
     rig.config_report = ConfigReport({"models": {"alpha": {"ttl": 5}}}, ("a warning",), ("an error",))
     told = (await rig.get("/hotseat/config")).json()
 
@@ -23,5 +23,5 @@ async def test_the_configuration_is_told_with_its_complaints(rig: Management) ->
 
 
 async def test_the_configuration_cannot_be_written(rig: Management) -> None:
-    """It comes from its file and from nowhere else."""
+    """PUT /hotseat/config is 405: the configuration comes from its file only."""
     assert (await rig.client.put("/hotseat/config", json={})).status_code == 405

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 async def test_the_page_needs_nothing_from_elsewhere(rig: Management) -> None:
-    """Everything the page fetches is served here, and it holds no inline script."""
+    """hotseat serves all five files that the page fetches, and the page has no inline script."""
     page = await rig.get("/swagger")
     fetched = re.findall(r'(?:src|href)="([^"]+)"', page.text)
     answers = {path: (await rig.get(path)).status_code for path in fetched}
@@ -27,7 +27,7 @@ async def test_the_page_needs_nothing_from_elsewhere(rig: Management) -> None:
 
 
 async def test_files_may_be_kept_by_browsers(rig: Management) -> None:
-    """Assets are revalidated, not fetched anew; nothing outside their folder is served."""
+    """Browsers may cache assets and revalidate them; files outside the folder are 404."""
     first = await rig.get("/hotseat/assets/swagger-ui.css")
     again = await rig.get("/hotseat/assets/swagger-ui.css", headers={"If-None-Match": first.headers["etag"]})
     outside = await rig.get("/hotseat/assets/%2e%2e/app.py")
@@ -38,7 +38,7 @@ async def test_files_may_be_kept_by_browsers(rig: Management) -> None:
 
 
 def test_the_vendored_files_are_the_ones_that_were_reviewed() -> None:
-    """Every file that is not ours is listed with its checksum, and still is that file."""
+    """Every third-party file is listed in SHA256SUMS and has the listed checksum."""
     ours = {"NOTICE", "SHA256SUMS", "swagger.html", "swagger-start.js"}
     sums = [line.split("  ") for line in (ASSETS / "SHA256SUMS").read_text().splitlines()]
     listed = {name: checksum for checksum, name in sums}
@@ -50,7 +50,7 @@ def test_the_vendored_files_are_the_ones_that_were_reviewed() -> None:
 
 
 async def test_the_description_has_every_endpoint_of_the_contract(rig: Management) -> None:
-    """Inference is served by the relay and described here all the same."""
+    """The OpenAPI document includes the inference paths, which the relay serves."""
     document = (await rig.get("/hotseat/openapi.json")).json()
     described = {(method, path) for path, methods in document["paths"].items() for method in methods}
 
@@ -70,7 +70,7 @@ async def test_the_description_has_every_endpoint_of_the_contract(rig: Managemen
 
 
 async def test_the_description_tells_the_answers_that_really_come(rig: Management) -> None:
-    """Statuses and fields are those of the contract, not a framework's."""
+    """The documented statuses and fields are hotseat's own, without the framework's validation error."""
     document = (await rig.get("/hotseat/openapi.json")).json()
     chat = document["paths"]["/v1/chat/completions"]["post"]
     fields = document["components"]["schemas"]["ChatRequest"]["properties"]

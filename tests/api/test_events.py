@@ -1,4 +1,4 @@
-"""Feeds that are watched as things happen, over a real connection."""
+"""The event feed and the log feed, over a real connection."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def subscribed(rig: Management) -> None:
 
 
 async def test_what_happens_is_fed_as_it_happens(rig: Management) -> None:
-    """A watcher sees the request, the start and the readiness, numbered, with causes."""
+    """A subscriber gets the load request and the readiness as numbered events with their reasons."""
     async with rig.feed("/hotseat/events") as lines:
         await subscribed(rig)
         await rig.get("/upstream/alpha/load")
@@ -53,7 +53,7 @@ async def test_what_happens_is_fed_as_it_happens(rig: Management) -> None:
 
 
 async def test_a_returning_watcher_gets_what_it_missed(rig: Management) -> None:
-    """Last-Event-ID wins over the query that an EventSource repeats."""
+    """Last-Event-ID takes precedence over `after`, which an EventSource repeats when it reconnects."""
     await rig.get("/upstream/alpha/load")
     async with rig.feed("/hotseat/events?after=0", headers={"Last-Event-ID": "1"}) as lines:
         first = await next_event(lines)
@@ -62,7 +62,7 @@ async def test_a_returning_watcher_gets_what_it_missed(rig: Management) -> None:
 
 
 async def test_the_past_can_be_asked_for(rig: Management) -> None:
-    """after=0 begins at the beginning."""
+    """With after=0 the feed begins with the first event."""
     await rig.get("/upstream/alpha/load")
     async with rig.feed("/hotseat/events?after=0") as lines:
         first = await next_event(lines)
@@ -71,7 +71,7 @@ async def test_the_past_can_be_asked_for(rig: Management) -> None:
 
 
 async def test_a_feed_that_was_left_is_forgotten(rig: Management) -> None:
-    """A watcher who goes away is noticed though nothing happens."""
+    """A subscriber that disconnects is removed even if no event occurs."""
     async with rig.feed("/hotseat/events"):
         await subscribed(rig)
 
@@ -79,7 +79,7 @@ async def test_a_feed_that_was_left_is_forgotten(rig: Management) -> None:
 
 
 async def test_a_quiet_feed_shows_that_it_lives(rig: Management, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Comments keep proxies from closing a connection on which nothing happens."""
+    """An idle feed sends comments, so that proxies do not close the connection."""
     monkeypatch.setattr(events, "HEARTBEAT_S", 0.01)
     async with rig.feed("/hotseat/events") as lines:
         beat = await next_event(lines)
@@ -88,7 +88,7 @@ async def test_a_quiet_feed_shows_that_it_lives(rig: Management, monkeypatch: py
 
 
 async def test_a_slow_watcher_is_told_of_the_gap(rig: Management, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who does not read loses entries and learns of it; nobody buffers for him without end."""
+    """A subscriber that does not read loses events and gets a gap event; the buffer is bounded."""
     monkeypatch.setattr(journal_module, "BEHIND", 4)
     many = CatalogChanged(catalog(*(spec(f"model-{n}" * 200) for n in range(200))))
     async with rig.feed("/hotseat/events") as lines:
@@ -116,7 +116,7 @@ def test_what_is_no_longer_kept_is_a_gap() -> None:
 
 
 async def test_the_last_lines_of_a_model(rig: Management) -> None:
-    """One model's output is plain text, as long as was asked for."""
+    """The output of one model is plain text with the requested number of lines."""
     for n in range(5):
         rig.papers.write("alpha", f"line {n}")
     answer = await rig.get("/hotseat/logs?model=al&lines=2")
@@ -126,7 +126,7 @@ async def test_the_last_lines_of_a_model(rig: Management) -> None:
 
 
 async def test_the_lines_of_all_models_say_whose_they_are(rig: Management) -> None:
-    """Without a model each line begins with the name of its speaker."""
+    """Without a model, each line begins with the name of the model that wrote it."""
     rig.papers.write("alpha", "hello")
     rig.papers.write("dud", "oh no")
 
@@ -134,7 +134,7 @@ async def test_the_lines_of_all_models_say_whose_they_are(rig: Management) -> No
 
 
 async def test_the_output_of_all_models_is_followed_at_once(rig: Management) -> None:
-    """A follower gets the last lines, then new ones of every model, and is forgotten when it leaves."""
+    """A follower gets the last lines and then new lines of every model, and is removed when it disconnects."""
     rig.papers.write("alpha", "old")
     rig.papers.write("dud", "older")
     async with rig.feed("/hotseat/logs?follow=true&lines=1") as lines:
@@ -149,5 +149,5 @@ async def test_the_output_of_all_models_is_followed_at_once(rig: Management) -> 
 
 
 async def test_logs_of_an_unknown_model_are_404(rig: Management) -> None:
-    """A mistyped name is an error, not an empty page."""
+    """The logs of an unknown model are 404, not an empty page."""
     assert (await rig.get("/hotseat/logs?model=nobody")).status_code == 404

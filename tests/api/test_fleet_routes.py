@@ -74,7 +74,7 @@ async def hosts(tmp_path: Path) -> AsyncIterator[Served]:
 
 
 async def test_the_fleet_is_told(hosts: Served) -> None:
-    """Who is asked, how it stands, and each host with what is on it."""
+    """The response names the queried host, its connection state, and every host with its models."""
     await hosts.fleet["c"].dispatcher.load(LLAMA)
     await come_true(lambda: hosts.fleet["a"].phases_seen("c") == {"llama": "ready"})
     told = await hosts.get("a", "/hotseat/fleet")
@@ -91,7 +91,7 @@ async def test_the_fleet_is_told(hosts: Served) -> None:
 
 @pytest.mark.parametrize(("order", "key"), [("cordon", "cordoned"), ("drain", "drained")])
 async def test_orders_come_and_go(hosts: Served, order: str, key: str) -> None:
-    """PUT gives one, DELETE takes it back, whichever host is asked."""
+    """PUT gives an order and DELETE withdraws it, through any host."""
 
     async def is_ordered() -> bool:
         return bool((await hosts.get("c", "/hotseat/fleet"))["hosts"][1][key])
@@ -115,7 +115,7 @@ async def test_a_host_that_nobody_knows_is_not_found(hosts: Served) -> None:
 
 
 async def test_a_model_is_moved_over_http(hosts: Served) -> None:
-    """Asked of the host that it leaves for another; and of a third, which has to ask the others."""
+    """A third host moves a model, by its alias, from one host to another."""
     fleet = hosts.fleet
     fleet["b"].launcher.broken = ()
     await fleet["a"].dispatcher.load(QWEN)
@@ -130,7 +130,7 @@ async def test_a_model_is_moved_over_http(hosts: Served) -> None:
 
 
 async def test_a_move_that_cannot_be_is_refused(hosts: Served) -> None:
-    """The status and the message come from the obstacle, or from the target host."""
+    """A failed start is 503, a model missing on the target is 409, and an unknown model is 404."""
     failed = await hosts.ask("a", "POST", "/hotseat/fleet/models/qwen/move?to=b")
     elsewhere = await hosts.ask("a", "POST", "/hotseat/fleet/models/qwen/move?to=c")
     unknown = await hosts.ask("a", "POST", "/hotseat/fleet/models/nobody/move?to=b")
@@ -141,7 +141,7 @@ async def test_a_move_that_cannot_be_is_refused(hosts: Served) -> None:
 
 
 async def test_a_host_that_is_apart_is_ready_and_says_so(hosts: Served) -> None:
-    """It serves what it can, so balancers keep sending; nothing that needs agreement is promised."""
+    """A disconnected host is ready and says that it is disconnected; an order through it is 503."""
     before = await hosts.ask("a", "GET", "/hotseat/ready")
     hosts.fleet["a"].store.cut_off()
     await come_true(lambda: hosts.fleet["a"].fleet_admin.connection.value == "disconnected")
@@ -156,7 +156,7 @@ async def test_a_host_that_is_apart_is_ready_and_says_so(hosts: Served) -> None:
 
 
 async def test_why_is_told_across_hosts(hosts: Served) -> None:
-    """A model that is here and elsewhere has its own report and a reason from each other host."""
+    """A model on two hosts has its own report and the reason from the other host; here=true omits the latter."""
     fleet = hosts.fleet
     fleet["b"].launcher.broken = ()
     await fleet["b"].dispatcher.load(QWEN)
@@ -171,7 +171,7 @@ async def test_why_is_told_across_hosts(hosts: Served) -> None:
 
 
 async def test_a_guest_has_the_story_of_its_host(hosts: Served) -> None:
-    """The host that has a model reports on it, loaded or not."""
+    """The host that has a model reports on it, whether it is cold or ready."""
     await come_true(lambda: "llama" in hosts.fleet["a"].dispatcher.catalog.fleet_models)
     cold = await hosts.get("a", "/hotseat/models/llama")
     await hosts.fleet["c"].dispatcher.load(LLAMA)
@@ -184,7 +184,7 @@ async def test_a_guest_has_the_story_of_its_host(hosts: Served) -> None:
 
 
 async def test_a_silent_host_is_named(hosts: Served) -> None:
-    """The client does not wait for the silent host, and still learns where the model is."""
+    """If a host does not respond, its phase is shown without a reason, or the error names the host."""
     fleet = hosts.fleet
     fleet["b"].launcher.broken = ()
     await fleet["b"].dispatcher.load(QWEN)
@@ -201,7 +201,7 @@ async def test_a_silent_host_is_named(hosts: Served) -> None:
 
 
 async def test_a_key_moves_the_models_that_it_is_for(rig: Management) -> None:
-    """As it loads and unloads them."""
+    """A key with a list of models gets 403 for a move of another model."""
     rig.accounts.open([ApiKey("sesame", Role.OPERATE, models=("alpha",))])
     as_holder = {HELD: sha256(b"sesame").hexdigest()}
     own, other = [
@@ -214,7 +214,7 @@ async def test_a_key_moves_the_models_that_it_is_for(rig: Management) -> None:
 
 
 async def test_a_host_that_is_alone_has_no_fleet(rig: Management) -> None:
-    """Each route reports it, with advice; readiness and the model list do not mention a fleet."""
+    """Without a fleet, each fleet route is 409, and readiness and the model list do not mention one."""
     refused = [
         await rig.client.request(method, f"/hotseat/fleet{path}")
         for method, path in (

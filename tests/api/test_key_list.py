@@ -1,4 +1,4 @@
-"""GET /hotseat/keys and the metrics beside it: what each key used, and nothing by which it could be used."""
+"""GET /hotseat/keys and the key metrics: they show what each key used, and never the key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 async def test_keys_are_listed_with_what_they_used(rig: Management) -> None:
-    """Limits that nobody set are null."""
+    """Each key is listed with its usage but not its secret; a limit that is not set is null."""
     ann, _ = rig.accounts.open([ApiKey("sesame", Role.INFERENCE, "ann", per_minute=9), ApiKey("other")])
     ann.enter("qwen", 0)
     listed = (await rig.get("/hotseat/keys")).json()["keys"]
@@ -50,7 +50,7 @@ FOR_ALL_MODELS = [
 
 @pytest.mark.parametrize(("method", "path"), FOR_ALL_MODELS)
 async def test_what_acts_on_all_models_needs_a_key_for_all_models(rig: Management, method: str, path: str) -> None:
-    """A key with a list of models stops, hides or moves no others."""
+    """A key with a list of models gets 403 for actions that affect all models; one without a list does not."""
     rig.accounts.open([ApiKey("sesame", Role.OPERATE, models=("alpha",)), ApiKey("open", Role.OPERATE)])
     refused, allowed = [
         await rig.client.request(method, path, headers={HELD: sha256(key).hexdigest()}) for key in (b"sesame", b"open")
@@ -62,7 +62,7 @@ async def test_what_acts_on_all_models_needs_a_key_for_all_models(rig: Managemen
 
 
 async def test_metrics_have_one_label_per_configured_key(rig: Management) -> None:
-    """A client cannot make a new time series, and no secret becomes a label."""
+    """Each configured key is one time series, and no secret is in the metrics."""
     rig.metrics.include(KeyPage(rig.accounts.all))
     ann, _ = rig.accounts.open([ApiKey("sesame", name="ann"), ApiKey("other")])
     ann.enter("qwen", 0).ended(1)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 async def test_nothing_runs_at_first(rig: Management) -> None:
-    """A fresh instance is healthy and runs nothing."""
+    """After the start, /health is ok and no model runs."""
     health, running = await rig.get("/health"), await rig.get("/running")
 
     assert health.json() == {"status": "ok", "models": {}}
@@ -29,7 +29,7 @@ async def test_nothing_runs_at_first(rig: Management) -> None:
 
 
 async def test_a_loaded_model_is_reported_with_its_pid(rig: Management) -> None:
-    """A load answers when the model is ready; then health knows its process."""
+    """A load returns when the model is ready; /running and /health then list it, with its pid."""
     answer = await rig.get("/upstream/alpha/load")
 
     assert (answer.status_code, answer.json()) == (200, {"status": "ok", "message": "alpha is ready"})
@@ -40,7 +40,7 @@ async def test_a_loaded_model_is_reported_with_its_pid(rig: Management) -> None:
 
 @pytest.mark.parametrize("name", ["org/model", "org%2Fmodel"])
 async def test_a_name_with_a_slash_is_understood(rig: Management, name: str) -> None:
-    """Slashes in names may come plain or encoded."""
+    """A slash in a model name may be plain or percent-encoded."""
     loaded, stopped = await rig.get(f"/upstream/{name}/load"), await rig.delete(f"/upstream/{name}")
 
     assert loaded.json() == {"status": "ok", "message": "org/model is ready"}
@@ -67,7 +67,7 @@ async def test_an_unknown_model_is_404_with_the_nearest_name(rig: Management, me
 
 
 async def test_a_model_that_is_not_running_cannot_be_stopped(rig: Management) -> None:
-    """Stopping what does not run is a conflict that names the model."""
+    """Stopping a model that does not run is 409 with the model's name."""
     answer = await rig.delete("/upstream/alpha")
 
     assert answer.status_code == 409
@@ -75,7 +75,7 @@ async def test_a_model_that_is_not_running_cannot_be_stopped(rig: Management) ->
 
 
 async def test_a_failed_load_is_503_with_its_cause(rig: Management) -> None:
-    """A failed load reports the cause, and that a retry does not help."""
+    """A failed load is 503 with the cause, and x-should-retry is false."""
     answer = await rig.get("/upstream/dud/load")
 
     assert answer.status_code == 503
@@ -85,7 +85,7 @@ async def test_a_failed_load_is_503_with_its_cause(rig: Management) -> None:
 
 
 async def test_a_client_that_leaves_takes_its_load_ticket_along(rig: Management) -> None:
-    """A load leaves the queue when its operator disconnects."""
+    """A load leaves the queue when its client disconnects."""
     with pytest.raises(httpx2.ReadTimeout):
         await rig.get("/upstream/slow/load", timeout=0.1)
 
@@ -93,7 +93,7 @@ async def test_a_client_that_leaves_takes_its_load_ticket_along(rig: Management)
 
 
 async def test_a_patient_client_gets_its_slow_load(rig: Management) -> None:
-    """A load has no time limit of its own."""
+    """A load request waits until the model is ready."""
     async with asyncio.TaskGroup() as group:
         loading = group.create_task(rig.get("/upstream/slow/load"))
         await come_true(lambda: rig.launcher.is_starting("slow"))
@@ -118,7 +118,7 @@ class Guest:
 
 
 async def test_force_cuts_requests_in_flight(rig: Management) -> None:
-    """With force, a stop does not wait for anybody."""
+    """With force, a stop cuts the requests in flight instead of waiting for them."""
     await rig.get("/upstream/alpha/load")
     guest = Guest()
     ticket = rig.dispatcher.ask(rig.dispatcher.catalog.resolve("alpha").name, OPERATOR, guest)
@@ -131,7 +131,7 @@ async def test_force_cuts_requests_in_flight(rig: Management) -> None:
 
 
 async def test_a_misspelt_query_is_400_in_one_sentence(rig: Management) -> None:
-    """A wrong parameter is reported as the caller's mistake, in our own format."""
+    """An invalid query parameter is 400, and the error names the parameter."""
     answer = await rig.delete("/upstream/alpha?force=perhaps")
 
     assert answer.status_code == 400
@@ -139,7 +139,7 @@ async def test_a_misspelt_query_is_400_in_one_sentence(rig: Management) -> None:
 
 
 async def test_an_unknown_path_is_404_in_our_shape(rig: Management) -> None:
-    """No response has a framework's own format."""
+    """An unknown path under /hotseat/ is 404 in hotseat's own error format."""
     answer = await rig.get("/hotseat/nowhere")
 
     assert answer.status_code == 404
@@ -147,7 +147,7 @@ async def test_an_unknown_path_is_404_in_our_shape(rig: Management) -> None:
 
 
 async def test_metrics_can_be_switched_off(rig: Management) -> None:
-    """Without metrics the page does not exist, also if a reload disabled them."""
+    """With `metrics: false`, also after a reload, /metrics is 404 and names the setting."""
     shown = await rig.get("/metrics")
     rig.settings = replace(rig.settings, metrics=False)
     hidden = await rig.get("/metrics")
@@ -161,14 +161,14 @@ async def test_metrics_can_be_switched_off(rig: Management) -> None:
 
 @pytest.mark.parametrize("path", ["/health", "/running", "/v1/models", "/metrics", "/swagger", "/hotseat/ready"])
 async def test_head_is_answered_wherever_get_is(rig: Management, path: str) -> None:
-    """Uptime probes that only look at the head get one."""
+    """HEAD returns 200 without a body wherever GET returns 200."""
     answer = await rig.client.head(path)
 
     assert (answer.status_code, answer.content) == (200, b"")
 
 
 async def test_head_of_a_load_starts_nothing(rig: Management) -> None:
-    """HEAD is safe by definition: it must not load a model."""
+    """HEAD of a load is 405 and loads nothing."""
     answer = await rig.client.head("/upstream/alpha/load")
 
     assert answer.status_code == 405
@@ -176,7 +176,7 @@ async def test_head_of_a_load_starts_nothing(rig: Management) -> None:
 
 
 async def test_sdk_callers_get_their_error_shape_under_v1_only(rig: Management) -> None:
-    """SDKs hide plain text, so they get an object; management responses stay as the contract defines."""
+    """SDKs get an error object under /v1, unless errorFormat is text; management errors are strings."""
     sdk = {"x-stainless-lang": "python"}
     plain, spoken = await rig.get("/v1/models/nobody"), await rig.get("/v1/models/nobody", headers=sdk)
     managing = await rig.get("/upstream/nobody/load", headers=sdk)
@@ -192,7 +192,7 @@ async def test_sdk_callers_get_their_error_shape_under_v1_only(rig: Management) 
 async def test_a_failure_inside_hotseat_is_told_with_the_usual_headers(
     rig: Management, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is neither kept by a cache nor taken for something else than JSON."""
+    """An internal error is 500 with `nosniff` and `no-store`."""
     monkeypatch.setattr(rig.dispatcher, "view", None)
     answer = await rig.get("/running")
 

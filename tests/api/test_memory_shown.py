@@ -29,7 +29,7 @@ async def roomy(tmp_path: Path) -> AsyncIterator[Management]:
 
 
 async def test_every_figure_says_where_it_comes_from(roomy: Management) -> None:
-    """Declared, estimated, or not known at all."""
+    """The source of a footprint is estimated, declared or unknown."""
     models = (await roomy.get("/hotseat/models")).json()["models"]
 
     assert [each["footprint"] for each in models] == [
@@ -40,7 +40,7 @@ async def test_every_figure_says_where_it_comes_from(roomy: Management) -> None:
 
 
 async def test_what_was_measured_is_shown_with_the_devices(roomy: Management) -> None:
-    """The budget, what others leave of it, and what the models take."""
+    """A measured footprint replaces the estimate; devices show budget, available and taken memory."""
     await roomy.dispatcher.load(QWEN)
     roomy.dispatcher.tell(MemoryMeasured(QWEN, LaunchId(1), {gpu(0): 5 * GIB}))
     roomy.dispatcher.tell(DevicesChanged({gpu(0): 20 * GIB}))
@@ -56,7 +56,7 @@ async def test_what_was_measured_is_shown_with_the_devices(roomy: Management) ->
 
 
 async def test_the_feed_tells_what_was_measured(roomy: Management) -> None:
-    """The feed has the estimate and the total budget too, with devices by name."""
+    """The event of a measurement also has the estimate and the budgets, by device name."""
     await roomy.dispatcher.load(QWEN)
     told = MemoryMeasured(QWEN, LaunchId(1), {gpu(0): 5 * GIB}, GUESS.memory, RIG.budgets)
     roomy.dispatcher.tell(told)
@@ -73,7 +73,7 @@ async def test_the_feed_tells_what_was_measured(roomy: Management) -> None:
 
 
 async def test_models_make_way_and_come_back(roomy: Management) -> None:
-    """Requests in the meantime get the reason."""
+    """During a yield a load gets 503 with Retry-After; after it, the model loads again."""
     await roomy.dispatcher.load(QWEN)
     made = await roomy.client.post("/hotseat/yield")
     await come_true(lambda: not roomy.dispatcher.view().running())
@@ -90,7 +90,7 @@ async def test_models_make_way_and_come_back(roomy: Management) -> None:
 
 
 async def test_one_device_is_yielded(roomy: Management) -> None:
-    """Its name is checked: a slip of the pen must not stop nothing silently."""
+    """A yield of one device names it; an unknown device is 404 with the nearest name."""
     made = await roomy.client.post("/hotseat/yield?device=gpu0")
     wrong = await roomy.client.post("/hotseat/yield?device=gpu7")
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def test_the_socket_is_ours_alone(tmp_path: Path) -> None:
-    """Nobody else may connect to it, whatever the umask is, and it is gone afterwards."""
+    """The socket has mode 0600 whatever the umask is, and is removed afterwards."""
     path = tmp_path / "api"
     before = os.umask(0)
     try:
@@ -37,7 +37,7 @@ def test_the_socket_is_ours_alone(tmp_path: Path) -> None:
 def test_the_socket_is_ours_alone_where_the_rights_of_a_socket_cannot_be_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """macOS refuses fchmod on a socket; the file must be born with its rights all the same."""
+    """macOS refuses fchmod on a socket; the socket still has mode 0600 because it is created with it."""
 
     def refused(*_: object) -> None:
         raise OSError(errno.EINVAL, "Invalid argument")
@@ -52,7 +52,7 @@ def test_the_socket_is_ours_alone_where_the_rights_of_a_socket_cannot_be_set(
 
 
 def test_the_program_keeps_its_socket_in_a_folder_of_its_own(tmp_path: Path) -> None:
-    """The folder lets nobody in either, and nothing of it is left."""
+    """The folder has mode 0700, the socket 0600, and both are removed when the program exits."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     with Hotseat({"models": {}}, tmp_path, environ={"TMPDIR": str(folder)}) as rig:

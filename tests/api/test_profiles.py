@@ -25,7 +25,7 @@ def profiled(rig: Management) -> Management:
 
 
 async def test_no_profile_is_active_at_first(profiled: Management) -> None:
-    """They are only listed."""
+    """Profiles are listed with their pins, and none is active."""
     told = (await profiled.get("/hotseat/profiles")).json()
 
     assert told["active"] is None
@@ -35,7 +35,7 @@ async def test_no_profile_is_active_at_first(profiled: Management) -> None:
 
 
 async def test_a_profile_is_active_until_another_one_or_none_is(profiled: Management) -> None:
-    """Activating it touches no model."""
+    """Changing the active profile loads and unloads nothing."""
     await profiled.get("/upstream/alpha/load")
     seen = []
     for method, path in (("POST", "/night"), ("POST", "/my%20day"), ("DELETE", "")):
@@ -51,7 +51,7 @@ async def test_a_profile_is_active_until_another_one_or_none_is(profiled: Manage
 
 
 async def test_an_unknown_profile_is_refused(profiled: Management) -> None:
-    """The nearest one is named, and the present one stays."""
+    """An unknown profile is 404, and the error suggests the nearest name."""
     answer = await profiled.client.post("/hotseat/profiles/nigth")
 
     assert answer.status_code == 404
@@ -59,7 +59,7 @@ async def test_an_unknown_profile_is_refused(profiled: Management) -> None:
 
 
 async def test_a_name_that_is_switched_off_is_not_found(profiled: Management) -> None:
-    """The model list omits it too."""
+    """A name that the profile maps to nothing is 404; a name mapped to a model keeps its own id."""
     await profiled.client.post("/hotseat/profiles/night")
 
     assert (await profiled.get("/v1/models/dud")).status_code == 404

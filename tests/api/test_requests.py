@@ -41,7 +41,7 @@ class Guest:
 
 
 async def test_what_ended_is_listed_without_its_query(rig: Management) -> None:
-    """People put keys into queries, so those are kept to ourselves."""
+    """A finished request has its times and tokens, but not its query, which may contain a key."""
     head = read_head(b"POST", b"/v1/chat/completions?key=hush", "1.1", [(b"Host", b"box")])
     rig.activity.finished(ALPHA, 200, 0.5, 0.75, 1.5, SOMEONE, head, b"box-7", Tokens(4, 3, None))
     answer = await rig.get("/hotseat/requests")
@@ -56,7 +56,7 @@ async def test_what_ended_is_listed_without_its_query(rig: Management) -> None:
 
 
 async def test_only_news_is_sent_to_who_asks_for_news(rig: Management) -> None:
-    """`after` is the last number that the asker has seen."""
+    """With `after`, only requests with a higher number are listed."""
     head = read_head(b"GET", b"/slots", "1.1", [(b"Host", b"box")])
     for _ in range(3):
         rig.activity.finished(ALPHA, 200, 0.0, None, 0.0, SOMEONE, head, b"box-7")
@@ -66,7 +66,7 @@ async def test_only_news_is_sent_to_who_asks_for_news(rig: Management) -> None:
 
 
 async def test_what_is_in_progress_says_how_far_it_is(rig: Management) -> None:
-    """Waiting, sent or answering, with the times so far."""
+    """A request in progress is waiting, sent or answering, and its path has no query."""
     known = {
         "id": b"box-7",
         "model": ALPHA,
@@ -88,7 +88,7 @@ async def test_what_is_in_progress_says_how_far_it_is(rig: Management) -> None:
 
 
 async def test_a_request_that_waits_is_refused(rig: Management) -> None:
-    """A dismissed request leaves the queue with an error, and no longer causes a load."""
+    """A cancelled waiting request gets an error with the reason and leaves the queue."""
     guest = Guest()
     ticket = rig.dispatcher.ask(ModelName("slow"), SOMEONE, guest)
     answer = await rig.delete(f"/hotseat/requests/{ticket}")
@@ -100,7 +100,7 @@ async def test_a_request_that_waits_is_refused(rig: Management) -> None:
 
 
 async def test_a_request_in_flight_is_cut(rig: Management) -> None:
-    """A request in flight is cut, because its status was already sent."""
+    """A cancelled request in flight is cut with the reason."""
     await rig.get("/upstream/alpha/load")
     guest = Guest()
     ticket = rig.dispatcher.ask(ALPHA, SOMEONE, guest)
@@ -111,7 +111,7 @@ async def test_a_request_in_flight_is_cut(rig: Management) -> None:
 
 
 async def test_a_load_that_waits_can_be_ended_too(rig: Management) -> None:
-    """An operator's load waits in the same queue."""
+    """A waiting load can be cancelled like a request, and gets 503 with the reason."""
     async with asyncio.TaskGroup() as group:
         loading = group.create_task(rig.get("/upstream/slow/load"))
         await come_true(lambda: rig.dispatcher.view().queue)
@@ -124,7 +124,7 @@ async def test_a_load_that_waits_can_be_ended_too(rig: Management) -> None:
 
 
 async def test_a_key_ends_requests_of_its_own_models_only(rig: Management) -> None:
-    """Also one that waits; what nobody knows is nobody's."""
+    """A key with a list of models gets 403 for requests of other models and for unknown tickets."""
     rig.accounts.open([ApiKey("sesame", Role.OPERATE, models=("alpha",))])
     as_holder = {HELD: sha256(b"sesame").hexdigest()}
     guests = {model: Guest() for model in ("slow", "alpha")}
@@ -141,7 +141,7 @@ async def test_a_key_ends_requests_of_its_own_models_only(rig: Management) -> No
 
 
 async def test_a_ticket_that_is_gone_cannot_be_ended(rig: Management) -> None:
-    """The error names the route that lists requests."""
+    """An unknown ticket is 404, and the error names the route that lists requests."""
     answer = await rig.delete("/hotseat/requests/4711")
 
     assert answer.status_code == 404
@@ -149,5 +149,5 @@ async def test_a_ticket_that_is_gone_cannot_be_ended(rig: Management) -> None:
 
 
 def test_a_path_ends_before_its_query() -> None:
-    """Bytes that are no text are shown all the same."""
+    """The path ends at the first question mark; bytes that are not ASCII are shown as Latin-1."""
     assert path_of(b"/a/b\xff?c=d?e") == "/a/bÿ"

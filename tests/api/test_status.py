@@ -34,7 +34,7 @@ async def waiting_rig(rig: Management) -> AsyncIterator[Management]:
 
 
 async def test_who_waits_is_told_why(waiting_rig: Management) -> None:
-    """The queue names the model, the client and one reason."""
+    """A waiting ticket has its model, its client and a reason; oldest_s is its waiting time."""
     queue = (await waiting_rig.get("/hotseat/queue")).json()
 
     [ticket] = queue["waiting"]
@@ -44,12 +44,12 @@ async def test_who_waits_is_told_why(waiting_rig: Management) -> None:
 
 
 async def test_nobody_waits_where_nothing_is_requested(rig: Management) -> None:
-    """An empty line has no oldest ticket."""
+    """An empty queue has oldest_s 0."""
     assert (await rig.get("/hotseat/queue")).json() == {"waiting": [], "oldest_s": 0.0}
 
 
 async def test_a_model_shows_phase_and_upstream(rig: Management) -> None:
-    """Process, port and the end of its ttl are known while a model runs."""
+    """A running model has a phase, pid, port and remaining ttl."""
     await rig.get("/upstream/alpha/load")
     models = {model["model"]: model for model in (await rig.get("/hotseat/models")).json()["models"]}
 
@@ -74,7 +74,7 @@ async def test_a_loading_model_shows_how_much_it_has_read(waiting_rig: Managemen
 
 
 async def test_the_models_come_with_what_they_may_take_and_a_clock(rig: Management) -> None:
-    """Who shows durations needs our time, and who kept numbers must learn that we were started anew."""
+    """The list has the start time, the current time, budgets, and each model's memory and pin."""
     told = (await rig.get("/hotseat/models")).json()
 
     assert told["started_at"] == STARTED_AT
@@ -85,7 +85,7 @@ async def test_the_models_come_with_what_they_may_take_and_a_clock(rig: Manageme
 
 
 async def test_a_models_story_has_the_causes(rig: Management) -> None:
-    """Why it started and why it stopped can be read afterwards."""
+    """A model's details have the reasons of its last start and its last stop."""
     await rig.get("/upstream/alpha/load")
     await rig.get("/upstream/org/model/load")
     story = (await rig.get("/hotseat/models/alpha")).json()
@@ -97,7 +97,7 @@ async def test_a_models_story_has_the_causes(rig: Management) -> None:
 
 
 async def test_a_story_tells_no_secrets(rig: Management) -> None:
-    """The environment of a model server stays inside."""
+    """A start in the history has no command line and no environment."""
     await rig.get("/upstream/alpha/load")
     story = await rig.get("/hotseat/models/alpha")
 
@@ -112,12 +112,12 @@ async def test_a_story_tells_no_secrets(rig: Management) -> None:
 
 
 async def test_a_slashed_name_has_a_story_too(rig: Management) -> None:
-    """The rest of the path is the name."""
+    """An encoded slash in the path is part of the model's name."""
     assert (await rig.get("/hotseat/models/org%2Fmodel")).json()["model"] == "org/model"
 
 
 async def test_readiness_ends_with_the_shutdown(rig: Management) -> None:
-    """A balancer in front stops sending before we stop answering."""
+    """/hotseat/ready is 503 as soon as hotseat is shutting down."""
     before = await rig.get("/hotseat/ready")
     rig.is_closing = True
     after = await rig.get("/hotseat/ready")
@@ -128,7 +128,7 @@ async def test_readiness_ends_with_the_shutdown(rig: Management) -> None:
 
 
 async def test_readiness_ends_when_somebody_waits_far_too_long(waiting_rig: Management) -> None:
-    """A queue that does not move is not ready for more."""
+    """/hotseat/ready is 503 while a request has waited longer than ready.oldestWait."""
     waiting_rig.settings = Settings(readiness=Readiness(oldest_wait_s=0.0))
     answer = await waiting_rig.get("/hotseat/ready")
 
@@ -137,7 +137,7 @@ async def test_readiness_ends_when_somebody_waits_far_too_long(waiting_rig: Mana
 
 
 def test_readiness_ends_when_a_server_answers_nobody() -> None:
-    """The model is named."""
+    """The message names the model whose server does not respond."""
     told = status.unready(View(now=0.0, models=(), queue=()), Readiness(), {ModelName("qwen"): 16.0})
 
     assert told == "qwen is unresponsive: its server has not responded for 16 s"
@@ -145,7 +145,7 @@ def test_readiness_ends_when_a_server_answers_nobody() -> None:
 
 @pytest.mark.parametrize(("for_s", "says"), [(59.0, None), (61.0, "qwen has been stopping for 61 s")])
 def test_readiness_ends_when_a_server_does_not_go(for_s: float, says: str | None) -> None:
-    """Its memory is not free, whatever was done to it."""
+    """A server that has been stopping for longer than ready.longestUnload is reported."""
     stuck = ModelView(ModelName("qwen"), Phase.UNLOADING, since=0.0, upstream=None, in_flight=0, waiting=0, why="")
     told = status.unready(View(now=for_s, models=(stuck,), queue=()), Readiness(), {})
 
@@ -153,7 +153,7 @@ def test_readiness_ends_when_a_server_does_not_go(for_s: float, says: str | None
 
 
 async def test_a_reload_tells_what_it_touched(rig: Management) -> None:
-    """The answer names added, changed and removed models."""
+    """The response lists added, changed and removed models."""
     rig.reload_result = ReloadResult(CatalogChange(added=(ModelName("new"),), removed=(ModelName("dud"),)))
     answer = await rig.client.post("/hotseat/reload")
 
@@ -167,7 +167,7 @@ async def test_a_reload_tells_what_it_touched(rig: Management) -> None:
 
 
 async def test_a_reload_of_a_wrong_file_changes_nothing_and_says_why(rig: Management) -> None:
-    """Each error is reported with its position in the file."""
+    """A reload of an invalid file is 422 with every error and its position."""
     rig.reload_result = ReloadResult(complaints=("config.yaml:5:5: models.qwen.tll: unknown key",))
     answer = await rig.client.post("/hotseat/reload")
 
@@ -177,5 +177,5 @@ async def test_a_reload_of_a_wrong_file_changes_nothing_and_says_why(rig: Manage
 
 
 async def test_reading_is_no_way_to_reload(rig: Management) -> None:
-    """A reload has an effect, so a GET cannot cause it."""
+    """GET /hotseat/reload is 405, because a reload has an effect."""
     assert (await rig.get("/hotseat/reload")).status_code == 405

@@ -49,7 +49,7 @@ async def use(rig: Management, model: ModelName, client: str) -> None:
 
 
 async def test_the_feed_has_the_configuration_then_the_traffic(rig: Management) -> None:
-    """What may run, how long a load took, who asked for what and when, how long a stop took."""
+    """The feed starts with the models and the policy, then reports each load, request and stop."""
     async with rig.feed("/hotseat/traffic") as lines:
         told = await next_item(lines)
         await come_true(lambda: rig.dispatcher.traffic.is_watched)
@@ -67,7 +67,7 @@ async def test_the_feed_has_the_configuration_then_the_traffic(rig: Management) 
 
 
 async def test_the_feed_holds_no_secrets(rig: Management) -> None:
-    """Commands and environments of models stay out of it."""
+    """The feed has no commands and no environments of models."""
     async with rig.feed("/hotseat/traffic") as lines:
         told = await next_item(lines)
 
@@ -76,7 +76,7 @@ async def test_the_feed_holds_no_secrets(rig: Management) -> None:
 
 
 async def test_the_feed_ends_when_its_time_is_up(rig: Management) -> None:
-    """Then nobody watches any more, and nothing is noted."""
+    """After `seconds` the feed ends and recording stops."""
     async with rig.feed("/hotseat/traffic?seconds=0.05") as lines:
         rest = [line async for line in lines if line.startswith("data:")]
 
@@ -85,7 +85,7 @@ async def test_the_feed_ends_when_its_time_is_up(rig: Management) -> None:
 
 
 async def test_a_feed_that_was_left_costs_nothing(rig: Management) -> None:
-    """A recorder that goes away is noticed though nothing happens."""
+    """Recording stops when the client disconnects, even if no event occurs."""
     async with rig.feed("/hotseat/traffic") as lines:
         await next_item(lines)
 

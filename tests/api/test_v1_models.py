@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 async def test_every_listed_model_has_one_stable_row(rig: Management) -> None:
-    """The list holds the configured names, never the unlisted, and says the same twice."""
+    """The list has every configured model that is not unlisted, and two requests return the same."""
     first, second = await rig.get("/v1/models"), await rig.get("/v1/models")
 
     assert first.json()["object"] == "list"
@@ -30,7 +30,7 @@ async def test_every_listed_model_has_one_stable_row(rig: Management) -> None:
 
 
 async def test_a_row_has_the_contract_fields_and_ours(rig: Management) -> None:
-    """Name and description are there where they are set."""
+    """An entry has OpenAI's fields, status and meta; name and description only where they are set."""
     rows = {row["id"]: row for row in (await rig.get("/v1/models")).json()["data"]}
 
     assert rows["alpha"] == {
@@ -50,7 +50,7 @@ async def test_a_row_has_the_contract_fields_and_ours(rig: Management) -> None:
 
 
 async def test_the_status_follows_the_model(rig: Management) -> None:
-    """A row says unloaded, loading, loaded as it comes true."""
+    """The status of a model goes from unloaded to loading to loaded."""
 
     async def status() -> str:
         return str((await rig.get("/v1/models/slow")).json()["status"]["value"])
@@ -67,7 +67,7 @@ async def test_the_status_follows_the_model(rig: Management) -> None:
 
 
 async def test_aliases_are_listed_on_demand(rig: Management) -> None:
-    """With includeAliasesInList an alias is a row beside its model."""
+    """With includeAliasesInList, aliases are entries behind their model."""
     rig.settings = replace(rig.settings, include_aliases_in_list=True)
     rows = (await rig.get("/v1/models")).json()["data"]
 
@@ -75,7 +75,7 @@ async def test_aliases_are_listed_on_demand(rig: Management) -> None:
 
 
 async def test_one_model_is_found_by_name_alias_or_with_a_slash(rig: Management) -> None:
-    """SDKs ask for one model by the name they will use."""
+    """One entry can be requested by name or alias, also if the model is unlisted."""
     found = [(await rig.get(f"/v1/models/{name}")).json()["id"] for name in ("alpha", "al", "org/model", "hidden")]
 
     assert found == ["alpha", "al", "org/model", "hidden"]
@@ -87,7 +87,7 @@ def offering(rig: Management, **known: Any) -> None:
 
 
 async def test_what_the_configuration_says_of_a_model_is_shown(rig: Management) -> None:
-    """Free values stand where llama-swap's clients look for them, capabilities where others do."""
+    """Metadata is under meta.llamaswap and meta.hotseat; capabilities and context length are top-level."""
     able = Capabilities(takes=("text", "image"), gives=("text",), tools=True, context=4096)
     known = spec("seer", metadata={"family": "x", "type": "mine"}, capabilities=able)
     offering(rig, models={known.name: known})
@@ -109,7 +109,7 @@ async def test_what_the_configuration_says_of_a_model_is_shown(rig: Management) 
 
 
 async def test_selectors_and_models_of_peers_are_listed(rig: Management) -> None:
-    """A selector is as warm as its warmest target; of a peer's model nobody here knows."""
+    """A selector is loaded if one of its targets is; a peer's model has no status."""
     far = RemoteModel(ModelName("box/far"), "box", Address("10.0.0.1", 80), BodyChanges("far"))
     best = Selector("best", Strategy.WARM, ("org/model", "al", "far"), title="Best", metadata={"k": 1})
     away = Selector("away", Strategy.PIN, ("far",))
@@ -129,7 +129,7 @@ async def test_selectors_and_models_of_peers_are_listed(rig: Management) -> None
 
 
 async def test_other_names_are_listed_on_demand_with_what_they_mean(rig: Management) -> None:
-    """Bare names of peers' models count as other names."""
+    """With includeAliasesInList, an alias names its model, and bare names of peers' models are listed."""
     far = RemoteModel(ModelName("box/far"), "box", Address("10.0.0.1", 80), BodyChanges("far"))
     offering(rig, remotes={"box/far": far, "far": far})
     rig.settings = replace(rig.settings, include_aliases_in_list=True)
@@ -143,7 +143,7 @@ async def test_other_names_are_listed_on_demand_with_what_they_mean(rig: Managem
 
 
 async def test_a_key_for_some_models_is_shown_those(rig: Management) -> None:
-    """What would be refused is not offered; names that are asked for one by one are refused as requests would be."""
+    """A key with a list of models sees only those, and gets 403 for another one."""
     rig.accounts.open([ApiKey("sesame", models=("alpha",))])
     as_holder = {HELD: sha256(b"sesame").hexdigest()}
     rows = (await rig.get("/v1/models", headers=as_holder)).json()["data"]
@@ -156,7 +156,7 @@ async def test_a_key_for_some_models_is_shown_those(rig: Management) -> None:
 
 
 async def test_a_key_that_was_taken_back_meanwhile_is_shown_nothing(rig: Management) -> None:
-    """Its request was let in by the old configuration and is answered by the new one."""
+    """A key that a reload removed during the request gets 403."""
     answered = await rig.get("/v1/models", headers={HELD: "00"})
 
     assert answered.status_code == 403

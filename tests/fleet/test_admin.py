@@ -1,4 +1,4 @@
-"""What operators ask of a fleet: to see it, to close a host, to move a model."""
+"""What operators do with a fleet: see it, cordon and drain hosts, move models."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def orders(fleet: Company, seen_by: str, host: str) -> set[Order]:
 
 @in_virtual_time
 async def test_each_host_is_seen_with_what_is_on_it() -> None:
-    """By name: where it is, how it stands, and its models with their phases."""
+    """The view has every host with its address and state, and when it was last heard of."""
     async with company("a", "b") as fleet:
         await fleet["b"].dispatcher.load(QWEN)
         await come_true(lambda: fleet["a"].phases_seen("b") == {"qwen": "ready"})
@@ -52,7 +52,7 @@ async def test_each_host_is_seen_with_what_is_on_it() -> None:
 
 @in_virtual_time
 async def test_a_host_that_refused_a_connection_is_shunned_for_a_while() -> None:
-    """What was sent there and came back is counted, and that it is left out can be seen."""
+    """The view shows that the host is left out, and counts what was sent there and refused."""
     async with company("a", "b") as fleet:
         host_selector = fleet["a"].node.host_selector
         host_selector.sent(HostName("b"), QWEN)
@@ -64,7 +64,7 @@ async def test_a_host_that_refused_a_connection_is_shunned_for_a_while() -> None
 
 @in_virtual_time
 async def test_a_host_without_the_store_says_that_it_is_apart() -> None:
-    """What it knew of the others it still shows."""
+    """A disconnected host still shows the hosts that it knew."""
     async with company("a", "b") as fleet:
         fleet["a"].store.cut_off()
         await come_true(lambda: fleet["a"].fleet_admin.connection is FleetConnection.DISCONNECTED)
@@ -74,7 +74,7 @@ async def test_a_host_without_the_store_says_that_it_is_apart() -> None:
 
 @in_virtual_time
 async def test_what_was_counted_of_a_host_goes_with_it() -> None:
-    """Names that come and go do not pile up."""
+    """When a host leaves the fleet, its counters are removed."""
     async with company("a", "b") as fleet:
         fleet["a"].node.host_selector.sent(HostName("b"), QWEN)
         await fleet["b"].node.leave()
@@ -85,7 +85,7 @@ async def test_what_was_counted_of_a_host_goes_with_it() -> None:
 
 @in_virtual_time
 async def test_who_decided_is_counted() -> None:
-    """Claims that this host made, that another one made first, and what it did while the store was away."""
+    """Claims made by this host, claims lost to another host, and decisions without the store are counted."""
     async with company("a", "b") as fleet:
         await fleet["a"].fleet_admin.move("qwen", "b")
         theirs = Claim(ModelName("llama"), HostName("b"), HostName("b"), "it was asked for")
@@ -108,7 +108,7 @@ async def test_who_decided_is_counted() -> None:
 
 @in_virtual_time
 async def test_orders_are_given_and_taken_back_one_by_one() -> None:
-    """Withdrawing a cordon does not withdraw the drain; without orders there is no record."""
+    """Withdrawing a cordon keeps the drain; without orders there is no record."""
     async with company("a", "b") as fleet:
         fleet_admin = fleet["a"].fleet_admin
         await fleet_admin.give("b", Order.CORDON)
@@ -124,7 +124,7 @@ async def test_orders_are_given_and_taken_back_one_by_one() -> None:
 
 @in_virtual_time
 async def test_two_operators_are_both_heard() -> None:
-    """Orders that are given at the same moment do not overwrite each other."""
+    """Two orders for one host, given at the same moment, both apply."""
     async with company("a", "b", "c") as fleet:
         await asyncio.gather(
             fleet["a"].fleet_admin.give("c", Order.CORDON), fleet["b"].fleet_admin.give("c", Order.DRAIN)
@@ -135,7 +135,7 @@ async def test_two_operators_are_both_heard() -> None:
 
 @in_virtual_time
 async def test_an_order_outlives_its_host() -> None:
-    """The order applies when the host comes back, and can be withdrawn in the meantime."""
+    """An order for a host that has left can still be withdrawn."""
     async with company("a", "b") as fleet:
         await fleet["a"].fleet_admin.give("b", Order.CORDON)
         await come_true(lambda: orders(fleet, "a", "b") == {Order.CORDON})
@@ -148,7 +148,7 @@ async def test_an_order_outlives_its_host() -> None:
 
 @in_virtual_time
 async def test_a_wish_that_cannot_be_read_is_written_over() -> None:
-    """Another version's scribble keeps nobody from giving orders."""
+    """An unreadable order record is replaced by the next order."""
     async with company("a", "b") as fleet:
         await fleet["a"].node.store.put(Bucket.ORDERS, "b", b"scribble")
         await fleet["a"].fleet_admin.give("b", Order.DRAIN)
@@ -161,7 +161,7 @@ async def test_a_wish_that_cannot_be_read_is_written_over() -> None:
 
 @in_virtual_time
 async def test_nobody_is_ordered_about_who_is_unknown() -> None:
-    """The error suggests a similar host name."""
+    """An order for an unknown host is an error that suggests a similar name."""
     async with company("gpu1", "gpu2") as fleet:
         with pytest.raises(UnknownHost, match='Did you mean "gpu2"'):
             await fleet["gpu1"].fleet_admin.give("gpu22", Order.DRAIN)
@@ -169,7 +169,7 @@ async def test_nobody_is_ordered_about_who_is_unknown() -> None:
 
 @in_virtual_time
 async def test_without_the_store_no_order_is_given() -> None:
-    """The operator learns that nothing was changed."""
+    """Without the store, an order is an error that says that nothing was changed."""
     async with company("a", "b") as fleet:
         fleet["a"].store.cut_off()
         with pytest.raises(FleetDisconnected, match="nothing was changed for b"):
@@ -178,7 +178,7 @@ async def test_without_the_store_no_order_is_given() -> None:
 
 @in_virtual_time
 async def test_a_drained_host_empties() -> None:
-    """What nobody uses goes."""
+    """A drained host unloads its idle models."""
     async with company("a", "b") as fleet:
         await fleet["b"].dispatcher.load(QWEN)
         await fleet["a"].fleet_admin.give("b", Order.DRAIN)
@@ -191,7 +191,7 @@ async def test_a_drained_host_empties() -> None:
 
 @in_virtual_time
 async def test_a_model_moves() -> None:
-    """It is loaded there first, and goes where it was only then."""
+    """A move loads the model on the target first, and stops it on the source only when it is ready there."""
     async with company("a", "b", launcher=lambda name: FakeLauncher(slow=("qwen",) if name == "b" else ())) as fleet:
         await fleet["a"].dispatcher.load(QWEN)
         moving = Tasks().start(fleet["a"].fleet_admin.move("q", "b"), "move")
@@ -207,7 +207,7 @@ async def test_a_model_moves() -> None:
 
 @in_virtual_time
 async def test_a_third_host_may_be_asked_to_move_a_model() -> None:
-    """It calls both hosts; a move to itself works as well."""
+    """A host can move a model between two other hosts, and from another host to itself."""
     async with company("a", "b", "c") as fleet:
         await fleet["a"].dispatcher.load(QWEN)
         await come_true(lambda: fleet["c"].phases_seen("a") == {"qwen": "ready"})
@@ -221,7 +221,7 @@ async def test_a_third_host_may_be_asked_to_move_a_model() -> None:
 
 @in_virtual_time
 async def test_a_model_that_is_nowhere_is_loaded_where_it_shall_be() -> None:
-    """There is nothing to stop."""
+    """Moving a model that runs nowhere loads it on the target."""
     async with company("a", "b") as fleet:
         said = await fleet["a"].fleet_admin.move("qwen", "b")
 
@@ -231,7 +231,7 @@ async def test_a_model_that_is_nowhere_is_loaded_where_it_shall_be() -> None:
 
 @in_virtual_time
 async def test_a_move_that_was_interrupted_is_finished_when_asked_again() -> None:
-    """What is ready there is not loaded again, and what is one too many goes."""
+    """If the model is ready on both hosts, a move stops it on the source."""
     async with company("a", "b") as fleet:
         for name in ("a", "b"):
             await fleet[name].dispatcher.load(QWEN)
@@ -242,7 +242,7 @@ async def test_a_move_that_was_interrupted_is_finished_when_asked_again() -> Non
 
 @in_virtual_time
 async def test_replicas_that_are_always_wanted_stay() -> None:
-    """Moving adds one where there were too few, and takes none away."""
+    """After a move, the model runs on the target and still on the minimum number of hosts."""
     models = (spec("qwen", replicas=Replicas(2, 3)),)
     async with company("a", "b", "c", models=lambda _: models) as fleet:
         await come_true(lambda: sum("qwen" in fleet[name].running() for name in "abc") == 2)
@@ -256,7 +256,7 @@ async def test_replicas_that_are_always_wanted_stay() -> None:
 
 @in_virtual_time
 async def test_a_load_that_fails_stops_nothing() -> None:
-    """The error has the reason that the target host reports."""
+    """If the load on the target fails, the model stays on the source, and the error has the target's reason."""
     async with company("a", "b", launcher=lambda name: FakeLauncher(broken=("qwen",) if name == "b" else ())) as fleet:
         await fleet["a"].dispatcher.load(QWEN)
         with pytest.raises(LoadFailed, match=r"did not become ready on b, .* qwen exited with code 1"):
@@ -267,7 +267,7 @@ async def test_a_load_that_fails_stops_nothing() -> None:
 
 @in_virtual_time
 async def test_a_model_goes_where_it_runs_not_where_it_failed() -> None:
-    """A host whose start failed has nothing to stop, though it mentions the model."""
+    """A move stops the model on the host where it runs, not on the one where its start failed."""
     async with company(
         "a", "b", "c", launcher=lambda name: FakeLauncher(broken=("qwen",) if name == "b" else ())
     ) as fleet:
@@ -281,7 +281,7 @@ async def test_a_model_goes_where_it_runs_not_where_it_failed() -> None:
 
 @in_virtual_time
 async def test_a_host_that_leaves_meanwhile_ends_the_move() -> None:
-    """Nobody waits for it, and nothing is stopped."""
+    """If the target leaves the fleet during a move, the move is an error."""
     async with company("a", "b", launcher=lambda _: FakeLauncher(slow=("qwen",))) as fleet:
         moving = Tasks().start(fleet["a"].fleet_admin.move("qwen", "b"), "move")
         await come_true(lambda: fleet["a"].phases_seen("b") == {"qwen": "loading"})
@@ -293,7 +293,7 @@ async def test_a_host_that_leaves_meanwhile_ends_the_move() -> None:
 
 @in_virtual_time
 async def test_a_host_that_does_not_stop_it_is_named() -> None:
-    """The model is ready on the target, and the error reports that it is also still on the source."""
+    """If the source does not answer, the error says that the model is ready on the target and still on the source."""
     async with company("a", "b", "c") as fleet:
         await fleet["a"].dispatcher.load(QWEN)
         await come_true(lambda: fleet["c"].phases_seen("a") == {"qwen": "ready"})
@@ -308,7 +308,7 @@ async def test_a_host_that_does_not_stop_it_is_named() -> None:
     [(Order.CORDON, "is cordoned. First uncordon it"), (Order.DRAIN, "is drained. First undrain it")],
 )
 async def test_a_closed_host_gets_nothing(order: Order, says: str) -> None:
-    """The operator must withdraw the order first."""
+    """A move to a cordoned or drained host is an error that says to withdraw the order first."""
     async with company("a", "b") as fleet:
         await fleet["a"].fleet_admin.give("b", order)
         await come_true(lambda: orders(fleet, "a", "b") == {order})
@@ -318,7 +318,7 @@ async def test_a_closed_host_gets_nothing(order: Order, says: str) -> None:
 
 @in_virtual_time
 async def test_a_host_that_does_not_have_it_gets_nothing() -> None:
-    """A model runs only where the configuration has it."""
+    """A move to a host without the model in its configuration is an error."""
     async with company("a", "b", models=lambda name: MODELS if name == "a" else MODELS[1:]) as fleet:
         with pytest.raises(CannotMove, match="b does not have qwen in its configuration"):
             await fleet["a"].fleet_admin.move("qwen", "b")
@@ -326,7 +326,7 @@ async def test_a_host_that_does_not_have_it_gets_nothing() -> None:
 
 @in_virtual_time
 async def test_names_are_looked_up_in_the_whole_fleet() -> None:
-    """What nobody has is unknown, with a near miss; so is a host that nobody knows."""
+    """An unknown model or host is an error that suggests a similar name."""
     async with company("gpu1", "gpu2") as fleet:
         with pytest.raises(UnknownModel, match='Did you mean "qwen"'):
             await fleet["gpu1"].fleet_admin.move("qwem", "gpu2")

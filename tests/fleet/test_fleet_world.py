@@ -1,4 +1,4 @@
-"""In whatever order changes arrive, rosters agree in the end, and no request goes where it may not."""
+"""In whatever order changes arrive, rosters agree in the end, and requests are only sent to allowed hosts."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def tells_the_truth(history: Any, one: Hearing, other: Hearing) -> None:
 
 @given(histories, hearings, hearings)
 def test_rosters_agree_and_no_request_goes_where_it_may_not(history: Any, one: Hearing, other: Hearing) -> None:
-    """Changes may arrive late, twice, or only after an interruption: in the end all rosters agree."""
+    """All rosters agree in the end, even if changes arrive late, twice or after an interruption."""
     tells_the_truth(history, one, other)
 
 
@@ -273,7 +273,7 @@ def those_that_are_gone_stay(roster: Roster, name: HostName) -> None:
     ],
 )
 def test_planted_bugs_are_found(where: Any, name: str, bug: Any) -> None:
-    """A net is only as good as what it catches."""
+    """The search finds each planted bug."""
 
     def is_broken(example: tuple[Any, Hearing, Hearing]) -> bool:
         try:
@@ -290,7 +290,7 @@ def test_planted_bugs_are_found(where: Any, name: str, bug: Any) -> None:
 
 
 def test_a_load_is_decided_in_some_worlds() -> None:
-    """The judge above has something to judge."""
+    """The search reaches a state in which placement serves, loads and refuses."""
     kinds = {Serve, Load, Nowhere}
 
     def has_all(example: tuple[Any, Hearing]) -> bool:

@@ -29,12 +29,12 @@ def checker(*secrets: str, at: float = NOON) -> ProofChecker:
 
 @given(st.binary(min_size=1, max_size=200), st.binary(max_size=200))
 def test_a_signature_is_an_hmac(key: bytes, said: bytes) -> None:
-    """As the standard library makes it."""
+    """A signature equals the standard library's HMAC-SHA256."""
     assert Hmac(key).of(said) == hmac.digest(key, said, "sha256").hex().encode()
 
 
 def test_what_a_host_signed_is_believed() -> None:
-    """And the secret is no part of it."""
+    """A proof with the right secret is accepted, and does not contain the secret."""
     proof = signed()
 
     checker().check(A, b"said", proof)
@@ -74,27 +74,27 @@ FORGED = {
 
 @pytest.mark.parametrize("forged", FORGED)
 def test_nothing_else_is_believed(forged: str) -> None:
-    """Neither another secret, nor what was signed for another request, another host or another time."""
+    """A proof with another secret, or for another request, host or time, is rejected."""
     with pytest.raises(HostUnproven, match=r"fleet\.secret"):
         checker().check(A, b"said", FORGED[forged])
 
 
 @given(st.binary(max_size=200))
 def test_no_junk_is_a_proof(proof: bytes) -> None:
-    """Any junk is rejected in the same way."""
+    """Arbitrary bytes are rejected with the same error."""
     with pytest.raises(HostUnproven):
         checker().check(A, b"said", proof)
 
 
 @pytest.mark.parametrize("configured", [(), ("",)])
 def test_a_host_without_a_secret_believes_nobody(configured: tuple[str, ...]) -> None:
-    """Not even one that has none either."""
+    """Without a secret, or with an empty one, every proof is rejected."""
     with pytest.raises(HostUnproven):
         ProofChecker(B, FleetSecret(configured), lambda: NOON).check(A, b"said", signed(secrets=configured))
 
 
 def test_a_proof_holds_once() -> None:
-    """A recorded request cannot be replayed."""
+    """The same proof is rejected the second time."""
     us, proof = checker(), signed()
     us.check(A, b"said", proof)
 
@@ -103,7 +103,7 @@ def test_a_proof_holds_once() -> None:
 
 
 def test_the_same_request_is_proven_anew_each_time() -> None:
-    """Two of a kind in one millisecond are two."""
+    """Three proofs of one request in the same millisecond are all accepted."""
     us, signer = checker(), Signer(FleetSecret((OLD,)), lambda: NOON)
 
     for _ in range(3):
@@ -112,7 +112,7 @@ def test_the_same_request_is_proven_anew_each_time() -> None:
 
 @pytest.mark.parametrize("apart_s", [-MOST_SKEW_S - 1, MOST_SKEW_S + 1])
 def test_a_proof_holds_for_a_minute(apart_s: float) -> None:
-    """A larger clock difference is rejected, and the error states it."""
+    """A larger clock difference is rejected, and the error states the difference."""
     checker(at=NOON).check(A, b"said", signed(at=NOON + 0.9 * apart_s))
 
     with pytest.raises(HostUnproven, match=rf"clock of a differs by {re.escape(f'{apart_s:+.0f}')} s .*NTP"):
@@ -120,7 +120,7 @@ def test_a_proof_holds_for_a_minute(apart_s: float) -> None:
 
 
 def test_what_is_remembered_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The oldest are forgotten first, and at least as many as the limit are remembered."""
+    """Of the seen proofs only the newest are remembered, at least as many as the limit."""
     monkeypatch.setattr(host_proof, "MOST_SEEN", 3)
     us, signer = checker(), Signer(FleetSecret((OLD,)), lambda: NOON)
     proofs = [signer.proof(B, b"said") for _ in range(7)]
@@ -134,7 +134,7 @@ def test_what_is_remembered_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_warning_comes_through_now_and_then() -> None:
-    """For each thing that it is about."""
+    """Each topic is let through once per period."""
     now = [0.0]
     limit = LogLimit(60.0, lambda: now[0])
     first = [limit.lets_through("a"), limit.lets_through("a"), limit.lets_through("b")]

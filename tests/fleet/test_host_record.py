@@ -1,4 +1,4 @@
-"""The record that a host publishes, from a view that the scheduler could have made."""
+"""The record that a host publishes, made from a view of the scheduler."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def described(view: View, catalog: Catalog = CATALOG, *, is_leaving: bool = Fals
 
 
 def test_a_resident_is_told_with_its_load() -> None:
-    """Others learn how busy it is, how long it is idle, and how long a reload would take."""
+    """The record has the model's requests, idle time, load time and longest wait."""
     footprint = Footprint({gpu(0): 8 * GIB}, Source.DECLARED)
     qwen = seen(QWEN, Phase.READY, in_flight=2, waiting=1, last_used=90.0, load_s=12.345, footprint=footprint)
     line = (waits(1, QWEN, 95.0), waits(2, QWEN, 99.0))
@@ -56,7 +56,7 @@ def test_a_resident_is_told_with_its_load() -> None:
 
 
 def test_a_model_that_was_never_used_can_be_told() -> None:
-    """Others can read the record, whatever the scheduler's clock says."""
+    """A model that was never used has an idle time of 0, and the record can be decoded."""
     loading = seen(QWEN, Phase.LOADING, waiting=1, last_used=float("-inf"))
 
     record = described(View(100.0, (loading,), ()))
@@ -70,7 +70,7 @@ def waits(ticket: int, name: ModelName, since: float) -> TicketView:
 
 
 def test_what_is_cold_is_not_told() -> None:
-    """Every other phase is, that of a model which failed included."""
+    """Models in every phase except cold are in the record."""
     models = tuple(seen(ModelName(phase.value), phase) for phase in Phase)
 
     assert {each.phase for each in described(View(1.0, models, ())).residents} == {
@@ -84,7 +84,7 @@ def test_what_is_cold_is_not_told() -> None:
 
 
 def test_a_cold_model_that_failed_is_reported_as_backing_off() -> None:
-    """Its own host tries it again at once; others look elsewhere first, unless somebody waits for it there."""
+    """A cold model that failed is published as backing off, or as cold while requests wait for it."""
     failed, tried_again = seen(QWEN, Phase.COLD, failures=1), seen(LLAMA, Phase.COLD, failures=1, waiting=1)
     told = described(View(1.0, (failed, tried_again), ())).residents
 
@@ -92,21 +92,21 @@ def test_a_cold_model_that_failed_is_reported_as_backing_off() -> None:
 
 
 def test_what_is_cold_is_told_while_somebody_waits_for_it() -> None:
-    """Its requests wait here for memory, longer than a claim lives: no other host may load it meanwhile."""
+    """A cold model with waiting requests is in the record, so that no other host loads it."""
     waited_for = seen(QWEN, Phase.COLD, waiting=2)
 
     assert [(each.phase, each.waiting) for each in described(View(1.0, (waited_for,), ())).residents] == [("cold", 2)]
 
 
 def test_a_model_that_left_the_catalog_is_told_while_it_is_there() -> None:
-    """A reload removed it; its process still takes memory."""
+    """A model that a reload removed is in the record while its process runs."""
     gone = seen(ModelName("gone"), Phase.DRAINING)
 
     assert [each.model for each in described(View(1.0, (gone,), ())).residents] == ["gone"]
 
 
 def test_room_is_what_models_may_still_take() -> None:
-    """What others left of a device counts, and what models count as is off; never less than nothing."""
+    """Free memory is what other programs leave minus what models take, and never negative."""
     devices = (
         DeviceView(gpu(0), 24 * GIB, 20 * GIB, 8 * GIB),
         DeviceView(gpu(1), 24 * GIB, 4 * GIB, 8 * GIB),
@@ -119,7 +119,7 @@ def test_room_is_what_models_may_still_take() -> None:
 
 
 def test_a_host_tells_who_it_is() -> None:
-    """Name, address, labels, this start, what it may run and that it leaves; and it survives being written down."""
+    """The record has name, address, labels, boot id, catalog and whether the host leaves, and can be decoded."""
     record = described(View(1.0, (), ()), is_leaving=True)
 
     assert decoded(encoded(record), HostRecord) == record
@@ -128,7 +128,7 @@ def test_a_host_tells_who_it_is() -> None:
 
 
 def test_requests_do_not_change_the_gist() -> None:
-    """Serving thousands of requests publishes nothing new; beginning to drain does."""
+    """Requests do not change the routing summary; a drain of a model and a leaving host do."""
     quiet = described(View(1.0, (seen(QWEN, Phase.READY),), ()))
     busy = described(View(2.0, (seen(QWEN, Phase.READY, in_flight=9, waiting=3),), ()))
     draining = described(View(2.0, (seen(QWEN, Phase.DRAINING),), ()))
@@ -144,7 +144,7 @@ def test_requests_do_not_change_the_gist() -> None:
 
 
 def test_an_offer_says_what_others_must_know() -> None:
-    """Memory, labels, replicas and other names."""
+    """An offer has the model's memory, labels, replicas and aliases."""
     spec = model("qwen", gib=8, aliases=("gpt-4",), replicas=Replicas(1, 3), host_labels={"gpu": "h100"})
 
     assert catalog_record(with_budget(spec)) == CatalogRecord(
@@ -153,21 +153,21 @@ def test_an_offer_says_what_others_must_know() -> None:
 
 
 def test_an_estimate_stands_in_for_a_declaration() -> None:
-    """It is made from files and a command line, so it is the same on every host."""
+    """Without a declared figure, an offer has the estimate."""
     guessed = replace(model("qwen"), estimated={gpu(0): GIB})
 
     assert catalog_record(with_budget(guessed)).offers[QWEN].memory == {"gpu0": GIB}
 
 
 def test_what_one_host_measured_changes_no_digest() -> None:
-    """Hosts with the same configuration have the same catalog, whatever each of them saw."""
+    """A measurement does not change the catalog's digest."""
     measured = CATALOG.with_learned(LLAMA, Footprint({gpu(0): GIB}, Source.MEASURED))
 
     assert digest_of(catalog_record(measured)) == digest_of(catalog_record(CATALOG))
 
 
 def test_the_order_of_models_changes_no_digest() -> None:
-    """Neither does that of labels; another alias does."""
+    """The order of models and labels does not change the digest; another alias does."""
     forth = one_at_a_time(model("a", host_labels={"x": "1", "y": "2"}), "b")
     back = one_at_a_time("b", model("a", host_labels={"y": "2", "x": "1"}))
     other = one_at_a_time(model("a", aliases=("c",)), "b")
@@ -177,7 +177,7 @@ def test_the_order_of_models_changes_no_digest() -> None:
 
 
 def test_selectors_are_not_offered() -> None:
-    """The host that receives the request chooses a model first."""
+    """Offers contain models only, because the receiving host resolves selectors."""
     selector = Selector("any", Strategy.PIN, ("qwen",))
 
     assert list(catalog_record(replace(CATALOG, selectors={"any": selector})).offers) == ["llama", "qwen"]

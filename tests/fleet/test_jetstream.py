@@ -1,4 +1,4 @@
-"""What only the engine on NATS has to promise: buckets, logins, absent servers, and that nothing is left behind."""
+"""What only the NATS engine provides: buckets, logins, reconnection and cleanup."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def bystander(server: NatsServer) -> AsyncIterator[JetStreamContext]:
 
 
 async def test_buckets_live_as_long_as_the_design_says(tmp_path: Path) -> None:
-    """Leases end after ten seconds with a marker, orders stay; one server keeps one copy."""
+    """Each bucket has its documented lifetime, one value per key, delete markers, and one copy on one server."""
     async with nats_servers(tmp_path) as (server,), connected(fleet_at(server)), bystander(server) as js:
         made = {bucket: (await js.stream_info(stream_of(bucket))).config for bucket in Bucket}
 
@@ -73,7 +73,7 @@ async def test_buckets_live_as_long_as_the_design_says(tmp_path: Path) -> None:
 
 
 async def test_nats_own_tools_understand_the_buckets(tmp_path: Path) -> None:
-    """What a host writes is a key-value bucket for everybody else."""
+    """NATS' own key-value API reads what a host wrote."""
     async with nats_servers(tmp_path) as (server,), connected(fleet_at(server)) as store, bystander(server) as js:
         await store.put(Bucket.HOSTS, "gpu1", b"here")
         found = await (await js.key_value("hotseat-hosts")).get("gpu1")
@@ -82,7 +82,7 @@ async def test_nats_own_tools_understand_the_buckets(tmp_path: Path) -> None:
 
 
 async def test_hosts_that_start_together_make_the_buckets_once(tmp_path: Path) -> None:
-    """A later host finds the buckets, at whichever moment it comes."""
+    """Eight hosts that start at the same moment all connect."""
     async with nats_servers(tmp_path) as (server,):
         stores = [JetStream(fleet_at(server)) for _ in range(8)]
         for store in stores:
@@ -96,7 +96,7 @@ async def test_hosts_that_start_together_make_the_buckets_once(tmp_path: Path) -
 
 
 async def test_a_bucket_that_was_removed_is_made_again(tmp_path: Path) -> None:
-    """An operator who deletes a bucket causes only a short interruption."""
+    """After a bucket is deleted, the next write creates it again."""
     async with nats_servers(tmp_path) as (server,), connected(fleet_at(server)) as store, bystander(server) as js:
         await store.put(Bucket.HOSTS, "gpu1", b"before")
         await js.delete_stream(stream_of(Bucket.HOSTS))
@@ -107,7 +107,7 @@ async def test_a_bucket_that_was_removed_is_made_again(tmp_path: Path) -> None:
 
 
 async def test_a_foreign_bucket_is_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A bucket whose keys never end is used, but not in silence."""
+    """A bucket with an unexpected configuration is used, and a warning names it."""
     async with nats_servers(tmp_path) as (server,):
         async with bystander(server) as js:
             await js.add_stream(name=stream_of(Bucket.HOSTS), subjects=[subject_of(Bucket.HOSTS, ">")])
@@ -125,7 +125,7 @@ async def is_created(store: JetStream, claim: str) -> bool:
 
 
 async def test_three_servers_keep_three_copies_and_one_may_die(tmp_path: Path) -> None:
-    """A fleet goes on agreeing when the leader of its claims is killed."""
+    """After the leader of the claims is killed, claims can be created and earlier ones read."""
     async with nats_servers(tmp_path, 3) as servers, connected(fleet_at(*servers)) as store:
         async with bystander(servers[0]) as js:
             info = await js.stream_info(stream_of(Bucket.CLAIMS))
@@ -139,7 +139,7 @@ async def test_three_servers_keep_three_copies_and_one_may_die(tmp_path: Path) -
 
 
 async def test_a_cluster_lets_one_of_many_writers_win(tmp_path: Path) -> None:
-    """A write during another write is refused for coming second, not for being concurrent."""
+    """Of concurrent writes to one key, one succeeds and the others get a Conflict."""
     async with nats_servers(tmp_path, 3) as servers, connected(fleet_at(*servers)) as store:
         last = await store.create(Bucket.CLAIMS, "qwen", b"0")
         outcomes = await asyncio.gather(
@@ -177,7 +177,7 @@ async def test_an_ended_watch_leaves_no_consumer(tmp_path: Path) -> None:
 
 
 async def test_a_watch_that_begins_anew_again_and_again_has_one_consumer(tmp_path: Path) -> None:
-    """Consumers that vanish under a watcher are replaced, not multiplied."""
+    """A watch whose consumer is deleted creates one new consumer each time."""
     async with nats_servers(tmp_path) as (server,), connected(fleet_at(server)) as store, bystander(server) as js:
         stream = stream_of(Bucket.HOSTS)
         async with Watching(store, Bucket.HOSTS) as watching:
@@ -195,7 +195,7 @@ async def test_a_watch_that_begins_anew_again_and_again_has_one_consumer(tmp_pat
 
 
 async def test_while_nats_is_away_nothing_is_kept_for_later(tmp_path: Path) -> None:
-    """A write without a connection fails at once, and does not happen after all when NATS is back."""
+    """A write without a connection fails, and is not carried out after the reconnection."""
     async with nats_servers(tmp_path) as (server,), connected(fleet_at(server)) as store:
         server.kill()
         await come_true(lambda: not store.is_connected)
@@ -227,7 +227,7 @@ async def test_nats_may_come_later_than_the_host(tmp_path: Path, caplog: pytest.
 
 
 async def test_the_same_trouble_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    """Days without NATS do not fill a disk with the same line; after a connection it is news again."""
+    """A repeated error is logged once, and again after a connection."""
     link = Link(Fleet((), HostName("test")))
     for _ in range(3):
         await link._log_problem(OSError("refused"))
@@ -238,7 +238,7 @@ async def test_the_same_trouble_is_told_once(caplog: pytest.LogCaptureFixture) -
 
 
 async def test_a_server_without_jetstream_is_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Being connected is not enough: without buckets nobody is connected."""
+    """If NATS has no JetStream, the store is not connected and a warning says so."""
     caplog.set_level(logging.WARNING)
     async with nats_servers(tmp_path, more="jetstream: disabled") as (server,):
         store = JetStream(fleet_at(server), patience_s=0.5)
@@ -261,13 +261,13 @@ def fleet_of(user: str, server: NatsServer) -> Fleet:
 
 
 async def test_user_and_password(tmp_path: Path) -> None:
-    """NATS lets in whom it knows."""
+    """A store connects with user and password."""
     async with nats_servers(tmp_path, more=KNOWN) as (server,), connected(fleet_of("h", server)) as store:
         assert store.is_connected
 
 
 async def test_a_token(tmp_path: Path) -> None:
-    """A token alone is a valid login."""
+    """A store connects with a token alone."""
     async with nats_servers(tmp_path, more='authorization { token: "word" }') as (server,):
         fleet = replace(fleet_at(server), login=NatsLogin(token="word"))
         async with connected(fleet) as store:
@@ -275,7 +275,7 @@ async def test_a_token(tmp_path: Path) -> None:
 
 
 async def test_an_nkey(tmp_path: Path) -> None:
-    """The seed stays in its file and is never sent."""
+    """A store connects with the NKey whose seed is in a file."""
     seed = nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER)
     public = nkeys.from_seed(bytearray(seed)).public_key.decode()
     (tmp_path / "seed").write_bytes(seed)
@@ -286,7 +286,7 @@ async def test_an_nkey(tmp_path: Path) -> None:
 
 
 async def test_a_file_of_credentials(tmp_path: Path) -> None:
-    """As `nsc` writes it: papers that an operator signed, and the key they are for."""
+    """A store connects with a credentials file as `nsc` writes it."""
     known = papers()
     (tmp_path / "host.creds").write_text(known.credentials)
     async with nats_servers(tmp_path, more=known.config) as (server,):
@@ -309,7 +309,7 @@ async def test_a_wrong_password_is_told_of(tmp_path: Path, caplog: pytest.LogCap
 
 
 async def test_whoever_is_thrown_out_comes_back_when_he_may(tmp_path: Path) -> None:
-    """A password that was changed and changed back needs no restart of the host."""
+    """A store reconnects by itself when a changed password is changed back."""
     async with nats_servers(tmp_path, more=KNOWN) as (server,), connected(fleet_of("h", server)) as store:
         server.reconfigure(KNOWN.replace("p4ss", "other"))
         await come_true(lambda: not store.is_connected)
@@ -319,7 +319,7 @@ async def test_whoever_is_thrown_out_comes_back_when_he_may(tmp_path: Path) -> N
 
 
 async def test_tls_with_an_authority_of_ones_own(tmp_path: Path) -> None:
-    """Both sides present a certificate, and both are accepted."""
+    """A store connects over TLS with a private CA and a client certificate."""
     pem = tmp_path / "both.pem"
     pem.write_text(CERTIFICATE)
     tls = f'tls {{ cert_file: "{pem}", key_file: "{pem}", ca_file: "{pem}", verify: true }}'
@@ -335,7 +335,7 @@ async def test_tls_with_an_authority_of_ones_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("verb", ["put", "create", "read"])
 async def test_whoever_is_told_to_stop_in_the_middle_stops(tmp_path: Path, verb: str) -> None:
-    """NATS' client swallows a cancellation that meets it while it sends; a host that leaves must not wait for ever."""
+    """A cancelled operation ends at every moment, although NATS' client can swallow a cancellation."""
     tasks = Tasks()
     async with nats_servers(tmp_path) as (server,), connected(fleet_at(server)) as store:
         works: dict[str, Callable[[str], Coroutine[Any, Any, object]]] = {
@@ -358,7 +358,7 @@ async def stopped_after(steps: int, work: asyncio.Task[object]) -> bool:
 
 
 async def test_a_watch_that_is_told_to_stop_at_any_moment_stops(tmp_path: Path) -> None:
-    """However far it came; a consumer that was made after we asked for its end is ended by NATS."""
+    """A cancelled watch ends at every moment, and its consumer is gone soon after."""
     tasks = Tasks()
     async with nats_servers(tmp_path) as (server,), connected(fleet_at(server)) as store, bystander(server) as js:
 
@@ -373,7 +373,7 @@ async def test_a_watch_that_is_told_to_stop_at_any_moment_stops(tmp_path: Path) 
 
 
 def test_a_store_whose_connection_broke_is_closed_in_peace(tmp_path: Path) -> None:
-    """uvloop, on which hosts run, reports a closed connection with its own exception."""
+    """On uvloop, closing a store whose connection is broken raises nothing."""
 
     async def break_and_close() -> None:
         async with nats_servers(tmp_path) as servers:

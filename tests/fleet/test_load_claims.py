@@ -1,4 +1,4 @@
-"""Who loads what: the first writer decides."""
+"""Which host loads a model: the first writer decides."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def held(agreed: Agreed) -> Held:
 
 
 def test_whoever_is_first_has_decided() -> None:
-    """The second reads what was decided and goes there, too."""
+    """The second host gets the claim that the first one wrote."""
     store = SteppedStore()
     first, second = played(claim(store, decision(A), A)), played(claim(store, decision(B), B))
 
@@ -42,7 +42,7 @@ def test_whoever_is_first_has_decided() -> None:
 
 
 def test_another_replica_is_another_claim() -> None:
-    """One reason, one load; two reasons, two."""
+    """Claims for two replicas of one model are independent."""
     store = SteppedStore()
     found = [played(claim(store, decision(A, 0), A)), played(claim(store, decision(B, 1), A))]
 
@@ -50,7 +50,7 @@ def test_another_replica_is_another_claim() -> None:
 
 
 def test_a_claim_that_vanished_frees_the_way() -> None:
-    """Between the refusal and the reading its lease may end."""
+    """If a claim is removed between the conflict and the read, the second host makes its own."""
     store = SteppedStore()
     first = played(claim(store, decision(A), A))
     second = Player(claim(store, decision(B), B))
@@ -63,7 +63,7 @@ def test_a_claim_that_vanished_frees_the_way() -> None:
 
 
 def test_a_claim_that_vanishes_again_and_again_is_done_without() -> None:
-    """Nobody tries for ever."""
+    """After two attempts a host decides without a claim."""
     store = SteppedStore()
     late = Player(claim(store, decision(B), B))
     for _ in range(2):
@@ -76,12 +76,12 @@ def test_a_claim_that_vanishes_again_and_again_is_done_without() -> None:
 
 
 def test_without_the_store_a_host_decides_alone() -> None:
-    """The result has no revision."""
+    """Without the store, a host's own decision holds, and the result has no revision."""
     assert played(claim(SteppedStore(is_connected=False), decision(A), B)) == Agreed(claim_for(A, B), None)
 
 
 def test_a_claim_that_cannot_be_read_binds_nobody() -> None:
-    """Another version may have written it; it ends by itself."""
+    """If a claim cannot be decoded, the host decides without one."""
     store = SteppedStore()
     played(store.put(Bucket.CLAIMS, KEY, b"who knows"))
 
@@ -89,7 +89,7 @@ def test_a_claim_that_cannot_be_read_binds_nobody() -> None:
 
 
 def test_a_claim_that_cannot_be_taken_back_ends_by_itself() -> None:
-    """Nobody needs to know that the store is unreachable."""
+    """Releasing a claim without the store raises nothing and leaves the claim."""
     store = SteppedStore()
     first = played(claim(store, decision(A), A))
     store.is_connected = False
@@ -99,7 +99,7 @@ def test_a_claim_that_cannot_be_taken_back_ends_by_itself() -> None:
 
 
 def test_a_claim_of_another_life_is_not_taken_back() -> None:
-    """A later writer had another reason."""
+    """A claim that another host wrote since is not released."""
     store = SteppedStore()
     first = played(claim(store, decision(A), A))
     played(store.put(Bucket.CLAIMS, KEY, encoded(claim_for(B, B))))
@@ -110,7 +110,7 @@ def test_a_claim_of_another_life_is_not_taken_back() -> None:
 
 @pytest.mark.parametrize("model", ["qwen", "org/model:Q4 *>", "模型", "." * 300])
 def test_any_name_makes_a_key(model: str) -> None:
-    """Of letters, digits, - and _, with the replica behind a dot."""
+    """A key has ASCII letters, digits, - and _, then a dot and the replica."""
     name, _, replica = key_of(ModelName(model), 3).rpartition(".")
 
     assert replica == "3"
@@ -120,12 +120,12 @@ def test_any_name_makes_a_key(model: str) -> None:
 
 @given(st.lists(st.integers(0, 3), max_size=40))
 def test_hosts_agree_in_every_interleaving(order: list[int]) -> None:
-    """Whatever happens first, all who claimed one replica of one model go to one host."""
+    """In every order of steps, all hosts that claim one replica select the same host."""
     claim_and_select(order)
 
 
 def test_hosts_that_do_not_listen_are_found() -> None:
-    """A planted bug: the second host acts on its own decision."""
+    """The check fails when the second host acts on its own decision."""
 
     async def deaf(store: SteppedStore, decision: Load, me: HostName) -> Agreed:
         ours = Claim(decision.model, decision.host, me, decision.because, decision.replica)

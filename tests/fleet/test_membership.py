@@ -1,4 +1,4 @@
-"""A host's place in the fleet, on a board within the process and on a clock that jumps."""
+"""A host's membership in the fleet, with an in-process store and a virtual clock."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def phase(name: str) -> list[Residence]:
 
 @in_virtual_time
 async def test_a_host_is_there_as_long_as_it_lives() -> None:
-    """Its lease is renewed long before it ends, for ever, and is gone at once when it leaves."""
+    """A host's record stays for many lease times and is removed when the host leaves."""
     board = new_board()
     async with joined(board):
         await advance(10 * LEASE_S)
@@ -102,7 +102,7 @@ async def test_a_host_is_there_as_long_as_it_lives() -> None:
 
 @in_virtual_time
 async def test_a_host_that_dies_is_forgotten_when_its_lease_ends() -> None:
-    """Nobody has to notice the crash: the lease ends, and the others are notified."""
+    """The record of a host that crashed is removed when its lease ends, and the others are notified."""
     board = new_board()
     async with joined(board, "gpu1") as witness:
         victim = host(board, "gpu2")
@@ -119,7 +119,7 @@ async def test_a_host_that_dies_is_forgotten_when_its_lease_ends() -> None:
 
 @in_virtual_time
 async def test_everything_of_the_store_is_heard() -> None:
-    """Each bucket sends its state and then its changes: hosts, claims, catalogs and orders."""
+    """A member gets the state and the changes of every bucket."""
     board = new_board()
     await InProcess(board).put(Bucket.ORDERS, "gpu1", b"{}")
     async with joined(board) as member:
@@ -136,7 +136,7 @@ async def test_everything_of_the_store_is_heard() -> None:
 
 @in_virtual_time
 async def test_a_change_of_phase_is_told_at_once() -> None:
-    """Others learn that a model is ready before the next renewal."""
+    """A changed phase is published within 10 ms, before the next renewal."""
     board = new_board()
     async with joined(board) as member:
         await advance(1)
@@ -150,7 +150,7 @@ async def test_a_change_of_phase_is_told_at_once() -> None:
 
 @in_virtual_time
 async def test_many_changes_are_few_records_and_the_last_is_told() -> None:
-    """However quickly phases change, a host writes five times a second at most, and never stops at the last but one."""
+    """A hundred changes in a second cause at most eight records, and the last change is published."""
     board = new_board()
     async with joined(board) as member:
         for n in range(100):
@@ -166,7 +166,7 @@ async def test_many_changes_are_few_records_and_the_last_is_told() -> None:
 
 @in_virtual_time
 async def test_load_alone_is_told_with_the_next_renewal() -> None:
-    """Requests come and go a thousand times a second: what a host writes depends on phases and on time."""
+    """A changed number of requests is published only with the next renewal."""
     board = new_board()
     async with joined(board) as member:
         for n in range(500):
@@ -184,7 +184,7 @@ async def test_load_alone_is_told_with_the_next_renewal() -> None:
 
 @in_virtual_time
 async def test_a_name_that_a_living_host_has_is_refused() -> None:
-    """Two hosts of one name would overwrite each other: the second soon gets an error that names the first."""
+    """A second host with the same name gets an error with the first one's address, within two renewals."""
     board = new_board()
     async with joined(board, address="http://elsewhere:8080"):
         namesake = host(board, boot="second")
@@ -203,7 +203,7 @@ async def test_a_name_that_a_living_host_has_is_refused() -> None:
 
 @in_virtual_time
 async def test_a_name_of_the_dead_is_taken_when_its_lease_ends() -> None:
-    """A host that moved to another address after a crash waits for its own old lease and is in."""
+    """A host at another address joins under a dead host's name when that lease ends."""
     board = new_board()
     dead = HostRecord(HostName("gpu1"), "http://elsewhere:8080", "first", "digest")
     await InProcess(board).put(Bucket.HOSTS, "gpu1", encoded(dead))
@@ -217,7 +217,7 @@ async def test_a_name_of_the_dead_is_taken_when_its_lease_ends() -> None:
 
 @in_virtual_time
 async def test_a_host_that_was_killed_takes_its_own_name_at_once() -> None:
-    """Only one process can listen at an address, so a restarted host need not wait for its own old lease."""
+    """A host at the same address joins at once, because only one process can listen there."""
     board = new_board()
     dead = HostRecord(HostName("gpu1"), "http://gpu1:8080", "first", "digest")
     await InProcess(board).put(Bucket.HOSTS, "gpu1", encoded(dead))
@@ -230,7 +230,7 @@ async def test_a_host_that_was_killed_takes_its_own_name_at_once() -> None:
 
 @in_virtual_time
 async def test_of_two_hosts_with_one_name_and_one_address_the_later_has_it() -> None:
-    """A configuration that was copied whole does not make two hosts overwrite each other every three seconds."""
+    """Of two hosts with the same name and address, the later one is connected and the earlier one is not."""
     board = new_board()
     async with joined(board) as earlier, joined(board, boot="second") as later:
         await advance(10 * LEASE_S)
@@ -244,7 +244,7 @@ async def test_of_two_hosts_with_one_name_and_one_address_the_later_has_it() -> 
 
 @in_virtual_time
 async def test_a_write_whose_outcome_nobody_told_is_not_held_against_us() -> None:
-    """The store wrote our record and the response was lost: the next write finds our own record and continues."""
+    """A host that finds its own record at an unexpected revision stays connected."""
     board = new_board()
     async with joined(board) as member:
         await InProcess(board).put(Bucket.HOSTS, "gpu1", encoded(member.record))
@@ -259,7 +259,7 @@ async def test_a_write_whose_outcome_nobody_told_is_not_held_against_us() -> Non
 
 @in_virtual_time
 async def test_a_name_that_holds_something_else_is_not_overwritten() -> None:
-    """What is no host's record may be that of a newer version: it is left alone until it ends."""
+    """A record that cannot be decoded is left alone until it expires."""
     board = new_board()
     await InProcess(board).put(Bucket.HOSTS, "gpu1", b"no record")
     async with joined(board):
@@ -270,7 +270,7 @@ async def test_a_name_that_holds_something_else_is_not_overwritten() -> None:
 
 @in_virtual_time
 async def test_whoever_lost_its_name_while_it_was_apart_does_not_fight_for_it() -> None:
-    """Another host took the name after the lease ended: it keeps the name, and we are disconnected until it leaves."""
+    """A host whose name was taken while it was cut off stays disconnected until the other host leaves."""
     board = new_board()
     async with joined(board) as member:
         member.store.cut_off()
@@ -294,7 +294,7 @@ async def test_whoever_lost_its_name_while_it_was_apart_does_not_fight_for_it() 
 
 @in_virtual_time
 async def test_a_host_that_is_cut_off_knows_it_and_comes_back() -> None:
-    """It logs that once, starts again when reconnected, and is visible to the others again."""
+    """A cut-off host is disconnected and forgotten; when the store is back, it rejoins and watches anew."""
     board = new_board()
     async with joined(board) as member:
         await advance(1)
@@ -313,7 +313,7 @@ async def test_a_host_that_is_cut_off_knows_it_and_comes_back() -> None:
 
 @in_virtual_time
 async def test_being_apart_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    """A night without NATS is one warning, and one line in the morning."""
+    """Eight hours without the store are one line when it is lost and one when it is back."""
     caplog.set_level(logging.INFO)
     board = new_board()
     async with joined(board) as member:
@@ -331,7 +331,7 @@ async def test_being_apart_is_one_line(caplog: pytest.LogCaptureFixture) -> None
 
 @in_virtual_time
 async def test_a_host_starts_without_its_store() -> None:
-    """It starts disconnected, logs that, and joins later."""
+    """A host starts disconnected without its store and joins later."""
     board = new_board()
     member = host(board)
     member.store.cut_off()
@@ -348,7 +348,7 @@ async def test_a_host_starts_without_its_store() -> None:
 
 @in_virtual_time
 async def test_leaving_while_apart_is_no_trouble() -> None:
-    """Nothing can be written; the lease ends by itself."""
+    """A disconnected host can leave, and its record expires."""
     board = new_board()
     async with joined(board) as member:
         member.store.cut_off()
@@ -362,7 +362,7 @@ async def test_leaving_while_apart_is_no_trouble() -> None:
 
 @in_virtual_time
 async def test_the_catalog_is_there_before_the_record_that_names_it() -> None:
-    """Whoever reads a host's record finds its catalog, after a reload too."""
+    """After a reload, the catalog that the record names is in the store."""
     board = new_board()
     async with joined(board) as member:
         member.offers = CatalogRecord({QWEN: Offer(most=2)})
@@ -376,7 +376,7 @@ async def test_the_catalog_is_there_before_the_record_that_names_it() -> None:
 
 @in_virtual_time
 async def test_hosts_with_the_same_catalog_write_it_once() -> None:
-    """Of ten that start together, one writes it and the others find it."""
+    """Of ten hosts that start together with one catalog, one writes it."""
     board = new_board()
     members = [host(board, f"gpu{n}") for n in range(10)]
     await asyncio.gather(*(member.membership.join() for member in members))
@@ -389,7 +389,7 @@ async def test_hosts_with_the_same_catalog_write_it_once() -> None:
 
 @in_virtual_time
 async def test_one_of_many_hosts_renews_the_catalog() -> None:
-    """For a week it never ends, and hardly more is written for ten hosts than for one."""
+    """For a week a catalog never expires, and ten hosts renew it at most three times as often as one must."""
     board, tasks = new_board(), Tasks()
     heard: list[Change] = []
     leases = [CatalogLease(InProcess(board), lambda: CatalogRecord({})) for _ in range(10)]
@@ -414,7 +414,7 @@ async def test_one_of_many_hosts_renews_the_catalog() -> None:
 
 @in_virtual_time
 async def test_a_catalog_that_was_lost_is_written_again() -> None:
-    """The store may lose everything: a host writes its own records again."""
+    """A host writes its catalog again after it was removed from the store."""
     board = new_board()
     async with joined(board):
         await InProcess(board).remove(Bucket.CATALOGS, "digest")

@@ -1,4 +1,4 @@
-"""Hosts of a fleet in one process: real dispatchers, puppets for servers, one board for a store."""
+"""Hosts of a fleet in one process: real dispatchers, fake model servers, one in-process store."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ async def pair(open_host: Open) -> tuple[Host, Host]:
 
 
 async def test_who_writes_to_the_store_is_no_host_by_that(pair: tuple[Host, Host], open_host: Open) -> None:
-    """Neither a new host nor a known one at another address: nobody would be sent to it."""
+    """Unsigned records neither add a host nor change the address of a known one."""
     first, _ = pair
     for name in ("evil", "b"):
         forged = HostRecord(HostName(name), "http://attacker:80", "1", "digest")
@@ -109,7 +109,7 @@ async def test_who_writes_to_the_store_is_no_host_by_that(pair: tuple[Host, Host
 
 
 async def test_hosts_agree_on_who_loads_a_model(pair: tuple[Host, Host]) -> None:
-    """The second request goes where the first one decided, before anything is loaded."""
+    """Before the model is loaded, both hosts select the host that the first request selected."""
     first, second = pair
     chosen = await first.where(ALPHA)
 
@@ -118,6 +118,7 @@ async def test_hosts_agree_on_who_loads_a_model(pair: tuple[Host, Host]) -> None
 
 
 async def test_hosts_that_ask_at_the_same_moment_agree(pair: tuple[Host, Host]) -> None:
+    """Four concurrent requests on two hosts select the same host."""
     first, second = pair
     chosen = await asyncio.gather(*(host.where(ALPHA) for host in (first, second, first, second)))
 
@@ -125,7 +126,7 @@ async def test_hosts_that_ask_at_the_same_moment_agree(pair: tuple[Host, Host]) 
 
 
 async def test_a_ready_model_is_known_to_all(pair: tuple[Host, Host]) -> None:
-    """Its record shows it; no agreement is needed."""
+    """Both hosts select the host on which the model is ready."""
     first, second = pair
     await first.dispatcher.load(ALPHA)
     await come_true(lambda: second.node.host_selector.select(ALPHA, ANN) is not None)
@@ -135,6 +136,7 @@ async def test_a_ready_model_is_known_to_all(pair: tuple[Host, Host]) -> None:
 
 
 async def test_a_second_model_goes_to_the_host_that_is_free(pair: tuple[Host, Host]) -> None:
+    """A model is loaded on the host without another model."""
     first, _ = pair
     await first.dispatcher.load(ALPHA)
 
@@ -142,7 +144,7 @@ async def test_a_second_model_goes_to_the_host_that_is_free(pair: tuple[Host, Ho
 
 
 async def test_a_model_that_only_another_host_has_gets_a_name_here(open_host: Open) -> None:
-    """And loses it when that host leaves."""
+    """Names of models of another host are known here until that host leaves."""
     first = await open_host("a", spec("alpha"))
     second = await open_host("b", spec("beta", aliases=("second",)))
     await come_true(lambda: set(first.dispatcher.catalog.fleet_models) == {"beta", "second"})
@@ -153,7 +155,7 @@ async def test_a_model_that_only_another_host_has_gets_a_name_here(open_host: Op
 
 
 async def test_a_reload_keeps_the_names_of_the_others(open_host: Open) -> None:
-    """The configuration and the models of other hosts are separate."""
+    """After a reload that adds another host's model, the model can be placed on either host."""
     first = await open_host("a", spec("alpha"))
     await open_host("b", spec("beta"))
     await come_true(lambda: "beta" in first.dispatcher.catalog.fleet_models)
@@ -165,6 +167,7 @@ async def test_a_reload_keeps_the_names_of_the_others(open_host: Open) -> None:
 
 
 async def test_a_host_that_turned_somebody_away_is_left_out(pair: tuple[Host, Host]) -> None:
+    """After a host refused a request, the request is placed on this host."""
     first, second = pair
     await second.dispatcher.load(ALPHA)
     await come_true(lambda: isinstance(first.node.host_selector.select(ALPHA, ANN), OtherHost))
@@ -174,7 +177,7 @@ async def test_a_host_that_turned_somebody_away_is_left_out(pair: tuple[Host, Ho
 
 
 async def test_nobody_can_take_it(open_host: Open) -> None:
-    """The error names the hosts that could serve it, and their obstacles."""
+    """If no host can serve the model, the error names the hosts and the obstacles."""
     first = await open_host("a", spec("alpha"))
     await open_host("b", spec("beta"))
     await come_true(lambda: "beta" in first.dispatcher.catalog.fleet_models)
@@ -185,7 +188,7 @@ async def test_nobody_can_take_it(open_host: Open) -> None:
 
 
 async def test_a_host_that_is_cut_off_goes_on_alone(pair: tuple[Host, Host]) -> None:
-    """It decides by itself: one load too many at worst."""
+    """A disconnected host still places requests by itself."""
     first, second = pair
     first.store.cut_off()
 
@@ -194,7 +197,7 @@ async def test_a_host_that_is_cut_off_goes_on_alone(pair: tuple[Host, Host]) -> 
 
 
 async def test_claims_that_came_true_are_taken_back(pair: tuple[Host, Host], board: Board) -> None:
-    """From then on the host's record has all that is needed."""
+    """A claim is removed once the model is loaded."""
     first, second = pair
     chosen = first if await first.where(ALPHA) == "a" else second
     await chosen.dispatcher.load(ALPHA)
@@ -203,7 +206,7 @@ async def test_claims_that_came_true_are_taken_back(pair: tuple[Host, Host], boa
 
 
 async def test_replicas_that_are_always_wanted_are_loaded_without_a_request(open_host: Open) -> None:
-    """One host sees to it, and each loads what it was chosen for."""
+    """Without a request, the minimum number of replicas is loaded."""
     wanted = spec("alpha", replicas=Replicas(2, 2))
     hosts = [await open_host(name, wanted) for name in ("a", "b", "c")]
 
@@ -211,7 +214,7 @@ async def test_replicas_that_are_always_wanted_are_loaded_without_a_request(open
 
 
 async def test_a_drained_host_empties_itself(pair: tuple[Host, Host]) -> None:
-    """What nobody uses is stopped, and what comes next goes elsewhere."""
+    """A drained host stops its idle model, and the next request is placed on another host."""
     first, second = pair
     await first.dispatcher.load(ALPHA)
     await second.node.store.put(Bucket.ORDERS, "a", encoded(HostOrder(cordoned=True, drained=True)))

@@ -1,4 +1,4 @@
-"""A store is opened from the configuration, and only then is NATS' client needed."""
+"""A store is opened from the configuration; NATS' client is imported only then."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOWHERE = Fleet(("nats://127.0.0.1:1",), HostName("test"))
 
 
 async def test_opening_and_closing(tmp_path: Path) -> None:
-    """The store that a configuration names is there within the context and gone after it."""
+    """The store is usable within the context and disconnected after it."""
     async with nats_servers(tmp_path) as (server,):
         async with open_store(fleet_at(server)) as store:
             await store.put(Bucket.ORDERS, "gpu1", b"{}")
@@ -32,7 +32,7 @@ async def test_opening_and_closing(tmp_path: Path) -> None:
 
 
 async def test_a_certificate_that_is_not_there_is_refused_at_once(tmp_path: Path) -> None:
-    """What can never work is a sentence at the start."""
+    """A missing CA file is an error that names fleet.tls."""
     fleet = Fleet(("tls://localhost:1",), HostName("test"), login=NatsLogin(ca=str(tmp_path / "nowhere.pem")))
 
     with pytest.raises(StoreError, match=r"fleet\.tls"):
@@ -45,7 +45,7 @@ async def test_a_certificate_that_is_not_there_is_refused_at_once(tmp_path: Path
 async def test_a_login_that_cannot_be_used_is_told_of(
     key: str, file: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    """The host starts without its fleet and logs the reason; the right file may still appear."""
+    """With an unusable login file, the store opens disconnected and the reason is logged."""
     monkeypatch.setattr("hotseat.fleet.open_store.FIRST_S", 0.5)
     (tmp_path / "odd").write_text("no seed\n" * 3)
     login = NatsLogin(**{key: str(tmp_path / file)})
@@ -57,7 +57,7 @@ async def test_a_login_that_cannot_be_used_is_told_of(
 
 
 async def test_without_the_package_a_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The user gets an error message instead of a traceback."""
+    """Without the nats package, the error names the extra to install."""
     for name in [name for name in sys.modules if name.startswith("hotseat.fleet.jetstream")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "nats", None)
@@ -68,7 +68,7 @@ async def test_without_the_package_a_sentence_says_what_to_install(monkeypatch: 
 
 
 def test_a_host_alone_does_not_import_nats() -> None:
-    """The extra costs nothing where there is no fleet."""
+    """Importing the program does not import nats."""
     program = "import sys, hotseat.app, hotseat.cli.commands; sys.exit('nats' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0

@@ -28,14 +28,14 @@ def where(heard: Heard, model: ModelName = QWEN, client: ClientId = ALICE) -> tu
 
 
 def test_a_ready_model_is_served_where_it_is() -> None:
-    """Free memory elsewhere makes no difference."""
+    """A request goes to the host where the model is ready, even if it is full and another host is empty."""
     heard = Heard().hosts(host("here"), host("a", there("qwen", in_flight=3, waiting=9, slots=4)))
 
     assert where(heard) == (Serve, "a")
 
 
 def test_of_full_replicas_the_one_with_the_least_load_per_slot_serves() -> None:
-    """Eight on eight slots is less than five on four."""
+    """Eight requests on eight slots are less load than five on four."""
     heard = Heard(catalog=SEVERAL).hosts(
         host("a", there("qwen", in_flight=4, waiting=1, slots=4)), host("b", there("qwen", in_flight=8, slots=8))
     )
@@ -44,7 +44,7 @@ def test_of_full_replicas_the_one_with_the_least_load_per_slot_serves() -> None:
 
 
 def test_of_equally_full_replicas_the_one_here_serves() -> None:
-    """A local request needs no hop."""
+    """Of equally full replicas, the one on this host is selected."""
     full = there("qwen", in_flight=4, slots=4)
     heard = Heard(catalog=SEVERAL).hosts(host("a", full), host("here", full), host("z", full))
 
@@ -52,7 +52,7 @@ def test_of_equally_full_replicas_the_one_here_serves() -> None:
 
 
 def test_a_client_comes_back_to_the_same_replica_while_it_has_a_free_slot() -> None:
-    """Many clients spread over all replicas, and each stays where it is when loads differ a little."""
+    """Clients spread over all replicas, and each keeps its replica when loads differ a little."""
     replicas = [host(name, there("qwen", slots=4)) for name in ("a", "b", "c", "here")]
     heard = Heard(catalog=SEVERAL).hosts(*replicas)
     clients = [ClientId(f"client {n}") for n in range(200)]
@@ -64,7 +64,7 @@ def test_a_client_comes_back_to_the_same_replica_while_it_has_a_free_slot() -> N
 
 
 def test_nobody_in_particular_goes_where_least_is_going_on() -> None:
-    """Without an identity there is no conversation to come back to."""
+    """A request without a client identity goes to the replica with the least load."""
     heard = Heard(catalog=SEVERAL).hosts(
         host("a", there("qwen", slots=4, in_flight=1)), host("b", there("qwen", slots=4))
     )
@@ -73,7 +73,7 @@ def test_nobody_in_particular_goes_where_least_is_going_on() -> None:
 
 
 def test_a_client_leaves_its_replica_when_that_is_full() -> None:
-    """Affinity is not worth waiting for."""
+    """A client whose replica is full is sent to another one."""
     free, full = there("qwen", slots=2), there("qwen", slots=2, in_flight=2)
     heard = Heard(catalog=SEVERAL).hosts(host("a", free), host("b", free))
     mine = where(heard)[1]
@@ -94,7 +94,7 @@ def test_what_was_sent_since_the_last_record_counts() -> None:
 
 
 def test_of_more_replicas_than_there_may_be_all_hosts_use_the_same_ones() -> None:
-    """So the others become unused, whichever host places the request and however busy they are."""
+    """With surplus replicas, all hosts send all clients to the same one, so that the others become idle."""
     hosts = [host(name, there("qwen", in_flight=n)) for n, name in enumerate("abc")]
     heard = [Heard(name).hosts(*hosts) for name in "abc"]
 
@@ -106,7 +106,7 @@ def test_of_more_replicas_than_there_may_be_all_hosts_use_the_same_ones() -> Non
 
 @pytest.mark.parametrize("phase", ["loading", "asleep", "cold"])
 def test_a_model_on_its_way_is_waited_for(phase: str) -> None:
-    """Nobody loads a second one because the first is not ready yet."""
+    """A model that is loading, asleep or waiting for memory on a host is not loaded on another one."""
     heard = Heard().hosts(host("here"), host("a", there("qwen", phase)))
 
     assert where(heard) == (Serve, "a")
@@ -114,7 +114,7 @@ def test_a_model_on_its_way_is_waited_for(phase: str) -> None:
 
 
 def test_what_loads_is_nearer_than_what_sleeps() -> None:
-    """A loading model has its memory already."""
+    """A loading replica is preferred to a sleeping one."""
     heard = Heard().hosts(host("a", there("qwen", "asleep")), host("b", there("qwen", "loading")))
 
     assert where(heard) == (Serve, "b")
@@ -122,14 +122,14 @@ def test_what_loads_is_nearer_than_what_sleeps() -> None:
 
 @pytest.mark.parametrize("phase", ["draining", "unloading", "of a later version"])
 def test_a_model_on_its_way_out_serves_nobody(phase: str) -> None:
-    """It is loaded again, on a host without obstacles."""
+    """A model that is leaving a host is loaded on another host."""
     heard = Heard().hosts(host("a", there("qwen", phase)), host("here"))
 
     assert where(heard) == (Load, "here")
 
 
 def test_a_claim_is_as_good_as_a_load() -> None:
-    """Hosts that know the claim send their requests there too."""
+    """A request goes to the host that a claim names."""
     heard = Heard().hosts(host("here"), host("a")).claim("qwen", "a")
 
     assert where(heard) == (Serve, "a")
@@ -146,14 +146,14 @@ def test_a_host_may_be_chosen_to_load_what_is_just_leaving_it(phase: str) -> Non
 
 
 def test_a_claim_for_a_host_that_is_gone_holds_nobody_up() -> None:
-    """The next number is claimed, for the first one is taken until its lease ends."""
+    """A claim for an unknown host is ignored, and the next replica number is used."""
     heard = Heard().hosts(host("here")).claim("qwen", "a")
 
     assert placed(heard) == Load(QWEN, HostName("here"), 1, "here has enough free memory")
 
 
 def test_a_claim_that_nobody_acted_on_lapses() -> None:
-    """It counts for ten seconds, even if the store cannot report its end."""
+    """A claim counts for ten seconds, even if its removal is not reported."""
     heard = Heard().hosts(host("here"), host("a")).claim("qwen", "a").after(10)
 
     assert placed(heard) == Load(QWEN, HostName("here"), 0, "here has enough free memory")
@@ -172,7 +172,7 @@ def test_hosts_whose_clocks_differ_decide_the_same() -> None:
 
 
 def test_where_a_model_failed_it_is_sought_last_until_its_host_says_more() -> None:
-    """A response reported the failure before any record; without the store, no record may come for long."""
+    """After a failure the model is loaded elsewhere, until the host publishes a newer record."""
     heard = Heard().hosts(host("a", there("qwen")), host("b"))
     heard.roster.failed(HostName("a"), QWEN)
     assert where(heard) == (Load, "b")
@@ -185,14 +185,14 @@ def test_where_a_model_failed_it_is_sought_last_until_its_host_says_more() -> No
 
 
 def test_free_room_here_comes_first() -> None:
-    """Among hosts that are equally calm, the one that was asked loads."""
+    """Of equally idle hosts with free memory, this host loads the model."""
     heard = Heard().hosts(host("a"), host("here"), host("z"))
 
     assert where(heard) == (Load, "here")
 
 
 def test_elsewhere_models_have_their_favourite_hosts() -> None:
-    """Every host chooses the same empty host, and not the same one for all models."""
+    """All hosts select the same empty host for a model, and models spread over the hosts."""
     models = [ModelName(f"m{n}") for n in range(100)]
     asked = [Heard(me, catalog=fleet_catalog(*models)).hosts(host("a"), host("b"), host("c")) for me in ("x", "y")]
     chosen = [[where(heard, model)[1] for model in models] for heard in asked]
@@ -202,21 +202,21 @@ def test_elsewhere_models_have_their_favourite_hosts() -> None:
 
 
 def test_a_host_that_loads_already_is_no_first_choice() -> None:
-    """Loads share a disk."""
+    """A host that is loading another model is not selected if another host is free."""
     heard = Heard().hosts(host("here", there("llama", "loading")), host("a", there("llama", in_flight=3)))
 
     assert where(heard) == (Load, "a")
 
 
 def test_the_calmer_host_loads() -> None:
-    """Requests in flight share a device."""
+    """Of two hosts with free memory, the one with fewer requests in flight loads the model."""
     heard = Heard().hosts(host("here", there("llama", in_flight=3)), host("a", there("llama")))
 
     assert where(heard) == (Load, "a")
 
 
 def test_a_host_where_it_failed_is_tried_last() -> None:
-    """It comes last however much memory it has, but before an error."""
+    """A host where the model failed loads it only if no other host can."""
     heard = Heard().hosts(host("here", there("qwen", "backoff", gib=0)))
     assert where(heard) == (Load, "here")
     heard.hosts(host("a", there("llama", gib=20, in_flight=3)))
@@ -225,42 +225,42 @@ def test_a_host_where_it_failed_is_tried_last() -> None:
 
 
 def test_claimed_room_is_not_free() -> None:
-    """What was promised to others and is not seen yet counts."""
+    """Memory that a claim needs does not count as free."""
     heard = Heard().hosts(host("here", gib=15), host("a", gib=15)).claim("llama", "here")
 
     assert where(heard) == (Load, "a")
 
 
 def test_room_that_a_waiting_model_needs_is_not_free() -> None:
-    """A model that waits on its host for memory has no process and will have one."""
+    """Memory that a model waits for on its host does not count as free."""
     heard = Heard().hosts(host("here", there("llama", "cold"), gib=15), host("a", gib=15))
 
     assert where(heard) == (Load, "a")
 
 
 def test_a_claim_is_not_counted_twice_once_its_model_is_seen() -> None:
-    """The record shows how much is left."""
+    """A claim takes no memory once the host's record shows the model."""
     heard = Heard().hosts(host("here", there("llama", "loading"), gib=16)).claim("llama", "here")
 
     assert placed(heard).because == "here has enough free memory"
 
 
 def test_a_model_of_unknown_size_needs_a_whole_device() -> None:
-    """As it does within a host."""
+    """A model of unknown size is loaded on a host with an empty device."""
     heard = Heard(catalog=fleet_catalog("llama", qwen=Offer())).hosts(host("here", there("llama", gib=1)), host("a"))
 
     assert where(heard) == (Load, "a")
 
 
 def test_a_host_without_budgets_has_room_while_nothing_runs() -> None:
-    """Its models take turns."""
+    """A host without budgets has free memory only while no model runs there."""
     heard = Heard().hosts(host("here", there("llama"), gib=None), host("a", gib=None))
 
     assert where(heard) == (Load, "a")
 
 
 def test_a_model_that_sleeps_leaves_the_turn_to_others() -> None:
-    """Where memory is not counted, a sleeping model blocks nobody."""
+    """On a host without budgets, a sleeping model does not block another one."""
     heard = Heard().hosts(host("here", there("llama", "asleep"), gib=None))
 
     assert placed(heard).because == "here has enough free memory"
@@ -270,7 +270,7 @@ def test_a_model_that_sleeps_leaves_the_turn_to_others() -> None:
 
 
 def test_room_is_made_where_it_costs_least() -> None:
-    """What is unused for long and loads quickly goes first."""
+    """Without free memory, the host is selected whose victim is idle longest and loads fastest."""
     heard = Heard().hosts(
         host("here", there("llama", gib=20, idle_s=100, load_s=50)),
         host("a", there("llama", gib=20, idle_s=100, load_s=10)),
@@ -286,7 +286,7 @@ def test_room_is_made_where_it_costs_least() -> None:
 
 
 def test_a_model_in_use_costs_more_than_any_that_is_not() -> None:
-    """However long the others take to load."""
+    """Two idle models with long load times are evicted rather than one in use."""
     heard = Heard().hosts(
         host("here", there("llama", gib=20, in_flight=1, load_s=1)),
         host("a", there("llama", gib=10, load_s=600), there("gemma", gib=10, load_s=600)),
@@ -296,7 +296,7 @@ def test_a_model_in_use_costs_more_than_any_that_is_not() -> None:
 
 
 def test_where_all_are_in_use_the_fewest_users_are_disturbed() -> None:
-    """What came back meanwhile counts, too."""
+    """If all are in use, the host with the fewest requests is selected, including loads reported since."""
     heard = Heard().hosts(
         host("here", there("llama", gib=20, in_flight=2)), host("a", there("llama", gib=20, in_flight=3))
     )
@@ -311,7 +311,7 @@ def test_where_all_are_in_use_the_fewest_users_are_disturbed() -> None:
 
 
 def test_a_model_that_loads_is_not_sent_away_for_another() -> None:
-    """Its waiting requests would wait again."""
+    """A loading model is not evicted if an idle one can be."""
     heard = Heard().hosts(
         host("here", there("llama", "loading", gib=20)), host("a", there("llama", gib=20, load_s=600))
     )
@@ -320,7 +320,7 @@ def test_a_model_that_loads_is_not_sent_away_for_another() -> None:
 
 
 def test_a_model_that_sleeps_is_not_in_use() -> None:
-    """What it still takes may be had for little."""
+    """A model that has been asleep for long is cheaper to evict than one used recently."""
     heard = Heard().hosts(
         host("here", there("llama", gib=20, idle_s=10)), host("a", there("llama", "asleep", gib=20, idle_s=900))
     )
@@ -329,7 +329,7 @@ def test_a_model_that_sleeps_is_not_in_use() -> None:
 
 
 def test_what_leaves_already_costs_nothing_more() -> None:
-    """Its memory is about to be free."""
+    """A model that is already stopping costs nothing to evict."""
     heard = Heard().hosts(
         host("here", there("llama", gib=20, idle_s=9000)), host("a", there("llama", "unloading", gib=20))
     )
@@ -338,7 +338,7 @@ def test_what_leaves_already_costs_nothing_more() -> None:
 
 
 def test_of_equal_prices_the_one_here_is_paid() -> None:
-    """Nothing is gained by going elsewhere."""
+    """At equal cost, this host is selected."""
     full = there("llama", gib=20, idle_s=50, load_s=10)
     heard = Heard().hosts(*(host(name, full) for name in ("a", "b", "here", "y", "z")))
 
@@ -346,7 +346,7 @@ def test_of_equal_prices_the_one_here_is_paid() -> None:
 
 
 def test_a_host_without_budgets_costs_all_that_runs_there() -> None:
-    """It runs one at a time, so everything leaves."""
+    """On a host without budgets, all running models must be evicted, so their costs add up."""
     heard = Heard().hosts(
         host("here", there("llama", idle_s=10, load_s=10), there("gemma", idle_s=10, load_s=10), gib=None),
         host("a", there("llama", idle_s=10, load_s=15), gib=None),
@@ -356,7 +356,7 @@ def test_a_host_without_budgets_costs_all_that_runs_there() -> None:
 
 
 def test_a_host_without_budgets_that_somebody_waits_for_is_dear() -> None:
-    """Its next turn is promised."""
+    """A host without budgets for which a claim exists is not selected."""
     heard = Heard().hosts(host("here", gib=None), host("a", there("llama", load_s=600), gib=None))
     heard.claim("gemma", "here")
 
@@ -364,7 +364,7 @@ def test_a_host_without_budgets_that_somebody_waits_for_is_dear() -> None:
 
 
 def test_where_others_come_first_it_waits_for_them() -> None:
-    """Memory that is promised twice is no reason to refuse."""
+    """If all memory is promised to others, the model is still placed and waits for them."""
     heard = Heard(catalog=fleet_catalog(qwen=offer(20), llama=offer(20), gemma=offer(20)))
     heard.hosts(host("a", there("gemma", gib=20))).claim("llama", "a")
     assert where(heard) == (Load, "a")
@@ -374,7 +374,7 @@ def test_where_others_come_first_it_waits_for_them() -> None:
 
 
 def test_of_many_hosts_the_cheapest_is_found() -> None:
-    """Though only some are looked at closely; those where nothing can be done are passed over."""
+    """Among thirty hosts the cheapest is selected; hosts with pinned models are skipped."""
     many = [host(f"h{n:02}", there("llama", gib=20, idle_s=100 - n, load_s=10)) for n in range(30)]
     pinned = host("p", there("llama", gib=20, pinned=True))
     alone = [host("q", there("llama", load_s=600), gib=None), host("r", there("llama", pinned=True), gib=None)]
@@ -386,7 +386,7 @@ def test_of_many_hosts_the_cheapest_is_found() -> None:
 
 
 def test_where_the_first_hundred_cannot_the_next_are_asked() -> None:
-    """Few are compared where many may do; but nobody is refused before all were asked."""
+    """A host with free memory is found whatever its position, also beyond the first hundred."""
     pinned = [host(f"h{n:03}", there("llama", gib=20, pinned=True)) for n in range(GLANCED_AT + 20)]
     heard = Heard().hosts(*pinned)
     assert isinstance(placed(heard), Nowhere)
@@ -397,7 +397,7 @@ def test_where_the_first_hundred_cannot_the_next_are_asked() -> None:
 
 
 def test_what_seems_cheap_is_reckoned_anew_after_a_while() -> None:
-    """Prices fall while models are unused, and rise when they are used."""
+    """After six seconds, costs are computed again and models in use are avoided."""
     many = [host(f"h{n:02}", there("llama", gib=20, idle_s=100 - n, load_s=10)) for n in range(30)]
     heard = Heard(catalog=fleet_catalog("llama", qwen=offer(20))).hosts(*many)
     assert where(heard) == (Load, "h00")
@@ -412,7 +412,7 @@ def test_what_seems_cheap_is_reckoned_anew_after_a_while() -> None:
 
 
 def test_pinned_models_stay() -> None:
-    """Neither where memory is counted nor where it is not."""
+    """Pinned models are not evicted, with or without budgets, and the error says so."""
     pinned = there("llama", gib=20, pinned=True)
     heard = Heard().hosts(host("here", pinned), host("a", pinned, gib=None))
 
@@ -422,7 +422,7 @@ def test_pinned_models_stay() -> None:
 
 
 def test_a_host_that_is_too_small_is_not_asked() -> None:
-    """Nor one that lacks the device."""
+    """A host with too little memory, or without the device, is not selected."""
     heard = Heard(catalog=fleet_catalog(qwen=offer(40), llama=Offer(memory={"gpu9": GIB})))  # type: ignore[dict-item]
     heard.hosts(host("here"))
 
@@ -431,7 +431,7 @@ def test_a_host_that_is_too_small_is_not_asked() -> None:
 
 
 def test_labels_are_constraints() -> None:
-    """A host without the label neither loads nor serves."""
+    """A host without the required labels neither loads nor serves the model."""
     heard = Heard(catalog=fleet_catalog(qwen=offer(labels={"gpu": "a100", "site": "eu"})))
     heard.hosts(host("here", there("qwen"), labels={"gpu": "a100"}))
     assert "here is missing the required labels (it needs gpu=a100, site=eu)" in placed(heard).because
@@ -441,7 +441,7 @@ def test_labels_are_constraints() -> None:
 
 
 def test_a_cordoned_host_serves_what_it_has_and_loads_nothing() -> None:
-    """No new models are placed on this host."""
+    """A cordoned host serves its models but loads no others."""
     heard = Heard().hosts(host("a", there("qwen"))).wish("a", cordoned=True)
 
     assert where(heard) == (Serve, "a")
@@ -449,7 +449,7 @@ def test_a_cordoned_host_serves_what_it_has_and_loads_nothing() -> None:
 
 
 def test_a_drained_host_gets_nothing() -> None:
-    """What is there goes elsewhere."""
+    """A drained host gets no requests; the model is loaded on another host."""
     heard = Heard().hosts(host("a", there("qwen"))).wish("a", cordoned=True, drained=True)
     assert isinstance(placed(heard), Nowhere)
     heard.hosts(host("here"))
@@ -458,21 +458,21 @@ def test_a_drained_host_gets_nothing() -> None:
 
 
 def test_a_wish_that_is_taken_back_holds_no_more() -> None:
-    """The host is like any other again."""
+    """After its order is withdrawn, a host loads models again."""
     heard = Heard().hosts(host("a")).wish("a", cordoned=True).remove(Bucket.ORDERS, "a")
 
     assert where(heard) == (Load, "a")
 
 
 def test_a_leaving_host_gets_nothing() -> None:
-    """Its record shows that it is leaving."""
+    """A host whose record says that it leaves gets no requests."""
     heard = Heard().hosts(host("a", there("qwen"), is_leaving=True), host("here"))
 
     assert where(heard) == (Load, "here")
 
 
 def test_a_host_that_refused_a_connection_is_left_out() -> None:
-    """For a while, and its model is loaded elsewhere meanwhile."""
+    """A host that refused a connection is left out for two seconds; the model is loaded elsewhere."""
     heard = Heard().hosts(host("a", there("qwen")), host("here"))
     heard.roster.suspect(HostName("a"), heard.now)
     assert where(heard) == (Load, "here")
@@ -482,14 +482,14 @@ def test_a_host_that_refused_a_connection_is_left_out() -> None:
 
 
 def test_a_model_that_nobody_has_is_nowhere() -> None:
-    """The error says what to do."""
+    """If no host has the model, the error says what to do."""
     heard = Heard(catalog=fleet_catalog("llama")).hosts(host("here"))
 
     assert "Start a host whose configuration has it" in placed(heard).because
 
 
 def test_a_host_whose_catalog_is_unknown_serves_nobody() -> None:
-    """Nobody knows what labels its models demand."""
+    """A host with an unknown catalog is not selected, because its models' labels are unknown."""
     heard = Heard().hosts(host("a", there("qwen"), catalog="never heard of"))
 
     assert isinstance(placed(heard), Nowhere)
@@ -508,7 +508,7 @@ def test_many_hosts_are_not_all_named() -> None:
 
 
 def test_memory_of_other_devices_does_not_matter() -> None:
-    """Memory is counted per device, and a claim on one does not take from another."""
+    """A claim on one device takes no memory from another."""
     catalog = fleet_catalog(qwen=offer(20), llama=Offer(memory={"gpu1": 20 * GIB}))  # type: ignore[dict-item]
     heard = Heard(catalog=catalog).hosts(host("here")).claim("llama", "here")
 

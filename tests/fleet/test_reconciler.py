@@ -1,4 +1,4 @@
-"""What a host does for the fleet although no request brings it there."""
+"""What a host does for the fleet without a request."""
 
 from __future__ import annotations
 
@@ -73,13 +73,14 @@ def claimed(revision: int, *, host: HostName = ME, unasked: bool = True) -> Writ
 
 
 async def test_a_host_loads_what_it_was_chosen_for(reconciler: Reconciler, loader: Loader) -> None:
+    """A claim for this host loads the model."""
     reconciler.on_change(Bucket.CLAIMS, claimed(5))
 
     await come_true(lambda: loader.loaded == ["alpha"])
 
 
 async def test_an_old_claim_that_comes_late_is_void(reconciler: Reconciler, loader: Loader) -> None:
-    """So is one that comes twice; a newer one counts."""
+    """A claim with an older or repeated revision is ignored; a newer one is acted on."""
     for revision in (5, 5, 3, 6):
         reconciler.on_change(Bucket.CLAIMS, claimed(revision))
     await come_true(lambda: len(loader.loaded) >= 2)
@@ -98,6 +99,7 @@ async def test_an_old_claim_that_comes_late_is_void(reconciler: Reconciler, load
     ids=["of another host", "that a request brings", "junk", "taken back"],
 )
 async def test_other_news_load_nothing(reconciler: Reconciler, loader: Loader, change: Written | Removed) -> None:
+    """A claim for another host, one made by a request, junk and a removal load nothing."""
     reconciler.on_change(Bucket.CLAIMS, change)
     reconciler.on_change(Bucket.CLAIMS, claimed(6))
     await come_true(lambda: loader.loaded)
@@ -108,7 +110,7 @@ async def test_other_news_load_nothing(reconciler: Reconciler, loader: Loader, c
 async def test_a_load_for_the_fleet_that_fails_is_logged(
     reconciler: Reconciler, loader: Loader, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The fleet continues, and the next claim is acted on again."""
+    """A failed load is logged, and the next claim is acted on."""
     loader.problem = LoadFailed("it exited with code 1")
     reconciler.on_change(Bucket.CLAIMS, claimed(5))
     await come_true(lambda: "an order of the fleet failed model=alpha" in caplog.text)
@@ -118,7 +120,7 @@ async def test_a_load_for_the_fleet_that_fails_is_logged(
 
 
 async def test_one_replica_too_many_goes_when_it_stays_too_many(loader: Loader) -> None:
-    """A model that moves is on two hosts for a moment, and must not be sent away from the new one."""
+    """A surplus replica is stopped only after it was surplus for a while, so that a move is not undone."""
     names = ("a", "b")
     one_too_many = [name for name in names if too_many((heard := twice(name)).roster, heard.now)]
     heard, tasks = twice(*one_too_many), Tasks()

@@ -31,7 +31,7 @@ def more(*hosts: HostRecord) -> Load | None:
 
 
 def test_waiting_longer_than_a_load_takes_is_a_reason_for_one_more() -> None:
-    """A host with free memory is chosen, and the replica has the next number."""
+    """If requests wait longer than a load takes, a replica with the next number is loaded."""
     assert more(host("a", waiting(11)), host("b")) == Load(
         QWEN,
         B,
@@ -41,17 +41,17 @@ def test_waiting_longer_than_a_load_takes_is_a_reason_for_one_more() -> None:
 
 
 def test_waiting_no_longer_than_a_load_takes_is_none() -> None:
-    """It would come too late."""
+    """If requests wait no longer than a load takes, no replica is added."""
     assert more(host("a", waiting(10)), host("b")) is None
 
 
 def test_one_replica_without_a_line_is_enough() -> None:
-    """Requests go there."""
+    """If one replica has no queue, none is added."""
     assert more(host("a", waiting(60)), host("b", there("qwen", load_s=10.0)), host("c")) is None
 
 
 def test_as_many_as_there_are_come_at_a_time() -> None:
-    """Two that are full and one that loads: one more; a claim for it has the next number."""
+    """Two full replicas and a loading one allow one more; after a claim for it, none."""
     full = [host("a", waiting(60)), host("b", waiting(60)), host("c", there("qwen", "loading")), host("d"), host("e")]
     heard = Heard(catalog=fleet_catalog(qwen=offer(most=9))).hosts(*full)
     found = one_more(QWEN, heard.roster, heard.now)
@@ -63,7 +63,7 @@ def test_as_many_as_there_are_come_at_a_time() -> None:
 
 
 def test_one_on_its_way_is_waited_for() -> None:
-    """Loading or claimed."""
+    """While a replica is loading or claimed, none is added."""
     assert more(host("a", waiting(60)), host("b", there("qwen", "loading")), host("c")) is None
     heard = Heard(catalog=SEVERAL).hosts(host("a", waiting(60)), host("b"), host("c")).claim("qwen", "b", 1)
 
@@ -71,7 +71,7 @@ def test_one_on_its_way_is_waited_for() -> None:
 
 
 def test_a_replica_that_sleeps_is_woken_before_one_is_added() -> None:
-    """Even where no more may be: it is one of them."""
+    """A sleeping replica is selected before a new one, even at the maximum number."""
     heard = Heard(catalog=fleet_catalog(qwen=offer(most=2)))
     heard.hosts(host("a", waiting(60)), host("b", there("qwen", "asleep")), host("c"))
     found = one_more(QWEN, heard.roster, heard.now)
@@ -82,7 +82,7 @@ def test_a_replica_that_sleeps_is_woken_before_one_is_added() -> None:
 
 
 def test_there_are_never_more_than_the_configuration_says() -> None:
-    """Three of three are enough, one of which does not answer."""
+    """At the maximum number none is added, even if one host does not answer."""
     hosts = [host(name, waiting(60)) for name in "abc"]
     heard = Heard(catalog=SEVERAL).hosts(*hosts, host("here"))
     heard.roster.suspect(A, heard.now)
@@ -91,12 +91,12 @@ def test_there_are_never_more_than_the_configuration_says() -> None:
 
 
 def test_a_model_that_is_not_ready_anywhere_has_no_replicas_to_add() -> None:
-    """It is loaded for its first request."""
+    """A model that is ready nowhere gets no further replica."""
     assert more(host("a")) is None
 
 
 def test_one_more_takes_room_from_what_is_unused() -> None:
-    """But not from what is in use: those who wait there would only change places."""
+    """A further replica may evict an idle model but not one in use."""
     used = there("llama", gib=20, in_flight=1)
     assert more(host("a", waiting(60)), host("b", used)) is None
     found = more(host("a", waiting(60)), host("b", used), host("c", there("llama", gib=20, idle_s=1, load_s=20)))
@@ -106,7 +106,7 @@ def test_one_more_takes_room_from_what_is_unused() -> None:
 
 
 def test_one_more_takes_no_room_from_what_is_always_wanted() -> None:
-    """Else the two would push each other out for ever; where memory is counted and where it is not."""
+    """A further replica does not evict a model with a minimum number of replicas."""
     kept = there("llama", gib=20, idle_s=3000)
     heard = Heard(catalog=fleet_catalog(qwen=offer(most=3), llama=offer(20, least=1)))
     heard.hosts(host("a", waiting(60)), host("b", kept), host("c", kept, gib=None))
@@ -115,7 +115,7 @@ def test_one_more_takes_no_room_from_what_is_always_wanted() -> None:
 
 
 def test_loading_times_are_guessed_where_none_was_seen() -> None:
-    """As the scheduler guesses: twenty seconds."""
+    """An unknown load time counts as longer than 15 s, so a wait of 15 s adds none."""
     unseen = there("qwen", waiting=1, oldest_wait_s=15)
 
     assert more(host("a", unseen), host("b")) is None
@@ -130,7 +130,7 @@ def kept(*hosts: HostRecord, me: str = "here", least: int = 2) -> list[Load]:
 
 
 def test_exactly_one_host_sees_to_it_that_there_are_enough() -> None:
-    """It is the model's rendezvous owner on every host; it need not be the one that loads."""
+    """Of three hosts, exactly one decides to load a missing replica."""
     hosts = [host(name) for name in "abc"]
     found = {me: kept(*hosts, me=me) for me in "abc"}
 
@@ -140,7 +140,7 @@ def test_exactly_one_host_sees_to_it_that_there_are_enough() -> None:
 
 
 def test_the_second_one_has_the_next_number() -> None:
-    """Two claims for one reason would be two loads; one for two reasons would be one too few."""
+    """If one of two replicas exists, the second one is loaded with number 1 on another host."""
     hosts = [host("a", there("qwen")), host("b"), host("c")]
     found = [load for me in "abc" for load in kept(*hosts, me=me)]
 
@@ -149,7 +149,7 @@ def test_the_second_one_has_the_next_number() -> None:
 
 
 def test_enough_are_enough() -> None:
-    """Ready, loading and claimed ones count."""
+    """Ready, loading and claimed replicas all count towards the minimum."""
     heard = Heard(catalog=fleet_catalog(qwen=offer(least=3)))
     heard.hosts(host("here", there("qwen")), host("a", there("qwen", "loading")), host("b")).claim("qwen", "b", 2)
 
@@ -157,13 +157,13 @@ def test_enough_are_enough() -> None:
 
 
 def test_where_there_is_no_room_for_it_nothing_is_pushed_out() -> None:
-    """A replica that nobody asked for is not worth a model that was used lately."""
+    """A required replica evicts a model only if that was idle for longer than its load time."""
     assert kept(host("here", there("llama", gib=20, idle_s=10, load_s=20))) == []
     assert len(kept(host("here", there("llama", gib=20, idle_s=30, load_s=20)))) == 1
 
 
 def test_a_host_that_knows_nobody_sees_to_everything() -> None:
-    """Even before it has described itself."""
+    """A host that has not published its record loads nothing for the minimum."""
     heard = Heard(catalog=fleet_catalog(qwen=offer(least=1)))
 
     assert to_keep(heard.roster, heard.now) == []
@@ -186,25 +186,25 @@ def spared(*hosts: HostRecord, least: int = 0) -> list[str]:
 
 
 def test_of_unused_replicas_exactly_one_goes_at_a_time() -> None:
-    """All who look agree on which."""
+    """Of three idle replicas, exactly one is unloaded."""
     hosts = [host(name, unused(500)) for name in "abc"]
 
     assert len(spared(*hosts)) == 1
 
 
 def test_the_unused_one_goes_and_not_the_used_one() -> None:
-    """Whatever the order."""
+    """The replica that was idle longest is unloaded."""
     assert spared(host("a", unused(99)), host("b", unused(100)), host("c", unused(3))) == ["b"]
 
 
 def test_the_last_one_and_those_always_wanted_stay() -> None:
-    """The last one's time is its host's matter."""
+    """The last replica and the minimum number of replicas stay."""
     assert spared(host("a", unused(500))) == []
     assert spared(host("a", unused(500)), host("b", unused(500)), least=2) == []
 
 
 def test_only_what_serves_counts() -> None:
-    """One that is drained or loading does not replace the one that goes."""
+    """A loading or drained replica does not replace one that is unloaded."""
     assert spared(host("a", unused(500)), host("b", there("qwen", "loading"))) == []
     heard = Heard("a", catalog=fleet_catalog(qwen=offer(most=3))).hosts(host("a", unused(500)), host("b", unused(500)))
     heard.wish("b", drained=True)
@@ -213,14 +213,14 @@ def test_only_what_serves_counts() -> None:
 
 
 def test_a_pinned_replica_stays() -> None:
-    """The operator pinned it there."""
+    """Idle replicas that are pinned are not unloaded."""
     pinned = there("qwen", idle_s=500, load_s=10.0, pinned=True)
 
     assert spared(host("a", pinned), host("b", pinned)) == []
 
 
 def test_a_replica_that_was_just_sent_a_request_is_not_unused() -> None:
-    """Its record does not know yet."""
+    """A replica to which a request was sent since its last record is not unloaded."""
     heard = Heard("a", catalog=fleet_catalog(qwen=offer(most=3))).hosts(host("a", unused(500)), host("b", unused(10)))
     assert to_spare(heard.roster, heard.now) == [
         Spare(QWEN, "unused for 500 s here, and ready on 2 hosts although 1 would be enough")
@@ -231,7 +231,7 @@ def test_a_replica_that_was_just_sent_a_request_is_not_unused() -> None:
 
 
 def test_a_host_that_has_not_described_itself_spares_nothing() -> None:
-    """It does not know what it has."""
+    """A host that has not published its record unloads nothing."""
     heard = Heard()
 
     assert to_spare(heard.roster, heard.now) == []
@@ -247,7 +247,7 @@ def crowded_out(*hosts: HostRecord) -> list[str]:
 
 
 def test_of_more_replicas_than_there_may_be_all_but_the_favourite_go() -> None:
-    """Two disconnected hosts loaded it twice. All hosts agree on which one keeps it."""
+    """Surplus replicas are unloaded, except the one that placement uses."""
     hosts = [host(name, there("qwen")) for name in "abc"]
     stays = ({"a", "b", "c"} - set(crowded_out(*hosts))).pop()
     heard = Heard("a").hosts(*hosts)
@@ -257,17 +257,17 @@ def test_of_more_replicas_than_there_may_be_all_but_the_favourite_go() -> None:
 
 
 def test_one_too_many_stays_while_it_is_used() -> None:
-    """Nobody's answer is cut for it."""
+    """A surplus replica with a request in flight is not unloaded."""
     assert crowded_out(*(host(name, there("qwen", in_flight=1)) for name in "ab")) == []
 
 
 def test_as_many_as_there_may_be_stay() -> None:
-    """However long they are unused."""
+    """Replicas up to the maximum are never surplus, however long they are idle."""
     heard = Heard("a", catalog=SEVERAL).hosts(*(host(name, unused(500)) for name in "abc"))
 
     assert too_many(heard.roster, heard.now) == []
 
 
 def test_one_too_many_that_is_pinned_stays() -> None:
-    """The operator pinned it there."""
+    """A pinned surplus replica is not unloaded."""
     assert crowded_out(*(host(name, there("qwen", pinned=True)) for name in "ab")) == []

@@ -1,4 +1,4 @@
-"""The rights that the how-to gives a host in NATS are all that it needs, and not all that there are."""
+"""The NATS permissions of the how-to: they are sufficient for a host, and limited."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def server(tmp_path: Path) -> AsyncIterator[NatsServer]:
 
 
 async def test_a_host_does_all_it_must(server: NatsServer) -> None:
-    """It creates the buckets, and writes, reads, removes and watches in each of them."""
+    """With these permissions a host creates the buckets and writes, reads, removes and watches in each."""
     store = JetStream(Fleet((server.url,), HostName("gpu1"), login=NatsLogin(user=USER, password=PASSWORD)))
     store.open()
     try:
@@ -55,7 +55,7 @@ async def test_a_host_does_all_it_must(server: NatsServer) -> None:
 
 
 async def test_a_host_does_no_more(server: NatsServer) -> None:
-    """Other streams of the account are none of its business."""
+    """With these permissions a client cannot create another stream."""
     client = await nats.connect(server.url, user=USER, password=PASSWORD, error_cb=_unheard)
     try:
         with pytest.raises((APIError, TimeoutError, nats.errors.Error)):

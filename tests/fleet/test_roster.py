@@ -27,7 +27,7 @@ def load(heard: Heard, name: HostName = A) -> int:
 
 
 def test_a_host_is_there_until_its_lease_ends() -> None:
-    """With its residents, and without them afterwards."""
+    """When a host's record is removed, the host and its models are gone."""
     heard = Heard().hosts(host("a", there("qwen")), host("b"))
     assert names(heard) == ["a", "b"]
     heard.remove(Bucket.HOSTS, "a")
@@ -38,7 +38,7 @@ def test_a_host_is_there_until_its_lease_ends() -> None:
 
 @pytest.mark.parametrize("address", ["http://a:90004", "a:8080", "http://", "http://10.0.0.300:80", "unix:a"])
 def test_a_host_whose_address_cannot_be_reached_is_passed_over(address: str) -> None:
-    """Like a record that cannot be read: no request is ever sent to it."""
+    """A host record with an invalid address is ignored and counted as malformed."""
     heard = Heard().hosts(host("a", there("qwen"), address=address), host("b"))
 
     assert names(heard) == ["b"]
@@ -46,7 +46,7 @@ def test_a_host_whose_address_cannot_be_reached_is_passed_over(address: str) -> 
 
 
 def test_a_newer_record_replaces_all_that_was_said() -> None:
-    """What it does not mention any more is not there any more."""
+    """A model that a newer record does not mention is no longer on that host."""
     heard = Heard().hosts(host("a", there("qwen"))).hosts(host("a", there("llama")))
 
     assert heard.roster.holders(QWEN) == []
@@ -54,7 +54,7 @@ def test_a_newer_record_replaces_all_that_was_said() -> None:
 
 
 def test_what_comes_late_changes_nothing() -> None:
-    """Neither an older write nor an older removal; nor does a write bring back what was removed after it."""
+    """Older writes and removals are ignored, and a late write does not restore a removed host."""
     heard = Heard().hosts(host("a", there("qwen"))).hosts(host("a"))
     first = heard.changes[-2]
     heard.hear(*first)
@@ -67,7 +67,7 @@ def test_what_comes_late_changes_nothing() -> None:
 
 
 def test_after_an_interruption_nothing_is_forgotten_before_all_is_known() -> None:
-    """The fleet does not shrink to nothing each time the store blinks."""
+    """Hosts that are missing from the new state are removed only when it is complete."""
     heard = Heard().hosts(host("a"), host("b"))
     known = heard.changes[-1]
     heard.hear(Bucket.HOSTS, BegunAnew())
@@ -80,7 +80,7 @@ def test_after_an_interruption_nothing_is_forgotten_before_all_is_known() -> Non
 
 
 def test_what_is_removed_while_all_comes_anew_is_gone() -> None:
-    """Removals apply at once."""
+    """A removal while the state is sent anew applies at once."""
     heard = Heard().hosts(host("a"))
     known = heard.changes[-1]
     heard.hear(Bucket.HOSTS, BegunAnew()).hear(*known).hear(Bucket.HOSTS, Removed("a", Revision(9)))
@@ -91,7 +91,7 @@ def test_what_is_removed_while_all_comes_anew_is_gone() -> None:
 
 
 def test_revisions_count_anew_with_the_state() -> None:
-    """A store that lost everything begins with one again."""
+    """After a new state, records with lower revisions are accepted."""
     heard = Heard().hosts(host("a"), host("a"), host("a", there("qwen")))
     heard.hear(Bucket.HOSTS, BegunAnew())
     heard.hear(Bucket.HOSTS, Written("a", encoded(host("a", there("llama"))), Revision(1)))
@@ -101,14 +101,14 @@ def test_revisions_count_anew_with_the_state() -> None:
 
 
 def test_the_first_state_ends_like_any_other() -> None:
-    """Whether it was announced or not."""
+    """The first state may end without having been announced."""
     heard = Heard().hosts(host("a")).hear(Bucket.HOSTS, CaughtUp())
 
     assert names(heard) == ["a"]
 
 
 def test_one_bucket_begins_anew_without_the_others() -> None:
-    """Each has its own watch."""
+    """A new state of one bucket does not affect the others."""
     heard = Heard().hosts(host("a")).hear(Bucket.ORDERS, BegunAnew()).hear(Bucket.ORDERS, CaughtUp())
 
     assert names(heard) == ["a"]
@@ -117,7 +117,7 @@ def test_one_bucket_begins_anew_without_the_others() -> None:
 
 @pytest.mark.parametrize("bucket", list(Bucket))
 def test_what_cannot_be_read_is_counted_and_is_not_there(bucket: Bucket) -> None:
-    """All rosters agree on that, whatever they knew before."""
+    """A malformed record is counted, and counts as absent, in every bucket."""
     heard = Heard().hosts(host("a")).wish("a", cordoned=True).claim("qwen", "a")
     key = {Bucket.HOSTS: "a", Bucket.CLAIMS: "qwen.0", Bucket.CATALOGS: CATALOG, Bucket.ORDERS: "a"}[bucket]
     heard.write_bytes(bucket, key, b'{"what": "is this"}' if bucket is not Bucket.ORDERS else b"[").after(3)
@@ -130,7 +130,7 @@ def test_what_cannot_be_read_is_counted_and_is_not_there(bucket: Bucket) -> None
 
 
 def test_a_record_under_another_name_is_not_believed() -> None:
-    """Each host publishes only its own record."""
+    """A host record under another host's key is counted as malformed and ignored."""
     heard = Heard().write(Bucket.HOSTS, "b", host("a"))
 
     assert (names(heard), heard.roster.malformed) == ([], 1)
@@ -140,7 +140,7 @@ def test_a_record_under_another_name_is_not_believed() -> None:
 
 
 def test_nobody_tells_this_host_what_it_is() -> None:
-    """Its own record is not taken from the store, nor is it forgotten when the store does."""
+    """This host's own record is not changed or removed by the store."""
     heard = Heard().hosts(host("here", there("qwen")))
     heard.write(Bucket.HOSTS, "here", host("here")).remove(Bucket.HOSTS, "here")
     heard.hear(Bucket.HOSTS, BegunAnew()).hear(Bucket.HOSTS, CaughtUp())
@@ -149,7 +149,7 @@ def test_nobody_tells_this_host_what_it_is() -> None:
 
 
 def test_this_host_knows_its_own_catalog_without_the_store() -> None:
-    """And follows its own changes: an old one that nobody else has is forgotten."""
+    """The store cannot change this host's catalog, and an old one that no other host has is forgotten."""
     roster = Roster(THIS_HOST)
     roster.here(host("here", catalog="old"), fleet_catalog("qwen"), 0.0)
     roster.apply(Bucket.CATALOGS, Written("old", b"nonsense", Revision(1)), 0.0)
@@ -161,7 +161,7 @@ def test_this_host_knows_its_own_catalog_without_the_store() -> None:
 
 
 def test_an_old_catalog_of_this_host_that_others_have_stays() -> None:
-    """It is in the store, too."""
+    """An old catalog that another host still has is kept."""
     heard = Heard().hosts(host("here"), host("a"))
     heard.roster.here(host("here", catalog="new"), fleet_catalog("other"), 0.0)
 
@@ -172,14 +172,14 @@ def test_an_old_catalog_of_this_host_that_others_have_stays() -> None:
 
 
 def test_a_model_is_found_by_its_name_and_its_aliases() -> None:
-    """One's own name comes before another's alias."""
+    """A model's name takes precedence over another model's alias."""
     heard = Heard(catalog=fleet_catalog(qwen=offer(aliases=["coder", "llama"]), llama=offer()))
 
     assert [heard.roster.resolve(name) for name in ("qwen", "coder", "llama", "gpt")] == [QWEN, QWEN, LLAMA, None]
 
 
 def test_models_that_no_living_host_has_are_not_listed() -> None:
-    """A catalog outlives the hosts that wrote it."""
+    """A model is listed only while a host has a catalog that offers it."""
     heard = Heard(catalog=fleet_catalog("qwen"))
     assert list(heard.roster.models()) == []
     heard.hosts(host("a"))
@@ -194,7 +194,7 @@ def test_models_that_no_living_host_has_are_not_listed() -> None:
 
 
 def test_load_is_what_the_record_said_and_what_was_sent_since() -> None:
-    """And what came back."""
+    """The load is what the record says, plus requests sent since, minus those that came back."""
     heard = Heard().hosts(host("a", there("qwen", in_flight=2, waiting=1)))
     heard.roster.sent(A, QWEN)
     heard.roster.sent(A, QWEN)
@@ -205,7 +205,7 @@ def test_load_is_what_the_record_said_and_what_was_sent_since() -> None:
 
 
 def test_an_answer_tells_the_load() -> None:
-    """The reported load includes requests of other hosts."""
+    """A load that the host reported in a response replaces the computed one."""
     heard = Heard().hosts(host("a", there("qwen")))
     heard.roster.sent(A, QWEN)
     heard.roster.note_load(A, QWEN, 17)
@@ -217,7 +217,7 @@ def test_an_answer_tells_the_load() -> None:
 
 
 def test_a_newer_record_knows_better() -> None:
-    """What was sent is in it."""
+    """A newer record includes the requests that were sent before it."""
     heard = Heard().hosts(host("a", there("qwen")))
     heard.roster.sent(A, QWEN)
     heard.hosts(host("a", there("qwen", in_flight=1)))
@@ -228,7 +228,7 @@ def test_a_newer_record_knows_better() -> None:
 
 
 def test_requests_to_an_earlier_life_say_nothing_about_this_one() -> None:
-    """A host that came back does not owe their answers."""
+    """Requests to a host before its restart do not change its load after it."""
     heard = Heard().hosts(host("a", there("qwen")))
     heard.roster.sent(A, QWEN)
     heard.hosts(host("a", there("qwen", in_flight=3), boot="2"))
@@ -238,7 +238,7 @@ def test_requests_to_an_earlier_life_say_nothing_about_this_one() -> None:
 
 
 def test_a_load_is_never_negative() -> None:
-    """A record may be older than what was sent."""
+    """The load stays at 0 if a request comes back that the record did not include."""
     heard = Heard().hosts(host("a", there("qwen")))
     heard.roster.sent(A, QWEN)
     heard.hosts(host("a", there("qwen")))
@@ -248,7 +248,7 @@ def test_a_load_is_never_negative() -> None:
 
 
 def test_a_model_that_failed_unseen_is_known_to_have_failed() -> None:
-    """Its host's record need not have mentioned it."""
+    """A failure is remembered even if the host's record does not have the model; unknown hosts are ignored."""
     heard = Heard().hosts(host("a"))
     heard.roster.failed(A, QWEN)
     heard.roster.failed(HostName("gone"), QWEN)
@@ -260,7 +260,7 @@ def test_a_model_that_failed_unseen_is_known_to_have_failed() -> None:
 
 
 def test_what_becomes_of_requests_to_a_host_that_is_gone_does_not_matter() -> None:
-    """Its lease may end before they do."""
+    """Reports about requests to an unknown host are ignored."""
     heard = Heard()
     heard.roster.sent(A, QWEN)
     heard.roster.note_load(A, QWEN, 3)
@@ -280,7 +280,7 @@ def shunned_s(heard: Heard) -> float:
 
 
 def test_who_refuses_again_is_left_out_longer() -> None:
-    """From seconds to a minute."""
+    """Each further refusal doubles the time for which a host is left out, up to a minute."""
     heard = Heard().hosts(host("a"))
     waits = []
     for _ in range(8):
@@ -291,7 +291,7 @@ def test_who_refuses_again_is_left_out_longer() -> None:
 
 
 def test_a_newer_record_ends_the_first_suspicion() -> None:
-    """It is alive; but one that still refuses cannot be reached from here."""
+    """A newer record ends the first suspicion of a host, but not a second one."""
     heard = Heard().hosts(host("a"))
     heard.roster.suspect(A, heard.now)
     heard.hosts(host("a"))
@@ -303,7 +303,7 @@ def test_a_newer_record_ends_the_first_suspicion() -> None:
 
 
 def test_a_new_life_and_an_answer_clear_of_all_suspicion() -> None:
-    """Then it counts from the beginning again."""
+    """A restart or a response resets the suspicion and its doubling."""
     heard = Heard().hosts(host("a"))
     for clearing in (lambda: heard.hosts(host("a", boot="2")), lambda: heard.roster.note_load(A, QWEN, 0)):
         heard.roster.suspect(A, heard.now)
@@ -316,7 +316,7 @@ def test_a_new_life_and_an_answer_clear_of_all_suspicion() -> None:
 
 
 def test_this_host_does_not_suspect_itself() -> None:
-    """A local refusal is not a network problem."""
+    """This host is never left out."""
     heard = Heard().hosts(host("here"))
     heard.roster.suspect(THIS_HOST, heard.now)
     member = heard.roster.host(THIS_HOST)
@@ -329,7 +329,7 @@ def test_this_host_does_not_suspect_itself() -> None:
 
 
 def test_a_claim_that_is_taken_back_counts_until_its_model_is_seen() -> None:
-    """The removal may arrive before the record that was the reason for it."""
+    """A removed claim still counts for two seconds, because the host's record may arrive later."""
     heard = Heard().hosts(host("a")).claim("qwen", "a").remove(Bucket.CLAIMS, "qwen.0")
     assert [held.claim.host for held in heard.roster.claimed(QWEN, heard.now)] == ["a"]
     assert len(heard.roster.claimed_on(A, heard.now)) == 1
@@ -339,14 +339,14 @@ def test_a_claim_that_is_taken_back_counts_until_its_model_is_seen() -> None:
 
 
 def test_a_claim_whose_model_is_seen_ends_at_once() -> None:
-    """Nobody needs it any more."""
+    """A removed claim does not count if the host's record shows the model."""
     heard = Heard().hosts(host("a", there("qwen", "loading"))).claim("qwen", "a").remove(Bucket.CLAIMS, "qwen.0")
 
     assert heard.roster.claimed(QWEN, heard.now) == []
 
 
 def test_a_claim_can_be_replaced() -> None:
-    """The newer one is the one that counts, for the model and for both hosts."""
+    """A newer claim replaces the older one, for the model and for both hosts."""
     heard = Heard().claim("qwen", "a").claim("qwen", "b")
 
     assert [held.claim.host for held in heard.roster.claimed(QWEN, heard.now)] == ["b"]
@@ -355,7 +355,7 @@ def test_a_claim_can_be_replaced() -> None:
 
 
 def test_own_claims_are_fulfilled_when_the_host_shows_the_model() -> None:
-    """Others' claims are others' to take back."""
+    """Only claims made by this host are reported as fulfilled, once the host's record shows the model."""
     heard = Heard().hosts(host("a"), host("b", there("llama")))
     heard.claim("qwen", "a", by="here").claim("llama", "b", by="elsewhere")
     assert heard.roster.fulfilled() == []
@@ -366,14 +366,14 @@ def test_own_claims_are_fulfilled_when_the_host_shows_the_model() -> None:
 
 @pytest.mark.parametrize("phase", ["draining", "unloading"])
 def test_a_claim_is_not_fulfilled_by_what_is_on_its_way_out(phase: str) -> None:
-    """It was chosen to come back."""
+    """A model that is draining or unloading does not fulfil a claim."""
     heard = Heard().hosts(host("a", there("qwen", phase))).claim("qwen", "a", by="here")
 
     assert heard.roster.fulfilled() == []
 
 
 def test_a_claim_that_lapsed_may_still_be_removed() -> None:
-    """It is forgotten by then."""
+    """The removal of a lapsed claim is ignored."""
     heard = Heard().claim("qwen", "a").after(10)
     assert heard.roster.claimed(QWEN, heard.now) == []
     heard.remove(Bucket.CLAIMS, "qwen.0")

@@ -1,4 +1,4 @@
-"""Records that no host of the fleet signed are hidden, whoever can write to the store."""
+"""Records that no host of the fleet signed are ignored."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def state(store: SignedStore, bucket: Bucket = Bucket.HOSTS) -> list[Chang
 
 
 async def test_what_a_host_wrote_is_read_by_all(raw: InProcess) -> None:
-    """The value is read as written, and the bucket contains JSON."""
+    """Hosts read the value as written; the stored record has a proof and not the secret."""
     revision = await host(raw).create(Bucket.HOSTS, "gpu1", GPU1)
     found = await raw.read(Bucket.HOSTS, "gpu1")
 
@@ -61,7 +61,7 @@ async def copied(raw: InProcess, bucket: Bucket, key: str) -> None:
 
 @pytest.mark.parametrize("value", [FORGED, b"", b"{}", b'{"proof":"","record":%b}' % FORGED, b'{"proof":"'])
 async def test_what_nobody_signed_is_not_there(raw: InProcess, value: bytes) -> None:
-    """Neither for those who read nor for those who watch."""
+    """An unsigned record is neither read nor reported by a watch."""
     await raw.put(Bucket.HOSTS, "gpu1", value)
 
     assert await host(raw).read(Bucket.HOSTS, "gpu1") is None
@@ -70,14 +70,14 @@ async def test_what_nobody_signed_is_not_there(raw: InProcess, value: bytes) -> 
 
 @pytest.mark.parametrize("bucket", [Bucket.HOSTS, Bucket.ORDERS])
 async def test_a_record_holds_under_its_own_key_only(raw: InProcess, bucket: Bucket) -> None:
-    """Who cannot sign cannot copy what others signed to another place either."""
+    """A signed record that is copied to another key is ignored."""
     await copied(raw, bucket, "gpu1")
 
     assert await host(raw).read(bucket, "gpu1") is None
 
 
 async def test_a_host_with_another_secret_is_no_member(raw: InProcess) -> None:
-    """Neither of them sees the other, so neither sends it anything."""
+    """Hosts with different secrets do not see each other's records."""
     await host(raw, OLD).create(Bucket.HOSTS, "gpu1", GPU1)
     await host(raw, NEW).create(Bucket.HOSTS, "gpu2", GPU1)
 
@@ -86,7 +86,7 @@ async def test_a_host_with_another_secret_is_no_member(raw: InProcess) -> None:
 
 
 async def test_what_is_written_over_by_a_stranger_is_gone(raw: InProcess) -> None:
-    """A host that joins now never saw the previous value, and all hosts must know the same."""
+    """A watch reports a record that is overwritten without a signature as removed."""
     ours = host(raw)
     await ours.create(Bucket.HOSTS, "gpu1", GPU1)
     async with Watching(ours, Bucket.HOSTS) as watching:
@@ -97,7 +97,7 @@ async def test_what_is_written_over_by_a_stranger_is_gone(raw: InProcess) -> Non
 
 
 async def test_a_stranger_cannot_keep_a_place_taken(raw: InProcess) -> None:
-    """What no host signed is written over; what one did is a conflict as ever."""
+    """An unsigned record can be overwritten by create; a signed one is a conflict."""
     await raw.put(Bucket.HOSTS, "gpu1", FORGED)
     await host(raw).create(Bucket.HOSTS, "gpu1", GPU1)
 
@@ -106,7 +106,7 @@ async def test_a_stranger_cannot_keep_a_place_taken(raw: InProcess) -> None:
 
 
 async def test_one_warning_says_which_key_and_what_to_do(raw: InProcess, caplog: pytest.LogCaptureFixture) -> None:
-    """However often it is written."""
+    """Five unsigned records cause one warning, which names the first key and fleet.secret."""
     ours = host(raw)
     for number in range(5):
         await raw.put(Bucket.HOSTS, f"gpu{number}", FORGED)
@@ -119,7 +119,7 @@ async def test_one_warning_says_which_key_and_what_to_do(raw: InProcess, caplog:
 
 
 async def test_an_order_outlives_the_secret_that_it_was_given_under(raw: InProcess) -> None:
-    """A host that has both signs it with both, so that it holds where only the new one is left."""
+    """A host with both secrets signs an order again, so that hosts with only the new one read it."""
     order = encoded(HostOrder(drained=True, by="gpu1"))
     await host(raw, OLD).create(Bucket.ORDERS, "gpu1", order)
     async with Watching(host(raw, NEW, OLD), Bucket.ORDERS) as watching:

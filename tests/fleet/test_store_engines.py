@@ -1,4 +1,4 @@
-"""What each engine of the store promises: the one in the process and the one on a real NATS server."""
+"""What both engines of the store guarantee: the in-process one and the one on a real NATS server."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def put_or_none(store: Store, key: str) -> Revision | None:
 
 
 async def test_what_is_there_cannot_be_created(store: Store) -> None:
-    """Of two that create the same key, one succeeds and the other gets a Conflict."""
+    """Creating an existing key is a Conflict and keeps the first value."""
     await store.create(LASTING, "qwen", b"mine")
 
     with pytest.raises(Conflict):
@@ -54,7 +54,7 @@ async def test_what_is_there_cannot_be_created(store: Store) -> None:
 
 
 async def test_only_one_of_many_creators_wins(engine: Engine) -> None:
-    """Hosts that want the same at the same moment agree on one of them."""
+    """Of three concurrent creations of one key, one succeeds."""
     stores = [await engine.store() for _ in range(3)]
     outcomes = await asyncio.gather(
         *(store.create(LASTING, "qwen", str(n).encode()) for n, store in enumerate(stores)), return_exceptions=True
@@ -64,7 +64,7 @@ async def test_only_one_of_many_creators_wins(engine: Engine) -> None:
 
 
 async def test_replacing_needs_the_last_revision(store: Store) -> None:
-    """A write with an outdated revision is refused."""
+    """A replacement with an outdated revision is a Conflict."""
     first = await store.create(LASTING, "qwen", b"1")
     second = await store.replace(LASTING, "qwen", b"2", first)
 
@@ -75,7 +75,7 @@ async def test_replacing_needs_the_last_revision(store: Store) -> None:
 
 
 async def test_a_removed_key_cannot_be_replaced(store: Store) -> None:
-    """What is gone has no last revision."""
+    """Replacing a removed key is a Conflict."""
     last = await store.create(LASTING, "qwen", b"1")
     await store.remove(LASTING, "qwen")
 
@@ -84,7 +84,7 @@ async def test_a_removed_key_cannot_be_replaced(store: Store) -> None:
 
 
 async def test_putting_overwrites(store: Store) -> None:
-    """A put asks nobody."""
+    """A put needs no revision and replaces the value."""
     await store.put(LASTING, "qwen", b"1")
     last = await store.put(LASTING, "qwen", b"2")
 
@@ -92,7 +92,7 @@ async def test_putting_overwrites(store: Store) -> None:
 
 
 async def test_a_removed_key_can_be_created_again(store: Store) -> None:
-    """Nothing of the old key blocks the new one."""
+    """A removed key reads as None and can be created again."""
     await store.create(LASTING, "qwen", b"1")
     await store.remove(LASTING, "qwen")
     gone = await store.read(LASTING, "qwen")
@@ -104,7 +104,7 @@ async def test_a_removed_key_can_be_created_again(store: Store) -> None:
 
 
 async def test_removing_what_somebody_wrote_since_is_refused(store: Store) -> None:
-    """Only what one knows can be taken back."""
+    """A removal with an outdated revision is a Conflict and keeps the value."""
     first = await store.create(LASTING, "qwen", b"1")
     await store.put(LASTING, "qwen", b"2")
 
@@ -115,13 +115,13 @@ async def test_removing_what_somebody_wrote_since_is_refused(store: Store) -> No
 
 
 async def test_what_was_never_there_reads_as_nothing(store: Store) -> None:
-    """An absent key is no failure."""
+    """Reading an absent key returns None."""
     assert await store.read(Bucket.ORDERS, "nobody") is None
 
 
 @pytest.mark.parametrize("key", ["gpu1", "gpu-1.lab_2.example", "UXdlbjMtMzBCLUEzQg==.0", "a"])
 async def test_names_that_may_be_keys(store: Store, key: str) -> None:
-    """Host names and URL-safe base64 name keys."""
+    """Host names and URL-safe base64 are valid keys."""
     await store.put(LASTING, key, b"here")
 
     assert (found := await store.read(LASTING, key))
@@ -130,7 +130,7 @@ async def test_names_that_may_be_keys(store: Store, key: str) -> None:
 
 @pytest.mark.parametrize("key", ["", ".", "a.", ".a", "a..b", "a b", "*", ">", "a/b", "ä", "a\n"])
 async def test_names_that_may_not_be_keys(store: Store, key: str) -> None:
-    """What NATS would take for a pattern or not at all is refused by both engines before anything is sent."""
+    """Both engines reject keys that NATS does not accept or takes for a pattern."""
     with pytest.raises(ValueError):
         await store.put(LASTING, key, b"here")
     with pytest.raises(ValueError):
@@ -138,7 +138,7 @@ async def test_names_that_may_not_be_keys(store: Store, key: str) -> None:
 
 
 async def test_half_a_megabyte_is_no_trouble(engine: Engine) -> None:
-    """The catalog of a host with thousands of models travels in one piece."""
+    """A value of half a megabyte is read and reported in one piece."""
     here, there = await engine.store(), await engine.store()
     value = bytes(range(256)) * 2000
     async with Watching(there, Bucket.CATALOGS) as watching:
@@ -153,7 +153,7 @@ async def test_half_a_megabyte_is_no_trouble(engine: Engine) -> None:
 
 
 async def test_a_lease_ends_and_watchers_hear_of_it(engine: Engine) -> None:
-    """Watchers are notified that the host is gone."""
+    """When a lease expires, watchers get a removal, and the key reads as None."""
     here, there = await engine.store(), await engine.store()
     async with Watching(there, LEASES) as watching:
         await watching.until(CaughtUp)
@@ -168,7 +168,7 @@ async def test_a_lease_ends_and_watchers_hear_of_it(engine: Engine) -> None:
 
 
 async def test_a_lapsed_lease_can_be_created_anew(engine: Engine) -> None:
-    """The mark that a lease leaves is not taken for the lease."""
+    """An expired lease cannot be replaced but can be created again."""
     store = await engine.store()
     async with Watching(store, LEASES) as watching:
         await watching.until(CaughtUp)
@@ -182,7 +182,7 @@ async def test_a_lapsed_lease_can_be_created_anew(engine: Engine) -> None:
 
 
 async def test_a_renewed_lease_stays(engine: Engine) -> None:
-    """As long as its holder writes, a lease does not end."""
+    """A lease that is renewed in time does not expire."""
     store = await engine.store()
     async with Watching(store, LEASES) as watching:
         await watching.until(CaughtUp)
@@ -200,7 +200,7 @@ async def test_a_renewed_lease_stays(engine: Engine) -> None:
 
 
 async def test_a_watch_tells_the_state_and_then_what_changes(engine: Engine) -> None:
-    """First what stands there, in whatever number, then a mark, then everything that happens."""
+    """A watch reports the existing keys, a CaughtUp mark, and then every change."""
     here, there = await engine.store(), await engine.store()
     for n in range(3):
         await here.put(LASTING, f"model{n}", b"old")
@@ -220,13 +220,13 @@ async def test_a_watch_tells_the_state_and_then_what_changes(engine: Engine) -> 
 
 
 async def test_an_empty_bucket_is_caught_up_with_at_once(store: Store) -> None:
-    """Where nothing stands, the mark comes first."""
+    """In an empty bucket the first report is the CaughtUp mark."""
     async with Watching(store, Bucket.ORDERS) as watching:
         assert isinstance(await watching.next(), CaughtUp)
 
 
 async def test_after_an_interruption_a_watch_begins_anew(engine: Engine) -> None:
-    """A reconnected watcher gets the whole state again, including changes in between, and then continues."""
+    """After an interruption a watch reports the whole state again, including changes in between."""
     here, there = await engine.store(), await engine.store()
     await here.put(LASTING, "stays", b"1")
     async with Watching(there, LASTING) as watching:
@@ -242,7 +242,7 @@ async def test_after_an_interruption_a_watch_begins_anew(engine: Engine) -> None
 
 
 async def test_a_slow_watcher_hears_where_everything_went(engine: Engine) -> None:
-    """Who listens late may miss steps, but not the last one, and keeps nobody from writing."""
+    """A slow watcher may miss intermediate values but gets the last value of each key."""
     here, there = await engine.store(), await engine.store()
     async with Watching(there, LASTING) as watching:
         await watching.until(CaughtUp)

@@ -46,7 +46,7 @@ async def server(
     ("host", "said"), [("127.0.0.1", "127.0.0.1:{}"), ("::1", "[::1]:{}"), ("localhost", "localhost:{}")]
 )
 async def test_the_host_is_named_as_it_must_be(host: str, said: str) -> None:
-    """An IPv6 address stands in brackets, and a name is a name."""
+    """The Host field has IPv6 addresses in brackets, and names unchanged."""
     async with server(OK + b"Content-Length: 2\r\n\r\nhi", host) as (address, asked):
         answer = await fetch(address._replace(prefix="/in"), "/x?y=1", Dialler(), within=5)
     request, *fields = asked[0].decode().split("\r\n")
@@ -57,7 +57,7 @@ async def test_the_host_is_named_as_it_must_be(host: str, said: str) -> None:
 
 
 async def test_a_question_with_a_body_and_further_fields() -> None:
-    """Its length is stated; nothing else is added."""
+    """A request with a body has its length and the given fields, and no others."""
     async with server(b"HTTP/1.1 409 Conflict\r\nServer: llama.cpp\r\n\r\nno") as (address, asked):
         answer = await fetch(address, "/x", Dialler(), method="POST", lines=b"X-A: 1\r\n", body=b"{}", within=5)
 
@@ -80,7 +80,7 @@ async def test_a_question_with_a_body_and_further_fields() -> None:
     ],
 )
 async def test_a_body_is_read_to_its_end_or_to_the_limit(rest: bytes, body: bytes) -> None:
-    """Stated, in chunks, or ended by the connection; never more than was asked for."""
+    """A body ends by its length, its last chunk or the connection, and is cut at the limit."""
     async with server(OK + rest) as (address, _):
         answer = await fetch(address, "/", Dialler(), within=5, most=10)
 
@@ -88,7 +88,7 @@ async def test_a_body_is_read_to_its_end_or_to_the_limit(rest: bytes, body: byte
 
 
 async def test_who_wants_no_body_does_not_wait_for_one() -> None:
-    """A health check ends with the head, even if the server keeps the connection open."""
+    """With a limit of 0 the response is complete after its head, even on an open connection."""
     async with server(OK + b"\r\n", hangs=True) as (address, _):
         answer = await fetch(address, "/health", Dialler(), within=5, most=0)
 
@@ -96,7 +96,7 @@ async def test_who_wants_no_body_does_not_wait_for_one() -> None:
 
 
 async def test_an_interim_answer_is_not_the_answer() -> None:
-    """The one behind it is."""
+    """An interim response is skipped."""
     async with server(b"HTTP/1.1 102 Processing\r\n\r\n" + OK + b"Content-Length: 0\r\n\r\n") as (address, _):
         assert (await fetch(address, "/", Dialler(), within=5)).status == 200
 
@@ -126,7 +126,7 @@ async def test_what_is_no_answer_is_a_value_error(answer: bytes) -> None:
 
 
 async def test_nobody_is_waited_for_longer_than_said() -> None:
-    """A server that begins and does not end is one that did not answer."""
+    """A response that does not end in time is a TimeoutError."""
     async with server(OK + b"Content-Length: 5\r\n\r\nhel", hangs=True) as (address, _):
         with pytest.raises(TimeoutError):
             await fetch(address, "/", Dialler(), within=0.05)
@@ -134,7 +134,7 @@ async def test_nobody_is_waited_for_longer_than_said() -> None:
 
 @pytest.mark.parametrize("path", ["/a b", "/a\r\nX: y", "/a\0"])
 async def test_a_path_that_would_break_the_head_is_not_asked_for(path: str) -> None:
-    """It comes from a configuration, where anything may stand."""
+    """A path with a space or a control character is refused, and nothing is sent."""
     async with server(OK + b"\r\n") as (address, asked):
         with pytest.raises(ValueError, match="cannot be requested"):
             await fetch(address, path, Dialler(), within=5)

@@ -1,4 +1,4 @@
-"""JSON of others is a value or a ValueError, whatever it is."""
+"""JSON from outside is a value or a ValueError, whatever it contains."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ NESTED = "[" * 200_000
 
 @pytest.mark.parametrize("text", [NESTED, '{"a":' * 200_000, "", "{", "nul", "9" * 5000], ids=range(6))
 def test_what_is_no_json_is_a_value_error(text: str) -> None:
-    """Also where the parser itself gives up."""
+    """Invalid or too deeply nested JSON, and numbers that are too long, are a ValueError."""
     with pytest.raises(ValueError, match=r"\w"):
         parsed(text)
 
 
 def test_a_record_of_a_fleet_may_be_nested_as_deeply_as_it_likes() -> None:
-    """Members that we do not know are passed over by the decoder, which gives up at some depth."""
+    """A record with a deeply nested unknown member is a ValueError."""
     with pytest.raises(ValueError, match="nested too deeply"):
         decoded(f'{{"unknown": {NESTED}'.encode(), HostRecord)
 
 
 def test_a_trace_may_be_nested_as_deeply_as_it_likes() -> None:
-    """The error names the line."""
+    """A deeply nested trace is an error that names the line."""
     with pytest.raises(TraceError, match="line 2"):
         parse(f'\n{{"t": "model", "name": {NESTED}')
 
 
 def test_a_manifest_may_be_nested_as_deeply_as_it_likes(tmp_path: Path) -> None:
-    """A damaged store costs its models, not the search."""
+    """A deeply nested Ollama manifest is an error of the estimate."""
     manifest = tmp_path / "manifest"
     manifest.write_text(NESTED)
 
