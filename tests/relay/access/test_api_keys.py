@@ -1,4 +1,4 @@
-"""Our own keys: who holds one, which role it has, which header carried it."""
+"""API keys: whose a key is, which role it has, and which header carried it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ STRANGERS = [
 
 
 def test_without_keys_all_pass_and_nothing_is_touched() -> None:
-    """Credentials are the upstream's matter while we have none of our own."""
+    """Without configured keys every role check passes and no credentials are removed."""
     keys = Keys(())
     verdict = keys.identify(b"Bearer upstream", b"other")
     keys.check_known(verdict)
@@ -88,7 +88,7 @@ def test_each_way_to_send_a_key_says_who_asks(way: Callable[[bytes], Credentials
 @pytest.mark.parametrize("needed", Role)
 @pytest.mark.parametrize("role", Role)
 def test_each_role_may_do_what_those_below_it_may(role: Role, needed: Role) -> None:
-    """And nothing above it."""
+    """A role passes the checks for itself and for lower roles, and no others."""
     verdict = KEYS.identify(*bearer(SECRETS[role]))
     KEYS.check_role(verdict, None)
     if list(Role).index(role) >= list(Role).index(needed):
@@ -101,7 +101,7 @@ def test_each_role_may_do_what_those_below_it_may(role: Role, needed: Role) -> N
 
 @pytest.mark.parametrize(("authorization", "key"), STRANGERS)
 def test_without_a_known_key_nobody_passes(authorization: bytes | None, key: bytes | None) -> None:
-    """Nothing empty and nothing that only looks like a key is one."""
+    """Unknown, empty and malformed credentials are refused, and have no role."""
     verdict = KEYS.identify(authorization, key)
 
     assert verdict == UNTOUCHED
@@ -118,7 +118,7 @@ def test_without_a_known_key_nobody_passes(authorization: bytes | None, key: byt
     [(None, b""), (None, b" \t"), (b"Bearer ", None), (b"Basic " + b64encode(b"anybody:"), None)],
 )
 def test_nothing_empty_is_a_key(configured: ApiKey, authorization: bytes | None, key: bytes | None) -> None:
-    """Not even where an empty key, or the hash of one, got past the configuration."""
+    """An empty credential is refused even if an empty key, or the hash of one, is configured."""
     keys = Keys(Accounts().open((configured,)))
 
     with pytest.raises(Unauthorized):
@@ -134,12 +134,12 @@ def test_nothing_empty_is_a_key(configured: ApiKey, authorization: bytes | None,
     ],
 )
 def test_other_credentials_still_pass(authorization: bytes, key: bytes, verdict: Verdict) -> None:
-    """Only what carried one of our keys is removed."""
+    """Only headers that carried a configured key are removed."""
     assert KEYS.identify(authorization, key) == verdict
 
 
 def test_the_better_of_two_keys_counts() -> None:
-    """Who sends two keys of ours may do what either of them may, and is known by the one that may do more."""
+    """If both headers carry a configured key, the one with the higher role counts."""
     for authorization, key in ((b"Bearer chat", b"run"), (b"Bearer run", b"chat")):
         verdict = KEYS.identify(authorization, key)
 
@@ -151,13 +151,13 @@ def test_the_better_of_two_keys_counts() -> None:
 
 @given(st.none() | st.binary(max_size=30), st.none() | st.binary(max_size=30))
 def test_no_header_causes_anything_but_a_refusal(authorization: bytes | None, key: bytes | None) -> None:
-    """Requests without a valid key are refused, whatever they contain."""
+    """Arbitrary bytes as credentials are refused with a client error."""
     with pytest.raises(ClientError):
         KEYS.check_known(KEYS.identify(authorization and b"Basic " + authorization, key))
 
 
 def test_a_key_of_which_only_the_hash_is_known_opens_all_the_same() -> None:
-    """Nothing in the configuration can be sent as a key."""
+    """A key configured by its hash is accepted; the hash itself is not a key."""
     hashed = sha256(b"sesame").hexdigest()
     keys = Keys(Accounts().open((ApiKey("", Role.INFERENCE, name="ann", hashed=hashed),)))
 

@@ -1,4 +1,4 @@
-"""Each route, with each method, refuses foreign pages before anything happens."""
+"""Every route, with every method, refuses foreign pages before the request has an effect."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def is_static_page(path: str) -> bool:
 
 
 async def test_there_are_routes_to_try() -> None:
-    """The test is worth nothing if it finds no routes."""
+    """The tests below find more than 25 routes."""
     routes = own_routes()
 
     assert {"/health", "/metrics", "/upstream/alpha/load", "/upstream/alpha", "/hotseat/reload"} <= set(routes)
@@ -57,7 +57,7 @@ async def test_there_are_routes_to_try() -> None:
 
 @pytest.mark.parametrize("stranger", STRANGERS)
 async def test_every_route_refuses_strangers(rig: RelayRig, stranger: str) -> None:
-    """Each gets a 403, and no request reaches a server."""
+    """Each request of a stranger gets 403 without CORS headers, and reaches no server."""
     let_in = []
     client = await rig.client()
     for path in (*own_routes(), *OF_MODELS):
@@ -77,7 +77,7 @@ async def test_every_route_refuses_strangers(rig: RelayRig, stranger: str) -> No
 
 @pytest.mark.parametrize("origin", ["http://localhost:3000", "app://obsidian.md"])
 async def test_pages_of_this_machine_reach_no_route_of_our_own(rig: RelayRig, origin: str) -> None:
-    """But the list of models: they may ask models, and nothing else."""
+    """Outside /v1, every request and preflight from a page of this machine gets 403."""
     let_in = []
     client = await rig.client()
     for path in own_routes():
@@ -97,7 +97,7 @@ async def test_pages_of_this_machine_reach_no_route_of_our_own(rig: RelayRig, or
 
 @pytest.mark.parametrize("stranger", STRANGERS)
 async def test_no_stranger_opens_a_websocket(rig: RelayRig, stranger: str) -> None:
-    """Browsers send no preflight for a websocket, only the Origin of the page."""
+    """A websocket handshake of a stranger gets 403 and does not reach the model server."""
     fields = ("Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Key: x", "Sec-WebSocket-Version: 13")
 
     assert (await rig.refusal(said("GET", "/upstream/alpha/ws", *STRANGERS[stranger], *fields))).status == 403

@@ -1,4 +1,4 @@
-"""Proofs between hosts through a running relay: a forwarded request proves itself, once, and has few rights."""
+"""Proofs between hosts, through a running relay."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def prove(request: Message, us: ProofChecker) -> None:
 async def test_what_is_passed_on_proves_itself(
     open_rig: OpenRig, box: ScriptedUpstream, keys: tuple[ApiKey, ...], key: str, role: str
 ) -> None:
-    """Each request anew, also where its head was read before; with the caller's own role and never as administrator."""
+    """Each forwarded request has its own proof, the caller's role, never admin, and not the secret."""
     rig, _ = await joined(open_rig, *[at("b", box)] * 3, keys=keys)
     there, client = ProofChecker(HostName("b"), FleetSecret([SECRET])), await rig.client()
     for _ in range(3):
@@ -83,7 +83,7 @@ async def test_what_is_passed_on_proves_itself(
 async def test_a_host_that_does_not_believe_us_turned_the_request_away(
     open_rig: OpenRig, box: ScriptedUpstream
 ) -> None:
-    """The client is served by another host, and the refusing host's reason is logged."""
+    """If a host rejects the proof, another host serves the client, and the reason is recorded."""
     rig, hosts = await joined(open_rig, at("b", box), THIS_HOST)
     client = await rig.send(chat("alpha"))
     await (await box.call()).say(UNPROVEN)
@@ -98,7 +98,7 @@ async def test_a_host_that_does_not_believe_us_turned_the_request_away(
 
 
 async def test_requests_with_the_same_head_are_each_proven(open_rig: OpenRig) -> None:
-    """The head is read once; the proof is another each time."""
+    """Three requests with equal heads and different proofs are all accepted."""
     rig, _ = await joined(open_rig)
     client = await rig.client()
     for _ in range(3):
@@ -110,7 +110,7 @@ async def test_requests_with_the_same_head_are_each_proven(open_rig: OpenRig) ->
 
 @pytest.mark.parametrize("times", [1, 2])
 async def test_the_same_bytes_are_not_taken_twice(open_rig: OpenRig, times: int) -> None:
-    """Whether or not their head was read before, and on whichever connection they come."""
+    """A replayed request gets 403, on the same connection and on a new one."""
     rig, _ = await joined(open_rig)
     client = await rig.client()
     recorded = [chat("alpha", *passed_on(), "X-Request-Id: same") for _ in range(times)]
@@ -143,7 +143,7 @@ FORGED = {
 @pytest.mark.parametrize("forged", FORGED)
 @pytest.mark.parametrize("is_known", [False, True])
 async def test_a_proof_is_for_one_request_alone(open_rig: OpenRig, forged: str, is_known: bool) -> None:
-    """Of one host, to one host, for one path, one model, one client and one role, now; also where a head is known."""
+    """A proof for another sender, receiver, path, model, client, role or time gets 403, cached head or not."""
     rig, _ = await joined(open_rig)
     if is_known:
         await rig.exchange(chat("alpha", *passed_on()))
@@ -154,7 +154,7 @@ async def test_a_proof_is_for_one_request_alone(open_rig: OpenRig, forged: str, 
 
 
 async def test_two_proofs_are_refused(open_rig: OpenRig) -> None:
-    """A check looks at one of them."""
+    """A request with two proofs gets 400."""
     rig, _ = await joined(open_rig)
 
     assert (await rig.refusal(chat("alpha", *passed_on(), passed_on()[-1]))).status == 400
@@ -175,7 +175,7 @@ async def test_two_proofs_are_refused(open_rig: OpenRig) -> None:
 async def test_a_host_may_do_what_the_caller_may_and_never_more_than_operate(
     open_rig: OpenRig, keys: tuple[ApiKey, ...], role: str, method: str, target: str, status: int
 ) -> None:
-    """An unknown role gets the fewest rights."""
+    """A forwarded request has the caller's rights up to operate; admin and unknown roles get 403."""
     rig, _ = await joined(open_rig, keys=keys)
     asked = get(target, *passed_on(None, target, method=method, role=role), method=method)
     if status == 403:
@@ -188,7 +188,7 @@ async def test_a_host_may_do_what_the_caller_may_and_never_more_than_operate(
 
 
 async def test_a_model_path_is_judged_by_the_callers_role(open_rig: OpenRig) -> None:
-    """What shows the doings of others is an operator's, on whichever host."""
+    """A forwarded request to /slots needs a caller with the role operate."""
     rig, _ = await joined(open_rig, keys=KEYS)
     refused = await rig.refusal(get("/slots", *passed_on("alpha", "/slots", method="GET")))
     client = await rig.send(get("/slots", *passed_on("alpha", "/slots", method="GET", role="operate")))
@@ -199,7 +199,7 @@ async def test_a_model_path_is_judged_by_the_callers_role(open_rig: OpenRig) -> 
 
 
 async def test_one_warning_names_whoever_is_not_believed(open_rig: OpenRig, caplog: pytest.LogCaptureFixture) -> None:
-    """However often he asks."""
+    """Three invalid proofs cause one warning, which names the sender and fleet.secret."""
     rig, _ = await joined(open_rig)
     for _ in range(3):
         await rig.refusal(chat("alpha", *passed_on(sender="gpu9", secrets=("another",))))

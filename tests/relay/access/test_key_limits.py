@@ -1,4 +1,4 @@
-"""Limits of keys, on the wire: they hold for every request, also for those whose head was read before."""
+"""Limits of keys: they apply to every request, whether or not its head is cached."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def account(rig: RelayRig) -> Account:
 
 
 async def test_a_rate_holds_for_heads_that_were_read_before(open_rig: OpenRig) -> None:
-    """Two a minute are two a minute, however alike the requests are."""
+    """The third of three equal requests exceeds a rate of two and gets 429 with Retry-After."""
     rig = await open_rig(access=Access(api_keys=(ApiKey("k", per_minute=2),)))
     for _ in range(2):
         await rig.exchange(chat("alpha", BEARER + "k"))
@@ -45,7 +45,7 @@ async def test_a_rate_holds_for_heads_that_were_read_before(open_rig: OpenRig) -
 
 
 async def test_a_connection_that_repeats_itself_is_held_to_the_rate(open_rig: OpenRig) -> None:
-    """Its head is compared with the last one only, and is counted all the same."""
+    """The rate also applies to equal requests on one connection."""
     rig = await open_rig(access=Access(api_keys=(ApiKey("k", per_minute=2),)))
     client = await rig.client()
     for _ in range(2):
@@ -58,7 +58,7 @@ async def test_a_connection_that_repeats_itself_is_held_to_the_rate(open_rig: Op
 
 
 async def test_only_so_many_at_a_time(open_rig: OpenRig) -> None:
-    """Who has left does not count; holders of other keys are not concerned."""
+    """A request beyond the concurrency limit gets 429; a disconnect frees a place, and other keys are not affected."""
     rig = await open_rig(access=Access(api_keys=(ApiKey("k", concurrency=1), ApiKey("other"))))
     served, _ = await rig.reached(chat("alpha", BEARER + "k"))
     refused = await rig.refusal(chat("alpha", BEARER + "k"))
@@ -72,7 +72,7 @@ async def test_only_so_many_at_a_time(open_rig: OpenRig) -> None:
 
 
 async def test_who_waits_counts(open_rig: OpenRig) -> None:
-    """Otherwise one key could fill the queue."""
+    """A waiting request counts towards the concurrency limit until its client disconnects."""
     rig = await open_rig(access=Access(api_keys=(ApiKey("k", concurrency=1),)))
     waiting = await rig.send(chat("slow", BEARER + "k"))
     await come_true(lambda: rig.waiting() == 1)
@@ -104,7 +104,7 @@ async def unfinished(rig: RelayRig, request: bytes = LARGE) -> Wire:
 
 @KNOWN
 async def test_an_upload_takes_its_place_at_its_head(open_rig: OpenRig, is_known: bool) -> None:
-    """The next one is refused before any of its body was read, and the first one is served when it is whole."""
+    """A second upload gets 429 after its head, and the first one is served when its body is complete."""
     rig = await rig_with_one_place(open_rig, is_known)
     first = await unfinished(rig)
     second = await rig.send(LARGE[: LARGE.index(b"\r\n\r\n") + 4])
@@ -120,7 +120,7 @@ async def test_an_upload_takes_its_place_at_its_head(open_rig: OpenRig, is_known
 
 @KNOWN
 async def test_an_upload_that_is_broken_off_gives_its_place_back(open_rig: OpenRig, is_known: bool) -> None:
-    """And the next one is served."""
+    """A client that disconnects during its upload frees the place."""
     rig = await rig_with_one_place(open_rig, is_known)
     for _ in range(3):
         client = await unfinished(rig)
@@ -137,7 +137,7 @@ async def test_an_upload_that_is_broken_off_gives_its_place_back(open_rig: OpenR
     ids=["unknown model", "bad JSON", "another model"],
 )
 async def test_an_upload_that_is_refused_gives_its_place_back(open_rig: OpenRig, body: bytes, status: int) -> None:
-    """Whatever it is refused for after it was read."""
+    """An upload that is refused after its body was read frees the place."""
     rig = await open_rig(access=Access(api_keys=(ApiKey("k", concurrency=1, models=("alpha", "nobody")),)))
     for _ in range(3):
         refused = await rig.refusal(post(body % (b"a" * 50_000), BEARER + "k"))
@@ -147,7 +147,7 @@ async def test_an_upload_that_is_refused_gives_its_place_back(open_rig: OpenRig,
 
 
 async def test_an_upload_that_is_too_slow_gives_its_place_back(open_rig: OpenRig) -> None:
-    """So that a key's places cannot be held for ever."""
+    """An upload that exceeds the body timeout gets 408 and frees the place."""
     rig = await rig_with_one_place(open_rig, is_known=False)
     client = await unfinished(rig)
     await rig.later(31)
@@ -186,7 +186,7 @@ async def test_an_upload_gives_its_place_back_though_its_client_did_not_read(ope
 
 
 async def test_what_waits_behind_an_answer_that_is_cut_gives_its_place_back(open_rig: OpenRig) -> None:
-    """Also where the client takes its time to read what it was sent before."""
+    """When a response is cut, requests pipelined behind it free their places, even if the client does not read."""
     rig = await open_rig(access=Access(api_keys=(ApiKey("k", concurrency=2),)))
     _, call = await half_taken(rig, chat("alpha", BEARER + "k") + LARGE)
     during = account(rig).in_flight
@@ -198,7 +198,7 @@ async def test_what_waits_behind_an_answer_that_is_cut_gives_its_place_back(open
 
 
 async def test_an_upload_behind_a_request_that_is_served_takes_its_place_when_it_is_read(open_rig: OpenRig) -> None:
-    """A pipelined request that is never served costs nothing."""
+    """A pipelined upload takes a place when it is read, and frees it when the client disconnects."""
     rig = await rig_with_one_place(open_rig, is_known=False)
     behind = post(b"a" * 20_000, BEARER + "k")[:-1]
     client, call = await rig.reached(chat("alpha", BEARER + "other") + behind)
@@ -210,7 +210,7 @@ async def test_an_upload_behind_a_request_that_is_served_takes_its_place_when_it
 
 
 async def test_a_key_for_one_model_opens_no_other(open_rig: OpenRig) -> None:
-    """In the body, in the URL, in the query, or to load or unload it: 403, and nothing is asked or started."""
+    """A key for one model gets 403 for another one, wherever it is named, and nothing is started."""
     rig = await open_rig(access=Access(api_keys=(ApiKey("k", Role.OPERATE, models=("alpha",)),)))
     foreign = [
         chat("beta", BEARER + "k"),
@@ -229,7 +229,7 @@ async def test_a_key_for_one_model_opens_no_other(open_rig: OpenRig) -> None:
 
 
 async def test_use_is_counted_by_key(open_rig: OpenRig) -> None:
-    """The time from its lease to its last byte is the holder's."""
+    """A key's device time runs from the lease to the last byte."""
     rig = await open_rig(access=Access(api_keys=(ANN,)))
     began = rig.relay.now()
     client, call = await rig.reached(chat("alpha", BEARER + "anns"))
@@ -243,7 +243,7 @@ async def test_use_is_counted_by_key(open_rig: OpenRig) -> None:
 
 
 async def test_a_reload_keeps_what_was_counted(open_rig: OpenRig) -> None:
-    """New limits hold for what comes next, with the old account."""
+    """After a reload with a new rate, the key keeps its counters and the new rate applies."""
     rig = await open_rig(access=Access(api_keys=(ApiKey("k"),)))
     await rig.exchange(chat("alpha", BEARER + "k"))
     settings = Settings(access=Access(api_keys=(ApiKey("k", per_minute=1),)))
@@ -256,7 +256,7 @@ async def test_a_reload_keeps_what_was_counted(open_rig: OpenRig) -> None:
 
 
 async def test_our_own_api_is_told_whose_key_it_was(open_rig: OpenRig) -> None:
-    """The API gets the digest of the key, never what a client claims; a model server gets nothing."""
+    """The API gets the digest of the key, not what the client claims; a model server gets neither."""
     rig = await open_rig(access=Access(api_keys=(ANN,)))
     said = [BEARER + "anns", "Hotseat-Key: somebody else"]
     client = await rig.send(get("/v1/models", *said))
@@ -270,7 +270,7 @@ async def test_our_own_api_is_told_whose_key_it_was(open_rig: OpenRig) -> None:
 
 
 async def test_without_keys_nothing_is_counted(rig: RelayRig) -> None:
-    """Nobody pays for limits that nobody has."""
+    """Without configured keys there are no accounts."""
     await rig.exchange(chat("alpha", BEARER + "anything"))
 
     assert rig.relay.rules.accounts.all() == []
@@ -280,7 +280,7 @@ async def test_without_keys_nothing_is_counted(rig: RelayRig) -> None:
 
 
 async def test_an_action_is_written_down_once(open_rig: OpenRig, caplog: pytest.LogCaptureFixture) -> None:
-    """Who, from where, what and with what outcome, however little is logged else; queries are left out."""
+    """An action is one audit line with key, address, method, path and status, whatever the log level."""
     caplog.set_level(logging.WARNING)
     caplog.handler.setLevel(logging.NOTSET)
     rig = await open_rig(access=Access(api_keys=(ApiKey("k", Role.OPERATE, "ann"),)))
@@ -296,7 +296,7 @@ async def test_an_action_is_written_down_once(open_rig: OpenRig, caplog: pytest.
 
 
 async def test_an_action_without_keys_is_written_down_too(rig: RelayRig, caplog: pytest.LogCaptureFixture) -> None:
-    """Then all that is known is the address."""
+    """Without keys, the audit line has who=anybody and the address."""
     client = await rig.send(get("/upstream/alpha/load"))
     await (await rig.management.call()).say(HELLO)
     await client.message()
@@ -311,7 +311,7 @@ def audited(caplog: pytest.LogCaptureFixture) -> list[str]:
 async def test_of_two_keys_the_one_that_let_the_request_in_is_named(
     open_rig: OpenRig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whichever header carries it; its holder is who is charged, and who is written down."""
+    """If a request carries two keys, the audit line names the one with the higher role."""
     caplog.handler.setLevel(logging.NOTSET)
     keys = (ANN, ApiKey("roots", Role.ADMIN, "root"))
     rig = await open_rig(access=Access(api_keys=keys))
@@ -324,7 +324,7 @@ async def test_of_two_keys_the_one_that_let_the_request_in_is_named(
 
 
 async def test_no_name_of_a_key_looks_like_a_host(open_rig: OpenRig, caplog: pytest.LogCaptureFixture) -> None:
-    """Quotes in a name do not end it: log readers can tell where a name ends, and of which kind it is."""
+    """Audit lines quote names and mark them as key or host, even if a name contains quotes."""
     caplog.handler.setLevel(logging.NOTSET)
     fleet = Fleet(("nats://x",), HostName("here"), secrets=("between-us-hosts",))
     keys = (ApiKey("one", Role.ADMIN, "host gpu1"), ApiKey("two", Role.ADMIN, '" from=host:"gpu1'))

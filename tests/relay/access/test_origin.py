@@ -89,7 +89,7 @@ def ask(
     ],
 )
 def test_names_that_cannot_be_foreign_are_served(host: str) -> None:
-    """Nobody else can point addresses, names without a dot or names under reserved domains at this host."""
+    """Addresses, names without a dot and names under reserved domains are accepted as Host."""
     ask(PLAIN, host=host)
 
 
@@ -111,7 +111,7 @@ def test_names_that_cannot_be_foreign_are_served(host: str) -> None:
     ],
 )
 def test_configured_names_are_served(host: str) -> None:
-    """allowedHosts, the name we listen on and the machine's own are known, in any case and with any port."""
+    """Names in allowedHosts, the listen address and the machine's names are accepted, in any case, with any port."""
     ask(FRIENDLY, host=host)
 
 
@@ -150,7 +150,7 @@ def test_foreign_names_are_refused(gate: OriginCheck, host: str) -> None:
 
 @pytest.mark.parametrize("listen", ["0.0.0.0", "::", ""])
 def test_listening_everywhere_does_not_make_it_a_name(listen: str) -> None:
-    """Host 0.0.0.0 stays refused when that is the address we listen on."""
+    """0.0.0.0 and [::] are refused as Host even if hotseat listens on them."""
     gate = gate_for(listen=(listen, 8080))
 
     for host in ("0.0.0.0:8080", "[::]:8080"):
@@ -203,7 +203,7 @@ def test_listening_everywhere_does_not_make_it_a_name(listen: str) -> None:
     ],
 )
 def test_a_host_that_is_no_host_is_400(host: str) -> None:
-    """Whatever two parsers could read in two ways is nobody's name."""
+    """A Host that two parsers could read differently gets 400."""
     with pytest.raises(ClientError) as refusal:
         ask(FRIENDLY, host=host)
 
@@ -236,10 +236,7 @@ def test_a_host_that_is_no_host_is_400(host: str) -> None:
 )
 @pytest.mark.parametrize("site", [None, "same-origin", "same-site", "cross-site"])
 def test_our_own_and_allowed_pages_are_served(host: str, origin: str, site: str | None) -> None:
-    """An origin with our authority or in allowedOrigins may ask, whatever the scheme in front of us.
-
-    localhost, 127.0.0.1 and [::1] are one authority where the port is the same.
-    """
+    """hotseat's own origin and allowedOrigins may use every path; the names of the loopback are one origin."""
     for method, path in (("POST", "/v1/chat/completions"), ("DELETE", "/upstream/m"), ("GET", "/hotseat/config")):
         ask(FRIENDLY, method, path, host, origin, site, "cors", "application/json")
 
@@ -275,7 +272,7 @@ def test_our_own_and_allowed_pages_are_served(host: str, origin: str, site: str 
     ("method", "path"), [("POST", "/v1/chat/completions"), ("GET", "/swagger"), ("DELETE", "/upstream/m")]
 )
 def test_foreign_pages_are_refused(host: str, origin: str, site: str | None, method: str, path: str) -> None:
-    """No method and no route is open to them, and the 403 names the configuration key."""
+    """A foreign origin gets 403 for every method and path; the error names allowedOrigins."""
     with pytest.raises(Forbidden, match="allowedOrigins"):
         ask(FRIENDLY, method, path, host, origin, site, "navigate")
 
@@ -323,7 +320,7 @@ MANAGING = [
 @pytest.mark.parametrize("origin", LOCAL_PAGES)
 @pytest.mark.parametrize(("method", "path"), ASKING)
 def test_pages_of_this_machine_may_ask_models(origin: str, method: str, path: str) -> None:
-    """Other servers on the loopback and programs made of web pages: the request itself and its preflight."""
+    """Pages of loopback servers and desktop programs may send inference requests and their preflights."""
     for host in (THIS_HOST, "localhost:8080", "192.168.1.20:8080"):
         ask(PLAIN, method, path, host, origin, "cross-site", "cors", "application/json")
         ask(PLAIN, "OPTIONS", path, host, origin, "cross-site", "cors", announced=method)
@@ -332,7 +329,7 @@ def test_pages_of_this_machine_may_ask_models(origin: str, method: str, path: st
 @pytest.mark.parametrize("origin", LOCAL_PAGES)
 @pytest.mark.parametrize(("method", "path"), MANAGING)
 def test_pages_of_this_machine_may_manage_nothing(origin: str, method: str, path: str) -> None:
-    """That holds after an admitted inference request and for preflights too; the 403 names the configuration key."""
+    """Those pages get 403 for management requests and preflights, also after an accepted request."""
     gate = gate_for()
     ask(gate, origin=origin, content_type="application/json")
 
@@ -342,7 +339,7 @@ def test_pages_of_this_machine_may_manage_nothing(origin: str, method: str, path
 
 
 def test_an_origin_that_is_named_may_do_everything() -> None:
-    """Also one that could otherwise only ask models."""
+    """A local page that is in allowedOrigins may also manage models."""
     gate = gate_for(Access(allowed_origins=("http://localhost:3000", "app://obsidian.md")))
 
     for origin in ("http://localhost:3000", "app://obsidian.md"):
@@ -353,7 +350,7 @@ def test_an_origin_that_is_named_may_do_everything() -> None:
     "origin", ["https://evil.example", "http://chat.localhost:8080", "null", "chrome-extension://x"]
 )
 def test_a_star_lets_every_origin_ask_models(origin: str) -> None:
-    """Managing them stays with origins that are named, because any page on the web could do it."""
+    """With allowedOrigins `*`, every origin may use models but not manage them."""
     for method, path in ASKING:
         ask(OPEN, method, path, origin=origin, content_type="application/json")
     for method, path in MANAGING:
@@ -362,7 +359,7 @@ def test_a_star_lets_every_origin_ask_models(origin: str) -> None:
 
 
 def test_an_origin_of_sandboxed_pages_may_never_manage() -> None:
-    """Pages of model servers have it too, so naming it is for asking models only."""
+    """The origin `null` in allowedOrigins may use models only, because sandboxed pages have it."""
     gate = gate_for(Access(allowed_origins=("null",)))
     ask(gate, origin="null", content_type="application/json")
 
@@ -371,7 +368,7 @@ def test_an_origin_of_sandboxed_pages_may_never_manage() -> None:
 
 
 def test_a_star_accepts_every_host() -> None:
-    """That is a name; what is none stays refused."""
+    """With allowedHosts `*`, every valid name is accepted; an invalid one is still refused."""
     for host in ("evil.example", "models.example.com:443", "0.0.0.0"):
         ask(OPEN, "GET", "/health", host)
 
@@ -380,7 +377,7 @@ def test_a_star_accepts_every_host() -> None:
 
 
 def test_with_a_key_any_host_may_be_used() -> None:
-    """A page whose name was made to point here has no key. Nothing of it is remembered for those without one."""
+    """With a valid key any Host is accepted, but not for later requests without a key or foreign origins."""
     gate = gate_for()
     ask(gate, host="models.example.com", has_key=True)
     ask(gate, host="models.example.com", origin="https://models.example.com", has_key=True)
@@ -393,7 +390,7 @@ def test_with_a_key_any_host_may_be_used() -> None:
 
 
 def test_a_machine_knows_its_own_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From its host name and the lines of the hosts file that have it, without asking anybody."""
+    """The machine's names are its host name and the hosts-file lines that contain it, without DNS."""
     monkeypatch.setattr(socket, "gethostname", lambda: "Workshop.")
     monkeypatch.delattr(socket, "getaddrinfo")
     hosts = tmp_path / "hosts"
@@ -408,7 +405,7 @@ def test_a_machine_knows_its_own_names(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("name", ["localhost", ""])
 def test_a_machine_without_a_name_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """What stands beside localhost in a hosts file may be anything."""
+    """If the host name is localhost or empty, no name of the hosts file is accepted."""
     monkeypatch.setattr(socket, "gethostname", lambda: name)
     hosts = tmp_path / "hosts"
     hosts.write_text("127.0.0.1 localhost ads.evil.example\n")
@@ -423,14 +420,14 @@ def test_a_machine_without_a_name_has_none(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize("site", ["cross-site", "same-site", "something-new", ""])
 @pytest.mark.parametrize("mode", [None, "no-cors", "navigate", "websocket"])
 def test_other_sites_are_refused_without_an_origin_too(method: str, path: str, site: str, mode: str | None) -> None:
-    """An image, a link or a redirect from elsewhere has no effect."""
+    """A request with a foreign Sec-Fetch-Site gets 403 even without an Origin."""
     with pytest.raises(Forbidden, match="allowedOrigins"):
         ask(PLAIN, method, path, site=site, mode=mode)
 
 
 @pytest.mark.parametrize("site", [None, "none", "same-origin"])
 def test_what_the_user_does_is_served(site: str | None) -> None:
-    """Tools, the address bar and our own pages may ask."""
+    """Requests from tools, the address bar and hotseat's own pages are accepted."""
     ask(PLAIN, "GET", "/upstream/m/load", site=site, mode="navigate")
 
 
@@ -438,7 +435,7 @@ def test_what_the_user_does_is_served(site: str | None) -> None:
     "path", ["/swagger", "/swagger?x", "/hotseat/ui/", "/hotseat/ui/models?x=1", "/hotseat/assets/a.js"]
 )
 def test_a_link_from_elsewhere_opens_static_pages(path: str) -> None:
-    """Only a navigation that reads may, and it opens nothing else afterwards."""
+    """A cross-site navigation may open static pages with GET and HEAD, and nothing else."""
     gate = gate_for()
     for method in ("GET", "HEAD"):
         ask(gate, method, path, site="cross-site", mode="navigate")
@@ -455,7 +452,7 @@ def test_a_link_from_elsewhere_opens_static_pages(path: str) -> None:
 
 
 def test_a_foreign_host_opens_no_page_either() -> None:
-    """The Host comes first."""
+    """A foreign Host is refused even for a navigation to a static page."""
     with pytest.raises(Forbidden, match="allowedHosts"):
         ask(PLAIN, "GET", "/swagger", "evil.example", site="cross-site", mode="navigate")
 
@@ -464,7 +461,7 @@ def test_a_foreign_host_opens_no_page_either() -> None:
     "content_type", ["text/plain", "Text/Plain; x=application/json", " application/x-www-form-urlencoded"]
 )
 def test_a_browser_sends_json_to_the_api(content_type: str) -> None:
-    """What a page can send without asking first is not taken for JSON from a browser, and is from others."""
+    """Browsers must send application/json to the API; other clients may send any type."""
     ask(PLAIN, content_type=content_type)
     ask(PLAIN, path="/echo", site="same-origin", content_type=content_type)
 
@@ -475,7 +472,7 @@ def test_a_browser_sends_json_to_the_api(content_type: str) -> None:
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    """A client that invents names cannot fill our memory, and verdicts stay the same."""
+    """The cache of accepted hosts is bounded, and a foreign host is still refused."""
     gate = gate_for()
     for number in range(3 * MOST_REMEMBERED):
         ask(gate, "GET", "/", f"name-{number}-x")
@@ -487,7 +484,7 @@ def test_what_is_remembered_is_bounded() -> None:
 
 @given(st.binary(max_size=30), st.none() | st.binary(max_size=30), st.sampled_from([None, b"none", b"cross-site"]))
 def test_no_header_causes_anything_but_a_verdict(host: bytes, origin: bytes | None, site: bytes | None) -> None:
-    """Any bytes are admitted or refused, and the same way twice."""
+    """Arbitrary bytes are accepted or refused, with the same result twice."""
     known = {b"origin": origin, b"sec-fetch-site": site}
     known_of = {name: value for name, value in known.items() if value is not None}
     head = RequestHead(b"GET", b"/slots", False, [], known_of, None, False)
@@ -518,7 +515,7 @@ def test_no_header_causes_anything_but_a_verdict(host: bytes, origin: bytes | No
     ],
 )
 def test_an_absolute_target_is_reduced_to_its_path(target: str, host: str, reduced: str) -> None:
-    """What is left is the suffix as received; other targets stay as they are."""
+    """The path and query of an absolute target stay as received; other targets are unchanged."""
     assert reduce_absolute(target.encode(), host.encode()) == reduced.encode()
 
 
@@ -537,7 +534,7 @@ def test_an_absolute_target_is_reduced_to_its_path(target: str, host: str, reduc
     ],
 )
 def test_an_absolute_target_for_somebody_else_is_refused(target: str, host: str) -> None:
-    """Its authority must be the Host, and its scheme HTTP."""
+    """An absolute target whose authority is not the Host, or whose scheme is not HTTP, gets 400."""
     with pytest.raises(ClientError) as refusal:
         reduce_absolute(target.encode(), host.encode())
 

@@ -26,7 +26,7 @@ def reload(rig: RelayRig, *keys: ApiKey) -> None:
 
 
 async def test_a_stream_of_a_removed_key_is_cut(open_rig: OpenRig, caplog: pytest.LogCaptureFixture) -> None:
-    """The cut is visible to the client and the model server; streams of other keys continue."""
+    """The stream is cut visibly with the reason, and streams of other keys continue."""
     rig = await open_rig(access=Access(api_keys=(ANN, BOB)))
     anns, to_ann = await rig.reached(chat("alpha", OF_ANN))
     bobs, to_bob = await rig.reached(chat("alpha", OF_BOB))
@@ -47,7 +47,7 @@ async def test_a_stream_of_a_removed_key_is_cut(open_rig: OpenRig, caplog: pytes
 
 
 async def test_who_waits_with_a_removed_key_is_refused(open_rig: OpenRig) -> None:
-    """It gets a 401 and leaves the queue."""
+    """A waiting request of a removed key gets 401 and leaves the queue."""
     rig = await open_rig(access=Access(api_keys=(ANN, BOB)))
     waiting = await rig.send(chat("slow", OF_ANN))
     await come_true(lambda: rig.waiting() == 1)
@@ -59,7 +59,7 @@ async def test_who_waits_with_a_removed_key_is_refused(open_rig: OpenRig) -> Non
 
 
 async def test_what_is_half_read_with_a_removed_key_is_refused(open_rig: OpenRig) -> None:
-    """Nothing of it reaches a model."""
+    """A request that is still being read gets 401 and does not reach a model."""
     rig = await open_rig(access=Access(api_keys=(ANN, BOB)))
     client = await rig.send(chat("alpha", OF_ANN)[:-1])
     await come_true(lambda: rig.relay.clients == 1)
@@ -71,7 +71,7 @@ async def test_what_is_half_read_with_a_removed_key_is_refused(open_rig: OpenRig
 
 
 async def test_what_is_behind_another_request_is_refused_in_its_turn(open_rig: OpenRig) -> None:
-    """A pipelined request was let in when its head was read, and is judged again."""
+    """A pipelined request of a removed key gets 401 after the response before it."""
     rig = await open_rig(access=Access(api_keys=(ANN, BOB)))
     client, call = await rig.reached(chat("alpha", OF_BOB) + chat("alpha", OF_ANN))
     reload(rig, BOB)
@@ -81,7 +81,7 @@ async def test_what_is_behind_another_request_is_refused_in_its_turn(open_rig: O
 
 
 async def test_a_key_that_lost_a_model_loses_its_streams_of_it(open_rig: OpenRig) -> None:
-    """Streams of models that it may still use continue."""
+    """A stream of a model that the key may no longer use is cut with the reason."""
     rig = await open_rig(access=Access(api_keys=(ANN,)))
     lost, to_lost = await rig.reached(chat("alpha", OF_ANN))
     await to_lost.say(STREAM)
@@ -92,7 +92,7 @@ async def test_a_key_that_lost_a_model_loses_its_streams_of_it(open_rig: OpenRig
 
 
 async def test_a_key_that_lost_its_role_loses_its_feeds(open_rig: OpenRig) -> None:
-    """An operator's view of the log ends with the right to look at it."""
+    """An event feed is cut when its key loses the role operate."""
     rig = await open_rig(access=Access(api_keys=(ApiKey("anns", Role.OPERATE, "ann"),)))
     feed = await rig.send(get("/hotseat/events", OF_ANN))
     await (await rig.management.call()).say(STREAM)
@@ -103,7 +103,7 @@ async def test_a_key_that_lost_its_role_loses_its_feeds(open_rig: OpenRig) -> No
 
 
 async def test_a_reload_that_changes_nothing_for_a_key_ends_nothing(open_rig: OpenRig) -> None:
-    """Limits hold for what comes next."""
+    """A request that the changed key still allows continues, whatever the new limits are."""
     rig = await open_rig(access=Access(api_keys=(ANN,)))
     client, call = await rig.reached(chat("alpha", OF_ANN))
     reload(rig, ApiKey("anns", Role.ADMIN, "ann", per_minute=1, concurrency=1, models=("alpha",)))
@@ -113,7 +113,7 @@ async def test_a_reload_that_changes_nothing_for_a_key_ends_nothing(open_rig: Op
 
 
 async def test_without_keys_nobody_is_judged_again(rig: RelayRig) -> None:
-    """Who was let in when nobody was asked for a key may finish; the next one is asked."""
+    """When keys are added, requests in progress finish, and the next one needs a key."""
     client, call = await rig.reached(chat())
     reload(rig, ANN)
     await call.say(HELLO)

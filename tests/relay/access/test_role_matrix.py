@@ -1,4 +1,4 @@
-"""Roles × paths × methods × ways to name a model, judged by the configuration and the documentation alone."""
+"""Roles, paths, methods and ways to name a model, checked against the configuration and the documentation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOLD = Request("POST", "/v1/chat/completions")
 
 @pytest.mark.uncounted
 def test_nobody_gets_more_than_the_documentation_says() -> None:
-    """Every request is refused or reaches the server that it may, which gets no secret."""
+    """Every request is refused or reaches a server that it may reach, which gets no secret."""
     tally = run(Plan(seed=0, each=DEEP if IS_DEEP else QUICK))
     print(tally)
 
@@ -62,13 +62,13 @@ LEAKS = {
 
 @pytest.mark.parametrize("leak", LEAKS)
 def test_a_leak_would_be_seen(leak: str) -> None:
-    """The judge that finds nothing is one that finds these."""
+    """The oracle reports each prepared leak."""
     request, seen = LEAKS[leak]
 
     assert complaint(oracle(), request, seen)
 
 
 def test_what_may_be_is_no_leak() -> None:
-    """A request of a key for the model that it is for, which was not running."""
+    """The oracle accepts an allowed request and a refused one."""
     assert complaint(oracle(), ALPHA, Seen(200, heard("alpha", body=ALPHA.body), ("alpha",), ())) == ""
     assert complaint(oracle(), BETA, Seen(403, (), (), ())) == ""

@@ -1,4 +1,4 @@
-"""Pages of model servers: shown in a sandbox, because they have our address."""
+"""Pages of model servers are sandboxed, because they have hotseat's address."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ PLAIN: Confinement = ([], ["nosniff"])
 
 @pytest.mark.parametrize("fields", PAGES)
 async def test_what_may_be_a_page_is_sandboxed_each_time(rig: RelayRig, fields: str) -> None:
-    """That holds for cached heads too, and for every path to a model."""
+    """A response that may be a page is sandboxed, cached head or not, on every path to a model."""
     requests = [get("/upstream/alpha/"), get("/upstream/alpha/"), get("/"), get("/?model=alpha"), chat()]
     answers = [(await rig.exchange(request, answer(fields)))[1] for request in requests]
 
@@ -95,7 +95,7 @@ async def test_what_may_be_a_page_is_sandboxed_each_time(rig: RelayRig, fields: 
 
 @pytest.mark.parametrize("status", ["206 Partial Content", "302 Found", "404 Not Found", "500 Oh"])
 async def test_a_page_is_sandboxed_whatever_its_status(rig: RelayRig, status: str) -> None:
-    """Browsers show the pages of errors too."""
+    """Pages with error, redirect and partial statuses are sandboxed too."""
     for _ in range(2):
         _, told = await rig.exchange(get("/upstream/alpha/"), answer("Content-Type: text/html\r\n", status))
 
@@ -103,7 +103,7 @@ async def test_a_page_is_sandboxed_whatever_its_status(rig: RelayRig, status: st
 
 
 async def test_an_answer_that_renews_a_kept_page_is_sandboxed(rig: RelayRig) -> None:
-    """A browser may take the fields of a 304 for those of the page that it kept."""
+    """A 304 is sandboxed, because a browser may apply its fields to the cached page."""
     fresh = b"HTTP/1.1 304 Not Modified\r\nETag: x\r\nContent-Security-Policy: default-src *\r\n\r\n"
     _, told = await rig.exchange(get("/upstream/alpha/", "If-None-Match: x"), fresh)
 
@@ -111,7 +111,7 @@ async def test_an_answer_that_renews_a_kept_page_is_sandboxed(rig: RelayRig) -> 
 
 
 async def test_a_page_that_is_streamed_is_sandboxed(rig: RelayRig) -> None:
-    """The page may come in chunks, or until the server closes the connection."""
+    """A page in chunks, or ended by the connection, is sandboxed."""
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n"
     _, told = await rig.exchange(get("/upstream/alpha/"), head + chunked(b"hello"))
     client, call = await rig.reached(get("/upstream/alpha/"))
@@ -123,7 +123,7 @@ async def test_a_page_that_is_streamed_is_sandboxed(rig: RelayRig) -> None:
 
 @pytest.mark.parametrize("kind", NO_PAGES)
 async def test_what_is_no_page_is_left_as_it_is(rig: RelayRig, kind: str) -> None:
-    """Only `nosniff` is added, whether the head is cached or not."""
+    """Responses of harmless types get only `nosniff`, cached head or not."""
     for _ in range(3):
         _, told = await rig.exchange(chat(), answer(f"Content-Type: {kind}\r\n"))
 
@@ -133,7 +133,7 @@ async def test_what_is_no_page_is_left_as_it_is(rig: RelayRig, kind: str) -> Non
 
 @pytest.mark.parametrize("said", ["nosniff", "sniff", "sniff\r\nX-Content-Type-Options: nosniff"])
 async def test_a_server_cannot_take_back_that_nothing_is_guessed(rig: RelayRig, said: str) -> None:
-    """Browsers look at the first value, so only ours is there."""
+    """A server's own X-Content-Type-Options is replaced by `nosniff`."""
     for _ in range(3):
         fields = f"x-content-type-options: {said}\r\nContent-Type: text/plain\r\n"
         _, told = await rig.exchange(chat(), answer(fields))
@@ -142,7 +142,7 @@ async def test_a_server_cannot_take_back_that_nothing_is_guessed(rig: RelayRig, 
 
 
 async def test_a_page_cannot_take_itself_out_of_the_sandbox(rig: RelayRig) -> None:
-    """Browsers keep to all policies together, so a second one can only forbid more."""
+    """A server's own policy is sent after hotseat's; browsers enforce both."""
     lax = "Content-Type: text/html\r\nContent-Security-Policy: sandbox allow-scripts allow-same-origin\r\n"
     for _ in range(2):
         _, told = await rig.exchange(get("/upstream/alpha/"), answer(lax))
@@ -151,14 +151,14 @@ async def test_a_page_cannot_take_itself_out_of_the_sandbox(rig: RelayRig) -> No
 
 
 async def test_a_policy_of_the_server_stays_on_what_is_no_page(rig: RelayRig) -> None:
-    """Also one that reads like ours."""
+    """A server's own policy on a harmless type is kept, even if it equals hotseat's."""
     fields = f"Content-Type: text/plain\r\n{SANDBOX[0].decode()}: {SANDBOX[1].decode()}\r\n"
     for _ in range(2):
         assert confinement((await rig.exchange(chat(), answer(fields)))[1]) == CONFINED
 
 
 async def test_a_page_of_a_peer_is_sandboxed(open_rig: OpenRig) -> None:
-    """Once, also where the peer is a hotseat that has sandboxed it."""
+    """A peer's page has the sandbox once, even if the peer already added it."""
     box = on_a_port()
     remote = RemoteModel(ModelName("box/far"), "box", box.address, BodyChanges("far"))
     rig = await open_rig(remotes={"box/far": remote})
@@ -172,7 +172,7 @@ async def test_a_page_of_a_peer_is_sandboxed(open_rig: OpenRig) -> None:
 
 @pytest.mark.parametrize("from_trusted", [True, False])
 async def test_a_reload_decides_about_heads_that_were_read_before(open_rig: OpenRig, from_trusted: bool) -> None:
-    """What was remembered of an answer is not remembered as confined or trusted."""
+    """A changed upstream.trustPages applies to responses with cached heads."""
     rig = await open_rig(settings=Settings(trust_pages=from_trusted))
     page = answer("Content-Type: text/html\r\n")
     before = [confinement((await rig.exchange(get("/upstream/alpha/"), page))[1]) for _ in range(3)]
@@ -184,7 +184,7 @@ async def test_a_reload_decides_about_heads_that_were_read_before(open_rig: Open
 
 
 async def test_our_own_head_is_not_taken_for_a_servers(rig: RelayRig) -> None:
-    """Though both may be the same, byte by byte, and one was read before the other."""
+    """hotseat's own pages are not sandboxed even if a server's page has the same head."""
     page = answer("Content-Type: text/html\r\n")
     told = []
     for _ in range(3):
@@ -197,7 +197,7 @@ async def test_our_own_head_is_not_taken_for_a_servers(rig: RelayRig) -> None:
 
 
 async def test_trusted_pages_run_as_our_own(open_rig: OpenRig) -> None:
-    """`upstream.trustPages` is for those who want a server's own web interface."""
+    """With upstream.trustPages, pages are not sandboxed."""
     rig = await open_rig(settings=Settings(trust_pages=True))
     _, told = await rig.exchange(get("/upstream/alpha/"), answer("Content-Type: text/html\r\n"))
 
@@ -205,7 +205,7 @@ async def test_trusted_pages_run_as_our_own(open_rig: OpenRig) -> None:
 
 
 async def test_our_own_pages_are_not_confined(rig: RelayRig) -> None:
-    """They bring a policy of their own."""
+    """Pages of the management API are not sandboxed."""
     client = await rig.send(get("/swagger"))
     await (await rig.management.call()).say(answer("Content-Type: text/html\r\n"))
 

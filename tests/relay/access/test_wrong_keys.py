@@ -1,4 +1,4 @@
-"""Who guesses keys is slowed down and written down; who has one is not."""
+"""Wrong keys are limited and logged; valid keys are not affected."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def wrong(number: int, header: str = "Authorization: Bearer ") -> bytes:
 
 
 async def test_who_guesses_has_to_wait(open_rig: OpenRig, caplog: pytest.LogCaptureFixture) -> None:
-    """After twenty in a minute each further guess is 429 and costs a connection; the log has one line a minute."""
+    """After twenty wrong keys in a minute the next gets 429 and a closed connection; one log line counts them."""
     rig = await open_rig(access=KEYS)
     client = await rig.client()
     first = []
@@ -45,7 +45,7 @@ async def test_who_guesses_has_to_wait(open_rig: OpenRig, caplog: pytest.LogCapt
 
 
 async def test_a_foreign_host_is_no_way_to_guess(open_rig: OpenRig) -> None:
-    """A right key is accepted under any Host, so a wrong one there counts as one."""
+    """A wrong key under a foreign Host counts as a wrong key."""
     rig = await open_rig(access=KEYS)
     guess = wrong(1).replace(b"Host: box", b"Host: foreign.example")
     statuses = [(await rig.refusal(guess)).status for _ in range(MOST_WRONG + 2)]
@@ -54,7 +54,7 @@ async def test_a_foreign_host_is_no_way_to_guess(open_rig: OpenRig) -> None:
 
 
 async def test_without_keys_of_ours_nothing_is_guessed(open_rig: OpenRig) -> None:
-    """A credential is then the model server's, and a foreign Host is refused as such each time."""
+    """Without configured keys, credentials are not counted."""
     rig = await open_rig()
     guess = wrong(1).replace(b"Host: box", b"Host: foreign.example")
 
@@ -62,7 +62,7 @@ async def test_without_keys_of_ours_nothing_is_guessed(open_rig: OpenRig) -> Non
 
 
 async def test_a_right_key_is_let_in_whoever_guesses_beside_it(open_rig: OpenRig) -> None:
-    """Many people may have one address."""
+    """A valid key works from an address that sent too many wrong ones."""
     rig = await open_rig(access=KEYS)
     for number in range(MOST_WRONG + 5):
         await rig.refusal(wrong(number))
@@ -72,7 +72,7 @@ async def test_a_right_key_is_let_in_whoever_guesses_beside_it(open_rig: OpenRig
 
 
 async def test_who_sends_no_key_guesses_none(open_rig: OpenRig) -> None:
-    """A browser asks without one first, and is asked for it each time."""
+    """A request without a key gets 401 and is not counted."""
     rig = await open_rig(access=KEYS)
     statuses = {(await rig.refusal(get("/v1/models"))).status for _ in range(MOST_WRONG + 5)}
 
@@ -80,7 +80,7 @@ async def test_who_sends_no_key_guesses_none(open_rig: OpenRig) -> None:
 
 
 async def test_a_fleets_secret_is_not_to_be_guessed_either(open_rig: OpenRig, caplog: pytest.LogCaptureFixture) -> None:
-    """An invalid proof counts like any wrong key, but is reported as such, so that a real host tries another."""
+    """An invalid proof is counted like a wrong key, and always gets 403 unproven."""
     fleet = Fleet(("nats://x",), HostName("here"), secrets=("between-us-hosts",))
     rig = await open_rig(settings=Settings(fleet=fleet, access=KEYS))
     request = get("/v1/models", "Hotseat-From: gpu1", "Hotseat-Proof: guess")
@@ -92,7 +92,7 @@ async def test_a_fleets_secret_is_not_to_be_guessed_either(open_rig: OpenRig, ca
 
 
 async def test_too_low_a_role_is_no_guess(open_rig: OpenRig) -> None:
-    """Its key is a right one."""
+    """A valid key with too low a role gets 403 and is not counted."""
     rig = await open_rig(access=Access(api_keys=(ApiKey("low", Role.INFERENCE),)))
     request = get("/hotseat/logs", "Authorization: Bearer low")
 
@@ -121,5 +121,5 @@ async def test_addresses_are_counted_in_a_bounded_place(open_rig: OpenRig) -> No
     ],
 )
 def test_one_machine_is_one_address(peer: str, counted: str) -> None:
-    """Who has an IPv6 address has a whole network of them."""
+    """IPv4-mapped addresses count as IPv4, and IPv6 addresses count by their /64 network."""
     assert counted_as(peer) == counted

@@ -1,4 +1,4 @@
-"""Connections are counted when they are accepted, by the address that they really come from."""
+"""Connections are counted when they are accepted, by their real address."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def connected(port: int, folder: Path, source: str) -> tuple[asyncio.Strea
 
 
 async def test_connections_without_a_handshake_count_and_end(open_rig: OpenRig, tmp_path: Path) -> None:
-    """One address has its share of them and no more; others are served; after headerTimeout they are gone."""
+    """Silent TLS connections count towards the address limit, do not block others, and end after headerTimeout."""
     rig = await open_rig(limits=Limits(per_address=50, header_timeout_s=1.0))
     port = await tls_port(rig, tmp_path)
     with ExitStack() as silent:
@@ -64,7 +64,7 @@ async def test_connections_without_a_handshake_count_and_end(open_rig: OpenRig, 
 
 
 async def test_a_handshake_that_fails_gives_its_place_back(open_rig: OpenRig, tmp_path: Path) -> None:
-    """Plain HTTP on a port for TLS, or a client that leaves: nothing is left of it."""
+    """A failed handshake and a client that disconnects during it free their places."""
     rig = await open_rig()
     port = await tls_port(rig, tmp_path)
     with socket.create_connection(("127.0.0.1", port)) as client:
@@ -79,7 +79,7 @@ async def test_a_handshake_that_fails_gives_its_place_back(open_rig: OpenRig, tm
 
 
 async def test_the_last_place_can_be_had_with_tls(open_rig: OpenRig, tmp_path: Path) -> None:
-    """Nobody is counted twice, before the handshake and after it."""
+    """With a limit of one connection a TLS client is served, so it is not counted twice."""
     rig = await open_rig(limits=Limits(connections=1))
     port = await tls_port(rig, tmp_path)
     for _ in range(3):
@@ -92,7 +92,7 @@ async def test_the_last_place_can_be_had_with_tls(open_rig: OpenRig, tmp_path: P
 
 
 async def test_a_listener_for_tls_is_closed_with_the_others(open_rig: OpenRig, tmp_path: Path) -> None:
-    """Who comes after that is refused by the kernel."""
+    """After a drain the TLS port is closed."""
     rig = await open_rig()
     port = await tls_port(rig, tmp_path)
     await rig.relay.drain(within=0)
@@ -106,7 +106,7 @@ def is_open(port: int) -> bool:
 
 
 async def test_far_too_many_connections_are_closed_without_a_word(open_rig: OpenRig) -> None:
-    """Telling each of them why would take the descriptors of those who may come."""
+    """Connections a little beyond the limit get 429; further ones are reset without a response."""
     rig = await open_rig(limits=Limits(per_address=1))
     told = [await rig.client() for _ in range(1 + MOST_REFUSED)]
     await come_true(lambda: rig.relay.connection_count.total == 1 + MOST_REFUSED)
@@ -119,7 +119,7 @@ async def test_far_too_many_connections_are_closed_without_a_word(open_rig: Open
 
 @pytest.mark.parametrize(("fits", "bounds"), [(None, (100, 60)), (100, (100, 60)), (80, (80, 40)), (1, (1, 1))])
 def test_limits_are_fitted_to_the_descriptors(fits: int | None, bounds: tuple[int, int]) -> None:
-    """One address has half of what is there."""
+    """The limits are lowered to what descriptors allow, and half of that per address."""
     assert ConnectionCount(fits).bounds(Limits(connections=100, per_address=60)) == bounds
 
 
@@ -136,20 +136,20 @@ def test_limits_are_fitted_to_the_descriptors(fits: int | None, bounds: tuple[in
     ],
 )
 def test_a_mapped_address_is_the_address_it_stands_for(name: object, host: str) -> None:
-    """It counts as IPv4 for limits, for the client's name and for model servers."""
+    """An IPv4-mapped IPv6 address is shown as IPv4."""
     assert host_of(name) == host
 
 
 @pytest.mark.parametrize("entry", ["10.0.0.0/8", "::ffff:10.0.0.0/104"])
 def test_a_network_is_trusted_however_it_is_written(entry: str) -> None:
-    """Peers have their IPv4 address in either case; who comes by a unix socket is no proxy."""
+    """A trusted network may be written as IPv4 or as mapped IPv6; a unix socket is not trusted."""
     rules = Policy(Settings(access=Access(trusted_proxies=(entry,))))
 
     assert [rules.trusts(peer) for peer in ("10.0.0.1", "11.0.0.1", "::1", "local")] == [True, False, False, False]
 
 
 async def test_one_address_is_one_whichever_family_it_comes_by(open_rig: OpenRig) -> None:
-    """A dual-stack socket reports IPv4 clients as mapped IPv6 addresses."""
+    """A client counts as one address on an IPv4 socket and on a dual-stack socket."""
     rig = await open_rig(limits=Limits(per_address=1))
     both = socket.socket(socket.AF_INET6)
     both.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)

@@ -1,4 +1,4 @@
-"""A client's connection over several requests: order, keep-alive, closing."""
+"""A client's connection over several requests: order, keep-alive and closing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNKNOWN = get("/x?model=nobody")
 
 
 async def test_pipelined_requests_are_answered_in_their_order(rig: RelayRig) -> None:
-    """The second waits until the first has its answer, though both came in one piece."""
+    """The second pipelined request is forwarded only after the first one's response."""
     client, first = await rig.reached(get("/one?model=alpha") + get("/two?model=alpha"))
     assert rig.alpha.requests == 1
     await first.say(HELLO.replace(b"hello", b"first"))
@@ -32,7 +32,7 @@ async def test_pipelined_requests_are_answered_in_their_order(rig: RelayRig) -> 
 
 
 async def test_a_refusal_waits_for_its_turn(rig: RelayRig) -> None:
-    """Garbage behind a request does not spoil the request's answer."""
+    """Garbage behind a request gets its 400 after the request's response."""
     client, call = await rig.reached(chat() + b"garbage\r\n\r\n")
     await call.say(HELLO)
 
@@ -41,7 +41,7 @@ async def test_a_refusal_waits_for_its_turn(rig: RelayRig) -> None:
 
 
 async def test_refusals_and_answers_keep_their_order(rig: RelayRig) -> None:
-    """Whether an answer is ours or the upstream's does not change its place."""
+    """hotseat's own errors and upstream responses are sent in the order of their requests."""
     client, call = await rig.reached(UNKNOWN + get() + UNKNOWN + get())
     await call.say(HELLO)
     await (await rig.alpha.call()).say(HELLO)
@@ -50,14 +50,14 @@ async def test_refusals_and_answers_keep_their_order(rig: RelayRig) -> None:
 
 
 async def test_many_refusals_in_one_piece_are_all_sent(rig: RelayRig) -> None:
-    """Serving is a loop, so that many requests at once are only many."""
+    """250 pipelined requests to unknown models all get 404."""
     client = await rig.send(UNKNOWN * 250)
 
     assert [(await client.message()).status for _ in range(250)] == [404] * 250
 
 
 async def test_more_requests_in_one_piece_are_not_all_read(rig: RelayRig) -> None:
-    """What was read is answered, then the connection closes, so that others are served in between."""
+    """Of 5,000 pipelined requests only some are answered, then the connection closes."""
     client = await rig.send(UNKNOWN * 5000)
     answered = (await client.read_to_end()).count(b"HTTP/1.1 404")
 
@@ -65,7 +65,7 @@ async def test_more_requests_in_one_piece_are_not_all_read(rig: RelayRig) -> Non
 
 
 async def test_refusals_do_not_pile_up_for_a_client_that_does_not_read(open_rig: OpenRig) -> None:
-    """They are made as fast as the client takes them, and none is lost."""
+    """250 errors all reach a client with small buffers."""
     rig = await open_rig(send_buffer=16 << 10)
     client = await rig.client(receive_buffer=16 << 10)
     sending = Tasks().start(client.send(UNKNOWN * 250), "send")
@@ -78,7 +78,7 @@ async def test_refusals_do_not_pile_up_for_a_client_that_does_not_read(open_rig:
 
 @pytest.mark.parametrize("request_bytes", [chat(), b"\r\n" + get() + chat()], ids=["one", "two"])
 async def test_requests_may_be_cut_anywhere(rig: RelayRig, request_bytes: bytes) -> None:
-    """However the network cuts them, they are the same requests."""
+    """A request split at any byte is served like a whole one."""
     expected = request_bytes.count(b"HTTP/1.1")
     client = await rig.client()
     for cut in range(1, len(request_bytes)):
@@ -93,7 +93,7 @@ async def test_requests_may_be_cut_anywhere(rig: RelayRig, request_bytes: bytes)
 
 
 async def test_requests_sent_while_one_is_served_are_kept_for_later(rig: RelayRig) -> None:
-    """They arrive in whatever pieces, 64 KiB in all."""
+    """Requests that arrive during another one, up to 64 KiB, are served afterwards."""
     body = b'{"model":"alpha","prompt":"%b"}' % (b"a" * 30_000)
     client, call = await rig.reached(get())
     await client.send(post(body) + post(body))
@@ -118,7 +118,7 @@ async def test_requests_sent_while_one_is_served_are_kept_for_later(rig: RelayRi
     ids=["unknown in URL", "nothing running", "unknown in body", "bad JSON", "cross-site"],
 )
 async def test_a_connection_is_usable_after_a_refusal(rig: RelayRig, request_bytes: bytes, status: int) -> None:
-    """Where a refused request ends is known, so the next one can follow."""
+    """After an error for a complete request, the connection serves the next request."""
     client = await rig.send(request_bytes)
     refused = await client.message()
     await client.send(chat())
@@ -133,7 +133,7 @@ async def test_a_connection_is_usable_after_a_refusal(rig: RelayRig, request_byt
     "request_bytes", [get("/x?model=nobody", "Connection: close"), chat("nobody", "Connection: close")]
 )
 async def test_a_refused_client_that_wants_to_close_is_closed(rig: RelayRig, request_bytes: bytes) -> None:
-    """`Connection: close` is respected, whoever sends the response."""
+    """An error for a request with `Connection: close` closes the connection."""
     client = await rig.send(request_bytes)
 
     assert (await client.message())["Connection"] == "close"
@@ -145,7 +145,7 @@ async def test_a_refused_client_that_wants_to_close_is_closed(rig: RelayRig, req
 async def test_nothing_is_served_behind_a_refused_client_that_wants_to_close(
     rig: RelayRig, last: bytes, is_known: bool
 ) -> None:
-    """Whether or not both heads were read before."""
+    """Requests behind a refused one with `Connection: close` are not served, cached heads or not."""
     if is_known:
         await rig.exchange(chat())
         await rig.refusal(last)
@@ -159,7 +159,7 @@ async def test_nothing_is_served_behind_a_refused_client_that_wants_to_close(
 
 
 async def test_an_answered_client_that_wants_to_close_is_closed(rig: RelayRig) -> None:
-    """After the last byte, and nothing that came behind is served."""
+    """After a response to `Connection: close` the connection closes, and nothing behind it is served."""
     client, call = await rig.reached(chat("alpha", "Connection: close") + get())
     await call.say(HELLO)
 
@@ -169,7 +169,7 @@ async def test_an_answered_client_that_wants_to_close_is_closed(rig: RelayRig) -
 
 
 async def test_an_old_client_is_closed_after_its_answer(rig: RelayRig) -> None:
-    """HTTP/1.0 without keep-alive: one request, one connection."""
+    """An HTTP/1.0 connection without keep-alive is closed after the response."""
     client, call = await rig.reached(get(version="1.0"))
     await call.say(HELLO)
 
@@ -178,7 +178,7 @@ async def test_an_old_client_is_closed_after_its_answer(rig: RelayRig) -> None:
 
 
 async def test_an_old_client_that_asks_for_it_is_kept(rig: RelayRig) -> None:
-    """An HTTP/1.0 client must be told that the connection stays open."""
+    """An HTTP/1.0 client with keep-alive is told that the connection stays open, and can reuse it."""
     client, call = await rig.reached(get("/slots?model=alpha", "Connection: keep-alive", version="1.0"))
     await call.say(HELLO)
     answered = await client.message()
@@ -190,14 +190,14 @@ async def test_an_old_client_that_asks_for_it_is_kept(rig: RelayRig) -> None:
 
 
 async def test_an_old_client_needs_no_host(rig: RelayRig) -> None:
-    """HTTP/1.0 knows no Host."""
+    """An HTTP/1.0 request without Host is served."""
     _, answered = await rig.exchange(b"GET /slots?model=alpha HTTP/1.0\r\n\r\n")
 
     assert answered.status == 200
 
 
 async def test_a_refusal_survives_a_client_that_goes_on_sending(open_rig: OpenRig) -> None:
-    """Closing at once would make the kernel throw the refusal away."""
+    """A client that keeps sending after a 413 still receives it before the connection closes."""
     rig = await open_rig(limits=Limits(body=1000))
     client = await rig.send(get("/x?model=alpha", "Content-Length: 50000000", method="POST"))
     for _ in range(20):
@@ -208,7 +208,7 @@ async def test_a_refusal_survives_a_client_that_goes_on_sending(open_rig: OpenRi
 
 
 async def test_an_answer_survives_what_the_client_sent_behind_its_last_request(rig: RelayRig) -> None:
-    """More was sent than we keep; unread bytes would turn the close into a reset."""
+    """A response arrives complete although the client sent megabytes behind its request."""
     client, call = await rig.reached(get("/x?model=alpha", "Connection: close"))
     sending = Tasks().start(client.send(b"a" * 8_000_000), "send")
     await turns()
@@ -220,7 +220,7 @@ async def test_an_answer_survives_what_the_client_sent_behind_its_last_request(r
 
 
 async def test_a_refused_client_that_stays_is_closed(open_rig: OpenRig) -> None:
-    """It may finish its sentence, but not talk for ever."""
+    """A refused client that stays connected is closed after two seconds."""
     rig = await open_rig()
     client = await rig.send(b"garbage\r\n\r\n")
     await client.message()
@@ -232,7 +232,7 @@ async def test_a_refused_client_that_stays_is_closed(open_rig: OpenRig) -> None:
 
 
 async def test_too_many_connections_are_refused(open_rig: OpenRig) -> None:
-    """The one beyond limits.connections gets a retry error, the others are served."""
+    """A connection beyond limits.connections gets 429; the first one is still served."""
     rig = await open_rig(limits=Limits(connections=1))
     first = await rig.send(UNKNOWN)
     await first.message()
@@ -260,7 +260,7 @@ async def test_one_address_cannot_lock_out_the_others(open_rig: OpenRig) -> None
 
 
 async def test_a_proxy_that_is_trusted_may_have_all_connections(open_rig: OpenRig) -> None:
-    """Its address stands for many clients."""
+    """The limit per address does not apply to trusted proxies."""
     rig = await open_rig(limits=Limits(per_address=1), access=Access(trusted_proxies=("127.0.0.1",)))
     for _ in range(3):
         client = await rig.send(UNKNOWN)
@@ -269,7 +269,7 @@ async def test_a_proxy_that_is_trusted_may_have_all_connections(open_rig: OpenRi
 
 
 async def test_an_address_that_left_is_forgotten(open_rig: OpenRig) -> None:
-    """And may come again."""
+    """An address that disconnected may connect again."""
     rig = await open_rig(limits=Limits(per_address=1))
     for _ in range(3):
         client = await rig.send(UNKNOWN)
@@ -279,7 +279,7 @@ async def test_an_address_that_left_is_forgotten(open_rig: OpenRig) -> None:
 
 
 async def test_a_refused_head_request_gets_no_body(rig: RelayRig) -> None:
-    """The answer to HEAD ends at its head, or the next answer would begin with the body."""
+    """An error response to HEAD has no body."""
     client = await rig.send(get("/x?model=nobody", method="HEAD") + UNKNOWN)
 
     assert (await client.message(to="HEAD")).status == 404
@@ -287,7 +287,7 @@ async def test_a_refused_head_request_gets_no_body(rig: RelayRig) -> None:
 
 
 async def test_a_client_that_never_speaks_leaves_no_trace(rig: RelayRig) -> None:
-    """Connecting and leaving is nothing to write down."""
+    """A client that connects and leaves is not recorded."""
     client = await rig.client()
     await come_true(lambda: rig.relay.clients == 1)
     client.hang_up()
@@ -297,7 +297,7 @@ async def test_a_client_that_never_speaks_leaves_no_trace(rig: RelayRig) -> None
 
 
 async def test_a_client_that_leaves_amid_its_body_leaves_no_trace(rig: RelayRig) -> None:
-    """What it had sent is forgotten."""
+    """When a client leaves during its body, the memory is freed and nothing is forwarded."""
     client = await rig.send(chat()[:-5])
     await come_true(lambda: rig.relay.bodies.in_memory > 0)
     client.hang_up()
@@ -308,7 +308,7 @@ async def test_a_client_that_leaves_amid_its_body_leaves_no_trace(rig: RelayRig)
 
 
 async def test_a_host_that_was_stopped_reads_before_it_closes(open_rig: OpenRig) -> None:
-    """What a client sent in time lies in the kernel then, and uvloop looks at clocks before it reads."""
+    """A request that arrived in time is served even if idleTimeout has passed before it is read."""
     rig = await open_rig(limits=Limits(idle_timeout_s=5.0))
     client = await rig.client()
     await client.send(UNKNOWN)

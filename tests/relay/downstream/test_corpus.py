@@ -32,7 +32,7 @@ async def refused(client: Wire, case: Case) -> Message:
 
 @EVERY
 async def test_a_malformed_request_is_refused_every_time(rig: RelayRig, case: Case) -> None:
-    """Twice on fresh connections and once after a good request whose head is known: nothing reaches a model."""
+    """The error is the same on two fresh connections and after a good request, and nothing reaches a model."""
     first = await refused(await rig.client(), case)
     second = await refused(await rig.client(), case)
     client = await rig.client()
@@ -49,7 +49,7 @@ async def test_a_malformed_request_is_refused_every_time(rig: RelayRig, case: Ca
 
 @EVERY
 async def test_nothing_is_smuggled_behind_a_malformed_request(rig: RelayRig, case: Case) -> None:
-    """What follows a lost request is never read; what follows another is a request of its own."""
+    """What follows a request with unknown end is never read; what follows another is a request of its own."""
     client = await rig.send(case.said + SMUGGLED)
     answered = await client.message()
     if not case.is_lost:
@@ -65,7 +65,7 @@ async def test_nothing_is_smuggled_behind_a_malformed_request(rig: RelayRig, cas
 
 @EVERY
 async def test_a_malformed_request_waits_for_its_turn(rig: RelayRig, case: Case) -> None:
-    """Behind a good request in the same piece, the good one is answered first, then the refusal."""
+    """Behind a good request, the error is sent after the good one's response."""
     client, call = await rig.reached(get() + case.said)
     await turns()
     await call.say(HELLO)
@@ -77,7 +77,7 @@ async def test_a_malformed_request_waits_for_its_turn(rig: RelayRig, case: Case)
 
 @pytest.mark.parametrize("case", [case for case in CORPUS if len(case.said) < 400], ids=lambda case: case.name)
 async def test_a_malformed_request_is_malformed_in_any_pieces(rig: RelayRig, case: Case) -> None:
-    """Cut at every tenth byte, the refusal is the same."""
+    """Split at every tenth byte, the request gets the same status."""
     whole = (await refused(await rig.client(), case)).status
     for cut in range(1, len(case.said), 10):
         client = await rig.send(case.said[:cut])

@@ -1,4 +1,4 @@
-"""Clients that leave while nobody may be reading from them: their places are free again at once."""
+"""Clients that disconnect while nothing is read from them: their places are free again at once."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def leave(clients: list[socket.socket], *, behind: bytes) -> None:
 
 @pytest.mark.usefixtures("many_files")
 async def test_hundreds_that_sent_too_much_and_left_keep_no_place(rig: RelayRig, entrance: Entrance) -> None:
-    """What they sent after their requests does not hide the disconnect, and later clients are served."""
+    """Clients that sent too much and disconnected leave the queue, and later clients are served."""
     clients = await asyncio.to_thread(lambda: [entrance.ask(chat("slow")) for _ in range(DEPARTED)])
     await come_true(lambda: rig.waiting() > DEPARTED // 2)
     await asyncio.to_thread(leave, clients, behind=TOO_MUCH)
@@ -82,7 +82,7 @@ async def test_hundreds_that_sent_too_much_and_left_keep_no_place(rig: RelayRig,
 
 
 async def test_whoever_sends_too_much_behind_a_request_gets_its_answer_and_no_other(rig: RelayRig) -> None:
-    """The requests behind it were not begun, so they may be sent again on another connection."""
+    """After too much pipelined data the current request is answered and the connection closes; no other is begun."""
     client, call = await rig.reached(get())
     await client.send(get() * 3000)
     await call.say(HELLO)
@@ -107,7 +107,7 @@ async def held_websocket(rig: RelayRig) -> tuple[Wire, Call, int]:
 
 
 async def test_a_client_that_leaves_a_websocket_that_is_held_is_noticed(rig: RelayRig) -> None:
-    """Its server takes nothing, so nothing is read from the client either; its hang-up is seen all the same."""
+    """A disconnect is noticed even while reading from the websocket is paused."""
     client, _, _ = await held_websocket(rig)
     await client.send(b"unread")
     client.hang_up()
@@ -116,7 +116,7 @@ async def test_a_client_that_leaves_a_websocket_that_is_held_is_noticed(rig: Rel
 
 
 async def test_a_client_that_leaves_behind_what_nobody_takes_is_idle(open_rig: OpenRig) -> None:
-    """Its FIN waits in its own kernel behind what we do not read, so that idleTimeout ends it, on both sides."""
+    """A client whose FIN is stuck behind unread data is closed after idleTimeout, with its upstream."""
     rig = await open_rig(limits=Limits(idle_timeout_s=0.3))
     client, call, sent = await held_websocket(rig)
     client.sock.send(b"x" * 20_000_000)
@@ -127,7 +127,7 @@ async def test_a_client_that_leaves_behind_what_nobody_takes_is_idle(open_rig: O
 
 
 async def test_a_websocket_that_was_held_goes_on(rig: RelayRig) -> None:
-    """Looking for hang-ups leaves those alone who are there."""
+    """A paused websocket continues after its disconnect check, without losing data."""
     _, call, sent = await held_websocket(rig)
     await rig.clocks_seen()
 
@@ -136,7 +136,7 @@ async def test_a_websocket_that_was_held_goes_on(rig: RelayRig) -> None:
 
 
 async def test_whoever_sends_too_much_before_a_websocket_begins_is_cut_off(rig: RelayRig) -> None:
-    """With bytes missing it would be another conversation."""
+    """A client that sends too much before the handshake is complete is reset."""
     client, call = await rig.reached(WEBSOCKET)
     await client.send(TOO_MUCH)
 

@@ -1,4 +1,4 @@
-"""The same bytes read by nginx and HAProxy: the relay may be stricter than both, never laxer than either."""
+"""The same bytes read by nginx and HAProxy: the relay may be stricter than both, never more lenient."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def readings(tmp_path_factory: pytest.TempPathFactory) -> Readings:
 
 @pytest.mark.parametrize("name", SAID)
 def test_what_we_forward_the_others_read_alike(readings: Readings, name: str) -> None:
-    """Servers before and behind us count the same requests, with the same bodies."""
+    """If hotseat accepts the bytes, nginx and HAProxy forward the same requests."""
     ours, nginx, haproxy = (readings[name][parser] for parser in ("hotseat", "nginx", "haproxy"))
     if ours.accepted:
         assert ours.forwarded == nginx.forwarded == haproxy.forwarded
@@ -109,5 +109,5 @@ def test_what_we_forward_the_others_read_alike(readings: Readings, name: str) ->
 
 @pytest.mark.parametrize("name", HARMLESS)
 def test_what_is_harmless_is_forwarded(readings: Readings, name: str) -> None:
-    """Strictness is no excuse: what all of them understand is served."""
+    """hotseat accepts the harmless inputs."""
     assert readings[name]["hotseat"].accepted

@@ -1,4 +1,4 @@
-"""How the relay closes: nobody new, everybody else finishes, until the time is up."""
+"""How the relay closes: no new clients, and the others finish until the time is up."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def tasks() -> AsyncIterator[Tasks]:
 
 
 async def test_nobody_new_is_accepted(rig: RelayRig) -> None:
-    """The address is free again."""
+    """After a drain new connections are refused."""
     await rig.relay.drain(within=1)
 
     with pytest.raises(ConnectionRefusedError):
@@ -35,7 +35,7 @@ async def test_nobody_new_is_accepted(rig: RelayRig) -> None:
 
 
 async def test_idle_connections_are_closed_at_once(rig: RelayRig) -> None:
-    """Between requests, and before the first."""
+    """Connections between requests, and before the first one, are closed at once."""
     fresh = await rig.client()
     used, call = await rig.reached(get())
     await call.say(HELLO)
@@ -48,7 +48,7 @@ async def test_idle_connections_are_closed_at_once(rig: RelayRig) -> None:
 
 
 async def test_requests_in_flight_are_answered_and_closed(rig: RelayRig, tasks: Tasks) -> None:
-    """The response announces that it is the last on its connection."""
+    """A request in flight gets its response with `Connection: close`."""
     client, call = await rig.reached(chat())
     draining = tasks.start(rig.relay.drain(within=5), "drain")
     await come_true(lambda: rig.relay.is_draining)
@@ -63,7 +63,7 @@ async def test_requests_in_flight_are_answered_and_closed(rig: RelayRig, tasks: 
 
 
 async def test_a_stream_in_flight_finishes(rig: RelayRig, tasks: Tasks) -> None:
-    """Its head promised keep-alive long ago; it is closed after its last chunk all the same."""
+    """A stream in flight finishes, and its connection is closed after the last chunk."""
     client, call = await rig.reached(chat())
     await call.say(CHUNKED)
     await client.read_until(b"\r\n\r\n")
@@ -77,7 +77,7 @@ async def test_a_stream_in_flight_finishes(rig: RelayRig, tasks: Tasks) -> None:
 
 
 async def test_a_body_on_its_way_is_still_taken(rig: RelayRig, tasks: Tasks) -> None:
-    """The request had begun before the shutdown."""
+    """A request whose body is still arriving is served."""
     client = await rig.send(chat()[:-5])
     await come_true(lambda: rig.relay.bodies.in_memory)
     tasks.start(rig.relay.drain(within=5), "drain")
@@ -89,7 +89,7 @@ async def test_a_body_on_its_way_is_still_taken(rig: RelayRig, tasks: Tasks) -> 
 
 
 async def test_a_refusal_while_closing_is_the_last_answer(rig: RelayRig, tasks: Tasks) -> None:
-    """Ours or the upstream's, it makes no difference."""
+    """An error during a drain has `Connection: close`."""
     client = await rig.send(chat("nobody")[:-5])
     await come_true(lambda: rig.relay.bodies.in_memory)
     tasks.start(rig.relay.drain(within=5), "drain")
@@ -101,7 +101,7 @@ async def test_a_refusal_while_closing_is_the_last_answer(rig: RelayRig, tasks: 
 
 
 async def test_time_is_up_for_those_who_do_not_finish(rig: RelayRig) -> None:
-    """Draining ends after its deadline, and closing cuts what is left."""
+    """A drain ends after its time limit, and closing cuts the remaining requests."""
     client, call = await rig.reached(chat())
     await within(5, rig.relay.drain(within=0.05))
     assert rig.in_flight() == 1
@@ -113,7 +113,7 @@ async def test_time_is_up_for_those_who_do_not_finish(rig: RelayRig) -> None:
 
 
 async def test_closing_without_draining_frees_the_address(rig: RelayRig) -> None:
-    """A quick shutdown leaves nothing open either."""
+    """After closing without a drain, new connections are refused."""
     await rig.relay.aclose()
 
     with pytest.raises(ConnectionRefusedError):
@@ -121,7 +121,7 @@ async def test_closing_without_draining_frees_the_address(rig: RelayRig) -> None
 
 
 async def test_a_client_that_was_accepted_in_the_last_moment_does_not_delay_the_end(rig: RelayRig) -> None:
-    """It is closed as soon as it is seen."""
+    """A client that connects just before the drain is closed promptly."""
     client = await rig.client()
     await within(PROMPTLY_S, rig.relay.drain(within=5))
 
@@ -130,7 +130,7 @@ async def test_a_client_that_was_accepted_in_the_last_moment_does_not_delay_the_
 
 
 async def test_whoever_watches_hotseat_does_not_hold_it_up(rig: RelayRig) -> None:
-    """A feed of events or logs would never end by itself, so it is cut and the shutdown continues at once."""
+    """A drain cuts event feeds instead of waiting for them."""
     client = await rig.send(get("/hotseat/events"))
     feed = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n: hi\n\r\n"
     await (await rig.management.call()).say(feed)

@@ -1,4 +1,4 @@
-"""Bodies that do not fit on the disk, or take too much of it."""
+"""Request bodies that do not fit on the disk, or exceed their disk limit."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def fill(body: Body) -> None:
 
 @pytest.mark.usefixtures("small_files")
 def test_a_body_that_could_not_be_kept_can_be_thrown_away() -> None:
-    """What is still buffered for the file fails once more as it is closed; nobody needs it."""
+    """A body that could not be written can be closed without another error."""
     body = Body(may_spool=True)
     with pytest.raises(OSError, match="File too large"):
         fill(body)
@@ -48,7 +48,7 @@ def test_a_body_that_could_not_be_kept_can_be_thrown_away() -> None:
 
 @pytest.mark.usefixtures("small_files")
 async def test_an_upload_whose_last_bytes_find_no_room_is_answered(rig: RelayRig) -> None:
-    """They waited in the file's buffer; no lease is taken for what cannot be sent."""
+    """If the disk is full at the last bytes, the client gets 500 with the reason, and no lease is taken."""
     length = IN_MEMORY + 2_000
     client = await rig.send(get("/up?model=alpha", f"Content-Length: {length}", method="POST") + b"x" * IN_MEMORY)
     await come_true(lambda: rig.relay.bodies.in_memory == IN_MEMORY)
@@ -74,7 +74,7 @@ async def unfinished(rig: RelayRig, source: str) -> Wire:
 
 @pytest.mark.parametrize("is_known", [False, True])
 async def test_all_uploads_together_have_a_limit(open_rig: OpenRig, is_known: bool) -> None:
-    """An upload beyond it gets a retry error, and a disconnect frees its share."""
+    """An upload beyond limits.uploads gets 429, and a disconnect frees its share."""
     rig = await open_rig(limits=Limits(body=UPLOAD, uploads=2 * UPLOAD))
     if is_known:
         await rig.exchange(get("/up?model=alpha", "Content-Length: 1", method="POST") + b"x")
@@ -95,7 +95,7 @@ async def test_all_uploads_together_have_a_limit(open_rig: OpenRig, is_known: bo
 
 
 async def test_one_address_cannot_have_all_uploads(open_rig: OpenRig) -> None:
-    """Half of the disk limit stays for others."""
+    """An address with half of limits.uploads gets 429 for the next upload; another address does not."""
     rig = await open_rig(limits=Limits(body=UPLOAD, uploads=2 * UPLOAD))
     await unfinished(rig, "127.0.0.1")
     await come_true(lambda: rig.relay.bodies.on_disk == UPLOAD - 1)
@@ -108,7 +108,7 @@ async def test_one_address_cannot_have_all_uploads(open_rig: OpenRig) -> None:
 
 
 async def test_an_upload_that_is_refused_as_it_is_changed_makes_room(open_rig: OpenRig) -> None:
-    """It was read back into memory, and counts neither there nor on the disk afterwards."""
+    """An upload that was read back into memory and refused counts neither on disk nor in memory afterwards."""
     changed = spec("alpha", changes=BodyChanges(strip=("x",)))
     rig = await open_rig(models=(changed,), limits=Limits(body=UPLOAD, uploads=2 * UPLOAD))
     body = b'{"no end": '.ljust(UPLOAD, b"1")

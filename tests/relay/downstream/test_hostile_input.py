@@ -1,6 +1,6 @@
-"""What one client sends never holds everybody up: no single callback of its connection takes long, however odd it is.
+"""No single callback takes long, whatever one client sends.
 
-CPU time of the callbacks is measured, not time on the clock: other work on the machine must not make this fail.
+The tests measure CPU time, not wall-clock time, so that other work on the machine does not make them fail.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def json_of(filling: bytes, model: str = "nobody") -> bytes:
 async def test_no_input_holds_others_up(
     rig: RelayRig, monkeypatch: pytest.MonkeyPatch, sent: bytes, status: int
 ) -> None:
-    """Whatever it is refused with, it is refused within a tenth of a second of work at a time."""
+    """No callback for any of these inputs takes longer than the limit, whatever the status."""
     assert await shortest(rig, monkeypatch, sent, status) < MOST_S
 
 
@@ -109,7 +109,7 @@ def members(count: int, between: str = ":", last: bytes = b"0") -> bytes:
 async def test_no_body_that_is_changed_holds_others_up(
     open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch, sent: bytes, status: int
 ) -> None:
-    """Decoding its members and putting them together again takes no longer."""
+    """No callback takes longer than the limit where the body is decoded and changed."""
     rig = await open_rig(models=(spec("alpha", changes=BodyChanges(strip=("seed",))),))
 
     assert await shortest(rig, monkeypatch, sent, status) < MOST_S

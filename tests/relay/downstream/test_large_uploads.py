@@ -1,4 +1,4 @@
-"""Two hundred megabytes through the installed program: they take disk, not memory, also where the form is changed."""
+"""Two hundred megabytes through the installed program: they use disk, not memory, even if the form is changed."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hotseat]:
     ids=["as it came", "name first", "name last"],
 )
 def test_a_large_form_takes_no_memory(rig: Hotseat, model: str, sent: str, *, model_last: bool) -> None:
-    """The server gets every byte with the name it knows, and hotseat's memory stays as it is."""
+    """The server gets every byte and the changed name, and hotseat's memory hardly grows."""
     reset_peak_memory(rig.process.pid)
     before = peak_memory(rig.process.pid)
     answer = upload(rig, form(model, model_last=model_last))
@@ -70,7 +70,7 @@ def test_a_large_form_takes_no_memory(rig: Hotseat, model: str, sent: str, *, mo
 
 
 def test_a_large_file_takes_no_memory(rig: Hotseat) -> None:
-    """Where the model's JSON is to be changed, what is no JSON stays on disk."""
+    """A body that is not JSON stays on disk, even if the model's JSON is changed."""
     reset_peak_memory(rig.process.pid)
     before = peak_memory(rig.process.pid)
     answer = upload(rig, AUDIO[:50], target="/upstream/renamed/inference", kind="audio/wav")

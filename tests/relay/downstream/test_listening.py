@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("addresses", [("::1", "127.0.0.1"), ("127.0.0.1", "127.0.0.2")])
 async def test_every_address_of_a_name_is_answered(rig: RelayRig, addresses: tuple[str, ...]) -> None:
-    """Whichever a client's resolver gives first, also where it is IPv6."""
+    """Requests are served on every address of the name, IPv4 and IPv6."""
     port = free_port()
     await rig.relay.listen(bound(("box.test", port), standing_for(*addresses)))
     for address in addresses:

@@ -1,4 +1,4 @@
-"""What a request may look like on the wire, and what is refused before anything has an effect."""
+"""Valid requests on the wire, and those that are refused before they have an effect."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAMED = b'{"model":"alpha"}'
 
 
 async def test_a_body_of_stated_length_arrives_whole(rig: RelayRig) -> None:
-    """Content-Length defines where a body ends."""
+    """A body with Content-Length arrives complete."""
     asked, answered = await rig.exchange(chat())
 
     assert asked.first_line == "POST /v1/chat/completions HTTP/1.1"
@@ -32,7 +32,7 @@ async def test_a_body_of_stated_length_arrives_whole(rig: RelayRig) -> None:
 
 
 async def test_a_body_in_chunks_goes_on_with_its_length(rig: RelayRig) -> None:
-    """The client's framing ends at the relay; the upstream gets ours."""
+    """A chunked body is forwarded with Content-Length."""
     head = get("/v1/x", "Transfer-Encoding: chunked", method="POST")
     asked, _ = await rig.exchange(head + chunked(NAMED[:5], NAMED[5:]))
 
@@ -42,7 +42,7 @@ async def test_a_body_in_chunks_goes_on_with_its_length(rig: RelayRig) -> None:
 
 
 async def test_whitespace_around_a_value_does_not_belong_to_it(rig: RelayRig) -> None:
-    """Blanks after a field's value mean nothing."""
+    """Spaces around field values are ignored."""
     asked, _ = await rig.exchange(
         b"POST /v1/x HTTP/1.1\r\nHost:  box \r\nTransfer-Encoding: chunked \r\n\r\n" + chunked(NAMED)
     )
@@ -51,7 +51,7 @@ async def test_whitespace_around_a_value_does_not_belong_to_it(rig: RelayRig) ->
 
 
 async def test_trailers_never_become_fields(rig: RelayRig) -> None:
-    """What comes after the body cannot pass for a field that was checked."""
+    """Trailers are not forwarded as header fields."""
     head = get("/v1/x", "Transfer-Encoding: chunked", method="POST")
     asked, _ = await rig.exchange(head + chunked(NAMED).removesuffix(b"\r\n") + b"X-Evil: 1\r\nHost: evil\r\n\r\n")
 
@@ -63,7 +63,7 @@ async def test_trailers_never_become_fields(rig: RelayRig) -> None:
 
 
 async def test_a_head_that_never_ends_is_refused(open_rig: OpenRig) -> None:
-    """A head may have limits.header bytes and no more."""
+    """An unfinished head beyond limits.header gets 431."""
     rig = await open_rig(limits=Limits(header=2000))
     answered = await rig.refusal(b"GET / HTTP/1.1\r\nHost: x\r\nX-Long: " + b"a" * 2000)
 
@@ -71,7 +71,7 @@ async def test_a_head_that_never_ends_is_refused(open_rig: OpenRig) -> None:
 
 
 async def test_a_large_head_is_refused_though_it_came_in_one_piece(open_rig: OpenRig) -> None:
-    """The limit holds for a head that was complete at first sight."""
+    """A complete head beyond limits.header gets 431."""
     rig = await open_rig(limits=Limits(header=2000))
     answered = await rig.refusal(get("/slots?model=alpha", f"X-Long: {'a' * 2000}"))
 
@@ -80,14 +80,14 @@ async def test_a_large_head_is_refused_though_it_came_in_one_piece(open_rig: Ope
 
 
 async def test_a_long_target_counts_as_head(open_rig: OpenRig) -> None:
-    """The limit is for all of the head."""
+    """The request target counts towards limits.header."""
     rig = await open_rig(limits=Limits(header=2000))
 
     assert (await rig.refusal(get(f"/slots?model=alpha&x={'a' * 2000}"))).status == 431
 
 
 async def test_a_body_beside_a_small_head_does_not_count_as_head(open_rig: OpenRig) -> None:
-    """A large body in the same packet as its head and its trailers is no large head."""
+    """A large body and trailers in the same packet do not count towards limits.header."""
     rig = await open_rig(limits=Limits(header=2000))
     body = b'{"model":"alpha","prompt":"%b"}' % (b"a" * 4000)
     head = get("/v1/x", "Transfer-Encoding: chunked", method="POST")
@@ -100,7 +100,7 @@ async def test_a_body_beside_a_small_head_does_not_count_as_head(open_rig: OpenR
     "trailers", [b"X: y\r\n" * 170_000, b"X: " + b"y" * 1_000_000], ids=["many small ones", "an endless one"]
 )
 async def test_huge_trailers_are_refused(rig: RelayRig, trailers: bytes) -> None:
-    """Trailers may be as large as a head and no larger, and an unfinished one is not collected for ever."""
+    """Trailers beyond the limit get 431, finished or not."""
     head = get("/v1/x", "Transfer-Encoding: chunked", method="POST")
     answered = await rig.refusal(head + chunked(NAMED).removesuffix(b"\r\n") + trailers)
 
@@ -108,7 +108,7 @@ async def test_huge_trailers_are_refused(rig: RelayRig, trailers: bytes) -> None
 
 
 async def test_an_endless_chunk_extension_is_refused(rig: RelayRig) -> None:
-    """What is neither body nor head is bounded too."""
+    """A chunk extension beyond the limit gets 431."""
     head = get("/v1/x", "Transfer-Encoding: chunked", method="POST")
     answered = await rig.refusal(head + b"5;" + b"a" * 1_000_000)
 
@@ -116,7 +116,7 @@ async def test_an_endless_chunk_extension_is_refused(rig: RelayRig) -> None:
 
 
 async def test_a_body_that_says_it_is_too_large_is_refused_unread(open_rig: OpenRig) -> None:
-    """The refusal comes before the body."""
+    """A Content-Length beyond limits.body gets 413 before the body is sent."""
     rig = await open_rig(limits=Limits(body=1000))
     answered = await rig.refusal(get("/upload?model=alpha", "Content-Length: 1001", method="POST"))
 
@@ -125,7 +125,7 @@ async def test_a_body_that_says_it_is_too_large_is_refused_unread(open_rig: Open
 
 
 async def test_a_body_that_turns_out_too_large_is_refused(open_rig: OpenRig) -> None:
-    """The number of chunks is not announced, so their bytes are counted."""
+    """A chunked body beyond limits.body gets 413, and nothing is forwarded."""
     rig = await open_rig(limits=Limits(body=1000))
     head = get("/upload?model=alpha", "Transfer-Encoding: chunked", method="POST")
     answered = await rig.refusal(head + chunked(b"a" * 600, b"a" * 600))
@@ -135,7 +135,7 @@ async def test_a_body_that_turns_out_too_large_is_refused(open_rig: OpenRig) -> 
 
 
 async def test_json_has_a_limit_of_its_own(open_rig: OpenRig) -> None:
-    """What must be decoded has a lower limit than what is only forwarded."""
+    """JSON beyond limits.jsonBody gets 413; other bodies may be larger."""
     rig = await open_rig(limits=Limits(json_body=100, body=10_000))
     refused = await rig.refusal(post(b'{"model":"alpha","x":"%b"}' % (b"a" * 100)))
     _, answered = await rig.exchange(post(b"a" * 5000, target="/upload?model=alpha"))
@@ -146,7 +146,7 @@ async def test_json_has_a_limit_of_its_own(open_rig: OpenRig) -> None:
 
 
 async def test_a_compressed_body_is_refused_unless_the_url_names_the_model(rig: RelayRig) -> None:
-    """Nobody unpacks a bomb to find a name in it."""
+    """A compressed body gets 415, or is forwarded as it is if the URL names the model."""
     bomb = gzip.compress(b"a" * 10_000_000)
     refused = await rig.refusal(post(bomb, "Content-Encoding: gzip"))
     asked, _ = await rig.exchange(post(bomb, "Content-Encoding: gzip", target="/v1/chat/completions?model=alpha"))
@@ -156,7 +156,7 @@ async def test_a_compressed_body_is_refused_unless_the_url_names_the_model(rig: 
 
 
 async def test_all_bodies_together_have_a_limit(rig: RelayRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many large requests at once do not take all memory: the last ones are asked to come again."""
+    """A body beyond the total memory limit gets 429 with Retry-After."""
     monkeypatch.setattr("hotseat.relay.downstream.body_limits.MOST_IN_MEMORY", 1000)
     first = await rig.send(post(b"a" * 600)[:-1])
     second = await rig.send(post(b"a" * 600)[:-1])
@@ -168,7 +168,7 @@ async def test_all_bodies_together_have_a_limit(rig: RelayRig, monkeypatch: pyte
 
 
 async def test_a_body_in_millions_of_chunks_is_refused(rig: RelayRig) -> None:
-    """Each chunk costs a call, so they must be of some size where there are many."""
+    """A body in millions of tiny chunks gets 400, which says how large chunks must be."""
     head = get("/v1/chat/completions", "Transfer-Encoding: chunked", method="POST")
     client = await rig.send(head)
     sending = Tasks().start(client.send(b"2\r\naa\r\n" * 2_000_000), "send")
@@ -181,7 +181,7 @@ async def test_a_body_in_millions_of_chunks_is_refused(rig: RelayRig) -> None:
 
 
 async def test_a_body_may_come_word_by_word(rig: RelayRig) -> None:
-    """As of a client that writes its JSON without a buffer."""
+    """A body in 20,000 chunks of five bytes is served."""
     body = b'{"model":"alpha","prompt":"%b"}' % (b"word " * 20_000)
     words = [body[start : start + 5] for start in range(0, len(body), 5)]
     head = get("/v1/chat/completions", "Transfer-Encoding: chunked", method="POST")
@@ -191,7 +191,7 @@ async def test_a_body_may_come_word_by_word(rig: RelayRig) -> None:
 
 
 def test_a_body_in_small_pieces_takes_little_more_than_its_size() -> None:
-    """They grow together instead of being kept one by one."""
+    """A body added in pieces of two bytes takes less than twice its size in memory."""
     tracemalloc.start()
     body = Body()
     for _ in range(200_000):
@@ -222,7 +222,7 @@ async def test_a_client_that_asks_first_is_told_to_go_on(rig: RelayRig) -> None:
 
 
 async def test_a_refused_client_is_not_told_to_go_on(open_rig: OpenRig) -> None:
-    """The client need not send a body that is not wanted."""
+    """A request that is too large gets 413 instead of 100 Continue."""
     rig = await open_rig(limits=Limits(json_body=100))
     answered = await rig.refusal(get("/v1/x", "Expect: 100-continue", "Content-Length: 101", method="POST"))
 
@@ -230,7 +230,7 @@ async def test_a_refused_client_is_not_told_to_go_on(open_rig: OpenRig) -> None:
 
 
 async def test_going_on_waits_for_its_turn(rig: RelayRig) -> None:
-    """An interim answer must not come before the answer of an earlier request."""
+    """100 Continue is sent after the response to the request before."""
     client, call = await rig.reached(get() + chat("alpha", "Expect: 100-continue").removesuffix(NAMED))
     await call.say(HELLO)
     first, second = await client.message(), await client.message()
@@ -243,7 +243,7 @@ async def test_going_on_waits_for_its_turn(rig: RelayRig) -> None:
 
 
 async def test_a_body_that_does_not_wait_is_not_told_to_go_on(rig: RelayRig) -> None:
-    """100 Continue would come too late."""
+    """If the body has already arrived, 100 Continue is not sent."""
     client, call = await rig.reached(get() + chat("alpha", "Expect: 100-continue"))
     await call.say(HELLO)
     second = await rig.alpha.call()
@@ -253,7 +253,7 @@ async def test_a_body_that_does_not_wait_is_not_told_to_go_on(rig: RelayRig) -> 
 
 
 async def test_an_impatient_body_that_is_too_large_is_refused_once(open_rig: OpenRig) -> None:
-    """Nothing is sent after the error, not even 100 Continue."""
+    """A pipelined body that is too large gets 413, and nothing is sent after it."""
     rig = await open_rig(limits=Limits(json_body=100))
     head = get("/v1/x", "Expect: 100-continue", "Transfer-Encoding: chunked", method="POST")
     client, call = await rig.reached(get() + head)
@@ -269,14 +269,14 @@ async def test_an_impatient_body_that_is_too_large_is_refused_once(open_rig: Ope
 
 
 async def test_an_absolute_target_is_reduced_to_its_path(rig: RelayRig) -> None:
-    """A client that takes us for its proxy is served, if it means us."""
+    """An absolute target with hotseat's own host is forwarded as a path."""
     asked, _ = await rig.exchange(get("http://box/slots?model=alpha"))
 
     assert asked.first_line == "GET /slots?model=alpha HTTP/1.1"
 
 
 async def test_an_offer_of_http_2_is_declined_and_the_request_served(rig: RelayRig) -> None:
-    """Some clients offer h2c with every request, body included."""
+    """A request that offers h2c is served as HTTP/1.1, without the offer."""
     offer = ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk")
     asked, answered = await rig.exchange(chat("alpha", *offer))
 
@@ -286,7 +286,7 @@ async def test_an_offer_of_http_2_is_declined_and_the_request_served(rig: RelayR
 
 
 async def test_many_offers_of_http_2_in_one_piece_are_served_one_by_one(rig: RelayRig) -> None:
-    """Each of them is read twice, without its offer the second time."""
+    """120 pipelined requests that offer h2c all get a response."""
     offer = get("/nowhere/x?model=nobody", "Connection: Upgrade", "Upgrade: h2c")
     client = await rig.send(offer * 120)
 
@@ -295,12 +295,12 @@ async def test_many_offers_of_http_2_in_one_piece_are_served_one_by_one(rig: Rel
 
 
 async def test_blank_lines_before_a_request_are_forgiven(rig: RelayRig) -> None:
-    """Old clients send one too many after a body."""
+    """A blank line before a request is ignored."""
     assert (await rig.exchange(b"\r\n" + chat()))[1].status == 200
 
 
 async def test_a_stranger_is_refused_before_its_body(open_rig: OpenRig) -> None:
-    """Host and Origin are looked at first."""
+    """A request with a foreign Host gets 403, which names allowedHosts."""
     rig = await open_rig(access=Access(allowed_hosts=("good.example",)))
     request = chat().replace(b"Host: box", b"Host: evil.example")
     answered = await rig.refusal(request)

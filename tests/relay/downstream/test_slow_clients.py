@@ -1,4 +1,4 @@
-"""Hundreds of clients that are slow on purpose: they are sent away, and nobody else notices them."""
+"""Hundreds of deliberately slow clients: they are disconnected, and others are served."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def observer(rig: Hotseat) -> Iterator[Observer]:
     ids=["heads that never end", "bodies that stop"],
 )
 def test_slow_writers_are_sent_away(observer: Observer, tmp_path: Path, mode: tuple[str, ...]) -> None:
-    """By the time limits, every one of them, and none of them held a model meanwhile."""
+    """Clients that send heads or bodies slowly are all closed, hold no lease, and do not block others."""
     with SlowClients(f"{observer.rig.url}/upstream/qwen/slots", tmp_path, *mode) as clients:
         observer.watch(clients)
 
@@ -94,7 +94,7 @@ def test_slow_writers_are_sent_away(observer: Observer, tmp_path: Path, mode: tu
 
 
 def test_a_thousand_ranges_are_a_head_like_any_other(observer: Observer, tmp_path: Path) -> None:
-    """A request for overlapping ranges gets the server's own response; it costs us nothing."""
+    """Requests with many ranges do not block other clients."""
     with SlowClients(f"{observer.rig.url}/upstream/qwen/slots", tmp_path, "-R") as clients:
         observer.watch(clients)
 
@@ -103,7 +103,7 @@ def test_a_thousand_ranges_are_a_head_like_any_other(observer: Observer, tmp_pat
 
 
 def test_slow_readers_are_sent_away(observer: Observer, tmp_path: Path) -> None:
-    """A client that reads nothing for a while loses its lease, even if it stays connected."""
+    """Clients that read nothing lose their leases although they stay connected."""
     with SlowClients(f"{observer.rig.url}/upstream/qwen/large", tmp_path, "-X", "-n", "20", "-y", "64") as clients:
         observer.watch(clients, until=lambda: observer.ended() > CONNECTIONS / 2 and observer.leases() == 0)
         were_there = clients.go_on

@@ -1,4 +1,4 @@
-"""Ten thousand clients that are slow or lie, against the installed program: what they cost is bounded and known."""
+"""Ten thousand slow clients against the installed program."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def connected(rig: Hotseat, number: int) -> socket.socket:
 
 @pytest.mark.usefixtures("many_files")
 def test_ten_thousand_slow_clients_take_little_memory(rig: Hotseat) -> None:
-    """Half heads, half bodies, answers that nobody reads, and silence; others are served meanwhile."""
+    """Memory per slow client is bounded, and other requests are served meanwhile."""
     rig.load("a")
     reset_peak_memory(rig.process.pid)
     before = peak_memory(rig.process.pid)

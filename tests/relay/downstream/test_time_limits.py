@@ -1,4 +1,4 @@
-"""The time limits of clients, and the response when one is exceeded."""
+"""Time limits of clients, and the response when one is exceeded."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def no_answer(rig: RelayRig, client: Wire, after: float) -> None:
 
 
 async def test_a_head_that_does_not_come_to_its_end_is_given_up(rig: RelayRig) -> None:
-    """Trickling a head does not extend its time."""
+    """An unfinished head gets 408 after headerTimeout, even if bytes keep arriving."""
     client = await rig.send(get()[:-10])
     await no_answer(rig, client, 6)
     await client.send(b"X")
@@ -41,7 +41,7 @@ async def test_a_head_that_does_not_come_to_its_end_is_given_up(rig: RelayRig) -
 
 
 async def test_a_body_that_stops_coming_is_given_up(rig: RelayRig) -> None:
-    """A client that continues to send has time; one that stops does not."""
+    """A pause within the body longer than bodyTimeout gets 408; each byte restarts the time."""
     client = await rig.send(chat()[:-2])
     await come_true(lambda: rig.relay.bodies.in_memory)
     await no_answer(rig, client, 29)
@@ -55,7 +55,7 @@ async def test_a_body_that_stops_coming_is_given_up(rig: RelayRig) -> None:
 
 
 async def test_a_body_that_never_begins_has_the_time_of_a_body(rig: RelayRig) -> None:
-    """A client may think before it sends."""
+    """After 100 Continue the body has bodyTimeout to begin."""
     client = await rig.send(chat("alpha", "Expect: 100-continue")[:-17])
     await client.message()
     await no_answer(rig, client, 29)
@@ -65,7 +65,7 @@ async def test_a_body_that_never_begins_has_the_time_of_a_body(rig: RelayRig) ->
 
 
 async def test_a_connection_on_which_nothing_comes_is_closed(rig: RelayRig) -> None:
-    """There is no response, since there was no request."""
+    """A connection without a request is closed after headerTimeout, without a response."""
     client = await rig.client()
     await come_true(lambda: rig.relay.clients)
     await rig.later(11)
@@ -80,7 +80,7 @@ async def test_a_connection_on_which_nothing_comes_is_closed(rig: RelayRig) -> N
     ids=["refused at its head", "refused with its body", "preflight"],
 )
 async def test_an_idle_connection_is_closed_whatever_was_answered(open_rig: OpenRig, request_bytes: bytes) -> None:
-    """That holds after our own responses too, or refused clients could use up the connections."""
+    """After an error or a preflight, an idle connection is closed after idleTimeout."""
     rig = await open_rig(access=Access(allowed_origins=("http://a.example",)))
     client = await rig.send(request_bytes)
     await client.message()
@@ -92,7 +92,7 @@ async def test_an_idle_connection_is_closed_whatever_was_answered(open_rig: Open
 
 
 async def test_an_idle_connection_is_closed_after_an_answer(rig: RelayRig) -> None:
-    """Keep-alive has an end."""
+    """After a response, an idle connection is closed after idleTimeout."""
     client, call = await rig.reached(get())
     await call.say(HELLO)
     await client.message()
@@ -103,7 +103,7 @@ async def test_an_idle_connection_is_closed_after_an_answer(rig: RelayRig) -> No
 
 
 async def test_waiting_for_a_model_takes_as_long_as_it_takes(rig: RelayRig) -> None:
-    """The client's clocks stand still while we are the ones who are slow."""
+    """No client timeout applies while the model server has not responded."""
     client, call = await rig.reached(chat())
     await no_answer(rig, client, 3600)
     await call.say(HELLO)
@@ -113,7 +113,7 @@ async def test_waiting_for_a_model_takes_as_long_as_it_takes(rig: RelayRig) -> N
 
 @pytest.mark.parametrize("behind", [get()[:-10], chat()[:-3]], ids=["head", "body"])
 async def test_a_half_read_request_waits_while_another_is_served(rig: RelayRig, behind: bytes) -> None:
-    """The rest of it is unread in our buffer, so its timer does not run."""
+    """The timeout of a pipelined partial request does not run while another one is served."""
     rest = {get()[:-10]: get()[-10:], chat()[:-3]: chat()[-3:]}[behind]
     client, call = await rig.reached(chat() + behind)
     await client.send(rest)
@@ -126,7 +126,7 @@ async def test_a_half_read_request_waits_while_another_is_served(rig: RelayRig, 
 
 @pytest.mark.parametrize("behind", [get()[:-10], chat()[:-3]], ids=["head", "body"])
 async def test_the_time_of_a_half_read_request_runs_on_after_the_answer_before_it(rig: RelayRig, behind: bytes) -> None:
-    """Nobody holds a connection for ever with half a request."""
+    """After the response before it, a partial request gets 408 when its time is up."""
     client, call = await rig.reached(chat() + behind)
     await call.say(HELLO)
     first = await client.message()
@@ -137,7 +137,7 @@ async def test_the_time_of_a_half_read_request_runs_on_after_the_answer_before_i
 
 
 async def test_a_slow_upload_does_not_hold_a_model(rig: RelayRig) -> None:
-    """The lease is asked for when the body is there."""
+    """The model is not loaded before the body is complete."""
     client = await rig.send(get("/v1/x", "Transfer-Encoding: chunked", method="POST") + chunked(b'{"mod')[:-5])
     await come_true(lambda: rig.relay.bodies.in_memory)
 

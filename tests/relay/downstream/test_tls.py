@@ -1,4 +1,4 @@
-"""The relay behind TLS, asked by a real TLS client."""
+"""The relay with TLS, used by a real TLS client."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def connected(rig: RelayRig, certificate: Path, *protocols: str) -> Stream
 
 
 async def test_requests_are_answered_one_after_another(rig: RelayRig, certificate: Path) -> None:
-    """The connection is kept, and the upstream learns that it was a safe one."""
+    """Three requests on one connection are served, and the upstream gets X-Forwarded-Proto: https."""
     reader, writer = await connected(rig, certificate)
     heard = []
     for _ in range(3):
@@ -54,7 +54,7 @@ async def test_requests_are_answered_one_after_another(rig: RelayRig, certificat
 
 
 async def test_a_connection_that_is_not_kept_ends_cleanly(rig: RelayRig, certificate: Path) -> None:
-    """TLS knows no half-closed connections; the answer still arrives whole before the end."""
+    """With `Connection: close` the complete response arrives before the end."""
     reader, writer = await connected(rig, certificate)
     writer.write(chat("alpha", "Connection: close"))
     await (await rig.alpha.call()).say(HELLO)
@@ -65,7 +65,7 @@ async def test_a_connection_that_is_not_kept_ends_cleanly(rig: RelayRig, certifi
 
 
 async def test_http_1_1_is_all_that_is_spoken(rig: RelayRig, certificate: Path) -> None:
-    """ALPN rejects HTTP/2 before the first request."""
+    """ALPN selects http/1.1 although the client prefers h2."""
     _, writer = await connected(rig, certificate, "h2", "http/1.1")
     spoken = writer.get_extra_info("ssl_object").selected_alpn_protocol()
     writer.close()
@@ -74,7 +74,7 @@ async def test_http_1_1_is_all_that_is_spoken(rig: RelayRig, certificate: Path) 
 
 
 def test_a_certificate_that_cannot_be_used_is_told(tmp_path: Path) -> None:
-    """A wrong file is reported before anything is served."""
+    """An invalid certificate file raises an SSLError."""
     nonsense = tmp_path / "nonsense.pem"
     nonsense.write_text("no certificate")
 
