@@ -329,7 +329,7 @@ def test_pages_of_this_machine_may_ask_models(origin: str, method: str, path: st
 @pytest.mark.parametrize("origin", LOCAL_PAGES)
 @pytest.mark.parametrize(("method", "path"), MANAGING)
 def test_pages_of_this_machine_may_manage_nothing(origin: str, method: str, path: str) -> None:
-    """Those pages get 403 for management requests and preflights, also after an accepted request."""
+    """Pages of this machine get 403 for management requests and preflights, also after an accepted request."""
     gate = gate_for()
     ask(gate, origin=origin, content_type="application/json")
 

@@ -1,4 +1,4 @@
-"""However the network cuts an exchange, both sides see the same: in any pieces, the first time and every time after."""
+"""However the network splits an exchange, both sides see the same, with cached heads and without."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def forget_everything(rig: RelayRig) -> None:
 
 @ALL_SCRIPTS
 async def test_a_request_may_be_cut_anywhere(rig: RelayRig, script: Script) -> None:
-    """At every byte, its head unknown and known: no difference."""
+    """A request split at any byte gives the same result, with its head cached and not."""
     whole = await play(rig, script, [], [])
     for cut in range(1, len(script.said)):
         forget_everything(rig)
@@ -143,7 +143,7 @@ async def test_a_request_may_be_cut_anywhere(rig: RelayRig, script: Script) -> N
 
 @ALL_SCRIPTS
 async def test_an_answer_of_any_kind_may_be_cut_anywhere(rig: RelayRig, script: Script) -> None:
-    """At every byte, its head unknown and known: no difference."""
+    """A response split at any byte gives the same result, with its head cached and not."""
     whole = await play(rig, script, [], [])
     for cut in range(1, max(map(len, script.answers))):
         forget_everything(rig)
@@ -153,7 +153,7 @@ async def test_an_answer_of_any_kind_may_be_cut_anywhere(rig: RelayRig, script: 
 
 @ALL_SCRIPTS
 async def test_every_byte_may_come_alone(rig: RelayRig, script: Script) -> None:
-    """The slowest network there is."""
+    """The result is the same if every byte of both sides arrives alone."""
     whole = await play(rig, script, [], [])
 
     assert await play(rig, script, list(range(1000)), list(range(1000))) == whole
@@ -165,7 +165,7 @@ async def test_every_byte_may_come_alone(rig: RelayRig, script: Script) -> None:
 async def test_both_sides_may_speak_in_pieces(
     rig: RelayRig, script: Script, asked: list[int], answered: list[int], is_known: bool
 ) -> None:
-    """Any cuts on both sides at once."""
+    """Any splits on both sides at once give the same result."""
     forget_everything(rig)
     whole = await play(rig, script, [], [])
     if not is_known:
@@ -176,7 +176,7 @@ async def test_both_sides_may_speak_in_pieces(
 
 @ALL_SCRIPTS
 async def test_what_is_said_again_is_answered_again(rig: RelayRig, script: Script) -> None:
-    """The first, second and third time give the same result, here and elsewhere, whatever is sent in between."""
+    """A repeated exchange gives the same result, whatever other exchanges are in between."""
     first = await play(rig, script, [], [])
     for other in SCRIPTS.values():
         await play(rig, other, [], [])
@@ -186,7 +186,7 @@ async def test_what_is_said_again_is_answered_again(rig: RelayRig, script: Scrip
 @ENOUGH
 @given(st.data())
 async def test_a_conversation_is_the_sum_of_its_exchanges(rig: RelayRig, data: st.DataObject) -> None:
-    """Many requests over one connection, known and unknown, in any order and in any pieces."""
+    """Exchanges on one connection give the same results as each of them alone."""
     lasting = [name for name in SCRIPTS if name not in ("last", "old")]
     names = data.draw(st.lists(st.sampled_from(lasting), min_size=2, max_size=8))
     forget_everything(rig)

@@ -66,7 +66,7 @@ async def tasks() -> AsyncIterator[Tasks]:
 
 
 async def test_a_quick_load_is_waited_for_in_silence(room: WaitingClient) -> None:
-    """Within the grace nothing is sent, and the answer is the upstream's from its first byte."""
+    """Within the grace period nothing is sent, and the client gets the upstream's own head."""
     client = await room.enter()
     room.alarms.wait(0.9 * GRACE_S)
     kept_silent = await silent(client)
@@ -81,7 +81,7 @@ async def test_a_quick_load_is_waited_for_in_silence(room: WaitingClient) -> Non
 
 
 async def test_a_quick_failure_keeps_its_status(room: WaitingClient) -> None:
-    """A load that fails within the grace is a 503, as it is without early answers."""
+    """A load that fails within the grace period is a 503."""
     room.rig.launcher.broken = ("slow",)
     client = await room.rig.send(ask())
     answered = await client.message()
@@ -111,7 +111,7 @@ async def test_a_long_wait_begins_the_answer(room: WaitingClient) -> None:
 
 
 async def test_a_page_of_an_allowed_origin_may_read_it(open_rig: OpenRig) -> None:
-    """What begins early carries what a browser must see on every answer."""
+    """An early response has the CORS header for an allowed origin."""
     access = Access(allowed_origins=("http://chat.example",))
     room = waiting_client(await open_rig(models=(TOLD,), access=access))
     _, head = await room.told(ask("Origin: http://chat.example"))
@@ -120,7 +120,7 @@ async def test_a_page_of_an_allowed_origin_may_read_it(open_rig: OpenRig) -> Non
 
 
 async def test_signs_of_life_go_on(room: WaitingClient) -> None:
-    """There is one every few seconds, however long it takes, each with the current reason."""
+    """While the client waits, a comment with the current reason is sent at every interval."""
     client, _ = await room.told()
     for _ in range(24):
         await piece(client)
@@ -132,7 +132,7 @@ async def test_signs_of_life_go_on(room: WaitingClient) -> None:
 
 
 async def test_a_sign_tells_who_is_in_the_way(room: WaitingClient) -> None:
-    """As `hotseat why` does, which may have moved on a moment later."""
+    """The comment names the model that is in use."""
     _, call = await room.rig.reached(chat())
     client, _ = await room.told()
     sign = await piece(client)
@@ -143,7 +143,7 @@ async def test_a_sign_tells_who_is_in_the_way(room: WaitingClient) -> None:
 
 
 async def test_signs_go_on_until_the_model_speaks(room: WaitingClient) -> None:
-    """A long prompt is a wait too, before the upstream's head and after it; the first data ends the messages."""
+    """Comments continue before and after the upstream's head, and end with its first data."""
     client, _ = await room.told()
     await piece(client)
     call = await room.loaded()
@@ -181,7 +181,7 @@ async def test_signs_go_on_until_the_model_speaks(room: WaitingClient) -> None:
 async def test_a_stream_goes_on_however_it_is_framed_and_cut(
     room: WaitingClient, answer: bytes, hangs_up: bool, cuts: list[int]
 ) -> None:
-    """The client gets every byte of it in chunks of ours, and the end where it was."""
+    """The client gets every byte of the stream and its end, however the upstream frames and splits it."""
     client, _ = await room.told()
     call = await room.loaded()
     for begin, end in pairwise([0, *sorted({cut for cut in cuts if cut < len(answer)}), len(answer)]):
@@ -198,7 +198,7 @@ async def test_a_stream_goes_on_however_it_is_framed_and_cut(
 
 
 async def test_the_connection_can_be_used_again(room: WaitingClient) -> None:
-    """An answer that began early is as complete as any other."""
+    """After an early response the connection serves the next request."""
     client, _ = await room.told()
     await (await room.loaded()).say(CHUNKED_EVENTS + chunked(SAID))
     await pieces_to_the_end(client)
@@ -210,7 +210,7 @@ async def test_the_connection_can_be_used_again(room: WaitingClient) -> None:
 
 
 async def test_a_client_that_wants_no_more_is_let_go(room: WaitingClient) -> None:
-    """`Connection: close` is answered in kind."""
+    """With `Connection: close`, an early response says so and the connection closes after the last chunk."""
     client, head = await room.told(ask("Connection: close"))
     await (await room.loaded()).say(CHUNKED_EVENTS + chunked(SAID))
 
@@ -219,7 +219,7 @@ async def test_a_client_that_wants_no_more_is_let_go(room: WaitingClient) -> Non
 
 
 async def test_what_began_plain_goes_on_plain(room: WaitingClient) -> None:
-    """Accept-Encoding is not forwarded; other requests of the same kind are unchanged."""
+    """Accept-Encoding is removed only from requests whose response began early."""
     request = ask("Accept-Encoding: gzip")
     calls = []
     for _ in range(2):
@@ -238,7 +238,7 @@ async def test_what_began_plain_goes_on_plain(room: WaitingClient) -> None:
 
 
 async def test_a_server_that_cannot_be_reached_is_waited_for_again(room: WaitingClient) -> None:
-    """The server died just as it was ready: the request queues again, under the head that was sent."""
+    """If the server died as it became ready, the request queues again and gets the stream of the next start."""
     client, _ = await room.told()
     alive = room.rig.launcher.addresses["slow"]
     room.rig.launcher.addresses["slow"] = alive._replace(port=1)
@@ -259,7 +259,7 @@ async def test_a_server_that_cannot_be_reached_is_waited_for_again(room: Waiting
 
 
 async def test_a_client_that_reads_nothing_is_not_buried_in_signs(room: WaitingClient) -> None:
-    """They stop when its buffer is full; the model's data then waits as for any slow reader."""
+    """Comments stop when the client's buffer is full, and the stream still arrives complete."""
     client = await room.enter(receive_buffer=SMALL)
     room.alarms.wait(GRACE_S)
     room.alarms.wait(20_000 * EVERY_S)
@@ -273,7 +273,7 @@ async def test_a_client_that_reads_nothing_is_not_buried_in_signs(room: WaitingC
 
 
 async def test_a_model_does_not_speak_to_a_client_that_is_behind(room: WaitingClient, tasks: Tasks) -> None:
-    """A client whose buffer was full of messages when the model came gets no more data until it reads."""
+    """If the client's buffer is full of comments, the model server is paused until the client reads."""
     client = await room.enter(receive_buffer=SMALL)
     room.alarms.wait(20_000 * EVERY_S)
     call = await room.loaded()
@@ -301,7 +301,7 @@ async def test_a_client_that_leaves_is_forgotten(room: WaitingClient, leave: str
 
 
 async def test_a_client_that_leaves_amid_its_stream_frees_the_model(room: WaitingClient) -> None:
-    """As ever."""
+    """A client that disconnects during its stream releases the lease and is recorded with 499."""
     client, _ = await room.told()
     call = await room.loaded()
     await call.say(CHUNKED_EVENTS + b"8\r\ndata: x\n\r\n")
@@ -331,7 +331,7 @@ async def test_a_client_that_leaves_amid_its_stream_frees_the_model(room: Waitin
     ],
 )
 async def test_who_did_not_ask_for_an_event_stream_waits_in_silence(room: WaitingClient, request_: bytes) -> None:
-    """An early head would be the wrong one."""
+    """A request that is not for an event stream gets nothing until the upstream responds."""
     client = await room.enter(request_)
     room.alarms.wait(100)
 
@@ -342,7 +342,7 @@ async def test_who_did_not_ask_for_an_event_stream_waits_in_silence(room: Waitin
 
 
 async def test_nobody_is_told_anything_unless_that_is_wished(open_rig: OpenRig) -> None:
-    """By default a load that fails after minutes is still a 503."""
+    """Without sendLoadingState, a failed wait is a 503 however long it took."""
     room = waiting_client(await open_rig())
     client = await room.enter()
     room.alarms.wait(100)
@@ -353,7 +353,7 @@ async def test_nobody_is_told_anything_unless_that_is_wished(open_rig: OpenRig) 
 
 
 async def test_a_ready_model_answers_for_itself(room: WaitingClient) -> None:
-    """Where nobody waits, no timer is set."""
+    """A request to a ready model sets no timer."""
     first = await room.enter()
     await (await room.loaded()).say(HELLO)
     await first.message()
@@ -377,7 +377,7 @@ async def test_a_ready_model_answers_for_itself(room: WaitingClient) -> None:
     ],
 )
 async def test_other_event_streams_begin_early_too(room: WaitingClient, target: str) -> None:
-    """Wherever `stream` means server-sent events."""
+    """All paths on which `stream` means server-sent events can begin early."""
     client, _ = await room.told(ask(target=target))
 
     assert (await piece(client)).startswith(b": slow: loading")
@@ -387,7 +387,7 @@ async def test_other_event_streams_begin_early_too(room: WaitingClient, target: 
 
 
 async def test_a_chat_can_show_the_signs_as_reasoning(reasoning_room: WaitingClient) -> None:
-    """A piece of a chat, with reasoning in it and nothing else."""
+    """With `reasoning`, the reason is a chat chunk with only reasoning_content."""
     client, _ = await reasoning_room.told()
     sign = json.loads((await piece(client)).removeprefix(b"data: "))
     (choice,) = sign["choices"]
@@ -400,7 +400,7 @@ async def test_a_chat_can_show_the_signs_as_reasoning(reasoning_room: WaitingCli
 
 @pytest.mark.parametrize("target", ["/v1/completions", "/v1/messages", "/v1/responses"])
 async def test_what_is_no_chat_gets_comments_instead(reasoning_room: WaitingClient, target: str) -> None:
-    """There is no place for reasoning in the stream of another kind."""
+    """With `reasoning`, streams that are not chats get comments."""
     client, _ = await reasoning_room.told(ask(target=target))
 
     assert (await piece(client)).startswith(b": slow: loading")

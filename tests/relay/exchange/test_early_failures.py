@@ -70,7 +70,7 @@ async def hotseat_shuts_down(room: WaitingClient) -> None:
 async def test_a_wait_in_vain_is_an_error_event(
     room: WaitingClient, happens: Callable[[WaitingClient], Awaitable[None]], code: str, status: int
 ) -> None:
-    """What would have been a refusal with a status is the last event, and the books have the status."""
+    """A failed wait ends the stream with an error event, and the recorded status is that of the error."""
     client, _ = await room.told()
     await happens(room)
     error = only_event(await cut_off(client))["error"]
@@ -82,7 +82,7 @@ async def test_a_wait_in_vain_is_an_error_event(
 
 
 async def test_an_anthropic_caller_is_told_in_its_own_way(room: WaitingClient) -> None:
-    """An `error` event, which that SDK raises."""
+    """On /v1/messages the error is an `error` event in Anthropic's format."""
     client, _ = await room.told(ask(target="/v1/messages"))
     await the_load_fails(room)
     data = await cut_off(client)
@@ -93,7 +93,7 @@ async def test_an_anthropic_caller_is_told_in_its_own_way(room: WaitingClient) -
 
 
 async def test_an_upstream_that_dies_before_it_answers_is_named(room: WaitingClient) -> None:
-    """The connection was the upstream's to keep."""
+    """If the upstream closes before its response, the error event says so, and the status is 502."""
     client, _ = await room.told()
     (await room.loaded()).hang_up()
 
@@ -103,7 +103,7 @@ async def test_an_upstream_that_dies_before_it_answers_is_named(room: WaitingCli
 
 @pytest.mark.parametrize("framing", [CHUNKED_EVENTS + b"18\r\n", EVENTS + b"Content-Length: 99\r\n\r\n"])
 async def test_an_upstream_that_dies_amid_its_stream_is_named(room: WaitingClient, framing: bytes) -> None:
-    """The half event is closed, so that the error is an event of its own."""
+    """If the upstream closes during an event, the event is ended and the error is an event of its own."""
     client, _ = await room.told()
     call = await room.loaded()
     await call.say(framing + b'data: {"half')
@@ -116,7 +116,7 @@ async def test_an_upstream_that_dies_amid_its_stream_is_named(room: WaitingClien
 
 
 async def test_the_upstreams_own_error_is_passed_on(room: WaitingClient) -> None:
-    """Agents act on its type and code, so all of it stays as it was."""
+    """The upstream's error object is sent unchanged as an event."""
     client, _ = await room.told()
     await (await room.loaded()).say(answer("400 Bad Request", OWN_ERROR, "Content-Type: application/json"))
 
@@ -125,7 +125,7 @@ async def test_the_upstreams_own_error_is_passed_on(room: WaitingClient) -> None
 
 
 async def test_the_upstreams_own_error_in_chunks_is_passed_on(room: WaitingClient) -> None:
-    """However it is framed."""
+    """A chunked error of the upstream is sent unchanged as an event."""
     client, _ = await room.told()
     head = b"HTTP/1.1 500 Oops\r\nTransfer-Encoding: chunked\r\n\r\n"
     await (await room.loaded()).say(head + chunked(OWN_ERROR[:20], OWN_ERROR[20:]))
@@ -135,7 +135,7 @@ async def test_the_upstreams_own_error_in_chunks_is_passed_on(room: WaitingClien
 
 
 async def test_the_upstreams_own_error_is_put_into_the_anthropic_frame(room: WaitingClient) -> None:
-    """That SDK looks for a type outside and inside."""
+    """On /v1/messages the upstream's error is wrapped in Anthropic's format."""
     client, _ = await room.told(ask(target="/v1/messages"))
     await (await room.loaded()).say(answer("400 Bad Request", b'{"error":{"message":"too long"}}'))
 
@@ -166,7 +166,7 @@ async def test_the_upstreams_own_error_is_put_into_the_anthropic_frame(room: Wai
 async def test_an_answer_that_is_no_event_stream_is_told_instead(
     room: WaitingClient, said: bytes, told: str, status: int
 ) -> None:
-    """It cannot go on under the head that was sent, so the client learns what it was."""
+    """If the response is not an event stream, the error event has its status, type and beginning."""
     client, _ = await room.told()
     await (await room.loaded()).say(said)
     error = only_event(await cut_off(client))["error"]
@@ -178,7 +178,7 @@ async def test_an_answer_that_is_no_event_stream_is_told_instead(
 
 
 async def test_a_malformed_answer_is_told(room: WaitingClient) -> None:
-    """The upstream's framing is looked at as ever."""
+    """A malformed response is an error event."""
     client, _ = await room.told()
     await (await room.loaded()).say(b"hello")
     await come_true(lambda: room.rig.in_flight("slow") == 1)
@@ -188,7 +188,7 @@ async def test_a_malformed_answer_is_told(room: WaitingClient) -> None:
 
 
 async def test_a_cut_is_told(room: WaitingClient) -> None:
-    """An operator who stops the model by force breaks a stream that began early like any other."""
+    """A forced unload ends an early stream with an error event."""
     client, _ = await room.told()
     await (await room.loaded()).say(CHUNKED_EVENTS + chunked(b"data: x\n\n")[:-5])
     await client.read_until(b"data: x")

@@ -23,7 +23,7 @@ LAST_LINE = b"error: no kernel image"
 
 
 async def test_without_keys_the_servers_last_line_is_told(rig: RelayRig) -> None:
-    """The last line with content is part of the reason, on one short line."""
+    """Without keys, the 503 is one short line with the server's last line of output."""
     rig.launcher.broken, rig.launcher.output = ("alpha",), OUTPUT
     refused = await rig.refusal(chat())
 
@@ -34,7 +34,7 @@ async def test_without_keys_the_servers_last_line_is_told(rig: RelayRig) -> None
 
 @pytest.mark.parametrize(("key", "is_told"), [("anns", False), ("olas", True), ("adas", True)])
 async def test_with_keys_only_operators_see_what_a_server_wrote(open_rig: OpenRig, key: str, is_told: bool) -> None:
-    """The output may contain what others sent: a key for inference gets only the exit code, in body and headers."""
+    """With keys, only operate and admin keys see the server's output; others get only the exit code."""
     rig = await open_rig(access=Access(api_keys=KEYS))
     rig.launcher.broken, rig.launcher.output = ("alpha",), OUTPUT
     refused = await rig.refusal(chat("alpha", BEARER + key))
@@ -45,7 +45,7 @@ async def test_with_keys_only_operators_see_what_a_server_wrote(open_rig: OpenRi
 
 
 async def test_a_host_of_the_fleet_is_not_told_what_a_server_wrote(open_rig: OpenRig) -> None:
-    """A server's output stays on its host."""
+    """A request forwarded by another host gets the exit code without the server's output."""
     fleet = Fleet(nats=("nats://127.0.0.1:1",), name=HostName("b"), secrets=(SECRET,))
     rig = await open_rig(settings=Settings(fleet=fleet))
     rig.launcher.broken, rig.launcher.output = ("alpha",), OUTPUT
@@ -56,7 +56,7 @@ async def test_a_host_of_the_fleet_is_not_told_what_a_server_wrote(open_rig: Ope
 
 
 async def test_the_next_request_tries_again_at_once(rig: RelayRig) -> None:
-    """The problem may be over; from the second failure on the model backs off, and the error says for how long."""
+    """The second request starts the model again; the third gets an error with Retry-After."""
     rig.launcher.broken = ("alpha",)
     refusals = [await rig.refusal(chat()) for _ in range(3)]
 
@@ -70,7 +70,7 @@ async def test_the_next_request_tries_again_at_once(rig: RelayRig) -> None:
     ids=["whole", "half"],
 )
 async def test_a_server_that_answered_to_the_end_works(rig: RelayRig, answer: bytes, failures: int) -> None:
-    """Its later end is no failure; half an answer proves nothing."""
+    """After a complete response a crash is not a failure; after a partial one it is."""
     client, call = await rig.reached(chat())
     await call.say(answer)
     call.hang_up()

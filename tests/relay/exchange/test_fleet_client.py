@@ -44,7 +44,7 @@ def answer(status: str, **said: str) -> bytes:
 
 
 async def test_a_host_is_asked_for_a_story(open_rig: OpenRig) -> None:
-    """A proof of the fleet's secret opens its management API, which is asked for what it knows itself."""
+    """A host with the fleet's secret reads a model's details from another host's own view."""
     rig, url = await keyed(open_rig)
     asking = Tasks().start(US.story(B, url, MODEL), "ask")
     call = await rig.management.call()
@@ -55,7 +55,7 @@ async def test_a_host_is_asked_for_a_story(open_rig: OpenRig) -> None:
 
 
 async def test_a_stranger_hears_nothing(open_rig: OpenRig) -> None:
-    """Without the secret the call is refused: nothing is reported, and nothing is stopped."""
+    """Without the secret, the details are None and a stop is an error."""
     _, url = await keyed(open_rig)
 
     assert await STRANGER.story(B, url, MODEL) is None
@@ -64,7 +64,7 @@ async def test_a_stranger_hears_nothing(open_rig: OpenRig) -> None:
 
 
 async def test_a_host_is_asked_to_stop_a_model(open_rig: OpenRig) -> None:
-    """A model that was not running differs from one that could not be stopped."""
+    """A stop returns, or raises NotRunning for a 409 and HostSilent for a 500."""
     rig, url = await keyed(open_rig)
     outcomes = [
         answer("200 OK", message="it has stopped"),
@@ -90,7 +90,7 @@ async def test_a_host_is_asked_to_stop_a_model(open_rig: OpenRig) -> None:
 
 
 async def test_what_is_no_hotseat_says_nothing(open_rig: OpenRig) -> None:
-    """Neither does a port where nobody listens."""
+    """A response that is not hotseat's, and a closed port, give no details; a stop is an error."""
     rig, url = await keyed(open_rig)
     asking = Tasks().start(US.story(B, url, MODEL), "ask")
     await (await rig.management.call()).say(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]")

@@ -1,4 +1,4 @@
-"""Requests that other hosts of the fleet serve, and those that they pass on to us: through the relay as it runs."""
+"""Requests forwarded to other hosts of the fleet, and requests that other hosts forward, through a running relay."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ async def joined(open_rig: OpenRig, *choices: Route | HotseatError, **known: obj
 
 
 async def test_a_page_from_another_host_is_sandboxed_once(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:
-    """The other host has added the sandbox already."""
+    """A page from another host has the sandbox once, whether or not that host added it."""
     rig, _ = await joined(open_rig, *[at("b", boxes[0])] * 4)
     lines = [b"Content-Type: text/html\r\n", b"%b: %b\r\nContent-Type: text/html\r\n" % SANDBOX]
     for fields in lines * 2:
@@ -139,7 +139,7 @@ async def test_a_page_from_another_host_is_sandboxed_once(open_rig: OpenRig, box
 
 
 async def test_another_host_serves_a_request(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:
-    """That host gets model, client and sender; the request itself arrives as it was sent."""
+    """The other host gets sender, model, client and role; body, path and other headers are unchanged."""
     rig, hosts = await joined(open_rig, at("b", boxes[0]), at("b", boxes[0]))
     for _ in range(2):  # the second time the client's head is known already
         client = await rig.send(chat("distant", "X-Mine: stays"))
@@ -159,7 +159,7 @@ async def test_another_host_serves_a_request(open_rig: OpenRig, boxes: list[Scri
 
 
 async def test_two_models_of_another_host_under_the_same_head(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:
-    """What is remembered of a head does not hold the model of the request before."""
+    """Requests with equal heads and different models name the right model to the other host."""
     rig, _ = await joined(open_rig, *[at("b", boxes[0])] * 3)
     client = await rig.client()
     for model in ("alpha", "far", "alpha"):
@@ -172,6 +172,7 @@ async def test_two_models_of_another_host_under_the_same_head(open_rig: OpenRig,
 
 
 async def test_this_host_serves_what_the_fleet_leaves_to_it(open_rig: OpenRig) -> None:
+    """A request placed on this host reaches the model server without Hotseat headers."""
     rig, hosts = await joined(open_rig, THIS_HOST)
     asked, answered = await rig.exchange(chat("alpha"))
 
@@ -181,6 +182,7 @@ async def test_this_host_serves_what_the_fleet_leaves_to_it(open_rig: OpenRig) -
 
 
 async def test_hosts_that_must_agree_are_waited_for(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:
+    """A request waits until the hosts have agreed, and is then forwarded."""
     rig, hosts = await joined(open_rig, at("b", boxes[0]))
     hosts.must_agree = True
     client = await rig.send(chat("far"))
@@ -190,7 +192,7 @@ async def test_hosts_that_must_agree_are_waited_for(open_rig: OpenRig, boxes: li
 
 
 async def test_a_client_that_leaves_while_hosts_agree_is_sent_nowhere(open_rig: OpenRig) -> None:
-    """The question to the others is taken back."""
+    """If the client disconnects during the agreement, the agreement is cancelled."""
     rig, hosts = await joined(open_rig, THIS_HOST)
     hosts.must_agree = hosts.never_agree = True
     client = await rig.send(chat("far"))
@@ -202,7 +204,7 @@ async def test_a_client_that_leaves_while_hosts_agree_is_sent_nowhere(open_rig: 
 
 
 async def test_a_host_that_cannot_be_reached_is_passed_over(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:
-    """Nothing was sent, so the next one may have it."""
+    """If a host is unreachable, the next host serves the request."""
     rig, hosts = await joined(open_rig, at("gone", NOWHERE), at("b", boxes[0]))
     client = await rig.send(chat("far"))
     await (await boxes[0].call()).say(HELLO)
@@ -215,7 +217,7 @@ async def test_a_host_that_cannot_be_reached_is_passed_over(open_rig: OpenRig, b
 async def test_a_host_that_turns_a_request_away_did_nothing_for_it(
     open_rig: OpenRig, boxes: list[ScriptedUpstream], last: str
 ) -> None:
-    """It goes to the next one, with its whole body; the client sees nothing of it."""
+    """If a host turns a request away, the next one gets it with its whole body."""
     rig, hosts = await joined(open_rig, at("a", boxes[0]), at("b", boxes[1]) if last == "another host" else THIS_HOST)
     client = await rig.send(chat("alpha"))
     await (await boxes[0].call()).say(NOT_SERVED)
@@ -230,7 +232,7 @@ async def test_a_host_that_turns_a_request_away_did_nothing_for_it(
 
 
 async def test_a_host_with_a_line_tells_how_long_it_is(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:
-    """The next request may go elsewhere; the client does not see the header."""
+    """The queue length that a host reports is recorded and not sent to the client."""
     rig, hosts = await joined(open_rig, *[at("b", boxes[0])] * 3)
     crowded = HELLO.replace(b"Content-Type", b"Hotseat-Queue-Length: 7\r\nContent-Type")
     for answer in (crowded, HELLO, crowded):
@@ -264,7 +266,7 @@ async def test_a_host_leaves_just_as_its_connection_is_used_again(
 
 
 async def test_nobody_is_left(open_rig: OpenRig) -> None:
-    """The error says so, and that a retry may help."""
+    """If no host can serve the request, the client gets 503 with the reason and x-should-retry."""
     rig, _ = await joined(open_rig, at("gone", NOWHERE), NoHostAvailable("no host can take far: gone is gone"))
     answered = await rig.refusal(chat("far"))
 
@@ -292,7 +294,7 @@ async def test_choosing_a_host_fails_unexpectedly(
 
 
 async def test_a_body_that_cannot_be_changed_after_hosts_agreed_is_refused(open_rig: OpenRig) -> None:
-    """Only a callback of the fleet sees the failure then, and the client still gets a response."""
+    """A body that is too large to change gets 413 even after an agreement."""
     selectors = {"best": Selector("best", Strategy.WARM, ("alpha",))}
     rig, hosts = await joined(open_rig, at("b", NOWHERE), selectors=selectors)
     hosts.must_agree = True
@@ -306,7 +308,7 @@ async def test_a_body_that_cannot_be_changed_after_hosts_agreed_is_refused(open_
 async def test_a_body_that_is_changed_for_another_host_counts_where_it_is(
     open_rig: OpenRig, boxes: list[ScriptedUpstream]
 ) -> None:
-    """It came back from the disk, so it takes memory; at the end it takes neither."""
+    """A body that is read back from disk counts as memory, and as neither after the request."""
     selectors = {"best": Selector("best", Strategy.WARM, ("alpha",))}
     models = (spec("alpha", changes=BodyChanges(model_name="alpha")), spec("beta"))
     rig, _ = await joined(open_rig, at("b", boxes[0]), selectors=selectors, models=models)
@@ -326,7 +328,7 @@ async def test_a_body_that_is_changed_for_another_host_counts_where_it_is(
 async def test_a_host_that_breaks_off_after_it_was_sent_the_request(
     open_rig: OpenRig, boxes: list[ScriptedUpstream]
 ) -> None:
-    """It may have been executed, so it goes nowhere else: an honest 502 that names the host."""
+    """If a host closes after it received the request, the client gets 502, and no other host gets it."""
     rig, hosts = await joined(open_rig, at("b", boxes[0]), at("a", boxes[1]))
     client = await rig.send(chat("far"))
     (await boxes[0].call()).hang_up()
@@ -340,7 +342,7 @@ async def test_a_host_that_breaks_off_after_it_was_sent_the_request(
 async def test_a_model_servers_time_does_not_run_while_a_request_waits_at_another_host(
     open_rig: OpenRig, boxes: list[ScriptedUpstream]
 ) -> None:
-    """There the request may queue or wait for a load first; that host applies the limit at the server's turn."""
+    """timeouts.responseHeader applies to this host's server but not to a forwarded request."""
     models = (spec("alpha", timeouts=Timeouts(response_header_s=0.05)), spec("beta"))
     rig, _ = await joined(open_rig, at("b", boxes[0]), THIS_HOST, models=models)
     client = await rig.send(chat("alpha"))
@@ -356,7 +358,7 @@ async def test_a_model_servers_time_does_not_run_while_a_request_waits_at_anothe
 async def test_a_host_that_does_not_take_a_connection_is_passed_over_soon(
     open_rig: OpenRig, boxes: list[ScriptedUpstream], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long a model's own server may take: nothing was sent, so the next one may have it."""
+    """If a host does not accept a connection in time, the next host serves the request."""
     monkeypatch.setattr("hotseat.relay.exchange.exchange.HOST_TIMEOUTS", replace(HOST_TIMEOUTS, connect_s=0.2))
     with deaf() as address:
         rig, hosts = await joined(open_rig, at("deaf", address), at("b", boxes[0]))
@@ -370,7 +372,7 @@ async def test_a_host_that_does_not_take_a_connection_is_passed_over_soon(
 async def test_a_host_whose_power_failed_is_not_waited_for_long(
     open_rig: OpenRig, boxes: list[ScriptedUpstream]
 ) -> None:
-    """The kernel asks whether it is there, and gives up what is not acknowledged; it would try for a quarter hour."""
+    """Connections to hosts have TCP keep-alive after 5 s and a user timeout of 20 s."""
     rig, _ = await joined(open_rig, at("b", boxes[0]))
     client = await rig.send(chat("far"))
     await (await boxes[0].call()).say(HELLO)
@@ -396,7 +398,7 @@ def deaf() -> Iterator[Address]:
 
 
 async def test_a_host_where_the_model_fails_is_remembered(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:
-    """This client gets the reason; the next request goes elsewhere, even without a new record of that host."""
+    """The client gets the host's 503, and the failure is recorded for the next placement."""
     rig, hosts = await joined(open_rig, *[at("b", boxes[0])] * 2)
     for _ in range(2):  # the second time the head of the answer is known already
         client = await rig.send(chat("far"))
@@ -407,7 +409,7 @@ async def test_a_host_where_the_model_fails_is_remembered(open_rig: OpenRig, box
 
 
 async def test_a_model_server_cannot_turn_a_request_away(open_rig: OpenRig) -> None:
-    """Only hosts can: a model server has executed what it responds to. The client does not see the header."""
+    """A model server's Hotseat-Not-Served is ignored and not sent to the client."""
     rig, _ = await joined(open_rig, THIS_HOST)
     _, answered = await rig.exchange(chat("alpha"), NOT_SERVED)
 
@@ -416,7 +418,7 @@ async def test_a_model_server_cannot_turn_a_request_away(open_rig: OpenRig) -> N
 
 
 async def test_a_selector_is_not_named_to_another_host(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:
-    """That host gets the model's own name."""
+    """Another host gets the name of the selected model, not of the selector."""
     selectors = {"best": Selector("best", Strategy.WARM, ("alpha",))}
     rig, _ = await joined(open_rig, at("b", boxes[0]), selectors=selectors)
     client = await rig.send(chat("best"))
@@ -429,7 +431,7 @@ async def test_a_selector_is_not_named_to_another_host(open_rig: OpenRig, boxes:
 
 
 async def test_what_the_configuration_changes_is_changed_once(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:
-    """By the host that serves it."""
+    """A forwarded body is not changed; the host that serves it changes it."""
     models = (spec("alpha", changes=BodyChanges(model_name="inner", set={"top_k": 1})),)
     rig, _ = await joined(open_rig, at("b", boxes[0]), models=models)
     client = await rig.send(chat("alpha"))
@@ -444,7 +446,7 @@ async def test_what_the_configuration_changes_is_changed_once(open_rig: OpenRig,
 
 
 async def test_a_request_that_was_passed_on_is_served_here(open_rig: OpenRig) -> None:
-    """The fleet is not consulted again; the model server gets no secrets, and the model is the stated one."""
+    """A forwarded request is served with the stated model, without Hotseat headers to the server."""
     rig, _ = await joined(open_rig)
     for _ in range(2):
         asked, answered = await rig.exchange(chat("anything", *passed_on()))
@@ -455,7 +457,7 @@ async def test_a_request_that_was_passed_on_is_served_here(open_rig: OpenRig) ->
 
 @pytest.mark.parametrize("times", [1, 2])
 async def test_a_line_is_told_to_the_host_that_passed_a_request_on(open_rig: OpenRig, times: int) -> None:
-    """Only while somebody waits, and only to hosts: whether the answer's head was read before or not."""
+    """The response to another host has the queue length only while requests wait."""
     rig, _ = await joined(open_rig, models=(spec("alpha", concurrency_limit=1),))
     alone = [(await rig.exchange(chat("alpha", *passed_on())))[1] for _ in range(times)]
     client, call = await rig.reached(chat("alpha", *passed_on()))
@@ -472,7 +474,7 @@ async def test_a_line_is_told_to_the_host_that_passed_a_request_on(open_rig: Ope
 
 
 async def test_a_host_needs_no_key(open_rig: OpenRig) -> None:
-    """It has checked the client's key; the client is the one it states, and credentials that are not ours pass."""
+    """A request with a valid proof needs no key, and the client's credentials pass unchanged."""
     settings = Settings(
         fleet=Fleet(("nats://x",), HostName("here"), secrets=("hush",)), access=Access(api_keys=(ApiKey("ours"),))
     )
@@ -485,7 +487,7 @@ async def test_a_host_needs_no_key(open_rig: OpenRig) -> None:
 
 @pytest.mark.parametrize("proof", ["Hotseat-Proof: guess", "Hotseat-Proof:", "Hotseat-Fleet: hush", "X-Nothing: 1"])
 async def test_who_only_claims_to_be_a_host_is_refused(open_rig: OpenRig, proof: str) -> None:
-    """Else anybody could ask without a key, and two hosts that disagree would send requests in circles."""
+    """A request that claims to be from a host without a valid proof gets 403."""
     rig, _ = await joined(open_rig)
     answered = await rig.refusal(chat("alpha", "Hotseat-From: a", proof))
 
@@ -498,7 +500,7 @@ async def test_who_only_claims_to_be_a_host_is_refused(open_rig: OpenRig, proof:
 async def test_an_empty_secret_is_nobodys(
     open_rig: OpenRig, configured: tuple[str, ...], presented: tuple[str, ...]
 ) -> None:
-    """Whatever got past the configuration: with no secret there is no other host, and keys are asked for."""
+    """With no secret or an empty one, a claimed host gets 403."""
     fleet = Fleet(("nats://x",), HostName("here"), secrets=configured)
     rig, _ = await joined(open_rig, settings=Settings(fleet=fleet, access=Access(api_keys=(ApiKey("ours"),))))
     answered = await rig.refusal(chat("alpha", *passed_on(secrets=presented)))
@@ -507,6 +509,7 @@ async def test_an_empty_secret_is_nobodys(
 
 
 async def test_a_host_alone_takes_no_notice_of_such_fields(open_rig: OpenRig) -> None:
+    """Without a fleet, Hotseat headers are ignored and not forwarded."""
     rig = await open_rig()
     asked, answered = await rig.exchange(chat("alpha", "Hotseat-From: a", "Hotseat-Model: beta"))
 
@@ -516,7 +519,7 @@ async def test_a_host_alone_takes_no_notice_of_such_fields(open_rig: OpenRig) ->
 
 @pytest.mark.parametrize("model", ["nobody", "far"])
 async def test_what_is_not_here_is_turned_away(open_rig: OpenRig, model: str) -> None:
-    """The host that passed it on may try the next one."""
+    """A forwarded request for a model that is not here gets 503 with Hotseat-Not-Served."""
     rig, _ = await joined(open_rig)
     answered = await rig.refusal(chat("alpha", *passed_on(model)))
 
@@ -526,7 +529,7 @@ async def test_what_is_not_here_is_turned_away(open_rig: OpenRig, model: str) ->
 
 
 async def test_a_request_that_a_host_sends_as_we_leave_is_answered(open_rig: OpenRig) -> None:
-    """A host may send before it learns that we leave, so its kept connection is not closed at once."""
+    """A request on a host's kept connection at the beginning of a drain is still served."""
     rig, _ = await joined(open_rig)
     client, call = await rig.reached(chat("alpha", *passed_on()))
     await call.say(HELLO)
@@ -544,7 +547,7 @@ async def test_a_request_that_a_host_sends_as_we_leave_is_answered(open_rig: Ope
 
 
 async def test_a_kept_connection_of_a_host_does_not_hold_us_up(open_rig: OpenRig) -> None:
-    """After a moment nobody can have missed that we leave."""
+    """A drain closes an idle connection of another host within four seconds."""
     rig, _ = await joined(open_rig)
     client, call = await rig.reached(chat("alpha", *passed_on()))
     await call.say(HELLO)
@@ -555,6 +558,7 @@ async def test_a_kept_connection_of_a_host_does_not_hold_us_up(open_rig: OpenRig
 
 
 async def test_a_client_hears_of_an_unknown_model_as_ever(open_rig: OpenRig) -> None:
+    """In a fleet, an unknown model is still a 404."""
     rig, _ = await joined(open_rig)
     answered = await rig.refusal(chat("nobody"))
 
@@ -563,7 +567,7 @@ async def test_a_client_hears_of_an_unknown_model_as_ever(open_rig: OpenRig) -> 
 
 
 async def test_paths_that_start_nothing_stay_here(open_rig: OpenRig) -> None:
-    """An icon of a page under /upstream/ is no reason to look for a host."""
+    """A path in upstream.ignorePaths gets 409 without selecting a host."""
     rig, hosts = await joined(open_rig)
     answered = await rig.refusal(get("/upstream/beta/favicon.ico"))
 
@@ -572,7 +576,7 @@ async def test_paths_that_start_nothing_stay_here(open_rig: OpenRig) -> None:
 
 
 async def test_other_hosts_may_call_us_as_the_fleet_does(open_rig: OpenRig) -> None:
-    """The name in `fleet.address` is ours without being allowed a second time; other names stay foreign."""
+    """The name in fleet.address is accepted as Host; other names are refused."""
     fleet = Fleet(("nats://x",), HostName("here"), address="http://gpu1.lan:8080", secrets=("hush",))
     rig = await open_rig(settings=Settings(fleet=fleet))
     known = await rig.send(chat().replace(b"Host: box", b"Host: gpu1.lan:8080"))
@@ -584,7 +588,7 @@ async def test_other_hosts_may_call_us_as_the_fleet_does(open_rig: OpenRig) -> N
 
 
 async def test_an_agreement_that_raises_what_nobody_foresaw(open_rig: OpenRig) -> None:
-    """The waiting client gets a response, which nobody else would send."""
+    """An unexpected error during the agreement is a 500."""
     rig, hosts = await joined(open_rig)
     hosts.must_agree = True  # and there is nothing to choose from
 
@@ -594,7 +598,7 @@ async def test_an_agreement_that_raises_what_nobody_foresaw(open_rig: OpenRig) -
 async def test_a_host_that_cannot_be_gone_to(
     open_rig: OpenRig, boxes: list[ScriptedUpstream], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An error of ours behind an agreement ends the request, too."""
+    """An unexpected error after the agreement is a 500, and the request is no longer counted."""
     rig, hosts = await joined(open_rig, at("b", boxes[0]))
     hosts.must_agree = True
     monkeypatch.setattr(rig.relay, "host_head", lambda *known: 1 // 0)

@@ -1,4 +1,4 @@
-"""What of a request reaches the upstream, and what ends at the relay."""
+"""Which parts of a request reach the upstream."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_what_ends_here_does_not_reach_the_upstream(rig: RelayRig, field: 
 
 
 async def test_fields_named_in_connection_end_here(rig: RelayRig) -> None:
-    """Also when Connection comes twice and names several."""
+    """Fields named in any Connection field are removed."""
     asked, _ = await rig.exchange(
         get(
             "/slots?model=alpha",
@@ -80,7 +80,7 @@ async def test_fields_named_in_connection_end_here(rig: RelayRig) -> None:
 
 @pytest.mark.parametrize("value", ["50% off, %41", "a%0d%0aX-Other: 1", "a%0A", "a%00", "{}", "=?utf-8?q?x?="])
 async def test_a_value_never_decides_whether_a_field_passes(rig: RelayRig, value: str) -> None:
-    """A field is the client's and the server's matter: it arrives as it was sent, whether its head is new or not."""
+    """A field passes unchanged whatever its value is, with its head cached and not."""
     for _ in range(3):
         asked, _ = await rig.exchange(get("/slots?model=alpha", f"X-Odd: {value}"))
 
@@ -98,7 +98,7 @@ async def test_the_upstream_is_told_where_the_request_came_from(rig: RelayRig) -
 
 
 async def test_a_trusted_proxy_is_believed(open_rig: OpenRig) -> None:
-    """Its headers are kept, and its own address is added to the chain."""
+    """A trusted proxy's forwarding headers are kept, and its address is appended."""
     rig = await open_rig(access=Access(trusted_proxies=("127.0.0.0/8",)))
     said = ("X-Forwarded-For: 1.1.1.1", "X-Forwarded-For: 2.2.2.2", "X-Forwarded-Proto: https", "X-Forwarded-Host: out")
     asked, _ = await rig.exchange(get("/slots?model=alpha", *said))
@@ -109,7 +109,7 @@ async def test_a_trusted_proxy_is_believed(open_rig: OpenRig) -> None:
 
 
 async def test_a_trusted_proxy_that_says_nothing_is_spoken_for(open_rig: OpenRig) -> None:
-    """Every upstream gets all three headers."""
+    """Without headers from the trusted proxy, hotseat adds all three."""
     rig = await open_rig(access=Access(trusted_proxies=("127.0.0.1",)))
     asked, _ = await rig.exchange(get())
 
@@ -119,7 +119,7 @@ async def test_a_trusted_proxy_that_says_nothing_is_spoken_for(open_rig: OpenRig
 
 
 async def test_only_listed_proxies_are_trusted(open_rig: OpenRig) -> None:
-    """An address outside the list is a client like any other."""
+    """The forwarding header of an address outside trustedProxies is replaced."""
     rig = await open_rig(access=Access(trusted_proxies=("10.0.0.0/8",)))
     asked, _ = await rig.exchange(get("/slots?model=alpha", "X-Forwarded-For: 6.6.6.6"))
 
@@ -139,14 +139,14 @@ async def test_only_listed_proxies_are_trusted(open_rig: OpenRig) -> None:
     ],
 )
 def test_a_proxy_is_trusted_by_its_address(peer: str, is_trusted: bool) -> None:
-    """An IPv4 address is the same where a socket for both kinds shows it as IPv6; a unix socket has none."""
+    """A mapped IPv4 address counts as IPv4; a unix socket is not trusted."""
     rules = Policy(Settings(access=Access(trusted_proxies=("10.0.0.0/8", "fd00::/16"))))
 
     assert rules.trusts(peer) is is_trusted
 
 
 async def test_a_binary_body_arrives_byte_by_byte(rig: RelayRig) -> None:
-    """Whatever the relay does not read, it does not change."""
+    """A binary body arrives unchanged, with its length."""
     body = bytes(range(256)) * 300
     head = get("/upload?model=alpha", "Transfer-Encoding: chunked", method="PUT")
     asked, _ = await rig.exchange(head + chunked(body[:1000], body[1000:]))
@@ -156,7 +156,7 @@ async def test_a_binary_body_arrives_byte_by_byte(rig: RelayRig) -> None:
 
 
 async def test_json_that_nobody_changes_arrives_byte_by_byte(rig: RelayRig) -> None:
-    """Spaces, order, big numbers and duplicate members stay as they were."""
+    """Unchanged JSON keeps its spaces, order, large numbers and duplicate members."""
     body = b'{ "n":12345678901234567890,\n "model" : "alpha","x":1e400, "x":2 }'
     asked, _ = await rig.exchange(post(body))
 
@@ -164,7 +164,7 @@ async def test_json_that_nobody_changes_arrives_byte_by_byte(rig: RelayRig) -> N
 
 
 async def test_an_empty_post_says_so(rig: RelayRig) -> None:
-    """Some servers refuse a POST without a length; a GET has none."""
+    """An empty POST has Content-Length 0, and a GET has none."""
     posted, _ = await rig.exchange(post(b"", target="/upstream/alpha/reset"))
     got, _ = await rig.exchange(get())
 
@@ -176,7 +176,7 @@ RENAMED = spec("alpha", changes=BodyChanges("real", strip=("temperature",), set=
 
 
 async def test_the_configured_changes_are_made(open_rig: OpenRig) -> None:
-    """useModelName and filters apply, and the length follows."""
+    """useModelName, stripParams and setParams are applied to a JSON body."""
     rig = await open_rig(models=(RENAMED,))
     asked, _ = await rig.exchange(post(b'{"model":"alpha","temperature":1.50,"top_p":0.10}'))
 
@@ -184,7 +184,7 @@ async def test_the_configured_changes_are_made(open_rig: OpenRig) -> None:
 
 
 async def test_the_configured_changes_are_made_in_forms_too(open_rig: OpenRig) -> None:
-    """A form has no members to strip, but it names its model."""
+    """useModelName changes the model field of a form."""
     rig = await open_rig(models=(RENAMED,))
     form = b'--x\r\nContent-Disposition: form-data; name="model"\r\n\r\nalpha\r\n--x--\r\n'
     asked, _ = await rig.exchange(post(form, "Content-Type: multipart/form-data; boundary=x"))
@@ -193,7 +193,7 @@ async def test_the_configured_changes_are_made_in_forms_too(open_rig: OpenRig) -
 
 
 async def test_forms_are_left_alone_when_only_members_change(open_rig: OpenRig) -> None:
-    """Stripping is for JSON."""
+    """stripParams does not change a form."""
     rig = await open_rig(models=(spec("alpha", changes=BodyChanges(strip=("x",))),))
     form = b'--x\r\nContent-Disposition: form-data; name="model"\r\n\r\nalpha\r\n--x--\r\n'
     asked, _ = await rig.exchange(post(form, "Content-Type: multipart/form-data; boundary=x"))
@@ -202,7 +202,7 @@ async def test_forms_are_left_alone_when_only_members_change(open_rig: OpenRig) 
 
 
 async def test_requests_without_a_body_have_nothing_to_change(open_rig: OpenRig) -> None:
-    """A GET passes through a model with filters."""
+    """A GET to a model with filters has no body."""
     rig = await open_rig(models=(RENAMED,))
     asked, _ = await rig.exchange(get())
 
@@ -213,7 +213,7 @@ KEYS = Access(api_keys=(ApiKey("ours", Role.OPERATE), ApiKey("lesser", Role.INFE
 
 
 async def test_without_keys_credentials_pass_untouched(rig: RelayRig) -> None:
-    """They are the upstream's matter."""
+    """Without configured keys, credentials reach the upstream unchanged."""
     asked, _ = await rig.exchange(get("/slots?model=alpha", "Authorization: Bearer theirs", "X-Api-Key: theirs"))
 
     assert asked["Authorization"] == "Bearer theirs"
@@ -229,7 +229,7 @@ async def test_without_keys_credentials_pass_untouched(rig: RelayRig) -> None:
     ],
 )
 async def test_our_own_key_ends_here(open_rig: OpenRig, credentials: tuple[str, ...], left: set[str]) -> None:
-    """Other credentials still reach the upstream."""
+    """Headers with a configured key are removed; other credentials reach the upstream."""
     rig = await open_rig(access=KEYS)
     asked, _ = await rig.exchange(get("/slots?model=alpha", *credentials))
 
@@ -242,7 +242,7 @@ async def test_our_own_key_ends_here(open_rig: OpenRig, credentials: tuple[str, 
     ids=["no key", "wrong key", "too low a role"],
 )
 async def test_without_the_right_key_nothing_happens(open_rig: OpenRig, fields: tuple[str, ...], status: int) -> None:
-    """The refusal comes before anything has an effect."""
+    """Without a sufficient key, the request does not reach the management API."""
     rig = await open_rig(access=KEYS)
     answered = await rig.refusal(get("/upstream/alpha", *fields, method="DELETE"))
 
@@ -259,7 +259,7 @@ async def test_the_prefix_of_a_proxy_address_goes_before_the_path(rig: RelayRig)
 
 
 async def test_an_ipv6_upstream_is_named_in_brackets(rig: RelayRig) -> None:
-    """A port after an IPv6 address could be read as part of it."""
+    """The Host of an IPv6 upstream has brackets around the address."""
     address = rig.alpha.address._replace(host="::ffff:127.0.0.1")
     rig.launcher.addresses["alpha"] = address
     asked, _ = await rig.exchange(get())
@@ -287,7 +287,7 @@ async def tls_port(tmp_path: Path) -> AsyncIterator[int]:
 async def test_an_upstream_behind_tls_is_reached(
     rig: RelayRig, tls_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`proxy: https://…` uses TLS."""
+    """An upstream with https is reached over TLS."""
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
     rig.launcher.addresses["alpha"] = Address("localhost", tls_port, tls=True)
     client = await rig.send(get())
@@ -297,7 +297,7 @@ async def test_an_upstream_behind_tls_is_reached(
 
 @pytest.mark.usefixtures("impatient")
 async def test_an_upstream_with_a_foreign_certificate_is_not_trusted(rig: RelayRig, tls_port: int) -> None:
-    """Certificates are checked against the system's."""
+    """An upstream whose certificate is not trusted is a 502."""
     rig.launcher.addresses["alpha"] = Address("localhost", tls_port, tls=True)
     answered = await rig.refusal(get())
 
@@ -306,7 +306,7 @@ async def test_an_upstream_with_a_foreign_certificate_is_not_trusted(rig: RelayR
 
 
 async def test_management_paths_reach_the_management_api(rig: RelayRig) -> None:
-    """For the relay it is one more upstream, one that is always ready."""
+    """A management path goes to the API, without the client's Hotseat-Role and without a record."""
     client = await rig.send(get("/health", "Hotseat-Role: admin"))
     call = await rig.management.call()
     await call.say(HELLO)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 async def test_a_request_is_told_from_its_arrival_to_its_end(rig: RelayRig) -> None:
-    """Waiting first, then sent, then answering, then gone."""
+    """A request is reported as waiting, then as sent, and not at all after its end."""
     client = await rig.send(chat("slow"))
     await come_true(rig.relay.under_way)
     [waiting] = rig.relay.under_way()
@@ -35,7 +35,7 @@ async def test_a_request_is_told_from_its_arrival_to_its_end(rig: RelayRig) -> N
 
 
 async def test_an_answer_that_has_begun_says_when(rig: RelayRig) -> None:
-    """The time to the first byte is known while the rest still comes."""
+    """The time to the first byte is reported while the response continues."""
     client = await rig.send(chat("alpha"))
     call = await rig.alpha.call()
     await call.say(HELLO[:-1])
@@ -46,7 +46,7 @@ async def test_an_answer_that_has_begun_says_when(rig: RelayRig) -> None:
 
 
 async def test_the_management_api_is_no_models_request(rig: RelayRig) -> None:
-    """Who watches is not among the watched."""
+    """Requests to the management API are not reported."""
     await rig.send(get("/hotseat/requests"))
     await rig.management.call()
 
@@ -54,7 +54,7 @@ async def test_the_management_api_is_no_models_request(rig: RelayRig) -> None:
 
 
 async def test_a_request_that_is_dismissed_while_it_waits_gets_a_503(rig: RelayRig) -> None:
-    """The client learns that an operator ended it, over a connection that stays usable."""
+    """A waiting request that is cancelled gets 503 with the reason."""
     client = await rig.send(chat("slow"))
     await come_true(rig.relay.under_way)
     rig.dispatcher.dismiss(rig.relay.under_way()[0].ticket)
@@ -66,7 +66,7 @@ async def test_a_request_that_is_dismissed_while_it_waits_gets_a_503(rig: RelayR
 
 
 async def test_a_request_that_is_dismissed_in_flight_leaves_its_upstream(rig: RelayRig) -> None:
-    """The model server's work is stopped at once."""
+    """A request in flight that is cancelled before its response gets 503 request_cancelled and releases its lease."""
     client = await rig.send(chat("alpha"))
     await rig.alpha.call()
     rig.dispatcher.dismiss(rig.relay.under_way()[0].ticket)
@@ -78,7 +78,7 @@ async def test_a_request_that_is_dismissed_in_flight_leaves_its_upstream(rig: Re
 
 
 async def test_nobody_is_dismissed_twice(rig: RelayRig) -> None:
-    """A ticket that is gone is an error, not a second cut."""
+    """Cancelling a ticket a second time raises UnknownTicket."""
     client = await rig.send(chat("slow"))
     await come_true(rig.relay.under_way)
     ticket = rig.relay.under_way()[0].ticket

@@ -1,4 +1,4 @@
-"""When a lease is given back: after the last byte of the upstream, or within milliseconds of a hang-up."""
+"""When a lease is released: after the upstream's last byte, or within milliseconds of a disconnect."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ leaving = pytest.mark.parametrize("leave", [hang_up, say_goodbye, reset])
 
 
 async def test_the_lease_ends_with_the_upstreams_message(rig: RelayRig) -> None:
-    """A client that does not read its last buffer does not block a swap."""
+    """A client that has not read its response does not delay a swap."""
     client = await rig.client(receive_buffer=16 << 10)
     await client.send(chat())
     call = await rig.alpha.call()
@@ -51,7 +51,7 @@ async def test_the_lease_ends_with_the_upstreams_message(rig: RelayRig) -> None:
 
 @leaving
 async def test_a_client_that_leaves_the_line_is_forgotten(rig: RelayRig, leave: Callable[[Wire], None]) -> None:
-    """No model is loaded for a disconnected client."""
+    """A client that disconnects leaves the queue, and its model is not loaded."""
     _, call = await rig.reached(chat())
     waiting = await rig.send(chat("beta"))
     await come_true(lambda: rig.waiting() == 1)
@@ -68,7 +68,7 @@ async def test_a_client_that_leaves_the_line_is_forgotten(rig: RelayRig, leave: 
 async def test_a_client_that_leaves_while_its_model_loads_is_forgotten(
     rig: RelayRig, leave: Callable[[Wire], None]
 ) -> None:
-    """The load may continue, but nothing is forwarded."""
+    """If the client disconnects during the load, nothing is forwarded."""
     client = await rig.send(chat("slow"))
     await come_true(lambda: rig.launcher.is_starting("slow"))
     leave(client)
@@ -83,7 +83,7 @@ async def test_a_client_that_leaves_while_its_model_loads_is_forgotten(
 async def test_a_client_that_leaves_while_it_waits_is_seen_behind_what_it_pipelined(
     rig: RelayRig, leave: Callable[[Wire], None]
 ) -> None:
-    """More requests behind the first do not hide the hang-up."""
+    """Pipelined requests do not hide a disconnect."""
     client = await rig.send(chat("slow"))
     await come_true(lambda: rig.waiting() == 1)
     await client.send(chat("slow") * 100)
@@ -97,7 +97,7 @@ async def test_a_client_that_leaves_while_it_waits_is_seen_behind_what_it_pipeli
 async def test_a_client_that_leaves_before_the_answer_frees_the_upstream(
     rig: RelayRig, leave: Callable[[Wire], None]
 ) -> None:
-    """A long prefill stops when nobody waits for it."""
+    """A disconnect before the response closes the upstream connection and releases the lease."""
     client, call = await rig.reached(chat())
     leave(client)
 
@@ -111,7 +111,7 @@ async def test_a_client_that_leaves_before_the_answer_frees_the_upstream(
 async def test_a_client_that_leaves_amid_a_stream_frees_the_upstream(
     rig: RelayRig, leave: Callable[[Wire], None]
 ) -> None:
-    """Tokens that nobody reads are not made."""
+    """A disconnect during a stream closes the upstream connection and releases the lease."""
     client, call = await rig.reached(chat())
     await call.say(CHUNKED + b"5\r\nhello\r\n")
     await client.read_until(b"hello\r\n")
@@ -122,7 +122,7 @@ async def test_a_client_that_leaves_amid_a_stream_frees_the_upstream(
 
 
 async def test_a_client_that_leaves_without_reading_frees_the_upstream(open_rig: OpenRig) -> None:
-    """A FIN counts at once, though the client has not read what was sent before."""
+    """A FIN ends the request even if the client has not read what was sent."""
     rig = await open_rig(send_buffer=16 << 10)
     client = await rig.client(receive_buffer=16 << 10)
     await client.send(chat())
@@ -138,7 +138,7 @@ async def test_a_client_that_leaves_without_reading_frees_the_upstream(open_rig:
 
 
 async def test_a_farewell_with_the_request_is_a_farewell(rig: RelayRig) -> None:
-    """A FIN right behind a complete request takes it back."""
+    """A FIN right after a request cancels it."""
     client = await rig.client()
     await client.send(chat("slow"))
     client.say_goodbye()
@@ -150,7 +150,7 @@ async def test_a_farewell_with_the_request_is_a_farewell(rig: RelayRig) -> None:
 
 
 async def test_a_client_that_leaves_while_we_dial_is_forgotten(rig: RelayRig) -> None:
-    """A connection that comes about too late is closed."""
+    """A disconnect while the upstream is being connected releases the lease."""
     rig.alpha.stop_accepting()
     client = await rig.send(chat())
     await come_true(lambda: rig.in_flight() == 1)
@@ -161,7 +161,7 @@ async def test_a_client_that_leaves_while_we_dial_is_forgotten(rig: RelayRig) ->
 
 
 async def test_what_a_departed_client_pipelined_is_not_served(rig: RelayRig) -> None:
-    """Requests behind the one it left are dropped with it."""
+    """Requests pipelined behind an abandoned one are not served."""
     client, call = await rig.reached(chat() + chat() + chat())
     client.hang_up()
     await call.ended()
@@ -172,7 +172,7 @@ async def test_what_a_departed_client_pipelined_is_not_served(rig: RelayRig) -> 
 
 
 async def test_a_client_that_leaves_after_its_answer_leaves_the_upstream_alone(rig: RelayRig) -> None:
-    """Its connection returns to the pool and serves the next request."""
+    """After a complete response the upstream connection is reused, even if the client disconnects."""
     await rig.exchange(get())
     await come_true(lambda: rig.relay.clients == 0)
     await rig.exchange(get())
@@ -182,7 +182,7 @@ async def test_a_client_that_leaves_after_its_answer_leaves_the_upstream_alone(r
 
 @pytest.mark.usefixtures("many_files")
 async def test_a_flood_of_one_address_leaves_room_for_others(open_rig: OpenRig) -> None:
-    """700 requests for a busy model are more than may wait; other clients can still queue, for any model."""
+    """An address with 700 requests gets three quarters of the queue, and another client can still queue."""
     rig = await open_rig(models=(spec("alpha", concurrency_limit=1), spec("beta")))
     await rig.reached(chat())
     flood = [await rig.send(chat()) for _ in range(700)]
@@ -197,7 +197,7 @@ async def test_a_flood_of_one_address_leaves_room_for_others(open_rig: OpenRig) 
 
 
 async def test_whoever_waited_is_told_how_long_and_why(rig: RelayRig) -> None:
-    """The response head shows a swap; a response without a wait has no such header."""
+    """A response after a swap has Hotseat-Waited and Hotseat-Why; one without a wait has neither."""
     client, call = await rig.reached(chat())
     other = await rig.send(chat("beta"))
     await come_true(lambda: rig.waiting() == 1)

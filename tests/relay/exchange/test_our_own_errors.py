@@ -1,4 +1,4 @@
-"""An error of ours ends the request it happened to, in an answer or a visible cut; nobody else notices."""
+"""An internal error ends only its own request, with an error response or a visible cut."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ async def talk(rig: RelayRig, number: int) -> list[int]:
 async def test_a_part_of_the_relay_that_raises(
     rig: RelayRig, when: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """At each call in turn: every client is answered or cut, the lease is given back, and the log has the trace."""
+    """At each call in turn: the client gets a response or a cut, the lease is released, and the trace is logged."""
     async with alpha_answers(rig):
         assert await talk(rig, LAST) == RIGHT
         clean = Calls()
@@ -137,7 +137,7 @@ async def talk_with(rig: RelayRig, calls: Calls, monkeypatch: pytest.MonkeyPatch
 async def test_one_client_whose_deadline_raises(
     rig: RelayRig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is cut, and the deadlines of all others are looked at as before."""
+    """The client whose deadline check raises is reset, and the other one gets its 408."""
     unlucky, lucky = await rig.send(get()[:-10]), await rig.send(get()[:-10])
     await come_true(lambda: rig.relay.clients == 2)
     calls = Calls(raising=0)
@@ -154,7 +154,7 @@ async def test_one_client_whose_deadline_raises(
 async def test_one_client_that_cannot_be_judged_by_new_rules(
     open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is cut, and the others are judged: a key that was taken back serves nobody any longer."""
+    """The client whose check raises is cut, and the others are checked too."""
     rig = await open_rig(access=Access(api_keys=(ApiKey("k", Role.ADMIN),)))
     clients = [(await rig.reached(chat("alpha", "Authorization: Bearer k")))[0] for _ in range(2)]
     calls = Calls(raising=0)
@@ -169,7 +169,7 @@ async def test_one_client_that_cannot_be_judged_by_new_rules(
 
 @pytest.mark.parametrize("limit", [{"max_request_s": 0.05}, {"timeouts": Timeouts(response_header_s=0.05)}])
 async def test_a_timer_that_raises(open_rig: OpenRig, limit: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The end of a request's time is its end in any case."""
+    """If a timer's handler raises, the client gets 500 and the lease is released."""
     impatient = spec("alpha", **limit)
     rig = await open_rig(models=(impatient,))
     monkeypatch.setattr(exchange.Exchange, "_who", Calls(raising=0).around("_who", exchange.Exchange._who))
@@ -182,7 +182,7 @@ async def test_a_timer_that_raises(open_rig: OpenRig, limit: dict[str, Any], mon
 async def test_a_host_that_cannot_be_told_that_a_request_is_over(
     open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client has its answer and its key its place, whatever else is not given back."""
+    """If the fleet cannot be notified, the client still has its response and the key its place."""
     rig = await open_rig(access=Access(api_keys=(ApiKey("k", Role.ADMIN),)))
     broken = Calls(raising=0).around("come_back", FleetHop.come_back)
     monkeypatch.setattr(exchange.Exchange, "_passage", FleetHop(None, "alpha", "me", None))  # type: ignore[arg-type]
@@ -195,7 +195,7 @@ async def test_a_host_that_cannot_be_told_that_a_request_is_over(
 
 
 async def test_a_lease_that_cannot_be_given_back(open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that received progress messages gets no more, and its key has its place back."""
+    """If releasing the lease raises, progress messages stop and the key has its place back."""
     monkeypatch.setattr("hotseat.relay.exchange.early_stream.GRACE_S", 0.0)
     monkeypatch.setattr("hotseat.relay.exchange.early_stream.EVERY_S", 0.01)
     senders: list[EarlyAnswer] = []

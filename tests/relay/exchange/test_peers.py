@@ -1,4 +1,4 @@
-"""Requests for models that other servers have, for selectors, and under a profile: through the relay as it runs."""
+"""Requests for peers' models, for selectors and under a profile, through a running relay."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def far(address: Address, **known: Any) -> dict[str, RemoteModel]:
 
 
 async def test_a_request_for_a_peer_goes_there_at_once(open_rig: OpenRig, box: ScriptedUpstream) -> None:
-    """Nothing is started or stopped for it, and the peer gets its own name for the model."""
+    """A peer's request starts no local model, and the peer gets its own name of the model."""
     rig = await open_rig(models=MODELS, remotes=far(box.address))
     client = await rig.send(chat("box/far"))
     call = await box.call()
@@ -63,7 +63,7 @@ async def test_a_request_for_a_peer_goes_there_at_once(open_rig: OpenRig, box: S
 
 
 async def test_a_peer_gets_its_own_key_and_not_ours(open_rig: OpenRig, box: ScriptedUpstream) -> None:
-    """Whatever the client sent as a credential stays here."""
+    """The client's credentials are replaced by the peer's key, with its head cached and not."""
     remotes = far(box.address, api_key="theirs")
     rig = await open_rig(models=MODELS, remotes=remotes, access=Access(api_keys=(ApiKey("ours"),)))
     for _ in range(2):  # the second time the client's head is known already
@@ -76,7 +76,7 @@ async def test_a_peer_gets_its_own_key_and_not_ours(open_rig: OpenRig, box: Scri
 
 
 async def test_a_peers_key_goes_nowhere_else(open_rig: OpenRig, box: ScriptedUpstream) -> None:
-    """The same head, sent for a model of ours, carries what the client sent."""
+    """A request with the same head to a local model has the client's own credentials."""
     rig = await open_rig(models=MODELS, remotes=far(box.address, api_key="theirs"))
     client = await rig.send(chat("far", "Authorization: Bearer mine"))
     await (await box.call()).say(HELLO)
@@ -90,7 +90,7 @@ async def test_a_peers_key_goes_nowhere_else(open_rig: OpenRig, box: ScriptedUps
 
 
 async def test_a_peer_without_a_key_hears_the_clients(open_rig: OpenRig, box: ScriptedUpstream) -> None:
-    """As any model server does."""
+    """A peer without a configured key gets the client's credentials."""
     rig = await open_rig(models=MODELS, remotes=far(box.address))
     await rig.send(chat("far", "Authorization: Bearer mine"))
     call = await box.call()
@@ -100,7 +100,7 @@ async def test_a_peer_without_a_key_hears_the_clients(open_rig: OpenRig, box: Sc
 
 
 async def test_a_peer_that_cannot_be_reached_is_named(open_rig: OpenRig) -> None:
-    """At once: there is no process that could be started again."""
+    """An unreachable peer is a 502 that names the model."""
     rig = await open_rig(models=MODELS, remotes=far(Address("127.0.0.1", 1)))
     answered = await rig.refusal(chat("far"))
 
@@ -110,7 +110,7 @@ async def test_a_peer_that_cannot_be_reached_is_named(open_rig: OpenRig) -> None
 
 
 async def test_a_client_that_leaves_ends_its_request_at_the_peer(open_rig: OpenRig, box: ScriptedUpstream) -> None:
-    """Nobody computes for nobody, on other machines either."""
+    """A disconnect closes the connection to the peer, and the request is no longer counted."""
     rig = await open_rig(models=MODELS, remotes=far(box.address))
     client = await rig.send(chat("far"))
     call = await box.call()
@@ -122,7 +122,7 @@ async def test_a_client_that_leaves_ends_its_request_at_the_peer(open_rig: OpenR
 
 
 async def test_a_request_that_is_refused_here_is_not_counted_there(open_rig: OpenRig, box: ScriptedUpstream) -> None:
-    """A body that cannot be changed as the peer requires is never sent."""
+    """Invalid JSON for a peer gets 400 and is not counted."""
     rig = await open_rig(models=MODELS, remotes=far(box.address))
     answered = await rig.refusal(post(b"{oops", "Content-Type: application/json", target="/upstream/box/far/v1/x"))
 
@@ -131,7 +131,7 @@ async def test_a_request_that_is_refused_here_is_not_counted_there(open_rig: Ope
 
 
 async def test_a_peer_that_takes_too_long_is_given_up(open_rig: OpenRig, box: ScriptedUpstream) -> None:
-    """timeouts.responseHeader ends the wait for the head of its answer."""
+    """A peer that exceeds timeouts.responseHeader is a 502 that names the setting."""
     remotes = far(box.address, timeouts=Timeouts(response_header_s=0.05))
     rig = await open_rig(models=MODELS, remotes=remotes)
     client = await rig.send(chat("far"))
@@ -144,7 +144,7 @@ async def test_a_peer_that_takes_too_long_is_given_up(open_rig: OpenRig, box: Sc
 
 
 async def test_an_answer_that_has_begun_may_take_its_time(open_rig: OpenRig) -> None:
-    """The limit is for the head: a stream may last for hours."""
+    """timeouts.responseHeader does not apply after the response head."""
     rig = await open_rig(models=(spec("alpha", timeouts=Timeouts(response_header_s=0.1)),))
     client, call = await rig.reached(chat())
     await call.say(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")
@@ -178,7 +178,7 @@ NOT_FOR_PEERS = [
 async def test_nobody_manages_a_peer_with_our_key(
     open_rig: OpenRig, box: ScriptedUpstream, method: str, path: str, keys: tuple[ApiKey, ...]
 ) -> None:
-    """Requests to a peer carry the key that it gave us, so only inference is forwarded, whoever the client is."""
+    """Paths other than inference get 403 and do not reach the peer, whatever the client's role."""
     rig = await open_rig(models=MODELS, remotes=far(box.address, api_key="theirs"), access=Access(api_keys=keys))
     answered = await rig.refusal(get(f"/upstream/box/far{path}", KEY, method=method))
 
@@ -208,7 +208,7 @@ FORM = "Content-Type: multipart/form-data; boundary=xyz"
 async def test_a_peer_hears_the_name_of_one_model_only(
     open_rig: OpenRig, box: ScriptedUpstream, request_bytes: bytes, target: str
 ) -> None:
-    """In its body or in its query, and always the one that the client was judged on."""
+    """The peer gets only its own name of the model, in the query and in the body."""
     rig = await open_rig(models=(HIGH,), remotes=far(box.address))
     for _ in range(2):  # the second time the client's head is known already
         client = await rig.send(request_bytes)
@@ -253,7 +253,7 @@ UNSURE: dict[str, tuple[bytes, tuple[str, ...]]] = {
 async def test_a_body_that_might_name_another_model_goes_to_no_peer(
     open_rig: OpenRig, box: ScriptedUpstream, unsure: str
 ) -> None:
-    """Servers read such bodies in different ways, and some would find a name that nobody judged."""
+    """A body that servers may parse differently gets 415 and does not reach the peer."""
     rig = await open_rig(models=(HIGH,), remotes=far(box.address))
     body, fields = UNSURE[unsure]
     answered = await rig.refusal(post(body, *fields, target="/upstream/far/v1/audio/transcriptions"))
@@ -274,7 +274,7 @@ PLAIN = {
 
 @pytest.mark.parametrize("plain", PLAIN)
 async def test_forms_as_clients_write_them_reach_a_peer(open_rig: OpenRig, box: ScriptedUpstream, plain: str) -> None:
-    """With the peer's name for the model in them."""
+    """Ordinary forms reach the peer with its name of the model."""
     rig = await open_rig(models=(HIGH,), remotes=far(box.address))
     await rig.send(post(form(PLAIN[plain]), FORM, target="/upstream/far/v1/audio/transcriptions"))
     call = await box.call()
@@ -284,7 +284,7 @@ async def test_forms_as_clients_write_them_reach_a_peer(open_rig: OpenRig, box: 
 
 
 async def test_a_form_that_names_its_character_set_reaches_a_peer(open_rig: OpenRig, box: ScriptedUpstream) -> None:
-    """Before its boundary or behind it."""
+    """A form may have a charset before or after its boundary."""
     rig = await open_rig(models=(HIGH,), remotes=far(box.address))
     for kind in ("charset=utf-8; boundary=xyz", "boundary=xyz; charset=utf-8"):
         fields = f"Content-Type: multipart/form-data; {kind}"
@@ -296,7 +296,7 @@ async def test_a_form_that_names_its_character_set_reaches_a_peer(open_rig: Open
 
 
 async def test_a_peer_that_ignores_case_hears_one_name(open_rig: OpenRig, box: ScriptedUpstream) -> None:
-    """Programs in Go take `Model` for `model`, the last one wherever there are several."""
+    """Members that differ from `model` only in case are removed."""
     rig = await open_rig(models=(HIGH,), remotes=far(box.address))
     await rig.send(post(b'{"model":"far","Model":"other","MODEL":"third","modes":1}'))
     call = await box.call()
@@ -309,7 +309,7 @@ async def test_a_peer_that_ignores_case_hears_one_name(open_rig: OpenRig, box: S
 
 
 async def test_a_selector_means_what_is_warm(open_rig: OpenRig) -> None:
-    """The server gets its own model's name, whichever was chosen."""
+    """A warm selector picks the running model, and the server gets that model's name."""
     rig = await open_rig(models=MODELS, selectors={"best": BEST})
     asked, _ = await rig.exchange(chat("alpha"))
     warm, _ = await rig.exchange(chat("best"))
@@ -320,7 +320,7 @@ async def test_a_selector_means_what_is_warm(open_rig: OpenRig) -> None:
 
 
 async def test_a_selector_in_the_url(open_rig: OpenRig) -> None:
-    """Without a body there is nothing to rename."""
+    """A selector in the URL is replaced by the path of the selected model."""
     rig = await open_rig(models=MODELS, selectors={"best": replace(BEST, targets=("alpha", "beta"))})
     asked, answered = await rig.exchange(get("/upstream/best/props"))
 
@@ -329,7 +329,7 @@ async def test_a_selector_in_the_url(open_rig: OpenRig) -> None:
 
 
 async def test_a_path_that_starts_nothing_starts_nothing_through_a_selector(open_rig: OpenRig) -> None:
-    """upstream.ignorePaths counts for whatever was chosen."""
+    """upstream.ignorePaths applies to selectors too."""
     rig = await open_rig(models=MODELS, selectors={"best": BEST})
     answered = await rig.refusal(get("/upstream/best/favicon.ico"))
 
@@ -338,7 +338,7 @@ async def test_a_path_that_starts_nothing_starts_nothing_through_a_selector(open
 
 
 async def test_requests_flow_over_to_a_peer(open_rig: OpenRig, box: ScriptedUpstream) -> None:
-    """While one request is at the first target, the next goes to the second."""
+    """With spillover, the second request goes to the peer while the first is at the local model."""
     both = Selector("both", Strategy.SPILLOVER, ("alpha", "far"))
     rig = await open_rig(models=MODELS, remotes=far(box.address), selectors={"both": both})
     first, at_home = await rig.reached(chat("both"))
@@ -352,7 +352,7 @@ async def test_requests_flow_over_to_a_peer(open_rig: OpenRig, box: ScriptedUpst
 
 
 async def test_a_name_by_id_sets_its_own_members(open_rig: OpenRig) -> None:
-    """Other names of the model do not set them."""
+    """setParamsByID applies to its own name and not to the model's other names."""
     rig = await open_rig(models=MODELS)
     high, _ = await rig.exchange(chat("alpha:high"))
     plain, _ = await rig.exchange(chat("alpha"))
@@ -362,7 +362,7 @@ async def test_a_name_by_id_sets_its_own_members(open_rig: OpenRig) -> None:
 
 
 async def test_a_profile_counts_from_the_next_request_on(open_rig: OpenRig) -> None:
-    """Also for a client whose heads are known already; nothing is started or stopped by it."""
+    """A profile applies to the next request, even on a connection with cached heads."""
     night = Profile("night", "", {"gpt": "alpha:high", "beta": ""})
     rig = await open_rig(models=MODELS, profiles={"night": night})
     client = await rig.send(post(b'{"model":"gpt"}'))
@@ -384,7 +384,7 @@ async def test_a_profile_counts_from_the_next_request_on(open_rig: OpenRig) -> N
 
 
 async def test_a_connection_rests_no_longer_than_it_may(open_rig: OpenRig) -> None:
-    """timeouts.idleConn: a connection that was idle for too long is not used again."""
+    """A connection that was idle for longer than timeouts.idleConn is not reused."""
     rig = await open_rig(models=(spec("alpha", timeouts=Timeouts(idle_s=1.0)),))
     await rig.exchange(chat())
     await rig.later(1.5)
@@ -394,7 +394,7 @@ async def test_a_connection_rests_no_longer_than_it_may(open_rig: OpenRig) -> No
 
 
 async def test_what_the_kernel_does_not_grant_is_done_without(open_rig: OpenRig) -> None:
-    """An option of a socket is no reason to leave a request without an answer."""
+    """A keep-alive that the kernel refuses does not prevent the response."""
     rig = await open_rig(models=(spec("alpha", timeouts=Timeouts(keepalive_s=40_000.0)),))
     _, answered = await rig.exchange(chat())
 
@@ -405,7 +405,7 @@ async def test_what_the_kernel_does_not_grant_is_done_without(open_rig: OpenRig)
 async def test_the_kernel_asks_whether_the_other_side_is_there(
     open_rig: OpenRig, keepalive_s: float | None, asks: bool
 ) -> None:
-    """timeouts.keepalive; off is really off."""
+    """timeouts.keepalive sets TCP keep-alive, or leaves it off."""
     rig: RelayRig = await open_rig(models=(spec("alpha", timeouts=Timeouts(keepalive_s=keepalive_s)),))
     await rig.exchange(chat())
     connection = rig.relay.pool.take(rig.alpha.address)

@@ -14,7 +14,7 @@ COOKIE = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nSet-Cookie: session=fi
 
 
 async def test_a_redirect_is_passed_on_and_not_followed(rig: RelayRig) -> None:
-    """Where a server sends somebody is for that somebody to decide: hotseat asks nobody it was not configured to."""
+    """A redirect reaches the client, and hotseat does not follow it."""
     _, answered = await rig.exchange(get("/upstream/alpha/x"), REDIRECT)
 
     assert (answered.status, answered["Location"]) == (302, "http://169.254.169.254/latest")
@@ -22,7 +22,7 @@ async def test_a_redirect_is_passed_on_and_not_followed(rig: RelayRig) -> None:
 
 
 async def test_a_cookie_of_one_client_is_not_anothers(rig: RelayRig) -> None:
-    """Clients share connections to servers, but nothing that was sent on them."""
+    """A cookie set for one client is not sent with another client's request."""
     _, first = await rig.exchange(chat(), COOKIE)
     asked, _ = await rig.exchange(chat(), COOKIE)
 

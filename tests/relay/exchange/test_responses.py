@@ -1,4 +1,4 @@
-"""What of an upstream's answer reaches the client, in every framing, and what an upstream may not do."""
+"""What reaches the client of an upstream's response, in every framing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AFTER = get("/after?model=alpha")
 
 
 async def test_an_answer_in_chunks_keeps_its_chunks(rig: RelayRig) -> None:
-    """Bytes are relayed as they came: sizes, extensions and trailers included."""
+    """A chunked response is relayed byte by byte, with extensions and trailers."""
     body = b"5;note=1\r\nhello\r\n1\r\n!\r\n0\r\nX-Sum: 6\r\n\r\n"
     _, answered = await rig.exchange(chat(), CHUNKED + b"Trailer: X-Sum\r\n\r\n" + body)
 
@@ -52,8 +52,7 @@ async def test_an_answer_may_be_cut_anywhere(rig: RelayRig, said: bytes) -> None
 
 @pytest.mark.parametrize("start", [b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", b"HTTP/1.0 200 OK\r\n\r\n"])
 async def test_an_answer_may_end_with_its_connection(rig: RelayRig, start: bytes) -> None:
-    """Without length and chunks the end of the connection is the end of the body. The client is told it in chunks: if
-    we were killed, our own connection would end in the same way."""
+    """A response that ends with its connection reaches the client in chunks, so that a kill looks different."""
     client, call = await rig.reached(chat())
     await call.say(start + b"hel")
     await call.say(b"lo")
@@ -68,7 +67,7 @@ async def test_an_answer_may_end_with_its_connection(rig: RelayRig, start: bytes
 
 
 async def test_an_old_client_is_told_the_end_by_the_connection(rig: RelayRig) -> None:
-    """It knows no chunks."""
+    """An HTTP/1.0 client gets a response without a length as plain bytes and a close."""
     client, call = await rig.reached(get(version="1.0"))
     await call.say(b"HTTP/1.1 200 OK\r\n\r\nhello")
     call.hang_up()
@@ -90,7 +89,7 @@ async def test_an_old_client_is_told_the_end_by_the_connection(rig: RelayRig) ->
     ids=["length", "chunked", "neither", "a body though nobody wants it"],
 )
 async def test_an_answer_to_head_ends_at_its_head(rig: RelayRig, head: bytes) -> None:
-    """No body follows, whatever the head announces, and the connection stays usable."""
+    """A response to HEAD has no body, whatever it announces, and the connection stays usable."""
     client, call = await rig.reached(get(method="HEAD"))
     await call.say(head)
     answered = await client.message(to="HEAD")
@@ -104,7 +103,7 @@ async def test_an_answer_to_head_ends_at_its_head(rig: RelayRig, head: bytes) ->
 @pytest.mark.parametrize("fields", [b"", b"Content-Length: 5\r\n", b"Transfer-Encoding: chunked\r\n"])
 @pytest.mark.parametrize("status", [b"204 No Content", b"304 Not Modified"])
 async def test_some_answers_have_no_body_whatever_they_say(rig: RelayRig, status: bytes, fields: bytes) -> None:
-    """204 and 304 end at their heads, to the byte."""
+    """204 and 304 end at their heads, whatever they announce."""
     client, call = await rig.reached(get())
     await call.say(b"HTTP/1.1 %b\r\n%b\r\n" % (status, fields))
     answered = await client.message()
@@ -124,7 +123,7 @@ async def test_some_answers_have_no_body_whatever_they_say(rig: RelayRig, status
     ],
 )
 async def test_interim_answers_end_here(rig: RelayRig, interim: bytes) -> None:
-    """They may come in the same packet as the answer or before it, cut anywhere."""
+    """Interim responses are not relayed, however they are split."""
     _, together = await rig.exchange(get(), interim + HELLO)
     client, call = await rig.reached(get())
     await call.say(interim[:15])
@@ -145,14 +144,14 @@ async def test_interim_answers_end_here(rig: RelayRig, interim: bytes) -> None:
     ],
 )
 async def test_the_status_line_is_kept(rig: RelayRig, reason: bytes, status_line: str) -> None:
-    """Some clients show the reason, and an upstream's own error is the upstream's to word."""
+    """The upstream's status and reason are relayed unchanged."""
     _, answered = await rig.exchange(get(), HELLO.replace(b"200 OK", reason))
 
     assert answered.first_line == status_line
 
 
 async def test_hop_by_hop_fields_of_an_answer_end_here(rig: RelayRig) -> None:
-    """What an upstream sends about its connection does not concern the client's."""
+    """Hop-by-hop fields and those named in Connection are removed; repeated fields stay."""
     own = b"Connection: keep-alive, X-Private\r\nKeep-Alive: timeout=5\r\nX-Private: 1\r\nUpgrade: h2c\r\n"
     cookies = b"Set-Cookie: a\r\nSet-Cookie: b\r\n"
     _, answered = await rig.exchange(get(), HELLO.replace(b"Content", own + cookies + b"Content", 1))
@@ -163,7 +162,7 @@ async def test_hop_by_hop_fields_of_an_answer_end_here(rig: RelayRig) -> None:
 
 @pytest.mark.parametrize("named", [b"Content-Length", b"close, content-length", b"Transfer-Encoding"])
 async def test_framing_that_is_named_in_connection_stays(rig: RelayRig, named: bytes) -> None:
-    """Without its length a client would take the next answer for more of this one."""
+    """Content-Length is relayed even if the upstream names it in Connection."""
     connection = b"Connection: %b\r\nContent" % named
     answered = [(await rig.exchange(get(), HELLO.replace(b"Content", connection, 1)))[1] for _ in range(2)]
 
@@ -171,7 +170,7 @@ async def test_framing_that_is_named_in_connection_stays(rig: RelayRig, named: b
 
 
 async def test_an_upstream_that_closes_does_not_close_the_client(rig: RelayRig) -> None:
-    """The client's connection is its own."""
+    """An upstream's `Connection: close` does not close the client's connection."""
     client, call = await rig.reached(get())
     await call.say(HELLO.replace(b"Content", b"Connection: close\r\nContent", 1))
     answered = await client.message()
@@ -184,7 +183,7 @@ async def test_an_upstream_that_closes_does_not_close_the_client(rig: RelayRig) 
 
 
 async def test_an_old_client_gets_no_chunks(rig: RelayRig) -> None:
-    """HTTP/1.0 knows no chunks: it gets the plain bytes and a close."""
+    """An HTTP/1.0 client gets a chunked response as plain bytes and a close."""
     client, call = await rig.reached(get("/x?model=alpha", "Connection: keep-alive", version="1.0"))
     await call.say(CHUNKED + b"Trailer: X-Sum\r\n\r\n5\r\nhel")
     await call.say(b"lo\r\n1\r\n!\r\n0\r\nX-Sum: 6\r\n\r\n")
@@ -196,7 +195,7 @@ async def test_an_old_client_gets_no_chunks(rig: RelayRig) -> None:
 
 
 async def test_event_streams_are_not_to_be_buffered(rig: RelayRig) -> None:
-    """A proxy in front of us must not collect tokens; an existing header is not repeated."""
+    """Event streams get X-Accel-Buffering: no, unless the upstream sets it."""
     _, told = await rig.exchange(chat(), SSE + chunked(b"data: x\n\n"))
     own = SSE.replace(b"\r\n\r\n", b"\r\nX-Accel-Buffering: yes\r\n\r\n")
     _, kept = await rig.exchange(chat(), own + chunked(b"data: x\n\n"))
@@ -227,7 +226,7 @@ WRONG = {
 
 @pytest.mark.parametrize("said", WRONG.values(), ids=WRONG.keys())
 async def test_an_upstream_that_breaks_the_rules_is_not_relayed(rig: RelayRig, said: bytes) -> None:
-    """The client learns which model misbehaved, and that connection is never used again."""
+    """An invalid response is a 502 that names the model, and its connection is not reused."""
     client, call = await rig.reached(get())
     await call.say(said)
     answered = await client.message()
@@ -253,7 +252,7 @@ async def test_an_upstream_that_breaks_the_rules_is_not_relayed(rig: RelayRig, s
     ids=["bad size", "another answer", "another line", "bad end of a chunk"],
 )
 async def test_rules_broken_later_are_a_visible_cut(rig: RelayRig, said: bytes, relayed: bytes) -> None:
-    """After the head there is no status any more: the answer stops without its end."""
+    """Invalid chunks after the head end the response without its last chunk."""
     client, call = await rig.reached(get())
     await call.say(CHUNKED + b"\r\n5\r\nfirst\r\n")
     await client.read_until(b"5\r\nfirst\r\n")
@@ -264,7 +263,7 @@ async def test_rules_broken_later_are_a_visible_cut(rig: RelayRig, said: bytes, 
 
 
 async def test_bytes_beyond_the_length_are_a_visible_cut(rig: RelayRig) -> None:
-    """Nothing after the end of an answer is ever relayed: it could pass for the next one."""
+    """Bytes beyond Content-Length are not relayed, and the response is cut."""
     client, call = await rig.reached(get())
     await call.say(OK + b"Content-Length: 10\r\n\r\nhello")
     await client.read_until(b"hello")
@@ -275,7 +274,7 @@ async def test_bytes_beyond_the_length_are_a_visible_cut(rig: RelayRig) -> None:
 
 
 async def test_bytes_that_nobody_asked_for_close_a_resting_connection(rig: RelayRig) -> None:
-    """They would be taken for the beginning of the next answer."""
+    """An idle upstream connection that sends bytes is closed and not reused."""
     client, call = await rig.reached(get())
     await call.say(HELLO)
     await client.message()
@@ -289,7 +288,7 @@ async def test_bytes_that_nobody_asked_for_close_a_resting_connection(rig: Relay
 
 
 async def test_a_finished_request_is_written_down_once(rig: RelayRig) -> None:
-    """Model, status and times of every request that was for a model."""
+    """A finished request is recorded once with model, status and times."""
     await rig.exchange(chat(), HELLO.replace(b"200", b"418"))
     await come_true(lambda: rig.activity.entries)
     (entry,) = rig.activity.entries
@@ -306,7 +305,7 @@ ORIGIN = "Origin: https://chat.example"
 
 
 async def test_an_allowed_page_may_read_the_answer(open_rig: OpenRig) -> None:
-    """The upstream's own CORS headers are replaced by those of the configuration."""
+    """For an allowed origin, the upstream's CORS header is replaced."""
     rig = await open_rig(access=CHAT_PAGE)
     own = HELLO.replace(b"Content", b"Access-Control-Allow-Origin: *\r\nContent", 1)
     _, answered = await rig.exchange(chat("alpha", ORIGIN), own)
@@ -316,7 +315,7 @@ async def test_an_allowed_page_may_read_the_answer(open_rig: OpenRig) -> None:
 
 
 async def test_an_origin_may_be_allowed_whatever_its_scheme(open_rig: OpenRig) -> None:
-    """A page that is allowed may also read the response."""
+    """An origin allowed without a scheme gets the CORS header for its own scheme."""
     rig = await open_rig(access=CHAT_PAGE)
     _, answered = await rig.exchange(chat("alpha", "Origin: app://any-scheme.example"))
 
@@ -324,7 +323,7 @@ async def test_an_origin_may_be_allowed_whatever_its_scheme(open_rig: OpenRig) -
 
 
 async def test_an_allowed_page_may_read_a_refusal(open_rig: OpenRig) -> None:
-    """Otherwise it would show "network error" instead of the missing model."""
+    """Errors have the CORS header for an allowed origin."""
     rig = await open_rig(access=CHAT_PAGE)
 
     for request in (chat("nobody", ORIGIN), get("/x?model=nobody", ORIGIN)):
@@ -334,7 +333,7 @@ async def test_an_allowed_page_may_read_a_refusal(open_rig: OpenRig) -> None:
 
 
 async def test_an_allowed_page_may_ask_whether_it_may_ask(open_rig: OpenRig) -> None:
-    """A preflight is answered here, wakes nobody, and keeps the connection."""
+    """A preflight gets 204 from hotseat, starts no model and respects `Connection: close`."""
     rig = await open_rig(access=CHAT_PAGE)
     wishes = ("Access-Control-Request-Method: POST", "Access-Control-Request-Headers: authorization")
     client = await rig.send(get("/v1/chat/completions", ORIGIN, *wishes, method="OPTIONS"))
@@ -355,7 +354,7 @@ async def test_an_allowed_page_may_ask_whether_it_may_ask(open_rig: OpenRig) -> 
     [("Origin: https://evil.example",), ("Origin: https://evil.example", "Access-Control-Request-Method: POST")],
 )
 async def test_other_pages_are_refused(open_rig: OpenRig, fields: tuple[str, ...]) -> None:
-    """The error has no CORS headers."""
+    """A foreign origin's request and preflight get 403 without CORS headers."""
     rig = await open_rig(access=CHAT_PAGE)
     answered = await rig.refusal(get("/v1/chat/completions", *fields, method="OPTIONS"))
 
@@ -364,7 +363,7 @@ async def test_other_pages_are_refused(open_rig: OpenRig, fields: tuple[str, ...
 
 
 async def test_without_allowed_pages_nothing_is_said_about_them(rig: RelayRig) -> None:
-    """Our own page needs no permission, and its preflight is the upstream's."""
+    """A preflight from hotseat's own origin is forwarded, and no CORS header is added."""
     own = ("Origin: http://box", "Access-Control-Request-Method: POST")
     _, answered = await rig.exchange(get("/x?model=alpha", *own, method="OPTIONS"))
 
@@ -374,7 +373,7 @@ async def test_without_allowed_pages_nothing_is_said_about_them(rig: RelayRig) -
 
 @pytest.mark.parametrize("origin", ["http://localhost:3000", "http://[::1]:8080", "tauri://localhost", "file://"])
 async def test_a_page_of_this_machine_may_read_what_a_model_says(rig: RelayRig, origin: str) -> None:
-    """Whether or not the heads were read before; a server that names an origin itself is overruled."""
+    """A page of this machine gets its origin in the CORS header, also for errors and cached heads."""
     own = HELLO.replace(b"Content", b"Access-Control-Allow-Origin: *\r\nContent", 1)
     for _ in range(3):
         _, answered = await rig.exchange(chat("alpha", f"Origin: {origin}"), own)
@@ -386,7 +385,7 @@ async def test_a_page_of_this_machine_may_read_what_a_model_says(rig: RelayRig, 
 
 
 async def test_a_page_of_this_machine_may_ask_whether_it_may_ask_a_model(rig: RelayRig) -> None:
-    """A preflight for anything else is refused, and not readable."""
+    """A local page's preflight gets 204 for inference, and 403 without CORS headers for management."""
     fields = ("Origin: http://localhost:3000", "Access-Control-Request-Headers: authorization")
     client = await rig.send(
         get("/v1/chat/completions", *fields, "Access-Control-Request-Method: POST", method="OPTIONS")
@@ -402,7 +401,7 @@ async def test_a_page_of_this_machine_may_ask_whether_it_may_ask_a_model(rig: Re
 
 
 async def test_our_own_page_under_another_name_of_this_machine_may_read_everything(rig: RelayRig) -> None:
-    """To a browser localhost and 127.0.0.1 are two origins, so CORS headers are needed."""
+    """hotseat's page under another loopback name gets the CORS header for management too."""
     port = rig.port
     client = await rig.client()
     await client.send(
@@ -424,7 +423,7 @@ def at_a_foreign_name(method: str, target: str, *fields: str) -> bytes:
 
 @pytest.mark.parametrize("key", ["Authorization: Bearer ours", "x-api-key: lesser", "Authorization: Basic Om91cnM="])
 async def test_with_a_valid_key_any_host_is_served(open_rig: OpenRig, key: str) -> None:
-    """The same head without the key, or with a wrong one, is refused before and after."""
+    """A foreign Host is served with a valid key, and refused without one before and after."""
     rig = await open_rig(access=KEYED)
     for _ in range(2):
         for fields in ((), ("Authorization: Bearer wrong",), ("x-api-key: ",)):
@@ -435,7 +434,7 @@ async def test_with_a_valid_key_any_host_is_served(open_rig: OpenRig, key: str) 
 
 
 async def test_a_valid_key_at_a_foreign_name_opens_what_its_role_opens(open_rig: OpenRig) -> None:
-    """And a page of a foreign origin stays refused with it."""
+    """At a foreign Host, roles and origins are checked as usual."""
     rig = await open_rig(access=KEYED)
     too_low = await rig.refusal(at_a_foreign_name("DELETE", "/upstream/alpha", "x-api-key: lesser"))
     foreign = ("x-api-key: ours", "Origin: https://evil.example")

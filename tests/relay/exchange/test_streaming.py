@@ -45,7 +45,7 @@ async def tasks() -> AsyncIterator[Tasks]:
 
 
 async def test_every_piece_is_passed_on_before_the_next_comes(rig: RelayRig) -> None:
-    """A token reaches the client when it was made, not when the buffer is full."""
+    """Each chunk reaches the client before the next one is sent."""
     client, call = await rig.reached(chat())
     await call.say(CHUNKED)
     await client.read_until(b"\r\n\r\n")
@@ -59,7 +59,7 @@ async def test_every_piece_is_passed_on_before_the_next_comes(rig: RelayRig) -> 
 
 
 async def test_no_piece_waits_for_the_acknowledgement_of_the_one_before(rig: RelayRig) -> None:
-    """A kernel that collects small pieces would hold each token back for 40 ms."""
+    """Small pieces are not delayed by 40 ms, as Nagle's algorithm would do."""
     client, took = await rig.client(), []
     for _ in range(50):
         began = rig.relay.now()
@@ -75,7 +75,7 @@ async def test_no_piece_waits_for_the_acknowledgement_of_the_one_before(rig: Rel
 
 
 async def test_a_head_is_passed_on_before_its_body_comes(rig: RelayRig) -> None:
-    """A client may want to know the status long before the first token."""
+    """The response head reaches the client before the first chunk."""
     client, call = await rig.reached(chat())
     await call.say(CHUNKED)
 
@@ -85,7 +85,7 @@ async def test_a_head_is_passed_on_before_its_body_comes(rig: RelayRig) -> None:
 
 
 async def test_a_client_that_does_not_read_stops_the_upstream(rig: RelayRig, tasks: Tasks) -> None:
-    """No more is taken from an endless answer than fits between the two, and reading on lets it flow again."""
+    """If the client does not read, only a bounded amount is read from the upstream; reading resumes it."""
     client = await rig.client(receive_buffer=SMALL)
     await client.send(get())
     call = await rig.alpha.call()
@@ -105,7 +105,7 @@ async def test_a_client_that_does_not_read_stops_the_upstream(rig: RelayRig, tas
 
 
 async def test_a_connection_that_was_stopped_serves_the_next_request(rig: RelayRig) -> None:
-    """The last piece of an answer may stop the upstream; it goes back to the pool awake."""
+    """An upstream connection that was paused is reused for later requests."""
     answer = with_length(b"x" * 4_000_000)
     client = await rig.client(receive_buffer=SMALL)
     await client.send(get())
@@ -121,7 +121,7 @@ async def test_a_connection_that_was_stopped_serves_the_next_request(rig: RelayR
 
 
 async def test_answers_do_not_pile_up_for_a_client_that_does_not_read(tight: RelayRig, tasks: Tasks) -> None:
-    """The next pipelined request is served when the client has taken the answer before it."""
+    """The next pipelined request is forwarded only when the client has read the response before it."""
     client = await tight.client(receive_buffer=SMALL)
     await client.send(get() * 5)
     await overflow(await tight.alpha.call())
@@ -141,7 +141,7 @@ async def test_answers_do_not_pile_up_for_a_client_that_does_not_read(tight: Rel
 
 
 async def test_a_client_that_takes_nothing_for_long_is_cut(rig: RelayRig, tasks: Tasks) -> None:
-    """It must not hold a model for ever; its lease is given back."""
+    """A client that reads nothing for idleTimeout is reset, and its lease is released."""
     client = await rig.client(receive_buffer=SMALL)
     await client.send(get())
     call = await rig.alpha.call()
@@ -166,7 +166,7 @@ async def _until_cut(fountain: Fountain) -> None:
 
 
 async def test_a_client_that_takes_little_is_not_cut(tight: RelayRig, tasks: Tasks) -> None:
-    """A client that reads, however slowly, may continue."""
+    """A client that reads slowly but steadily is not cut."""
     client = await tight.client(receive_buffer=SMALL)
     await client.send(get())
     call = await tight.alpha.call()
@@ -199,7 +199,7 @@ async def closing_answer(rig: RelayRig) -> Wire:
 
 
 async def test_the_last_bytes_of_a_closing_answer_may_be_read_at_leisure(tight: RelayRig) -> None:
-    """A client that wanted to close has as much time to read its answer as any other."""
+    """A client with `Connection: close` may read its response slowly."""
     client = await closing_answer(tight)
     for _ in range(3):
         await tight.later(3)
@@ -210,7 +210,7 @@ async def test_the_last_bytes_of_a_closing_answer_may_be_read_at_leisure(tight: 
 
 
 async def test_a_closing_answer_that_nobody_reads_is_cut_in_the_end(tight: RelayRig) -> None:
-    """Its time is longer, not endless."""
+    """A closing response that nobody reads is reset after a while."""
     client = await closing_answer(tight)
     for _ in range(3):
         await tight.later(61)
@@ -221,7 +221,7 @@ async def test_a_closing_answer_that_nobody_reads_is_cut_in_the_end(tight: Relay
 
 
 async def test_a_closed_connection_whose_end_nobody_acknowledges_is_cut(tight: RelayRig) -> None:
-    """That holds even if the client closed first, without reading."""
+    """A closing response is also cut if the client closed its own side without reading."""
     client = await closing_answer(tight)
     client.say_goodbye()
     for _ in range(3):
@@ -232,7 +232,7 @@ async def test_a_closed_connection_whose_end_nobody_acknowledges_is_cut(tight: R
 
 
 async def test_a_large_upload_does_not_pile_up_for_a_slow_upstream(rig: RelayRig) -> None:
-    """A spooled body is read from disk as fast as the upstream takes it."""
+    """A body on disk takes no memory while the upstream does not read."""
     rig.alpha.listens.clear()
     body = b"x" * 30_000_000
     client = await rig.client()

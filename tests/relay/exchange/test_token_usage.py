@@ -1,4 +1,4 @@
-"""Tokens are counted from the end of an answer, whatever the server and however it comes."""
+"""Tokens are counted from the end of a response, for each server's format and framing."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ DETAILED = {"prompt_tokens": 4, "completion_tokens": 3, "prompt_tokens_details":
     ],
 )
 def test_every_server_says_it_in_its_own_words(answer: bytes, tokens: Tokens | None) -> None:
-    """What is part of the text itself is no figure; of a large answer both ends are enough."""
+    """Tokens are found in each server's format, also if only both ends of the response are kept."""
     assert tokens_in([answer]) == tokens
     assert tokens_in([ends_of(answer)]) == tokens
 
 
 @given(st.lists(st.integers(0, 400), max_size=LAST_PIECES - 1))
 def test_it_does_not_matter_how_the_end_was_cut(cuts: list[int]) -> None:
-    """Nor in how many pieces it came, as long as these are among those that are kept."""
+    """The tokens are the same however the kept end is split."""
     answer = compact({**CHAT, "timings": TIMINGS})[-400:]
     places = [0, *sorted(cuts), len(answer)]
     pieces = [answer[begin:end] for begin, end in pairwise(places)]
@@ -81,7 +81,7 @@ def test_it_does_not_matter_how_the_end_was_cut(cuts: list[int]) -> None:
 
 @given(st.integers(1, 60))
 def test_a_number_in_two_chunks_is_no_smaller_number(place: int) -> None:
-    """The framing of a chunk in the midst of it makes it unknown, not wrong."""
+    """A number split by chunk framing is unknown, never a wrong number."""
     usage = b'"usage":{"completion_tokens":12345,"prompt_tokens":67890}}'
     cut = min(place, len(usage) - 1)
     found = tokens_in([usage[:cut] + b"\r\n1f\r\n" + usage[cut:]])
@@ -95,12 +95,12 @@ def test_a_number_in_two_chunks_is_no_smaller_number(place: int) -> None:
 
 @given(st.binary(max_size=3000))
 def test_no_answer_is_too_strange(answer: bytes) -> None:
-    """Whatever it holds, looking for tokens in it raises nothing."""
+    """Arbitrary bytes raise nothing."""
     assert tokens_in([b'"usage"' + answer]) is None or b"_" in answer
 
 
 async def test_an_answer_is_counted(rig: RelayRig) -> None:
-    """New and known, in one piece and in many, and the next one on the same connection has its own."""
+    """Each response on a connection has its own tokens, in one piece or several."""
     body = compact(CHAT)
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
     client = await rig.client()
@@ -119,7 +119,7 @@ async def test_an_answer_is_counted(rig: RelayRig) -> None:
 
 
 async def test_a_stream_is_counted(rig: RelayRig) -> None:
-    """In small chunks of their own, followed by its end and by the last chunk."""
+    """The tokens of a stream are found in its last events."""
     pieces = [event({"choices": [{"delta": {"content": "x"}}]})] * 20
     last = [event({"choices": [], "usage": {"completion_tokens": 20, "prompt_tokens": 4}}), b"data: [DONE]\n\n"]
     client, call = await rig.reached(chat())
@@ -133,7 +133,7 @@ async def test_a_stream_is_counted(rig: RelayRig) -> None:
 
 
 async def test_an_answer_that_ends_with_its_connection_is_counted(rig: RelayRig) -> None:
-    """Some servers close instead of framing."""
+    """Tokens are found in a response without length and chunks."""
     client, call = await rig.reached(chat())
     await call.say(b"HTTP/1.1 200 OK\r\n\r\n" + compact(CHAT))
     call.hang_up()
@@ -143,7 +143,7 @@ async def test_an_answer_that_ends_with_its_connection_is_counted(rig: RelayRig)
 
 
 async def test_only_the_end_of_a_long_answer_is_kept(rig: RelayRig) -> None:
-    """A few kilobytes, however much passes."""
+    """What is kept of a response is bounded."""
     client, call = await rig.reached(get())
     await call.say(b"HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\n\r\n")
     await call.say(b"x" * 1_500_000)
@@ -157,7 +157,7 @@ async def test_only_the_end_of_a_long_answer_is_kept(rig: RelayRig) -> None:
 
 
 async def test_what_is_said_of_chunks_is_relayed_as_it_came(rig: RelayRig) -> None:
-    """Looking at the end changes nothing of it."""
+    """Counting does not change the response."""
     _, answered = await rig.exchange(chat(), STREAM + chunked(event(CHAT), b"data: [DONE]\n\n"))
 
     assert answered.body == event(CHAT) + b"data: [DONE]\n\n"

@@ -72,7 +72,7 @@ def in_flight(rig: RelayRig) -> int:
 
 
 async def test_words_go_both_ways(rig: RelayRig) -> None:
-    """Text and bytes arrive as they were sent, in order."""
+    """Text and binary messages are echoed unchanged and in order."""
     async with parrot_for(rig), key_use(rig) as client:
         heard = [await said_back(client, said) for said in ("hello", b"\x00\x01", "ü" * 1000)]
 
@@ -85,7 +85,7 @@ async def said_back(client: ClientConnection, said: str | bytes) -> str | bytes:
 
 
 async def test_large_words_go_both_ways(rig: RelayRig) -> None:
-    """More than any buffer holds passes whole: each side waits for the other."""
+    """A message larger than all buffers is echoed complete."""
     async with parrot_for(rig), key_use(rig) as client:
         heard = await said_back(client, b"x" * LARGE)
 
@@ -93,7 +93,7 @@ async def test_large_words_go_both_ways(rig: RelayRig) -> None:
 
 
 async def test_the_lease_lasts_as_long_as_the_websocket(rig: RelayRig) -> None:
-    """A model with an open websocket is in use; when it is closed, it is not."""
+    """An open websocket holds a lease, which is released when it closes."""
     async with parrot_for(rig):
         async with key_use(rig):
             during = in_flight(rig)
@@ -103,7 +103,7 @@ async def test_the_lease_lasts_as_long_as_the_websocket(rig: RelayRig) -> None:
 
 
 async def test_a_close_is_told_with_its_reason(rig: RelayRig) -> None:
-    """The server's goodbye reaches the client."""
+    """The server's close code and reason reach the client."""
     async with parrot_for(rig) as parrot, key_use(rig) as client:
         await parrot.visits[0].close(4000, "enough")
         with pytest.raises(ConnectionClosedError) as closed:
@@ -114,7 +114,7 @@ async def test_a_close_is_told_with_its_reason(rig: RelayRig) -> None:
 
 
 async def test_a_client_that_says_goodbye_is_heard(rig: RelayRig) -> None:
-    """The server sees a clean end."""
+    """The server sees a clean close by the client."""
     async with parrot_for(rig) as parrot:
         async with key_use(rig) as client:
             await said_back(client, "hello")
@@ -125,7 +125,7 @@ async def test_a_client_that_says_goodbye_is_heard(rig: RelayRig) -> None:
 
 
 async def test_a_client_that_vanishes_is_noticed(rig: RelayRig) -> None:
-    """The server's side ends and the lease is given back."""
+    """If the client aborts, the server's side ends and the lease is released."""
     async with parrot_for(rig) as parrot, key_use(rig) as client:
         client.transport.abort()
         await come_true(lambda: parrot.ended == 1)
@@ -133,7 +133,7 @@ async def test_a_client_that_vanishes_is_noticed(rig: RelayRig) -> None:
 
 
 async def test_a_server_that_vanishes_is_noticed(rig: RelayRig) -> None:
-    """The client's side ends, and not cleanly."""
+    """If the server aborts, the client sees an unclean close."""
     async with parrot_for(rig) as parrot, key_use(rig) as client:
         parrot.visits[0].transport.abort()
         with pytest.raises(ConnectionClosedError):
@@ -151,7 +151,7 @@ async def test_a_refused_handshake_is_an_ordinary_answer(rig: RelayRig) -> None:
 
 
 async def test_a_page_of_another_site_gets_no_websocket(rig: RelayRig) -> None:
-    """A websocket is checked like any request, before anything has an effect."""
+    """A handshake from a foreign origin gets 403 and does not reach the server."""
     async with parrot_for(rig) as parrot:
         with pytest.raises(InvalidStatus) as refused:
             await key_use(rig, origin="https://evil.example")
@@ -161,7 +161,7 @@ async def test_a_page_of_another_site_gets_no_websocket(rig: RelayRig) -> None:
 
 
 async def test_a_silent_websocket_ends(open_rig: OpenRig) -> None:
-    """One that carries nothing for idleTimeout cannot hold a model for ever."""
+    """A websocket without data for idleTimeout is closed on both sides."""
     rig = await open_rig(limits=Limits(idle_timeout_s=0.3))
     async with parrot_for(rig) as parrot, key_use(rig) as client:
         with pytest.raises(ConnectionClosedError):
@@ -170,7 +170,7 @@ async def test_a_silent_websocket_ends(open_rig: OpenRig) -> None:
 
 
 async def test_a_websocket_that_falls_silent_after_a_pause_ends(open_rig: OpenRig) -> None:
-    """Its client read slowly for a moment, and is as bound by idleTimeout afterwards as before."""
+    """idleTimeout also applies after the client was slow for a moment."""
     rig = await open_rig(limits=Limits(idle_timeout_s=0.3), send_buffer=16 << 10)
     client = await rig.client(receive_buffer=16 << 10)
     await client.send(get("/echo?model=alpha", "Connection: Upgrade", "Upgrade: websocket"))
@@ -185,7 +185,7 @@ async def test_a_websocket_that_falls_silent_after_a_pause_ends(open_rig: OpenRi
 
 
 async def test_a_stopped_model_ends_its_websockets(rig: RelayRig) -> None:
-    """An operator who does not want to wait cuts them visibly."""
+    """A forced unload closes websockets uncleanly."""
     async with parrot_for(rig), key_use(rig) as client, asyncio.TaskGroup() as tasks:
         tasks.create_task(rig.dispatcher.unload(ModelName("alpha"), force=True))
         with pytest.raises(ConnectionClosedError):
@@ -193,7 +193,7 @@ async def test_a_stopped_model_ends_its_websockets(rig: RelayRig) -> None:
 
 
 async def test_another_protocol_than_websocket_is_not_offered_upstream(rig: RelayRig) -> None:
-    """The offer ends here, and the request is served as the plain one it also is."""
+    """Another Upgrade is removed, and the request is served as plain HTTP."""
     asked, answered = await rig.exchange(get("/echo?model=alpha", "Connection: Upgrade", "Upgrade: quux"))
 
     assert asked.all("Upgrade") == []
@@ -201,7 +201,7 @@ async def test_another_protocol_than_websocket_is_not_offered_upstream(rig: Rela
 
 
 async def test_a_websocket_that_does_not_count(open_rig: OpenRig) -> None:
-    """With compat.ignoreWebsockets it goes through while the model runs, and holds nothing."""
+    """With compat.ignoreWebsockets a websocket does not start the model and holds no lease."""
     rig = await open_rig(models=(spec("alpha", ignore_websockets=True),))
     async with parrot_for(rig):
         with pytest.raises(InvalidStatus) as refused:

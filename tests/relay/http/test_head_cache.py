@@ -1,4 +1,4 @@
-"""Heads that were read before: recognised to the byte, under one configuration, and never where framing differs."""
+"""The cache of heads: exact matches only, under one configuration, and never where framing differs."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def recalled(rig: RelayRig, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 )
 @pytest.mark.parametrize("after", [b"", b"\r\nX-A: 1"])
 def test_the_length_is_cut_out_wherever_it_stands(line: bytes, number: int, after: bytes) -> None:
-    """What is left is the head as if it had no such line."""
+    """Content-Length is removed from the cache key, and the number is returned."""
     head = START + b"\r\n" + line + after + b"\r\n\r\n"
 
     assert split_length(head) == (START + after + b"\r\n\r\n", number)
@@ -94,7 +94,7 @@ def test_the_length_is_cut_out_wherever_it_stands(line: bytes, number: int, afte
     ],
 )
 def test_any_other_spelling_stays_where_it_is(line: bytes) -> None:
-    """llhttp reads what we do not."""
+    """Any unusual spelling of Content-Length stays in the key."""
     head = START + b"\r\n" + line + b"\r\n\r\n"
 
     assert split_length(head) == (head, None)
@@ -103,7 +103,7 @@ def test_any_other_spelling_stays_where_it_is(line: bytes) -> None:
 @pytest.mark.parametrize("first", [b"Content-Length: 5", b"content-length: 5"])
 @pytest.mark.parametrize("second", [b"Content-Length: 5", b"content-length: 6", b"Content-length: 5"])
 def test_of_two_lengths_one_stays_and_is_part_of_what_is_compared(first: bytes, second: bytes) -> None:
-    """No head with one length is equal to a head with two."""
+    """Of two Content-Length lines, one stays in the key."""
     left, _ = split_length(START + b"\r\n" + first + b"\r\n" + second + b"\r\n\r\n")
 
     assert b"content-length" in left.lower()
@@ -116,7 +116,7 @@ def test_of_two_lengths_one_stays_and_is_part_of_what_is_compared(first: bytes, 
 def test_an_outline_finds_a_head_exactly_where_looking_it_up_would(
     before: bytes, behind: bytes, data: st.DataObject
 ) -> None:
-    """Both give the same result, whatever is in place of the number, and whatever is damaged."""
+    """The template matches exactly when the lookup does, for any number and any damage."""
     lines = START + before + b"\r\nContent-Length: 12" + behind + b"\r\n\r\n"
     number = data.draw(st.one_of(st.integers(0, 10**20).map(b"%d".__mod__), st.binary(max_size=4), st.just(b"007")))
     again = START + before + b"\r\nContent-Length: " + number + behind + b"\r\n\r\n"
@@ -133,7 +133,7 @@ def test_an_outline_finds_a_head_exactly_where_looking_it_up_would(
 
 
 def test_a_memory_is_bounded() -> None:
-    """However many heads come by, a few hundred are kept."""
+    """The cache keeps a bounded number of heads, the newest among them."""
     memory: Memory[int] = Memory()
     for number in range(10 * MOST_KNOWN):
         memory.learn(b"%d" % number, number)
@@ -144,7 +144,7 @@ def test_a_memory_is_bounded() -> None:
 
 
 def test_a_long_head_is_not_kept() -> None:
-    """Four kilobytes are kept, a byte more is not."""
+    """A head beyond the size limit is not cached."""
     memory: Memory[int] = Memory()
     memory.learn(b"a" * LONGEST_KNOWN, 1)
     memory.learn(b"a" * (LONGEST_KNOWN + 1), 2)
@@ -154,7 +154,7 @@ def test_a_long_head_is_not_kept() -> None:
 
 
 async def test_a_repeated_head_is_recognised_whatever_its_length(rig: RelayRig, recalled: list[bool]) -> None:
-    """On this connection and on others, and its body is the new one."""
+    """A repeated head is recognised with another Content-Length, and the body is the new one."""
     asked = [(await rig.exchange(chat(model)))[0] for model in ("alpha", "alpha")]
     asked.append((await rig.exchange(chat().replace(NAMED, NAMED + b"  ").replace(b": 17", b": 19")))[0])
 
@@ -165,7 +165,7 @@ async def test_a_repeated_head_is_recognised_whatever_its_length(rig: RelayRig, 
 
 @pytest.mark.parametrize("empty", [post(b"", JSON, target=TWO_NAMES), get(TWO_NAMES, JSON, method="POST")])
 async def test_a_head_without_a_body_says_nothing_of_one_with_a_body(rig: RelayRig, empty: bytes) -> None:
-    """The model that a body names counts, also where the same head came without a body before."""
+    """The model in a body counts even if the same head was cached without a body."""
     for _ in range(2):
         await rig.exchange(empty)
     client = await rig.send(post(b'{"model":"beta"}', JSON, target=TWO_NAMES))
@@ -192,7 +192,7 @@ NEVER_LEARNED = {
 async def test_what_is_framed_or_answered_otherwise_is_never_learned(
     rig: RelayRig, recalled: list[bool], request_: bytes
 ) -> None:
-    """llhttp reads it every time, and it arrives every time."""
+    """Chunked requests and the like are parsed each time, and arrive complete."""
     for _ in range(3):
         client, call = await rig.reached(request_)
         await call.say(HELLO)
@@ -205,7 +205,7 @@ async def test_what_is_framed_or_answered_otherwise_is_never_learned(
 
 @pytest.mark.parametrize("blank", [b"\r\n", b"\r\n\r\n", b"\n", b"\n\r\n\r\n", b"\r\n\r\n\r\n"])
 async def test_blank_lines_are_never_taken_for_a_head(rig: RelayRig, blank: bytes) -> None:
-    """Whatever followed them once, the next request after them is its own."""
+    """Requests after blank lines are each served as sent."""
     asked = [(await rig.exchange(blank + get(f"/{name}?model=alpha")))[0] for name in ("one", "two", "three")]
     client = await rig.send(blank)
     await turns()
@@ -216,7 +216,7 @@ async def test_blank_lines_are_never_taken_for_a_head(rig: RelayRig, blank: byte
 
 
 async def test_a_length_before_the_first_line_is_refused(rig: RelayRig) -> None:
-    """Also after the head that follows it has been read."""
+    """A Content-Length before the request line gets 400, even if the rest is cached."""
     await rig.exchange(b"\r\n" + chat())
     await rig.exchange(b"\r\n" + chat())
     refused = await rig.refusal(b"\r\nContent-Length: 17\r\n" + chat().replace(b"Content-Length: 17\r\n", b""))
@@ -250,7 +250,7 @@ ONE_LINE_MORE = {
 @pytest.mark.parametrize("where", ["before its length", "after its length", "before its host"])
 @pytest.mark.parametrize("line", ONE_LINE_MORE.values(), ids=ONE_LINE_MORE.keys())
 async def test_a_known_head_with_one_line_more_is_refused_as_if_unknown(rig: RelayRig, line: bytes, where: str) -> None:
-    """Neither the cached head nor the extra line passes unchecked."""
+    """A cached head with one forbidden line more gets the same error as an uncached one."""
     good, mark = chat(), {"before its length": b"Content-Length", "before its host": b"Host"}.get(where)
     mixed = good.replace(mark, line + mark, 1) if mark else good.replace(b"\r\n\r\n", b"\r\n" + line + b"\r\n", 1)
     unknown = await rig.refusal(mixed)
@@ -266,7 +266,7 @@ async def test_a_known_head_with_one_line_more_is_refused_as_if_unknown(rig: Rel
 
 @pytest.mark.parametrize("line", ONE_LINE_MORE.values(), ids=ONE_LINE_MORE.keys())
 async def test_a_known_response_with_one_line_more_is_read_as_if_unknown(rig: RelayRig, line: bytes) -> None:
-    """The upstream's heads are checked in the same way."""
+    """A cached response head with one forbidden line more is a 502, as if uncached."""
     if line.startswith((b"Host", b"Expect")):
         line = b"Content-Length: 5\r\n"
     good = HELLO.replace(b"Content", b"Server: x\r\nContent", 1)
@@ -281,7 +281,7 @@ async def test_a_known_response_with_one_line_more_is_read_as_if_unknown(rig: Re
 
 
 async def test_a_known_head_with_a_body_above_the_limit_is_refused(open_rig: OpenRig) -> None:
-    """The 413 comes before the body, and the connection closes, exactly as for an unknown head."""
+    """A cached head with a length above the limit gets the same 413 as an uncached one."""
     rig = await open_rig(limits=Limits(json_body=100))
     large = chat().replace(b": 17", b": 101")
     unknown = await rig.refusal(large)
@@ -297,7 +297,7 @@ async def test_a_known_head_with_a_body_above_the_limit_is_refused(open_rig: Ope
 
 @pytest.mark.parametrize("digits", [b"9" * 18, b"9" * 19, b"9" * 30, b"0" * 20 + b"17"])
 async def test_a_known_head_with_an_absurd_length_is_refused(rig: RelayRig, digits: bytes) -> None:
-    """Numbers beyond all limits are refused, whether or not the head is cached."""
+    """A cached head with an absurd length gets the same error as an uncached one."""
     absurd = chat().replace(b": 17", b": " + digits)
     unknown = await rig.refusal(absurd)
     await rig.exchange(chat())
@@ -308,7 +308,7 @@ async def test_a_known_head_with_an_absurd_length_is_refused(rig: RelayRig, digi
 
 
 async def test_all_known_bodies_together_have_a_limit(rig: RelayRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many large requests at once do not take all memory, though their heads are known."""
+    """The total memory limit applies to bodies with cached heads."""
     monkeypatch.setattr("hotseat.relay.downstream.body_limits.MOST_IN_MEMORY", 100_000)
     body = b'{"model":"slow","x":"%b"}' % (b"a" * 60_000)
     learning = await rig.send(post(body))
@@ -331,7 +331,7 @@ def reload(rig: RelayRig, access: Access) -> None:
 
 
 async def test_keys_that_are_asked_for_now_are_asked_of_everybody(rig: RelayRig) -> None:
-    """What was allowed before a reload is no longer known after it."""
+    """After a reload that adds keys, cached heads without a key get 401."""
     for _ in range(3):
         await rig.exchange(chat())
     reload(rig, KEYS)
@@ -342,7 +342,7 @@ async def test_keys_that_are_asked_for_now_are_asked_of_everybody(rig: RelayRig)
 
 
 async def test_a_request_that_began_before_a_reload_teaches_nothing_after_it(rig: RelayRig) -> None:
-    """It is served, because it was allowed when it came; the next one of its kind is not."""
+    """A request that began before the reload is served, but its head is not cached."""
     client = await rig.send(chat()[:-1])
     await turns()
     reload(rig, KEYS)
@@ -356,7 +356,7 @@ async def test_a_request_that_began_before_a_reload_teaches_nothing_after_it(rig
 
 
 async def test_a_key_that_is_no_longer_valid_is_refused(open_rig: OpenRig) -> None:
-    """A cached head with a removed key is refused."""
+    """A cached head with a removed key gets 401."""
     rig = await open_rig(access=KEYS)
     request = chat("alpha", "Authorization: Bearer secret")
     for _ in range(2):
@@ -367,7 +367,7 @@ async def test_a_key_that_is_no_longer_valid_is_refused(open_rig: OpenRig) -> No
 
 
 async def test_a_host_that_is_no_longer_allowed_is_refused(open_rig: OpenRig) -> None:
-    """The gate is asked again after a reload."""
+    """A cached head with a Host that is no longer allowed gets 403."""
     rig = await open_rig(access=Access(allowed_hosts=("good.example",)))
     request = chat().replace(b"Host: box", b"Host: good.example")
     for _ in range(2):
@@ -378,7 +378,7 @@ async def test_a_host_that_is_no_longer_allowed_is_refused(open_rig: OpenRig) ->
 
 
 async def test_a_model_that_is_gone_is_not_served(rig: RelayRig) -> None:
-    """The model in a cached URL is looked up in the new catalog."""
+    """A cached URL of a removed model gets 404."""
     for _ in range(2):
         await rig.exchange(get("/upstream/alpha/slots"))
     rig.dispatcher.change_catalog(catalog(*(spec for spec in MODELS if spec.name != "alpha")))
@@ -388,7 +388,7 @@ async def test_a_model_that_is_gone_is_not_served(rig: RelayRig) -> None:
 
 
 async def test_a_model_whose_requests_are_now_changed_gets_changed_ones(rig: RelayRig) -> None:
-    """A known head carries nothing of the old entry."""
+    """After a changed catalog, cached heads use the model's new settings."""
     target = "/upstream/alpha/v1/x"
     for _ in range(2):
         await rig.exchange(post(NAMED, target=target))
@@ -400,7 +400,7 @@ async def test_a_model_whose_requests_are_now_changed_gets_changed_ones(rig: Rel
 
 
 async def test_a_forwarded_head_is_made_for_its_address(rig: RelayRig) -> None:
-    """The same bytes may go to one model now and to another one next."""
+    """Equal heads for two models get each server's own Host."""
     await rig.exchange(chat())
     await rig.exchange(chat())
     client = await rig.send(chat("beta"))

@@ -55,7 +55,7 @@ END = b"--frontier--\r\n"
     ],
 )
 def test_the_boundary_of_a_form(content_type: bytes, boundary: bytes | None) -> None:
-    """Only a form has a boundary, quoted or not."""
+    """The boundary is read from a form's content type only, quoted or not."""
     assert boundary_of(content_type) == boundary
 
 
@@ -91,7 +91,7 @@ def test_the_boundary_of_a_form(content_type: bytes, boundary: bytes | None) -> 
     ],
 )
 def test_a_field_of_a_form(body: bytes, found: str | None) -> None:
-    """A text field is found in any order among files; a file is no text."""
+    """A text field is found before and after files; a file is not a field."""
     assert [each.value for each in fields(body)][:1] == ([] if found is None else [found])
 
 
@@ -101,7 +101,7 @@ SENTENCES = [b"--frontier", b"\r\n", b"--", b" \t", b'Content-Disposition: form-
 @given(sentences=st.lists(st.sampled_from(SENTENCES), max_size=40), cuts=st.lists(st.integers(0, 400), max_size=10))
 @example(sentences=SENTENCES, cuts=list(range(100)))
 def test_how_a_form_is_split_makes_no_difference(sentences: list[bytes], cuts: list[int]) -> None:
-    """The network cuts where it likes: within a boundary, a head or a value."""
+    """The fields are the same however the form is split."""
     form = text("model", "first") + b"".join(sentences) + text("model", "last") + END
 
     assert fields(form, *cuts) == fields(form)
@@ -109,7 +109,7 @@ def test_how_a_form_is_split_makes_no_difference(sentences: list[bytes], cuts: l
 
 @given(sentences=st.lists(st.sampled_from(SENTENCES), max_size=40), boundary=st.sampled_from([b"frontier", b"-", b"x"]))
 def test_what_is_found_lies_between_two_delimiters(sentences: list[bytes], boundary: bytes) -> None:
-    """Every reported position holds the value, with a head before it and a delimiter after it."""
+    """Each reported position holds the value, between a part's head and a delimiter."""
     form = b"".join(sentences)
     for each in fields(form, boundary=boundary):
         assert form[each.start : each.end].decode() == each.value
@@ -119,7 +119,7 @@ def test_what_is_found_lies_between_two_delimiters(sentences: list[bytes], bound
 
 @pytest.mark.parametrize("size", [1, 20_000], ids=["small", "larger than what is kept of it"])
 def test_a_field_is_found_whole(size: int) -> None:
-    """Where it ends is known, also when its value is too long to be kept."""
+    """A field's end is known even if its value is too long to be kept."""
     body = file("file") + text("model", "x" * size) + END
     (found,) = fields(body, *range(0, len(body), 1_000))
 
@@ -128,7 +128,7 @@ def test_a_field_is_found_whole(size: int) -> None:
 
 
 def test_a_reader_remembers_little() -> None:
-    """A form of nothing but names is refused, and cost no more than the first few of them."""
+    """A form with too many fields of that name is refused, and only a few are kept."""
     reader = FormReader(b"frontier", "model")
     for _ in range(10_000):
         reader.feed(text("model", "x"))
@@ -144,7 +144,7 @@ SPOOLED = bytes(range(256)) * (IN_MEMORY // 256 + 1)
 @pytest.mark.parametrize("content", [AUDIO, SPOOLED], ids=["in memory", "on disk"])
 @pytest.mark.parametrize("value", ["longer", ""])
 def test_a_field_is_replaced_in_place(content: bytes, value: str) -> None:
-    """Every field of that name gets the new value and nothing else changes."""
+    """Every field of that name gets the new value, and nothing else changes."""
     for before, after in [
         (file("file", content) + text("model", "a") + END, file("file", content) + text("model", value) + END),
         (text("model", "") + file("file", content) + END, text("model", value) + file("file", content) + END),
@@ -159,7 +159,7 @@ def test_a_field_is_replaced_in_place(content: bytes, value: str) -> None:
 
 @given(before=st.binary(max_size=200), name=st.text(max_size=20), value=st.text(max_size=20))
 def test_what_was_replaced_is_found(before: bytes, name: str, value: str) -> None:
-    """A replaced field reads back, and putting the old value back restores every byte."""
+    """A replaced field reads back, and replacing it again restores the form."""
     old, new = name.replace("--frontier", ""), value.replace("--frontier", "")
     body = file("file", before.replace(b"--frontier", b"")) + text("model", old) + END
     changed = replaced(body, new)
@@ -170,7 +170,7 @@ def test_what_was_replaced_is_found(before: bytes, name: str, value: str) -> Non
 
 @given(body=st.binary(max_size=100), boundary=st.binary(min_size=1, max_size=10))
 def test_no_form_causes_an_exception(body: bytes, boundary: bytes) -> None:
-    """Any bytes at all are searched without complaint."""
+    """Arbitrary bytes raise nothing, and positions are within the form."""
     for received in (body, b"--" + boundary + b"\r\n" + body + b"\r\n--" + boundary + b"--"):
         for each in fields(received, boundary=boundary):
             assert 0 <= each.start <= each.end <= len(received)
@@ -209,7 +209,7 @@ def sent_from(body: Body) -> bytes:
 
 @pytest.mark.parametrize("piece", [1, 4_096, 1 << 20])
 def test_a_form_may_have_a_thousand_parts(piece: int) -> None:
-    """However they are cut, they are as many."""
+    """A form with the maximum number of parts is read, however it is split."""
     form = file("f", b"") * (MOST_PARTS - 2) + text("model", "qwen") + END
     reader = FormReader(b"frontier", "model")
     for start in range(0, len(form), piece):
@@ -220,7 +220,7 @@ def test_a_form_may_have_a_thousand_parts(piece: int) -> None:
 
 @pytest.mark.parametrize("repeated", [b"\r\n--A", b"\r\n--AX", b"\r\n--A\r\n\r\n"])
 def test_a_form_of_nothing_but_delimiters_costs_no_more_than_another(repeated: bytes) -> None:
-    """After a thousand parts the search ends, and reading the fields raises the reason."""
+    """4 MiB of delimiters take less than 0.1 s, and reading the fields raises the reason."""
     form = repeated * ((4 * MiB) // len(repeated))
     reader = FormReader(b"A", "model")
     before = time.thread_time()

@@ -1,4 +1,4 @@
-"""The id of a request, the client's own or ours, on every path out of the relay."""
+"""The id of a request, the client's own or hotseat's, on every path out of the relay."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def named(name: str, *, spelled: str = "X-Request-Id") -> bytes:
 
 
 def test_our_own_names_are_never_given_twice() -> None:
-    """Neither by this process nor, but for the dice, by another one."""
+    """6,000 ids of two generators are different and have the documented form."""
     one, other = numbered(), numbered()
     names = [give() for give in (one, other) for _ in range(3000)]
 
@@ -38,7 +38,7 @@ def test_our_own_names_are_never_given_twice() -> None:
 
 
 async def test_a_request_without_a_name_gets_one(rig: RelayRig) -> None:
-    """The model server, the client and the books call it the same."""
+    """The model server, the client and the record get the same generated id."""
     for _ in range(3):  # unknown, known by looking it up, known by comparing
         asked, answered = await rig.exchange(chat())
 
@@ -51,7 +51,7 @@ async def test_a_request_without_a_name_gets_one(rig: RelayRig) -> None:
 
 @pytest.mark.parametrize("spelled", ["X-Request-Id", "x-request-id", "X-Request-ID", "X-REQUEST-ID"])
 async def test_a_clients_name_goes_all_the_way(rig: RelayRig, spelled: str) -> None:
-    """However it is spelled, and whether the head was read before or not."""
+    """The client's id reaches the server, the response and the record, however the field is spelled."""
     for name in ("one", "two", "two", "7c6e:/+=@._-"):
         asked, answered = await rig.exchange(named(name, spelled=spelled))
 
@@ -60,7 +60,7 @@ async def test_a_clients_name_goes_all_the_way(rig: RelayRig, spelled: str) -> N
 
 
 async def test_on_one_connection_each_request_has_its_own_name(rig: RelayRig) -> None:
-    """What was learned of a head is not learned of its name."""
+    """Requests with cached heads on one connection each have their own id."""
     client = await rig.client()
     seen = []
     for request in (named("one"), chat(), named("two"), named("two"), chat()):
@@ -74,7 +74,7 @@ async def test_on_one_connection_each_request_has_its_own_name(rig: RelayRig) ->
 
 @pytest.mark.parametrize("name", ["", "a b", "{}", "x" * (LONGEST + 1), "a%0d%0ab", "gr\xfcn", '"q"', "a,b"])
 async def test_a_name_that_is_not_plain_passes_and_is_not_repeated(rig: RelayRig, name: str) -> None:
-    """The server gets it as it was sent, beside ours; in logs and answers only ours is used."""
+    """An unusual id reaches the server beside hotseat's; the response and the record have only hotseat's."""
     for _ in range(3):
         asked, answered = await rig.exchange(named(name))
 
@@ -85,7 +85,7 @@ async def test_a_name_that_is_not_plain_passes_and_is_not_repeated(rig: RelayRig
 
 @pytest.mark.parametrize("second", ["two", "a b"])
 async def test_of_two_names_neither_counts(rig: RelayRig, second: str) -> None:
-    """Both pass, whether or not a head like it with one of them was read before."""
+    """If the client sends two ids, both reach the server, and hotseat's own is used."""
     await rig.exchange(named(second))
     for _ in range(2):
         asked, answered = await rig.exchange(chat("alpha", "X-Request-Id: one", f"X-Request-Id: {second}"))
@@ -95,7 +95,7 @@ async def test_of_two_names_neither_counts(rig: RelayRig, second: str) -> None:
 
 
 async def test_a_host_of_the_fleet_may_name_a_request_beside_another_id(rig: RelayRig) -> None:
-    """So that both hosts write the same id into their logs."""
+    """Hotseat-Request-Id is used where X-Request-Id is not a plain word."""
     for _ in range(2):
         fields = "X-Request-Id: a b", "Hotseat-Request-Id: box-a-1"
         asked, answered = await rig.exchange(chat("alpha", *fields))
@@ -123,7 +123,7 @@ async def test_an_upstreams_own_name_passes_beside_ours_in_a_stream(rig: RelayRi
 
 
 async def test_what_an_upstream_says_under_our_own_name_for_it_ends_here(rig: RelayRig) -> None:
-    """Only hotseat sets Hotseat-Request-Id, so clients can rely on it."""
+    """An upstream's Hotseat-Request-Id is removed."""
     answer = HELLO.replace(b"\r\n\r\n", b"\r\nHotseat-Request-Id: forged\r\n\r\n")
     for _ in range(3):
         _, answered = await rig.exchange(named("mine"), answer)
@@ -133,7 +133,7 @@ async def test_what_an_upstream_says_under_our_own_name_for_it_ends_here(rig: Re
 
 @given(st.sampled_from([b"", b"\r\nX-A: 1"]), st.text(alphabet="abc-:\r\n ", max_size=8).map(str.encode))
 def test_cutting_the_name_out_leaves_a_head(before: bytes, name: bytes) -> None:
-    """What is left is the head as if it had no such line, or all of it where the name is not plain."""
+    """A plain id is cut out of the head; otherwise the head stays whole."""
     head = b"POST / HTTP/1.1" + before + b"\r\nX-Request-Id: " + name + b"\r\nHost: box\r\n\r\n"
     left, found = split_id(head)
 
@@ -149,14 +149,14 @@ def test_cutting_the_name_out_leaves_a_head(before: bytes, name: bytes) -> None:
 
 
 async def test_a_stream_is_named_too(rig: RelayRig) -> None:
-    """In its head, which is not remembered."""
+    """The head of a stream has the request's id."""
     _, answered = await rig.exchange(named("mine"), STREAM + chunked(b"data: x\n\n"))
 
     assert answered["X-Request-Id"] == "mine"
 
 
 async def test_a_refusal_is_named_too(rig: RelayRig) -> None:
-    """Whether the head, the model or the upstream is the reason."""
+    """Errors have the request's id, or a generated one if the request is malformed."""
     at_the_gate = await rig.refusal(get("/slots?model=alpha", "Origin: http://evil.example", "X-Request-Id: one"))
     unknown = await rig.refusal(get("/slots?model=nobody", "X-Request-Id: two"))
     malformed = await rig.refusal(b"BAD\r\n\r\n")
@@ -167,7 +167,7 @@ async def test_a_refusal_is_named_too(rig: RelayRig) -> None:
 async def test_what_went_wrong_with_a_request_is_logged_with_its_name(
     rig: RelayRig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """So that a client's complaint leads to the cause."""
+    """A failed request is logged with its id."""
     caplog.set_level(logging.INFO, "hotseat.relay")
     client, call = await rig.reached(named("mine"))
     call.hang_up()
@@ -178,7 +178,7 @@ async def test_what_went_wrong_with_a_request_is_logged_with_its_name(
 
 
 async def test_what_is_under_way_can_be_found_by_its_name(rig: RelayRig) -> None:
-    """While it waits and while it is answered."""
+    """A waiting request is reported with its id."""
     client = await rig.send(chat("slow", "X-Request-Id: mine"))
     await come_true(lambda: rig.waiting() == 1)
     [waiting] = rig.relay.under_way()

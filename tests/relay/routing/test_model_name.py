@@ -1,4 +1,4 @@
-"""Which model a request means."""
+"""Which model a request names."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ CROWD = catalog(ALPHA, ORG, DEEP, model("grün:7b"), selectors={"router": CHOICE
     ],
 )
 def test_our_own_pages_keep_their_target(method: str, target: str) -> None:
-    """What we answer ourselves goes to the API with the target as it was received."""
+    """Management paths keep their target as received."""
     kind = find_destination(method.encode(), target.encode(), CROWD)
 
     assert (kind.kind, kind.target) == (PathKind.MANAGEMENT, target.encode())
@@ -108,7 +108,7 @@ def test_our_own_pages_keep_their_target(method: str, target: str) -> None:
     ],
 )
 def test_a_slash_at_the_end_of_a_management_path_changes_nothing(method: str, target: str, meant: str) -> None:
-    """The API is asked for the path without it; the dashboard's pages are files in a folder."""
+    """A trailing slash on a management path is removed, except for the dashboard's pages."""
     kind = find_destination(method.encode(), target.encode(), CROWD)
 
     assert (kind.kind, kind.target) == (PathKind.MANAGEMENT, meant.encode())
@@ -116,7 +116,7 @@ def test_a_slash_at_the_end_of_a_management_path_changes_nothing(method: str, ta
 
 
 def test_an_operator_names_models_whatever_profile_is_active() -> None:
-    """A load and an unload are judged on the model that the API will act on, not on the one a profile leads to."""
+    """Loads and unloads use the model's own name; other requests use the active profile."""
     switched = replace(
         CROWD, profiles={"night": Profile("night", "", {"alpha": "org/model", "al": ""})}, active_profile="night"
     )
@@ -129,7 +129,7 @@ def test_an_operator_names_models_whatever_profile_is_active() -> None:
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "GET"])
 @pytest.mark.parametrize("path", ["/v1/things", "/things"])
 def test_a_body_that_can_be_read_is_asked_before_the_query(method: str, path: str) -> None:
-    """For every method; what the query names is kept for a body that names nobody."""
+    """The body is searched first, for every method; the query is the fallback."""
     kind = find_destination(method.encode(), f"{path}?model=nobody".encode(), CROWD, has_readable_body=True)
 
     assert kind == Destination(PathKind.MODEL_IN_BODY, f"{path}?model=nobody".encode(), named="nobody")
@@ -146,7 +146,7 @@ def test_a_body_that_can_be_read_is_asked_before_the_query(method: str, path: st
     ],
 )
 def test_a_query_names_one_model(target: str, needs_one: bool, sent: str) -> None:
-    """However the name of the field is spelled, and however often it stands there."""
+    """The query names the model once, whatever names it had before."""
     assert with_model_in_query(target.encode(), "a/b", needs_one=needs_one) == sent.encode()
 
 
@@ -184,7 +184,7 @@ def test_a_query_names_one_model(target: str, needs_one: bool, sent: str) -> Non
 )
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH"])
 def test_a_model_in_the_url(method: str, target: str, spec: ModelSpec, forwarded: str) -> None:
-    """The URL names a model by its name or an alias, plain or encoded, the longest one first."""
+    """The URL names a model by name or alias, plain or encoded, the longest match first."""
     kind = find_destination(method.encode(), target.encode(), CROWD)
 
     assert kind == Destination(PathKind.MODEL_IN_URL, forwarded.encode(), spec)
@@ -192,7 +192,7 @@ def test_a_model_in_the_url(method: str, target: str, spec: ModelSpec, forwarded
 
 @pytest.mark.parametrize("path", ["/slots/1", "/v1/files/x", "/load", "//"])
 def test_a_delete_below_a_model_is_the_upstreams(path: str) -> None:
-    """Only the bare DELETE of a model is ours."""
+    """DELETE of a path below a model is forwarded."""
     kind = find_destination(b"DELETE", f"/upstream/alpha{path}".encode(), CROWD)
 
     assert kind == Destination(PathKind.MODEL_IN_URL, path.encode(), ALPHA)
@@ -237,7 +237,7 @@ def test_a_model_in_the_body(method: str, target: str) -> None:
     ],
 )
 def test_a_request_that_names_nobody_starts_nobody(method: str, target: str) -> None:
-    """Everything else is for a model that already runs, with the target unchanged."""
+    """A request without a model goes to the running model with its target unchanged."""
     kind = find_destination(method.encode(), target.encode(), CROWD)
 
     assert kind == Destination(
@@ -285,7 +285,7 @@ def test_a_request_that_names_nobody_starts_nobody(method: str, target: str) -> 
     ],
 )
 def test_a_path_that_could_be_read_in_two_ways_is_refused(path: str) -> None:
-    """Dot segments, backslashes and control bytes never reach a model server, however they are written."""
+    """Dot segments, backslashes and control characters in a path get 400, plain or encoded."""
     for target in (path, path + "?x=1"):
         with pytest.raises(ClientError) as refusal:
             find_destination(b"GET", target.encode(), CROWD)
@@ -295,7 +295,7 @@ def test_a_path_that_could_be_read_in_two_ways_is_refused(path: str) -> None:
 
 @pytest.mark.parametrize("target", ["/slots?a=b c", "/slots?a=\x00", "/slots?a=b#c"])
 def test_a_query_with_raw_control_bytes_is_refused(target: str) -> None:
-    """No target that would be read differently behind us passes, in the query either."""
+    """A query with a raw space, control character or # is refused."""
     with pytest.raises(ClientError, match="control character"):
         find_destination(b"GET", target.encode(), CROWD)
 
@@ -317,7 +317,7 @@ def test_a_query_with_raw_control_bytes_is_refused(target: str) -> None:
     ],
 )
 def test_an_unknown_model_in_the_url_is_named(target: str, named: str, hint: str) -> None:
-    """The refusal names the model, briefly, and the nearest one there is."""
+    """The error names the unknown model and the nearest known one, in less than 300 characters."""
     with pytest.raises(UnknownModel) as refusal:
         find_destination(b"GET", target.encode(), CROWD)
 
@@ -337,7 +337,7 @@ def test_an_unknown_model_in_the_url_is_named(target: str, named: str, hint: str
 def test_selectors_and_models_of_peers_may_stand_in_the_url(
     method: str, target: str, forwarded: str, named_model: NamedModel
 ) -> None:
-    """A name is a name, whatever it leads to."""
+    """The URL may name a selector or a peer's model."""
     kind = find_destination(method.encode(), target.encode(), CROWD)
 
     assert kind == Destination(PathKind.MODEL_IN_URL, forwarded.encode(), named_model)
@@ -366,7 +366,7 @@ NAMES = st.sampled_from([b"alpha", b"al", b"org/model", b"org%2Fmodel", b"%6Frg/
 
 @given(name=NAMES, suffix=st.binary(max_size=30), method=st.sampled_from([b"GET", b"POST", b"DELETE"]))
 def test_what_is_forwarded_is_the_suffix_of_what_was_received(name: bytes, suffix: bytes, method: bytes) -> None:
-    """Whatever follows the model's name goes upstream byte by byte, or not at all."""
+    """What follows the model's name is forwarded unchanged, or the request gets 400."""
     target = b"/upstream/" + name + b"/" + suffix
     if status := status_of(lambda: find_destination(method, target, CROWD)):
         assert status == 400
@@ -379,7 +379,7 @@ def test_what_is_forwarded_is_the_suffix_of_what_was_received(name: bytes, suffi
 
 @given(method=st.sampled_from([b"GET", b"POST", b"PUT", b"DELETE"]), target=st.binary(max_size=60))
 def test_no_target_causes_anything_but_a_refusal(method: bytes, target: bytes) -> None:
-    """Any bytes at all are answered or refused as the client's mistake."""
+    """Any target is resolved, or refused with 400 or 404."""
     for prefix in (b"", b"/", b"/upstream/", b"/slots?model="):
         assert status_of(lambda: find_destination(method, prefix + target, CROWD)) in (None, 400, 404)  # noqa: B023 - called here and now
 
@@ -401,7 +401,7 @@ def test_no_target_causes_anything_but_a_refusal(method: bytes, target: bytes) -
     ],
 )
 def test_the_model_member_names_the_model(body: bytes, named: str | None) -> None:
-    """The last top-level `model` counts; without one nobody is named."""
+    """The last top-level `model` member counts."""
     assert model_in_json(body) == named
     assert model_and_members(body)[0] == named
 
@@ -429,7 +429,7 @@ def test_the_model_member_names_the_model(body: bytes, named: str | None) -> Non
     ],
 )
 def test_a_body_that_cannot_name_a_model_is_400(body: bytes, told: str) -> None:
-    """Under /v1/ the error names the problem, however large the body is."""
+    """A body that is not a JSON object with a text `model` gets 400 with the problem."""
     for read in (model_in_json, model_and_members):
         with pytest.raises(ClientError, match=told) as refusal:
             read(body)
@@ -438,7 +438,7 @@ def test_a_body_that_cannot_name_a_model_is_400(body: bytes, told: str) -> None:
 
 
 def test_a_large_body_is_decoded_once_for_its_model_and_its_changes() -> None:
-    """The members that were read for the model are all that a change needs."""
+    """The decoded members are used for the changes, so that the body is decoded once."""
     body = b'{"model": "alpha", "prompt": "%b"}' % (b"a" * SMALL)
 
     model, members = model_and_members(body)
@@ -448,7 +448,7 @@ def test_a_large_body_is_decoded_once_for_its_model_and_its_changes() -> None:
 
 
 def test_a_body_with_very_many_members_is_looked_through_only() -> None:
-    """Nothing is kept of it but its model."""
+    """If a body may have too many members, only its model is read."""
     body = b'{"x":"%b","model":"alpha"}' % (b":" * MOST_MEMBERS)
 
     assert model_and_members(body) == ("alpha", None)
@@ -459,7 +459,7 @@ FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 
 @given(st.dictionaries(st.text(), st.integers() | st.text() | st.lists(FLOATS), max_size=5), st.text(min_size=1))
 def test_the_model_is_found_among_any_members(members: dict[str, object], name: str) -> None:
-    """Other members never hide the model, wherever they stand."""
+    """The model is found among arbitrary other members."""
     body = json.dumps({**members, "model": name})
 
     assert model_in_json(body.encode()) == name
@@ -467,7 +467,7 @@ def test_the_model_is_found_among_any_members(members: dict[str, object], name: 
 
 @given(st.binary(max_size=60), st.sampled_from([b"%b", b'{"model":"%b"}', b'{"%b":1}', b'{"x":"%b","model":"a"}']))
 def test_no_body_causes_anything_but_a_400(noise: bytes, shape: bytes) -> None:
-    """Any bytes at all are read or refused."""
+    """Any body is read or refused with 400."""
     assert status_of(lambda: model_in_json(shape % noise)) in (None, 400)
 
 
@@ -486,7 +486,7 @@ def test_no_body_causes_anything_but_a_400(noise: bytes, shape: bytes) -> None:
     ],
 )
 def test_the_model_of_a_v1_request(named: str | None, known: Catalog, spec: ModelSpec) -> None:
-    """It is the one named, else the default, else the only one."""
+    """The named model is used, else the default, else the only one."""
     assert name_for_v1(named, known) is spec
 
 
@@ -501,7 +501,7 @@ def test_the_model_of_a_v1_request(named: str | None, known: Catalog, spec: Mode
     ],
 )
 def test_a_v1_request_for_nobody_is_refused(named: str | None, status: int, told: str) -> None:
-    """The error is one line, however many models there are."""
+    """A missing model gets 400 and an unknown one 404, in less than 300 characters."""
     with pytest.raises(ClientError) as refusal:
         name_for_v1(named, CROWD)
 
@@ -511,7 +511,7 @@ def test_a_v1_request_for_nobody_is_refused(named: str | None, status: int, told
 
 
 def test_a_long_list_of_names_is_cut() -> None:
-    """A missing `model` is answered with some names, not with all of a hundred."""
+    """The error for a missing model lists twenty of a hundred names."""
     with pytest.raises(ClientError) as refusal:
         name_for_v1(None, catalog(*(model(f"m{number}") for number in range(100))))
 

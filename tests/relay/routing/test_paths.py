@@ -1,4 +1,4 @@
-"""What each path is for, judged on what is forwarded."""
+"""The rule for each path, decided by what is forwarded."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ ROWS = [
 
 @pytest.mark.parametrize(("method", "target", "needed", "is_action"), ROWS)
 def test_what_is_forwarded_decides_the_role(method: str, target: str, needed: Role | None, is_action: bool) -> None:
-    """A model server's path needs `operate` unless it is written exactly as in the list; what changes is audited."""
+    """A model server's path needs `operate` unless it is exactly in the list; actions are marked for the audit log."""
     rule = find_destination(method.encode(), target.encode(), CATALOG, PATHS).rule
 
     assert (rule.role, rule.is_action) == (needed, is_action)
@@ -134,7 +134,7 @@ def test_what_is_forwarded_decides_the_role(method: str, target: str, needed: Ro
     ],
 )
 def test_only_what_computes_takes_a_slot(target: str, takes_slot: bool) -> None:
-    """Everything else passes while all slots of the server are taken."""
+    """Only paths that compute take a slot."""
     assert find_destination(b"POST", target.encode(), CATALOG, PATHS).rule.takes_slot is takes_slot
 
 
@@ -156,7 +156,7 @@ def test_only_what_computes_takes_a_slot(target: str, takes_slot: bool) -> None:
     ],
 )
 def test_a_peer_is_asked_for_inference_only(method: str, target: str, goes: bool) -> None:
-    """None of what a hotseat answers about itself, and nothing that is not in the list."""
+    """Only listed inference paths are forwarded to peers."""
     assert PATHS.of_model(method.encode(), target.encode()).goes_to_peers is goes
 
 
@@ -170,11 +170,11 @@ def test_a_peer_is_asked_for_inference_only(method: str, target: str, goes: bool
     ],
 )
 def test_the_table_says_how_errors_read(path: str, dialect: Dialect) -> None:
-    """By the API that the path belongs to."""
+    """The path decides the error format: Anthropic, OpenAI or text."""
     assert PATHS.of_model(b"POST", path.encode()).dialect is dialect
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PROPFIND"])
 def test_the_folder_of_our_own_paths_is_ours(method: str) -> None:
-    """No model server is asked for it, and none is started."""
+    """/hotseat/ itself is a management path, for every method."""
     assert find_destination(method.encode(), b"/hotseat/", CATALOG, PATHS).kind is PathKind.MANAGEMENT

@@ -1,4 +1,4 @@
-"""Which upstream a request reaches, over the wire: by its body, its form, its URL, or by what is running."""
+"""Which upstream a request reaches, over the wire."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def reaches(rig: RelayRig, model: str, request: bytes) -> Message:
     ids=["v1 body", "native body", "query", "query of a GET", "URL", "POST by URL", "URL alone"],
 )
 async def test_a_request_reaches_the_model_it_names(rig: RelayRig, request_bytes: bytes) -> None:
-    """The name may stand in the body or in the URL."""
+    """The model may be named in the body, the query or the path."""
     await reaches(rig, "beta", request_bytes)
 
 
@@ -78,14 +78,14 @@ async def test_a_request_reaches_the_model_it_names(rig: RelayRig, request_bytes
     ids=["query", "unknown in the query", "PUT", "PATCH", "DELETE", "form"],
 )
 async def test_the_name_in_the_body_wins(rig: RelayRig, request_bytes: bytes) -> None:
-    """That holds for every method with a JSON body or a form, whatever the query names, and for cached heads."""
+    """The name in a JSON body or a form takes precedence over the query, with its head cached and not."""
     for _ in range(2):
         await reaches(rig, "beta", request_bytes)
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"prompt":"x"}'])
 async def test_a_body_without_a_name_leaves_it_to_the_query(rig: RelayRig, body: bytes) -> None:
-    """The query is asked next."""
+    """If the body has no name, the query's name is used."""
     request = post(body, "Content-Type: application/json", target="/v1/chat/completions?model=beta")
 
     await reaches(rig, "beta", request)
@@ -94,7 +94,7 @@ async def test_a_body_without_a_name_leaves_it_to_the_query(rig: RelayRig, body:
 
 @pytest.mark.parametrize("method", [b"PUT", b"PATCH"])
 async def test_a_put_that_names_nobody_goes_to_the_running_model(rig: RelayRig, method: bytes) -> None:
-    """Only a POST under /v1/ must name its model; what is uploaded need not be JSON, whatever it says."""
+    """PUT and PATCH without a name go to the running model, JSON or not."""
     await reaches(rig, "beta", chat("beta"))
 
     for body in (b"{}", b"no json"):
@@ -103,7 +103,7 @@ async def test_a_put_that_names_nobody_goes_to_the_running_model(rig: RelayRig, 
 
 
 async def test_a_model_in_the_url_is_cut_off(rig: RelayRig) -> None:
-    """The rest is forwarded unchanged, including encoded bytes and query."""
+    """The path after the model's name is forwarded unchanged, with encoded bytes and query."""
     asked = await reaches(rig, "beta", get("/upstream/beta/a%20b/c?x=%2F&y"))
 
     assert asked.first_line == "GET /a%20b/c?x=%2F&y HTTP/1.1"
@@ -115,7 +115,7 @@ async def test_a_model_in_the_url_is_cut_off(rig: RelayRig) -> None:
     ids=["name before the file", "name after the file"],
 )
 async def test_a_large_form_reaches_the_model_it_names(rig: RelayRig, form: bytes) -> None:
-    """The file is on disk, and arrives complete."""
+    """A large form arrives complete, whether the name is before or after the file."""
     asked = await reaches(rig, "beta", post(form + b"--xyz--\r\n", FORM, target="/v1/audio/transcriptions"))
 
     assert sha256(asked.body).digest() == sha256(form + b"--xyz--\r\n").digest()
@@ -131,7 +131,7 @@ async def test_a_large_form_can_be_changed(open_rig: OpenRig) -> None:
 
 
 async def test_a_form_with_too_many_names_is_refused(rig: RelayRig) -> None:
-    """Which one would be meant?"""
+    """A form with 17 fields called `model` gets 400."""
     answered = await rig.refusal(post(part("model", b"beta") * 17 + b"--xyz--\r\n", FORM))
 
     assert answered.status == 400
@@ -147,7 +147,7 @@ def large_json(size: int = 2 << 20, blanks: int = 0) -> bytes:
 
 
 async def test_large_json_names_its_model_though_it_does_not_say_that_it_is_json(rig: RelayRig) -> None:
-    """As small JSON does: an image may be in it."""
+    """Large JSON without a JSON content type reaches the model it names."""
     asked = await reaches(rig, "beta", post(large_json(), UNDECLARED, target="/completion"))
 
     assert asked.body == large_json()
@@ -155,7 +155,7 @@ async def test_large_json_names_its_model_though_it_does_not_say_that_it_is_json
 
 @pytest.mark.parametrize("blanks", [0, 300_000])
 async def test_large_json_is_changed_though_it_does_not_say_that_it_is_json(open_rig: OpenRig, blanks: int) -> None:
-    """Its server may read it as JSON, so what is stripped must be gone."""
+    """Large JSON without a JSON content type is changed by filters."""
     rig = await open_rig(models=(spec("beta", changes=BodyChanges(strip=("prompt",))),))
     asked = await reaches(rig, "beta", post(large_json(blanks=blanks), UNDECLARED, target="/upstream/beta/x"))
 
@@ -164,7 +164,7 @@ async def test_large_json_is_changed_though_it_does_not_say_that_it_is_json(open
 
 @pytest.mark.parametrize("body", [large_json(17 << 20), b" " * (17 << 20)], ids=["object", "blanks"])
 async def test_json_that_is_too_large_to_be_changed_must_say_so(open_rig: OpenRig, body: bytes) -> None:
-    """What does not declare itself is not read back into memory without end."""
+    """An undeclared body that is too large to change gets 413, which names the content type to use."""
     rig = await open_rig(models=(spec("beta", changes=BodyChanges(strip=("prompt",))),))
     answered = await rig.refusal(post(body, UNDECLARED, target="/upstream/beta/x"))
 
@@ -173,7 +173,7 @@ async def test_json_that_is_too_large_to_be_changed_must_say_so(open_rig: OpenRi
 
 
 async def test_an_upload_too_large_to_be_read_goes_to_the_running_model(rig: RelayRig) -> None:
-    """It may begin like JSON and be something else: nothing must be known of it to pass it on."""
+    """An undeclared body that is too large to read goes to the running model unchanged."""
     await reaches(rig, "beta", chat("beta"))
     body = large_json(17 << 20)
 
@@ -181,7 +181,7 @@ async def test_an_upload_too_large_to_be_read_goes_to_the_running_model(rig: Rel
 
 
 async def test_a_large_upload_arrives_whole(rig: RelayRig) -> None:
-    """Nobody parses the three megabytes."""
+    """A large upload arrives complete."""
     asked = await reaches(rig, "beta", post(FILE, target="/upload?model=beta"))
 
     assert sha256(asked.body).digest() == sha256(FILE).digest()
@@ -190,7 +190,7 @@ async def test_a_large_upload_arrives_whole(rig: RelayRig) -> None:
 async def test_an_upload_that_finds_no_room_on_disk_is_refused(
     rig: RelayRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The status is 500, since it is our fault."""
+    """An upload that cannot be stored gets 500 with the reason."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
     answered = await rig.refusal(post(FILE, target="/upload?model=beta"))
 
@@ -199,21 +199,21 @@ async def test_an_upload_that_finds_no_room_on_disk_is_refused(
 
 
 async def test_without_a_name_the_default_model_is_meant(open_rig: OpenRig) -> None:
-    """For requests under /v1/."""
+    """A /v1 request without a name goes to the default model."""
     rig = await open_rig(default_model=ModelName("beta"))
 
     await reaches(rig, "beta", post(b"{}"))
 
 
 async def test_without_a_name_the_only_model_is_meant(open_rig: OpenRig) -> None:
-    """There is nothing else to mean."""
+    """A /v1 request without a name goes to the only model."""
     rig = await open_rig(models=(spec("beta"),))
 
     await reaches(rig, "beta", post(b"{}"))
 
 
 async def test_without_a_name_the_running_model_is_meant(rig: RelayRig) -> None:
-    """Outside /v1/ a request goes to the running model, and starts none."""
+    """Requests that need not name a model go to the running one and start none."""
     await reaches(rig, "beta", chat("beta"))
 
     await reaches(rig, "beta", get("/slots"))
@@ -239,7 +239,7 @@ async def test_without_a_name_the_running_model_is_meant(rig: RelayRig) -> None:
     ],
 )
 async def test_a_request_for_nobody_starts_nobody(rig: RelayRig, request_bytes: bytes, status: int) -> None:
-    """The error states what is missing."""
+    """A request without a usable model name gets an error and starts no model."""
     answered = await rig.refusal(request_bytes)
 
     assert answered.status == status
@@ -247,7 +247,7 @@ async def test_a_request_for_nobody_starts_nobody(rig: RelayRig, request_bytes: 
 
 
 async def test_the_parts_of_a_page_do_not_start_a_model(rig: RelayRig) -> None:
-    """A browser that fetches an icon must not swap models for it; from a running model it gets it."""
+    """A path in upstream.ignorePaths gets 409 while the model is cold, and is served while it runs."""
     refused = await rig.refusal(get("/upstream/alpha/favicon.ico"))
     phase = rig.phase("alpha")
     await reaches(rig, "alpha", get("/upstream/alpha/index.html"))
@@ -259,7 +259,7 @@ async def test_the_parts_of_a_page_do_not_start_a_model(rig: RelayRig) -> None:
 
 
 async def test_which_parts_of_a_page_do_not_start_a_model_can_be_chosen(open_rig: OpenRig) -> None:
-    """The query is no part of the path."""
+    """Configured ignorePaths replace the default and do not match the query."""
     rig = await open_rig(settings=Settings(ignore_paths=("^/static/",)))
 
     assert (await rig.refusal(get("/upstream/alpha/static/x"))).status == 409
@@ -267,7 +267,7 @@ async def test_which_parts_of_a_page_do_not_start_a_model_can_be_chosen(open_rig
 
 
 async def test_a_model_that_does_not_start_is_a_503(rig: RelayRig) -> None:
-    """With the reason, in the caller's dialect."""
+    """A failed start is a 503 with the reason, as an object for SDKs."""
     rig.launcher.broken = ("alpha",)
     plain = await rig.refusal(chat())
     sdk = await rig.refusal(chat("alpha", "X-Stainless-Lang: python"))
@@ -279,7 +279,7 @@ async def test_a_model_that_does_not_start_is_a_503(rig: RelayRig) -> None:
 
 
 async def test_a_line_that_is_full_asks_to_come_again(open_rig: OpenRig) -> None:
-    """429 with a time, and the connection stays usable."""
+    """A full queue is a 429 with Retry-After, and the connection stays usable."""
     rig = await open_rig(policy=Policy(max_queue=1))
     waiting = await rig.send(chat("slow"))
     await come_true(lambda: rig.waiting() == 1)
@@ -295,7 +295,7 @@ async def test_a_line_that_is_full_asks_to_come_again(open_rig: OpenRig) -> None
 
 
 async def test_refusals_are_counted(rig: RelayRig) -> None:
-    """Whether a request is refused at its head or for its model."""
+    """Refusals are recorded with their code."""
     await rig.refusal(get("/slots?model=nobody"))
     await rig.refusal(get("/slots?model=alpha", "Origin: http://evil.example"))
 
@@ -303,7 +303,7 @@ async def test_refusals_are_counted(rig: RelayRig) -> None:
 
 
 async def test_a_request_waits_while_its_model_loads(rig: RelayRig) -> None:
-    """And is forwarded when it is ready."""
+    """A request waits for the load and is then forwarded."""
     client = await rig.send(chat("slow"))
     await come_true(lambda: rig.launcher.is_starting("slow"))
     rig.launcher.become_ready("slow")
@@ -313,7 +313,7 @@ async def test_a_request_waits_while_its_model_loads(rig: RelayRig) -> None:
 
 
 async def test_reads_never_wait_behind_a_generation(open_rig: OpenRig) -> None:
-    """Slots are for what generates."""
+    """GET /slots is served while all slots are in use."""
     rig = await open_rig(models=(spec("alpha", concurrency_limit=1),))
     first, call = await rig.reached(chat())
     second = await rig.send(chat())
@@ -327,7 +327,7 @@ async def test_reads_never_wait_behind_a_generation(open_rig: OpenRig) -> None:
 
 
 async def test_holders_of_keys_are_told_apart(open_rig: OpenRig) -> None:
-    """One address, two keys, two clients; the keys themselves are not shown."""
+    """Two keys from one address are two clients, shown by a short digest."""
     rig = await open_rig(access=Access(api_keys=(ApiKey("one"), ApiKey("two"))))
     calls = [await rig.send(chat("slow", f"Authorization: Bearer {key}")) for key in ("one", "two", "two")]
     await come_true(lambda: rig.waiting() == 3)
@@ -342,7 +342,7 @@ async def test_holders_of_keys_are_told_apart(open_rig: OpenRig) -> None:
 
 
 async def test_fairness_can_go_by_a_header(open_rig: OpenRig) -> None:
-    """Behind another proxy all clients have one address."""
+    """With clientHeader, the header identifies the client, or else the address."""
     rig = await open_rig(access=Access(client_header="X-User"))
     named = await rig.send(chat("slow", "X-User: ann"))
     unnamed = await rig.send(chat("slow"))
@@ -365,7 +365,7 @@ async def test_fairness_can_go_by_a_header(open_rig: OpenRig) -> None:
 async def test_a_browser_at_the_bare_address_is_led_to_the_dashboard(
     rig: RelayRig, target: str, fields: list[str]
 ) -> None:
-    """Who opens the address to look at it means us, though a model runs."""
+    """A browser's navigation to / or /ui goes to the API even if a model runs."""
     await rig.dispatcher.load(ModelName("alpha"))
     client = await rig.send(get(target, *fields))
     call = await rig.management.call()
@@ -388,7 +388,7 @@ async def test_a_browser_at_the_bare_address_is_led_to_the_dashboard(
     ids=["no words", "a program", "a script", "another path", "a named model", "a POST"],
 )
 async def test_everybody_else_reaches_the_model_server_at_the_bare_address(rig: RelayRig, request_bytes: bytes) -> None:
-    """Only a browser's navigation to exactly these two paths is ours."""
+    """Other requests to / and similar paths go to the running model."""
     await rig.dispatcher.load(ModelName("alpha"))
 
     await reaches(rig, "alpha", request_bytes)

@@ -1,4 +1,4 @@
-"""Which target a selector means, for any state of its targets."""
+"""Which target a selector picks, for every state of its targets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def chosen(
 
 
 def test_pin_means_the_first() -> None:
-    """Whatever runs."""
+    """Pin picks the first target even if another one is ready."""
     assert chosen(Strategy.PIN, (COLD, 0), (READY, 0)) == "a"
 
 
@@ -54,12 +54,12 @@ def test_pin_means_the_first() -> None:
     ],
 )
 def test_warm_means_the_readiest(phases: list[Phase], name: str) -> None:
-    """Ready before loading before asleep before the first."""
+    """Warm prefers ready, then loading, then asleep, then the first target."""
     assert chosen(Strategy.WARM, *((phase, 0) for phase in phases)) == name
 
 
 def test_a_model_of_a_peer_is_never_known_to_be_warm() -> None:
-    """It counts only where it comes first."""
+    """Warm does not prefer a peer's model to a cold local one that comes first."""
     assert chosen(Strategy.WARM, (COLD, 0), peer_requests=3) == "a"
 
 
@@ -79,11 +79,11 @@ def test_a_model_of_a_peer_is_never_known_to_be_warm() -> None:
     ],
 )
 def test_spillover_fills_one_after_the_other(targets: list[tuple[Phase, int]], name: str) -> None:
-    """Up to two requests each, waiting ones counted."""
+    """Spillover fills each running target with two requests, waiting ones included, before the next."""
     assert chosen(Strategy.SPILLOVER, *targets) == name
 
 
 @pytest.mark.parametrize(("peer_requests", "name"), [(0, "box/far"), (1, "box/far"), (7, "a")])
 def test_requests_flow_over_to_a_peer(peer_requests: int, name: str) -> None:
-    """What is there already is counted, too."""
+    """Spillover uses a peer until it has its number of requests."""
     assert chosen(Strategy.SPILLOVER, (READY, 2), peer_requests=peer_requests) == name

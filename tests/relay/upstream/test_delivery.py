@@ -1,4 +1,4 @@
-"""What was sent on a connection that closed: taken by somebody, or certainly by nobody?"""
+"""Whether a server received what was sent on a connection that closed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def end_of(ours: socket.socket) -> Exception | None:
 
 
 def test_a_connection_that_was_closed_before_took_nothing(ends: tuple[socket.socket, socket.socket]) -> None:
-    """The server was gone before the request came."""
+    """A request on a connection that the server had closed was not received."""
     ours, theirs = ends
     theirs.close()
     ours.sendall(SECOND)
@@ -47,7 +47,7 @@ def test_a_connection_that_was_closed_before_took_nothing(ends: tuple[socket.soc
 
 
 def test_a_request_that_was_read_is_taken(ends: tuple[socket.socket, socket.socket]) -> None:
-    """The server read it and closed without a response."""
+    """A request that the server read before it closed counts as received."""
     ours, theirs = ends
     ours.sendall(SECOND)
     theirs.recv(1000)
@@ -60,7 +60,7 @@ def test_a_request_that_was_read_is_taken(ends: tuple[socket.socket, socket.sock
 
 
 def test_after_a_reset_nobody_knows(ends: tuple[socket.socket, socket.socket]) -> None:
-    """A reset may come before the acknowledgement of what was read."""
+    """After a reset a request counts as received."""
     ours, theirs = ends
     ours.sendall(SECOND)
     theirs.recv(1000)
@@ -73,7 +73,7 @@ def test_after_a_reset_nobody_knows(ends: tuple[socket.socket, socket.socket]) -
 
 
 def test_a_unix_socket_refuses_what_it_does_not_take() -> None:
-    """A write to a closed one fails at once; any other end proves nothing."""
+    """On a unix socket only a broken pipe shows that a request was not received."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         assert is_untaken(ours, 0, BrokenPipeError())
@@ -81,6 +81,6 @@ def test_a_unix_socket_refuses_what_it_does_not_take() -> None:
 
 
 def test_a_system_that_does_not_tell_counts_as_taken() -> None:
-    """Without the figure the safe answer is that it was taken."""
+    """Without the kernel's figure a request counts as received."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as no_tcp:
         assert not is_untaken(no_tcp, 0, None)

@@ -1,4 +1,4 @@
-"""A server that is killed: amid an answer that ends with its connection, or as somebody turns to it."""
+"""Servers that are killed during a response that ends with its connection, or as a request arrives."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def server() -> Iterator[subprocess.Popen[str]]:
 
 
 def test_a_killed_server_is_seen_dying_as_soon_as_its_connection_ends(server: subprocess.Popen[str]) -> None:
-    """At the very first sight of the end, before anybody collected it."""
+    """A killed process is seen as dying as soon as its connection ends."""
     assert server.stdout is not None
     with socket.create_connection(("127.0.0.1", int(server.stdout.readline()))) as connection:
         assert connection.recv(1) == b"x"
@@ -45,7 +45,7 @@ def test_a_killed_server_is_seen_dying_as_soon_as_its_connection_ends(server: su
 
 
 def test_a_process_that_is_gone_is_dying(server: subprocess.Popen[str]) -> None:
-    """Its end was seen by others first."""
+    """A process that no longer exists counts as dying."""
     server.kill()
     server.wait()
 
@@ -53,12 +53,12 @@ def test_a_process_that_is_gone_is_dying(server: subprocess.Popen[str]) -> None:
 
 
 def test_we_are_alive() -> None:
-    """Nobody who asks is dying."""
+    """The current process does not count as dying."""
     assert not is_dying(os.getpid())
 
 
 def test_who_cannot_look_does_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a file descriptor nothing is known of the server, and its answer passes for whole."""
+    """If the process cannot be inspected, it does not count as dying."""
 
     def no_descriptor(*_: object) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
@@ -83,7 +83,7 @@ def replace_server(rig: RelayRig) -> None:
 async def test_a_connection_that_a_dying_server_still_takes_gets_no_request(
     rig: RelayRig, server: subprocess.Popen[str]
 ) -> None:
-    """Its kernel accepts what nobody will read; who asks gets the next server instead of an error."""
+    """A connection to a dying server gets no request; the next server serves it."""
     rig.launcher.pids["alpha"] = server.pid
     die(server)
     client = await rig.send(chat())
@@ -99,7 +99,7 @@ async def test_a_connection_that_a_dying_server_still_takes_gets_no_request(
 async def test_when_one_connection_shows_that_a_server_dies_the_resting_ones_are_left_alone(
     rig: RelayRig, server: subprocess.Popen[str]
 ) -> None:
-    """They end in the same moment, and what is sent on them is lost."""
+    """When one connection shows that a server died, its idle connections are not used for requests."""
     rig.launcher.pids["alpha"] = server.pid
     (one, first), (other, second) = await rig.reached(chat()), await rig.reached(chat())
     for client, call in ((one, first), (other, second)):

@@ -1,4 +1,4 @@
-"""Names with several addresses: the one that answers is found, and found again."""
+"""Names with several addresses: the one that answers is found and remembered."""
 
 from __future__ import annotations
 
@@ -34,26 +34,26 @@ async def reached(dialler: Dialler, port: int) -> str:
 
 
 async def test_an_address_that_refuses_is_passed_over() -> None:
-    """The next one is tried at once."""
+    """If the first address refuses, the second one is used."""
     with listener(SECOND) as second:
         assert await reached(Dialler(two), port_of(second)) == SECOND
 
 
 async def test_an_address_that_swallows_packets_is_passed_over() -> None:
-    """It may take a moment, not all the time there is."""
+    """If the first address does not answer, the second one is used."""
     with black_hole(FIRST) as port, listener(SECOND, port):
         assert await reached(Dialler(two), port) == SECOND
 
 
 async def test_the_first_address_is_preferred() -> None:
-    """An address that answers keeps the others from being asked."""
+    """If the first address answers, the second one is not tried."""
     with listener(FIRST) as first, listener(SECOND, port_of(first)) as second:
         assert await reached(Dialler(two), port_of(first)) == FIRST
         assert not has_caller(second)
 
 
 async def test_the_address_that_answered_is_tried_first() -> None:
-    """A dead one costs its moment once."""
+    """The address that answered last time is tried first."""
     dialler = Dialler(two)
     with listener(SECOND) as second:
         await reached(dialler, port_of(second))
@@ -63,7 +63,7 @@ async def test_the_address_that_answered_is_tried_first() -> None:
 
 
 async def test_an_address_that_answered_may_fall_silent() -> None:
-    """Then the others get their chance again."""
+    """If the address that answered last time is silent, the others are tried."""
     dialler = Dialler(two)
     with listener(SECOND) as second:
         port = port_of(second)
@@ -74,7 +74,7 @@ async def test_an_address_that_answered_may_fall_silent() -> None:
 
 @pytest.mark.parametrize("host", ["box.test", SECOND])
 async def test_nothing_waits_for_a_full_packet(host: str) -> None:
-    """Nagle's algorithm is off however the connection was made: a small request must leave at once."""
+    """Connections have TCP_NODELAY, for names and for addresses."""
     with listener(SECOND) as second:
         way = await Dialler(two).way_to(Address(host, port_of(second)))
         transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, **way)
@@ -85,7 +85,7 @@ async def test_nothing_waits_for_a_full_packet(host: str) -> None:
 
 
 async def test_one_reason_is_told_where_all_addresses_fail_alike() -> None:
-    """Nothing listens on either."""
+    """If all addresses fail for the same reason, it is reported once."""
     with listener(SECOND) as closed:
         port = port_of(closed)
     with pytest.raises(ConnectionRefusedError, match=r"Connection refused$"):
@@ -93,7 +93,7 @@ async def test_one_reason_is_told_where_all_addresses_fail_alike() -> None:
 
 
 async def test_each_reason_is_told_where_they_differ() -> None:
-    """The reader must know which address is wrong."""
+    """If the reasons differ, each is reported with its address."""
 
     async def broadcast_too(_: str, port: int) -> list[Place]:
         return [Place(socket.AF_INET, ("255.255.255.255", port)), Place(socket.AF_INET, (SECOND, port))]
@@ -130,7 +130,7 @@ def open_files() -> int:
 
 
 async def test_the_pool_dials_every_address_of_a_name() -> None:
-    """`proxy` may name a host whose first address is dead."""
+    """The pool connects to the second address if the first one does not answer."""
     pool = Pool(Dialler(two))
     with black_hole(FIRST) as port, listener(SECOND, port):
         outcome = Outcome(pool, Address("box.test", port))
@@ -142,7 +142,7 @@ async def test_the_pool_dials_every_address_of_a_name() -> None:
 
 
 async def test_all_addresses_together_have_one_time_limit() -> None:
-    """However many there are."""
+    """timeouts.connect applies to all addresses together, and no socket stays open."""
     pool = Pool(Dialler(two))
     before = open_files()
     with black_hole(FIRST) as port, black_hole(SECOND, port):
@@ -155,7 +155,7 @@ async def test_all_addresses_together_have_one_time_limit() -> None:
 
 
 async def test_a_dial_that_nobody_waits_for_leaves_nothing_open() -> None:
-    """The client disconnected while two addresses were being tried."""
+    """A cancelled connection attempt leaves no socket open."""
     pool = Pool(Dialler(two))
     with black_hole(FIRST) as port, black_hole(SECOND, port):
         before = open_files()
@@ -168,7 +168,7 @@ async def test_a_dial_that_nobody_waits_for_leaves_nothing_open() -> None:
 
 
 async def test_a_name_is_looked_up_by_the_machine(rig: RelayRig) -> None:
-    """`localhost` is resolved by this machine."""
+    """An upstream on `localhost` is reached, and its Host is the name."""
     rig.launcher.addresses["alpha"] = rig.alpha.address._replace(host="localhost")
     asked, answered = await rig.exchange(get())
 
@@ -177,7 +177,7 @@ async def test_a_name_is_looked_up_by_the_machine(rig: RelayRig) -> None:
 
 
 async def test_a_name_that_nobody_knows_is_told(rig: RelayRig, impatient: None) -> None:
-    """The error includes the resolver's message."""
+    """An unknown host name is a 502 that names the address."""
     rig.launcher.addresses["alpha"] = Address("nobody.invalid", 80)
     answered = await rig.refusal(get())
 
@@ -186,7 +186,7 @@ async def test_a_name_that_nobody_knows_is_told(rig: RelayRig, impatient: None) 
 
 
 async def test_a_certificate_is_checked_against_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whichever of its addresses answered."""
+    """The certificate must be for the configured name, whichever address answered."""
     certificate = tmp_path / "certificate.pem"
     certificate.write_text(CERTIFICATE)
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))

@@ -1,4 +1,4 @@
-"""Upstreams that lie, babble or leave: an honest 502 or a visible cut, never a clean answer that is not whole."""
+"""Upstreams with invalid or incomplete responses: a 502 or a visible cut, never an end that looks complete."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ async def is_well_afterwards(rig: RelayRig, bad: Call) -> None:
 
 @pytest.mark.parametrize("said", BAD_HEADS.values(), ids=BAD_HEADS.keys())
 async def test_an_answer_that_cannot_be_trusted_is_an_error(rig: RelayRig, said: bytes) -> None:
-    """It is an error each time, and the client's own connection stays usable."""
+    """An invalid response head is a 502 each time, and the client's connection stays usable."""
     client = await rig.client()
     for _ in range(2):
         await client.send(chat())
@@ -129,7 +129,7 @@ async def test_an_answer_that_cannot_be_trusted_is_an_error(rig: RelayRig, said:
 
 @pytest.mark.parametrize("said", BAD_HEADS.values(), ids=BAD_HEADS.keys())
 async def test_an_answer_that_cannot_be_trusted_is_none_on_a_used_connection(rig: RelayRig, said: bytes) -> None:
-    """However well it answered before, and though its heads are known."""
+    """An invalid response head is also a 502 on a reused connection with cached heads."""
     client = await rig.client()
     for _ in range(2):
         await client.send(chat())
@@ -154,7 +154,7 @@ async def streaming(rig: RelayRig) -> tuple[Wire, Call]:
 
 @pytest.mark.parametrize("said", BAD_CHUNKS.values(), ids=BAD_CHUNKS.keys())
 async def test_chunks_that_cannot_be_trusted_are_a_visible_cut(rig: RelayRig, said: bytes) -> None:
-    """The last chunk never comes."""
+    """Invalid chunks end the response without its last chunk."""
     client, call = await streaming(rig)
     await call.say(said)
 
@@ -166,7 +166,7 @@ async def test_chunks_that_cannot_be_trusted_are_a_visible_cut(rig: RelayRig, sa
 @pytest.mark.parametrize("said", BAD_CHUNKS.values(), ids=BAD_CHUNKS.keys())
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 async def test_bad_chunks_are_bad_in_any_pieces(rig: RelayRig, said: bytes, size: int) -> None:
-    """Either the client is cut off, or its answer ended before and what came too much reached nobody."""
+    """In any pieces, the client is cut off, or its response had ended and the extra bytes were not relayed."""
     client, call = await streaming(rig)
     for begin in range(0, len(said), size):
         if not rig.in_flight():
@@ -188,7 +188,7 @@ async def test_bad_chunks_are_bad_in_any_pieces(rig: RelayRig, said: bytes, size
 
 @pytest.mark.parametrize("at_once", [1, 5, MOST_INTERIM_HEADS])
 async def test_interim_answers_are_counted_however_they_come(rig: RelayRig, at_once: int) -> None:
-    """So many are forgiven, one more is not."""
+    """A limited number of interim responses is accepted; one more is a 502."""
     _, forgiven = await rig.exchange(chat(), INTERIM * MOST_INTERIM_HEADS + HELLO)
     client, call = await rig.reached(chat())
     for _ in range(0, MOST_INTERIM_HEADS + 1, at_once):
@@ -202,7 +202,7 @@ async def test_interim_answers_are_counted_however_they_come(rig: RelayRig, at_o
 
 
 async def test_a_chunk_extension_without_end_is_cut_off(rig: RelayRig) -> None:
-    """What is no body is not relayed without end."""
+    """An endless chunk extension is cut, and recorded as 502."""
     client, call = await streaming(rig)
     await call.say(b"5;")
     for _ in range(64):
@@ -216,7 +216,7 @@ async def test_a_chunk_extension_without_end_is_cut_off(rig: RelayRig) -> None:
 
 
 async def test_trailers_without_end_are_cut_off(rig: RelayRig) -> None:
-    """What is no body is not relayed without end."""
+    """Endless trailers are cut, and recorded as 502."""
     client, call = await streaming(rig)
     await call.say(b"0\r\n")
     for _ in range(64):
@@ -231,7 +231,7 @@ async def test_trailers_without_end_are_cut_off(rig: RelayRig) -> None:
 
 @pytest.mark.parametrize("cut", range(len(HELLO)))
 async def test_an_upstream_that_leaves_early_is_an_error_or_a_short_answer(rig: RelayRig, cut: int) -> None:
-    """Wherever it stops, known head or not: nobody takes what came for the whole."""
+    """If the upstream closes early, the client gets 502 or fewer bytes than Content-Length."""
     await rig.exchange(chat())
     client = await rig.client()
     await client.send(chat())
@@ -251,7 +251,7 @@ async def test_an_upstream_that_leaves_early_is_an_error_or_a_short_answer(rig: 
 
 @pytest.mark.parametrize("cut", range(1, len(CODED + chunked(b"hello"))))
 async def test_chunks_that_stop_early_are_an_error_or_an_answer_without_end(rig: RelayRig, cut: int) -> None:
-    """The last chunk is never made up."""
+    """If a chunked response stops early, the client gets 502 or no last chunk."""
     client, call = await rig.reached(chat())
     await call.say((CODED + chunked(b"hello"))[:cut])
     await turns()
@@ -265,7 +265,7 @@ async def test_chunks_that_stop_early_are_an_error_or_an_answer_without_end(rig:
 
 @pytest.mark.parametrize("said", [b"", b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n\r\n", HELLO, b"\r\n"])
 async def test_what_a_resting_connection_says_is_never_an_answer(rig: RelayRig, said: bytes) -> None:
-    """A server may send a message as it closes an idle connection; the next client's request must not get it."""
+    """What a server sends on an idle connection is not the response to the next request."""
     client, call = await rig.reached(chat())
     await call.say(HELLO)
     await client.message()
@@ -293,7 +293,7 @@ async def test_what_a_resting_connection_says_is_never_an_answer(rig: RelayRig, 
     ],
 )
 async def test_a_connection_is_used_less_often_than_its_server_allows(rig: RelayRig, promise: bytes, uses: int) -> None:
-    """A connection below the limit never meets its end, even if the head with the limit is cached."""
+    """A connection is used fewer times than the server's Keep-Alive allows."""
     answer = HELLO.replace(b"Content", b"Keep-Alive: " + promise + b"\r\nContent", 1)
     client = await rig.client()
     calls = []
@@ -307,7 +307,7 @@ async def test_a_connection_is_used_less_often_than_its_server_allows(rig: Relay
 
 
 async def test_a_connection_rests_less_long_than_its_server_allows(rig: RelayRig) -> None:
-    """llama-server closes after five seconds."""
+    """A connection that was idle for more than four of five allowed seconds is not reused."""
     answer = HELLO.replace(b"Content", b"Keep-Alive: timeout=5, max=100\r\nContent", 1)
     for _ in range(2):
         await rig.exchange(get(), answer)
@@ -318,7 +318,7 @@ async def test_a_connection_rests_less_long_than_its_server_allows(rig: RelayRig
 
 
 async def test_an_error_that_says_it_is_the_last_word_is_believed(rig: RelayRig) -> None:
-    """An answer with Connection: close is whole, and its connection is not used again."""
+    """A response with `Connection: close` is relayed complete, and its connection is not reused."""
     last = CRASHED.replace(b"Content", b"Connection: close\r\nContent", 1)
     for _ in range(3):
         _, answered = await rig.exchange(chat(), last)

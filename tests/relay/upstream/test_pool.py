@@ -18,7 +18,7 @@ def promising(keep_alive: bytes) -> bytes:
 
 
 async def test_a_connection_is_used_again(rig: RelayRig) -> None:
-    """Dialling for every request would cost more than relaying it."""
+    """Five requests use one upstream connection."""
     for _ in range(5):
         await rig.exchange(chat())
 
@@ -26,7 +26,7 @@ async def test_a_connection_is_used_again(rig: RelayRig) -> None:
 
 
 async def test_requests_at_the_same_time_get_a_connection_each(rig: RelayRig) -> None:
-    """A connection serves one exchange at a time, and all of them return to the pool."""
+    """Concurrent requests have a connection each, and all return to the pool."""
     pairs = [await rig.reached(get()) for _ in range(3)]
     for client, call in pairs:
         await call.say(HELLO)
@@ -38,7 +38,7 @@ async def test_requests_at_the_same_time_get_a_connection_each(rig: RelayRig) ->
 
 
 async def test_a_connection_is_retired_before_its_hundredth_request(rig: RelayRig) -> None:
-    """llama-server closes at the hundredth request; below that the race never occurs."""
+    """A connection is closed after 99 requests, because llama-server closes it at the hundredth."""
     for _ in range(99):
         await rig.exchange(get())
     assert len(rig.alpha.lines) == 1
@@ -49,7 +49,7 @@ async def test_a_connection_is_retired_before_its_hundredth_request(rig: RelayRi
 
 
 async def test_a_connection_that_rested_too_long_is_not_used(rig: RelayRig) -> None:
-    """llama-server closes after five seconds."""
+    """A connection that was idle for four seconds is not reused."""
     await rig.exchange(get())
     await rig.later(4.0)
     await rig.exchange(get())
@@ -59,7 +59,7 @@ async def test_a_connection_that_rested_too_long_is_not_used(rig: RelayRig) -> N
 
 
 async def test_connections_that_nobody_needs_are_closed(rig: RelayRig) -> None:
-    """They do not wait for a next request to be found too old."""
+    """Idle connections that are too old are closed without a further request."""
     await rig.exchange(get())
     await rig.later(4.0)
 
@@ -67,7 +67,7 @@ async def test_connections_that_nobody_needs_are_closed(rig: RelayRig) -> None:
 
 
 async def test_resting_connections_that_are_still_good_are_kept(rig: RelayRig) -> None:
-    """The broom takes the old ones only."""
+    """The cleanup closes only connections that are too old."""
     (first, one), (second, two) = [await rig.reached(get()) for _ in range(2)]
     await one.say(HELLO)
     await first.message()
@@ -83,14 +83,14 @@ async def test_resting_connections_that_are_still_good_are_kept(rig: RelayRig) -
 
 @pytest.mark.parametrize("promise", [b"timeout=1", b"max=1", b"timeout=0, max=5"])
 async def test_an_upstream_that_promises_little_is_dialled_anew(rig: RelayRig, promise: bytes) -> None:
-    """The Keep-Alive header is respected, with a margin for the race."""
+    """A connection whose Keep-Alive allows no safe reuse is closed."""
     await rig.exchange(get(), promising(promise))
 
     assert await rig.alpha.lines[0].ended() in End
 
 
 async def test_a_connection_does_not_rest_after_an_event_stream(rig: RelayRig) -> None:
-    """llama-server promises to keep it and closes; the next request must not meet that close."""
+    """A connection is closed after an event stream, because llama-server closes it anyway."""
     stream = HELLO.replace(b"text/plain", b"text/event-stream\r\nKeep-Alive: timeout=5, max=100")
     await rig.exchange(chat(), stream)
 
@@ -98,7 +98,7 @@ async def test_a_connection_does_not_rest_after_an_event_stream(rig: RelayRig) -
 
 
 async def test_an_upstream_may_shorten_the_rest(rig: RelayRig) -> None:
-    """With `timeout=3` two seconds are safe."""
+    """With `timeout=3` a connection is reused after 1.5 s but not after 2 s."""
     await rig.exchange(get(), promising(b"timeout=3, max=1000"))
     await rig.later(1.5)
     await rig.exchange(get(), promising(b"timeout=3"))
@@ -109,7 +109,7 @@ async def test_an_upstream_may_shorten_the_rest(rig: RelayRig) -> None:
 
 
 async def test_an_upstream_may_count_its_requests(rig: RelayRig) -> None:
-    """With `max=3` two are safe."""
+    """With `max=3` a connection serves two requests."""
     for _ in range(3):
         await rig.exchange(get(), promising(b"max=3"))
 
@@ -117,7 +117,7 @@ async def test_an_upstream_may_count_its_requests(rig: RelayRig) -> None:
 
 
 async def test_a_connection_that_the_upstream_closed_is_forgotten(rig: RelayRig) -> None:
-    """It is not even tried."""
+    """A connection that the upstream closed is removed from the pool."""
     client, call = await rig.reached(get())
     await call.say(HELLO)
     await client.message()
@@ -130,7 +130,7 @@ async def test_a_connection_that_the_upstream_closed_is_forgotten(rig: RelayRig)
 
 
 async def test_connections_to_a_unix_socket_rest_too(rig: RelayRig) -> None:
-    """The management API is an upstream like any other."""
+    """Connections to the management API are reused."""
     for _ in range(3):
         client = await rig.send(get("/health"))
         await (await rig.management.call()).say(HELLO)
@@ -140,7 +140,7 @@ async def test_connections_to_a_unix_socket_rest_too(rig: RelayRig) -> None:
 
 
 async def test_the_pool_closes_idle_connections_at_shutdown(rig: RelayRig) -> None:
-    """No upstream sees a connection of ours after that."""
+    """Closing the relay closes idle upstream connections."""
     await rig.exchange(get())
     await rig.relay.aclose()
 

@@ -1,4 +1,4 @@
-"""Chunks that pass without llhttp: those that would have left it where it was."""
+"""Chunks that are relayed without llhttp: those that would not change its state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def begun() -> Answer:
 
 @given(size=SIZES, content=st.binary(max_size=1100), line_end=st.sampled_from([b"\r\n", b"\n", b"", b"\r\n0"]))
 def test_a_chunk_that_passes_leaves_the_reader_where_it_was(size: bytes, content: bytes, line_end: bytes) -> None:
-    """Had llhttp read it, it would stand between two chunks again, in the middle of an unfinished answer."""
+    """Parsing a chunk that may skip llhttp leaves it between two chunks of an unfinished response."""
     data = size + b"\r\n" + content + line_end
     reader = begun()
     if not reader.is_whole_chunk(data):
@@ -37,14 +37,14 @@ def test_a_chunk_that_passes_leaves_the_reader_where_it_was(size: bytes, content
 
 
 def test_a_chunk_of_a_stream_passes() -> None:
-    """That is what they are made of; anything else is followed by llhttp."""
+    """One whole chunk may skip llhttp; two chunks or the last chunk may not."""
     assert begun().is_whole_chunk(CHUNK)
     assert not begun().is_whole_chunk(CHUNK + CHUNK)
     assert not begun().is_whole_chunk(LAST)
 
 
 def test_in_the_middle_of_a_chunk_nothing_passes() -> None:
-    """What looks like a chunk is then content."""
+    """Within a chunk, bytes that look like a chunk are parsed as content."""
     reader = begun()
     reader.follow(b"10\r\n")
 
@@ -52,7 +52,7 @@ def test_in_the_middle_of_a_chunk_nothing_passes() -> None:
 
 
 def test_an_answer_ends_alike_whether_chunks_passed_or_were_followed() -> None:
-    """The last chunk is always followed, and what lies beyond it is always an error."""
+    """The response completes in the same way whether or not chunks skipped llhttp."""
     for passes in (True, False):
         reader = begun()
         if not passes:
@@ -65,7 +65,7 @@ def test_an_answer_ends_alike_whether_chunks_passed_or_were_followed() -> None:
 
 
 def test_line_ends_behind_the_last_chunk_are_an_error_after_a_passed_chunk_too() -> None:
-    """They could pass for the beginning of the next answer."""
+    """Bytes after the last chunk are an error even after a chunk that skipped llhttp."""
     reader = begun()
 
     assert reader.is_whole_chunk(CHUNK)
@@ -74,7 +74,7 @@ def test_line_ends_behind_the_last_chunk_are_an_error_after_a_passed_chunk_too()
 
 
 def test_for_a_client_that_knows_no_chunks_none_passes() -> None:
-    """Its content must be taken out."""
+    """For an HTTP/1.0 client every chunk is parsed."""
     reader = DechunkedAnswer()
     reader.read_head(HEAD)
 

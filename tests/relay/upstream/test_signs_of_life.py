@@ -33,6 +33,7 @@ def pieces(rig: RelayRig) -> list[object]:
 
 
 async def test_each_piece_of_an_answer_is_a_sign(rig: RelayRig) -> None:
+    """The last piece of a response is reported for its model only."""
     _, call = await rig.reached(chat("alpha"))
     assert pieces(rig) == []
     await call.say(HALF)
@@ -44,6 +45,7 @@ async def test_each_piece_of_an_answer_is_a_sign(rig: RelayRig) -> None:
 
 
 async def test_what_comes_through_a_websocket_is_a_sign(rig: RelayRig) -> None:
+    """The last data of a websocket is reported."""
     _, call = await rig.reached(WEBSOCKET)
     await call.say(SWITCHED)
     await call.say(b"one")
@@ -54,7 +56,7 @@ async def test_what_comes_through_a_websocket_is_a_sign(rig: RelayRig) -> None:
 
 
 async def test_a_server_is_not_silent_while_nobody_reads_what_it_says(rig: RelayRig) -> None:
-    """Its client takes no more, so we do not read; one with a single thread can do nothing else meanwhile."""
+    """While the client does not read, the server counts as active at each check."""
     _, call = await rig.reached(chat("alpha"))
     await call.say(HALF)
     await come_true(lambda: pieces(rig) == [b"hello"])
@@ -91,7 +93,7 @@ async def other() -> AsyncIterator[ScriptedUpstream]:
 
 
 async def test_the_server_of_another_host_says_nothing_of_ours(rig: RelayRig, other: ScriptedUpstream) -> None:
-    """Though both serve the same model."""
+    """Data from another host's server is not reported for the local one."""
     rig.relay.hosts = OneHost(OtherHost(HostName("there"), other.address))  # type: ignore[assignment]  # all it is asked
     client = await rig.send(chat("alpha"))
     call = await other.call()

@@ -1,4 +1,4 @@
-"""An upstream that fails: an error while that is still possible, else a cut that nobody can take for an end."""
+"""Failing upstreams: an error response while that is possible, else a visible cut."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NOBODY = Address("127.0.0.1", 1)
 
 @pytest.mark.usefixtures("impatient")
 async def test_an_upstream_that_cannot_be_reached_is_named(rig: RelayRig) -> None:
-    """502, with the model and the address."""
+    """An unreachable upstream is a 502 with the model and the address."""
     await rig.alpha.aclose()
     answered = await rig.refusal(chat())
 
@@ -45,7 +45,7 @@ async def test_an_upstream_that_cannot_be_reached_is_named(rig: RelayRig) -> Non
 
 @pytest.mark.usefixtures("impatient")
 async def test_an_address_that_is_no_name_is_an_answer_too(rig: RelayRig) -> None:
-    """Any connection failure is reported; no request waits forever."""
+    """An invalid host name is a 502."""
     rig.launcher.addresses["alpha"] = rig.alpha.address._replace(host="a" * 64 + ".example")
     answered = await rig.refusal(chat())
 
@@ -54,7 +54,7 @@ async def test_an_address_that_is_no_name_is_an_answer_too(rig: RelayRig) -> Non
 
 @pytest.mark.usefixtures("impatient")
 async def test_an_upstream_that_cannot_be_reached_in_time_is_given_up(open_rig: OpenRig) -> None:
-    """A connection that never comes about is an error after timeouts.connect."""
+    """A connection that exceeds timeouts.connect is a 502."""
     rig = await open_rig(models=(spec("alpha", timeouts=Timeouts(connect_s=0.0)),))
     answered = await rig.refusal(chat())
 
@@ -63,7 +63,7 @@ async def test_an_upstream_that_cannot_be_reached_in_time_is_given_up(open_rig: 
 
 
 async def test_a_server_that_has_just_died_is_started_again_for_whoever_asks(rig: RelayRig) -> None:
-    """Nothing was sent yet, so the request queues again instead of failing."""
+    """If the server died before the request was sent, the request queues again and is served."""
     alive, rig.launcher.addresses["alpha"] = rig.launcher.addresses["alpha"], NOBODY
     client = await rig.send(chat())
     await come_true(lambda: rig.in_flight() == 1)
@@ -76,7 +76,7 @@ async def test_a_server_that_has_just_died_is_started_again_for_whoever_asks(rig
 
 
 async def test_what_a_server_may_have_read_is_not_sent_to_another(rig: RelayRig) -> None:
-    """A connection broke after the request was sent; that nobody listens any more is the answer."""
+    """A request that was sent gets 502, even if the server no longer listens."""
     client, call = await rig.reached(chat())
     await call.say(HELLO)
     await client.message()
@@ -90,7 +90,7 @@ async def test_what_a_server_may_have_read_is_not_sent_to_another(rig: RelayRig)
 
 
 async def test_a_client_that_leaves_before_the_next_try_is_forgotten(rig: RelayRig) -> None:
-    """Its lease is given back, and nobody dials for it again."""
+    """A client that disconnects between connection attempts releases its lease."""
     rig.launcher.addresses["alpha"] = NOBODY
     client = await rig.send(chat())
     await come_true(lambda: rig.in_flight() == 1)
@@ -102,7 +102,7 @@ async def test_a_client_that_leaves_before_the_next_try_is_forgotten(rig: RelayR
 
 
 async def test_the_management_api_can_fail_too(rig: RelayRig) -> None:
-    """Then it is called by what it is, and nothing is written down for a model."""
+    """A failure of the management API is a 502 that names it, and is not recorded for a model."""
     client = await rig.send(get("/health"))
     (await rig.management.call()).hang_up()
     answered = await client.message()
@@ -113,7 +113,7 @@ async def test_the_management_api_can_fail_too(rig: RelayRig) -> None:
 
 
 async def test_an_upstream_that_closes_without_a_word_is_not_asked_again(rig: RelayRig) -> None:
-    """On a fresh connection it has read the request: asking twice could do the work twice."""
+    """A fresh connection that closes without a response is a 502, and the request is not repeated."""
     client, call = await rig.reached(chat())
     call.hang_up()
     answered = await client.message()
@@ -125,7 +125,7 @@ async def test_an_upstream_that_closes_without_a_word_is_not_asked_again(rig: Re
 
 
 async def test_a_connection_that_goes_stale_is_replaced_once(rig: RelayRig) -> None:
-    """A read is sent again when a kept connection closes without a response, but not forever."""
+    """A GET is sent again once when a reused connection closes without a response."""
     client, call = await rig.reached(get())
     await call.say(HELLO)
     await client.message()
@@ -143,7 +143,7 @@ async def test_a_connection_that_goes_stale_is_replaced_once(rig: RelayRig) -> N
 
 
 async def test_what_was_read_on_a_kept_connection_is_not_executed_twice(rig: RelayRig) -> None:
-    """Not one byte came back, but the server had the request: it may have begun."""
+    """A POST that was read on a reused connection gets 502 and is not repeated."""
     client, call = await rig.reached(chat())
     await call.say(HELLO)
     await client.message()
@@ -157,7 +157,7 @@ async def test_what_was_read_on_a_kept_connection_is_not_executed_twice(rig: Rel
 
 
 async def test_a_server_that_closes_as_it_is_used_again_costs_nothing(rig: RelayRig) -> None:
-    """What it certainly did not take goes out on a fresh connection."""
+    """A request that the closing server did not receive is sent on a new connection."""
     client, call = await rig.reached(chat())
     await call.say(HELLO)
     await client.message()
@@ -171,7 +171,7 @@ async def test_a_server_that_closes_as_it_is_used_again_costs_nothing(rig: Relay
 
 
 async def test_a_large_body_is_sent_anew_from_its_beginning(rig: RelayRig) -> None:
-    """What is on disk can be read twice."""
+    """A repeated request sends its body from disk again, complete."""
     upload = bytes(range(256)) * 8000
     client, call = await rig.reached(get())
     await call.say(HELLO)
@@ -187,7 +187,7 @@ async def test_a_large_body_is_sent_anew_from_its_beginning(rig: RelayRig) -> No
 
 @pytest.mark.parametrize("said", [b"H", b"HTTP/1.1 102 Processing\r\n\r\n"], ids=["one byte", "an interim answer"])
 async def test_an_upstream_that_said_anything_is_not_asked_again(rig: RelayRig, said: bytes) -> None:
-    """One byte is enough to know that it had begun."""
+    """After one byte or an interim response a request is not repeated."""
     client, call = await rig.reached(chat())
     await call.say(HELLO)
     await client.message()
@@ -209,7 +209,7 @@ async def _streaming(rig: RelayRig, request: bytes, head: bytes = SSE, event: by
 
 
 async def test_a_stream_that_breaks_ends_with_an_error_event(rig: RelayRig) -> None:
-    """The event is one chunk, the last chunk never comes."""
+    """A broken stream ends with an error event and without the last chunk."""
     client, call = await _streaming(rig, chat())
     call.hang_up()
     end = await client.end()
@@ -224,7 +224,7 @@ async def test_a_stream_that_breaks_ends_with_an_error_event(rig: RelayRig) -> N
 
 
 async def test_an_anthropic_stream_breaks_in_its_own_words(rig: RelayRig) -> None:
-    """Its clients silently drop an error in OpenAI's format."""
+    """A broken /v1/messages stream ends with an `error` event."""
     client, call = await _streaming(rig, post(b'{"model":"alpha"}', target="/v1/messages"))
     call.hang_up()
     await client.end()
@@ -234,7 +234,7 @@ async def test_an_anthropic_stream_breaks_in_its_own_words(rig: RelayRig) -> Non
 
 
 async def test_a_stream_that_breaks_amid_a_chunk_gets_no_event(rig: RelayRig) -> None:
-    """It would become part of the chunk."""
+    """A stream that breaks within a chunk gets no event, which would become part of the chunk."""
     client, call = await _streaming(rig, chat(), event=b"20\r\ndata: x\n\n")
     call.hang_up()
 
@@ -244,7 +244,7 @@ async def test_a_stream_that_breaks_amid_a_chunk_gets_no_event(rig: RelayRig) ->
 
 @pytest.mark.parametrize("torn", [b"1", b"5\r", b"5\r\n"])
 async def test_a_stream_that_breaks_amid_the_size_of_a_chunk_gets_no_event(rig: RelayRig, torn: bytes) -> None:
-    """Half a size was relayed already, and a size after it would make a third."""
+    """A stream that breaks within a chunk size gets no event."""
     client, call = await _streaming(rig, chat(), event=EVENT + torn)
     await client.read_until(b"\r\n" + torn)
     call.hang_up()
@@ -254,7 +254,7 @@ async def test_a_stream_that_breaks_amid_the_size_of_a_chunk_gets_no_event(rig: 
 
 
 async def test_a_stream_that_breaks_the_rules_gets_an_event_where_the_client_stands(rig: RelayRig) -> None:
-    """What was not relayed does not count: the client is between chunks, so an event can be inserted."""
+    """An invalid chunk is not relayed, and the client gets an error event instead."""
     client, call = await _streaming(rig, chat())
     await call.say(b"9\r\ndata: y\n\nXX")
 
@@ -264,7 +264,7 @@ async def test_a_stream_that_breaks_the_rules_gets_an_event_where_the_client_sta
 
 
 async def test_a_broken_answer_that_is_no_stream_is_short(rig: RelayRig) -> None:
-    """Its length was announced, so clients see that it is incomplete."""
+    """A broken response with Content-Length has fewer bytes than announced."""
     client, call = await rig.reached(chat())
     await call.say(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello")
     call.hang_up()
@@ -273,7 +273,7 @@ async def test_a_broken_answer_that_is_no_stream_is_short(rig: RelayRig) -> None
 
 
 async def test_a_broken_answer_that_would_look_complete_is_reset(rig: RelayRig) -> None:
-    """Where the end of the connection ends the body, only a reset shows that it is incomplete."""
+    """A broken response to an HTTP/1.0 client ends with a reset."""
     client, call = await rig.reached(get(version="1.0"))
     await call.say(b"HTTP/1.1 200 OK\r\n\r\nhello")
     await client.read_until(b"hello")
@@ -284,7 +284,7 @@ async def test_a_broken_answer_that_would_look_complete_is_reset(rig: RelayRig) 
 
 
 async def test_a_reset_while_an_answer_ends_with_its_connection_is_no_end(rig: RelayRig) -> None:
-    """A crash is not a clean end: the last chunk never comes."""
+    """If the upstream resets, a response without a length ends without the last chunk."""
     client, call = await rig.reached(get())
     await call.say(b"HTTP/1.1 200 OK\r\n\r\nhello")
     await client.read_until(b"hello\r\n")
@@ -295,7 +295,7 @@ async def test_a_reset_while_an_answer_ends_with_its_connection_is_no_end(rig: R
 
 
 async def test_a_broken_stream_for_an_old_client_is_told_and_reset(rig: RelayRig) -> None:
-    """Without chunks the error event goes out first, then the connection breaks."""
+    """A broken stream to an HTTP/1.0 client gets an error event and then a reset."""
     client, call = await _streaming(rig, post(b'{"model":"alpha"}', version="1.0"))
     call.hang_up()
 
@@ -304,7 +304,7 @@ async def test_a_broken_stream_for_an_old_client_is_told_and_reset(rig: RelayRig
 
 
 async def test_a_broken_stream_without_framing_is_told(rig: RelayRig) -> None:
-    """The event comes, the last chunk does not."""
+    """A broken stream without a length gets an error event and no last chunk."""
     client, call = await _streaming(rig, chat(), ENDLESS_SSE, b"data: x\n\n")
     await call.line.reset()
 
@@ -320,7 +320,7 @@ async def _cut_by_dispatcher(rig: RelayRig) -> None:
 
 
 async def test_a_cut_before_the_answer_is_an_error(rig: RelayRig) -> None:
-    """Forcing a model to stop cuts its requests, and the client gets the reason."""
+    """A forced unload before the response is a 503 with the reason."""
     client, call = await rig.reached(chat())
     await _cut_by_dispatcher(rig)
     answered = await client.message()
@@ -332,7 +332,7 @@ async def test_a_cut_before_the_answer_is_an_error(rig: RelayRig) -> None:
 
 
 async def test_a_cut_amid_a_stream_is_told_in_the_stream(rig: RelayRig) -> None:
-    """The status was sent long ago."""
+    """A forced unload during a stream is an error event."""
     client, call = await _streaming(rig, chat())
     await _cut_by_dispatcher(rig)
 
@@ -342,7 +342,7 @@ async def test_a_cut_amid_a_stream_is_told_in_the_stream(rig: RelayRig) -> None:
 
 
 async def test_a_model_that_crashes_takes_nobody_else_along(rig: RelayRig) -> None:
-    """Its lease ends with it, and the next request starts it again."""
+    """After a crash the client gets 502, and the next request starts the model again."""
     client, call = await rig.reached(chat())
     rig.launcher.crash("alpha", "killed by signal 9")
     call.hang_up()
@@ -355,7 +355,7 @@ async def test_a_model_that_crashes_takes_nobody_else_along(rig: RelayRig) -> No
 
 
 async def test_an_upstream_may_answer_before_it_has_read_everything(rig: RelayRig) -> None:
-    """Its response counts, and the connection with the unread rest is not used again."""
+    """A response before the end of the request is relayed, and its connection is not reused."""
     rig.alpha.listens.clear()
     client = await rig.send(post(b"a" * 8_000_000, target="/x?model=alpha"))
     await come_true(lambda: rig.alpha.lines and rig.alpha.lines[0].wire.is_spoken_to)
@@ -373,7 +373,7 @@ async def test_an_upstream_may_answer_before_it_has_read_everything(rig: RelayRi
 
 
 async def test_an_upstream_that_stops_talking_amid_an_upload_is_given_up(rig: RelayRig) -> None:
-    """It closed its side; the unread rest does not hold the request forever."""
+    """If the upstream closes its side during an upload, the client gets 502."""
     rig.alpha.listens.clear()
     client = await rig.send(post(b"a" * 8_000_000, target="/x?model=alpha"))
     await come_true(lambda: rig.alpha.lines and rig.alpha.lines[0].wire.is_spoken_to)
