@@ -53,7 +53,7 @@ TESTED = (
     here("openai-python 3", "through_openai"),
     here("anthropic-python", "through_anthropic"),
     node("openai-node", "through_openai"),
-    here("curl", "through_curl", full_queue="Sends one request; `--retry 2` makes it retry as told."),
+    here("curl", "through_curl", full_queue="Sends one request; `--retry 2` makes it retry after that time."),
 )
 """Clients that every change is tested with."""
 

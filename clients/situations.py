@@ -83,7 +83,7 @@ def death_mid_stream(rig: Rig, caller: Caller) -> None:
 
 
 def full_queue(rig: Rig, caller: Caller) -> None:
-    """A client that is refused because the queue is full retries as told and gets its response."""
+    """A client that is refused because the queue is full retries after `Retry-After` and gets its response."""
     with rig.crowd():
         caller.begin("ask", "narrow")
         eventually(lambda: rig.answers("narrow", "4xx"))
