@@ -175,6 +175,8 @@ class Wire:
         self.unread += data
 
     async def _receive(self, by: float | None = DEADLINE_S) -> bytes:
+        if self._is_left and self.sock.fileno() < 0:  # the operation that read the end has closed it
+            return b""
         return await self._run(asyncio.get_running_loop().sock_recv(self.sock, 1 << 20), by)
 
     async def _run(self, operation: Awaitable[T], by: float | None = DEADLINE_S) -> T:
