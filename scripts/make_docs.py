@@ -23,6 +23,7 @@ from hotseat.config.llamaswap import TABLE, Row
 from hotseat.config.model_schema import ModelForm
 from hotseat.config.schema import Config, ModelsDir
 from hotseat.config.schema_base import Form, Ignored, Later
+from hotseat.relay.exchange.states import TRANSITIONS
 from hotseat.scheduling.lifecycle import Phase, diagram
 from hotseat.simulation import trace
 from hotseat.telemetry.counters import BOUNDS_PER_S, BOUNDS_S
@@ -48,6 +49,7 @@ def pages() -> dict[str, str]:
     """Every generated page: its path under docs/ and its text."""
     return {
         "design/lifecycle.md": lifecycle(),
+        "design/exchange-states.md": exchange_states(),
         "howto/from-llama-swap.md": from_llama_swap(),
         "reference/configuration.md": configuration(),
         "reference/cli.md": command_line(),
@@ -76,6 +78,19 @@ def lifecycle() -> str:
     )
     room = ", ".join(f"`{phase.value}`" for phase in Phase if phase.takes_memory)
     return page("Model lifecycle", about, f"```mermaid\n{diagram()}\n```", f"A model uses memory while it is {room}.")
+
+
+def exchange_states() -> str:
+    about = "The states of a request in the relay, and what leads from one to the next."
+    arrows = [
+        f"    {state.__name__} --> {following.__name__}: {why}"
+        for state, transitions in TRANSITIONS.items()
+        for following, why in transitions
+    ]
+    drawn = "\n".join(["stateDiagram-v2", "    [*] --> Queued", *arrows, "    Done --> [*]"])
+    meanings = [f"| `{state.__name__}` | {inspect.getdoc(state)} |" for state in TRANSITIONS]
+    table = "\n".join(["| state | meaning |", "|---|---|", *meanings])
+    return page("States of a request", about, f"```mermaid\n{drawn}\n```", table)
 
 
 # Configuration

@@ -111,7 +111,7 @@ class Program:
         is_closing = self.shared.shutdown.requested.is_set
         node = await self.shared.fleet.join(stack, settings, self.models.dispatcher, is_closing)
         self.models.journal.listen(node.watch)
-        self.relaying.relay.hosts = node.host_selector
+        self.relaying.relay.context.hosts = node.host_selector
 
     async def listen(self) -> None:
         self.shared.tasks.start(self.relaying.liveness.watch(), "liveness")

@@ -13,7 +13,7 @@ from hotseat.activity.usage import HELD
 from hotseat.api.routes.requests import path_of
 from hotseat.dispatch.dispatcher import OPERATOR
 from hotseat.identifiers import ClientId, ModelName, TicketId
-from hotseat.relay.http.head import read_head
+from hotseat.relay.http.request_head import read_head
 from hotseat.settings import ApiKey, Role
 
 if TYPE_CHECKING:

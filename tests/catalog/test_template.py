@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hotseat.catalog.filled_recipe import fill
 from hotseat.catalog.spec import LaunchRecipe
 from hotseat.catalog.template import (
     DEFAULT_PROXY,
@@ -13,7 +14,6 @@ from hotseat.catalog.template import (
     address_of,
     as_text,
     expand,
-    fill,
     fill_hole,
     holes,
     split_command,

@@ -28,12 +28,12 @@ from hotseat.errors import ClientError, HotseatError, UpstreamError
 from hotseat.identifiers import Address, ModelName
 from hotseat.relay.access.authority import reduce_absolute
 from hotseat.relay.access.policy import Policy
+from hotseat.relay.context import Context
 from hotseat.relay.downstream.request_reader import RequestReader
+from hotseat.relay.http.head_cache import Memory
 from hotseat.relay.http.multipart import FormReader
 from hotseat.relay.routing.model_name import PathKind, find_destination, model_in_json
-from hotseat.relay.server import Relay
-from hotseat.relay.upstream.connection import FINAL
-from hotseat.relay.upstream.response_reader import Answer, Switched
+from hotseat.relay.upstream.response_reader import ResponseReader
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.settings import KiB, Limits, Settings
 
@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hotseat.relay.exchange.request import Request
-    from hotseat.relay.http.head import RequestHead
+    from hotseat.relay.http.request_head import RequestHead
+    from hotseat.relay.http.response_head import ResponseHead
 
     Outcome = tuple[object, ...]
 
@@ -96,7 +97,7 @@ class Listener:
 
     def request_read(self, request: Request) -> None:
         head, content = request.head, request.body.whole()
-        RELAY.bodies.forget(request.body)  # as whoever answers it would
+        CONTEXT.bodies.forget(request.body)  # as whoever answers it would
         self._note(request.keep_alive, "read", head.method, head.target, content)
 
     def request_answered(self, answer: bytes, *, keep_alive: bool) -> None:
@@ -116,20 +117,20 @@ class Listener:
     def expect_nothing(self) -> None: ...
 
 
-async def a_relay() -> Relay:
+async def a_context() -> Context:
     dispatcher = Dispatcher(Scheduler(CATALOG), FakeLauncher(), Journal())
     limits = Limits(header=KiB, body=2 * KiB, json_body=2 * KiB)
-    return Relay(dispatcher, Policy(Settings(limits=limits)), Address("x", 0), RecordedActivity())
+    return Context(dispatcher, Policy(Settings(limits=limits)), Address("x", 0), RecordedActivity())
 
 
 LOOP = asyncio.new_event_loop()
 atexit.register(LOOP.close)
-RELAY = LOOP.run_until_complete(a_relay())
+CONTEXT = LOOP.run_until_complete(a_context())
 
 
 def outcomes(*parts: bytes) -> list[Outcome]:
     listener = Listener()
-    reader = RequestReader(RELAY, listener, "127.0.0.1")
+    reader = RequestReader(CONTEXT, listener, "127.0.0.1")
     for part in parts:
         if reader.feed(part):  # no longer HTTP
             break
@@ -144,36 +145,54 @@ def framing(data: bytes) -> None:
     whole = outcomes(said)
     assert outcomes(said[:cut], said[cut:]) == whole, whole
     assert outcomes(said) == whole, whole
-    assert RELAY.bodies.in_memory == 0
+    assert CONTEXT.bodies.in_memory == 0
 
 
 # Answers, as upstreams send them
 
 
-def verdict(head: bytes, *parts: bytes) -> object:
-    answer = Answer()
+class Receiver:
+    """Takes a response, and keeps what the client would get."""
+
+    needs_decoded_body = False
+
+    def __init__(self) -> None:
+        self.relayed = b""
+        self.is_switched = False
+
+    def write(self, data: bytes) -> None:
+        self.relayed += data
+
+    def head_received(self, head: ResponseHead, length: int | None, data: bytes, *, is_complete: bool) -> None:
+        self.relayed += data
+
+    def switched(self, head: ResponseHead, data: bytes) -> None:
+        self.is_switched = True
+
+
+def verdict(*parts: bytes) -> object:
+    reader, receiver = ResponseReader(HEADS), Receiver()
     try:
-        answer.read_head(head)
         for part in parts:
-            if part and not answer.is_complete:
-                answer.follow(part)
-    except Switched:
-        return "switched"
+            if part and not reader.is_complete and not receiver.is_switched:
+                reader.feed(part, receiver)
     except UpstreamError:
         return "refused"
-    return answer.is_complete
+    return "switched" if receiver.is_switched else (reader.is_complete, receiver.relayed)
+
+
+HEADS: Memory[ResponseHead] = Memory()
 
 
 def answers(data: bytes) -> None:
     """An answer is whole, unfinished or refused, and the same in two pieces as in one."""
-    cut = data[0] if data else 0
-    head, end, body = data[1:].partition(b"\r\n\r\n")
-    if not head.startswith(FINAL):  # as the connection sees to
-        return
-    whole = verdict(head + end, body)
-    parted = verdict(head + end, body[:cut], body[cut:])
+    cut, said = data[0] if data else 0, data[1:]
+    whole = verdict(said)
+    again = verdict(said)
+    parted = verdict(said[:cut], said[cut:])
+    assert whole == again, (whole, again)
     # What lies behind the end is refused where it comes along with it; where it comes later, nobody asks for it.
-    assert whole == parted or (whole == "refused" and parted is True), (whole, parted)
+    assert whole == parted or (whole == "refused" and isinstance(parted, tuple) and parted[0]), (whole, parted)
 
 
 def forms(data: bytes) -> None:

@@ -62,7 +62,7 @@ def slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """An unreachable server is tried only once more."""
-    monkeypatch.setattr("hotseat.relay.exchange.exchange.UNREACHABLE_S", 0.0)
+    monkeypatch.setattr("hotseat.relay.exchange.local_model.UNREACHABLE_S", 0.0)
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ class WaitingClient:
 
 def waiting_client(rig: RelayRig) -> WaitingClient:
     alarms = Alarms()
-    rig.relay.later = alarms.later  # type: ignore[assignment]  # an Alarm can be cancelled, which is all that is needed
+    rig.relay.context.later = alarms.later  # type: ignore[assignment]  # an Alarm can be cancelled, which is all that is needed
     return WaitingClient(rig, alarms)
 
 

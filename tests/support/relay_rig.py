@@ -18,7 +18,9 @@ from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.identifiers import Address, ModelName, Upstream
 from hotseat.relay.access.policy import Policy
-from hotseat.relay.server import SWEEP_S, Relay
+from hotseat.relay.downstream.connection import ClientConnection
+from hotseat.relay.downstream.connections import SWEEP_S
+from hotseat.relay.server import Relay
 from hotseat.scheduling.events import UpstreamReady
 from hotseat.scheduling.scheduler import Scheduler
 
@@ -146,10 +148,16 @@ class RelayRig:
         await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", self.port))
         return self.clients[-1]
 
+    def connection(self) -> ClientConnection:
+        """The only client connection, as the relay has it."""
+        [connection] = self.relay.connections._open
+        assert isinstance(connection, ClientConnection)
+        return connection
+
     async def clocks_seen(self) -> None:
         """Return when the relay has checked all deadlines once more."""
-        start = self.relay.now()
-        await come_true(lambda: self.relay.now() > start + 1.1 * SWEEP_S)
+        start = self.relay.context.now()
+        await come_true(lambda: self.relay.context.now() > start + 1.1 * SWEEP_S)
 
     async def send(self, request: bytes) -> Wire:
         client = await self.client()
@@ -187,10 +195,10 @@ class RelayRig:
     async def later(self, seconds: float) -> None:
         """Wait until all data sent so far has arrived, then advance the relay's clocks."""
         await turns()
-        for clock in (self.relay, self.relay.pool):
+        for clock in (self.relay.context, self.relay.context.pool):
             before = clock.now
             clock.now = lambda before=before: before() + seconds  # type: ignore[misc]
-        self.relay.look_at_deadlines()  # the first check after such a jump only detects it
+        self.relay.connections.check_deadlines()  # the first check after such a jump only detects it
 
 
 @asynccontextmanager
@@ -205,7 +213,7 @@ async def relay_rig(
     dispatcher = Dispatcher(Scheduler(replace(catalog(*models), **known)), launcher, Journal())
     management, activity = on_a_path(folder / "api"), RecordedActivity()
     relay = Relay(dispatcher, Policy(settings), management.address, activity)
-    relay.new_id = lambda: OUR_ID  # tests compare the bytes on the wire
+    relay.context.new_id = lambda: OUR_ID  # tests compare the bytes on the wire
     sock = socket.create_server(("127.0.0.1", 0))
     if send_buffer is not None:  # accepted connections inherit it
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
@@ -231,4 +239,4 @@ async def _tidy_up(rig: RelayRig) -> None:
         await upstream.aclose()
 
     assert leases == {}
-    assert (rig.relay.bodies.in_memory, rig.relay.bodies.on_disk) == (0, 0)
+    assert (rig.relay.context.bodies.in_memory, rig.relay.context.bodies.on_disk) == (0, 0)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import SplitResult, urlsplit
@@ -17,8 +16,6 @@ from hotseat.identifiers import Address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from hotseat.catalog.spec import LaunchRecipe
 
 MacroValue: TypeAlias = str | int | float | bool
 
@@ -34,31 +31,6 @@ _HOLE = re.compile(r"\$\{([A-Za-z0-9_.-]+)\}")
 _COMMENT = re.compile(r"^[ \t]*#.*(\n|\Z)", re.MULTILINE)
 _SEALED = re.compile("\ue000((?:[0-9a-f]{4})*)\ue001")
 _JOINED_LINE = re.compile(r"\\[ \t]*\n")
-
-
-@dataclass(frozen=True, slots=True)
-class FilledRecipe:
-    """A launch recipe for one process: only `${PID}` in `stop` is left open."""
-
-    argv: tuple[str, ...]
-    address: Address
-    env: tuple[tuple[str, str], ...]
-    check_endpoint: str | None
-    stop: tuple[str, ...] | None
-
-    def stop_argv(self, pid: int) -> tuple[str, ...] | None:
-        """The command that stops process `pid`; None: a signal does."""
-        return None if self.stop is None else tuple(fill_hole(text, PID, pid) for text in self.stop)
-
-
-def fill(recipe: LaunchRecipe, port: int) -> FilledRecipe:
-    return FilledRecipe(
-        argv=tuple(fill_hole(text, PORT, port) for text in recipe.argv),
-        address=address_of(fill_hole(recipe.proxy, PORT, port)),
-        env=tuple((name, fill_hole(value, PORT, port)) for name, value in recipe.env),
-        check_endpoint=recipe.check_endpoint and fill_hole(recipe.check_endpoint, PORT, port),
-        stop=recipe.stop and tuple(fill_hole(text, PORT, port) for text in recipe.stop),
-    )
 
 
 def address_of(proxy: str) -> Address:

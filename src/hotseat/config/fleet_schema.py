@@ -8,8 +8,7 @@ from typing import Annotated, TypeAlias
 from pydantic import AfterValidator, Field
 
 from hotseat.catalog.template import address_of, split_url
-from hotseat.config.schema_base import AsList, AsMapping, AsText, Form, TextListOrMapping, TextOrMapping, Words
-from hotseat.config.secrets import is_key
+from hotseat.config.schema_base import AsList, AsMapping, AsText, Form, TextListOrMapping, TextOrMapping, Words, is_key
 from hotseat.fleet.host_proof import MOST_SECRETS
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")

@@ -11,8 +11,7 @@ from pydantic import AfterValidator, Field
 from hotseat.config.fleet_schema import FleetForm
 from hotseat.config.model_schema import LoadingStateName, ModelForm
 from hotseat.config.routing_schema import GroupForm, MatrixForm, PeerForm, ProfileForm, Routing, SelectorForm
-from hotseat.config.schema_base import AsMapping, AsText, Form, Ignored, Later, TextOrMapping
-from hotseat.config.secrets import is_key
+from hotseat.config.schema_base import AsMapping, AsText, Form, Ignored, Later, TextOrMapping, is_key
 from hotseat.config.units import Duration, Listen, Network, Size, Switch
 from hotseat.settings import Settings
 

@@ -70,3 +70,8 @@ TextListOrMapping = Discriminator(_text_list_or_mapping)
 AsText, AsList, AsMapping = Tag("<text>"), Tag("<list>"), Tag("<mapping>")
 
 Words: TypeAlias = Annotated[Annotated[str, AsText] | Annotated[tuple[str, ...], AsList], TextOrList]
+
+
+def is_key(secret: str) -> bool:
+    """Can it be sent in a header?"""
+    return bool(secret) and not any(sign.isspace() or not sign.isprintable() for sign in secret)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.activity.usage import digest_of
 from hotseat.config.problems import nearest
+from hotseat.config.schema_base import is_key
 from hotseat.settings import ApiKey, Role
 
 if TYPE_CHECKING:
@@ -113,7 +114,3 @@ def _read(path: Path) -> tuple[str, int]:
         if not stat.S_ISREG(mode):
             raise OSError(0, "it is not a regular file")
         return opened.read(LONGEST_SECRET).decode().rstrip("\r\n"), mode
-
-
-def is_key(secret: str) -> bool:
-    return bool(secret) and not any(sign.isspace() or not sign.isprintable() for sign in secret)

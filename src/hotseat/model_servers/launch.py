@@ -7,8 +7,9 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from hotseat.catalog.filled_recipe import fill
 from hotseat.catalog.redaction import secrets_in, without
-from hotseat.catalog.template import PID, PORT, fill, fill_hole
+from hotseat.catalog.template import PID, PORT, fill_hole
 from hotseat.errors import LoadFailed
 from hotseat.identifiers import Address, Upstream
 from hotseat.model_servers.guard_link import Order
@@ -26,9 +27,9 @@ from hotseat.tasks import Tasks
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
+    from hotseat.catalog.filled_recipe import FilledRecipe
     from hotseat.catalog.sleeping import SleepLevel
     from hotseat.catalog.spec import ModelSpec
-    from hotseat.catalog.template import FilledRecipe
     from hotseat.identifiers import Bytes, ModelName, Seconds
     from hotseat.model_servers.guard_client import Guard
     from hotseat.model_servers.guard_link import GuardedProcess

@@ -42,9 +42,9 @@ def shows_banner(settings: Logging) -> bool:
 
 def banner_of(loaded: Loaded, sockets: Sequence[socket.socket], relay: Relay, api: FastAPI) -> Banner:
     addresses = [sock.getsockname()[:2] for sock in sockets]
-    connections, _ = relay.connection_count.bounds(loaded.settings.limits)
+    connections, _ = relay.connections.count.bounds(loaded.settings.limits)
     return Banner(
-        relay.scheme.decode(),
+        relay.context.scheme.decode(),
         addresses,
         files=[str(file) for file in loaded.files],
         models=len(loaded.catalog.models),

@@ -51,7 +51,7 @@ class ConfigApplier:
     def apply(self, loaded: Loaded) -> None:
         logs.set_up(loaded.settings.logging, self._start.writer)
         self._models.supervisor.withhold(loaded.withheld_env)
-        self._relay.change_rules(self._policy(loaded.settings))
+        self._relay.change_policy(self._policy(loaded.settings))
 
     def change_catalog(self, catalog: Catalog) -> CatalogChange:
         """Keeps what files do not define: the active profile, and models of other hosts."""

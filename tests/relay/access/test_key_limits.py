@@ -29,7 +29,7 @@ ANN = ApiKey("anns", Role.INFERENCE, "ann")
 
 
 def account(rig: RelayRig) -> Account:
-    return rig.relay.rules.accounts.all()[0]
+    return rig.relay.context.policy.accounts.all()[0]
 
 
 async def test_a_rate_holds_for_heads_that_were_read_before(open_rig: OpenRig) -> None:
@@ -98,7 +98,7 @@ async def rig_with_one_place(open_rig: OpenRig, is_known: bool) -> RelayRig:
 
 async def unfinished(rig: RelayRig, request: bytes = LARGE) -> Wire:
     client = await rig.send(request[:-1])
-    await come_true(lambda: rig.relay.bodies.in_memory > len(request) - 1000)
+    await come_true(lambda: rig.relay.context.bodies.in_memory > len(request) - 1000)
     return client
 
 
@@ -162,7 +162,7 @@ async def half_taken(rig: RelayRig, requests: bytes) -> tuple[Wire, Call]:
     client = await rig.client(receive_buffer=4096)
     await client.send(requests)
     call = await rig.alpha.call()
-    [connection] = [each._transport for each in rig.relay._clients]
+    connection = rig.connection().transport
     connection.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     await call.say(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     while connection.get_write_buffer_size() < 20_000:  # the kernel still takes some
@@ -182,7 +182,7 @@ async def test_an_upload_gives_its_place_back_though_its_client_did_not_read(ope
     client.say_goodbye()
 
     await come_true(lambda: account(rig).in_flight == 0)
-    assert rig.relay.bodies.in_memory == 0
+    assert rig.relay.context.bodies.in_memory == 0
 
 
 async def test_what_waits_behind_an_answer_that_is_cut_gives_its_place_back(open_rig: OpenRig) -> None:
@@ -194,7 +194,7 @@ async def test_what_waits_behind_an_answer_that_is_cut_gives_its_place_back(open
 
     await come_true(lambda: account(rig).in_flight == 0)
     assert during == 2
-    assert rig.relay.clients == 1
+    assert len(rig.relay.connections) == 1
 
 
 async def test_an_upload_behind_a_request_that_is_served_takes_its_place_when_it_is_read(open_rig: OpenRig) -> None:
@@ -231,15 +231,15 @@ async def test_a_key_for_one_model_opens_no_other(open_rig: OpenRig) -> None:
 async def test_use_is_counted_by_key(open_rig: OpenRig) -> None:
     """A key's device time runs from the lease to the last byte."""
     rig = await open_rig(access=Access(api_keys=(ANN,)))
-    began = rig.relay.now()
+    began = rig.relay.context.now()
     client, call = await rig.reached(chat("alpha", BEARER + "anns"))
-    reached = rig.relay.now()
-    await come_true(lambda: rig.relay.now() > reached + 0.05)
+    reached = rig.relay.context.now()
+    await come_true(lambda: rig.relay.context.now() > reached + 0.05)
     await call.say(HELLO)
     await client.message()
 
     assert (account(rig).name, account(rig).requests, account(rig).in_flight) == ("ann", 1, 0)
-    assert 0.05 <= account(rig).device_s <= rig.relay.now() - began
+    assert 0.05 <= account(rig).device_s <= rig.relay.context.now() - began
 
 
 async def test_a_reload_keeps_what_was_counted(open_rig: OpenRig) -> None:
@@ -247,7 +247,7 @@ async def test_a_reload_keeps_what_was_counted(open_rig: OpenRig) -> None:
     rig = await open_rig(access=Access(api_keys=(ApiKey("k"),)))
     await rig.exchange(chat("alpha", BEARER + "k"))
     settings = Settings(access=Access(api_keys=(ApiKey("k", per_minute=1),)))
-    rig.relay.rules = Policy(settings, rig.relay.rules.accounts)
+    rig.relay.context.policy = Policy(settings, rig.relay.context.policy.accounts)
     _, second = await rig.exchange(chat("alpha", BEARER + "k"))
     third = await rig.refusal(chat("alpha", BEARER + "k"))
 
@@ -273,7 +273,7 @@ async def test_without_keys_nothing_is_counted(rig: RelayRig) -> None:
     """Without configured keys there are no accounts."""
     await rig.exchange(chat("alpha", BEARER + "anything"))
 
-    assert rig.relay.rules.accounts.all() == []
+    assert rig.relay.context.policy.accounts.all() == []
 
 
 # Who did what

@@ -22,7 +22,7 @@ LAST_CHUNK = b"0\r\n\r\n"
 
 
 def reload(rig: RelayRig, *keys: ApiKey) -> None:
-    rig.relay.change_rules(Policy(Settings(access=Access(api_keys=keys)), rig.relay.rules.accounts))
+    rig.relay.change_policy(Policy(Settings(access=Access(api_keys=keys)), rig.relay.context.policy.accounts))
 
 
 async def test_a_stream_of_a_removed_key_is_cut(open_rig: OpenRig, caplog: pytest.LogCaptureFixture) -> None:
@@ -62,7 +62,7 @@ async def test_what_is_half_read_with_a_removed_key_is_refused(open_rig: OpenRig
     """A request that is still being read gets 401 and does not reach a model."""
     rig = await open_rig(access=Access(api_keys=(ANN, BOB)))
     client = await rig.send(chat("alpha", OF_ANN)[:-1])
-    await come_true(lambda: rig.relay.clients == 1)
+    await come_true(lambda: len(rig.relay.connections) == 1)
     await turns()
     reload(rig, BOB)
 

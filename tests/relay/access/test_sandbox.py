@@ -176,7 +176,7 @@ async def test_a_reload_decides_about_heads_that_were_read_before(open_rig: Open
     rig = await open_rig(settings=Settings(trust_pages=from_trusted))
     page = answer("Content-Type: text/html\r\n")
     before = [confinement((await rig.exchange(get("/upstream/alpha/"), page))[1]) for _ in range(3)]
-    rig.relay.rules = Policy(Settings(trust_pages=not from_trusted))
+    rig.relay.context.policy = Policy(Settings(trust_pages=not from_trusted))
     after = [confinement((await rig.exchange(get("/upstream/alpha/"), page))[1]) for _ in range(3)]
 
     said = {True: ([], []), False: CONFINED}

@@ -51,16 +51,16 @@ async def test_connections_without_a_handshake_count_and_end(open_rig: OpenRig, 
     with ExitStack() as silent:
         for _ in range(SILENT):
             silent.enter_context(socket.create_connection(("127.0.0.1", port)))
-        await come_true(lambda: rig.relay.connection_count.total == 50)
+        await come_true(lambda: rig.relay.connections.count.total == 50)
         reader, writer = await connected(port, tmp_path, "127.0.0.2")
         writer.write(chat())
         await (await rig.alpha.call()).say(HELLO)
         await asyncio.wait_for(reader.readuntil(b"hello"), 5)
-        assert rig.relay.connection_count.total == 51
+        assert rig.relay.connections.count.total == 51
 
-        await come_true(lambda: rig.relay.connection_count.total == 1, 5)
+        await come_true(lambda: rig.relay.connections.count.total == 1, 5)
         writer.close()
-    await come_true(lambda: rig.relay.connection_count.total == 0)
+    await come_true(lambda: rig.relay.connections.count.total == 0)
 
 
 async def test_a_handshake_that_fails_gives_its_place_back(open_rig: OpenRig, tmp_path: Path) -> None:
@@ -68,14 +68,14 @@ async def test_a_handshake_that_fails_gives_its_place_back(open_rig: OpenRig, tm
     rig = await open_rig()
     port = await tls_port(rig, tmp_path)
     with socket.create_connection(("127.0.0.1", port)) as client:
-        await come_true(lambda: rig.relay.connection_count.total == 1)
+        await come_true(lambda: rig.relay.connections.count.total == 1)
         client.sendall(UNKNOWN)
-        await come_true(lambda: rig.relay.connection_count.total == 0)
+        await come_true(lambda: rig.relay.connections.count.total == 0)
     with socket.create_connection(("127.0.0.1", port)):
-        await come_true(lambda: rig.relay.connection_count.total == 1)
-    await come_true(lambda: rig.relay.connection_count.total == 0)
+        await come_true(lambda: rig.relay.connections.count.total == 1)
+    await come_true(lambda: rig.relay.connections.count.total == 0)
 
-    assert rig.relay.clients == 0
+    assert len(rig.relay.connections) == 0
 
 
 async def test_the_last_place_can_be_had_with_tls(open_rig: OpenRig, tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ async def test_the_last_place_can_be_had_with_tls(open_rig: OpenRig, tmp_path: P
         assert await asyncio.wait_for(reader.readuntil(b" "), 5) == b"HTTP/1.1 "
         assert await asyncio.wait_for(reader.readuntil(b" "), 5) == b"404 "
         writer.close()
-        await come_true(lambda: rig.relay.connection_count.total == 0)
+        await come_true(lambda: rig.relay.connections.count.total == 0)
 
 
 async def test_a_listener_for_tls_is_closed_with_the_others(open_rig: OpenRig, tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ async def test_far_too_many_connections_are_closed_without_a_word(open_rig: Open
     """Connections a little beyond the limit get 429; further ones are reset without a response."""
     rig = await open_rig(limits=Limits(per_address=1))
     told = [await rig.client() for _ in range(1 + MOST_REFUSED)]
-    await come_true(lambda: rig.relay.connection_count.total == 1 + MOST_REFUSED)
+    await come_true(lambda: rig.relay.connections.count.total == 1 + MOST_REFUSED)
     untold = await rig.client()
 
     assert await untold.end() is End.RESET

@@ -15,7 +15,7 @@ from tests.support.transport import End
 from tests.support.waiting import come_true
 
 from hotseat.net.listeners import tls_context
-from hotseat.relay.downstream.connection import MOST_AHEAD
+from hotseat.relay.downstream.request_queue import MOST_AHEAD
 from hotseat.settings import Limits
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ async def test_hundreds_that_sent_too_much_and_left_keep_no_place(rig: RelayRig,
     await come_true(lambda: rig.waiting() > DEPARTED // 2)
     await asyncio.to_thread(leave, clients, behind=TOO_MUCH)
 
-    await come_true(lambda: rig.waiting() == 0 and rig.relay.clients == 0, SOON_S)
+    await come_true(lambda: rig.waiting() == 0 and len(rig.relay.connections) == 0, SOON_S)
     rig.launcher.become_ready("slow")
     _, answered = await rig.exchange(chat())
     assert answered.status == 200
@@ -99,7 +99,7 @@ async def held_websocket(rig: RelayRig) -> tuple[Wire, Call, int]:
     await call.say(SWITCHED)
     await client.read_until(SWITCHED[-4:])
     sent = 0
-    while not rig.relay.held:
+    while not rig.relay.connections.held:
         await client.send(b"x" * 8_000)
         await asyncio.sleep(0)  # it is read before there is more of it
         sent += 8_000
@@ -112,7 +112,7 @@ async def test_a_client_that_leaves_a_websocket_that_is_held_is_noticed(rig: Rel
     await client.send(b"unread")
     client.hang_up()
 
-    await come_true(lambda: rig.in_flight() == 0 and rig.relay.clients == 0, SOON_S)
+    await come_true(lambda: rig.in_flight() == 0 and len(rig.relay.connections) == 0, SOON_S)
 
 
 async def test_a_client_that_leaves_behind_what_nobody_takes_is_idle(open_rig: OpenRig) -> None:
@@ -122,7 +122,7 @@ async def test_a_client_that_leaves_behind_what_nobody_takes_is_idle(open_rig: O
     client.sock.send(b"x" * 20_000_000)
     client.hang_up()
 
-    await come_true(lambda: rig.in_flight() == 0 and rig.relay.clients == 0, SOON_S)
+    await come_true(lambda: rig.in_flight() == 0 and len(rig.relay.connections) == 0, SOON_S)
     assert len(await call.line.wire.read_to_end()) < sent
 
 
@@ -132,7 +132,7 @@ async def test_a_websocket_that_was_held_goes_on(rig: RelayRig) -> None:
     await rig.clocks_seen()
 
     assert await call.line.wire.read_exactly(sent) == b"x" * sent
-    await come_true(lambda: not rig.relay.held)
+    await come_true(lambda: not rig.relay.connections.held)
 
 
 async def test_whoever_sends_too_much_before_a_websocket_begins_is_cut_off(rig: RelayRig) -> None:

@@ -40,7 +40,7 @@ async def test_idle_connections_are_closed_at_once(rig: RelayRig) -> None:
     used, call = await rig.reached(get())
     await call.say(HELLO)
     await used.message()
-    await come_true(lambda: rig.relay.clients == 2)
+    await come_true(lambda: len(rig.relay.connections) == 2)
     await within(PROMPTLY_S, rig.relay.drain(within=5))
 
     assert await fresh.end() is End.CLOSED
@@ -51,7 +51,7 @@ async def test_requests_in_flight_are_answered_and_closed(rig: RelayRig, tasks: 
     """A request in flight gets its response with `Connection: close`."""
     client, call = await rig.reached(chat())
     draining = tasks.start(rig.relay.drain(within=5), "drain")
-    await come_true(lambda: rig.relay.is_draining)
+    await come_true(lambda: rig.relay.context.is_draining)
     await call.say(HELLO)
     answered = await client.message()
 
@@ -68,7 +68,7 @@ async def test_a_stream_in_flight_finishes(rig: RelayRig, tasks: Tasks) -> None:
     await call.say(CHUNKED)
     await client.read_until(b"\r\n\r\n")
     draining = tasks.start(rig.relay.drain(within=5), "drain")
-    await come_true(lambda: rig.relay.is_draining)
+    await come_true(lambda: rig.relay.context.is_draining)
     await call.say(b"0\r\n\r\n")
 
     assert await client.end() is End.CLOSED
@@ -79,9 +79,9 @@ async def test_a_stream_in_flight_finishes(rig: RelayRig, tasks: Tasks) -> None:
 async def test_a_body_on_its_way_is_still_taken(rig: RelayRig, tasks: Tasks) -> None:
     """A request whose body is still arriving is served."""
     client = await rig.send(chat()[:-5])
-    await come_true(lambda: rig.relay.bodies.in_memory)
+    await come_true(lambda: rig.relay.context.bodies.in_memory)
     tasks.start(rig.relay.drain(within=5), "drain")
-    await come_true(lambda: rig.relay.is_draining)
+    await come_true(lambda: rig.relay.context.is_draining)
     await client.send(chat()[-5:])
     await (await rig.alpha.call()).say(HELLO)
 
@@ -91,9 +91,9 @@ async def test_a_body_on_its_way_is_still_taken(rig: RelayRig, tasks: Tasks) -> 
 async def test_a_refusal_while_closing_is_the_last_answer(rig: RelayRig, tasks: Tasks) -> None:
     """An error during a drain has `Connection: close`."""
     client = await rig.send(chat("nobody")[:-5])
-    await come_true(lambda: rig.relay.bodies.in_memory)
+    await come_true(lambda: rig.relay.context.bodies.in_memory)
     tasks.start(rig.relay.drain(within=5), "drain")
-    await come_true(lambda: rig.relay.is_draining)
+    await come_true(lambda: rig.relay.context.is_draining)
     await client.send(chat("nobody")[-5:])
 
     assert (await client.message())["Connection"] == "close"
@@ -126,7 +126,7 @@ async def test_a_client_that_was_accepted_in_the_last_moment_does_not_delay_the_
     await within(PROMPTLY_S, rig.relay.drain(within=5))
 
     assert await client.end() in End
-    assert rig.relay.clients == 0
+    assert len(rig.relay.connections) == 0
 
 
 async def test_whoever_watches_hotseat_does_not_hold_it_up(rig: RelayRig) -> None:

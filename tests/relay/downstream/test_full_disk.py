@@ -51,7 +51,7 @@ async def test_an_upload_whose_last_bytes_find_no_room_is_answered(rig: RelayRig
     """If the disk is full at the last bytes, the client gets 500 with the reason, and no lease is taken."""
     length = IN_MEMORY + 2_000
     client = await rig.send(get("/up?model=alpha", f"Content-Length: {length}", method="POST") + b"x" * IN_MEMORY)
-    await come_true(lambda: rig.relay.bodies.in_memory == IN_MEMORY)
+    await come_true(lambda: rig.relay.context.bodies.in_memory == IN_MEMORY)
     for size in (1, 1_999):
         await client.send(b"x" * size)
         await turns()
@@ -79,10 +79,10 @@ async def test_all_uploads_together_have_a_limit(open_rig: OpenRig, is_known: bo
     if is_known:
         await rig.exchange(get("/up?model=alpha", "Content-Length: 1", method="POST") + b"x")
     first, second = [await unfinished(rig, f"127.0.0.{host}") for host in (1, 2)]
-    await come_true(lambda: rig.relay.bodies.on_disk == 2 * (UPLOAD - 1))
+    await come_true(lambda: rig.relay.context.bodies.on_disk == 2 * (UPLOAD - 1))
     refused = await (await unfinished(rig, "127.0.0.3")).message()
     first.hang_up()
-    await come_true(lambda: rig.relay.bodies.on_disk == UPLOAD - 1)
+    await come_true(lambda: rig.relay.context.bodies.on_disk == UPLOAD - 1)
     third = await unfinished(rig, "127.0.0.3")
     for client in (second, third):
         await client.send(b"x")
@@ -98,10 +98,10 @@ async def test_one_address_cannot_have_all_uploads(open_rig: OpenRig) -> None:
     """An address with half of limits.uploads gets 429 for the next upload; another address does not."""
     rig = await open_rig(limits=Limits(body=UPLOAD, uploads=2 * UPLOAD))
     await unfinished(rig, "127.0.0.1")
-    await come_true(lambda: rig.relay.bodies.on_disk == UPLOAD - 1)
+    await come_true(lambda: rig.relay.context.bodies.on_disk == UPLOAD - 1)
     refused = await (await unfinished(rig, "127.0.0.1")).message()
     other = await unfinished(rig, "127.0.0.2")
-    await come_true(lambda: rig.relay.bodies.on_disk == 2 * (UPLOAD - 1))
+    await come_true(lambda: rig.relay.context.bodies.on_disk == 2 * (UPLOAD - 1))
 
     assert refused.status == 429
     assert not other.is_spoken_to
@@ -115,4 +115,4 @@ async def test_an_upload_that_is_refused_as_it_is_changed_makes_room(open_rig: O
     refused = await rig.refusal(get("/up?model=alpha", f"Content-Length: {UPLOAD}", method="POST") + body)
 
     assert refused.status == 400
-    assert (rig.relay.bodies.on_disk, rig.relay.bodies.in_memory) == (0, 0)
+    assert (rig.relay.context.bodies.on_disk, rig.relay.context.bodies.in_memory) == (0, 0)

@@ -62,6 +62,8 @@ def json_of(filling: bytes, model: str = "nobody") -> bytes:
     [
         pytest.param(CHUNKS + b"2\r\naa\r\n" * 1_000_000, 400, id="tiny chunks"),
         pytest.param(CHUNKS + b"1;%b\r\na\r\n" % (b"x" * 30_000) * 300 + chunked(), 400, id="long chunk extensions"),
+        pytest.param(CHUNKS + chunked(b"a\r\n\r\n" * 200_000), 400, id="blank lines in a chunk"),
+        pytest.param(CHUNKS + chunked(b"a\r\n\r\n" * 40_000) + chat(), 400, id="blank lines in a chunk before another"),
         pytest.param(post(b"\r\n--A" * (8 * MiB // 5), FORM), 400, id="nothing but delimiters"),
         pytest.param(post(b"\r\n--AX" * (8 * MiB // 6), FORM), 400, id="nearly delimiters"),
         pytest.param(json_of(b"0,"), 413, id="too many numbers"),

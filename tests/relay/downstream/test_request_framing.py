@@ -294,6 +294,34 @@ async def test_many_offers_of_http_2_in_one_piece_are_served_one_by_one(rig: Rel
         assert (await client.message()).status == 404
 
 
+@pytest.mark.parametrize("behind", [b"GET / RTSP/1.0\r\nHost: box\r\n\r\n", post(NAMED).replace(b"h: 17", b"h:\t17")])
+async def test_a_request_behind_chunks_is_checked_like_any_other(rig: RelayRig, behind: bytes) -> None:
+    """Also where it comes in the same piece as the last chunk before it."""
+    head = get("/v1/x", "Transfer-Encoding: chunked", method="POST")
+    client, call = await rig.reached(head + chunked(NAMED) + behind)
+    await call.say(HELLO)
+
+    assert [(await client.message()).status for _ in range(2)] == [200, 400]
+    assert await client.end() is End.CLOSED
+    assert rig.alpha.requests == 1
+
+
+async def test_requests_in_chunks_may_follow_each_other_in_one_piece(rig: RelayRig) -> None:
+    """Each ends with its last chunk or its trailers, whatever its content looks like."""
+    head = get("/upload?model=alpha", "Transfer-Encoding: chunked", method="POST")
+    bodies = [b"a\r\n0\r\n\r\n", b"0\r\n\r\n\r\n\r\n", NAMED]
+    first, second, third = (head + chunked(body) for body in bodies)
+    client = await rig.send(first + second.removesuffix(b"\r\n") + b"X-Sum: 1\r\n\r\n\r\n" + third + get())
+    asked = []
+    for _ in range(4):
+        call = await rig.alpha.call()
+        asked.append(call.request.body)
+        await call.say(HELLO)
+
+        assert (await client.message()).status == 200
+    assert asked == [*bodies, b""]
+
+
 async def test_blank_lines_before_a_request_are_forgiven(rig: RelayRig) -> None:
     """A blank line before a request is ignored."""
     assert (await rig.exchange(b"\r\n" + chat()))[1].status == 200
@@ -307,3 +335,14 @@ async def test_a_stranger_is_refused_before_its_body(open_rig: OpenRig) -> None:
 
     assert answered.status == 403
     assert "allowedHosts" in answered.body.decode()
+
+
+async def test_a_preflight_with_a_body_is_answered_and_its_body_is_not_read(open_rig: OpenRig) -> None:
+    """No browser sends one; like a refused request with a body, it is the last on its connection."""
+    rig = await open_rig(access=Access(allowed_origins=("http://a.example",)))
+    fields = ("Origin: http://a.example", "Access-Control-Request-Method: POST", "Content-Length: 5")
+    client = await rig.send(get("/v1/chat/completions", *fields, method="OPTIONS") + b"hello" + get())
+
+    assert (await client.message()).status == 204
+    assert await client.end() is End.CLOSED
+    assert client.unread == b""

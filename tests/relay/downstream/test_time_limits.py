@@ -43,7 +43,7 @@ async def test_a_head_that_does_not_come_to_its_end_is_given_up(rig: RelayRig) -
 async def test_a_body_that_stops_coming_is_given_up(rig: RelayRig) -> None:
     """A pause within the body longer than bodyTimeout gets 408; each byte restarts the time."""
     client = await rig.send(chat()[:-2])
-    await come_true(lambda: rig.relay.bodies.in_memory)
+    await come_true(lambda: rig.relay.context.bodies.in_memory)
     await no_answer(rig, client, 29)
     await client.send(chat()[-2:-1])
     await no_answer(rig, client, 29)
@@ -51,7 +51,7 @@ async def test_a_body_that_stops_coming_is_given_up(rig: RelayRig) -> None:
     answered = await client.message()
 
     assert answered.status == 408
-    assert rig.relay.bodies.in_memory == 0
+    assert rig.relay.context.bodies.in_memory == 0
 
 
 async def test_a_body_that_never_begins_has_the_time_of_a_body(rig: RelayRig) -> None:
@@ -67,7 +67,7 @@ async def test_a_body_that_never_begins_has_the_time_of_a_body(rig: RelayRig) ->
 async def test_a_connection_on_which_nothing_comes_is_closed(rig: RelayRig) -> None:
     """A connection without a request is closed after headerTimeout, without a response."""
     client = await rig.client()
-    await come_true(lambda: rig.relay.clients)
+    await come_true(lambda: len(rig.relay.connections) > 0)
     await rig.later(11)
 
     assert await client.end() is End.CLOSED
@@ -139,7 +139,7 @@ async def test_the_time_of_a_half_read_request_runs_on_after_the_answer_before_i
 async def test_a_slow_upload_does_not_hold_a_model(rig: RelayRig) -> None:
     """The model is not loaded before the body is complete."""
     client = await rig.send(get("/v1/x", "Transfer-Encoding: chunked", method="POST") + chunked(b'{"mod')[:-5])
-    await come_true(lambda: rig.relay.bodies.in_memory)
+    await come_true(lambda: rig.relay.context.bodies.in_memory)
 
     assert rig.phase("alpha") == "cold"
     await client.send(chunked(b'el":"alpha"}'))

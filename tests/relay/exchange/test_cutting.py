@@ -127,8 +127,8 @@ def length_last(message: bytes) -> bytes:
 
 
 def forget_everything(rig: RelayRig) -> None:
-    rig.relay.rules = Policy(rig.relay.rules.settings)
-    rig.relay.pool.known = Memory()
+    rig.relay.context.policy = Policy(rig.relay.context.policy.settings)
+    rig.relay.context.pool.heads = Memory()
 
 
 @ALL_SCRIPTS

@@ -100,8 +100,8 @@ async def test_a_long_wait_begins_the_answer(room: WaitingClient) -> None:
         "Content-Type: text/event-stream",
         "Cache-Control: no-cache",
         "Transfer-Encoding: chunked",
-        "X-Request-Id: box-7",
         "X-Accel-Buffering: no",
+        "X-Request-Id: box-7",
         "",
         "",
     ]

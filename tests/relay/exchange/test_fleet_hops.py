@@ -121,7 +121,7 @@ async def joined(open_rig: OpenRig, *choices: Route | HotseatError, **known: obj
         **known,
     )
     hosts = ScriptedHosts(list(choices))
-    rig.relay.hosts = hosts
+    rig.relay.context.hosts = hosts
     return rig, hosts
 
 
@@ -316,7 +316,7 @@ async def test_a_body_that_is_changed_for_another_host_counts_where_it_is(
     head = b"POST /completion HTTP/1.1\r\nHost: box\r\nContent-Length: %d\r\n\r\n" % len(form)
     client = await rig.send(head + form)
     call = await boxes[0].call()
-    bodies = rig.relay.bodies
+    bodies = rig.relay.context.bodies
 
     assert json.loads(call.request.body) == {"model": "alpha"}
     assert (bodies.on_disk, bodies.in_memory) == (0, len(call.request.body))
@@ -359,7 +359,7 @@ async def test_a_host_that_does_not_take_a_connection_is_passed_over_soon(
     open_rig: OpenRig, boxes: list[ScriptedUpstream], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If a host does not accept a connection in time, the next host serves the request."""
-    monkeypatch.setattr("hotseat.relay.exchange.exchange.HOST_TIMEOUTS", replace(HOST_TIMEOUTS, connect_s=0.2))
+    monkeypatch.setattr("hotseat.relay.exchange.targets.HOST_TIMEOUTS", replace(HOST_TIMEOUTS, connect_s=0.2))
     with deaf() as address:
         rig, hosts = await joined(open_rig, at("deaf", address), at("b", boxes[0]))
         client = await rig.send(chat("far"))
@@ -377,7 +377,7 @@ async def test_a_host_whose_power_failed_is_not_waited_for_long(
     client = await rig.send(chat("far"))
     await (await boxes[0].call()).say(HELLO)
     await client.message()
-    connection = rig.relay.pool.take(boxes[0].address)
+    connection = rig.relay.context.pool.take(boxes[0].address)
     assert connection is not None
     sock = connection._transport.get_extra_info("socket")
 
@@ -601,7 +601,7 @@ async def test_a_host_that_cannot_be_gone_to(
     """An unexpected error after the agreement is a 500, and the request is no longer counted."""
     rig, hosts = await joined(open_rig, at("b", boxes[0]))
     hosts.must_agree = True
-    monkeypatch.setattr(rig.relay, "host_head", lambda *known: 1 // 0)
+    monkeypatch.setattr("hotseat.relay.exchange.targets.host_head", lambda *known: 1 // 0)
 
     assert (await rig.refusal(chat("far"))).status == 500
     await come_true(lambda: hosts.away == [])

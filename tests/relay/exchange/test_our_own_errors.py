@@ -15,13 +15,13 @@ from tests.support.waiting import come_true
 
 from hotseat.catalog.spec import LoadingState, Timeouts
 from hotseat.relay.access.policy import Policy
-from hotseat.relay.downstream import request_reader
+from hotseat.relay.downstream import admission_cache
 from hotseat.relay.downstream.connection import ClientConnection
-from hotseat.relay.exchange import exchange
-from hotseat.relay.exchange.early_stream import EarlyAnswer
+from hotseat.relay.exchange import exchange, framers, local_model, start, states, targets
+from hotseat.relay.exchange.accounting import Accounting
+from hotseat.relay.exchange.early_stream import EarlyStream
 from hotseat.relay.exchange.fleet_hop import FleetHop
-from hotseat.relay.server import Relay
-from hotseat.relay.upstream import response_reader
+from hotseat.relay.upstream import response_bodies, response_reader
 from hotseat.relay.upstream.connection import UpstreamConnection
 from hotseat.relay.upstream.pool import Pool
 from hotseat.settings import Access, ApiKey, Role, Settings
@@ -36,24 +36,31 @@ if TYPE_CHECKING:
 
 STREAM = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 PARTS: tuple[tuple[object, str], ...] = (
-    (response_reader.Answer, "on_header"),
-    (response_reader.Answer, "follow"),
+    (response_reader, "parse_response_head"),
+    (response_bodies.ChunkedBody, "on_header"),
+    (response_bodies.ChunkedBody, "take"),
     (ClientConnection, "exchange_ended"),
     (ClientConnection, "refuse"),
-    (exchange, "named_model_of"),
-    (exchange, "response_bytes"),
-    (exchange, "model_name_header"),
-    (exchange.Exchange, "_forward"),
-    (exchange.Exchange, "_note"),
-    (exchange.Exchange, "_over"),
-    (exchange.Exchange, "_wait_for_lease"),
-    (exchange.Exchange, "ended"),
-    (Pool, "rest"),
+    (start, "named_model_of"),
+    (states, "ordinary_bytes"),
+    (states, "is_ordinary"),
+    (exchange.Exchange, "connect"),
+    (local_model.LocalModel, "_wait_for_lease"),
+    (exchange.Exchange, "finished"),
+    (exchange.Exchange, "_end"),
+    (Accounting, "close"),
+    (Accounting, "_record"),
+    (local_model.LocalModel, "start"),
+    (targets, "upstream_head"),
+    (states.Sent, "head_received"),
+    (states.Sent, "ended"),
+    (states.Streaming, "ended"),
+    (framers.Verbatim, "end"),
+    (Pool, "put_back"),
     (Pool, "take"),
-    (request_reader, "read_head"),
-    (request_reader, "destination_for"),
-    (Relay, "is_current"),
-    (Relay, "upstream_head"),
+    (admission_cache, "parse_request_head"),
+    (admission_cache, "admit"),
+    (admission_cache.HeadCache, "admission"),
     (Policy, "identify"),
     (Policy, "client_of"),
     (UpstreamConnection, "keep_to"),
@@ -139,7 +146,7 @@ async def test_one_client_whose_deadline_raises(
 ) -> None:
     """The client whose deadline check raises is reset, and the other one gets its 408."""
     unlucky, lucky = await rig.send(get()[:-10]), await rig.send(get()[:-10])
-    await come_true(lambda: rig.relay.clients == 2)
+    await come_true(lambda: len(rig.relay.connections) == 2)
     calls = Calls(raising=0)
     monkeypatch.setattr(ClientConnection, "time_is_up", calls.around("time_is_up", ClientConnection.time_is_up))
     await rig.later(11)
@@ -148,7 +155,7 @@ async def test_one_client_whose_deadline_raises(
     assert sorted(end.value for end in ends) == sorted(end.value for end in (End.RESET, End.CLOSED))
     assert b"408" in unlucky.unread + lucky.unread
     assert "raising.Raised" in caplog.text
-    await come_true(lambda: rig.relay.clients == 0)
+    await come_true(lambda: len(rig.relay.connections) == 0)
 
 
 async def test_one_client_that_cannot_be_judged_by_new_rules(
@@ -159,7 +166,7 @@ async def test_one_client_that_cannot_be_judged_by_new_rules(
     clients = [(await rig.reached(chat("alpha", "Authorization: Bearer k")))[0] for _ in range(2)]
     calls = Calls(raising=0)
     monkeypatch.setattr(ClientConnection, "judge_again", calls.around("judge_again", ClientConnection.judge_again))
-    rig.relay.change_rules(Policy(Settings(access=Access(api_keys=(ApiKey("other", Role.ADMIN),)))))
+    rig.relay.change_policy(Policy(Settings(access=Access(api_keys=(ApiKey("other", Role.ADMIN),)))))
     ends = {await client.end() for client in clients if not client.is_spoken_to}
 
     assert ends == {End.RESET}
@@ -172,7 +179,7 @@ async def test_a_timer_that_raises(open_rig: OpenRig, limit: dict[str, Any], mon
     """If a timer's handler raises, the client gets 500 and the lease is released."""
     impatient = spec("alpha", **limit)
     rig = await open_rig(models=(impatient,))
-    monkeypatch.setattr(exchange.Exchange, "_who", Calls(raising=0).around("_who", exchange.Exchange._who))
+    monkeypatch.setattr(targets.BaseTarget, "label", property(Calls(raising=0).around("label", lambda _: "alpha")))
     client = await rig.send(chat())
 
     assert (await client.message()).status == 500
@@ -185,9 +192,9 @@ async def test_a_host_that_cannot_be_told_that_a_request_is_over(
     """If the fleet cannot be notified, the client still has its response and the key its place."""
     rig = await open_rig(access=Access(api_keys=(ApiKey("k", Role.ADMIN),)))
     broken = Calls(raising=0).around("come_back", FleetHop.come_back)
-    monkeypatch.setattr(exchange.Exchange, "_passage", FleetHop(None, "alpha", "me", None))  # type: ignore[arg-type]
+    monkeypatch.setattr(Accounting, "hop", FleetHop(None, "alpha", "me", None, None))  # type: ignore[arg-type]
     monkeypatch.setattr(FleetHop, "come_back", broken)
-    [account] = rig.relay.rules.accounts.all()
+    [account] = rig.relay.context.policy.accounts.all()
     _, answered = await rig.exchange(chat("alpha", "Authorization: Bearer k"))
 
     assert answered.status == 200
@@ -198,17 +205,17 @@ async def test_a_lease_that_cannot_be_given_back(open_rig: OpenRig, monkeypatch:
     """If releasing the lease raises, progress messages stop and the key has its place back."""
     monkeypatch.setattr("hotseat.relay.exchange.early_stream.GRACE_S", 0.0)
     monkeypatch.setattr("hotseat.relay.exchange.early_stream.EVERY_S", 0.01)
-    senders: list[EarlyAnswer] = []
-    say = EarlyAnswer._say
+    senders: list[EarlyStream] = []
+    say = EarlyStream._say
 
-    def noted(sender: EarlyAnswer, data: bytes) -> None:
+    def noted(sender: EarlyStream, data: bytes) -> None:
         senders.append(sender)
         say(sender, data)
 
-    monkeypatch.setattr(EarlyAnswer, "_say", noted)
+    monkeypatch.setattr(EarlyStream, "_say", noted)
     slow = spec("slow", loading_state=LoadingState.COMMENTS)
     rig = await open_rig(models=(slow,), access=Access(api_keys=(ApiKey("k", Role.ADMIN),)))
-    [account] = rig.relay.rules.accounts.all()
+    [account] = rig.relay.context.policy.accounts.all()
     body = b'{"model":"slow","stream":true}'
     request = post(body, "Content-Type: application/json", "Authorization: Bearer k")
     client = await rig.send(request)

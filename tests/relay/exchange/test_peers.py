@@ -59,7 +59,7 @@ async def test_a_request_for_a_peer_goes_there_at_once(open_rig: OpenRig, box: S
     assert json.loads(call.request.body) == {"model": "far", "top_k": 5}
     assert rig.phase("alpha") == rig.phase("beta") == "cold"
     assert [(entry.model, entry.status) for entry in rig.activity.entries] == [("box/far", 200)]
-    assert rig.relay.peer_requests[FAR] == 0
+    assert rig.relay.context.peer_requests[FAR] == 0
 
 
 async def test_a_peer_gets_its_own_key_and_not_ours(open_rig: OpenRig, box: ScriptedUpstream) -> None:
@@ -106,7 +106,7 @@ async def test_a_peer_that_cannot_be_reached_is_named(open_rig: OpenRig) -> None
 
     assert answered.status == 502
     assert b"box/far is unreachable" in answered.body
-    assert rig.relay.peer_requests[FAR] == 0
+    assert rig.relay.context.peer_requests[FAR] == 0
 
 
 async def test_a_client_that_leaves_ends_its_request_at_the_peer(open_rig: OpenRig, box: ScriptedUpstream) -> None:
@@ -114,11 +114,11 @@ async def test_a_client_that_leaves_ends_its_request_at_the_peer(open_rig: OpenR
     rig = await open_rig(models=MODELS, remotes=far(box.address))
     client = await rig.send(chat("far"))
     call = await box.call()
-    assert rig.relay.peer_requests[FAR] == 1
+    assert rig.relay.context.peer_requests[FAR] == 1
     client.hang_up()
 
     await call.ended(PROMPTLY_S)
-    await come_true(lambda: rig.relay.peer_requests[FAR] == 0)
+    await come_true(lambda: rig.relay.context.peer_requests[FAR] == 0)
 
 
 async def test_a_request_that_is_refused_here_is_not_counted_there(open_rig: OpenRig, box: ScriptedUpstream) -> None:
@@ -127,7 +127,7 @@ async def test_a_request_that_is_refused_here_is_not_counted_there(open_rig: Ope
     answered = await rig.refusal(post(b"{oops", "Content-Type: application/json", target="/upstream/box/far/v1/x"))
 
     assert answered.status == 400
-    assert rig.relay.peer_requests[FAR] == 0
+    assert rig.relay.context.peer_requests[FAR] == 0
 
 
 async def test_a_peer_that_takes_too_long_is_given_up(open_rig: OpenRig, box: ScriptedUpstream) -> None:
@@ -148,8 +148,8 @@ async def test_an_answer_that_has_begun_may_take_its_time(open_rig: OpenRig) -> 
     rig = await open_rig(models=(spec("alpha", timeouts=Timeouts(response_header_s=0.1)),))
     client, call = await rig.reached(chat())
     await call.say(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")
-    began = rig.relay.now()
-    await come_true(lambda: rig.relay.now() > began + 0.2)
+    began = rig.relay.context.now()
+    await come_true(lambda: rig.relay.context.now() > began + 0.2)
     await call.say(b"hello")
 
     assert (await client.message()).body == b"hello"
@@ -185,7 +185,7 @@ async def test_nobody_manages_a_peer_with_our_key(
     assert answered.status == 403
     assert b"is not forwarded to peers: box is used for inference only" in answered.body
     assert box.lines == []
-    assert rig.relay.peer_requests[FAR] == 0
+    assert rig.relay.context.peer_requests[FAR] == 0
 
 
 NO_NAME = b'--xyz\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\nx\r\n--xyz--\r\n'
@@ -261,7 +261,7 @@ async def test_a_body_that_might_name_another_model_goes_to_no_peer(
     assert answered.status == 415
     assert b"may name a model other than far" in answered.body
     assert box.lines == []
-    assert rig.relay.peer_requests[FAR] == 0
+    assert rig.relay.context.peer_requests[FAR] == 0
 
 
 PLAIN = {
@@ -408,7 +408,7 @@ async def test_the_kernel_asks_whether_the_other_side_is_there(
     """timeouts.keepalive sets TCP keep-alive, or leaves it off."""
     rig: RelayRig = await open_rig(models=(spec("alpha", timeouts=Timeouts(keepalive_s=keepalive_s)),))
     await rig.exchange(chat())
-    connection = rig.relay.pool.take(rig.alpha.address)
+    connection = rig.relay.context.pool.take(rig.alpha.address)
     assert connection is not None
     sock = connection._transport.get_extra_info("socket")
 

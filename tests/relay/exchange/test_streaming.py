@@ -62,14 +62,14 @@ async def test_no_piece_waits_for_the_acknowledgement_of_the_one_before(rig: Rel
     """Small pieces are not delayed by 40 ms, as Nagle's algorithm would do."""
     client, took = await rig.client(), []
     for _ in range(50):
-        began = rig.relay.now()
+        began = rig.relay.context.now()
         await client.send(get())
         call = await rig.alpha.call()
         await call.say(HELLO[:-5])
         await turns()
         await call.say(HELLO[-5:])
         await client.message()
-        took.append(rig.relay.now() - began)
+        took.append(rig.relay.context.now() - began)
 
     assert sorted(took)[len(took) // 4] < 0.03  # on a busy machine many of them are held up
 
@@ -216,7 +216,7 @@ async def test_a_closing_answer_that_nobody_reads_is_cut_in_the_end(tight: Relay
         await tight.later(61)
         await tight.clocks_seen()
 
-    assert tight.relay.clients == 0
+    assert len(tight.relay.connections) == 0
     assert await client.end() is End.RESET
 
 
@@ -228,7 +228,7 @@ async def test_a_closed_connection_whose_end_nobody_acknowledges_is_cut(tight: R
         await tight.later(61)
         await tight.clocks_seen()
 
-    assert tight.relay.clients == 0
+    assert len(tight.relay.connections) == 0
 
 
 async def test_a_large_upload_does_not_pile_up_for_a_slow_upstream(rig: RelayRig) -> None:
@@ -238,7 +238,7 @@ async def test_a_large_upload_does_not_pile_up_for_a_slow_upstream(rig: RelayRig
     client = await rig.client()
     await client.send(post(body, target="/x?model=alpha"))
     await come_true(lambda: rig.alpha.lines)
-    buffered = rig.relay.bodies.in_memory
+    buffered = rig.relay.context.bodies.in_memory
     rig.alpha.listens.set()
     call = await rig.alpha.call()
     await call.say(HELLO)

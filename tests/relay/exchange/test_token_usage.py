@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.support.relay_rig import chat, chunked, get
 
 from hotseat.activity.recent import Tokens
+from hotseat.relay.exchange.states import Streaming
 from hotseat.relay.exchange.token_usage import LARGE, LAST_PIECES, ends_of, tokens_in
 
 if TYPE_CHECKING:
@@ -148,9 +149,11 @@ async def test_only_the_end_of_a_long_answer_is_kept(rig: RelayRig) -> None:
     await call.say(b"HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\n\r\n")
     await call.say(b"x" * 1_500_000)
     await client.read_exactly(1_500_000)
-    [connection] = [each._exchange._connection for each in rig.relay._clients if each._exchange]
-    assert connection is not None
-    kept = sum(len(piece) for piece in connection._pieces)
+    exchange = rig.connection().exchange
+    assert exchange is not None
+    state = exchange.state
+    assert isinstance(state, Streaming)
+    kept = sum(len(piece) for piece in state._connection.reader.pieces)
     await call.say(b"x" * 1_500_000)
 
     assert 0 < kept <= LAST_PIECES * (LARGE + 1)

@@ -6,7 +6,9 @@ import pytest
 
 from hotseat.errors import ClientError, TooLarge, UpstreamError
 from hotseat.identifiers import Address
-from hotseat.relay.http.head import read_head, read_response_head, response_bytes
+from hotseat.relay.http.head_parser import PartialHead, parse_request_head
+from hotseat.relay.http.request_head import read_head
+from hotseat.relay.http.response_head import read_response_head, response_bytes
 
 HOST = (b"Host", b"box")
 
@@ -56,9 +58,9 @@ def test_an_answer_with_two_framings_is_refused() -> None:
 
 def test_an_answer_without_fields_is_a_status_line_and_an_empty_line() -> None:
     """A response head without fields is the status line and an empty line."""
-    head = read_response_head(204, b"No Content", [])
+    head, _ = read_response_head(204, b"No Content", [])
 
-    told = response_bytes(head, [], dechunk=False, close=False, http10=False, confine=False)
+    told = response_bytes(head, None, [], dechunk=False, close=False, http10=False, confine=False)
     assert told == b"HTTP/1.1 204 No Content\r\n\r\n"
 
 
@@ -73,3 +75,75 @@ def test_an_answer_without_fields_is_a_status_line_and_an_empty_line() -> None:
 def test_an_upstream_is_called_by_its_own_address(address: Address, host: bytes) -> None:
     """An upstream's Host is its address and port, or localhost for a unix socket."""
     assert address.authority.encode() == host
+
+
+# Complete heads
+
+
+def lines(first: bytes = b"GET /slots HTTP/1.1", *fields: bytes) -> bytes:
+    return b"\r\n".join([first, b"Host: box", *fields, b"", b""])
+
+
+@pytest.mark.parametrize(
+    ("version", "connection", "is_kept"),
+    [
+        (b"1.1", (), True),
+        (b"1.1", (b"Connection: close",), False),
+        (b"1.1", (b"Connection: keep-alive", b"Connection: X-A, Close"), False),
+        (b"1.1", (b"Connection: closed",), True),
+        (b"1.0", (), False),
+        (b"1.0", (b"Connection: keep-alive",), True),
+    ],
+)
+def test_a_head_says_whether_its_connection_goes_on(
+    version: bytes, connection: tuple[bytes, ...], is_kept: bool
+) -> None:
+    """HTTP/1.1 goes on unless it says otherwise, HTTP/1.0 ends."""
+    assert parse_request_head(lines(b"GET / HTTP/" + version, *connection)).keep_alive is is_kept
+
+
+ASKED = (b"Connection: keep-alive, Upgrade", b"Upgrade: websocket")
+
+
+@pytest.mark.parametrize(
+    ("head", "is_websocket"),
+    [
+        (lines(b"GET / HTTP/1.1", *ASKED), True),
+        (lines(b"GET / HTTP/1.1", b"Connection: keep-alive", b"Connection: upgrade", b"Upgrade: WebSocket"), True),
+        (lines(b"GET / HTTP/1.1", *ASKED, b"Upgrade: h2c"), False),
+        (lines(b"GET / HTTP/1.1", *ASKED, b"Content-Length: 0"), False),
+        (lines(b"POST / HTTP/1.1", *ASKED), False),
+        (lines(b"GET / HTTP/1.0", *ASKED), False),
+        (lines(b"GET / HTTP/1.1", b"Upgrade: websocket"), False),
+        (lines(b"GET / HTTP/1.1", b"Connection: upgrades", b"Upgrade: websocket"), False),
+        (lines(b"GET / HTTP/1.1", b"Connection: Upgrade", b"Upgrade: h2c"), False),
+        (lines(b"GET / HTTP/1.1", b"Connection: Upgrade", b"Upgrade: websocket, h2c"), False),
+    ],
+)
+def test_a_websocket_is_asked_for_in_one_way_only(head: bytes, is_websocket: bool) -> None:
+    """Everything else that offers another protocol is a plain request."""
+    assert parse_request_head(head).is_websocket is is_websocket
+
+
+@pytest.mark.parametrize("head", [lines()[:-1], lines()[:-2], b"GET / HTTP/1.1\r\n"])
+def test_a_part_of_a_head_is_not_a_head(head: bytes) -> None:
+    """The reader waits until it is complete."""
+    with pytest.raises(ClientError, match="incomplete"):
+        parse_request_head(head)
+
+
+def test_a_head_in_pieces_is_complete_at_its_blank_line() -> None:
+    """What follows it is given back along with it."""
+    whole = lines() + b"body"
+    head = PartialHead()
+    told = [head.add(whole[at : at + 1], 1000) for at in range(len(lines()))]
+
+    assert told == [*[b""] * (len(lines()) - 1), lines()]
+    assert PartialHead().add(whole, 1000) == whole
+
+
+@pytest.mark.parametrize("piece", [b"GET / HTTP/1.1\r\nHost : x", b"\x16\x03\x01", b"GET / HTTP/1.1\n"])
+def test_a_malformed_head_is_refused_before_it_is_complete(piece: bytes) -> None:
+    """Nobody waits for the rest of it."""
+    with pytest.raises(ClientError, match="malformed"):
+        PartialHead().add(piece, 1000)

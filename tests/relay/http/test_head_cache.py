@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.support.relay_rig import RelayRig
     from tests.support.transport import Message
 
-    from hotseat.relay.http.head_cache import KnownRequest
+    from hotseat.relay.downstream.admission import Admission
 
 NAMED = b'{"model":"alpha"}'
 START = b"POST /v1/x HTTP/1.1\r\nHost: box"
@@ -36,10 +36,10 @@ KEYS = Access(api_keys=(ApiKey("secret"),))
 def recalled(rig: RelayRig, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """For every head that came in one piece: was it known?"""
     answers: list[bool] = []
-    memory = rig.relay.known_requests()
+    memory = rig.relay.context.heads.known
     recall = memory.recall
 
-    def noted(key: bytes) -> KnownRequest | None:
+    def noted(key: bytes) -> Admission | None:
         found = recall(key)
         answers.append(found is not None)
         return found
@@ -176,31 +176,69 @@ async def test_a_head_without_a_body_says_nothing_of_one_with_a_body(rig: RelayR
     assert call.request.body == b'{"model":"beta"}'
 
 
-NEVER_LEARNED = {
+CHUNKS = get("/v1/x", "Transfer-Encoding: chunked", method="POST") + b"11\r\n" + NAMED + b"\r\n0\r\n\r\n"
+FRAMED_OTHERWISE = {
     "expect": post(NAMED, "Expect: 100-continue"),
     "old": post(NAMED, version="1.0"),
     "old, kept alive": post(NAMED, "Connection: keep-alive", version="1.0"),
-    "chunks": get("/v1/x", "Transfer-Encoding: chunked", method="POST") + b"11\r\n" + NAMED + b"\r\n0\r\n\r\n",
+    "chunks": CHUNKS,
+    "an offer": post(NAMED, "Connection: Upgrade", "Upgrade: h2c"),
+    "the last one": post(NAMED, "Connection: close"),
+}
+
+
+@pytest.mark.parametrize("request_", FRAMED_OTHERWISE.values(), ids=FRAMED_OTHERWISE.keys())
+@pytest.mark.parametrize("cut", [None, -1, -10])
+async def test_what_is_framed_or_answered_otherwise_is_so_whether_or_not_its_head_is_known(
+    rig: RelayRig, recalled: list[bool], request_: bytes, cut: int | None
+) -> None:
+    """It arrives every time, also in two pieces, and is answered the same way every time."""
+    answers = []
+    for _ in range(3):
+        client = await rig.send(request_[:cut])
+        await turns()
+        await client.send(request_[cut:] if cut else b"")
+        call = await rig.alpha.call()
+        await call.say(HELLO)
+        while (answered := await client.message()).status != 200:
+            pass
+        answers.append([field for field in answered.fields if field[0] != "X-Request-Id"])
+
+        assert call.request.body == NAMED
+    assert recalled == [False, True, True]
+    assert answers[0] == answers[1] == answers[2]
+
+
+NEVER_LEARNED = {
     "odd spelling": post(NAMED).replace(b"Content-Length", b"content-Length"),
     "odd space": post(NAMED).replace(b"Content-Length: ", b"Content-Length:  "),
-    "an offer": post(NAMED, "Connection: Upgrade", "Upgrade: h2c"),
     "long": post(NAMED, f"X-Long: {'a' * LONGEST_KNOWN}"),
 }
 
 
 @pytest.mark.parametrize("request_", NEVER_LEARNED.values(), ids=NEVER_LEARNED.keys())
-async def test_what_is_framed_or_answered_otherwise_is_never_learned(
+async def test_what_cannot_be_cut_out_or_is_long_is_never_learned(
     rig: RelayRig, recalled: list[bool], request_: bytes
 ) -> None:
     """Chunked requests and the like are parsed each time, and arrive complete."""
     for _ in range(3):
-        client, call = await rig.reached(request_)
-        await call.say(HELLO)
-        while (await client.message()).status != 200:
-            pass
+        asked, _ = await rig.exchange(request_)
 
-        assert call.request.body == NAMED
+        assert asked.body == NAMED
     assert recalled == [False] * 3
+
+
+@pytest.mark.parametrize("line", [b"Content-Length: 17\r\n", b"Content-Length: 0\r\n", b"content-length: 28\r\n"])
+async def test_a_known_head_of_chunks_with_a_length_is_refused_as_if_unknown(rig: RelayRig, line: bytes) -> None:
+    """Of two framings the relay chooses none."""
+    mixed = CHUNKS.replace(b"Transfer", line + b"Transfer", 1)
+    unknown = await rig.refusal(mixed)
+    for _ in range(2):
+        await rig.exchange(CHUNKS)
+    known = await rig.refusal(mixed)
+
+    assert (known.status, known.raw) == (400, unknown.raw)
+    assert rig.alpha.requests == 2
 
 
 @pytest.mark.parametrize("blank", [b"\r\n", b"\r\n\r\n", b"\n", b"\n\r\n\r\n", b"\r\n\r\n\r\n"])
@@ -327,7 +365,7 @@ async def test_all_known_bodies_together_have_a_limit(rig: RelayRig, monkeypatch
 
 
 def reload(rig: RelayRig, access: Access) -> None:
-    rig.relay.rules = Policy(Settings(access=access))
+    rig.relay.context.policy = Policy(Settings(access=access))
 
 
 async def test_keys_that_are_asked_for_now_are_asked_of_everybody(rig: RelayRig) -> None:

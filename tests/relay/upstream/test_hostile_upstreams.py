@@ -9,7 +9,7 @@ from tests.support.relay_rig import HELLO, chat, chunked, get, turns
 from tests.support.transport import End
 from tests.support.waiting import come_true
 
-from hotseat.relay.upstream.connection import LARGEST_HEAD, MOST_INTERIM_HEADS
+from hotseat.relay.upstream.response_reader import LARGEST_HEAD, MOST_INTERIM_HEADS
 
 if TYPE_CHECKING:
     from tests.support.relay_rig import RelayRig
@@ -107,7 +107,7 @@ BAD_CHUNKS = {
 async def is_well_afterwards(rig: RelayRig, bad: Call) -> None:
     """The connection that misbehaved is gone, and nobody else notices."""
     assert await bad.ended() in End
-    assert rig.relay.pool.resting == 0
+    assert rig.relay.context.pool.idle == 0
     _, answered = await rig.exchange(chat())
     assert (answered.status, answered.body) == (200, b"hello")
 
@@ -272,7 +272,7 @@ async def test_what_a_resting_connection_says_is_never_an_answer(rig: RelayRig, 
     if said:
         await call.say(said)
     call.hang_up()
-    await come_true(lambda: rig.relay.pool.resting == 0)
+    await come_true(lambda: rig.relay.context.pool.idle == 0)
     await client.send(chat())
     second = await rig.alpha.call()
     await second.say(HELLO.replace(b"hello", b"world"))

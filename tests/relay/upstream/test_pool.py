@@ -123,7 +123,7 @@ async def test_a_connection_that_the_upstream_closed_is_forgotten(rig: RelayRig)
     await client.message()
     call.hang_up()
     await call.ended()
-    await come_true(lambda: rig.relay.pool.resting == 0)
+    await come_true(lambda: rig.relay.context.pool.idle == 0)
     await rig.exchange(get())
 
     assert rig.alpha.requests == 2

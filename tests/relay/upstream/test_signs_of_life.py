@@ -61,7 +61,7 @@ async def test_a_server_is_not_silent_while_nobody_reads_what_it_says(rig: Relay
     await call.say(HALF)
     await come_true(lambda: pieces(rig) == [b"hello"])
     [before], [same] = pieces(rig), pieces(rig)
-    [client] = rig.relay._clients
+    client = rig.connection()
     client.pause_writing()
     [held], [held_still] = pieces(rig), pieces(rig)
 
@@ -94,7 +94,7 @@ async def other() -> AsyncIterator[ScriptedUpstream]:
 
 async def test_the_server_of_another_host_says_nothing_of_ours(rig: RelayRig, other: ScriptedUpstream) -> None:
     """Data from another host's server is not reported for the local one."""
-    rig.relay.hosts = OneHost(OtherHost(HostName("there"), other.address))  # type: ignore[assignment]  # all it is asked
+    rig.relay.context.hosts = OneHost(OtherHost(HostName("there"), other.address))  # type: ignore[assignment]  # all it is asked
     client = await rig.send(chat("alpha"))
     call = await other.call()
     await call.say(HELLO[:-1])

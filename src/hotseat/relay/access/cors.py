@@ -9,7 +9,7 @@ from hotseat.relay.access.page_rights import Page, asked_method
 
 if TYPE_CHECKING:
     from hotseat.relay.access.page_rights import PageRights
-    from hotseat.relay.http.head import RequestHead
+    from hotseat.relay.http.request_head import RequestHead
 
 DAY = b"86400"
 

@@ -21,7 +21,7 @@ from hotseat.settings import Role
 if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.identifiers import ModelName, Seconds
-    from hotseat.relay.http.head import RequestHead
+    from hotseat.relay.http.request_head import RequestHead
     from hotseat.relay.routing.paths import PathTable
     from hotseat.settings import Fleet
 

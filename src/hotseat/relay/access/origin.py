@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from hotseat.relay.access.authority import Authority
     from hotseat.relay.access.page_rights import PageRights
-    from hotseat.relay.http.head import RequestHead
+    from hotseat.relay.http.request_head import RequestHead
     from hotseat.settings import Access
 
 MOST_REMEMBERED = 1024

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from hotseat.relay.access.authority import Authority
-    from hotseat.relay.http.head import RequestHead
+    from hotseat.relay.http.request_head import RequestHead
     from hotseat.relay.routing.paths import PathTable
 
 ANY = "*"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from hotseat.activity.usage import Accounts
 from hotseat.errors import HotseatError, TooLarge
@@ -19,14 +19,13 @@ from hotseat.relay.access.origin import OriginCheck
 from hotseat.relay.access.own_names import own_names
 from hotseat.relay.access.page_rights import PageRights
 from hotseat.relay.downstream.connection_count import ip_of
-from hotseat.relay.exchange.request import must_stay_in_memory
+from hotseat.relay.routing.body_rules import must_stay_in_memory
 from hotseat.relay.routing.paths import PathTable, needs_no_key
 
 if TYPE_CHECKING:
     from hotseat.identifiers import Bytes
     from hotseat.relay.access.api_keys import Verdict
-    from hotseat.relay.exchange.request import Request
-    from hotseat.relay.http.head import RequestHead
+    from hotseat.relay.http.request_head import RequestHead
     from hotseat.relay.routing.model_name import Destination
     from hotseat.settings import Settings
 
@@ -34,6 +33,14 @@ MAPPED_BITS = 96
 """Length of the IPv6 prefix of IPv4-mapped addresses."""
 LONGEST_CLIENT = 64
 """Bytes of a header that names a client, so that per-client state cannot grow with what clients send."""
+
+
+class Admitted(Protocol):
+    """A request that was admitted under an earlier policy."""
+
+    head: RequestHead
+    destination: Destination
+    verdict: Verdict
 
 
 class Policy:
@@ -89,7 +96,7 @@ class Policy:
         if verdict.account is not None and destination.named_model is not None:
             verdict.account.check_may_use(destination.named_model.name)
 
-    def objection(self, request: Request, model: str) -> HotseatError | None:
+    def objection(self, request: Admitted, model: str) -> HotseatError | None:
         """The error if these rules reject a request that earlier ones admitted; None for requests without a key."""
         if request.verdict.account is None:
             return None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hotseat.relay.http.head import Field
+    from hotseat.relay.http.fields import Field
 
 SANDBOX = (
     b"Content-Security-Policy",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from hotseat.errors import HotseatError
     from hotseat.identifiers import Instant, Seconds
-    from hotseat.relay.http.head import RequestHead
+    from hotseat.relay.http.request_head import RequestHead
 
 log = logging.getLogger(__name__)
 

@@ -14,19 +14,21 @@ import msgspec
 
 from hotseat.catalog.spec import LoadingState
 from hotseat.error_bodies import encodable, one_line, passed_on_error, stream_error
-from hotseat.relay.http.head import read_response_head, response_bytes
+from hotseat.relay.exchange.framers import LAST, chunk
+from hotseat.relay.http.response_head import BodyEnd, read_response_head, response_bytes
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
     from hotseat.catalog.spec import ModelSpec
+    from hotseat.error_bodies import Dialect
     from hotseat.errors import HotseatError
     from hotseat.identifiers import Bytes, Instant, Seconds
+    from hotseat.relay.context import Context
     from hotseat.relay.exchange.client_side import Client
     from hotseat.relay.exchange.request import Request
-    from hotseat.relay.http.head import ResponseHead
-    from hotseat.relay.server import Relay
+    from hotseat.relay.http.response_head import ResponseHead
 
 GRACE_S: Seconds = 2.0
 """How long a request waits silently: quick loads and quick errors keep their own status."""
@@ -39,21 +41,20 @@ EVENT_STREAMS = CHATS.union(
 )
 """Paths where `stream` means server-sent events. Elsewhere it may mean audio or lines of JSON."""
 
-HEAD = read_response_head(
+HEAD, _ = read_response_head(
     200,
     b"OK",
     [(b"Content-Type", b"text/event-stream"), (b"Cache-Control", b"no-cache"), (b"Transfer-Encoding", b"chunked")],
 )
-LAST_CHUNK = b"0\r\n\r\n"
 MOST_KEPT: Bytes = 64 << 10
 """Of a response that is reported instead of forwarded."""
 LONGEST_SHOWN = 500
 BAD_GATEWAY = 502
 
 
-def after_grace(relay: Relay, begin: Callable[[], None]) -> asyncio.TimerHandle:
+def after_grace(context: Context, begin: Callable[[], None]) -> asyncio.TimerHandle:
     """Begin the response after the grace period; the caller cancels this if the model is ready in time."""
-    return relay.later(GRACE_S, begin)
+    return context.later(GRACE_S, begin)
 
 
 class _Asked(msgspec.Struct, gc=False):
@@ -77,11 +78,11 @@ def can_begin_early(request: Request) -> bool:
 def can_continue(head: ResponseHead) -> bool:
     """Can the upstream's response continue an event stream that began without it?"""
     is_plain = b"content-encoding" not in head.known
-    return 200 <= head.status < 300 and head.is_event_stream and is_plain and not head.has_no_body
+    return 200 <= head.status < 300 and head.is_event_stream and is_plain and head.body_end is not BodyEnd.HEAD
 
 
-class EarlyAnswer:
-    """Sits between an exchange and its client after the grace period."""
+class EarlyStream:
+    """The framer of a response that began before its model was ready."""
 
     __slots__ = (
         "_client",
@@ -89,6 +90,7 @@ class EarlyAnswer:
         "_goes_on",
         "_head",
         "_id",
+        "_keep_alive",
         "_kept",
         "_later",
         "_sign",
@@ -97,22 +99,27 @@ class EarlyAnswer:
         "_why",
     )
 
-    def __init__(self, relay: Relay, client: Client, request: Request, spec: ModelSpec, why: Callable[[], str]) -> None:
+    def __init__(
+        self, context: Context, client: Client, request: Request, spec: ModelSpec, why: Callable[[], str]
+    ) -> None:
         self._client = client
-        self._dialect = request.dialect(relay.rules.error_format)
+        self._dialect = request.dialect(context.policy.error_format)
         self._id = request.id
         self._sign = sign_for(spec, request)
         self._who = spec.name
         self._why = why
-        self._later = relay.later
+        self._later = context.later
         self._timer: asyncio.TimerHandle
         self._head: ResponseHead | None = None
         self._goes_on = False
         self._kept = b""
 
-    def begin(self, cors: list[bytes], *, close: bool) -> None:
+    def begin(self, cors: list[bytes], *, keep_alive: bool) -> None:
+        self._keep_alive = keep_alive
         ours = [b"X-Request-Id: %b" % self._id]
-        head = response_bytes(HEAD, cors, dechunk=False, close=close, http10=False, confine=True, ours=ours)
+        head = response_bytes(
+            HEAD, None, cors, dechunk=False, close=not keep_alive, http10=False, confine=True, ours=ours
+        )
         self._client.write(head)
         self._show_life()
 
@@ -136,6 +143,9 @@ class EarlyAnswer:
         assert self._head is not None
         return self._head.status if self._goes_on or self._head.status >= 400 else BAD_GATEWAY
 
+    def framed(self, data: bytes) -> bytes:
+        return chunk(data) if data else b""
+
     def head_received(self, head: ResponseHead) -> None:
         self._head = head
         self._goes_on = can_continue(head)
@@ -150,17 +160,16 @@ class EarlyAnswer:
         else:
             self._kept = (self._kept + data)[:MOST_KEPT]
 
-    def ended(self, *, keep_alive: bool, now: Instant) -> None:
-        """The upstream's response is complete."""
+    def end(self, now: Instant) -> None:
         self.stop()
         if not self._goes_on:
             return self._cut(self._unfit())
-        self._client.write(LAST_CHUNK)
-        return self._client.exchange_ended(keep_alive=keep_alive, now=now)
+        self._client.write(LAST)
+        return self._client.exchange_ended(keep_alive=self._keep_alive, now=now)
 
-    def refuse(self, error: HotseatError) -> None:
+    def cut(self, error: HotseatError, dialect: Dialect) -> None:
         self.stop()
-        self._cut(stream_error(error.message, error.code, self._dialect))
+        self._cut(stream_error(error.message, error.code, dialect))
 
     def _cut(self, event: bytes) -> None:
         # The blank line ends an unfinished event; the missing last chunk shows that the response is incomplete.
@@ -176,10 +185,6 @@ class EarlyAnswer:
         said = one_line(self._kept.decode("utf-8", "replace"), LONGEST_SHOWN)
         told = f"{self._who} responded {head.status} with {kind} instead of an event stream: {said}"
         return stream_error(told, "upstream_failed", self._dialect)
-
-
-def chunk(data: bytes) -> bytes:
-    return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 # Progress messages

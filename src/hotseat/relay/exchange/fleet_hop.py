@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hotseat.fleet.host_proof import Signer
     from hotseat.fleet.route import OtherHost, Route
     from hotseat.identifiers import ClientId, HostName, ModelName
-    from hotseat.relay.http.head import ResponseHead
+    from hotseat.relay.http.response_head import ResponseHead
 
 
 class Hosts(Protocol):
@@ -62,23 +62,19 @@ class Hosts(Protocol):
 class HopOwner(Protocol):
     """The exchange that is being routed."""
 
-    def serve_here(self) -> None: ...
-    def forward_to_host(self, where: OtherHost) -> None: ...
     def refused(self, error: HotseatError) -> None: ...
     def crashed(self, problem: Exception) -> None:
         """A bug of ours prevented the routing."""
 
 
 class FleetHop:
-    def __init__(self, hosts: Hosts, model: ModelName, client: ClientId, owner: HopOwner) -> None:
-        self._hosts, self._model, self._client, self._owner = hosts, model, client, owner
+    def __init__(
+        self, hosts: Hosts, model: ModelName, client: ClientId, go: Callable[[Route], None], owner: HopOwner
+    ) -> None:
+        """`go` sends the request where it is told to; it may raise HotseatError."""
+        self._hosts, self._model, self._client, self._send_to, self._owner = hosts, model, client, go, owner
         self._at: OtherHost | None = None
         self._agreeing: asyncio.Task[None] | None = None
-
-    @property
-    def host(self) -> HostName | None:
-        """The host that has the request; None: this one, or none yet."""
-        return None if self._at is None else self._at.host
 
     def find(self) -> None:
         """The request is then sent, waiting for an agreement, or refused, whatever goes wrong."""
@@ -104,7 +100,7 @@ class FleetHop:
         assert self._at is not None
         if head.is_failed_start:
             self._hosts.failed(self._at.host, self._model)
-        if (load := head.line) is not None:
+        if (load := head.queue_length) is not None:
             self._hosts.note_load(self._at.host, self._model, load)
 
     def come_back(self) -> None:
@@ -140,8 +136,7 @@ class FleetHop:
             self._owner.crashed(problem)
 
     def _go(self, where: Route) -> None:
-        if isinstance(where, ThisHost):
-            return self._owner.serve_here()
-        self._hosts.sent(where.host, self._model)
-        self._at = where
-        return self._owner.forward_to_host(where)
+        if not isinstance(where, ThisHost):
+            self._hosts.sent(where.host, self._model)
+            self._at = where
+        self._send_to(where)

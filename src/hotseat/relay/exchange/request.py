@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hotseat.catalog.named_models import Selector
 from hotseat.catalog.spec import UNCHANGED
 from hotseat.errors import ClientError, Forbidden, TooLarge, UnsupportedEncoding
 from hotseat.relay.http.body import PIECE
-from hotseat.relay.http.head import SWITCH, forwarded_fields, lines_about_client, upstream_lines
+from hotseat.relay.http.fields import SWITCH
+from hotseat.relay.http.forwarded_head import forwarded_fields, lines_about_client, upstream_lines
 from hotseat.relay.http.json_limits import SMALL
 from hotseat.relay.http.json_rewrite import BEFORE_AN_OBJECT, rewrite_json
 from hotseat.relay.http.plain_bodies import names_one_model
-from hotseat.relay.routing.dialect import dialect_of
-from hotseat.relay.routing.model_name import MODEL_IN_BODY, model_and_members, model_in_json, with_model_in_query
+from hotseat.relay.routing.body_rules import must_name_model
+from hotseat.relay.routing.dialect import dialect_for
+from hotseat.relay.routing.model_name import model_and_members, model_in_json, with_model_in_query
 from hotseat.settings import MiB
 
 if TYPE_CHECKING:
     from hotseat.activity.usage import KeyUse
-    from hotseat.catalog.named_models import NamedModel, RemoteModel
+    from hotseat.catalog.named_models import RemoteModel
     from hotseat.catalog.spec import BodyChanges
     from hotseat.error_bodies import Dialect
     from hotseat.identifiers import Address, Bytes, ClientId, Instant
-    from hotseat.relay.access.api_keys import Verdict
+    from hotseat.relay.downstream.admission import Admission
     from hotseat.relay.http.body import Body
-    from hotseat.relay.http.head import RequestHead
-    from hotseat.relay.http.head_cache import KnownRequest
     from hotseat.relay.http.json_rewrite import Members
-    from hotseat.relay.routing.model_name import Destination
     from hotseat.settings import ErrorFormat
 
 MAY_HAVE_BODY = frozenset((b"POST", b"PUT", b"PATCH"))
@@ -37,22 +35,37 @@ MOST_UNDECLARED: Bytes = 16 * MiB
 UNSURE = "the body is compressed or is an ambiguous form, so it may name a model other than"
 
 
-@dataclass(slots=True)
 class Request:
-    id: bytes
-    head: RequestHead
-    destination: Destination
-    verdict: Verdict
-    body: Body
-    client: ClientId
-    began: Instant
-    keep_alive: bool = True
-    known: KnownRequest | None = None
-    """The cached results of parsing this head, if it is known."""
-    key_use: KeyUse | None = None
-    """Its entry in the usage of its key, reserved at its head; None if its body is small."""
-    members: Members | None = None
-    """Of a large JSON body, from reading its model until changing it; dropped while the request waits."""
+    __slots__ = (
+        "admission",
+        "began",
+        "body",
+        "client",
+        "destination",
+        "head",
+        "id",
+        "keep_alive",
+        "key_use",
+        "members",
+        "verdict",
+    )
+
+    def __init__(self, request_id: bytes, admission: Admission, body: Body, client: ClientId, began: Instant) -> None:
+        self.id = request_id
+        self.admission = admission
+        """Usually shared with other requests that have the same head."""
+        # Copied, because every request reads them several times.
+        self.head = head = admission.head
+        self.destination = admission.destination
+        self.verdict = admission.verdict
+        self.keep_alive = head.keep_alive
+        self.body = body
+        self.client = client
+        self.began = began
+        self.key_use: KeyUse | None = None
+        """Its entry in the usage of its key, reserved at its head; None if its body is small."""
+        self.members: Members | None = None
+        """Of a large JSON body, from reading its model until changing it; dropped while the request waits."""
 
     @property
     def must_name_model(self) -> bool:
@@ -60,7 +73,7 @@ class Request:
 
     def named_model(self) -> str | None:
         """The model named in the body; raises if it must name one and cannot be read."""
-        if self.known is not None and self.known.names_in_json:
+        if self.admission.names_in_json:
             return self._model_in(self.body.whole())
         if b"content-encoding" in self.head.known:
             self._refuse_compressed()
@@ -113,7 +126,8 @@ class Request:
             self.destination.target, remote.changes.model_name, needs_one=not self._body_names_model()
         )
         if target != self.destination.target:
-            self.destination, self.known = replace(self.destination, target=target), None
+            self.destination = replace(self.destination, target=target)
+            self.admission = self.admission.of_one_request(self.head, self.destination)
 
     def _body_names_model(self) -> bool:
         """Does the body name the model, after `change_body` put the name there?"""
@@ -124,7 +138,8 @@ class Request:
     def ask_for_plain(self) -> None:
         """Remove Accept-Encoding: a response that began uncompressed must continue so."""
         fields = [(name, value) for name, value in self.head.fields if name.lower() != b"accept-encoding"]
-        self.head, self.known = replace(self.head, fields=fields), None  # both are shared with other requests
+        self.head = replace(self.head, fields=fields)
+        self.admission = self.admission.of_one_request(self.head, self.destination)
 
     def _change_json(self, changes: BodyChanges) -> None:
         if self.body.is_spooled:
@@ -173,32 +188,3 @@ REMOVED: dict[tuple[bool, bool], frozenset[bytes]] = {
     (False, True): frozenset((b"x-api-key",)),
     (True, True): frozenset((b"authorization", b"x-api-key")),
 }
-
-
-def dialect_for(head: RequestHead, error_format: ErrorFormat) -> Dialect:
-    stainless = b"x-stainless-lang" in head.known
-    return dialect_of(head.target, stainless, head.known.get(b"user-agent", b""), error_format)
-
-
-def must_stay_in_memory(head: RequestHead, destination: Destination) -> bool:
-    """JSON that is read or changed is decoded as a whole; forms and opaque uploads can stay on disk."""
-    is_changed = destination.named_model is not None and changes_bodies(destination.named_model)
-    if destination.kind is not MODEL_IN_BODY and not is_changed:
-        return False
-    return head.boundary is None and (destination.target.startswith(b"/v1/") or head.is_json)
-
-
-def changes_bodies(named_model: NamedModel) -> bool:
-    """A selector's targets each get their own name."""
-    return isinstance(named_model, Selector) or bool(named_model.changes)
-
-
-def names_in_json(head: RequestHead, destination: Destination) -> bool:
-    """Does it require a JSON body that names the model?"""
-    is_plain = head.boundary is None and b"content-encoding" not in head.known
-    return is_plain and destination.kind is MODEL_IN_BODY and must_name_model(head, destination)
-
-
-def must_name_model(head: RequestHead, destination: Destination) -> bool:
-    """Is an unreadable body the client's mistake? Not if the query names the model."""
-    return head.method == b"POST" and destination.named is None and destination.target.startswith(b"/v1/")

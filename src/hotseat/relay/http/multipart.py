@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hotseat.errors import ClientError
-from hotseat.relay.http.plain_bodies import is_plain_part
+from hotseat.relay.http.form_parts import is_plain_part
 from hotseat.settings import KiB
 
 if TYPE_CHECKING:

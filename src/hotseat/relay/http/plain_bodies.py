@@ -12,19 +12,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hotseat.relay.http.body import Body
-    from hotseat.relay.http.head import RequestHead
+    from hotseat.relay.http.request_head import RequestHead
 
 _FORM_IN_ONE_LINE = b"application/x-www-form-urlencoded"
 _CHARSET = rb";[ \t]*charset=[\w-]+"
 _PLAIN_FORM = re.compile(
     rb"multipart/form-data(?:%b)?;[ \t]*boundary=(?:\"[^\"\\]+\"|[^\s\";,]+)(?:%b)?" % (_CHARSET, _CHARSET), re.I
 )
-_PLAIN_DISPOSITION = re.compile(
-    rb"content-disposition: ?form-data; ?name=(?:\"([^\"\\\r\n]*)\"|([^\s;\"\\=*]+))"
-    rb"(; ?filename=(?:\"[^\"\\\r\n]*\"|[^\s;\"\\]+)(?:; ?filename\*=[^\s;\"\\]+)?)?",
-    re.I,
-)
-_HARMLESS = re.compile(rb"content-(?:(?:type|length): ?[^\r\n]*|transfer-encoding: ?(?:binary|8bit|7bit))", re.I)
 
 
 def names_one_model(head: RequestHead, body: Body) -> bool:
@@ -36,13 +30,3 @@ def names_one_model(head: RequestHead, body: Body) -> bool:
     if kind.startswith(b"multipart/"):
         return body.form is not None and body.form.is_plain and _PLAIN_FORM.fullmatch(kind) is not None
     return not kind.startswith(_FORM_IN_ONE_LINE)
-
-
-def is_plain_part(head: bytes, name: bytes) -> bool:
-    """Do all parsers agree on the name of the part, and on whether it is the field `name` or a file?"""
-    lines = head.split(b"\r\n")
-    found = [match for match in map(_PLAIN_DISPOSITION.fullmatch, lines) if match]
-    if len(found) != 1 or len(lines) != 1 + sum(_HARMLESS.fullmatch(line) is not None for line in lines):
-        return False
-    quoted, plain, file = found[0].groups()
-    return file is None or (quoted or plain) != name

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hotseat.relay.http.head import Field, RequestHead
+    from hotseat.relay.http.fields import Field
 
 NAME = b"x-request-id"
 USUAL, BESIDE = b"X-Request-Id", b"Hotseat-Request-Id"
@@ -30,21 +30,21 @@ SIGNS = b"0123456789abcdefghjkmnpqrstvwxyz"
 _is_plain = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,%d}" % LONGEST).fullmatch
 
 
-def id_in(head: RequestHead) -> bytes:
-    """The client's id of the request; empty if it sent none, or none fit for logs and headers.
-
-    A fleet host that forwards a request may have had to add its id beside another.
-    """
-    said = head.known.get(NAME if head.id_header is USUAL else BESIDE.lower(), b"")
-    return said if _is_plain(said) else b""
-
-
 def id_header_for(known: dict[bytes, bytes], fields: list[Field]) -> bytes:
     """The header that carries the id upstream; an id that we cannot use passes as the client sent it."""
     if NAME not in known:
         return USUAL
     is_only_one = [name.lower() for name, _ in fields].count(NAME) == 1
     return USUAL if is_only_one and _is_plain(known[NAME]) else BESIDE
+
+
+def usable_id(known: dict[bytes, bytes], id_header: bytes) -> bytes:
+    """The client's id of the request; empty if it sent none, or none fit for logs and headers.
+
+    A fleet host that forwards a request may have had to add its id beside another.
+    """
+    said = known.get(NAME if id_header is USUAL else BESIDE.lower(), b"")
+    return said if _is_plain(said) else b""
 
 
 def split_id(head: bytes) -> tuple[bytes, bytes]:

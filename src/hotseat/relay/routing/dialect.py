@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hotseat.error_bodies import Dialect
 from hotseat.relay.routing.paths import ONLY_LISTED
 from hotseat.settings import ErrorFormat
+
+if TYPE_CHECKING:
+    from hotseat.relay.http.request_head import RequestHead
+
+
+def dialect_for(head: RequestHead, error_format: ErrorFormat) -> Dialect:
+    stainless = b"x-stainless-lang" in head.known
+    return dialect_of(head.target, stainless, head.known.get(b"user-agent", b""), error_format)
 
 
 def dialect_of(path: bytes, stainless: bool, user_agent: bytes, format: ErrorFormat) -> Dialect:  # noqa: A002 - the key's own name

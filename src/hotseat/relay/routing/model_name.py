@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.named_models import NamedModel
-    from hotseat.relay.http.head import RequestHead
     from hotseat.relay.http.json_rewrite import Members
+    from hotseat.relay.http.request_head import RequestHead
     from hotseat.relay.routing.paths import PathRule
 
 Decoded = TypeVar("Decoded")

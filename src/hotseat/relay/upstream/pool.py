@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from hotseat.catalog.spec import DEFAULT_TIMEOUTS
 from hotseat.net.happy_eyeballs import Dialler
-from hotseat.relay.http.head_cache import KnownResponse, Memory
+from hotseat.relay.http.head_cache import Memory
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -17,76 +18,94 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.spec import Timeouts
     from hotseat.identifiers import Address, Instant, Seconds
-    from hotseat.relay.upstream.connection import UpstreamConnection
+    from hotseat.relay.http.response_head import ResponseHead
 
 log = logging.getLogger(__name__)
 
 SWEEP_S: Seconds = 1.0
 
 
-class Pool:
-    def __init__(self, dialler: Dialler | None = None) -> None:
+class Pooled(asyncio.Protocol, ABC):
+    """A connection as the pool uses it."""
+
+    __slots__ = ()
+    address: Address
+
+    @abstractmethod
+    def can_be_used(self, now: Instant) -> bool: ...
+    @abstractmethod
+    def keep_to(self, timeouts: Timeouts) -> None: ...
+    @abstractmethod
+    def close(self) -> None: ...
+
+
+Connection = TypeVar("Connection", bound=Pooled)
+
+
+class Pool(Generic[Connection]):
+    def __init__(self, kind: Callable[[Address, Pool[Connection]], Connection], dialler: Dialler | None = None) -> None:
+        self._kind = kind
         self._dialler = dialler or Dialler()
         self._loop = asyncio.get_running_loop()
         self.now: Callable[[], Instant] = self._loop.time
-        self._resting: dict[Address, list[UpstreamConnection]] = {}
+        self._idle: dict[Address, list[Connection]] = {}
         self._tasks = Tasks()
-        self.known: Memory[KnownResponse] = Memory()
+        self.heads: Memory[ResponseHead] = Memory()
+        """Parsed heads of responses."""
         self._tls: ssl.SSLContext | None = None
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
 
     @property
-    def resting(self) -> int:
-        return sum(map(len, self._resting.values()))
+    def idle(self) -> int:
+        """How many connections are idle."""
+        return sum(map(len, self._idle.values()))
 
-    def take(self, address: Address) -> UpstreamConnection | None:
+    def take(self, address: Address) -> Connection | None:
         """An idle connection that should still be alive, the most recent first."""
-        resting = self._resting.get(address)
-        now = self.now() if resting else 0.0
-        while resting:
-            connection = resting.pop()
+        idle = self._idle.get(address)
+        now = self.now() if idle else 0.0
+        while idle:
+            connection = idle.pop()
             if connection.can_be_used(now):
                 return connection
             connection.close()
         return None
 
-    def rest(self, connection: UpstreamConnection) -> None:
-        self._resting.setdefault(connection.address, []).append(connection)
+    def put_back(self, connection: Connection) -> None:
+        self._idle.setdefault(connection.address, []).append(connection)
 
-    def forget(self, connection: UpstreamConnection) -> None:
+    def forget(self, connection: Connection) -> None:
         """The other side closed it while it was idle."""
-        resting = self._resting.get(connection.address, [])
-        if connection in resting:
-            resting.remove(connection)
+        idle = self._idle.get(connection.address, [])
+        if connection in idle:
+            idle.remove(connection)
 
     def leave(self, address: Address) -> None:
         """The server at this address is exiting."""
-        for connection in self._resting.pop(address, []):
+        for connection in self._idle.pop(address, []):
             connection.close()
 
     def dial(
         self,
         address: Address,
-        kind: type[UpstreamConnection],
-        connected: Callable[[UpstreamConnection], None],
+        connected: Callable[[Connection], None],
         failed: Callable[[str], None],
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
     ) -> asyncio.Task[None]:
         """Connect; exactly one of the two callbacks is called, unless the task is cancelled."""
-        return self._tasks.start(self._dial(address, kind, connected, failed, timeouts), f"dial {address}")
+        return self._tasks.start(self._dial(address, connected, failed, timeouts), f"dial {address}")
 
     async def _dial(
         self,
         address: Address,
-        kind: type[UpstreamConnection],
-        connected: Callable[[UpstreamConnection], None],
+        connected: Callable[[Connection], None],
         failed: Callable[[str], None],
         timeouts: Timeouts,
     ) -> None:
         within = patience(address, timeouts)
         try:
             async with asyncio.timeout(within):
-                connection = await self._connect(address, kind)
+                connection = await self._connect(address)
             self._prepare(connection, timeouts)
         except TimeoutError:
             return failed(f"no connection to {address} within {within:g} s")
@@ -99,16 +118,16 @@ class Pool:
             return failed(f"no connection to {address}: {problem}")
         return connected(connection)
 
-    def _prepare(self, connection: UpstreamConnection, timeouts: Timeouts) -> None:
+    def _prepare(self, connection: Connection, timeouts: Timeouts) -> None:
         try:
             connection.keep_to(timeouts)
         except Exception:
             connection.close()
             raise
 
-    async def _connect(self, address: Address, kind: type[UpstreamConnection]) -> UpstreamConnection:
-        def make() -> UpstreamConnection:
-            return kind(address, self)
+    async def _connect(self, address: Address) -> Connection:
+        def make() -> Connection:
+            return self._kind(address, self)
 
         if address.unix_path:
             _, connection = await self._loop.create_unix_connection(make, address.unix_path)
@@ -127,21 +146,21 @@ class Pool:
     def _sweep(self) -> None:
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
         now = self.now()
-        for address, resting in list(self._resting.items()):
-            self._resting[address] = [connection for connection in resting if connection.can_be_used(now)]
-            for connection in resting:
+        for address, idle in list(self._idle.items()):
+            self._idle[address] = [connection for connection in idle if connection.can_be_used(now)]
+            for connection in idle:
                 if not connection.can_be_used(now):
                     connection.close()
-            if not self._resting[address]:
-                del self._resting[address]
+            if not self._idle[address]:
+                del self._idle[address]
 
     async def aclose(self) -> None:
         self._sweeper.cancel()
         await self._tasks.aclose()
-        for resting in self._resting.values():
-            for connection in resting:
+        for idle in self._idle.values():
+            for connection in idle:
                 connection.close()
-        self._resting.clear()
+        self._idle.clear()
 
 
 def patience(address: Address, timeouts: Timeouts) -> Seconds | None:

@@ -1,176 +1,191 @@
-"""One upstream response as llhttp reads it: its head, the framing of its body, its end.
+"""Reads one response after another from an upstream: drops interim heads, parses the head, follows the body to its end.
 
-Only responses without a cached head come here. llhttp follows the framing and accepts more than we do: bytes that could
-pass for the client's next response, or that never end without being a body, raise `UpstreamError`.
+Servers repeat themselves, so parsed heads are kept, and a new head is first compared with the last one.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import httptools
+import re
+from typing import TYPE_CHECKING, Protocol
 
 from hotseat.errors import UpstreamError
-from hotseat.relay.http.head import SWITCHING, read_response_head
+from hotseat.relay.exchange.token_usage import LARGE, LAST_PIECES, ends_of
+from hotseat.relay.http.fields import SWITCHING
+from hotseat.relay.http.head_cache import HeadTemplate, split_length
+from hotseat.relay.http.response_head import CLOSE, LAST_CHUNK, LENGTH, parse_response_head
+from hotseat.relay.upstream.response_bodies import ChunkedBody, CloseDelimitedBody, CountedBody, DecodedBody
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hotseat.identifiers import Bytes
-    from hotseat.relay.http.head import Field, ResponseHead
+    from hotseat.relay.http.head_cache import Memory
+    from hotseat.relay.http.response_head import ResponseHead
+    from hotseat.relay.upstream.response_bodies import ResponseBody
 
-MOST_BETWEEN_CHUNKS: Bytes = 1 << 20
-"""Chunk sizes, extensions and trailers. More than one read, which may end just after a chunk."""
-CHUNK_SIZES = {b"%x" % size: size for size in range(1, 1024)}
-"""How servers write the sizes of the small chunks in streams."""
-
-
-class Switched(Exception):
-    """The upstream uses another protocol from here on; this was its head."""
-
-    def __init__(self, head: ResponseHead) -> None:
-        super().__init__()
-        self.head = head
+LARGEST_HEAD = 64 << 10
+MOST_INTERIM_HEADS = 16
+INTERIM = (b"HTTP/1.1 1", b"HTTP/1.0 1")
+"""A 101 is not interim."""
+NONE_YET, _ = parse_response_head(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+_BARE_LF = re.compile(rb"(?<!\r)\n")
 
 
-class Answer:
+class Receiver(Protocol):
+    """Takes a response while it arrives."""
+
+    @property
+    def write(self) -> Callable[[bytes], None]:
+        """Takes the parts of the body after the first."""
+        ...
+
+    @property
+    def needs_decoded_body(self) -> bool: ...
+    def head_received(self, head: ResponseHead, length: Bytes | None, data: bytes, *, is_complete: bool) -> None:
+        """The head, and as much of the body as arrived with it."""
+        ...
+
+    def switched(self, head: ResponseHead, data: bytes) -> None:
+        """The upstream uses another protocol from here on."""
+        ...
+
+
+class ResponseReader:
     __slots__ = (
-        "_between",
-        "_fields",
-        "_has_head",
-        "_in_chunk",
-        "_is_chunked",
-        "_left",
-        "_parser",
-        "_reason",
-        "_tail",
-        "is_between_chunks",
+        "_body",
+        "_heads",
+        "_interim_heads",
+        "_partial",
+        "expects_body",
+        "has_begun",
+        "head",
         "is_complete",
-        "keeps_alive",
+        "pieces",
     )
 
-    def __init__(self) -> None:
-        self._parser = httptools.HttpResponseParser(self)
-        self._fields: list[Field] = []
-        self._reason = b""
-        self._has_head = self._is_chunked = self._in_chunk = False
-        self._left: Bytes | None = None
-        self._between: Bytes = 0
-        self._tail = b""
-        self.is_between_chunks = False
+    def __init__(self, heads: Memory[ResponseHead]) -> None:
+        self._heads = heads
+        self.head: ResponseHead = NONE_YET
+        """Of the current response, or of the last one."""
+        self._body: ResponseBody | None = None
+        self._partial = b""
+        """The part of a head that has arrived."""
+        self._interim_heads = 0
+        self.expects_body = True
+        """False for a response to HEAD."""
+        self.has_begun = False
         self.is_complete = False
-        self.keeps_alive = False
-        """May its connection be reused? Known when it is complete."""
+        self.pieces: list[bytes] = []
+        """The last parts received, long ones shortened, for token counts. A deque is ten times as large."""
 
-    # Called by the connection
+    def finish(self) -> list[bytes]:
+        """The next response is another one; returns the last parts of this one."""
+        self._body = None
+        self._interim_heads = 0
+        self.has_begun = self.is_complete = False
+        pieces, self.pieces = self.pieces, []
+        return pieces
 
-    def read_head(self, data: bytes) -> ResponseHead:
-        try:
-            self._feed(data)
-        except httptools.HttpParserUpgrade:
-            raise Switched(read_response_head(SWITCHING, self._reason, self._fields)) from None
-        head = read_response_head(self._parser.get_status_code(), self._reason, self._fields)
-        self._left = head.length
-        self._is_chunked = head.is_chunked
-        self.is_between_chunks = head.is_chunked and not head.has_no_body
-        return head
+    @property
+    def is_between_chunks(self) -> bool:
+        return self._body is not None and self._body.is_between_chunks
 
-    def is_whole_chunk(self, data: bytes) -> bool:
-        """Is this exactly one small chunk, from its size to its line end? Between chunks it changes no state."""
-        if not self.is_between_chunks:
-            return False
-        end = data.find(b"\r\n", 0, 5)
-        size = CHUNK_SIZES.get(data[:end])
-        return size is not None and len(data) == end + size + 4 and data.endswith(b"\r\n")
+    @property
+    def ends_with_connection(self) -> bool:
+        """Is the end of the connection the end of the response?"""
+        return isinstance(self._body, CloseDelimitedBody)
 
-    def follow(self, data: bytes) -> None:
-        """Find the end of the body; raises for bytes beyond it."""
-        if self._left is not None:
-            self._left -= len(data)
-            if self._left < 0:
-                raise sent_more()
-        self._feed(data)
-        if self._is_chunked:
-            self._follow_chunks(data)
+    def feed(self, data: bytes, receiver: Receiver) -> None:
+        body = self._body
+        if body is None:
+            return self._feed_head(data, receiver)
+        pieces = self.pieces  # as in `keep`: every chunk passes here
+        pieces.append(data if len(data) <= LARGE else ends_of(data))
+        if len(pieces) > LAST_PIECES:
+            del pieces[0]
+        receiver.write(body.take(data))
+        self.is_complete = body.is_complete
+        return None
 
-    def relayed(self, data: bytes) -> bytes:
-        """The part of the data that the client gets."""
+    def keep(self, data: bytes) -> None:
+        self.pieces.append(data if len(data) <= LARGE else ends_of(data))
+        del self.pieces[:-LAST_PIECES]
+
+    # Heads
+
+    def _feed_head(self, data: bytes, receiver: Receiver) -> None:
+        last = self.head
+        if last.template is not None and not self.has_begun:
+            found = last.template.found_in(data)
+            if found is not None:
+                self.has_begun = True
+                return self._begin(last, found[0], data[found[1] :], receiver)
+        self.has_begun = True
+        data = self._without_interim_heads(self._partial + data)
+        end = data.find(b"\r\n\r\n") + 4
+        if (end if end >= 4 else len(data)) > LARGEST_HEAD:
+            raise UpstreamError(f"the upstream's response head is larger than {LARGEST_HEAD} bytes")
+        if end < 4:
+            if _BARE_LF.search(data):  # its head would never be complete
+                raise UpstreamError("the upstream's response is malformed: a line does not end with CR LF")
+            self._partial = data
+            return None
+        self._partial = b""
+        head, length = self._parsed(data[:end])
+        return self._begin(head, length, data[end:], receiver)
+
+    def _without_interim_heads(self, data: bytes) -> bytes:
+        """Remove 100, 102 and 103: they are between the upstream and us."""
+        while data.startswith(INTERIM) and data[9:12] != b"101":
+            end = data.find(b"\r\n\r\n")
+            if end < 0:
+                break
+            self._interim_heads += 1
+            if self._interim_heads > MOST_INTERIM_HEADS:
+                raise UpstreamError(f"the upstream sent more than {MOST_INTERIM_HEADS} interim responses")
+            data = data[end + 4 :]
         return data
 
-    # llhttp
+    def _parsed(self, lines: bytes) -> tuple[ResponseHead, Bytes | None]:
+        key, length = split_length(lines)
+        head = self._heads.recall(key)
+        # The key does not show whether a length was cut out of it.
+        if head is not None and head.body_end is not (LENGTH if length is None else LAST_CHUNK):
+            return head, length
+        head, stated = parse_response_head(lines)
+        if stated == length and head.body_end is not CLOSE:
+            if head.body_end is LENGTH:
+                head.template = HeadTemplate(lines)
+            self._heads.learn(key, head)
+        return head, stated
 
-    def on_message_begin(self) -> None:
-        if self.is_complete:
-            raise sent_more()
+    # Bodies
 
-    def on_status(self, reason: bytes) -> None:
-        self._reason += reason
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if self._has_head:  # a trailer, relayed with the body
-            self._count_between(len(name) + len(value))
+    def _begin(self, head: ResponseHead, length: Bytes | None, data: bytes, receiver: Receiver) -> None:
+        """Check the data that came with the head first: an error can still be sent with a status."""
+        self.head = head
+        if head.status == SWITCHING:
+            return receiver.switched(head, data)
+        if length == len(data) and head.body_end is LENGTH and self.expects_body:
+            self.is_complete = True  # nearly all responses that are not streams
         else:
-            self._fields.append((name, value))
+            data = self._begin_body(head, length, data, receiver)
+        self.pieces.append(data if len(data) <= LARGE else ends_of(data))
+        return receiver.head_received(head, length, data, is_complete=self.is_complete)
 
-    def on_headers_complete(self) -> None:
-        self._has_head = True
-
-    def on_chunk_header(self) -> None:
-        self._in_chunk = True
-        self._between = 0
-
-    def on_chunk_complete(self) -> None:
-        self._in_chunk = False
-        self._between = 0
-
-    def on_message_complete(self) -> None:
-        self.is_complete = True
-        # Valid only in this callback: llhttp clears its flags afterwards.
-        self.keeps_alive = self._parser.should_keep_alive()
-
-    def _feed(self, data: bytes) -> None:
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            raise
-        except httptools.HttpParserError as problem:
-            if isinstance(problem, httptools.HttpParserCallbackError) and (cause := problem.__context__):
-                raise cause from None  # a callback raised: extra data, or a bug of ours
-            raise UpstreamError(f"the upstream's response is malformed: {problem}") from problem
-
-    def _follow_chunks(self, data: bytes) -> None:
-        """Raise for what llhttp accepts: line ends after the last chunk, and endless data outside of the body."""
-        self._tail = (self._tail + data[-5:])[-5:]
-        if self.is_complete:
-            if self._left is None and (not self._tail.endswith(b"\r\n\r\n") or self._tail[0] in b"\r\n"):
-                raise sent_more()
-        elif not self._in_chunk:
-            self._count_between(len(data))
-        self.is_between_chunks = not self._in_chunk and data.endswith(b"\r\n")
-
-    def _count_between(self, size: Bytes) -> None:
-        self._between += size
-        if self._between > MOST_BETWEEN_CHUNKS:
-            raise UpstreamError("the upstream sent too much between two chunks")
+    def _begin_body(self, head: ResponseHead, length: Bytes | None, data: bytes, receiver: Receiver) -> bytes:
+        if not self.expects_body:
+            self.is_complete = True
+            return b""
+        body = self._body = _body_of(head, length, decoded=receiver.needs_decoded_body)
+        relayed = body.take(data)
+        self.is_complete = body.is_complete
+        return relayed
 
 
-class DechunkedAnswer(Answer):
-    """For HTTP/1.0 clients, which do not support chunks. A separate class, because a callback per part costs time."""
-
-    __slots__ = ("_parts",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._parts: list[bytes] = []
-
-    def is_whole_chunk(self, data: bytes) -> bool:
-        return False
-
-    def on_body(self, part: bytes) -> None:
-        self._parts.append(part)
-
-    def relayed(self, data: bytes) -> bytes:
-        parts, self._parts = self._parts, []
-        return b"".join(parts)
-
-
-def sent_more() -> UpstreamError:
-    return UpstreamError("the upstream sent data after its response")
+def _body_of(head: ResponseHead, length: Bytes | None, *, decoded: bool) -> ResponseBody:
+    if head.body_end is LAST_CHUNK:
+        return DecodedBody() if decoded else ChunkedBody()
+    if head.body_end is CLOSE:
+        return CloseDelimitedBody()
+    return CountedBody(length or 0 if head.body_end is LENGTH else 0)

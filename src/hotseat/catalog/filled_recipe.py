@@ -1,0 +1,37 @@
+"""PURE: a launch recipe with its port filled in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hotseat.catalog.template import PID, PORT, address_of, fill_hole
+
+if TYPE_CHECKING:
+    from hotseat.catalog.spec import LaunchRecipe
+    from hotseat.identifiers import Address
+
+
+@dataclass(frozen=True, slots=True)
+class FilledRecipe:
+    """A launch recipe for one process: only `${PID}` in `stop` is left open."""
+
+    argv: tuple[str, ...]
+    address: Address
+    env: tuple[tuple[str, str], ...]
+    check_endpoint: str | None
+    stop: tuple[str, ...] | None
+
+    def stop_argv(self, pid: int) -> tuple[str, ...] | None:
+        """The command that stops process `pid`; None: a signal does."""
+        return None if self.stop is None else tuple(fill_hole(text, PID, pid) for text in self.stop)
+
+
+def fill(recipe: LaunchRecipe, port: int) -> FilledRecipe:
+    return FilledRecipe(
+        argv=tuple(fill_hole(text, PORT, port) for text in recipe.argv),
+        address=address_of(fill_hole(recipe.proxy, PORT, port)),
+        env=tuple((name, fill_hole(value, PORT, port)) for name, value in recipe.env),
+        check_endpoint=recipe.check_endpoint and fill_hole(recipe.check_endpoint, PORT, port),
+        stop=recipe.stop and tuple(fill_hole(text, PORT, port) for text in recipe.stop),
+    )

@@ -1,0 +1,145 @@
+"""What a request holds and counts for: its lease, its key's usage, its place at a peer or host, the memory of its body.
+
+`close` gives all of it back and records the request. It may be called again: each resource is given back once, even if
+giving back another one raised.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from hotseat.relay.access import audit
+from hotseat.tasks import attempt
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from hotseat.activity.recent import Tokens
+    from hotseat.activity.usage import Account, KeyUse
+    from hotseat.identifiers import Instant, ModelName, Seconds, TicketId
+    from hotseat.relay.context import Context
+    from hotseat.relay.exchange.fleet_hop import FleetHop
+    from hotseat.relay.exchange.request import Request
+
+log = logging.getLogger(__name__)
+
+
+class Accounting:
+    # Class attributes as defaults: of a thousand requests a second, most never set them.
+    model: ModelName | None = None
+    """None for requests to hotseat itself."""
+    ticket: TicketId | None = None
+    key_use: KeyUse | None = None
+    """Its entry in the usage of its key; None if no keys are configured."""
+    hop: FleetHop | None = None
+    """Its routing in the fleet; None without a fleet, or if a fleet host forwarded it."""
+    tokens: Tokens | None = None
+    granted_at: Instant | None = None
+    waited_for = ""
+    """The reason why it was not granted at once."""
+    first_byte_at: Instant | None = None
+    _peer_model: ModelName | None = None
+    _limit: asyncio.TimerHandle | None = None
+    """The end of the time for which it may use the model."""
+    _is_recorded = False
+
+    def __init__(self, context: Context, request: Request, peer: str) -> None:
+        self._context = context
+        self._request = request
+        self._peer = peer
+        if request.key_use is not None:
+            self.key_use = request.key_use
+
+    # What it holds
+
+    def charge(self, account: Account, model: str) -> None:
+        """Count it among the requests of its key; raises if that exceeds a limit, or the key may not use the model."""
+        if self.key_use is None:
+            self.key_use = account.enter(model, self._context.now())
+        else:  # counted before its body was read
+            account.check_may_use(model)
+            self.key_use.model = model
+
+    def granted(self, because: str) -> None:
+        self.granted_at = self._context.now()
+        if because:
+            self.waited_for = because
+
+    def use_devices(self, count: int) -> None:
+        """Charge the key for the time of so many devices, from now on."""
+        assert self.key_use is not None
+        assert self.model is not None
+        meter = self._context.policy.accounts.meter(self.model)
+        self.key_use.granted(meter, count, self._context.now())
+
+    def sent_to_peer(self, model: ModelName) -> None:
+        self._context.peer_requests[model] += 1
+        self._peer_model = model
+        self.granted_at = self._context.now()
+
+    def limit(self, timer: asyncio.TimerHandle) -> None:
+        self._limit = timer
+
+    @property
+    def is_limited(self) -> bool:
+        return self._limit is not None
+
+    def return_lease(self) -> None:
+        """It asks again, because the server could not be reached."""
+        ticket, self.ticket = self.ticket, None
+        if ticket is not None:
+            self._context.dispatcher.leave(ticket)
+
+    # The end
+
+    def close(self, status: int, now: Instant, *, is_answered: bool = False) -> None:
+        """`is_answered`: the upstream's response was complete."""
+        if self._limit is not None:
+            self._limit.cancel()
+        try:
+            if self.ticket is not None:
+                self._context.dispatcher.leave(self.ticket, is_answered)
+        finally:
+            self._uncount(now)
+        if not self._is_recorded:
+            self._is_recorded = True
+            self._record(status, now)
+
+    def _uncount(self, now: Instant) -> None:
+        """At another host, for its key, at a peer, among the bodies."""
+        if self.hop is not None:
+            attempt(self.hop.come_back)
+        if self.key_use is not None:
+            attempt(self.key_use.ended, now)
+        if self._peer_model is not None:
+            self._context.peer_requests[self._peer_model] -= 1
+            self._peer_model = None
+        body = self._request.body
+        if body.counted or body.counted_on_disk or body.is_spooled:
+            attempt(self._context.bodies.forget, body)
+
+    def _record(self, status: int, now: Instant) -> None:
+        request = self._request
+        try:
+            if request.destination.rule.is_action:
+                audit.note(request, self._peer, status)
+            if self.model is not None:
+                began, granted_at, first_byte_at = request.began, self.granted_at, self.first_byte_at
+                waited = (now if granted_at is None else granted_at) - began
+                first_byte = None if first_byte_at is None else first_byte_at - began
+                self._context.activity.finished(
+                    self.model, status, waited, first_byte, now - began, request.client, request.head, request.id,
+                    self.tokens,
+                )  # fmt: skip
+        except Exception:  # from logs or metrics: the client gets its response anyway
+            log.exception("internal error request=%s", request.id.decode())
+
+    # Times
+
+    def waited_s(self, now: Instant) -> Seconds:
+        return (now if self.granted_at is None else self.granted_at) - self._request.began
+
+    @property
+    def first_byte_s(self) -> Seconds | None:
+        return None if self.first_byte_at is None else self.first_byte_at - self._request.began

@@ -1,0 +1,89 @@
+"""The first step of an exchange: find out which model the request names, and choose its target."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from hotseat.catalog.named_models import FleetModel, RemoteModel, Selector
+from hotseat.catalog.spec import UNCHANGED, BodyChanges
+from hotseat.errors import UnknownModel
+from hotseat.fleet.route import ThisHost
+from hotseat.relay.exchange.fleet_hop import FleetHop
+from hotseat.relay.exchange.local_model import LocalModel
+from hotseat.relay.exchange.targets import MANAGEMENT_API, FleetHost, PeerModel
+from hotseat.relay.routing.model_name import MANAGEMENT
+from hotseat.relay.routing.route import named_model_of
+from hotseat.relay.routing.selector import choose
+
+if TYPE_CHECKING:
+    from hotseat.catalog.named_models import Servable
+    from hotseat.catalog.spec import ModelSpec
+    from hotseat.fleet.route import Route
+    from hotseat.relay.context import Context
+    from hotseat.relay.exchange.fleet_hop import Hosts
+    from hotseat.relay.exchange.parts import Parts
+
+
+def start(exchange: Parts) -> None:
+    """Raises HotseatError if the request is refused."""
+    request, context = exchange.request, exchange.context
+    if request.destination.kind is MANAGEMENT:
+        return MANAGEMENT_API.start(exchange)
+    named_model = named_model_of(request, context.dispatcher)
+    if request.verdict.account is not None:
+        exchange.accounting.charge(request.verdict.account, named_model.name)
+    spec = _chosen(named_model, context) if isinstance(named_model, Selector) else named_model
+    exchange.accounting.model = spec.name
+    if context.hosts is not None and not isinstance(spec, RemoteModel) and _may_travel(exchange):
+        return _find_host(exchange, context.hosts, spec)
+    return _serve_here(exchange, spec)
+
+
+def _chosen(selector: Selector, context: Context) -> Servable:
+    """The model that a selector means now."""
+    targets = context.dispatcher.catalog.choices(selector)
+    return choose(selector, targets, context.dispatcher.view(), context.peer_requests)
+
+
+def _serve_here(exchange: Parts, spec: Servable) -> None:
+    """At a local model, or a peer's."""
+    if isinstance(spec, FleetModel):
+        raise UnknownModel(f'model "{spec.name}" is not defined on this host.')
+    exchange.target = PeerModel(spec) if isinstance(spec, RemoteModel) else LocalModel(spec)
+    if spec.changes is not UNCHANGED:
+        _change_body(exchange, spec.changes)
+    exchange.request.members = None
+    exchange.target.start(exchange)
+
+
+def _change_body(exchange: Parts, changes: BodyChanges) -> None:
+    exchange.request.change_body(changes)
+    if exchange.request.body.counted_on_disk:  # it may be back in memory
+        exchange.context.bodies.count(exchange.request.body)
+
+
+# The fleet
+
+
+def _may_travel(exchange: Parts) -> bool:
+    """Excludes forwarded requests, and those that must not start a model."""
+    request = exchange.request
+    return not request.verdict.from_host and exchange.context.policy.may_start(request.head, request.destination)
+
+
+def _find_host(exchange: Parts, hosts: Hosts, spec: ModelSpec | FleetModel) -> None:
+    exchange.request.members = None
+    go = partial(_go, exchange, spec)
+    exchange.accounting.hop = FleetHop(hosts, spec.name, exchange.request.client, go, exchange)
+    exchange.accounting.hop.find()
+
+
+def _go(exchange: Parts, spec: ModelSpec | FleetModel, where: Route) -> None:
+    """The other host changes the body itself; only a selector's name must be replaced here."""
+    if isinstance(where, ThisHost):
+        return _serve_here(exchange, spec)
+    if spec.changes.model_name == spec.name:
+        _change_body(exchange, BodyChanges(model_name=spec.name))
+    exchange.target = FleetHost(spec.name, where)
+    return exchange.target.start(exchange)

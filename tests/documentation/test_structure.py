@@ -1,0 +1,73 @@
+"""The code stays in small parts: no import circle in the package; in the relay no large class and no long file."""
+
+from __future__ import annotations
+
+import ast
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING
+
+from tests.support.llama import REPOSITORY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SOURCES = REPOSITORY / "src"
+RELAY = SOURCES / "hotseat" / "relay"
+MOST_METHODS, MOST_LINES = 25, 350
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    """Imports for type checking count too: whoever reads a module must read those as well."""
+    modules = {module_of(path): path for path in (SOURCES / "hotseat").rglob("*.py")}
+    graph = {name: {found for found in imports(path, modules) if found != name} for name, path in modules.items()}
+
+    assert circle_in(graph) == []
+
+
+def test_a_circle_is_found() -> None:
+    """The check above would notice one."""
+    assert circle_in({"a": {"b"}, "b": {"c"}, "c": {"a"}}) != []
+
+
+def test_no_class_of_the_relay_has_many_methods() -> None:
+    """A class with more does more than one thing."""
+    large = [f"{node.name}: {count}" for node, count in classes(RELAY) if count > MOST_METHODS]
+
+    assert large == []
+
+
+def test_no_file_of_the_relay_is_long() -> None:
+    """Strangers' bytes arrive here: each part must fit into one's head."""
+    lengths = {str(path.relative_to(RELAY)): len(path.read_text().splitlines()) for path in RELAY.rglob("*.py")}
+
+    assert {name: length for name, length in lengths.items() if length > MOST_LINES} == {}
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(SOURCES).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imports(path: Path, modules: dict[str, Path]) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                yield full if full in modules else node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def circle_in(graph: dict[str, set[str]]) -> list[str]:
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def classes(folder: Path) -> Iterator[tuple[ast.ClassDef, int]]:
+    for path in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                yield node, sum(isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef) for member in node.body)
