@@ -325,3 +325,14 @@ async def test_an_error_that_says_it_is_the_last_word_is_believed(rig: RelayRig)
         assert (answered.status, answered.body, answered.all("Connection")) == (500, b"bad", [])
 
     assert len(rig.alpha.lines) == 3
+
+
+@pytest.mark.parametrize("interim", [b"", b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 100 Continue\nA: b\r\n\r\n"])
+async def test_a_head_with_bare_line_feeds_is_refused_at_once(rig: RelayRig, interim: bytes) -> None:
+    """A head whose lines end with LF alone would never be complete, so the client gets 502 without waiting."""
+    client, call = await rig.reached(get())
+    await call.say(interim + b"HTTP/1.1 200 OK\nContent-Length: 5\n\nhello")
+    answered = await client.message()
+
+    assert answered.status == 502
+    assert b"malformed" in answered.body

@@ -126,8 +126,7 @@ class ResponseReader:
         if (end if end >= 4 else len(data)) > LARGEST_HEAD:
             raise UpstreamError(f"the upstream's response head is larger than {LARGEST_HEAD} bytes")
         if end < 4:
-            if _BARE_LF.search(data):  # its head would never be complete
-                raise UpstreamError("the upstream's response is malformed: a line does not end with CR LF")
+            _check_line_ends(data)  # or its head might never be complete
             self._partial = data
             return None
         self._partial = b""
@@ -140,6 +139,7 @@ class ResponseReader:
             end = data.find(b"\r\n\r\n")
             if end < 0:
                 break
+            _check_line_ends(data[:end])
             self._interim_heads += 1
             if self._interim_heads > MOST_INTERIM_HEADS:
                 raise UpstreamError(f"the upstream sent more than {MOST_INTERIM_HEADS} interim responses")
@@ -181,6 +181,11 @@ class ResponseReader:
         relayed = body.take(data)
         self.is_complete = body.is_complete
         return relayed
+
+
+def _check_line_ends(head: bytes) -> None:
+    if _BARE_LF.search(head):
+        raise UpstreamError("the upstream's response is malformed: a line does not end with CR LF")
 
 
 def _body_of(head: ResponseHead, length: Bytes | None, *, decoded: bool) -> ResponseBody:
