@@ -115,7 +115,7 @@ class Exchange:
             self.crashed(problem)
 
     def confirmed(self) -> None:
-        raise AssertionError("only an operator's wish is confirmed")
+        raise AssertionError("only a load by an operator is confirmed")
 
     @guarded
     def refused(self, error: HotseatError) -> None:
