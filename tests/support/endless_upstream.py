@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from tests.support.scripted_upstream import Line
 
 PIECE = b"10000\r\n" + b"x" * 65536 + b"\r\n"
-MOST_IN_BETWEEN = 8 << 20
-"""An upper bound of all buffers of the kernel and of the relay."""
+MOST_IN_BETWEEN = 16 << 20
+"""An upper bound of all buffers: the relay's, and the kernel's, whose send buffer grows to 4 MiB and whose receive
+buffer grows to twice of what was read."""
 
 
 class Fountain:

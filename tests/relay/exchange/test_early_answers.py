@@ -279,7 +279,7 @@ async def test_a_model_does_not_speak_to_a_client_that_is_behind(room: WaitingCl
     call = await room.loaded()
     await call.say(CHUNKED_EVENTS)
     fountain = Fountain(call.line)
-    tasks.start(fountain.flow(4 * MOST_IN_BETWEEN), "flow")
+    tasks.start(fountain.flow(2 * MOST_IN_BETWEEN), "flow")
     await fountain.stands_still()
     stopped_at = fountain.sent
     await client.read_exactly(1 << 20)

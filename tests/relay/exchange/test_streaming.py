@@ -91,7 +91,7 @@ async def test_a_client_that_does_not_read_stops_the_upstream(rig: RelayRig, tas
     call = await rig.alpha.call()
     await call.say(CHUNKED)
     fountain = Fountain(call.line)
-    most = 4 * MOST_IN_BETWEEN
+    most = 2 * MOST_IN_BETWEEN
     flow = tasks.start(fountain.flow(most), "flow")
     await fountain.stands_still()
     stopped_at = fountain.sent
