@@ -65,7 +65,6 @@ def run(work: Coroutine[Any, Any, int]) -> int:
 async def run_program(start: Prepared) -> int:
     async with AsyncExitStack() as stack:
         program = await open_program(start, stack)
-        program.handle_signals()
         program.announce()
         collect_rarely()
         await program.shared.shutdown.requested.wait()
@@ -87,6 +86,7 @@ async def open_program(start: Prepared, stack: AsyncExitStack) -> Program:
     api = await open_api(stack, api_deps(shared, models, monitoring, relaying), management)
     stack.push_async_callback(relaying.relay.aclose)
     program = Program(shared, models, relaying, api)
+    program.handle_signals()  # before it listens: whoever can connect may stop it
     await program.join_fleet(stack)
     await program.listen()
     program.start_tasks()

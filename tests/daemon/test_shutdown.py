@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from typing import TYPE_CHECKING
 
-from tests.support.hotseat import Hotseat
+from tests.support.hotseat import START_S, Hotseat
 from tests.support.virtual_time import advance, in_virtual_time
 from tests.support.waiting import eventually
 
@@ -16,6 +17,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NOTICE_S = 5.0
+
+SIGNALLED_WHEN_IT_LISTENS = """
+import os, signal
+from hotseat import app, cli
+listen = app.Program.listen
+
+async def listen_and_be_stopped(program):
+    await listen(program)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+app.Program.listen = listen_and_be_stopped
+cli.main()
+"""
 
 
 def test_a_load_balancer_is_told_and_served_before_the_door_closes(tmp_path: Path) -> None:
@@ -50,6 +64,14 @@ def test_a_second_signal_ends_the_notice(tmp_path: Path) -> None:
         rig.process.terminate()
         eventually(lambda: rig.call("GET", "/hotseat/ready").status == 503)
         code = rig.terminate()
+
+    assert code == 0
+
+
+def test_a_signal_at_the_moment_the_port_opens_is_a_normal_shutdown(tmp_path: Path) -> None:
+    """hotseat handles signals before it listens, so whoever can connect can also stop it."""
+    rig = Hotseat({"models": {}}, tmp_path, program=(sys.executable, "-c", SIGNALLED_WHEN_IT_LISTENS))
+    code = rig.process.wait(timeout=START_S)
 
     assert code == 0
 
