@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from bench.relay.cells import TOPICS, chosen
 from bench.relay.checks import Outcome, verdicts
+from bench.relay.comparison import compare
 from bench.relay.contest import contest, tell
 from bench.relay.figures import Figures, Sample
 from bench.relay.page import print_report, write_page
@@ -45,6 +46,10 @@ def main() -> int:
         if options.profile:
             with alone():
                 profile()
+            return 0
+        if options.against:
+            with alone():
+                compare(options.against, chosen(options.only, is_quick=options.quick), options.rounds or ROUNDS)
             return 0
         return report(joined(*map(Record.read, options.files)) if options.files else run(options), options)
     except Failure as failure:
@@ -139,6 +144,9 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--check", action="store_true", help="exit with 1 if a guaranteed figure is missed")
     parser.add_argument(
         "--soak", action="store_true", help="run 2,000 streams for a minute instead; exit with 1 if one fails"
+    )
+    parser.add_argument(
+        "--against", metavar="REVISION", help="compare hotseat with itself at a git revision instead, in one run"
     )
     parser.add_argument("--profile", action="store_true", help="profile hotseat with perf instead")
     return parser.parse_args()

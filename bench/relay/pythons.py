@@ -6,6 +6,7 @@ run one: Debian's, the container images' and uv's are built with it.
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from functools import cache
@@ -17,6 +18,7 @@ from bench.relay.tools import CACHE, HERE, REPOSITORY, install, run
 SYSTEM = Path("/usr/bin/python3")
 OLDEST = (3, 11)
 RIVALS, OURS = REPOSITORY / ".cache/bench-venv", REPOSITORY / ".cache/bench-hotseat"
+EARLIER = REPOSITORY / ".cache/bench-earlier"
 
 
 def rivals() -> Path:
@@ -27,11 +29,26 @@ def rivals() -> Path:
 @cache
 def hotseat() -> Path:
     """The program, installed from a wheel of the current source."""
-    folder = made(OURS, REPOSITORY / "requirements/runtime.txt")
+    return installed(OURS, REPOSITORY)
+
+
+@cache
+def earlier(revision: str) -> Path:
+    """The program as it was in this revision, installed in the same way."""
+    source, packed = CACHE / "earlier", CACHE / "earlier.tar"
+    shutil.rmtree(source, ignore_errors=True)
+    source.mkdir(parents=True)
+    run(["git", "archive", "--output", str(packed), revision], f"cannot read {revision}", REPOSITORY)
+    run(["tar", "--extract", "--file", str(packed), "--directory", str(source)], f"cannot unpack {revision}")
+    return installed(EARLIER, source)
+
+
+def installed(folder: Path, source: Path) -> Path:
+    made(folder, source / "requirements/runtime.txt")
     wheels = CACHE / "dist"
     for old in wheels.glob("*.whl"):
         old.unlink()
-    run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(wheels)], "cannot build hotseat")
+    run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(wheels)], "cannot build hotseat", source)
     pip(folder, "--no-deps", "--force-reinstall", str(next(wheels.glob("*.whl"))))
     return folder
 

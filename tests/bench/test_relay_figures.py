@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bench.relay.comparison import rows as comparison_rows
 from bench.relay.figures import BARE, Figure, Figures, Sample
 from bench.relay.soak import growth_mb, is_fed, is_flat
 
@@ -69,3 +70,20 @@ def test_a_soak_fails_when_memory_grows_or_a_stream_starves() -> None:
     assert not is_flat([50.0 + second * 0.1 for second in range(60)])
     assert is_fed(0)
     assert not is_fed(1)
+
+
+def test_a_comparison_with_an_earlier_revision_takes_the_ratio_of_each_round() -> None:
+    """A round in which the machine was half as fast does not change the ratio; what was not measured has no row."""
+    figures = Figures(
+        [
+            sample("hotseat-v1", 0, cpu_us=100.0),
+            sample("hotseat", 0, cpu_us=90.0),
+            sample("hotseat-v1", 1, cpu_us=200.0),
+            sample("hotseat", 1, cpu_us=180.0),
+        ]
+    )
+
+    head, *rows = comparison_rows(figures, "hotseat-v1")
+
+    assert head == ["", "", "hotseat-v1", "now", "now / before"]
+    assert rows == [["unary-1", "CPU-µs", "150 [100–200]", "135 [90–180]", "0.9 [0.9–0.9]"]]

@@ -1,0 +1,81 @@
+"""Counts hotseat's function calls per request and per chunk: unlike time, they are the same on every machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from bench.relay.cells import CHUNKS_PER_S, STREAMS_SETTLE_S
+from bench.relay.entrants import CHAT, Entrant, started
+from bench.relay.loads import Requests, Streams, chat
+from bench.relay.processes import Failure, wait_for
+from bench.relay.proxies.kinds import Backs, Launch, Proxy
+from bench.relay.tools import HERE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CLIENTS, STREAMS, SECONDS = 16, 100, 2
+COUNTS = "calls.json"
+
+
+def call_rows(*proxies: Proxy) -> list[list[str]]:
+    """Python and C calls of each."""
+    found = [calls_of(proxy) for proxy in proxies]
+    head = ["", *(proxy.name for proxy in proxies)]
+    return [head, *([title, *(f"{calls[title]:.1f}" for calls in found)] for title in found[0])]
+
+
+def calls_of(proxy: Proxy) -> dict[str, float]:
+    with started([counted(proxy)], needs_llama=False) as field:
+        entrant = field.entrants[-1]
+        with entrant.turn():
+            return {**per_request(entrant), **per_chunk(entrant)}
+
+
+def counted(proxy: Proxy) -> Proxy:
+    def launch(folder: Path, port: int, backs: Backs) -> Launch:
+        program, *arguments = proxy.launch(folder, port, backs).argv
+        python = program.replace("bin/hotseat", "bin/python")
+        return Launch([python, str(HERE / "counting.py"), str(folder / COUNTS), *arguments])
+
+    return replace(proxy, launch=launch)
+
+
+def per_request(entrant: Entrant) -> dict[str, float]:
+    begin(entrant)
+    count = Requests(CHAT, chat(1024), entrant.folder).send(entrant.port, CLIENTS, SECONDS).count
+    end(entrant)
+    return shares(entrant, "request", count)
+
+
+def per_chunk(entrant: Entrant) -> dict[str, float]:
+    """While all streams are open: their beginnings and ends do not count."""
+    load = Streams(STREAMS, CHUNKS_PER_S, STREAMS_SETTLE_S, SECONDS)
+    count = load.read(entrant.port, lambda: begin(entrant), lambda: end(entrant)).count
+    return shares(entrant, "chunk", count)
+
+
+def begin(entrant: Entrant) -> None:
+    send(entrant, signal.SIGUSR1)
+
+
+def end(entrant: Entrant) -> None:
+    send(entrant, signal.SIGUSR2)
+
+
+def send(entrant: Entrant, number: int) -> None:
+    if entrant.service is None:
+        raise Failure(f"{entrant.name} has no process")
+    os.kill(entrant.service.pid, number)
+
+
+def shares(entrant: Entrant, unit: str, count: int) -> dict[str, float]:
+    file = entrant.folder / COUNTS
+    wait_for(f"{entrant.name} wrote no counts", file.exists)
+    counts = json.loads(file.read_text())
+    file.unlink()
+    return {f"{kind} calls per {unit}": number / count for kind, number in counts.items()}
