@@ -44,6 +44,7 @@ async def served(app: FastAPI, address: Address) -> AsyncIterator[None]:
     config = uvicorn.Config(
         app,
         lifespan="off",
+        ws="none",  # no route uses WebSockets: importing their library would only slow the start
         log_config=None,
         log_level="warning",
         access_log=False,
