@@ -17,7 +17,7 @@ from hotseat.catalog.spec import LoadingState, Timeouts
 from hotseat.relay.access.policy import Policy
 from hotseat.relay.downstream import admission_cache
 from hotseat.relay.downstream.connection import ClientConnection
-from hotseat.relay.exchange import exchange, framers, local_model, start, states, targets
+from hotseat.relay.exchange import exchange, framers, start, states, targets
 from hotseat.relay.exchange.accounting import Accounting
 from hotseat.relay.exchange.early_stream import EarlyStream
 from hotseat.relay.exchange.fleet_hop import FleetHop
@@ -44,14 +44,14 @@ PARTS: tuple[tuple[object, str], ...] = (
     (start, "named_model_of"),
     (states, "ordinary_bytes"),
     (states, "is_ordinary"),
-    (exchange.Exchange, "connect"),
-    (local_model.LocalModel, "_wait_for_lease"),
+    (targets, "connect"),
+    (targets.LocalModel, "_wait_for_lease"),
     (exchange.Exchange, "finished"),
     (exchange.Exchange, "_end"),
     (Accounting, "close"),
     (Accounting, "_record"),
-    (local_model.LocalModel, "start"),
-    (targets, "upstream_head"),
+    (targets.LocalModel, "start"),
+    (exchange, "upstream_head"),
     (states.Sent, "head_received"),
     (states.Sent, "ended"),
     (states.Streaming, "ended"),
@@ -179,7 +179,7 @@ async def test_a_timer_that_raises(open_rig: OpenRig, limit: dict[str, Any], mon
     """If a timer's handler raises, the client gets 500 and the lease is released."""
     impatient = spec("alpha", **limit)
     rig = await open_rig(models=(impatient,))
-    monkeypatch.setattr(targets.BaseTarget, "label", property(Calls(raising=0).around("label", lambda _: "alpha")))
+    monkeypatch.setattr(targets.LocalModel, "label", property(Calls(raising=0).around("label", lambda _: "alpha")))
     client = await rig.send(chat())
 
     assert (await client.message()).status == 500
