@@ -1,6 +1,6 @@
 """Where a request goes, chosen once: hotseat itself, a local model, a model of a peer, or another host of the fleet.
 
-A target knows its timeouts, the head it gets, and what happens if it turns the request away or cannot be reached.
+A target knows its timeouts, the head it gets, and what happens if it is unreachable.
 """
 
 from __future__ import annotations
