@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.exchange_world import UPSTREAM, FakeClient, FakeContext, request_of
 from tests.support.fake_launcher import spec
 from tests.support.raising import Calls
 from tests.support.relay_rig import HELLO, chat, chunked, get, post
@@ -139,6 +140,21 @@ async def talk_with(rig: RelayRig, calls: Calls, monkeypatch: pytest.MonkeyPatch
         for owner, name in PARTS:
             patched.setattr(owner, name, calls.around(name, getattr(owner, name)))
         return await talk(rig, number)
+
+
+def test_a_head_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection that it was for is closed."""
+    context, client = FakeContext(None), FakeClient()
+    context.dispatcher.grants_at_once = True
+    connection = context.pool.open(UPSTREAM.address)
+    context.pool.put_back(connection)
+    monkeypatch.setattr(exchange, "upstream_head", Calls(raising=0).around("upstream_head", exchange.upstream_head))
+    head = b"GET /slots?model=alpha HTTP/1.1\r\nHost: box\r\n\r\n"
+    asked = exchange.Exchange(context, client, request_of(head, b""))  # type: ignore[arg-type]
+    asked.run(start.start, asked)
+
+    assert client.refusals == [500]
+    assert connection._transport.is_closing()
 
 
 async def test_one_client_whose_deadline_raises(

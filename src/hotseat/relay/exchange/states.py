@@ -36,7 +36,7 @@ def connect(exchange: Exchange, address: Address) -> None:
 
 def send(exchange: Exchange, connection: UpstreamConnection) -> None:
     target, accounting, request = exchange.target, exchange.accounting, exchange.request
-    sent = exchange.state = Sent(exchange, connection)
+    sent = exchange.state = connection.user = Sent(exchange, connection)
     exchange.was_sent = True
     if target.limit_s is not None and accounting.limit is None:
         accounting.limit = exchange.context.later(target.limit_s, exchange.run, _used_too_long, exchange)
