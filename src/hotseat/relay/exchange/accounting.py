@@ -123,11 +123,5 @@ class Accounting:
         except Exception:  # from logs or metrics: the client gets its response anyway
             log.exception("internal error request=%s", request.id.decode())
 
-    # Times
-
     def waited_s(self, now: Instant) -> Seconds:
         return (now if self.granted_at is None else self.granted_at) - self._request.began
-
-    @property
-    def first_byte_s(self) -> Seconds | None:
-        return None if self.first_byte_at is None else self.first_byte_at - self._request.began

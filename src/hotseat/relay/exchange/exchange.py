@@ -210,6 +210,7 @@ class Exchange:
         accounting, request, now = self.accounting, self.request, self.context.now()
         if accounting.model is None or accounting.ticket is None:
             return None
+        first_byte_at = accounting.first_byte_at
         return InProgress(
             ticket=accounting.ticket,
             id=request.id,
@@ -218,7 +219,7 @@ class Exchange:
             method=request.head.method,
             target=request.head.target,
             waited_s=accounting.waited_s(now),
-            first_byte_s=accounting.first_byte_s,
+            first_byte_s=None if first_byte_at is None else first_byte_at - request.began,
             seconds=now - request.began,
             is_waiting=isinstance(self.state, Queued),
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hotseat.catalog.spec import UNCHANGED
 from hotseat.errors import ClientError, Forbidden, TooLarge, UnsupportedEncoding
 from hotseat.relay.http.body import PIECE
 from hotseat.relay.http.json_limits import SMALL
@@ -98,9 +97,9 @@ class Request:
 
     def change_body(self, changes: BodyChanges) -> None:
         """Apply the changes that the model's configuration requires; all other bytes stay as sent."""
-        if changes is UNCHANGED or not self.body.size:
-            return
         form = self.body.form
+        if not self.body.size:
+            return
         if form is None:
             self._change_json(changes)
         elif changes.model_name is not None:
@@ -111,14 +110,11 @@ class Request:
         if not self.destination.rule.goes_to_peers:
             path = self.destination.target.partition(b"?")[0].decode("latin-1")
             raise Forbidden(f"{path} is not forwarded to peers: {remote.peer} is used for inference only")
-        assert remote.changes.model_name is not None
+        name = remote.changes.model_name
+        assert name is not None
         if self.body.size and not names_one_model(self.head, self.body):
-            raise UnsupportedEncoding(
-                f"{UNSURE} {remote.changes.model_name}. Send JSON or a plain form to {remote.peer}."
-            )
-        target = with_model_in_query(
-            self.destination.target, remote.changes.model_name, needs_one=not self._body_names_model()
-        )
+            raise UnsupportedEncoding(f"{UNSURE} {name}. Send JSON or a plain form to {remote.peer}.")
+        target = with_model_in_query(self.destination.target, name, needs_one=not self._body_names_model())
         if target != self.destination.target:
             self.destination = replace(self.destination, target=target)
             self.admission = self.admission.of_one_request(self.head, self.destination)
