@@ -118,8 +118,7 @@ class Connected(State):
         return server_is_exiting(self._exchange)
 
     def failed(self, error: UpstreamError) -> None:
-        exchange = self._exchange
-        exchange.run(exchange.fail, UpstreamError(f"{exchange.target.label} failed: {error.message}."))
+        self._exchange.run(self._fail, f"failed: {error.message}.")
 
     def crashed(self, problem: Exception) -> None:
         self._exchange.crashed(problem)
@@ -131,9 +130,8 @@ class Connected(State):
 
     def upstream_is_full(self) -> None: ...
     def upstream_is_writable(self) -> None: ...
-    def _broke_off(self, when: str) -> None:
-        target = self._exchange.target
-        self._exchange.fail(UpstreamError(f"{target.label} closed the connection {when}.{target.hint}"))
+    def _fail(self, how: str) -> None:
+        self._exchange.fail(UpstreamError(f"{self._exchange.target.label} {how}"))
 
 
 class Sent(Connected):
@@ -159,8 +157,7 @@ class Sent(Connected):
             self._timer = None
 
     def _too_slow(self, within: Seconds) -> None:
-        label = self._exchange.target.label
-        self._exchange.fail(UpstreamError(f"{label} did not respond within {within:g} s (timeouts.responseHeader)."))
+        self._fail(f"did not respond within {within:g} s (timeouts.responseHeader).")
 
     def lost(self, *, may_retry: bool) -> None:
         exchange, address = self._exchange, self._connection.address
@@ -170,7 +167,7 @@ class Sent(Connected):
         if may_retry:
             exchange.state = Dialling(exchange, address)
         else:
-            self._broke_off("before it responded")
+            self._fail(f"closed the connection before it responded.{exchange.target.hint}")
 
     # The response
 
@@ -241,7 +238,7 @@ class Streaming(Connected):
         self._framer.end(now)
 
     def lost(self, *, may_retry: bool) -> None:
-        self._broke_off("in the middle of its response")
+        self._fail(f"closed the connection in the middle of its response.{self._exchange.target.hint}")
 
 
 class Tunnel(Connected):
