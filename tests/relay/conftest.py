@@ -56,13 +56,13 @@ async def open_rig(tmp_path: Path) -> AsyncIterator[OpenRig]:
 @pytest.fixture(autouse=True)
 def slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits that a busy machine makes are no waits worth reporting."""
-    monkeypatch.setattr("hotseat.relay.http.own_headers.WORTH_REPORTING_S", 5.0)
+    monkeypatch.setattr("hotseat.relay.exchange.response_start.WORTH_REPORTING_S", 5.0)
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """An unreachable server is tried only once more."""
-    monkeypatch.setattr("hotseat.relay.exchange.local_model.UNREACHABLE_S", 0.0)
+    monkeypatch.setattr("hotseat.relay.exchange.targets.UNREACHABLE_S", 0.0)
 
 
 @pytest.fixture

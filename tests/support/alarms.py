@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -27,8 +28,8 @@ class Alarms:
         self.set: list[Alarm] = []
         self._now = 0.0
 
-    def later(self, delay: float, ring: Callable[[], None]) -> Alarm:
-        alarm = Alarm(self._now + delay, ring, self)
+    def later(self, delay: float, ring: Callable[..., None], *args: object) -> Alarm:
+        alarm = Alarm(self._now + delay, partial(ring, *args), self)
         self.set.append(alarm)
         return alarm
 

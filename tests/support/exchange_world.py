@@ -20,9 +20,9 @@ from hotseat.identifiers import Address, ClientId, HostName, ModelName, TicketId
 from hotseat.relay.access.policy import Policy
 from hotseat.relay.downstream.admission import Admission, admit
 from hotseat.relay.downstream.body_limits import Bodies
-from hotseat.relay.exchange.exchange import Exchange
+from hotseat.relay.exchange.exchange import DONE, QUEUED, Exchange
 from hotseat.relay.exchange.request import Request
-from hotseat.relay.exchange.states import DONE, QUEUED, TRANSITIONS
+from hotseat.relay.exchange.states import TRANSITIONS
 from hotseat.relay.http.body import Body
 from hotseat.relay.http.head_cache import Memory
 from hotseat.relay.http.head_parser import parse_request_head
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hotseat.errors import HotseatError
-    from hotseat.relay.exchange.parts import State
+    from hotseat.relay.exchange.exchange import State
 
 HERE = Address("127.0.0.1", 4000)
 THERE = OtherHost(HostName("there"), Address("10.0.0.2", 8080))
@@ -188,6 +188,7 @@ class FakeDispatcher:
 class FakeClient:
     """What the client of the exchange got."""
 
+    peer: str = "127.0.0.1"
     received: bytes = b""
     endings: list[str] = field(default_factory=list)
     refusals: list[int] = field(default_factory=list)

@@ -16,9 +16,9 @@ from hotseat.relay.upstream.pool import Pool
 if TYPE_CHECKING:
     from hotseat.activity.recent import Asked, Tokens
     from hotseat.dispatch.dispatcher import Dispatcher
+    from hotseat.fleet.host_selector import HostSelector
     from hotseat.identifiers import Address, ClientId, ModelName, Seconds
     from hotseat.relay.access.policy import Policy
-    from hotseat.relay.exchange.fleet_hop import Hosts
     from hotseat.relay.exchange.request import Request
     from hotseat.relay.http.body import Body
 
@@ -53,7 +53,7 @@ class Context:
         self.management = management
         self.activity = activity
         self.pool = Pool(UpstreamConnection)
-        self.hosts: Hosts | None = None
+        self.hosts: HostSelector | None = None
         """The fleet; None if this host is in none."""
         self.new_id = numbered()
         self.scheme = b"http"

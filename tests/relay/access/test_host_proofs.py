@@ -45,7 +45,7 @@ async def box() -> AsyncIterator[ScriptedUpstream]:
 async def joined(open_rig: OpenRig, *choices: Route, keys: tuple[ApiKey, ...] = ()) -> tuple[RelayRig, ScriptedHosts]:
     fleet = Fleet(("nats://x",), HostName("here"), secrets=(SECRET,))
     rig = await open_rig(settings=Settings(fleet=fleet, access=Access(api_keys=keys)), fleet_models=GUESTS)
-    rig.relay.context.hosts = hosts = ScriptedHosts(list(choices))
+    rig.relay.context.hosts = hosts = ScriptedHosts(list(choices))  # type: ignore[assignment]
     return rig, hosts
 
 

@@ -34,11 +34,12 @@ from tests.support.exchange_world import (
 from hotseat.errors import LoadFailed, Unloaded
 from hotseat.relay.exchange.accounting import Accounting
 from hotseat.relay.exchange.early_stream import EarlyStream
-from hotseat.relay.exchange.exchange import Exchange
+from hotseat.relay.exchange.exchange import DONE, Exchange, Queued
 from hotseat.relay.exchange.fleet_hop import FleetHop
 from hotseat.relay.exchange.framers import Rechunk, Verbatim
-from hotseat.relay.exchange.local_model import LocalModel
-from hotseat.relay.exchange.states import DONE, Dialling, Queued, Sent, Streaming
+from hotseat.relay.exchange.start import start
+from hotseat.relay.exchange.states import Dialling, Sent, Streaming
+from hotseat.relay.exchange.targets import LocalModel
 from hotseat.relay.upstream.connection import UpstreamConnection
 
 if TYPE_CHECKING:
@@ -123,8 +124,8 @@ class ExchangeWorld(RuleBasedStateMachine):
                 connection._requests = 1
                 self.context.pool.put_back(connection)
         self.request = request_of(*REQUESTS[kind])
-        self.exchange = CheckedExchange(self.context, self.client, self.request, "127.0.0.1")  # type: ignore[arg-type]
-        self.exchange.begin()
+        self.exchange = CheckedExchange(self.context, self.client, self.request)  # type: ignore[arg-type]
+        self.exchange.run(start, self.exchange)
 
     # The dispatcher
 

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.exchange_world import UPSTREAM, FakeClient, FakeContext, request_of
 from tests.support.fake_launcher import spec
 from tests.support.raising import Calls
 from tests.support.relay_rig import HELLO, chat, chunked, get, post
@@ -17,7 +18,7 @@ from hotseat.catalog.spec import LoadingState, Timeouts
 from hotseat.relay.access.policy import Policy
 from hotseat.relay.downstream import admission_cache
 from hotseat.relay.downstream.connection import ClientConnection
-from hotseat.relay.exchange import exchange, framers, local_model, start, states, targets
+from hotseat.relay.exchange import exchange, framers, start, states, targets
 from hotseat.relay.exchange.accounting import Accounting
 from hotseat.relay.exchange.early_stream import EarlyStream
 from hotseat.relay.exchange.fleet_hop import FleetHop
@@ -44,14 +45,14 @@ PARTS: tuple[tuple[object, str], ...] = (
     (start, "named_model_of"),
     (states, "ordinary_bytes"),
     (states, "is_ordinary"),
-    (exchange.Exchange, "connect"),
-    (local_model.LocalModel, "_wait_for_lease"),
+    (targets, "connect"),
+    (targets.LocalModel, "_wait_for_lease"),
     (exchange.Exchange, "finished"),
     (exchange.Exchange, "_end"),
     (Accounting, "close"),
     (Accounting, "_record"),
-    (local_model.LocalModel, "start"),
-    (targets, "upstream_head"),
+    (targets.LocalModel, "start"),
+    (exchange, "upstream_head"),
     (states.Sent, "head_received"),
     (states.Sent, "ended"),
     (states.Streaming, "ended"),
@@ -141,6 +142,21 @@ async def talk_with(rig: RelayRig, calls: Calls, monkeypatch: pytest.MonkeyPatch
         return await talk(rig, number)
 
 
+def test_a_head_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection that it was for is closed."""
+    context, client = FakeContext(None), FakeClient()
+    context.dispatcher.grants_at_once = True
+    connection = context.pool.open(UPSTREAM.address)
+    context.pool.put_back(connection)
+    monkeypatch.setattr(exchange.Target, "head", Calls(raising=0).around("head", exchange.Target.head))
+    head = b"GET /slots?model=alpha HTTP/1.1\r\nHost: box\r\n\r\n"
+    asked = exchange.Exchange(context, client, request_of(head, b""))  # type: ignore[arg-type]
+    asked.run(start.start, asked)
+
+    assert client.refusals == [500]
+    assert connection._transport.is_closing()
+
+
 async def test_one_client_whose_deadline_raises(
     rig: RelayRig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -179,7 +195,7 @@ async def test_a_timer_that_raises(open_rig: OpenRig, limit: dict[str, Any], mon
     """If a timer's handler raises, the client gets 500 and the lease is released."""
     impatient = spec("alpha", **limit)
     rig = await open_rig(models=(impatient,))
-    monkeypatch.setattr(targets.BaseTarget, "label", property(Calls(raising=0).around("label", lambda _: "alpha")))
+    monkeypatch.setattr(targets.LocalModel, "label", property(Calls(raising=0).around("label", lambda _: "alpha")))
     client = await rig.send(chat())
 
     assert (await client.message()).status == 500

@@ -17,6 +17,7 @@ from hotseat.relay.downstream.refusals import refusal, too_many_connections
 from hotseat.relay.downstream.request_queue import NEVER, RequestQueue
 from hotseat.relay.downstream.stages import BETWEEN, BODY, CLOSED, DISCARDING, OPEN, TUNNEL
 from hotseat.relay.exchange.exchange import Exchange
+from hotseat.relay.exchange.start import start
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -135,8 +136,8 @@ class ClientConnection(asyncio.Protocol):
         self.deadline = NEVER  # the next request may be half read; its timer continues after this response
         if request.verdict.from_host:
             self._is_host = True
-        self.exchange = Exchange(self._context, self, request, self.peer)
-        self.exchange.begin()
+        self.exchange = exchange = Exchange(self._context, self, request)
+        exchange.run(start, exchange)
 
     def reply(self, reply: Reply) -> None:
         self.transport.write(reply.data)

@@ -147,7 +147,7 @@ class RequestQueue:
         self.ahead = b""
         self.reader.forget()
         exchange = self._connection.exchange
-        if exchange is not None and exchange.wants_tunnel:
+        if exchange is not None and exchange.request.head.is_websocket:
             self._connection.abort()
 
     def expect_rest(self) -> None:

@@ -39,9 +39,9 @@ class Accounting:
     waited_for = ""
     """The reason why it was not granted at once."""
     first_byte_at: Instant | None = None
-    _peer_model: ModelName | None = None
-    _limit: asyncio.TimerHandle | None = None
+    limit: asyncio.TimerHandle | None = None
     """The end of the time for which it may use the model."""
+    _peer_model: ModelName | None = None
     _is_recorded = False
 
     def __init__(self, context: Context, request: Request, peer: str) -> None:
@@ -61,11 +61,6 @@ class Accounting:
             account.check_may_use(model)
             self.key_use.model = model
 
-    def granted(self, because: str) -> None:
-        self.granted_at = self._context.now()
-        if because:
-            self.waited_for = because
-
     def use_devices(self, count: int) -> None:
         """Charge the key for the time of so many devices, from now on."""
         assert self.key_use is not None
@@ -78,13 +73,6 @@ class Accounting:
         self._peer_model = model
         self.granted_at = self._context.now()
 
-    def limit(self, timer: asyncio.TimerHandle) -> None:
-        self._limit = timer
-
-    @property
-    def is_limited(self) -> bool:
-        return self._limit is not None
-
     def return_lease(self) -> None:
         """It asks again, because the server could not be reached."""
         ticket, self.ticket = self.ticket, None
@@ -95,8 +83,8 @@ class Accounting:
 
     def close(self, status: int, now: Instant, *, is_answered: bool = False) -> None:
         """`is_answered`: the upstream's response was complete."""
-        if self._limit is not None:
-            self._limit.cancel()
+        if self.limit is not None:
+            self.limit.cancel()
         try:
             if self.ticket is not None:
                 self._context.dispatcher.leave(self.ticket, is_answered)
@@ -135,11 +123,5 @@ class Accounting:
         except Exception:  # from logs or metrics: the client gets its response anyway
             log.exception("internal error request=%s", request.id.decode())
 
-    # Times
-
     def waited_s(self, now: Instant) -> Seconds:
         return (now if self.granted_at is None else self.granted_at) - self._request.began
-
-    @property
-    def first_byte_s(self) -> Seconds | None:
-        return None if self.first_byte_at is None else self.first_byte_at - self._request.began

@@ -14,19 +14,17 @@ import msgspec
 
 from hotseat.catalog.spec import LoadingState
 from hotseat.error_bodies import encodable, one_line, passed_on_error, stream_error
-from hotseat.relay.exchange.framers import LAST, chunk
+from hotseat.relay.exchange.exchange import QUEUED, Queued
+from hotseat.relay.exchange.framers import Rechunk, chunk
 from hotseat.relay.http.response_head import BodyEnd, read_response_head, response_bytes
+from hotseat.relay.routing.dialect import dialect_for
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
 
     from hotseat.catalog.spec import ModelSpec
-    from hotseat.error_bodies import Dialect
-    from hotseat.errors import HotseatError
     from hotseat.identifiers import Bytes, Instant, Seconds
-    from hotseat.relay.context import Context
-    from hotseat.relay.exchange.client_side import Client
+    from hotseat.relay.exchange.exchange import Exchange
     from hotseat.relay.exchange.request import Request
     from hotseat.relay.http.response_head import ResponseHead
 
@@ -52,9 +50,17 @@ LONGEST_SHOWN = 500
 BAD_GATEWAY = 502
 
 
-def after_grace(context: Context, begin: Callable[[], None]) -> asyncio.TimerHandle:
-    """Begin the response after the grace period; the caller cancels this if the model is ready in time."""
-    return context.later(GRACE_S, begin)
+def begin_after_grace(exchange: Exchange, spec: ModelSpec) -> None:
+    """Begin the response after the grace period, unless the model is ready in time."""
+    exchange.state = Queued(exchange.context.later(GRACE_S, exchange.run, _begin, exchange, spec))
+
+
+def _begin(exchange: Exchange, spec: ModelSpec) -> None:
+    exchange.state = QUEUED
+    if can_begin_early(exchange.request):
+        early = exchange.framer = EarlyStream(exchange, spec)
+        early.begin()
+        exchange.request.ask_for_plain()
 
 
 class _Asked(msgspec.Struct, gc=False):
@@ -66,8 +72,8 @@ _read_asked = msgspec.json.Decoder(_Asked).decode
 
 def can_begin_early(request: Request) -> bool:
     """Is the successful response to this request a chunked event stream?"""
-    path = request.destination.target.partition(b"?")[0]
-    if request.head.method != b"POST" or request.head.http10 or path not in EVENT_STREAMS or request.body.is_spooled:
+    head = request.head
+    if head.method != b"POST" or head.http10 or _path(request) not in EVENT_STREAMS or request.body.is_spooled:
         return False
     try:
         return _read_asked(request.body.whole()).stream
@@ -81,121 +87,95 @@ def can_continue(head: ResponseHead) -> bool:
     return 200 <= head.status < 300 and head.is_event_stream and is_plain and head.body_end is not BodyEnd.HEAD
 
 
-class EarlyStream:
+class EarlyStream(Rechunk):
     """The framer of a response that began before its model was ready."""
 
-    __slots__ = (
-        "_client",
-        "_dialect",
-        "_goes_on",
-        "_head",
-        "_id",
-        "_keep_alive",
-        "_kept",
-        "_later",
-        "_sign",
-        "_timer",
-        "_who",
-        "_why",
-    )
+    __slots__ = ("_exchange", "_goes_on", "_kept", "_spec", "_theirs", "_timer")
 
-    def __init__(
-        self, context: Context, client: Client, request: Request, spec: ModelSpec, why: Callable[[], str]
-    ) -> None:
-        self._client = client
-        self._dialect = request.dialect(context.policy.error_format)
-        self._id = request.id
-        self._sign = sign_for(spec, request)
-        self._who = spec.name
-        self._why = why
-        self._later = context.later
+    def __init__(self, exchange: Exchange, spec: ModelSpec) -> None:
+        keep_alive = exchange.request.keep_alive and not exchange.context.is_draining
+        super().__init__(exchange.client, HEAD, keep_alive=keep_alive)
+        self._exchange = exchange
+        self._spec = spec
         self._timer: asyncio.TimerHandle
-        self._head: ResponseHead | None = None
+        self._theirs = HEAD
+        """The upstream's head, once it is there."""
         self._goes_on = False
         self._kept = b""
 
-    def begin(self, cors: list[bytes], *, keep_alive: bool) -> None:
-        self._keep_alive = keep_alive
-        ours = [b"X-Request-Id: %b" % self._id]
-        head = response_bytes(
-            HEAD, None, cors, dechunk=False, close=not keep_alive, http10=False, confine=True, ours=ours
+    def begin(self) -> None:
+        context, request = self._exchange.context, self._exchange.request
+        cors, ours = context.policy.cors.lines(request.head), [b"X-Request-Id: %b" % request.id]
+        close = not self._keep_alive
+        self._client.write(
+            response_bytes(HEAD, None, cors, dechunk=False, close=close, http10=False, confine=True, ours=ours)
         )
-        self._client.write(head)
         self._show_life()
 
     def stop(self) -> None:
         """Send no more progress messages."""
         self._timer.cancel()
 
+    # Progress messages
+
     def _show_life(self) -> None:
-        self._timer = self._later(EVERY_S, self._show_life)
+        self._timer = self._exchange.context.later(EVERY_S, self._show_life)
         if not self._client.is_full:  # a client that does not read would find hundreds of them later
-            self._say(self._sign(self._why()))
+            self._say(self._sign())
 
     def _say(self, data: bytes) -> None:
         self._client.write(chunk(data))
 
-    # Called by the exchange
+    def _sign(self) -> bytes:
+        """In the format for this client: only chats have a field for reasoning."""
+        exchange, model = self._exchange, self._spec.name
+        if exchange.upstream is None:
+            why = encodable(" ".join(exchange.context.dispatcher.why(model).split()))
+        else:
+            why = "it has received the request and has not responded yet"
+        as_reasoning = self._spec.loading_state is LoadingState.REASONING and _path(exchange.request) in CHATS
+        return reasoning(model, why) if as_reasoning else comment(model, why)
+
+    # The upstream's response
 
     @property
     def status(self) -> int:
-        """The status for logs and metrics."""
-        assert self._head is not None
-        return self._head.status if self._goes_on or self._head.status >= 400 else BAD_GATEWAY
+        return self._theirs.status if self._goes_on or self._theirs.status >= 400 else BAD_GATEWAY
+
+    def continued(self, head: ResponseHead, data: bytes) -> bytes:
+        """The upstream's response is there; returns what the client gets of its first part."""
+        self._theirs = head
+        self._goes_on = can_continue(head)
+        return self.framed(data)
 
     def framed(self, data: bytes) -> bytes:
-        return chunk(data) if data else b""
-
-    def head_received(self, head: ResponseHead) -> None:
-        self._head = head
-        self._goes_on = can_continue(head)
-
-    def write(self, data: bytes) -> None:
-        """The next part of the upstream's body, unframed."""
-        if not data:
-            return
-        if self._goes_on:
+        if data and self._goes_on:
             self.stop()
-            self._say(data)
-        else:
-            self._kept = (self._kept + data)[:MOST_KEPT]
+            return chunk(data)
+        self._kept = (self._kept + data)[:MOST_KEPT]
+        return b""
 
     def end(self, now: Instant) -> None:
         self.stop()
-        if not self._goes_on:
-            return self._cut(self._unfit())
-        self._client.write(LAST)
-        return self._client.exchange_ended(keep_alive=self._keep_alive, now=now)
-
-    def cut(self, error: HotseatError, dialect: Dialect) -> None:
-        self.stop()
-        self._cut(stream_error(error.message, error.code, dialect))
-
-    def _cut(self, event: bytes) -> None:
+        if self._goes_on:
+            return super().end(now)
         # The blank line ends an unfinished event; the missing last chunk shows that the response is incomplete.
-        self._client.cut(chunk(b"\n\n" + event), looks_complete=False)
+        return self._client.cut(chunk(b"\n\n" + self._unfit()), looks_complete=False)
 
     def _unfit(self) -> bytes:
         """The upstream's own error if there is one, else what it sent instead of a stream."""
-        assert self._head is not None
-        head = self._head
-        if head.status >= 400 and (event := passed_on_error(self._kept, self._dialect)):
+        head, exchange = self._theirs, self._exchange
+        dialect = dialect_for(exchange.request.head, exchange.context.policy.error_format)
+        if head.status >= 400 and (event := passed_on_error(self._kept, dialect)):
             return event
         kind = head.known.get(b"content-type", b"no content type").decode("latin-1")
         said = one_line(self._kept.decode("utf-8", "replace"), LONGEST_SHOWN)
-        told = f"{self._who} responded {head.status} with {kind} instead of an event stream: {said}"
-        return stream_error(told, "upstream_failed", self._dialect)
+        told = f"{self._spec.name} responded {head.status} with {kind} instead of an event stream: {said}"
+        return stream_error(told, "upstream_failed", dialect)
 
 
-# Progress messages
-
-
-def sign_for(spec: ModelSpec, request: Request) -> Callable[[str], bytes]:
-    """The format of progress messages for this client; only chats have a field for reasoning."""
-    is_chat = request.destination.target.partition(b"?")[0] in CHATS
-    as_reasoning = spec.loading_state is LoadingState.REASONING and is_chat
-    make = reasoning if as_reasoning else comment
-    return lambda why: make(spec.name, encodable(" ".join(why.split())))
+def _path(request: Request) -> bytes:
+    return request.destination.target.partition(b"?")[0]
 
 
 def comment(model: str, why: str) -> bytes:

@@ -10,91 +10,132 @@ Methods that are called from outside do not raise: a bug of ours ends the exchan
 from __future__ import annotations
 
 import logging
-from functools import wraps
-from typing import TYPE_CHECKING, Concatenate, ParamSpec
+from typing import TYPE_CHECKING, Final, TypeVarTuple
 
 from hotseat.activity.recent import InProgress
-from hotseat.errors import HotseatError, LoadFailed, broken
+from hotseat.catalog.spec import DEFAULT_TIMEOUTS
+from hotseat.errors import HotseatError, LoadFailed, UpstreamError, broken
 from hotseat.relay.exchange.accounting import Accounting
-from hotseat.relay.exchange.start import start
-from hotseat.relay.exchange.states import DONE, QUEUED, Dialling, Queued, Sent
-from hotseat.relay.exchange.targets import MANAGEMENT_API
 from hotseat.relay.exchange.token_usage import tokens_in
+from hotseat.relay.exchange.upstream_head import upstream_head
+from hotseat.relay.routing.dialect import dialect_for
 from hotseat.settings import Role
 from hotseat.tasks import attempt
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Sequence
 
+    from hotseat.catalog.spec import Timeouts
     from hotseat.identifiers import Address, Instant, ModelName, Seconds, Upstream
     from hotseat.relay.context import Context
-    from hotseat.relay.exchange.client_side import Client
-    from hotseat.relay.exchange.early_stream import EarlyStream
-    from hotseat.relay.exchange.framers import Framer
-    from hotseat.relay.exchange.parts import State, Target
+    from hotseat.relay.exchange.framers import Client, Framer
     from hotseat.relay.exchange.request import Request
-    from hotseat.relay.upstream.connection import UpstreamConnection
 
 log = logging.getLogger(__name__)
 
-ASK_AGAIN_S: Seconds = 0.05
 CLIENT_LEFT = 499
 """Recorded, never sent."""
 
-P = ParamSpec("P")
+Args = TypeVarTuple("Args")
 
 
-def guarded(step: Callable[Concatenate[Exchange, P], None]) -> Callable[Concatenate[Exchange, P], None]:
-    """For callbacks of timers, connections and others: their callers could not answer the client."""
+class State:
+    """What can happen to an exchange; the defaults are for those that use no connection."""
 
-    @wraps(step)
-    def run(exchange: Exchange, /, *args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            step(exchange, *args, **kwargs)
-        except Exception as problem:
-            exchange.crashed(problem)
+    __slots__ = ()
 
-    return run
+    def cancel(self) -> None:
+        """Stop what it waits for, and the upstream's work. Safe to call twice."""
+
+    def last_piece(self) -> object:
+        """The last data from the upstream; None if there is none."""
+        return None
+
+    def client_is_full(self) -> None: ...
+    def client_is_writable(self) -> None: ...
+    def from_client(self, data: bytes) -> None: ...
+
+
+class Queued(State):
+    """It waits for a lease, for hosts to agree, or for a moment before it asks again."""
+
+    __slots__ = ("_timer",)
+
+    def __init__(self, timer: asyncio.TimerHandle | None = None) -> None:
+        self._timer = timer
+
+    def cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+class Done(State):
+    """The request is answered, refused, cut or abandoned, and everything is given back."""
+
+    __slots__ = ()
+
+
+QUEUED: Final[State] = Queued()
+DONE: Final[State] = Done()
+"""Shared: most exchanges need no timer to begin with, and none in the end."""
+
+
+class Target:
+    """Where a request goes; the defaults are those of hotseat's own API."""
+
+    __slots__ = ()
+    timeouts: Timeouts = DEFAULT_TIMEOUTS
+    limit_s: Seconds | None = None
+    """How long one request may use it; None: no limit."""
+
+    @property
+    def label(self) -> str:
+        return "hotseat's own API"
+
+    @property
+    def hint(self) -> str:
+        """Where to look if it fails."""
+        return ""
+
+    @property
+    def devices(self) -> int:
+        return 1
+
+    def head(self, exchange: Exchange, address: Address) -> bytes:
+        return upstream_head(exchange.context, exchange.request, address, exchange.client.peer)
+
+    def granted(self, exchange: Exchange, upstream: Upstream) -> None:
+        raise AssertionError("only local models need a lease")
+
+    def unreachable(self, exchange: Exchange, problem: str) -> None:
+        exchange.fail(UpstreamError(f"{self.label} is unreachable: {problem}."))
+
+
+NOT_CHOSEN: Final = Target()
 
 
 class Exchange:
-    __slots__ = (
-        "accounting",
-        "client",
-        "context",
-        "early",
-        "framer",
-        "has_begun",
-        "peer",
-        "request",
-        "state",
-        "target",
-        "upstream",
-        "was_sent",
-    )
+    __slots__ = ("accounting", "client", "context", "framer", "request", "state", "target", "upstream", "was_sent")
 
-    def __init__(self, context: Context, client: Client, request: Request, peer: str) -> None:
+    def __init__(self, context: Context, client: Client, request: Request) -> None:
         self.context = context
         self.client = client
         self.request = request
-        self.peer = peer
-        self.accounting = Accounting(context, request, peer)
-        self.target: Target = MANAGEMENT_API
+        self.accounting = Accounting(context, request, client.peer)
+        self.target: Target = NOT_CHOSEN
         self.upstream: Upstream | None = None
         """The server that the lease is for."""
-        self.early: EarlyStream | None = None
         self.was_sent = False
-        self.has_begun = False
-        """Has the client got the beginning of a response?"""
         self.framer: Framer | None = None
+        """Set when the response begins, unless it arrived in one piece."""
         self.state: State = QUEUED
 
-    # Start
-
-    def begin(self) -> None:
-        try:  # like `guarded`, but faster: every request passes here
+    def run(self, step: Callable[[*Args], object], *args: *Args) -> None:
+        """For callbacks of timers, connections and others, which could not answer the client: an error ends it."""
+        try:
             try:
-                start(self)
+                step(*args)
             except HotseatError as error:
                 self.refuse(error)
         except Exception as problem:
@@ -103,99 +144,57 @@ class Exchange:
     # Called by the dispatcher
 
     def granted(self, upstream: Upstream, because: str = "") -> None:
-        try:  # like `guarded`, but faster: every request passes here
-            self.accounting.granted(because)
-            if self.accounting.key_use is not None:
-                self.accounting.use_devices(self.target.devices)
+        accounting = self.accounting
+        try:  # like `run`, but faster: every request passes here
             self.upstream = upstream
-            if self.accounting.ticket is not None:
+            accounting.granted_at = self.context.now()
+            if because:
+                accounting.waited_for = because
+            if accounting.key_use is not None:
+                accounting.use_devices(self.target.devices)
+            if accounting.ticket is not None:  # else `ask` has not returned yet
                 self.state.cancel()
-                self.connect(upstream.address)
+                self.target.granted(self, upstream)
         except Exception as problem:
             self.crashed(problem)
 
     def confirmed(self) -> None:
         raise AssertionError("only a load by an operator is confirmed")
 
-    @guarded
     def refused(self, error: HotseatError) -> None:
-        if isinstance(error, LoadFailed) and self._may_see_output():
-            error = error.for_operators()
-        self.refuse(error)
+        self.run(self._refused, error)
 
-    def _may_see_output(self) -> bool:
+    def _refused(self, error: HotseatError) -> None:
         """Model server output is for operators. A fleet host does not say for whom it asks."""
         verdict = self.request.verdict
         is_operator = verdict.account is None or verdict.account.key.role is not Role.INFERENCE
-        return is_operator and not verdict.from_host
+        if isinstance(error, LoadFailed) and is_operator and not verdict.from_host:
+            error = error.for_operators()
+        self.refuse(error)
 
-    @guarded
     def cut(self, error: HotseatError) -> None:
-        self.fail(error)
-
-    # To the upstream
-
-    def connect(self, address: Address) -> None:
-        connection = self.context.pool.take(address)
-        if connection is not None:
-            self.send(connection)
-        else:
-            self.state = Dialling(self, address)
-
-    def send(self, connection: UpstreamConnection) -> None:
-        sent = self.state = Sent(self, connection)
-        self.was_sent = True
-        if self.target.limit_s is not None:
-            self.target.limit_use(self)
-        head = self.target.head(self, connection.address)
-        connection.send(sent, head, self.request.body, expects_body=self.request.head.method != b"HEAD")
-        if self.early is not None and self.client.is_full:
-            connection.pause()
-
-    # Called by the states
-
-    def run(self, step: Callable[[], None]) -> None:
-        try:
-            step()
-        except Exception as problem:
-            self.crashed(problem)
-
-    def finished(self, status: int, now: Instant, pieces: Sequence[bytes]) -> None:
-        if pieces and self.accounting.model is not None:
-            self.accounting.tokens = tokens_in(pieces)
-        self.state = DONE
-        if self.early is not None:
-            self.early.stop()
-        self.accounting.close(status, now, is_answered=True)
+        self.run(self.fail, error)
 
     # Called by the client's connection
 
     @property
-    def wants_tunnel(self) -> bool:
-        return self.request.head.is_websocket
-
-    @property
     def is_feed(self) -> bool:
         """Is it a live feed of hotseat itself (events or logs)?"""
-        return self.accounting.model is None and self.state.is_event_stream
+        return self.accounting.model is None and self.framer is not None and self.framer.head.is_event_stream
 
-    @guarded
     def abandoned(self) -> None:
         """The client disconnected: stop the upstream's work now, or leave the queue."""
         if self.state is not DONE:
-            self._end(CLIENT_LEFT, self.context.now())
+            self.run(self._end, CLIENT_LEFT)
 
-    @guarded
     def client_is_full(self) -> None:
-        self.state.client_is_full()
+        self.run(self.state.client_is_full)
 
-    @guarded
     def client_is_writable(self) -> None:
-        self.state.client_is_writable()
+        self.run(self.state.client_is_writable)
 
-    @guarded
     def from_client(self, data: bytes) -> None:
-        self.state.from_client(data)
+        self.run(self.state.from_client, data)
 
     def judge_again(self) -> bool:
         """The policy has changed: end the request with an error if it rejects it."""
@@ -211,6 +210,7 @@ class Exchange:
         accounting, request, now = self.accounting, self.request, self.context.now()
         if accounting.model is None or accounting.ticket is None:
             return None
+        first_byte_at = accounting.first_byte_at
         return InProgress(
             ticket=accounting.ticket,
             id=request.id,
@@ -219,7 +219,7 @@ class Exchange:
             method=request.head.method,
             target=request.head.target,
             waited_s=accounting.waited_s(now),
-            first_byte_s=accounting.first_byte_s,
+            first_byte_s=None if first_byte_at is None else first_byte_at - request.began,
             seconds=now - request.began,
             is_waiting=isinstance(self.state, Queued),
         )
@@ -230,20 +230,27 @@ class Exchange:
 
     # End
 
+    def finished(self, status: int, now: Instant, pieces: Sequence[bytes]) -> None:
+        """The response is complete: give everything back."""
+        if pieces and self.accounting.model is not None:
+            self.accounting.tokens = tokens_in(pieces)
+        self.state = DONE
+        self.accounting.close(status, now, is_answered=True)
+
     def refuse(self, error: HotseatError) -> None:
         """Send an error while that is still possible, else cut visibly."""
         if self.state is DONE:
             return
-        now, framer = self.context.now(), self.framer
-        self._end(error.status, now)
-        if framer is not None:
-            framer.cut(error, self.request.dialect(self.context.policy.error_format))
-        elif self.has_begun:
+        context, request = self.context, self.request
+        self._end(error.status)
+        if self.framer is not None:
+            self.framer.cut(error, dialect_for(request.head, context.policy.error_format))
+        elif self.accounting.first_byte_at is not None:
             self.client.cut(b"", looks_complete=False)
         else:
-            keep_alive = self.request.keep_alive and not self.context.is_draining
+            keep_alive = request.keep_alive and not context.is_draining
             self.client.refuse(error, keep_alive=keep_alive)
-            self.client.exchange_ended(keep_alive=keep_alive, now=now)
+            self.client.exchange_ended(keep_alive=keep_alive, now=context.now())
 
     def fail(self, error: HotseatError) -> None:
         """Like a refusal, and logged: something went wrong after the request was accepted."""
@@ -252,20 +259,17 @@ class Exchange:
             log.info("request failed request=%s model=%s error=%r", name, self.target.label, error.message)
             self.refuse(error)
 
-    def _end(self, status: int, now: Instant) -> None:
-        state, self.state = self.state, DONE
-        state.cancel()
-        if self.early is not None:
-            attempt(self.early.stop)
-        self.accounting.close(status, now)
-
     def crashed(self, problem: Exception) -> None:
         """A bug of ours: send an error if possible, else cut visibly. The lease is returned in any case."""
         log.error("internal error request=%s", self.request.id.decode(), exc_info=problem)
-        state = self.state
-        is_answered = state is not DONE and attempt(self.fail, broken(problem))
-        attempt(state.cancel)
-        if not is_answered:  # already ending: the client's state is unknown
-            self.state = DONE
-            attempt(self.accounting.close, broken(problem).status, self.context.now())
+        error = broken(problem)
+        if self.state is DONE or not attempt(self.fail, error):  # already ending: the client's state is unknown
+            attempt(self._end, error.status)
             attempt(self.client.abort)
+
+    def _end(self, status: int) -> None:
+        state, self.state = self.state, DONE
+        attempt(state.cancel)
+        if self.framer is not None:
+            attempt(self.framer.stop)
+        self.accounting.close(status, self.context.now())

@@ -5,16 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hotseat.catalog.spec import UNCHANGED
 from hotseat.errors import ClientError, Forbidden, TooLarge, UnsupportedEncoding
 from hotseat.relay.http.body import PIECE
-from hotseat.relay.http.fields import SWITCH
-from hotseat.relay.http.forwarded_head import forwarded_fields, lines_about_client, upstream_lines
 from hotseat.relay.http.json_limits import SMALL
 from hotseat.relay.http.json_rewrite import BEFORE_AN_OBJECT, rewrite_json
 from hotseat.relay.http.plain_bodies import names_one_model
 from hotseat.relay.routing.body_rules import must_name_model
-from hotseat.relay.routing.dialect import dialect_for
 from hotseat.relay.routing.model_name import model_and_members, model_in_json, with_model_in_query
 from hotseat.settings import MiB
 
@@ -22,14 +18,11 @@ if TYPE_CHECKING:
     from hotseat.activity.usage import KeyUse
     from hotseat.catalog.named_models import RemoteModel
     from hotseat.catalog.spec import BodyChanges
-    from hotseat.error_bodies import Dialect
-    from hotseat.identifiers import Address, Bytes, ClientId, Instant
+    from hotseat.identifiers import Bytes, ClientId, Instant
     from hotseat.relay.downstream.admission import Admission
     from hotseat.relay.http.body import Body
     from hotseat.relay.http.json_rewrite import Members
-    from hotseat.settings import ErrorFormat
 
-MAY_HAVE_BODY = frozenset((b"POST", b"PUT", b"PATCH"))
 MOST_UNDECLARED: Bytes = 16 * MiB
 """Limit for reading JSON back into memory that was not declared as JSON and therefore went to disk."""
 UNSURE = "the body is compressed or is an ambiguous form, so it may name a model other than"
@@ -104,9 +97,9 @@ class Request:
 
     def change_body(self, changes: BodyChanges) -> None:
         """Apply the changes that the model's configuration requires; all other bytes stay as sent."""
-        if changes is UNCHANGED or not self.body.size:
-            return
         form = self.body.form
+        if not self.body.size:
+            return
         if form is None:
             self._change_json(changes)
         elif changes.model_name is not None:
@@ -117,14 +110,11 @@ class Request:
         if not self.destination.rule.goes_to_peers:
             path = self.destination.target.partition(b"?")[0].decode("latin-1")
             raise Forbidden(f"{path} is not forwarded to peers: {remote.peer} is used for inference only")
-        assert remote.changes.model_name is not None
+        name = remote.changes.model_name
+        assert name is not None
         if self.body.size and not names_one_model(self.head, self.body):
-            raise UnsupportedEncoding(
-                f"{UNSURE} {remote.changes.model_name}. Send JSON or a plain form to {remote.peer}."
-            )
-        target = with_model_in_query(
-            self.destination.target, remote.changes.model_name, needs_one=not self._body_names_model()
-        )
+            raise UnsupportedEncoding(f"{UNSURE} {name}. Send JSON or a plain form to {remote.peer}.")
+        target = with_model_in_query(self.destination.target, name, needs_one=not self._body_names_model())
         if target != self.destination.target:
             self.destination = replace(self.destination, target=target)
             self.admission = self.admission.of_one_request(self.head, self.destination)
@@ -158,33 +148,3 @@ class Request:
             if begun := self.body.pieces_from(offset).lstrip(BEFORE_AN_OBJECT):
                 return begun.startswith(b"{")
         return True
-
-    @property
-    def stated_length(self) -> Bytes | None:
-        """For the upstream; None if there is no body and none is expected."""
-        return self.body.size if self.body.size or self.head.method in MAY_HAVE_BODY else None
-
-    def upstream_lines(
-        self, address: Address, peer: str, scheme: bytes, *, trust_proxies: bool, api_key: str = ""
-    ) -> bytes:
-        """The upstream head without its length; `api_key` replaces the client's credentials."""
-        said = self.verdict.remove_authorization, self.verdict.remove_x_api_key
-        removed = REMOVED[(True, True) if api_key else said]
-        about_client = lines_about_client(self.head, peer, scheme, trust_proxies)
-        lines = [*forwarded_fields(self.head, removed, trust_proxies), *about_client]
-        if api_key:
-            lines += [f"Authorization: Bearer {api_key}".encode(), f"x-api-key: {api_key}".encode()]
-        if self.head.is_websocket:
-            lines += SWITCH
-        return upstream_lines(self.head, self.destination.target, address, lines)
-
-    def dialect(self, error_format: ErrorFormat) -> Dialect:
-        return dialect_for(self.head, error_format)
-
-
-REMOVED: dict[tuple[bool, bool], frozenset[bytes]] = {
-    (False, False): frozenset(),
-    (True, False): frozenset((b"authorization",)),
-    (False, True): frozenset((b"x-api-key",)),
-    (True, True): frozenset((b"authorization", b"x-api-key")),
-}

@@ -5,39 +5,31 @@ Most clients need nothing special, and get the head as it was prepared when it w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from hotseat.relay.exchange.framers import Rechunk, framer_for
-from hotseat.relay.http.own_headers import lines_about_waiting
+from hotseat.error_bodies import one_line
+from hotseat.relay.exchange.early_stream import EarlyStream
+from hotseat.relay.exchange.framers import Dechunk, Rechunk, Verbatim
 from hotseat.relay.http.response_head import CLOSE, LAST_CHUNK, response_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hotseat.identifiers import Bytes
-    from hotseat.relay.context import Context
-    from hotseat.relay.exchange.accounting import Accounting
-    from hotseat.relay.exchange.client_side import Client
+    from hotseat.identifiers import Bytes, Seconds
+    from hotseat.relay.exchange.exchange import Exchange
     from hotseat.relay.exchange.framers import Framer
-    from hotseat.relay.exchange.request import Request
     from hotseat.relay.http.response_head import ResponseHead
+    from hotseat.relay.upstream.response_reader import ResponseReader
+
+WORTH_REPORTING_S: Seconds = 0.1
+"""Shorter waits need no explanation."""
 
 
-class Answered(Protocol):
-    """The exchange whose response begins."""
-
-    context: Context
-    client: Client
-    request: Request
-    accounting: Accounting
-
-
-def is_ordinary(exchange: Answered, head: ResponseHead) -> bool:
+def is_ordinary(exchange: Exchange, head: ResponseHead) -> bool:
     """Is the prepared head all that the client needs?"""
     request = exchange.request
     return (
         request.keep_alive
         and head.body_end is not CLOSE
+        and exchange.framer is None
         and not request.head.http10
         and not exchange.accounting.waited_for
         and b"origin" not in request.head.known
@@ -46,7 +38,7 @@ def is_ordinary(exchange: Answered, head: ResponseHead) -> bool:
     )
 
 
-def ordinary_bytes(exchange: Answered, head: ResponseHead, length: Bytes | None, data: bytes) -> bytes:
+def ordinary_bytes(exchange: Exchange, head: ResponseHead, length: Bytes | None, data: bytes) -> bytes:
     """The prepared head with length and request id, and the part of the body that came with it."""
     confine = exchange.accounting.model is not None and exchange.context.policy.confines_pages
     lines, request = (head.prepared or head.prepare())[confine], exchange.request
@@ -57,22 +49,18 @@ def ordinary_bytes(exchange: Answered, head: ResponseHead, length: Bytes | None,
 
 
 def special_response(
-    exchange: Answered, head: ResponseHead, length: Bytes | None, is_between_chunks: Callable[[], bool]
+    exchange: Exchange, head: ResponseHead, length: Bytes | None, data: bytes, reader: ResponseReader
 ) -> tuple[Framer, bytes]:
-    """For all other clients: how the body is framed, and the head."""
-    context, request = exchange.context, exchange.request
-    http10, has_body = request.head.http10, request.head.method != b"HEAD"
-    dechunk = http10 and head.body_end is LAST_CHUNK
-    closes = dechunk or (http10 and has_body and head.body_end is CLOSE)
+    """For all other clients: how the body is framed, and the same bytes."""
+    if isinstance(exchange.framer, EarlyStream):
+        return exchange.framer, exchange.framer.continued(head, data)
+    context, request, http10 = exchange.context, exchange.request, exchange.request.head.http10
+    dechunk, has_body = http10 and head.body_end is LAST_CHUNK, request.head.method != b"HEAD"
+    has_no_end = has_body and head.body_end is CLOSE
+    closes = dechunk or (http10 and has_no_end)
     keep_alive = request.keep_alive and not closes and not context.is_draining
-    framer = framer_for(
-        exchange.client,
-        head,
-        http10=http10,
-        keep_alive=keep_alive,
-        has_body=has_body,
-        is_between_chunks=is_between_chunks,
-    )
+    kind = Dechunk if closes and has_body else Rechunk if has_no_end else Verbatim
+    framer = kind(exchange.client, head, keep_alive=keep_alive, reader=reader)
     start = response_bytes(
         head,
         length,
@@ -81,14 +69,17 @@ def special_response(
         close=not keep_alive,
         http10=http10,
         confine=exchange.accounting.model is not None and context.policy.confines_pages,
-        ours=_own_lines(exchange, head, is_chunked=isinstance(framer, Rechunk)),
+        ours=_own_lines(exchange, head, is_chunked=kind is Rechunk),
     )
-    return framer, start
+    return framer, start + framer.framed(data)
 
 
-def _own_lines(exchange: Answered, head: ResponseHead, *, is_chunked: bool) -> list[bytes]:
+def _own_lines(exchange: Exchange, head: ResponseHead, *, is_chunked: bool) -> list[bytes]:
     request, accounting = exchange.request, exchange.accounting
-    lines = lines_about_waiting(accounting.waited_for, accounting.waited_s(request.began))
+    lines, waited_s = [], accounting.waited_s(request.began)
+    if accounting.waited_for and waited_s >= WORTH_REPORTING_S:
+        why = one_line(accounting.waited_for, 200).encode()
+        lines += [b"Hotseat-Waited: %.3f" % waited_s, b"Hotseat-Why: %b" % why]
     if not request.verdict.from_host:
         lines.append(b"%b: %b" % (head.id_header, request.id))
     elif queue_length := _queue_length(exchange):
@@ -98,9 +89,7 @@ def _own_lines(exchange: Answered, head: ResponseHead, *, is_chunked: bool) -> l
     return lines
 
 
-def _queue_length(exchange: Answered) -> int:
+def _queue_length(exchange: Exchange) -> int:
     """Lets a forwarding host send its next request elsewhere if there is a queue here; only local models have one."""
-    accounting = exchange.accounting
-    if accounting.model is None or accounting.ticket is None:
-        return 0
-    return exchange.context.dispatcher.queue_length(accounting.model)
+    model, ticket = exchange.accounting.model, exchange.accounting.ticket
+    return 0 if model is None or ticket is None else exchange.context.dispatcher.queue_length(model)

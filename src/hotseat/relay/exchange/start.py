@@ -10,8 +10,7 @@ from hotseat.catalog.spec import UNCHANGED, BodyChanges
 from hotseat.errors import UnknownModel
 from hotseat.fleet.route import ThisHost
 from hotseat.relay.exchange.fleet_hop import FleetHop
-from hotseat.relay.exchange.local_model import LocalModel
-from hotseat.relay.exchange.targets import MANAGEMENT_API, FleetHost, PeerModel
+from hotseat.relay.exchange.targets import MANAGEMENT_API, FleetHost, LocalModel, PeerModel
 from hotseat.relay.routing.model_name import MANAGEMENT
 from hotseat.relay.routing.route import named_model_of
 from hotseat.relay.routing.selector import choose
@@ -19,16 +18,17 @@ from hotseat.relay.routing.selector import choose
 if TYPE_CHECKING:
     from hotseat.catalog.named_models import Servable
     from hotseat.catalog.spec import ModelSpec
+    from hotseat.fleet.host_selector import HostSelector
     from hotseat.fleet.route import Route
     from hotseat.relay.context import Context
-    from hotseat.relay.exchange.fleet_hop import Hosts
-    from hotseat.relay.exchange.parts import Parts
+    from hotseat.relay.exchange.exchange import Exchange
 
 
-def start(exchange: Parts) -> None:
+def start(exchange: Exchange) -> None:
     """Raises HotseatError if the request is refused."""
     request, context = exchange.request, exchange.context
     if request.destination.kind is MANAGEMENT:
+        exchange.target = MANAGEMENT_API
         return MANAGEMENT_API.start(exchange)
     named_model = named_model_of(request, context.dispatcher)
     if request.verdict.account is not None:
@@ -46,7 +46,7 @@ def _chosen(selector: Selector, context: Context) -> Servable:
     return choose(selector, targets, context.dispatcher.view(), context.peer_requests)
 
 
-def _serve_here(exchange: Parts, spec: Servable) -> None:
+def _serve_here(exchange: Exchange, spec: Servable) -> None:
     """At a local model, or a peer's."""
     if isinstance(spec, FleetModel):
         raise UnknownModel(f'model "{spec.name}" is not defined on this host.')
@@ -57,7 +57,7 @@ def _serve_here(exchange: Parts, spec: Servable) -> None:
     exchange.target.start(exchange)
 
 
-def _change_body(exchange: Parts, changes: BodyChanges) -> None:
+def _change_body(exchange: Exchange, changes: BodyChanges) -> None:
     exchange.request.change_body(changes)
     if exchange.request.body.counted_on_disk:  # it may be back in memory
         exchange.context.bodies.count(exchange.request.body)
@@ -66,20 +66,20 @@ def _change_body(exchange: Parts, changes: BodyChanges) -> None:
 # The fleet
 
 
-def _may_travel(exchange: Parts) -> bool:
+def _may_travel(exchange: Exchange) -> bool:
     """Excludes forwarded requests, and those that must not start a model."""
     request = exchange.request
     return not request.verdict.from_host and exchange.context.policy.may_start(request.head, request.destination)
 
 
-def _find_host(exchange: Parts, hosts: Hosts, spec: ModelSpec | FleetModel) -> None:
+def _find_host(exchange: Exchange, hosts: HostSelector, spec: ModelSpec | FleetModel) -> None:
     exchange.request.members = None
     go = partial(_go, exchange, spec)
-    exchange.accounting.hop = FleetHop(hosts, spec.name, exchange.request.client, go, exchange)
+    exchange.accounting.hop = FleetHop(hosts, spec.name, exchange.request.client, go, exchange.run)
     exchange.accounting.hop.find()
 
 
-def _go(exchange: Parts, spec: ModelSpec | FleetModel, where: Route) -> None:
+def _go(exchange: Exchange, spec: ModelSpec | FleetModel, where: Route) -> None:
     """The other host changes the body itself; only a selector's name must be replaced here."""
     if isinstance(where, ThisHost):
         return _serve_here(exchange, spec)

@@ -6,11 +6,11 @@ one piece ends there: nothing is allocated for the states it skips.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from hotseat.errors import UpstreamError
+from hotseat.relay.exchange.exchange import QUEUED, Done, Queued, State
 from hotseat.relay.exchange.framers import Verbatim
-from hotseat.relay.exchange.parts import State
 from hotseat.relay.exchange.response_start import is_ordinary, ordinary_bytes, special_response
 from hotseat.relay.http.fields import SWITCHING
 from hotseat.relay.upstream.exiting import is_dying
@@ -20,24 +20,40 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hotseat.identifiers import Address, Bytes, Instant, Seconds
-    from hotseat.relay.exchange.early_stream import EarlyStream
+    from hotseat.relay.exchange.exchange import Exchange
     from hotseat.relay.exchange.framers import Framer
-    from hotseat.relay.exchange.parts import Parts
     from hotseat.relay.http.response_head import ResponseHead
     from hotseat.relay.upstream.connection import UpstreamConnection
 
 
-class Queued(State):
-    """It waits for a lease, for hosts to agree, or for a moment before it asks again."""
+def connect(exchange: Exchange, address: Address) -> None:
+    connection = exchange.context.pool.take(address)
+    if connection is not None:
+        send(exchange, connection)
+    else:
+        exchange.state = Dialling(exchange, address)
 
-    __slots__ = ("_timer",)
 
-    def __init__(self, timer: asyncio.TimerHandle | None = None) -> None:
-        self._timer = timer
+def send(exchange: Exchange, connection: UpstreamConnection) -> None:
+    target, accounting, request = exchange.target, exchange.accounting, exchange.request
+    sent = exchange.state = connection.user = Sent(exchange, connection)
+    exchange.was_sent = True
+    if target.limit_s is not None and accounting.limit is None:
+        accounting.limit = exchange.context.later(target.limit_s, exchange.run, _used_too_long, exchange)
+    head = target.head(exchange, connection.address)
+    connection.send(sent, head, request.body, expects_body=request.head.method != b"HEAD")
+    if exchange.framer is not None and exchange.client.is_full:
+        connection.pause()
 
-    def cancel(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+
+def _used_too_long(exchange: Exchange) -> None:
+    used = f"{exchange.target.label} was used for {exchange.target.limit_s:g} s"
+    exchange.fail(UpstreamError(f"{used}, the limit for one request (maxRequestDuration)."))
+
+
+def server_is_exiting(exchange: Exchange) -> bool:
+    pid = exchange.upstream.pid if exchange.upstream is not None else None
+    return pid is not None and is_dying(pid)
 
 
 class Dialling(State):
@@ -45,7 +61,7 @@ class Dialling(State):
 
     __slots__ = ("_exchange", "_task")
 
-    def __init__(self, exchange: Parts, address: Address) -> None:
+    def __init__(self, exchange: Exchange, address: Address) -> None:
         self._exchange = exchange
         timeouts = exchange.target.timeouts
         self._task = exchange.context.pool.dial(address, self._connected, self._failed, timeouts)
@@ -57,11 +73,10 @@ class Dialling(State):
         if server_is_exiting(self._exchange):  # its listener may briefly outlive its connections
             connection.close()
             return self._failed("it is exiting")
-        return self._exchange.run(lambda: self._exchange.send(connection))
+        return self._exchange.run(send, self._exchange, connection)
 
     def _failed(self, problem: str) -> None:
-        exchange = self._exchange
-        exchange.run(lambda: exchange.target.unreachable(exchange, problem))
+        self._exchange.run(self._exchange.target.unreachable, self._exchange, problem)
 
 
 class Connected(State):
@@ -70,7 +85,7 @@ class Connected(State):
     __slots__ = ("_connection", "_exchange")
     write: Callable[[bytes], None]
 
-    def __init__(self, exchange: Parts, connection: UpstreamConnection) -> None:
+    def __init__(self, exchange: Exchange, connection: UpstreamConnection) -> None:
         self._exchange = exchange
         self._connection = connection
 
@@ -92,50 +107,31 @@ class Connected(State):
     @property
     def needs_decoded_body(self) -> bool:
         """Does the client get the body without the upstream's chunks?"""
-        return self._exchange.request.head.http10 or self._exchange.early is not None
+        return self._exchange.request.head.http10 or self._exchange.framer is not None
 
     @property
     def only_reads(self) -> bool:
-        """Can the request be repeated without side effects?"""
         return self._exchange.request.head.method in (b"GET", b"HEAD")
 
     @property
     def server_is_exiting(self) -> bool:
         return server_is_exiting(self._exchange)
 
-    def head_received(self, head: ResponseHead, length: Bytes | None, data: bytes, *, is_complete: bool) -> None:
-        self._unexpected("a head")
-
-    def switched(self, head: ResponseHead, data: bytes) -> None:
-        self._unexpected("another protocol")
-
-    def ended(self, now: Instant, pieces: Sequence[bytes]) -> None:
-        self._unexpected("an end")
-
-    def lost(self, *, may_retry: bool) -> None:
-        self._unexpected("the end of the connection")
-
-    def from_upstream(self, data: bytes) -> None:
-        self._unexpected("data")
-
-    def upstream_is_full(self) -> None: ...
-    def upstream_is_writable(self) -> None: ...
-    def tunnel_ended(self) -> None:
-        self._unexpected("the end of a tunnel")
-
     def failed(self, error: UpstreamError) -> None:
-        exchange = self._exchange
-        exchange.run(lambda: exchange.fail(UpstreamError(f"{exchange.target.label} failed: {error.message}.")))
+        self._exchange.run(self._fail, f"failed: {error.message}.")
 
     def crashed(self, problem: Exception) -> None:
         self._exchange.crashed(problem)
 
-    def _broke_off(self, when: str) -> None:
-        target = self._exchange.target
-        self._exchange.fail(UpstreamError(f"{target.label} closed the connection {when}.{target.hint}"))
+    def _unexpected(self, *args: Any, **kwargs: Any) -> None:
+        raise AssertionError(f"{type(self).__name__} does not expect this")
 
-    def _unexpected(self, what: str) -> NoReturn:
-        raise AssertionError(f"{type(self).__name__} does not expect {what}")
+    head_received = switched = ended = lost = from_upstream = tunnel_ended = _unexpected
+
+    def upstream_is_full(self) -> None: ...
+    def upstream_is_writable(self) -> None: ...
+    def _fail(self, how: str) -> None:
+        self._exchange.fail(UpstreamError(f"{self._exchange.target.label} {how}"))
 
 
 class Sent(Connected):
@@ -143,13 +139,13 @@ class Sent(Connected):
 
     __slots__ = ("_status", "_timer")
 
-    def __init__(self, exchange: Parts, connection: UpstreamConnection) -> None:
+    def __init__(self, exchange: Exchange, connection: UpstreamConnection) -> None:
         self._exchange = exchange
         self._connection = connection
         self._timer: asyncio.TimerHandle | None = None
         within = exchange.target.timeouts.response_header_s
         if within is not None:
-            self._timer = exchange.context.later(within, exchange.run, lambda: self._too_slow(within))
+            self._timer = exchange.context.later(within, exchange.run, self._too_slow, within)
 
     def cancel(self) -> None:
         self._stop_timer()
@@ -161,82 +157,64 @@ class Sent(Connected):
             self._timer = None
 
     def _too_slow(self, within: Seconds) -> None:
-        label = self._exchange.target.label
-        self._exchange.fail(UpstreamError(f"{label} did not respond within {within:g} s (timeouts.responseHeader)."))
+        self._fail(f"did not respond within {within:g} s (timeouts.responseHeader).")
 
     def lost(self, *, may_retry: bool) -> None:
         exchange, address = self._exchange, self._connection.address
         self._stop_timer()
         if self.server_is_exiting:
             exchange.context.pool.leave(address)
-        if not may_retry:
-            return self._broke_off("before it responded")
-        exchange.target.was_not_delivered(exchange)
-        exchange.state = Dialling(exchange, address)
-        return None
+        if may_retry:
+            exchange.state = Dialling(exchange, address)
+        else:
+            self._fail(f"closed the connection before it responded.{exchange.target.hint}")
 
     # The response
 
     def head_received(self, head: ResponseHead, length: Bytes | None, data: bytes, *, is_complete: bool) -> None:
-        exchange = self._exchange
+        exchange, reader = self._exchange, self._connection.reader
+        framer: Framer | None = None
         if head.tells_of_host and self._is_turned_away(head):
-            return None
+            return
+        if not is_ordinary(exchange, head):
+            framer, start = special_response(exchange, head, length, data, reader)
+        else:
+            start = ordinary_bytes(exchange, head, length, data)
+            if not is_complete:
+                framer = Verbatim(exchange.client, head, keep_alive=True, reader=reader)
         if self._timer is not None:
             self._stop_timer()
         exchange.accounting.first_byte_at = exchange.context.now()
-        if exchange.early is not None:
-            return self._continue_early(exchange.early, head, data)
-        if not is_ordinary(exchange, head):
-            framer, start = special_response(exchange, head, length, self._is_between_chunks)
-            self._stream(framer, head)
-            return exchange.client.write(start + framer.framed(data))
-        if is_complete:
+        if framer is None:
             self._status = head.status
-            exchange.has_begun = True
         else:
-            framer = Verbatim(exchange.client, head, keep_alive=True, is_between_chunks=self._is_between_chunks)
-            self._stream(framer, head)
-        return exchange.client.write(ordinary_bytes(exchange, head, length, data))
+            exchange.framer = framer
+            self._connection.user = exchange.state = Streaming(exchange, self._connection, framer)
+        exchange.client.write(start)
 
     def ended(self, now: Instant, pieces: Sequence[bytes]) -> None:
         """The whole response arrived with its head."""
         self._exchange.finished(self._status, now, pieces)
         self._exchange.client.exchange_ended(keep_alive=True, now=now)
 
-    def _is_between_chunks(self) -> bool:
-        return self._connection.reader.is_between_chunks
-
     def _is_turned_away(self, head: ResponseHead) -> bool:
         """Did a host do nothing for the request? Then the next one gets it."""
-        exchange = self._exchange
-        if not exchange.target.responded(exchange, head):
+        exchange, hop = self._exchange, self._exchange.accounting.hop
+        if hop is None or not hop.is_turned_away(head):
             return False
         self.cancel()
         exchange.state, exchange.was_sent = QUEUED, False
-        assert exchange.accounting.hop is not None
-        exchange.accounting.hop.turned_away(head.unproven)
+        hop.turned_away(head.unproven)
         return True
 
-    def _continue_early(self, early: EarlyStream, head: ResponseHead, data: bytes) -> None:
-        early.head_received(head)
-        self._stream(early, head)
-        early.write(data)
-
-    def _stream(self, framer: Framer, head: ResponseHead) -> None:
-        exchange, connection = self._exchange, self._connection
-        exchange.framer, exchange.has_begun = framer, True
-        connection.user = exchange.state = Streaming(exchange, connection, framer, head)
-
     def switched(self, head: ResponseHead, data: bytes) -> None:
-        exchange = self._exchange
+        exchange, connection = self._exchange, self._connection
         if not exchange.request.head.is_websocket:
             raise UpstreamError("the upstream switched protocols without being asked")
         self._stop_timer()
+        _, start = special_response(exchange, head, None, b"", connection.reader)
         exchange.accounting.first_byte_at = exchange.context.now()
-        _, start = special_response(exchange, head, None, self._is_between_chunks)
         exchange.client.write(start)
-        exchange.has_begun = True
-        connection = self._connection
         connection.user = exchange.state = Tunnel(exchange, connection)
         connection.become_tunnel()
         exchange.client.become_tunnel()
@@ -247,24 +225,20 @@ class Sent(Connected):
 class Streaming(Connected):
     """The response has begun."""
 
-    __slots__ = ("_framer", "_head", "write")
+    __slots__ = ("_framer", "write")
 
-    def __init__(self, exchange: Parts, connection: UpstreamConnection, framer: Framer, head: ResponseHead) -> None:
-        super().__init__(exchange, connection)
+    def __init__(self, exchange: Exchange, connection: UpstreamConnection, framer: Framer) -> None:
+        self._exchange = exchange
+        self._connection = connection
         self._framer = framer
-        self._head = head
         self.write = framer.write
-
-    @property
-    def is_event_stream(self) -> bool:
-        return self._head.is_event_stream
 
     def ended(self, now: Instant, pieces: Sequence[bytes]) -> None:
         self._exchange.finished(self._framer.status, now, pieces)
         self._framer.end(now)
 
     def lost(self, *, may_retry: bool) -> None:
-        self._broke_off("in the middle of its response")
+        self._fail(f"closed the connection in the middle of its response.{self._exchange.target.hint}")
 
 
 class Tunnel(Connected):
@@ -292,16 +266,6 @@ class Tunnel(Connected):
         self._exchange.client.tunnel_ended()
 
 
-class Done(State):
-    """The request is answered, refused, cut or abandoned, and everything is given back."""
-
-    __slots__ = ()
-
-
-QUEUED: Final[State] = Queued()
-DONE: Final[State] = Done()
-"""Shared: most exchanges need no timer to begin with, and none in the end."""
-
 TRANSITIONS: dict[type[State], tuple[tuple[type[State], str], ...]] = {
     Queued: (
         (Dialling, "a lease was granted, or none is needed; no connection is idle"),
@@ -324,8 +288,3 @@ TRANSITIONS: dict[type[State], tuple[tuple[type[State], str], ...]] = {
     Tunnel: ((Done, "one side closed it"),),
     Done: (),
 }
-
-
-def server_is_exiting(exchange: Parts) -> bool:
-    pid = exchange.upstream.pid if exchange.upstream is not None else None
-    return pid is not None and is_dying(pid)

@@ -1,125 +1,152 @@
 """Where a request goes, chosen once: hotseat itself, a local model, a model of a peer, or another host of the fleet.
 
-A target knows its timeouts, the head it gets, and what happens if it turns the request away or cannot be reached.
+A target knows its timeouts, the head it gets, and what happens if it is unreachable.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hotseat.catalog.spec import DEFAULT_TIMEOUTS, HOST_TIMEOUTS
-from hotseat.errors import UpstreamError
+from hotseat.catalog.spec import HOST_TIMEOUTS, LoadingState
+from hotseat.relay.exchange.early_stream import begin_after_grace
+from hotseat.relay.exchange.exchange import DONE, QUEUED, Queued, Target
+from hotseat.relay.exchange.states import connect
 from hotseat.relay.exchange.upstream_head import host_head, upstream_head
+from hotseat.relay.routing.route import check_may_start, running_server
 
 if TYPE_CHECKING:
     from hotseat.catalog.named_models import RemoteModel
-    from hotseat.catalog.spec import Timeouts
+    from hotseat.catalog.spec import ModelSpec
     from hotseat.fleet.route import OtherHost
-    from hotseat.identifiers import Address, ModelName, Seconds
-    from hotseat.relay.exchange.parts import Parts
-    from hotseat.relay.http.response_head import ResponseHead
+    from hotseat.identifiers import Address, Instant, ModelName, Seconds, Upstream
+    from hotseat.relay.exchange.exchange import Exchange
+
+UNREACHABLE_S: Seconds = 1.0
+"""How long a ready model server may refuse connections before the request fails."""
+ASK_AGAIN_S: Seconds = 0.05
 
 
-class BaseTarget:
-    """What most targets have in common."""
+class ManagementApi(Target):
+    __slots__ = ()
 
-    __slots__ = ("limit_s", "model", "timeouts")
+    def start(self, exchange: Exchange) -> None:
+        connect(exchange, exchange.context.management)
 
-    def __init__(
-        self, model: ModelName | None = None, timeouts: Timeouts = DEFAULT_TIMEOUTS, limit_s: Seconds | None = None
-    ) -> None:
-        self.model = model
-        self.timeouts = timeouts
-        self.limit_s = limit_s
+
+MANAGEMENT_API = ManagementApi()
+
+
+class LocalModel(Target):
+    """A model of this machine: the request waits for a lease, and asks again if the server is unreachable."""
+
+    __slots__ = ("_spec", "_unreachable_since", "limit_s", "timeouts")
+
+    def __init__(self, spec: ModelSpec) -> None:
+        self._spec = spec
+        self._unreachable_since: Instant | None = None
+        self.timeouts = spec.timeouts
+        self.limit_s = spec.max_request_s
 
     @property
     def label(self) -> str:
-        return self.model or "hotseat's own API"
+        return self._spec.name
 
     @property
     def hint(self) -> str:
-        return ""
+        return f" See `hotseat logs {self._spec.name}`."
 
     @property
     def devices(self) -> int:
-        return 1
+        return len(self._spec.memory or ()) or 1
 
-    def head(self, exchange: Parts, address: Address) -> bytes:
-        return upstream_head(exchange.context, exchange.request, address, exchange.peer)
+    def start(self, exchange: Exchange) -> None:
+        spec, request, context = self._spec, exchange.request, exchange.context
+        if request.destination.named_model is not None:
+            check_may_start(spec, request, context.policy, context.dispatcher)
+        if spec.ignore_websockets and request.head.is_websocket:
+            connect(exchange, running_server(spec, context.dispatcher))
+        else:
+            self._wait_for_lease(exchange)
 
-    def limit_use(self, exchange: Parts) -> None:
-        raise AssertionError("only local models have a limit")
+    def _wait_for_lease(self, exchange: Exchange) -> None:
+        exchange.state = QUEUED
+        spec, request, dispatcher = self._spec, exchange.request, exchange.context.dispatcher
+        ticket = dispatcher.ask(spec.name, request.client, exchange, takes_slot=request.destination.rule.takes_slot)
+        if exchange.state is DONE:
+            return dispatcher.leave(ticket)  # it crashed while being granted, before it knew its ticket
+        exchange.accounting.ticket = ticket
+        if exchange.upstream is not None:  # granted before `ask` returned
+            connect(exchange, exchange.upstream.address)
+        elif spec.loading_state is not LoadingState.OFF and exchange.framer is None:
+            begin_after_grace(exchange, spec)
+        return None
 
-    def responded(self, exchange: Parts, head: ResponseHead) -> bool:
-        return False
+    def granted(self, exchange: Exchange, upstream: Upstream) -> None:
+        connect(exchange, upstream.address)
 
-    def was_not_delivered(self, exchange: Parts) -> None:
-        """It is sent again to the same server, so nothing changes."""
+    def unreachable(self, exchange: Exchange, problem: str) -> None:
+        """It may have just died unnoticed. A request that may have reached one server must not be sent to another."""
+        now = exchange.context.now()
+        if self._unreachable_since is None:
+            self._unreachable_since = now
+        is_recent = now - self._unreachable_since <= UNREACHABLE_S
+        if exchange.accounting.ticket is None or exchange.was_sent or not is_recent:
+            super().unreachable(exchange, problem)
+        else:
+            exchange.state = Queued(exchange.context.later(ASK_AGAIN_S, exchange.run, self._ask_again, exchange))
 
-    def unreachable(self, exchange: Parts, problem: str) -> None:
-        exchange.fail(UpstreamError(f"{self.label} is unreachable: {problem}."))
+    def _ask_again(self, exchange: Exchange) -> None:
+        """Return the lease and queue again: a dead server is restarted for waiting requests."""
+        exchange.upstream = None
+        exchange.accounting.return_lease()
+        self._wait_for_lease(exchange)
 
 
-class ManagementApi(BaseTarget):
-    __slots__ = ()
-
-    def start(self, exchange: Parts) -> None:
-        exchange.connect(exchange.context.management)
-
-
-class PeerModel(BaseTarget):
+class PeerModel(Target):
     """A peer is always available, so no lease is needed."""
 
-    __slots__ = ("_remote",)
+    __slots__ = ("_remote", "timeouts")
 
     def __init__(self, remote: RemoteModel) -> None:
-        super().__init__(remote.name, remote.timeouts)
         self._remote = remote
+        self.timeouts = remote.timeouts
 
-    def start(self, exchange: Parts) -> None:
+    @property
+    def label(self) -> str:
+        return self._remote.name
+
+    def start(self, exchange: Exchange) -> None:
         exchange.request.address_peer(self._remote)
         exchange.accounting.sent_to_peer(self._remote.name)
-        exchange.connect(self._remote.address)
+        connect(exchange, self._remote.address)
 
-    def head(self, exchange: Parts, address: Address) -> bytes:
-        return upstream_head(exchange.context, exchange.request, address, exchange.peer, self._remote.api_key)
+    def head(self, exchange: Exchange, address: Address) -> bytes:
+        return upstream_head(exchange.context, exchange.request, address, exchange.client.peer, self._remote.api_key)
 
 
-class FleetHost(BaseTarget):
+class FleetHost(Target):
     """Another host applies its own limits when the server's turn comes: requests may queue there first."""
 
-    __slots__ = ("_model", "_where")
+    __slots__ = ("_model", "_where", "timeouts")
 
     def __init__(self, model: ModelName, where: OtherHost) -> None:
-        super().__init__(model, HOST_TIMEOUTS)
         self._model = model
         self._where = where
+        self.timeouts = HOST_TIMEOUTS
 
     @property
     def label(self) -> str:
         return f"{self._model} on {self._where.host}"
 
-    def start(self, exchange: Parts) -> None:
+    def start(self, exchange: Exchange) -> None:
         exchange.accounting.granted_at = exchange.context.now()
-        exchange.connect(self._where.address)
+        connect(exchange, self._where.address)
 
-    def head(self, exchange: Parts, address: Address) -> bytes:
-        return host_head(exchange.context, exchange.request, self._where, exchange.peer, self._model)
+    def head(self, exchange: Exchange, address: Address) -> bytes:
+        return host_head(exchange.context, exchange.request, self._where, exchange.client.peer, self._model)
 
-    def responded(self, exchange: Parts, head: ResponseHead) -> bool:
+    def unreachable(self, exchange: Exchange, problem: str) -> None:
+        """It was not delivered, so another host may serve it."""
         assert exchange.accounting.hop is not None
-        if not head.is_turned_away:
-            exchange.accounting.hop.answered(head)
-        return head.is_turned_away
-
-    def was_not_delivered(self, exchange: Parts) -> None:
-        exchange.was_sent = False  # so another host may serve it
-
-    def unreachable(self, exchange: Parts, problem: str) -> None:
-        if exchange.was_sent:
-            return super().unreachable(exchange, problem)
-        assert exchange.accounting.hop is not None
-        return exchange.accounting.hop.turned_away()
-
-
-MANAGEMENT_API = ManagementApi()
+        exchange.state, exchange.was_sent = QUEUED, False
+        exchange.accounting.hop.turned_away()

@@ -7,64 +7,66 @@ from typing import TYPE_CHECKING
 from hotseat.fleet.host_headers import client_in_line, line_of_proof, lines_for_host, said_by
 from hotseat.relay.access.api_keys import line_about_key
 from hotseat.relay.access.host_requests import line_for_model, model_in_line, stated_role
-from hotseat.relay.http.forwarded_head import framed
+from hotseat.relay.http.fields import SWITCH
+from hotseat.relay.http.forwarded_head import forwarded_fields, framed, lines_about_client, upstream_lines
 
 if TYPE_CHECKING:
     from hotseat.fleet.route import OtherHost
     from hotseat.identifiers import Address, ModelName
     from hotseat.relay.context import Context
-    from hotseat.relay.exchange.fleet_hop import Hosts
     from hotseat.relay.exchange.request import Request
 
+MAY_HAVE_BODY = frozenset((b"POST", b"PUT", b"PATCH"))
 
-def upstream_head(context: Context, request: Request, address: Address, peer: str, api_key: str = "") -> bytes:
-    admission = request.admission
+
+def upstream_head(
+    context: Context, request: Request, address: Address, peer: str, api_key: str = "", *, for_host: bytes = b""
+) -> bytes:
+    """`api_key` replaces the client's credentials; `for_host` are lines for a fleet host and this request only.
+
+    An address always or never belongs to a fleet host, so the two kinds of remembered lines are never mixed up.
+    """
+    admission, body = request.admission, request.body
     if admission.sent_to is address and admission.sent_for == peer and not api_key:
         lines = admission.sent_as
     else:
-        lines = _remembered_lines(context, request, address, peer, api_key)
-    return framed(lines, request.head.id_header, request.id, request.stated_length)
+        lines = _lines(context, request, address, peer, api_key, is_host=bool(for_host))
+        if not api_key:  # a peer's key must not be kept
+            admission.sent_to, admission.sent_for, admission.sent_as = address, peer, lines
+    length = body.size if body.size or request.head.method in MAY_HAVE_BODY else None
+    return framed(lines + for_host, request.head.id_header, request.id, length)
 
 
 def host_head(context: Context, request: Request, where: OtherHost, peer: str, model: ModelName) -> bytes:
     """The same for a fleet host, with what we know already and a proof for this request only."""
     assert context.hosts is not None
-    lines = _remembered_lines(context, request, where.address, peer, hosts=context.hosts)
-    lines += line_for_model(model) + line_of_proof(_proof(context, context.hosts, request, where, model))
-    return framed(lines, request.head.id_header, request.id, request.stated_length)
-
-
-def _proof(context: Context, hosts: Hosts, request: Request, where: OtherHost, model: ModelName) -> bytes:
     said = said_by(
-        hosts.name.encode(),
+        context.hosts.name.encode(),
         request.head.method,
         where.address.prefix.encode() + request.destination.target,
         model_in_line(model),
         client_in_line(request.client),
         stated_role(request.verdict, has_keys=context.policy.has_keys),
     )
-    return hosts.signer.proof(where.host, said)
+    proof = line_of_proof(context.hosts.signer.proof(where.host, said))
+    return upstream_head(context, request, where.address, peer, for_host=line_for_model(model) + proof)
 
 
-def _remembered_lines(
-    context: Context, request: Request, address: Address, peer: str, api_key: str = "", hosts: Hosts | None = None
-) -> bytes:
-    """An address always or never belongs to a fleet host, so the two kinds of lines are never mixed up."""
-    admission = request.admission
-    if api_key:  # never kept: the lines have the peer's key in them
-        return _lines(context, request, address, peer, api_key, hosts)
-    if admission.sent_to is not address or admission.sent_for != peer:
-        admission.sent_as = _lines(context, request, address, peer, "", hosts)
-        admission.sent_to, admission.sent_for = address, peer
-    return admission.sent_as
-
-
-def _lines(context: Context, request: Request, address: Address, peer: str, api_key: str, hosts: Hosts | None) -> bytes:
-    trusts = bool(request.verdict.from_host) or context.policy.trusts(peer)
-    lines = request.upstream_lines(address, peer, context.scheme, trust_proxies=trusts, api_key=api_key)
+def _lines(context: Context, request: Request, address: Address, peer: str, api_key: str, *, is_host: bool) -> bytes:
+    """The head without its length."""
+    head, verdict = request.head, request.verdict
+    trusts = bool(verdict.from_host) or context.policy.trusts(peer)
+    credentials = ((b"authorization", verdict.remove_authorization), (b"x-api-key", verdict.remove_x_api_key))
+    removed = frozenset([name for name, ends_here in credentials if ends_here or api_key])
+    fields = [*forwarded_fields(head, removed, trusts), *lines_about_client(head, peer, context.scheme, trusts)]
+    if api_key:
+        fields += [f"Authorization: Bearer {api_key}".encode(), f"x-api-key: {api_key}".encode()]
+    if head.is_websocket:
+        fields += SWITCH
+    lines = upstream_lines(head, request.destination.target, address, fields)
     if address is context.management:
-        return lines + line_about_key(request.verdict)
-    if hosts is None:
-        return lines
-    role = stated_role(request.verdict, has_keys=context.policy.has_keys)
-    return lines + lines_for_host(hosts.name, request.client, role)
+        lines += line_about_key(verdict)
+    elif is_host and context.hosts is not None:
+        role = stated_role(verdict, has_keys=context.policy.has_keys)
+        lines += lines_for_host(context.hosts.name, request.client, role)
+    return lines
