@@ -168,7 +168,7 @@ async def test_a_reload_tells_what_it_touched(rig: Management) -> None:
 
 async def test_a_reload_of_a_wrong_file_changes_nothing_and_says_why(rig: Management) -> None:
     """A reload of an invalid file is 422 with every error and its position."""
-    rig.reload_result = ReloadResult(complaints=("config.yaml:5:5: models.qwen.tll: unknown key",))
+    rig.reload_result = ReloadResult(problems=("config.yaml:5:5: models.qwen.tll: unknown key",))
     answer = await rig.client.post("/hotseat/reload")
 
     assert answer.status_code == 422

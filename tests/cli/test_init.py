@@ -49,7 +49,7 @@ def test_models_of_the_usual_places_become_a_configuration(home: Path, typed: Ty
         "  Qwen3-4B-Q8_0",
         "next: hotseat serve",
     ]
-    assert config.complaints == ()
+    assert config.problems == ()
     assert chat.recipe.argv == (
         f"{home}/bin/llama-server", "--host", "127.0.0.1", "--port", "${PORT}",
         "-m", f"{home}/models/Qwen3-4B-Q8_0.gguf", "-c", "32768",

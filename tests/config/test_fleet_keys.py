@@ -121,7 +121,7 @@ fleet: {{nats: n1, secret: {SECRET}}}
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("text", "problem"),
     [
         ("fleet: {}", "2:1: error: fleet.nats: is missing"),
         ("fleet: {nats: []}", "2:9: error: fleet.nats: must name a server"),
@@ -153,9 +153,9 @@ fleet: {{nats: n1, secret: {SECRET}}}
         ("fleet: {nats: n1, secret: ''}", "2:19: error: fleet.secret: a secret must not be empty or contain"),
     ],
 )
-def test_mistakes_are_told_with_their_place(files: ConfigFiles, text: str, complaint: str) -> None:
+def test_mistakes_are_told_with_their_place(files: ConfigFiles, text: str, problem: str) -> None:
     """Each error has the key, its position and a fix."""
-    assert any(f"config.yaml:{complaint}" in said for said in files.mistakes(f"{MODEL}{text}\n{LISTEN}"))
+    assert any(f"config.yaml:{problem}" in said for said in files.mistakes(f"{MODEL}{text}\n{LISTEN}"))
 
 
 def test_a_password_in_an_address_is_refused_and_not_repeated(files: ConfigFiles) -> None:

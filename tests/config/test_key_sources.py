@@ -66,7 +66,7 @@ def test_limits_and_models_of_a_key(files: ConfigFiles) -> None:
 
 
 @pytest.mark.parametrize(
-    ("entries", "complaint"),
+    ("entries", "problem"),
     [
         ("{role: admin}", "apiKeys[0]: must have exactly one of key, file and hash"),
         (
@@ -102,11 +102,11 @@ def test_limits_and_models_of_a_key(files: ConfigFiles) -> None:
         ),
     ],
 )
-def test_a_key_that_cannot_be_meant(files: ConfigFiles, entries: str, complaint: str) -> None:
+def test_a_key_that_cannot_be_meant(files: ConfigFiles, entries: str, problem: str) -> None:
     """Each error has its position and shows no secret."""
     (told,) = [each for each in files.mistakes(f"{MODEL}apiKeys: [{entries}]") if "error" in each]
 
-    assert complaint in told
+    assert problem in told
 
 
 @pytest.mark.parametrize("content", [b"", b"two words", b"two\nlines", b"\xff", b"x\0y"])

@@ -159,7 +159,7 @@ def test_each_key_has_an_effect_or_says_why_not(files: ConfigFiles, row: Row) ->
     """A key with an effect changes the result; one without gives a warning at its position."""
     without, with_key = files.load(file_for(row.key, saying=False)), files.load(file_for(row.key, saying=True))
     changes = (with_key.catalog, with_key.settings) != (without.catalog, without.settings)
-    warned = [complaint.message for complaint in with_key.complaints if complaint not in without.complaints]
+    warned = [problem.message for problem in with_key.problems if problem not in without.problems]
 
     match standing(row)[0]:
         case "not yet":

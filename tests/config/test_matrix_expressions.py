@@ -92,7 +92,7 @@ def test_the_matrix_is_told_in_words_and_as_data(files: ConfigFiles) -> None:
 
 
 @pytest.mark.parametrize(
-    ("matrix", "complaint"),
+    ("matrix", "problem"),
     [
         ("{sets: {}}", "matrix.sets: at least one set is needed. Write name: a & b"),
         ("{}", "matrix.sets: at least one set is needed. Write name: a & b"),
@@ -116,11 +116,11 @@ def test_the_matrix_is_told_in_words_and_as_data(files: ConfigFiles) -> None:
         ("{evict_costs: {a: 0}, sets: {s: a}}", "matrix.evict_costs.a: must be more than 0, not 0"),
     ],
 )  # fmt: skip
-def test_a_wrong_matrix_is_told_in_its_place(files: ConfigFiles, matrix: str, complaint: str) -> None:
+def test_a_wrong_matrix_is_told_in_its_place(files: ConfigFiles, matrix: str, problem: str) -> None:
     """One mistake gives one error."""
     said = [each.partition(": error: ") for each in files.mistakes(f"{MODELS}matrix: {matrix}")]
 
-    assert [(place.rpartition(":")[0], text) for place, _, text in said] == [("config.yaml:7", complaint)]
+    assert [(place.rpartition(":")[0], text) for place, _, text in said] == [("config.yaml:7", problem)]
 
 
 def test_an_expression_that_means_too_much_is_refused(files: ConfigFiles) -> None:
@@ -168,7 +168,7 @@ def test_priorities_become_urgencies(files: ConfigFiles, priorities: str, urgenc
     loaded = files.load(text + scheduler)
 
     assert {spec.name: spec.urgency for spec in loaded.catalog.models.values()} == urgencies
-    assert loaded.complaints == ()
+    assert loaded.problems == ()
 
 
 def test_a_models_own_urgency_wins_over_a_priority(files: ConfigFiles) -> None:

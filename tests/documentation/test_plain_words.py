@@ -25,6 +25,10 @@ IN_ALL_CODE = frozenset(
     (
         "bed",
         "beds",
+        "complain",
+        "complained",
+        "complaint",
+        "complaints",
         "desk",
         "diary",
         "envoy",
@@ -40,6 +44,7 @@ IN_ALL_CODE = frozenset(
         "keeper",
         "menu",
         "nap",
+        "notebook",
         "puppets",
         "road",
         "shelf",
@@ -53,11 +58,10 @@ IN_ALL_CODE = frozenset(
         "whither",
     )
 )
-IN_TESTS = IN_ALL_CODE | {"house", "notebook"}
+IN_TESTS = IN_ALL_CODE | {"house"}
 IN_SOURCES = IN_ALL_CODE | {
     "archive",
     "archivist",
-    "complain",
     "guest",
     "guests",
     "habit",
@@ -90,7 +94,6 @@ PHRASES = (
 )
 IN_INTERFACES = IN_SOURCES | {
     "apart",
-    "complaints",
     "elsewhere",
     "habits",
     "heard",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 OURS = frozenset(str(key["key"]) for key in KEYS)
 
 
-def complaint(oracle: Oracle, request: Request, seen: Seen) -> str:
+def problem(oracle: Oracle, request: Request, seen: Seen) -> str:
     """What is wrong, in a sentence; empty if nothing is."""
     if wrong := misplaced_secret(seen) or shown_too_much(oracle, request, seen):
         return wrong

@@ -43,7 +43,7 @@ def examined(config: Sequence[Path], api_key: str | None) -> Iterator[Finding]:
     yield from broken
     if loaded:
         yield from chain(
-            doctor_checks.complaints(loaded),
+            doctor_checks.problems(loaded),
             doctor_checks.programs(loaded, os.environ),
             doctor_checks.model_files(loaded),
         )
@@ -65,7 +65,7 @@ def understood(config: Sequence[Path]) -> tuple[Loaded | None, Iterable[Finding]
     try:
         return read(config, environ=os.environ, find_devices=devices_for_models), ()
     except ConfigError as error:
-        return None, [Finding("configuration", State.FAIL, str(complaint)) for complaint in error.complaints]
+        return None, [Finding("configuration", State.FAIL, str(problem)) for problem in error.problems]
 
 
 def line(finding: Finding) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from tests.support.recording_server import Heard
-from tests.support.role_judge import complaint
+from tests.support.role_judge import problem
 from tests.support.role_matrix import DEEP, QUICK, SITUATIONS, run
 from tests.support.role_oracle import Oracle
 from tests.support.role_reading import Request
@@ -65,10 +65,10 @@ def test_a_leak_would_be_seen(leak: str) -> None:
     """The oracle reports each prepared leak."""
     request, seen = LEAKS[leak]
 
-    assert complaint(oracle(), request, seen)
+    assert problem(oracle(), request, seen)
 
 
 def test_what_may_be_is_no_leak() -> None:
     """The oracle accepts an allowed request and a refused one."""
-    assert complaint(oracle(), ALPHA, Seen(200, heard("alpha", body=ALPHA.body), ("alpha",), ())) == ""
-    assert complaint(oracle(), BETA, Seen(403, (), (), ())) == ""
+    assert problem(oracle(), ALPHA, Seen(200, heard("alpha", body=ALPHA.body), ("alpha",), ())) == ""
+    assert problem(oracle(), BETA, Seen(403, (), (), ())) == ""

@@ -127,11 +127,11 @@ async def ready(deps: Deps) -> Ready:
 )
 async def reload(deps: Deps) -> Reloaded | JSONResponse:
     result = await deps.reload()
-    if result.complaints:
-        number = len(result.complaints)
+    if result.problems:
+        number = len(result.problems)
         errors = "1 error" if number == 1 else f"{number} errors"
         message = f"the configuration has {errors}; nothing was changed"
-        return JSONResponse({**failure(message), "problems": result.complaints}, 422)
+        return JSONResponse({**failure(message), "problems": result.problems}, 422)
     change = result.change
     return Reloaded(
         message="the configuration was reloaded",
