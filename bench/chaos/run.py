@@ -99,7 +99,7 @@ class Run:
         """The answer of the real model while no fault is injected."""
         told = await Client(self._rigs[0].port).ask(Wish("calm", REAL, Kind.UNARY, "", Manner.PATIENT, 8, 0))
         if told.end is not End.WHOLE:
-            raise AssertionError(f"the real model does not answer a calm house: {told}")
+            raise AssertionError(f"the real model does not answer without faults: {told}")
         return told.text
 
     async def _calm(self) -> AsyncIterator[str]:

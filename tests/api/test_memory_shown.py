@@ -72,7 +72,7 @@ async def test_the_feed_tells_what_was_measured(roomy: Management) -> None:
     }
 
 
-async def test_models_make_way_and_come_back(roomy: Management) -> None:
+async def test_models_yield_memory_and_load_again(roomy: Management) -> None:
     """During a yield a load gets 503 with Retry-After; after it, the model loads again."""
     await roomy.dispatcher.load(QWEN)
     made = await roomy.client.post("/hotseat/yield")

@@ -16,7 +16,7 @@ from tests.support.virtual_time import advance, in_virtual_time
 from hotseat.dispatch.dispatcher import STUCK_S, Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.dispatch.server_tasks import BREATH_S
-from hotseat.errors import Dismissed, LoadFailed, NotRunning, ShuttingDown, UnknownModel
+from hotseat.errors import CancelledByOperator, LoadFailed, NotRunning, ShuttingDown, UnknownModel
 from hotseat.identifiers import ClientId, LaunchId, ModelName
 from hotseat.scheduling.events import UpstreamReady
 from hotseat.scheduling.lifecycle import Phase
@@ -380,7 +380,7 @@ async def test_a_cancelled_unload_is_carried_out() -> None:
 
 @in_virtual_time
 async def test_force_cuts_at_once() -> None:
-    """An operator in a hurry does not wait for the timer."""
+    """A forced unload does not wait for the timer."""
     async with a_context() as bench:
         await bench.dispatcher.load(QWEN)
         guest = Guest()
@@ -592,11 +592,11 @@ async def test_an_unload_that_another_operator_ends() -> None:
         user = bench.ask(QWEN, Guest())
         waiting = Tasks().start(bench.dispatcher.unload(QWEN), "unload")
         await everybody_has_acted()
-        bench.dispatcher.dismiss(max(bench.dispatcher._waiters))
+        bench.dispatcher.cancel_request(max(bench.dispatcher._waiters))
         outcome = (await asyncio.gather(waiting, return_exceptions=True))[0]
         bench.dispatcher.leave(user)
 
-        assert isinstance(outcome, Dismissed)
+        assert isinstance(outcome, CancelledByOperator)
         assert bench.phase(QWEN) is Phase.UNLOADING
 
 

@@ -23,15 +23,24 @@ if TYPE_CHECKING:
 
 IN_ALL_CODE = frozenset(
     (
+        "asker",
         "bed",
         "beds",
+        "burial",
+        "burials",
+        "buried",
+        "bury",
         "complain",
         "complained",
         "complaint",
         "complaints",
         "desk",
         "diary",
+        "dismiss",
+        "dismissed",
+        "doubts",
         "envoy",
+        "era",
         "errand",
         "errands",
         "fellow",
@@ -41,6 +50,9 @@ IN_ALL_CODE = frozenset(
         "guide",
         "hands",
         "homecoming",
+        "house",
+        "hurried",
+        "hurry",
         "keeper",
         "menu",
         "nap",
@@ -53,12 +65,14 @@ IN_ALL_CODE = frozenset(
         "traveller",
         "visitor",
         "visitors",
+        "wanderer",
         "ward",
         "warden",
+        "wards",
         "whither",
     )
 )
-IN_TESTS = IN_ALL_CODE | {"house"}
+IN_TESTS = IN_ALL_CODE | {"farewell"}
 IN_SOURCES = IN_ALL_CODE | {
     "archive",
     "archivist",
@@ -91,6 +105,8 @@ PHRASES = (
     "Come from Ollama",
     "Otherwise than in llama-swap",
     "The diary (INFO)",
+    "make way",
+    "make_way",
 )
 IN_INTERFACES = IN_SOURCES | {
     "apart",

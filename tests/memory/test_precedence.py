@@ -34,7 +34,7 @@ class Street:
         return self.about
 
 
-async def test_models_make_way_while_a_program_runs() -> None:
+async def test_models_yield_memory_while_a_program_runs() -> None:
     """There is one event when the program starts and one when it has ended."""
     street = Street("game*")
     await street.precedence.look()
@@ -59,7 +59,7 @@ async def test_nobody_is_looked_for_where_nobody_is_named() -> None:
 async def test_an_operator_asks_for_one_device() -> None:
     """It lasts until the operator withdraws it."""
     street = Street()
-    street.precedence.make_way("training", frozenset({gpu(0)}))
+    street.precedence.yield_memory("training", frozenset({gpu(0)}))
     left = street.precedence.resume()
 
     assert street.told == [YieldRequested("training", frozenset({gpu(0)})), YieldEnded()]
@@ -69,7 +69,7 @@ async def test_an_operator_asks_for_one_device() -> None:
 async def test_an_operator_takes_his_wish_back_while_a_program_runs() -> None:
     """Models still yield, and the operator is told to which program."""
     street = Street("game*")
-    street.precedence.make_way("training")
+    street.precedence.yield_memory("training")
     street.about = [GAME]
     await street.precedence.look()
     left = street.precedence.resume()

@@ -13,7 +13,7 @@ from tests.support.waiting import come_true
 
 from hotseat.identifiers import ModelName
 from hotseat.model_servers.output import KEPT, SKIPPED, SMALL, Output, Outputs, Pipe
-from hotseat.model_servers.stdout_copy import LONGEST_LINE, Echo
+from hotseat.model_servers.stdout_copy import LONGEST_LINE, StdoutCopy
 
 if TYPE_CHECKING:
     from tests.support.supervisor_rig import SupervisorRig
@@ -198,7 +198,7 @@ async def test_a_follower_who_leaves_is_forgotten() -> None:
 
 def copied(*pieces: tuple[ModelName, bytes]) -> bytes:
     written: list[bytes] = []
-    outputs = Outputs(Echo(lambda make, _: written.append(make()), lambda model, line: f"{model}: {line}"))
+    outputs = Outputs(StdoutCopy(lambda make, _: written.append(make()), lambda model, line: f"{model}: {line}"))
     for model_, piece in pieces:
         outputs.of(model_).feed(piece)
     return b"".join(written)

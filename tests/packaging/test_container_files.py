@@ -93,7 +93,7 @@ def test_it_needs_no_init_in_front(tmp_path: Path) -> None:
 
 
 def all_reaped(first: int) -> list[int]:
-    """Every process of the house; empty while the sleeper is still there or was not reaped."""
+    """Every process of hotseat; empty while the sleeper is still there or was not reaped."""
     rig = descendants(first)
     return rig if len(rig) == 3 and all(state_of(pid) != "Z" for pid in rig) else []
 

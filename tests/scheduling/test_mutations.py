@@ -93,7 +93,7 @@ def a_lease_is_never_given_back(transitions: Transitions, ticket: TicketId, is_a
 
 def an_unload_is_never_confirmed(transitions: Transitions, model: ModelState) -> None:
     model.unload_tickets.clear()
-    BURY(transitions, model)
+    REMOVE(transitions, model)
 
 
 def a_slot_is_given_twice(state: State, model: ModelState) -> float:
@@ -170,7 +170,7 @@ def a_ticket_is_granted_and_kept_in_line(
     transitions.state.queue.join(ticket)
 
 
-STOP, BURY, GRANT = Transitions.stop, Transitions._remove, Transitions.grant
+STOP, REMOVE, GRANT = Transitions.stop, Transitions._remove, Transitions.grant
 RECKON, ABOUT, JOIN = State.reckon_claim, Plan.about, ModelQueue.join
 PASS, SERVE, SLOTS = settle._pass, settle._serve_residents, turns.slots
 STOP_DRAINED, KEPT, TAKES = settle._stop_drained, memory_fit.kept_asleep, memory_fit.takes
@@ -220,7 +220,7 @@ def planted(where: Any, name: str, bug: Any) -> Iterator[None]:
 def pass_with_a_fuse(transitions: Transitions) -> Instant:
     """A bug may keep `settle` from ending: that counts as found, and must not fill the memory."""
     if len(transitions.commands) > MANY_COMMANDS:
-        raise Broken("the house does not come to rest")
+        raise Broken("the scheduler does not come to rest")
     return PASS(transitions)
 
 

@@ -152,7 +152,7 @@ class Chaos(RuleBasedStateMachine):
             case "come late" if late := self._late_ones():
                 self.world.become_ready(pick(late, which))
             case "come late" if self.world.past:
-                self.world.echo(pick(self.world.past, which))
+                self.world.repeat(pick(self.world.past, which))
             case "lie awake" if restless := self._servers(Life.DOZING, Life.WAKING):
                 self.world.toss_and_turn(pick(restless, which))
             case "operate":

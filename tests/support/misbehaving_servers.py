@@ -227,12 +227,12 @@ def leaks_grandchildren(port: str, how: str) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         say("grandchild", os.getpid())
         if how == "wiped":
-            os.execve(sys.executable, [sys.executable, "-I", "-S", __file__, "wanderer", "0"], {})
+            os.execve(sys.executable, [sys.executable, "-I", "-S", __file__, "detached", "0"], {})
         wait_for_ever()
     be_healthy(port)
 
 
-def wanderer(_: str) -> None:
+def detached(_: str) -> None:
     wait_for_ever()
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote
 
 from tests.support.role_config import RANKS, Book, Holder, Place
-from tests.support.role_reading import Request, body_names, can_be_renamed, is_doubtful, must_be_refused, secrets
+from tests.support.role_reading import Request, body_names, can_be_renamed, is_ambiguous, must_be_refused, secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -93,7 +93,7 @@ class Oracle:
 
     def outcomes(self, request: Request) -> list[Outcome]:
         """All permitted results."""
-        malformed = [refused(400)] if is_doubtful(request) else []
+        malformed = [refused(400)] if is_ambiguous(request) else []
         if must_be_refused(request.path):
             return [refused(400, 401, 429)]
         if len(request.values("authorization")) > 1 or len(request.values("x-api-key")) > 1:

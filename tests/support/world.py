@@ -268,7 +268,7 @@ class World:
         self.past.append(fact)
         self.tell(fact)
 
-    def echo(self, fact: UpstreamExited | UpstreamFailed) -> None:
+    def repeat(self, fact: UpstreamExited | UpstreamFailed) -> None:
         """Repeat an event about a process that is long gone."""
         self.tell(fact)
 
@@ -299,7 +299,7 @@ class World:
         """After a shutdown nothing is left."""
         self.behave()
         while self.servers:
-            self._require(self._one_good_round(), f"{list(self.servers.values())} outlive the house")
+            self._require(self._one_good_round(), f"{list(self.servers.values())} outlive hotseat")
 
     # Commands of the scheduler
 
@@ -413,7 +413,7 @@ class World:
     def _started(self, command: StartUpstream) -> None:
         name = command.model
         self.read_ahead.pop(name, None)
-        self._require(not self.is_closing, f"{name} is started while the house closes")
+        self._require(not self.is_closing, f"{name} is started while hotseat shuts down")
         self._require(not self.server_of(name), f"{name} is started twice")
         self._require(self._waits_for(name), f"{name} is started for nobody")
         self._require(command.spec == self.catalog.models[name], f"{name} is started with an old recipe")

@@ -33,7 +33,7 @@ export const api = {
     send("DELETE", `fleet/hosts/${encodeURIComponent(host)}/${order}`),
   move: (model: string, host: string) =>
     send("POST", `fleet/models/${encoded(model)}/move?to=${encodeURIComponent(host)}`),
-  dismiss: (ticket: number) => send("DELETE", `requests/${ticket}`),
+  cancel: (ticket: number) => send("DELETE", `requests/${ticket}`),
 };
 
 /** What an operator can set on a host of the fleet. */

@@ -197,7 +197,7 @@ def profile_row(answer: dict[str, Any], profile: dict[str, Any]) -> tuple[str, .
     return profile["name"], "yes" if profile["name"] == answer["active"] else "", pins, profile["description"]
 
 
-def make_way(server: Server, device: str | None, resume: bool) -> None:
+def yield_memory(server: Server, device: str | None, resume: bool) -> None:
     query = {"device": device} if device else {}
     print(server.ask("DELETE" if resume else "POST", "/hotseat/yield", **query)["message"])
 

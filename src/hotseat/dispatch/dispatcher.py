@@ -20,7 +20,7 @@ from hotseat.catalog.catalog import CatalogChange, compare
 from hotseat.dispatch.request_trace import Traffic
 from hotseat.dispatch.server_tasks import ServerTasks
 from hotseat.dispatch.swap_log import SwapLog
-from hotseat.errors import Dismissed, UnknownTicket, Unloaded, broken
+from hotseat.errors import CancelledByOperator, UnknownTicket, Unloaded, broken
 from hotseat.identifiers import ClientId, TicketId
 from hotseat.scheduling.commands import (
     Command,
@@ -159,7 +159,7 @@ class Dispatcher:
             for command in commands:
                 self._carry_out(command)
 
-    def dismiss(self, ticket: TicketId) -> None:
+    def cancel_request(self, ticket: TicketId) -> None:
         """End a request for an operator: refused if it waits, cut visibly if it is served."""
         waiter = self._waiters.get(ticket)
         if waiter is None:
@@ -167,11 +167,10 @@ class Dispatcher:
                 f"ticket {ticket} is not in progress; GET /hotseat/requests lists the requests that are"
             )
         if any(waiting.ticket == ticket for waiting in self.view().queue):
-            self._inform(
-                ticket, waiter, waiter.refused, Dismissed("an operator cancelled this request while it was waiting")
-            )
+            error = CancelledByOperator("an operator cancelled this request while it was waiting")
+            self._inform(ticket, waiter, waiter.refused, error)
         else:
-            self._inform(ticket, waiter, waiter.cut, Dismissed("an operator cancelled this request"))
+            self._inform(ticket, waiter, waiter.cut, CancelledByOperator("an operator cancelled this request"))
 
     async def load(self, model: ModelName, client: ClientId = OPERATOR) -> None:
         """Return when the model is ready; raise if it fails."""

@@ -39,7 +39,7 @@ class Precedence:
         """For a program."""
         self._reported: YieldRequested | None = None
 
-    def make_way(self, because: str, places: frozenset[Place] = frozenset()) -> None:
+    def yield_memory(self, because: str, places: frozenset[Place] = frozenset()) -> None:
         self._requested = YieldRequested(because, places)
         self._decide()
 
@@ -63,12 +63,12 @@ class Precedence:
 
     def _decide(self) -> None:
         """A program needs all devices, so it wins over an operator, who may need one."""
-        way = self._needed or self._requested
-        if way == self._reported:
+        yielding = self._needed or self._requested
+        if yielding == self._reported:
             return None
-        self._reported = way
-        if way is None:
+        self._reported = yielding
+        if yielding is None:
             log.info("models may load again")
             return self._tell(YieldEnded())
-        log.info("yielding memory, models are unloaded because=%r", way.because)
-        return self._tell(way)
+        log.info("yielding memory, models are unloaded because=%r", yielding.because)
+        return self._tell(yielding)

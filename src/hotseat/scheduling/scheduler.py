@@ -257,7 +257,7 @@ class Scheduler:
         if model.phase is Phase.LOADING:
             stopped = Unloaded(f"{event.model} was stopped by an operator while it was loading. Try again to load it.")
             transitions.refuse_all(event.model, stopped, "stopped while loading")
-        transitions.dismiss(model, Cause.OPERATOR, "stopped by an operator")
+        transitions.unload(model, Cause.OPERATOR, "stopped by an operator")
         if model.phase is Phase.DRAINING:
             deadline = transitions.now + (0 if event.force else model.spec.drain_timeout_s)
             model.cut_at = deadline if model.cut_at is None else min(model.cut_at, deadline)
@@ -331,7 +331,7 @@ class Scheduler:
             return
         because = f"{model.name} is unresponsive: it answered neither requests nor its health check"
         because = f"{because} for {event.silent_s:.0f} s"
-        transitions.dismiss(model, Cause.UNRESPONSIVE, because)
+        transitions.unload(model, Cause.UNRESPONSIVE, because)
         transitions.cut(model, because, Unresponsive(f"{because}. It is being stopped; try again to restart it."))
 
     def _about_sleep(self, transitions: Transitions, event: AboutSleep) -> None:
@@ -378,7 +378,7 @@ class Scheduler:
     def _replace(self, transitions: Transitions, model: ModelState) -> None:
         transitions.forgive(model)
         if model.phase.takes_memory:
-            transitions.dismiss(model, Cause.CONFIGURATION, "its configuration changed")
+            transitions.unload(model, Cause.CONFIGURATION, "its configuration changed")
         else:
             self._follow_catalog(model)
 
@@ -387,7 +387,7 @@ class Scheduler:
         for name in self._state.queue.models():
             transitions.refuse_all(name, ShuttingDown(SHUTTING_DOWN, retry_after=5), "shutting down")
         for model in self._state.with_process():
-            transitions.dismiss(model, Cause.SHUTDOWN, "hotseat is shutting down")
+            transitions.unload(model, Cause.SHUTDOWN, "hotseat is shutting down")
             if event.force and model.phase is Phase.DRAINING:
                 model.cut_at = transitions.now
 

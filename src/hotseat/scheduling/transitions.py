@@ -205,11 +205,11 @@ class Transitions:
             wanted.evicted_for_it = (*wanted.evicted_for_it, went)
         victim.evicted_at = self.now
         abandoned = "; no request was waiting for it any more" if victim.phase is Phase.LOADING else ""
-        self.dismiss(victim, Cause.EVICTION, f"unloaded to free memory for {wanted.name}{abandoned}")
+        self.unload(victim, Cause.EVICTION, f"unloaded to free memory for {wanted.name}{abandoned}")
         if victim.phase is Phase.DRAINING:
             victim.sleep_level = sleep_level
 
-    def dismiss(self, model: ModelState, cause: Cause, because: str) -> None:
+    def unload(self, model: ModelState, cause: Cause, because: str) -> None:
         """Let it leave: a ready model drains first; a load or a sleep is stopped at once.
 
         A model that is leaving already continues to leave and will not sleep.

@@ -258,7 +258,7 @@ async def test_a_server_that_cannot_be_reached_is_waited_for_again(room: Waiting
 # Those who read slowly, or leave
 
 
-async def test_a_client_that_reads_nothing_is_not_buried_in_signs(room: WaitingClient) -> None:
+async def test_signs_do_not_pile_up_for_a_client_that_reads_nothing(room: WaitingClient) -> None:
     """Comments stop when the client's buffer is full, and the stream still arrives complete."""
     client = await room.enter(receive_buffer=SMALL)
     room.alarms.wait(GRACE_S)

@@ -137,7 +137,7 @@ async def test_a_client_that_leaves_without_reading_frees_the_upstream(open_rig:
     await come_true(lambda: rig.in_flight() == 0)
 
 
-async def test_a_farewell_with_the_request_is_a_farewell(rig: RelayRig) -> None:
+async def test_a_disconnect_right_after_the_request_cancels_it(rig: RelayRig) -> None:
     """A FIN right after a request cancels it."""
     client = await rig.client()
     await client.send(chat("slow"))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 
-from hotseat.api.deps import ApiDeps, Asker, Deps
+from hotseat.api.deps import ApiDeps, Caller, Deps
 from hotseat.api.routes.management import UNKNOWN, Responses
 from hotseat.api.schemas import Failure, FinishedRequest, History, RequestInProgress, Requests, Result
 from hotseat.errors import Forbidden
@@ -46,10 +46,10 @@ async def activity(
 
 
 @router.delete("/requests/{ticket}", summary="Cancel a request that is waiting or in flight", responses=GONE)
-async def dismiss(ticket: int, deps: Deps, asker: Asker) -> Result:
-    if asker is not None and asker.models and not any(map(asker.may_use, models_of(ticket, deps))):
+async def cancel_request(ticket: int, deps: Deps, caller: Caller) -> Result:
+    if caller is not None and caller.models and not any(map(caller.may_use, models_of(ticket, deps))):
         raise Forbidden(f"no request with the ticket {ticket} is for a model that this API key may use")
-    deps.dispatcher.dismiss(TicketId(ticket))
+    deps.dispatcher.cancel_request(TicketId(ticket))
     return Result(message=f"ticket {ticket} was cancelled")
 
 
