@@ -77,7 +77,7 @@ class Fleet:
         """The cluster's leader; any server if it is unknown."""
         for server in self.nats:
             try:
-                leader = server.told("jsz")["meta_cluster"].get("leader")
+                leader = server.monitoring("jsz")["meta_cluster"].get("leader")
             except (OSError, KeyError):
                 continue
             return next((each for each in self.nats if each.name == leader), server)

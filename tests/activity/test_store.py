@@ -172,9 +172,9 @@ async def test_a_full_disk_is_told_once_and_so_is_its_end(rig: Rig, caplog: pyte
     rig.finish()
     await rig.store_writer.close()
 
-    told = [record.getMessage() for record in caplog.records]
-    assert sum("activity cannot be stored on disk" in line for line in told) == 1
-    assert sum("activity is stored on disk again" in line for line in told) == 1
+    messages = [record.getMessage() for record in caplog.records]
+    assert sum("activity cannot be stored on disk" in line for line in messages) == 1
+    assert sum("activity is stored on disk again" in line for line in messages) == 1
     assert rig.store_writer.lost == 1500
     assert await rig.kept_models() == ["qwen", "qwen"]
 

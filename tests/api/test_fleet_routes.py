@@ -77,15 +77,15 @@ async def test_the_fleet_is_told(hosts: Served) -> None:
     """The response names the queried host, its connection state, and every host with its models."""
     await hosts.fleet["c"].dispatcher.load(LLAMA)
     await come_true(lambda: hosts.fleet["a"].phases_seen("c") == {"llama": "ready"})
-    told = await hosts.get("a", "/hotseat/fleet")
+    shown = await hosts.get("a", "/hotseat/fleet")
 
-    assert (told["host"], told["connection"], told["claims"]) == ("a", "connected", [])
-    assert [(host["host"], host["state"], host["cordoned"]) for host in told["hosts"]] == [
+    assert (shown["host"], shown["connection"], shown["claims"]) == ("a", "connected", [])
+    assert [(host["host"], host["state"], host["cordoned"]) for host in shown["hosts"]] == [
         ("a", "this_host", False),
         ("b", "reachable", False),
         ("c", "reachable", False),
     ]
-    [llama] = told["hosts"][2]["residents"]
+    [llama] = shown["hosts"][2]["residents"]
     assert (llama["model"], llama["phase"], llama["in_flight"], llama["pinned"]) == ("llama", "ready", 0, False)
 
 

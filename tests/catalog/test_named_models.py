@@ -63,19 +63,19 @@ def test_a_model_of_other_hosts_has_a_name_here_and_cannot_be_loaded_here() -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("best", '"best" is a selector. Name one of its targets: q, llama'),
         ("far", '"far" is a model of the peer "box": this hotseat cannot load or stop it'),
         ("nobody", 'model "nobody" is not defined in the configuration.'),
     ],
 )
-def test_what_is_no_model_of_ours_cannot_be_loaded(name: str, told: str) -> None:
+def test_what_is_no_model_of_ours_cannot_be_loaded(name: str, message: str) -> None:
     """An operator is told what the name is instead."""
     with pytest.raises(UnknownModel) as refusal:
         RIG.resolve(name)
 
-    assert refusal.value.message == told
+    assert refusal.value.message == message
 
 
 def test_under_a_profile_names_lead_elsewhere() -> None:

@@ -151,9 +151,9 @@ def test_the_context_is_the_longest_that_fits(home: Path, typed: Typed, monkeypa
     assert contexts == [("32768", True), ("8192", True), ("4096", False)]
 
 
-@pytest.mark.parametrize(("knows", "told"), [(True, ("--spec-type", "draft-simple")), (False, ())])
+@pytest.mark.parametrize(("knows", "draft_options"), [(True, ("--spec-type", "draft-simple")), (False, ())])
 def test_a_draft_is_used_as_the_server_wants_to_hear_it(
-    home: Path, typed: Typed, knows: bool, told: tuple[str, ...]
+    home: Path, typed: Typed, knows: bool, draft_options: tuple[str, ...]
 ) -> None:
     """The server's help shows whether the type is needed; a version without the option would not start with it."""
     options = "--spec-type TYPE" if knows else "-md FILE"
@@ -163,7 +163,7 @@ def test_a_draft_is_used_as_the_server_wants_to_hear_it(
     typed("init")
 
     argv = loaded().catalog.resolve("big").recipe.argv
-    assert argv[argv.index("-md") :] == ("-md", str(draft), *told)
+    assert argv[argv.index("-md") :] == ("-md", str(draft), *draft_options)
 
 
 def test_gpus_get_all_layers_and_a_share_each(home: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:

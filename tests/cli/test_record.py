@@ -101,9 +101,9 @@ def test_what_could_not_be_recorded_is_said(tmp_path: Path) -> None:
     watched.note({"t": "request", "client": "u", "model": "qwen", "arrived": 0.0, "granted": 1.0, "left": 2.0})
     watched.note({"t": "request", "client": "u", "model": "qwen", "arrived": 0.0, "granted": None, "left": 2.0})
     watched.note({"t": "missed", "count": 7})
-    told = watched.summary(tmp_path, watched.recording.trace()).splitlines()
+    summary = watched.summary(tmp_path, watched.recording.trace()).splitlines()
 
-    assert told[1:] == [
+    assert summary[1:] == [
         "load time estimated, because no load was observed: qwen",
         "skipped, because they ended before they were served: 1",
         "missed, because they arrived faster than they could be written: 7",

@@ -52,10 +52,10 @@ def test_a_trace_by_itself_is_one_column(typed: Typed, trace: Path) -> None:
 
 def test_programs_get_every_figure(typed: Typed, trace: Path) -> None:
     """The JSON names both configurations and has the unrounded figures."""
-    told = json.loads(typed("simulate", str(trace), "--patience", "0", "--json").out)
+    report = json.loads(typed("simulate", str(trace), "--patience", "0", "--json").out)
 
-    assert list(told) == ["unchanged", "patience 0"]
-    assert told["unchanged"]["served"] == 20
+    assert list(report) == ["unchanged", "patience 0"]
+    assert report["unchanged"]["served"] == 20
 
 
 def test_the_timeline_is_drawn(typed: Typed, trace: Path, tmp_path: Path) -> None:

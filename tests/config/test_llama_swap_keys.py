@@ -175,11 +175,11 @@ def test_each_key_has_an_effect_or_says_why_not(files: ConfigFiles, row: Row) ->
 def test_a_difference_that_matters_is_told_where_it_is_written(files: ConfigFiles, row: Row) -> None:
     """`check` prints a line for it, with file, line, column and the reason."""
     text = file_for(row.key, saying=True)
-    told = [each for each in files.load(text).differences if each.message == row.here]
+    differences = [each for each in files.load(text).differences if each.message == row.here]
 
-    assert len(told) == 1
-    assert told[0].line > 1 or text.startswith(row.key)
-    assert row.here in str(told[0])
+    assert len(differences) == 1
+    assert differences[0].line > 1 or text.startswith(row.key)
+    assert row.here in str(differences[0])
 
 
 def test_an_ordinary_file_is_told_nothing(files: ConfigFiles) -> None:

@@ -103,9 +103,9 @@ def test_commands_of_ones_own(files: ConfigFiles) -> None:
 )
 def test_mistakes(files: ConfigFiles, model: str, problem: str) -> None:
     """Each error has a position and a fix."""
-    told = "\n".join(files.mistakes(text(model, DEVICES)))
+    mistakes = "\n".join(files.mistakes(text(model, DEVICES)))
 
-    assert problem in told
+    assert problem in mistakes
 
 
 @pytest.mark.parametrize(

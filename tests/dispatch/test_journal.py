@@ -85,12 +85,12 @@ def test_what_is_ordinary() -> None:
 
 def test_a_listener_hears_each_entry_at_once() -> None:
     """Listeners are called from within `record`."""
-    heard: list[int] = []
+    numbers: list[int] = []
     journal = a_journal()
-    journal.listen(lambda entry: heard.append(entry.n))
+    journal.listen(lambda entry: numbers.append(entry.n))
     record(journal, 2)
 
-    assert heard == [1, 2]
+    assert numbers == [1, 2]
 
 
 async def test_a_follower_gets_new_entries() -> None:
@@ -107,11 +107,11 @@ async def test_a_follower_that_comes_back() -> None:
     """It continues after the last number it knows, without gaps or duplicates."""
     journal = a_journal(3)
     news = journal.follow(after=1)
-    told = [await next_of(news)]
+    seen = [await next_of(news)]
     record(journal, 1)
-    told += [await next_of(news), await next_of(news)]
+    seen += [await next_of(news), await next_of(news)]
 
-    assert [entry.n for entry in told] == [2, 3, 4]
+    assert [entry.n for entry in seen] == [2, 3, 4]
     await news.aclose()
 
 

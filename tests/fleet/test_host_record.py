@@ -86,9 +86,9 @@ def test_what_is_cold_is_not_told() -> None:
 def test_a_cold_model_that_failed_is_reported_as_backing_off() -> None:
     """A cold model that failed is published as backing off, or as cold while requests wait for it."""
     failed, tried_again = seen(QWEN, Phase.COLD, failures=1), seen(LLAMA, Phase.COLD, failures=1, waiting=1)
-    told = described(View(1.0, (failed, tried_again), ())).residents
+    residents = described(View(1.0, (failed, tried_again), ())).residents
 
-    assert [(each.model, each.phase) for each in told] == [("qwen", "backoff"), ("llama", "cold")]
+    assert [(each.model, each.phase) for each in residents] == [("qwen", "backoff"), ("llama", "cold")]
 
 
 def test_what_is_cold_is_told_while_somebody_waits_for_it() -> None:

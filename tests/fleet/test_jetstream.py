@@ -352,9 +352,9 @@ async def stopped_after(steps: int, work: asyncio.Task[object]) -> bool:
     """Did the task end when it was cancelled, or before?"""
     for _ in range(steps):
         await asyncio.sleep(0)
-    is_told = work.cancel()
+    is_cancelling = work.cancel()
     await asyncio.wait([work], timeout=PATIENCE_S)
-    return work.cancelled() or not is_told
+    return work.cancelled() or not is_cancelling
 
 
 async def test_a_watch_that_is_told_to_stop_at_any_moment_stops(tmp_path: Path) -> None:

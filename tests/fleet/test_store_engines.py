@@ -191,9 +191,9 @@ async def test_a_renewed_lease_stays(engine: Engine) -> None:
         while asyncio.get_running_loop().time() < began + 2 * SHORT_S:
             last = await store.replace(LEASES, "gpu1", b"again", last)
             await asyncio.sleep(SHORT_S / 5)  # the store ends a lease by its own clock, so real time is needed
-        heard = [change for change in await watching.until(Removed) if isinstance(change, Written)]
+        received = [change for change in await watching.until(Removed) if isinstance(change, Written)]
 
-    assert heard[-1].revision == last
+    assert received[-1].revision == last
 
 
 # Watching
@@ -236,9 +236,9 @@ async def test_after_an_interruption_a_watch_begins_anew(engine: Engine) -> None
         await watching.until(BegunAnew)
         state = await watching.until(CaughtUp)
         await come_true_async(lambda: put_or_none(here, "later"), PATIENCE_S)
-        heard = {change.key for change in [*state, *(await watching.until(Written))] if isinstance(change, Written)}
+        received = {change.key for change in [*state, *(await watching.until(Written))] if isinstance(change, Written)}
 
-    assert {"stays", "came"} <= heard
+    assert {"stays", "came"} <= received
 
 
 async def test_a_slow_watcher_hears_where_everything_went(engine: Engine) -> None:
@@ -249,11 +249,11 @@ async def test_a_slow_watcher_hears_where_everything_went(engine: Engine) -> Non
         for n in range(300):
             await here.put(LASTING, f"model{n % 3}", str(n).encode() * 1000)
         last = await here.put(LASTING, "end", b"")
-        heard: dict[str, Written] = {}
-        while "end" not in heard:
+        received: dict[str, Written] = {}
+        while "end" not in received:
             change = await watching.next()
             assert isinstance(change, Written)
-            heard[change.key] = change
+            received[change.key] = change
 
-    assert heard["end"].revision == last
-    assert {heard[f"model{n}"].value for n in range(3)} == {str(n).encode() * 1000 for n in (297, 298, 299)}
+    assert received["end"].revision == last
+    assert {received[f"model{n}"].value for n in range(3)} == {str(n).encode() * 1000 for n in (297, 298, 299)}

@@ -79,10 +79,10 @@ def test_a_stream_is_not_held_back(behind: int) -> None:
     stream = Stream(
         send(connection, "POST", "/v1/chat/completions", body, {"Host": "models.example.org"}), connection
     ).until_it_speaks()
-    heard_at = time.monotonic()
+    received_at = time.monotonic()
     stream.read()
 
-    assert time.monotonic() - heard_at > 0.4
+    assert time.monotonic() - received_at > 0.4
     assert stream.done
 
 

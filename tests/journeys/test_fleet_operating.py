@@ -41,8 +41,8 @@ def type_at(hosts: Hosts, host: str, *words: str) -> subprocess.CompletedProcess
 
 
 def residents(hosts: Hosts, seen_by: str) -> dict[str, list[str]]:
-    told = json.loads(type_at(hosts, seen_by, "fleet", "status", "--json").stdout)
-    return {host["host"]: [each["model"] for each in host["residents"]] for host in told["hosts"]}
+    status = json.loads(type_at(hosts, seen_by, "fleet", "status", "--json").stdout)
+    return {host["host"]: [each["model"] for each in host["residents"]] for host in status["hosts"]}
 
 
 def test_a_model_is_moved_asked_about_and_drained_away(hosts: Hosts) -> None:

@@ -254,12 +254,12 @@ def test_off_a_terminal_the_log_is_json_throughout(tmp_path: Path, options: tupl
     with Hotseat({"logToStdout": "both", "models": {"qwen": TALKS}}, tmp_path, options=options) as rig:
         rig.call("GET", "/upstream/qwen/load")
         rig.terminate()
-        told = [json.loads(line) for line in rig.log().splitlines()]
+        log_lines = [json.loads(line) for line in rig.log().splitlines()]
 
-    assert told[0]["message"].endswith(f"serves 1 models from {rig.config}")
-    assert "shutting down" in [line["message"] for line in told]
-    assert ("upstream", "I cannot") in [(line["logger"], line["message"]) for line in told]
-    assert [line["model"] for line in told if line["message"] == "upstream failed to start"] == ["qwen"]
+    assert log_lines[0]["message"].endswith(f"serves 1 models from {rig.config}")
+    assert "shutting down" in [line["message"] for line in log_lines]
+    assert ("upstream", "I cannot") in [(line["logger"], line["message"]) for line in log_lines]
+    assert [line["model"] for line in log_lines if line["message"] == "upstream failed to start"] == ["qwen"]
 
 
 @pytest.mark.parametrize("form", ["json", "text"])
@@ -280,6 +280,6 @@ def test_the_command_line_chooses_the_form_of_the_log(tmp_path: Path) -> None:
         rig.cli("reload")
         rig.terminate()
 
-    told = rig.log().splitlines()
-    assert "INFO configuration reloaded added=0 changed=0 removed=0" in told
-    assert told[-1] == "INFO shutting down in_flight=0"
+    log_lines = rig.log().splitlines()
+    assert "INFO configuration reloaded added=0 changed=0 removed=0" in log_lines
+    assert log_lines[-1] == "INFO shutting down in_flight=0"

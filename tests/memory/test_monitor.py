@@ -106,8 +106,8 @@ async def test_what_was_measured_is_told_beside_what_was_expected() -> None:
     async with opened(with_budget(model("qwen", estimated={gpu(0): 4 * GIB}))) as yard:
         yard.see(taken_gib=6, used_gib=6)
 
-        told = yard.journal.entries()[-1].event
-        assert told == MemoryMeasured(
+        measured = yard.journal.entries()[-1].event
+        assert measured == MemoryMeasured(
             QWEN, LaunchId(1), {gpu(0): 6 * GIB}, estimated={gpu(0): 4 * GIB}, budgets={gpu(0): 24 * GIB}
         )
 
@@ -149,8 +149,8 @@ async def test_a_server_that_sleeps_is_measured_apart(monkeypatch: pytest.Monkey
         assert just_asleep == Footprint({}, Source.ESTIMATED)
         assert yard.footprint == Footprint({gpu(0): GIB}, Source.MEASURED)
         assert yard.dispatcher.catalog.models[QWEN].learned == awake
-        told = [entry for entry in yard.journal.entries() if isinstance(entry.event, MemoryMeasured)]
-        assert len(told) == 1
+        measured = [entry for entry in yard.journal.entries() if isinstance(entry.event, MemoryMeasured)]
+        assert len(measured) == 1
 
 
 async def test_a_server_that_cannot_be_seen_is_not_measured() -> None:

@@ -249,17 +249,17 @@ async def test_the_order_of_devices_may_be_chosen(rig: SupervisorRig) -> None:
 async def test_a_server_leads_its_own_session_and_inherits_no_descriptor(rig: SupervisorRig) -> None:
     """Three standard descriptors, nothing on standard input, and no terminal to be hung up by."""
     await rig.ready(model("prints_its_environment"))
-    told = await rig.said("session ")
+    printed = await rig.said("session ")
 
-    assert told == "True stdin b'' fds ['0', '1', '2', '3']"  # 3 is the directory it reads
+    assert printed == "True stdin b'' fds ['0', '1', '2', '3']"  # 3 is the directory it reads
 
 
 async def test_a_secret_in_the_command_line_is_never_shown(rig: SupervisorRig) -> None:
     """Some servers print how they were started."""
     await rig.ready(model("prints_its_arguments", "--api-key", "sk-canary", "--hf-token=hf_canary", "--seed", "7"))
-    told = await rig.said("started with ")
+    printed = await rig.said("started with ")
 
-    assert told.endswith("--api-key *** --hf-token=*** --seed 7")
+    assert printed.endswith("--api-key *** --hf-token=*** --seed 7")
 
 
 def failure_of(starting: asyncio.Task[object]) -> str:

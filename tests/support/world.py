@@ -222,7 +222,7 @@ class World:
             self.now, self.wake = max(self.now, self.wake), NEVER
             self.tell(ClockReached())
         else:
-            raise Broken(f"the timer rings without end at {self.now}\n{self.told()}")
+            raise Broken(f"the timer rings without end at {self.now}\n{self.recent_story()}")
         self.now = until
         self._compare(self.scheduler.view(until))
 
@@ -282,7 +282,7 @@ class World:
             if not self._one_good_round():
                 self._require(self.wake < NEVER, f"{self.waiting} and {self.unloads} wait for ever")
                 self.pass_time(max(0.0, self.wake - self.now))
-        raise Broken(f"after {ROUNDS} rounds {self.waiting} and {self.unloads} still wait\n{self.told()}")
+        raise Broken(f"after {ROUNDS} rounds {self.waiting} and {self.unloads} still wait\n{self.recent_story()}")
 
     def _one_good_round(self) -> bool:
         tickets = [*self.leases, *self.orphans]
@@ -582,9 +582,9 @@ class World:
 
     def _require(self, so: object, promise: str) -> None:
         if not so:
-            raise Broken(f"{promise}\n{self.told()}")
+            raise Broken(f"{promise}\n{self.recent_story()}")
 
-    def told(self) -> str:
+    def recent_story(self) -> str:
         return "\n".join(f"{when:8.2f}  {what}" for when, what in self.story[-60:])
 
 

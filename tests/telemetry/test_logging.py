@@ -108,10 +108,10 @@ def in_json(capsys: pytest.CaptureFixture[str], sentence: str, *values: object, 
     """The members of a line, without its time and its logger."""
     set_up(Logging(form=LogFormat.JSON))
     logging.getLogger("hotseat.test").log(level, sentence, *values)
-    told = json.loads(capsys.readouterr().out)
-    assert datetime.fromisoformat(told.pop("time")).utcoffset() == timedelta(0)
-    assert told.pop("logger") == "hotseat.test"
-    return told
+    entry = json.loads(capsys.readouterr().out)
+    assert datetime.fromisoformat(entry.pop("time")).utcoffset() == timedelta(0)
+    assert entry.pop("logger") == "hotseat.test"
+    return entry
 
 
 @pytest.mark.parametrize(

@@ -55,8 +55,8 @@ def state(host: dict[str, Any]) -> str:
     """`this host`, or how long ago the host was last seen."""
     if host["state"] == "this_host":
         return "this host"
-    heard = f"last seen {duration(host['last_seen_s'])} ago"
-    return heard if host["state"] == "reachable" else f"{host['state']}, {heard}"
+    seen = f"last seen {duration(host['last_seen_s'])} ago"
+    return seen if host["state"] == "reachable" else f"{host['state']}, {seen}"
 
 
 def give(server: Server, host: str, order: str) -> None:

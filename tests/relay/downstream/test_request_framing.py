@@ -211,12 +211,12 @@ async def test_a_client_that_asks_first_is_told_to_go_on(rig: RelayRig) -> None:
     client = await rig.client()
     request = chat("alpha", "Expect: 100-continue")
     await client.send(request.removesuffix(NAMED))
-    told = await client.message()
+    interim = await client.message()
     await client.send(NAMED)
     call = await rig.alpha.call()
     await call.say(HELLO)
 
-    assert told.first_line == "HTTP/1.1 100 Continue"
+    assert interim.first_line == "HTTP/1.1 100 Continue"
     assert "expect" not in call.request.names
     assert (await client.message()).body == b"hello"
 

@@ -70,10 +70,10 @@ async def test_a_request_that_is_cancelled_in_flight_leaves_its_upstream(rig: Re
     client = await rig.send(chat("alpha"))
     await rig.alpha.call()
     rig.dispatcher.cancel_request(rig.relay.in_progress()[0].ticket)
-    told = await client.message()
+    reply = await client.message()
 
-    assert told.status == 503
-    assert ("X-Error-Code", "request_cancelled") in told.fields
+    assert reply.status == 503
+    assert ("X-Error-Code", "request_cancelled") in reply.fields
     assert rig.dispatcher.view().model(ModelName("alpha")).in_flight == 0
 
 
