@@ -156,7 +156,7 @@ def test_a_refusal_tells_it_in_every_place_a_client_may_look() -> None:
     ],
 )
 def test_the_advice_to_come_again(error: HotseatError, retry: str | None, after: str | None) -> None:
-    """Clients hear whether to try again and when, and nothing where nobody knows."""
+    """The headers say whether to try again and when, and nothing where nobody knows."""
     _, headers, _ = parsed(answer(error, Dialect.TEXT, request_id=b"box-7", close=False))
 
     assert headers.get("x-should-retry") == retry
@@ -225,7 +225,7 @@ def test_one_line_is_one_line(text: str, limit: int) -> None:
 
 
 @pytest.mark.parametrize("dialect", [Dialect.TEXT, Dialect.OPENAI])
-def test_a_broken_stream_is_told_as_an_object(dialect: Dialect) -> None:
+def test_a_broken_stream_gets_an_error_object(dialect: Dialect) -> None:
     """A plain string inside a stream is lost in SDKs, so it is an object for everybody."""
     frame = stream_error("it\ndied", "upstream_failed", dialect)
 

@@ -159,7 +159,7 @@ async def test_a_file_of_a_newer_hotseat_is_left_alone(rig: Rig, caplog: pytest.
         await rig.store_writer.read(0, None, 10)
 
 
-async def test_a_full_disk_is_told_once_and_so_is_its_end(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_full_disk_is_logged_once_and_so_is_its_end(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     """What could not be written meanwhile is lost, and nothing else."""
     caplog.set_level(logging.INFO)
     rig.finish()

@@ -87,7 +87,7 @@ async def test_a_quiet_feed_shows_that_it_lives(rig: Management, monkeypatch: py
     assert beat == {"": "still here"}
 
 
-async def test_a_slow_watcher_is_told_of_the_gap(rig: Management, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_watcher_gets_a_gap_event(rig: Management, monkeypatch: pytest.MonkeyPatch) -> None:
     """A subscriber that does not read loses events and gets a gap event; the buffer is bounded."""
     monkeypatch.setattr(journal_module, "BEHIND", 4)
     many = CatalogChanged(catalog(*(spec(f"model-{n}" * 200) for n in range(200))))

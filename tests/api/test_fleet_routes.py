@@ -73,7 +73,7 @@ async def hosts(tmp_path: Path) -> AsyncIterator[Served]:
         yield rig
 
 
-async def test_the_fleet_is_told(hosts: Served) -> None:
+async def test_the_fleet_is_shown_with_its_hosts_and_models(hosts: Served) -> None:
     """The response names the queried host, its connection state, and every host with its models."""
     await hosts.fleet["c"].dispatcher.load(LLAMA)
     await come_true(lambda: hosts.fleet["a"].phases_seen("c") == {"llama": "ready"})
@@ -155,8 +155,8 @@ async def test_a_host_that_is_apart_is_ready_and_says_so(hosts: Served) -> None:
     assert order.status_code == 503
 
 
-async def test_why_is_told_across_hosts(hosts: Served) -> None:
-    """A model on two hosts has its own report and the reason from the other host; here=true omits the latter."""
+async def test_why_has_the_reasons_of_other_hosts(hosts: Served) -> None:
+    """A model on two hosts has its own report and the reason from the other host; local=true omits the latter."""
     fleet = hosts.fleet
     fleet["b"].launcher.broken = ()
     await fleet["b"].dispatcher.load(QWEN)

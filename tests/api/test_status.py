@@ -33,7 +33,7 @@ async def waiting_rig(rig: Management) -> AsyncIterator[Management]:
         rig.launcher.become_ready("slow")
 
 
-async def test_who_waits_is_told_why(waiting_rig: Management) -> None:
+async def test_the_queue_shows_why_a_request_waits(waiting_rig: Management) -> None:
     """A waiting ticket has its model, its client and a reason; oldest_s is its waiting time."""
     queue = (await waiting_rig.get("/hotseat/queue")).json()
 

@@ -111,7 +111,7 @@ def test_a_folder_that_is_not_there_is_asked_back(home: Path, typed: Typed) -> N
     assert said.err == f'hotseat: {home}/wieghts is not a folder. Did you mean "weights"?\n'
 
 
-def test_without_a_server_the_file_is_written_and_the_lack_is_told(home: Path, typed: Typed) -> None:
+def test_without_a_server_the_file_is_written_and_the_lack_is_printed(home: Path, typed: Typed) -> None:
     """llama-server can be installed later; a model for a less common program is left out."""
     (home / "bin/llama-server").unlink()
     put(home / "models/m.gguf")
@@ -152,7 +152,7 @@ def test_the_context_is_the_longest_that_fits(home: Path, typed: Typed, monkeypa
 
 
 @pytest.mark.parametrize(("knows", "draft_options"), [(True, ("--spec-type", "draft-simple")), (False, ())])
-def test_a_draft_is_used_as_the_server_wants_to_hear_it(
+def test_a_draft_gets_the_options_that_the_server_knows(
     home: Path, typed: Typed, knows: bool, draft_options: tuple[str, ...]
 ) -> None:
     """The server's help shows whether the type is needed; a version without the option would not start with it."""

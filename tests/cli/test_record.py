@@ -69,7 +69,7 @@ def test_ctrl_c_ends_the_recording_and_writes_it(tmp_path: Path) -> None:
     assert said.endswith("t.jsonl: 0 requests of 0 clients for 0 models; 0 clients waited for each response\n")
 
 
-def test_a_file_that_cannot_be_written_is_told_before_the_recording(typed: Typed, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_fails_before_the_recording(typed: Typed, tmp_path: Path) -> None:
     """The error comes before the recording, not after an hour."""
     said = typed("record", str(tmp_path / "nowhere" / "t.jsonl"))
 
@@ -77,7 +77,7 @@ def test_a_file_that_cannot_be_written_is_told_before_the_recording(typed: Typed
     assert said.err.endswith("t.jsonl cannot be written: No such file or directory\n")
 
 
-def test_a_time_that_is_none_is_told(typed: Typed, tmp_path: Path) -> None:
+def test_a_time_that_is_none_is_refused(typed: Typed, tmp_path: Path) -> None:
     """--for must be a duration."""
     said = typed("record", str(tmp_path / "t.jsonl"), "--for", "soon")
 

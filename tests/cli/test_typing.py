@@ -117,7 +117,7 @@ def test_durations_are_short(seconds: float | None, text: str) -> None:
     assert duration(seconds) == text
 
 
-def test_the_version_is_told(typed: Typed) -> None:
+def test_the_version_is_printed(typed: Typed) -> None:
     """--version says which hotseat this is."""
     said = typed("--version")
 
@@ -150,7 +150,7 @@ def test_misuse_is_exit_2(typed: Typed) -> None:
     assert [typed("dance").code, typed("load").code, typed("serve", "--listen", "nowhere").code] == [2, 2, 2]
 
 
-def test_a_url_that_is_none_is_told(typed: Typed) -> None:
+def test_a_url_that_is_none_is_refused(typed: Typed) -> None:
     """An invalid URL is not reported as a server that is down."""
     said = typed("ps", "--url", "ftp://127.0.0.1")
 

@@ -201,7 +201,7 @@ def keys_of(published: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"{name}.{key}", described
 
 
-def test_what_differs_from_llama_swap_is_told(files: ConfigFiles, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_differs_from_llama_swap_is_listed(files: ConfigFiles, capsys: pytest.CaptureFixture[str]) -> None:
     """Differences follow the summary, each with its position; the JSON has them too."""
     file = files.write("config.yaml", "healthCheckTimeout: 5\nmodels: {a: {cmd: 's ${PORT}', concurrencyLimit: 2}}")
     check([file], "text", lenient=False)

@@ -208,7 +208,9 @@ def test_lenient_reading_turns_unknown_keys_into_warnings(files: ConfigFiles) ->
     ]
 
 
-def test_more_connections_than_descriptors_allow_are_told(files: ConfigFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_connections_than_descriptors_allow_are_a_warning(
+    files: ConfigFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A warning appears only if the file sets the limit; the default adapts silently."""
     monkeypatch.setattr("hotseat.config.crosscheck.highest_file_limit", lambda: 1024)
 

@@ -128,7 +128,7 @@ def test_keys_that_hold_anchors_for_others() -> None:
         ("x" * (MAX_CHARACTERS + 1), "f.yaml:1:1: error: the file is larger than 4,000,000 characters"),
     ],
 )
-def test_what_cannot_be_read_is_told_with_its_place(text: str, problem: str) -> None:
+def test_what_cannot_be_read_is_an_error_with_its_place(text: str, problem: str) -> None:
     """Each kind of syntax error has its message, line and column."""
     _, problems = read(text)
 

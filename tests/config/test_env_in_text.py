@@ -122,7 +122,7 @@ peers:
     assert loaded.withheld_env == {"INNER", "OUTER", "DIRECT", "MAPPED", "PEER"}
 
 
-def test_a_macro_without_its_variable_is_told_once(files: ConfigFiles) -> None:
+def test_a_macro_without_its_variable_is_one_error(files: ConfigFiles) -> None:
     """The uses of the macro give no further errors."""
     text = "macros: {m: '${env.NOBODY}'}\nmodels: {m: {macros: {n: '${env.NOBODY}'}, cmd: 's ${PORT} ${m} ${n}'}}"
     said = "error: environment variable NOBODY is not set. Set NOBODY before starting hotseat"
@@ -147,7 +147,7 @@ peers:
     assert not any("sk-1" in problem for problem in problems)
 
 
-def test_a_strange_sign_in_a_variable_is_told_where_it_is_used(files: ConfigFiles) -> None:
+def test_a_control_character_in_a_variable_is_an_error_where_it_is_used(files: ConfigFiles) -> None:
     """The parser refuses it; the position is that in the original text."""
     [problem] = files.mistakes("a: b\nc: 'xx${env.A}'", {"A": "long\x01"})
 

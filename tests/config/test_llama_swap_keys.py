@@ -172,7 +172,7 @@ def test_each_key_has_an_effect_or_says_why_not(files: ConfigFiles, row: Row) ->
 
 
 @pytest.mark.parametrize("row", [row for row in TABLE if row.matters], ids=lambda row: row.key)
-def test_a_difference_that_matters_is_told_where_it_is_written(files: ConfigFiles, row: Row) -> None:
+def test_a_difference_that_matters_is_reported_where_it_is_written(files: ConfigFiles, row: Row) -> None:
     """`check` prints a line for it, with file, line, column and the reason."""
     text = file_for(row.key, saying=True)
     differences = [each for each in files.load(text).differences if each.message == row.here]
@@ -182,6 +182,6 @@ def test_a_difference_that_matters_is_told_where_it_is_written(files: ConfigFile
     assert row.here in str(differences[0])
 
 
-def test_an_ordinary_file_is_told_nothing(files: ConfigFiles) -> None:
+def test_an_ordinary_file_gets_no_notes(files: ConfigFiles) -> None:
     """A file without differences gives no notes."""
     assert files.load("models: {m: {cmd: 's ${PORT}', ttl: 60}}\nhealthCheckTimeout: 60\n").differences == ()

@@ -109,7 +109,7 @@ def test_the_port_and_the_pid_stay_open(files: ConfigFiles) -> None:
         ("server: 1\n  a: ${sever}", '3:3: error: macros.a: unknown macro ${sever}. Did you mean "server"?'),
     ],
 )
-def test_a_macro_that_cannot_be_used_is_told_with_its_place(files: ConfigFiles, macros: str, problem: str) -> None:
+def test_a_macro_that_cannot_be_used_is_an_error_with_its_place(files: ConfigFiles, macros: str, problem: str) -> None:
     """Each kind of error in a definition has its message."""
     assert files.mistakes(f"macros:\n  {macros}\nmodels:\n  m:\n{BASE}") == [f"config.yaml:{problem}"]
 
@@ -132,7 +132,7 @@ def test_a_macro_that_explodes_is_refused(files: ConfigFiles) -> None:
         ("name: ${env.not-a-name}", "error: models.m.name: unknown macro ${env.not-a-name}"),
     ],
 )
-def test_an_unknown_macro_is_told_with_its_place(files: ConfigFiles, line: str, problem: str) -> None:
+def test_an_unknown_macro_is_an_error_with_its_place(files: ConfigFiles, line: str, problem: str) -> None:
     """A macro without a definition is an error."""
     assert files.mistakes(f"macros: {{CTX: 1}}\nmodels:\n  m:\n{BASE}    {line}\n") == [f"config.yaml:5:5: {problem}"]
 

@@ -80,7 +80,7 @@ def test_no_price_makes_a_pinned_model_leave(files: ConfigFiles) -> None:
     assert groups.pushed_out(c, (a, b)) == (b,)
 
 
-def test_the_matrix_is_told_in_words_and_as_data(files: ConfigFiles) -> None:
+def test_the_matrix_is_shown_in_words_and_as_data(files: ConfigFiles) -> None:
     """`check` says which models may run together."""
     loaded = files.load(MODELS + "matrix: {sets: {s: a & (b | c)}}")
 
@@ -116,7 +116,7 @@ def test_the_matrix_is_told_in_words_and_as_data(files: ConfigFiles) -> None:
         ("{evict_costs: {a: 0}, sets: {s: a}}", "matrix.evict_costs.a: must be more than 0, not 0"),
     ],
 )  # fmt: skip
-def test_a_wrong_matrix_is_told_in_its_place(files: ConfigFiles, matrix: str, problem: str) -> None:
+def test_a_wrong_matrix_is_an_error_in_its_place(files: ConfigFiles, matrix: str, problem: str) -> None:
     """One mistake gives one error."""
     said = [each.partition(": error: ") for each in files.mistakes(f"{MODELS}matrix: {matrix}")]
 

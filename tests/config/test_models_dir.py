@@ -66,7 +66,7 @@ def test_a_model_that_is_written_wins_over_a_file(files: ConfigFiles) -> None:
     assert len(loaded.catalog.models) == 2
 
 
-def test_a_mistake_in_the_template_is_told_at_its_place(files: ConfigFiles) -> None:
+def test_a_mistake_in_the_template_is_an_error_at_its_place(files: ConfigFiles) -> None:
     """The template is checked even while the folder is empty, and its error is reported once."""
     text = CONFIG.replace("ttl: 10m", "ttl: soon")
 

@@ -176,7 +176,7 @@ def test_the_special_name_of_comfyui(files: ConfigFiles) -> None:
         ("profiles: {p: {pins: {}}}", "4:16: error: profiles.p.pins: must not be empty"),
     ],
 )  # fmt: skip
-def test_a_name_that_leads_nowhere_is_told_in_its_place(files: ConfigFiles, text: str, problem: str) -> None:
+def test_a_name_that_leads_nowhere_is_an_error_in_its_place(files: ConfigFiles, text: str, problem: str) -> None:
     """One mistake gives one error."""
     assert files.mistakes(TWO + text) == [f"config.yaml:{problem}"]
 

@@ -84,7 +84,7 @@ def test_no_file_at_all_is_a_mistake(files: ConfigFiles) -> None:
     assert mistakes() == [f":1:1: {said}"]
 
 
-def test_unreadable_files_are_told_all_at_once(files: ConfigFiles, tmp_path: Path) -> None:
+def test_unreadable_files_are_reported_all_at_once(files: ConfigFiles, tmp_path: Path) -> None:
     """Nothing else is checked while a file is missing."""
     (tmp_path / "latin.yaml").write_bytes(b"name: caf\xe9")
     broken = files.write("broken.yaml", "a: [")

@@ -57,7 +57,7 @@ def serving(folder: Path, listener: socket.socket, **env: str) -> Iterator[subpr
             server.kill()
 
 
-def test_systemd_hears_of_the_beginning_of_life_and_of_the_end(tmp_path: Path, ear: socket.socket) -> None:
+def test_systemd_is_notified_of_start_watchdog_and_stop(tmp_path: Path, ear: socket.socket) -> None:
     """Ready once the socket that was handed over is answered, alive while the loop turns, then stopping."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
@@ -76,7 +76,7 @@ def test_systemd_hears_of_the_beginning_of_life_and_of_the_end(tmp_path: Path, e
     assert code == 0
 
 
-def test_model_servers_hear_nothing_of_it(tmp_path: Path, ear: socket.socket) -> None:
+def test_model_servers_do_not_inherit_systemds_variables(tmp_path: Path, ear: socket.socket) -> None:
     """Neither the address of systemd nor the sockets are theirs."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"

@@ -196,7 +196,7 @@ async def test_leaving_twice() -> None:
 
 
 @in_virtual_time
-async def test_a_fact_that_comes_up_while_another_is_told() -> None:
+async def test_an_event_that_occurs_while_another_is_handled() -> None:
     """It is handled next, never nested: all commands of the first event are carried out before the second."""
     async with a_context(one_at_a_time(model("qwen", concurrency_limit=1))) as bench:
         tickets: list[TicketId] = []
@@ -342,7 +342,7 @@ async def test_an_unload_returns_when_the_process_is_gone() -> None:
 
 @in_virtual_time
 async def test_an_unload_of_what_does_not_run() -> None:
-    """There is nothing to stop, and the operator is told so."""
+    """There is nothing to stop, and the operator gets an error."""
     async with a_context() as bench:
         with pytest.raises(NotRunning, match="qwen is not running"):
             await bench.dispatcher.unload(QWEN)
@@ -427,7 +427,7 @@ def rings_at(bench: DecisionContext, when: float) -> None:
 
 
 @in_virtual_time
-async def test_a_crash_is_heard_and_repaired() -> None:
+async def test_a_crashed_server_is_started_again() -> None:
     """A server that dies is started again for the next request."""
     async with a_context() as bench:
         await bench.dispatcher.load(QWEN)
@@ -454,8 +454,8 @@ async def test_a_changed_catalog() -> None:
 
 
 @in_virtual_time
-async def test_a_swap_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """About five lines a swap: the diary that an operator reads."""
+async def test_a_swap_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """A swap has about five lines in the log."""
     caplog.set_level(logging.INFO)
     async with a_context(launcher=FakeLauncher(broken=("llama",))) as bench:
         await bench.dispatcher.load(QWEN)
@@ -586,7 +586,7 @@ async def test_a_server_that_tells_its_slots_gets_no_more() -> None:
 
 @in_virtual_time
 async def test_an_unload_that_another_operator_ends() -> None:
-    """The operator who waits for it is told; the model continues to leave."""
+    """The operator who waits for it gets an error; the model continues to leave."""
     async with a_context() as bench:
         await bench.dispatcher.load(QWEN)
         user = bench.ask(QWEN, Guest())

@@ -83,7 +83,7 @@ def test_what_is_ordinary() -> None:
     assert not is_routine(load(1, "qwen"), [])
 
 
-def test_a_listener_hears_each_entry_at_once() -> None:
+def test_a_listener_gets_each_entry_at_once() -> None:
     """Listeners are called from within `record`."""
     numbers: list[int] = []
     journal = a_journal()
@@ -115,7 +115,7 @@ async def test_a_follower_that_comes_back() -> None:
     await news.aclose()
 
 
-async def test_a_slow_follower_is_told_of_a_gap() -> None:
+async def test_a_slow_follower_gets_a_gap() -> None:
     """A slow follower delays nothing: it loses what it missed and sees a gap."""
     journal = a_journal(1)
     news = journal.follow(after=0)

@@ -74,7 +74,7 @@ async def a_request(dispatcher: Dispatcher, seconds: float) -> None:
 
 
 @in_virtual_time
-async def test_a_request_is_told_when_it_has_ended() -> None:
+async def test_a_request_is_reported_when_it_has_ended() -> None:
     """With the times of its arrival, its grant and its end, whether it waited or not."""
     launcher = FakeLauncher(slow=("qwen",))
     async with a_dispatcher(launcher) as dispatcher, watching(dispatcher.traffic) as items:
@@ -93,7 +93,7 @@ async def test_a_request_is_told_when_it_has_ended() -> None:
 
 
 @in_virtual_time
-async def test_whoever_was_never_served_is_told_as_such() -> None:
+async def test_a_request_that_was_never_served_is_reported_without_a_grant() -> None:
     """Requests that are refused or leave the queue have no grant time."""
     async with (
         a_dispatcher(FakeLauncher(slow=("qwen",)), max_queue=1) as dispatcher,

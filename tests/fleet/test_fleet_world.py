@@ -32,7 +32,7 @@ HOSTS, MODELS = [HostName(name) for name in "abcd"], [ModelName(name) for name i
 PHASES = ["ready", "loading", "asleep", "cold", "draining", "unloading", "unheard of"]
 LABELS = [{}, {"gpu": "a100"}, {"gpu": "b200"}]
 LATER = 60.0
-"""When every claim has lapsed: claims are counted from when they were heard of, and that differs."""
+"""When every claim has lapsed: claims are counted from when they were received, and that differs."""
 
 small = st.integers(0, 3)
 residents = st.builds(

@@ -118,7 +118,7 @@ async def test_a_host_that_dies_is_forgotten_when_its_lease_ends() -> None:
 
 
 @in_virtual_time
-async def test_everything_of_the_store_is_heard() -> None:
+async def test_a_member_receives_every_bucket() -> None:
     """A member gets the state and the changes of every bucket."""
     board = new_board()
     await InProcess(board).put(Bucket.ORDERS, "gpu1", b"{}")
@@ -135,7 +135,7 @@ async def test_everything_of_the_store_is_heard() -> None:
 
 
 @in_virtual_time
-async def test_a_change_of_phase_is_told_at_once() -> None:
+async def test_a_change_of_phase_is_published_at_once() -> None:
     """A changed phase is published within 10 ms, before the next renewal."""
     board = new_board()
     async with joined(board) as member:
@@ -149,7 +149,7 @@ async def test_a_change_of_phase_is_told_at_once() -> None:
 
 
 @in_virtual_time
-async def test_many_changes_are_few_records_and_the_last_is_told() -> None:
+async def test_many_changes_are_few_records_and_the_last_is_published() -> None:
     """A hundred changes in a second cause at most eight records, and the last change is published."""
     board = new_board()
     async with joined(board) as member:
@@ -165,7 +165,7 @@ async def test_many_changes_are_few_records_and_the_last_is_told() -> None:
 
 
 @in_virtual_time
-async def test_load_alone_is_told_with_the_next_renewal() -> None:
+async def test_load_alone_is_published_with_the_next_renewal() -> None:
     """A changed number of requests is published only with the next renewal."""
     board = new_board()
     async with joined(board) as member:
@@ -243,7 +243,7 @@ async def test_of_two_hosts_with_one_name_and_one_address_the_later_has_it() -> 
 
 
 @in_virtual_time
-async def test_a_write_whose_outcome_nobody_told_is_not_held_against_us() -> None:
+async def test_a_write_whose_outcome_is_unknown_does_not_disconnect_us() -> None:
     """A host that finds its own record at an unexpected revision stays connected."""
     board = new_board()
     async with joined(board) as member:

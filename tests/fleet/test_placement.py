@@ -490,7 +490,7 @@ def test_a_model_that_nobody_has_is_nowhere() -> None:
 
 def test_a_host_whose_catalog_is_unknown_serves_nobody() -> None:
     """A host with an unknown catalog is not selected, because its models' labels are unknown."""
-    rig = RosterRig().hosts(host("a", there("qwen"), catalog="never heard of"))
+    rig = RosterRig().hosts(host("a", there("qwen"), catalog="unknown"))
 
     assert isinstance(placed(rig), Nowhere)
 

@@ -139,7 +139,7 @@ def test_a_record_under_another_name_is_not_believed() -> None:
 # This host
 
 
-def test_nobody_tells_this_host_what_it_is() -> None:
+def test_the_store_does_not_change_this_hosts_own_record() -> None:
     """This host's own record is not changed or removed by the store."""
     rig = RosterRig().hosts(host("here", there("qwen")))
     rig.write(Bucket.HOSTS, "here", host("here")).remove(Bucket.HOSTS, "here")

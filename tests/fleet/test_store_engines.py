@@ -152,7 +152,7 @@ async def test_half_a_megabyte_is_no_trouble(engine: Engine) -> None:
 # Leases
 
 
-async def test_a_lease_ends_and_watchers_hear_of_it(engine: Engine) -> None:
+async def test_a_lease_ends_and_watchers_get_a_removal(engine: Engine) -> None:
     """When a lease expires, watchers get a removal, and the key reads as None."""
     here, there = await engine.store(), await engine.store()
     async with Watching(there, LEASES) as watching:
@@ -241,7 +241,7 @@ async def test_after_an_interruption_a_watch_begins_anew(engine: Engine) -> None
     assert {"stays", "came"} <= received
 
 
-async def test_a_slow_watcher_hears_where_everything_went(engine: Engine) -> None:
+async def test_a_slow_watcher_gets_the_last_values(engine: Engine) -> None:
     """A slow watcher may miss intermediate values but gets the last value of each key."""
     here, there = await engine.store(), await engine.store()
     async with Watching(there, LASTING) as watching:

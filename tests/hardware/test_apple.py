@@ -37,7 +37,7 @@ def test_the_gpu_has_a_part_of_the_ram(memory: int, wired_mb: int, limit: int) -
     assert list(named([gpu])) == ["gpu0"]
 
 
-def test_processes_are_not_told() -> None:
+def test_memory_per_process_is_unknown() -> None:
     """macOS does not report memory per process, so the devices are silent."""
     ram = MacRam(MAC.get)
     (gpu,) = cards(ram, MAC.get)

@@ -73,7 +73,7 @@ def behind(tmp_path: Path) -> Iterator[int]:
 
 
 def test_a_stream_is_not_held_back(behind: int) -> None:
-    """The first of five words is heard long before the last is spoken."""
+    """The first of five words arrives long before the last is sent."""
     connection = http.client.HTTPConnection("127.0.0.1", behind, timeout=PATIENCE_S)
     body = chat_body("slow", 5, stream=True)
     stream = Stream(

@@ -74,7 +74,7 @@ def test_a_secret_is_replaced_while_requests_are_served(hosts: Hosts) -> None:
     assert set(statuses) == {200}
 
 
-def test_a_host_with_another_secret_is_told_of_and_sent_nothing(hosts: Hosts) -> None:
+def test_a_host_with_another_secret_is_logged_and_sent_nothing(hosts: Hosts) -> None:
     """It serves its own clients, the others theirs, and both logs say what to do."""
     start(hosts, "a", OLD)
     start(hosts, "b", NEW)

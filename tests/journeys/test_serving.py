@@ -51,7 +51,7 @@ def config(tmp_path: Path) -> Path:
 
 
 def test_an_open_address_without_keys_is_refused(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Whoever would serve strangers is told what to do instead."""
+    """The error of an open address says what to do instead."""
     code = serve(ServeOptions([config], listen=("0.0.0.0", 8080)))
 
     assert code == INVALID
@@ -59,7 +59,7 @@ def test_an_open_address_without_keys_is_refused(config: Path, capsys: pytest.Ca
 
 
 def test_a_wrong_configuration_is_refused(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every mistake is told with its place."""
+    """Every mistake is printed with its place."""
     config.write_text(CONFIG + "lisen: 8080\n")
     code = serve(ServeOptions([config]))
 
@@ -67,7 +67,7 @@ def test_a_wrong_configuration_is_refused(config: Path, capsys: pytest.CaptureFi
     assert f'{config}:2:1: error: lisen: unknown key. Did you mean "listen"?' in capsys.readouterr().err
 
 
-def test_a_certificate_that_is_missing_is_told(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_certificate_that_is_missing_is_an_error(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing is served in the clear where https was asked for."""
     code = serve(ServeOptions([config], tls=(config.with_name("none.pem"), None)))
 
@@ -75,7 +75,7 @@ def test_a_certificate_that_is_missing_is_told(config: Path, capsys: pytest.Capt
     assert "Check --tls-cert-file and --tls-key-file" in capsys.readouterr().err
 
 
-def test_a_port_in_use_is_told(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_in_use_is_an_error(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The address and the way out are named."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -101,7 +101,7 @@ async def test_a_model_is_measured() -> None:
         assert yard.footprint == Footprint({gpu(0): 6 * GIB}, Source.MEASURED)
 
 
-async def test_what_was_measured_is_told_beside_what_was_expected() -> None:
+async def test_what_was_measured_is_reported_beside_what_was_expected() -> None:
     """The event contains the estimate and the budget."""
     async with opened(with_budget(model("qwen", estimated={gpu(0): 4 * GIB}))) as yard:
         yard.see(taken_gib=6, used_gib=6)

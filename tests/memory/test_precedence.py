@@ -67,7 +67,7 @@ async def test_an_operator_asks_for_one_device() -> None:
 
 
 async def test_an_operator_takes_his_wish_back_while_a_program_runs() -> None:
-    """Models still yield, and the operator is told to which program."""
+    """Models still yield, and the operator sees to which program."""
     street = Street("game*")
     street.precedence.yield_memory("training")
     street.about = [GAME]

@@ -33,7 +33,7 @@ async def guard(nobody_is_left: None) -> AsyncIterator[Guard]:
     await guard.aclose()
 
 
-async def test_a_process_is_told_when_it_begins_and_when_it_ends(guard: Guard) -> None:
+async def test_a_process_is_reported_when_it_begins_and_when_it_ends(guard: Guard) -> None:
     process = await guard.spawn(Order(TRUE, ("true",), {}), nowhere())
 
     assert await process.gone == 0
@@ -118,7 +118,7 @@ async def test_closing_a_guard_that_was_lost_waits_for_its_end(nobody_is_left: N
     assert not is_alive(process.pid)
 
 
-async def test_beginnings_and_ends_are_told_in_milliseconds(guard: Guard) -> None:
+async def test_beginnings_and_ends_are_reported_in_milliseconds(guard: Guard) -> None:
     """Our share of a swap must not be felt."""
     took = []
     for _ in range(20):

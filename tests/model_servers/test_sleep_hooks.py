@@ -200,7 +200,7 @@ async def test_a_server_that_is_stopped_while_it_falls_asleep(rig: SupervisorRig
     assert falling.result() is None
 
 
-async def test_a_server_that_is_told_to_stop_before_it_is_woken(rig: SupervisorRig, tmp_path: Path) -> None:
+async def test_a_server_that_is_stopped_before_it_is_woken(rig: SupervisorRig, tmp_path: Path) -> None:
     """Nothing is asked of a server that is on its way out."""
     note = tmp_path / "note"
     level = SleepLevel("1", (), (step_of(f"touch {note}"),))

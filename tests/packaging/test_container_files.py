@@ -63,7 +63,7 @@ def test_the_composition_confines(service: dict[str, Any]) -> None:
 
 
 def test_it_lives_on_a_read_only_file_system(tmp_path: Path) -> None:
-    """State and temporary files are all that is written, and their places can be told."""
+    """State and temporary files are all that is written, and their places can be configured."""
     state, temporary = tmp_path / "state", tmp_path / "tmp"
     temporary.mkdir()
     elsewhere = {"HOME": "/nonexistent", "TMPDIR": str(temporary)}

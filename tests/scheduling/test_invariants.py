@@ -119,7 +119,7 @@ def somebody_waits_for_a_ready_model(state: State) -> None:
         (somebody_waits_for_a_ready_model, "qwen is ready, but a request is still waiting"),
     ],
 )
-def test_a_broken_promise_is_told(break_it: Callable[[State], None], message: str) -> None:
+def test_a_broken_invariant_is_reported(break_it: Callable[[State], None], message: str) -> None:
     """Each violation names the model and its phase."""
     state = a_sound_state()
     break_it(state)
@@ -128,7 +128,7 @@ def test_a_broken_promise_is_told(break_it: Callable[[State], None], message: st
         invariants.check(state)
 
 
-def test_too_much_memory_is_told() -> None:
+def test_too_much_memory_breaks_an_invariant() -> None:
     """Processes of any phase count."""
     state = State(with_budget(model("qwen", gib=14), model("llama", gib=14)))
     run(state, QWEN, Phase.UNLOADING)

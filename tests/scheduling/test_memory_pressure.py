@@ -294,7 +294,7 @@ def test_a_model_that_stays_during_a_yield_breaks_an_invariant(yard: Playbook) -
         check(yard.scheduler._state)
 
 
-def test_a_crowd_that_nobody_looks_at_is_told(stage: Stage) -> None:
+def test_excess_memory_without_a_pending_check_breaks_an_invariant(stage: Stage) -> None:
     """A changed figure must set `may_exceed_memory`."""
     yard = stage(with_budget(guessed("qwen", 6)))
     yard.with_ready("qwen")

@@ -123,7 +123,7 @@ def what_sleepers_keep_is_not_counted(model: object, level: object, catalog: obj
     return {}
 
 
-def room_is_free_when_a_model_is_told_to_sleep(model: ModelState, catalog: Catalog) -> Mapping[Place, int]:
+def memory_is_free_before_a_model_sleeps(model: ModelState, catalog: Catalog) -> Mapping[Place, int]:
     if model.is_falling_asleep and model.sleep_level:
         return KEPT(model, model.sleep_level, catalog)
     return TAKES(model, catalog)
@@ -200,7 +200,7 @@ PLANTED: list[tuple[Any, str, Any]] = [
     (Scheduler, "_wake_at", the_timer_is_never_set),
     (Transitions, "grant", a_ticket_is_granted_and_kept_in_line),
     (memory_fit, "kept_asleep", what_sleepers_keep_is_not_counted),
-    (memory_fit, "takes", room_is_free_when_a_model_is_told_to_sleep),
+    (memory_fit, "takes", memory_is_free_before_a_model_sleeps),
     (settle, "_stop_drained", a_busy_model_is_put_to_sleep),
     (settle, "_serve_residents", a_sleeper_is_asked),
 ]

@@ -444,7 +444,7 @@ def test_a_sleep_has_its_ttl(stage: Stage) -> None:
 
 
 def test_an_operator_ends_a_sleep(night: Playbook) -> None:
-    """He hears of it when the process is gone."""
+    """The operator is notified when the process is gone."""
     night >> unload(2, "qwen") << stops("qwen", cause=Cause.OPERATOR)
     night >> exited("qwen") << confirms(2)
 

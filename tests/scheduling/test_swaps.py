@@ -110,7 +110,7 @@ def test_a_load_that_somebody_waits_for_is_finished(yard: Playbook) -> None:
     assert yard.phase("qwen") is Phase.READY
 
 
-def test_a_server_becomes_ready_after_it_was_told_to_stop(yard: Playbook) -> None:
+def test_a_server_becomes_ready_after_its_stop_began(yard: Playbook) -> None:
     """Readiness that comes too late changes nothing: the server is on its way out."""
     yard >> arrives(1, "qwen") << starts("qwen")
     yard >> arrives(2, "llama") << nothing

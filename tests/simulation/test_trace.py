@@ -84,7 +84,7 @@ def test_a_trace_without_memory_is_complete() -> None:
         ),
     ],
 )
-def test_a_mistake_is_told_with_its_line(line: str, problem: str) -> None:
+def test_a_mistake_is_reported_with_its_line(line: str, problem: str) -> None:
     """The error says which line is wrong, and how."""
     with pytest.raises(TraceError) as wrong:
         parse(f'{{"t": "model", "name": "A", "load": 1}}\n{line}\n')
@@ -100,7 +100,7 @@ def test_a_near_miss_is_helped() -> None:
         )
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_reported_at_once() -> None:
     """One run shows all mistakes."""
     with pytest.raises(TraceError) as wrong:
         parse("{\n[]\n")
@@ -108,7 +108,7 @@ def test_all_mistakes_are_told_at_once() -> None:
     assert [problem.partition(":")[0] for problem in wrong.value.problems] == ["line 1", "line 2"]
 
 
-def test_memory_is_told_once() -> None:
+def test_memory_is_defined_once() -> None:
     """A second memory line would silently replace the first."""
     with pytest.raises(TraceError, match="line 3: memory is already defined in line 2"):
         parse('{"t": "model", "name": "A", "load": 1}\n' + '{"t": "memory", "devices": {"gpu0": 1}}\n' * 2)

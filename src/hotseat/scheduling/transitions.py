@@ -269,7 +269,7 @@ class Transitions:
         self._remove(model)
 
     def die_asleep(self, model: ModelState, how: str) -> None:
-        """No request used it, so none is told. A level that it died of while waking is not used again."""
+        """No request used it, so none is notified. A level that it died of while waking is not used again."""
         if model.phase is Phase.LOADING and model.sleep_level is not None:
             model.failed_levels.add(model.sleep_level.name)
         self._enter(model, Move.DIE, how)

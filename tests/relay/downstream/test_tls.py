@@ -73,7 +73,7 @@ async def test_http_1_1_is_all_that_is_spoken(rig: RelayRig, certificate: Path) 
     assert spoken == "http/1.1"
 
 
-def test_a_certificate_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+def test_a_certificate_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
     """An invalid certificate file raises an SSLError."""
     nonsense = tmp_path / "nonsense.pem"
     nonsense.write_text("no certificate")

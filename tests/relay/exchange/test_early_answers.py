@@ -313,7 +313,7 @@ async def test_a_client_that_leaves_amid_its_stream_frees_the_model(room: Waitin
     assert room.status() == 499
 
 
-# Those who are told nothing
+# Those who get no comments
 
 
 @pytest.mark.parametrize(
@@ -341,7 +341,7 @@ async def test_who_did_not_ask_for_an_event_stream_waits_in_silence(room: Waitin
     assert (await client.message()).body == b"hello"
 
 
-async def test_nobody_is_told_anything_unless_that_is_wished(open_rig: OpenRig) -> None:
+async def test_no_response_begins_early_without_send_loading_state(open_rig: OpenRig) -> None:
     """Without sendLoadingState, a failed wait is a 503 however long it took."""
     room = waiting_client(await open_rig())
     client = await room.enter()

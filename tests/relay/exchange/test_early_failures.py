@@ -81,7 +81,7 @@ async def test_a_wait_in_vain_is_an_error_event(
     assert room.alarms.set == []
 
 
-async def test_an_anthropic_caller_is_told_in_its_own_way(room: WaitingClient) -> None:
+async def test_an_anthropic_caller_gets_an_error_event_in_its_format(room: WaitingClient) -> None:
     """On /v1/messages the error is an `error` event in Anthropic's format."""
     client, _ = await room.early_answer(ask(target="/v1/messages"))
     await the_load_fails(room)
@@ -163,7 +163,7 @@ async def test_the_upstreams_own_error_is_put_into_the_anthropic_frame(room: Wai
         (answer("500 Oops", b'{"error":' + b"[" * 60_000), "responded 500", 500),
     ],
 )
-async def test_an_answer_that_is_no_event_stream_is_told_instead(
+async def test_an_answer_that_is_no_event_stream_becomes_an_error_event(
     room: WaitingClient, said: bytes, message: str, status: int
 ) -> None:
     """If the response is not an event stream, the error event has its status, type and beginning."""
@@ -177,7 +177,7 @@ async def test_an_answer_that_is_no_event_stream_is_told_instead(
     assert room.status() == status
 
 
-async def test_a_malformed_answer_is_told(room: WaitingClient) -> None:
+async def test_a_malformed_answer_becomes_an_error_event(room: WaitingClient) -> None:
     """A malformed response is an error event."""
     client, _ = await room.early_answer()
     await (await room.loaded()).say(b"hello")
@@ -187,7 +187,7 @@ async def test_a_malformed_answer_is_told(room: WaitingClient) -> None:
     assert "malformed" in only_event(await cut_off(client))["error"]["message"]
 
 
-async def test_a_cut_is_told(room: WaitingClient) -> None:
+async def test_a_forced_unload_becomes_an_error_event(room: WaitingClient) -> None:
     """A forced unload ends an early stream with an error event."""
     client, _ = await room.early_answer()
     await (await room.loaded()).say(CHUNKED_EVENTS + chunked(b"data: x\n\n")[:-5])

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.support.relay_rig import RelayRig
 
 
-async def test_a_request_is_told_from_its_arrival_to_its_end(rig: RelayRig) -> None:
+async def test_a_request_is_listed_from_its_arrival_to_its_end(rig: RelayRig) -> None:
     """A request is reported as waiting, then as sent, and not at all after its end."""
     client = await rig.send(chat("slow"))
     await come_true(rig.relay.in_progress)

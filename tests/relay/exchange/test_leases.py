@@ -196,7 +196,7 @@ async def test_a_flood_of_one_address_leaves_room_for_others(open_rig: OpenRig) 
         client.hang_up()
 
 
-async def test_whoever_waited_is_told_how_long_and_why(rig: RelayRig) -> None:
+async def test_a_response_after_a_wait_has_its_length_and_reason(rig: RelayRig) -> None:
     """A response after a swap has Hotseat-Waited and Hotseat-Why; one without a wait has neither."""
     client, call = await rig.reached(chat())
     other = await rig.send(chat("beta"))

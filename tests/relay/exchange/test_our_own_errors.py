@@ -186,7 +186,7 @@ async def test_a_timer_that_raises(open_rig: OpenRig, limit: dict[str, Any], mon
     await come_true(lambda: rig.in_flight() == 0)
 
 
-async def test_a_host_that_cannot_be_told_that_a_request_is_over(
+async def test_a_host_that_cannot_be_notified_of_the_end_of_a_request(
     open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the fleet cannot be notified, the client still has its response and the key its place."""

@@ -102,7 +102,7 @@ async def test_the_lease_lasts_as_long_as_the_websocket(rig: RelayRig) -> None:
     assert during == 1
 
 
-async def test_a_close_is_told_with_its_reason(rig: RelayRig) -> None:
+async def test_a_close_reaches_the_client_with_its_reason(rig: RelayRig) -> None:
     """The server's close code and reason reach the client."""
     async with parrot_for(rig) as parrot, key_use(rig) as client:
         await parrot.visits[0].close(4000, "enough")
@@ -113,7 +113,7 @@ async def test_a_close_is_told_with_its_reason(rig: RelayRig) -> None:
     assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (4000, "enough")
 
 
-async def test_a_client_that_says_goodbye_is_heard(rig: RelayRig) -> None:
+async def test_a_clean_close_by_the_client_reaches_the_server(rig: RelayRig) -> None:
     """The server sees a clean close by the client."""
     async with parrot_for(rig) as parrot:
         async with key_use(rig) as client:

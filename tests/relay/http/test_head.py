@@ -43,7 +43,7 @@ def test_a_body_is_what_has_a_length(fields: list[tuple[bytes, bytes]], has_body
     assert read_head(b"POST", b"/", "1.1", [HOST, *fields]).has_body is has_body
 
 
-def test_an_old_client_does_not_wait_to_be_told() -> None:
+def test_an_old_client_does_not_wait_for_100_continue() -> None:
     """An HTTP/1.0 request does not want 100 Continue."""
     head = read_head(b"POST", b"/", "1.0", [(b"Expect", b"100-continue"), (b"Content-Length", b"5")])
 
