@@ -61,7 +61,7 @@ class Fleet:
             for wire in (self.doors[rig.name], *self.lines[rig.name]):
                 await wire.mend()
 
-    async def until_together(self) -> None:
+    async def until_connected(self) -> None:
         if not await until(lambda: all("connected to the fleet" in rig.log.read_text() for rig in self.rigs)):
             raise AssertionError("the hosts do not find each other")
 

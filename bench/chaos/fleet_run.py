@@ -53,8 +53,8 @@ class FleetRun(Run):
 
     async def _open(self) -> None:
         await super()._open()
-        await self._fleet.until_together()
-        self._say(f"{len(self._rigs)} hosts are together")
+        await self._fleet.until_connected()
+        self._say(f"{len(self._rigs)} hosts are connected")
         ahead = f"{self._rigs[-1].name} is a day ahead" if self._fleet.has_skew else "all the same"
         self._notes.append(f"monotonic clocks: {ahead}")
 

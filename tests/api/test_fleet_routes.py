@@ -162,7 +162,7 @@ async def test_why_has_the_reasons_of_other_hosts(hosts: Served) -> None:
     await fleet["b"].dispatcher.load(QWEN)
     await come_true(lambda: fleet["a"].phases_seen("b") == {"qwen": "ready"})
     story = await hosts.get("a", "/hotseat/models/q")
-    alone = await hosts.get("a", "/hotseat/models/q?here=true")
+    alone = await hosts.get("a", "/hotseat/models/q?local=true")
     theirs = fleet["b"].dispatcher.view().model(QWEN).why
 
     assert (story["host"], story["phase"]) == ("a", "cold")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hotseat.catalog.groups import TOGETHER
-from hotseat.config.effective import resolved, together
+from hotseat.config.effective import concurrency, resolved
 from hotseat.config.matrix import MOST_SETS, NEVER_CHOSEN
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def test_the_matrix_is_shown_in_words_and_as_data(files: ConfigFiles) -> None:
     """`check` says which models may run together."""
     loaded = files.load(MODELS + "matrix: {sets: {s: a & (b | c)}}")
 
-    assert together(loaded.catalog) == [
+    assert concurrency(loaded.catalog) == [
         "These may run together: a + b, a + c; models outside the cheapest matching set are unloaded.",
         "Models in no set (d, org/big:7b) run alone.",
     ]

@@ -196,7 +196,7 @@ export interface ResolvedConfig {
   files?: string[];
   settings?: Record<string, unknown>;
   models?: Record<string, Record<string, unknown>>;
-  together?: string[];
+  concurrency?: string[];
   [key: string]: unknown;
 }
 

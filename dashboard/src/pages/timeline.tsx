@@ -28,10 +28,10 @@ export function TimelinePage() {
   const { segments, swaps } = drawn.value;
   const present = now.value;
   const seen = held.value ?? ending(present, length.value);
-  const look = (wish: Stretch) => {
-    length.value = wish.to - wish.from;
-    const isNow = wish.to >= present && wish.from <= present;
-    held.value = isNow ? null : wish;
+  const look = (stretch: Stretch) => {
+    length.value = stretch.to - stretch.from;
+    const isNow = stretch.to >= present && stretch.from <= present;
+    held.value = isNow ? null : stretch;
   };
   const follow = (seconds: number) => {
     length.value = seconds;

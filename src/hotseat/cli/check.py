@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hotseat.config.effective import resolved, together
+from hotseat.config.effective import concurrency, resolved
 from hotseat.config.exposure import refuse_open
 from hotseat.config.load import Loaded, read
 from hotseat.config.problems import ConfigError, ConfigProblem, Severity
@@ -60,7 +60,7 @@ def _summary(problems: Sequence[ConfigProblem], loaded: Loaded | None) -> str:
         return f"{_count(errors, 'error')}: hotseat does not start with this configuration."
     warnings = sum(problem.severity is Severity.WARNING for problem in problems)
     lines = [f"ok: {_count(len(loaded.catalog.models), 'model')}, {_count(warnings, 'warning')}."]
-    lines += together(loaded.catalog)
+    lines += concurrency(loaded.catalog)
     lines += memory_of_models(loaded.catalog)
     if sentence := refuse_open(loaded.settings):
         lines.append(f"`hotseat serve` will refuse this address: {sentence}")

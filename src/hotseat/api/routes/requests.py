@@ -39,9 +39,9 @@ async def activity(
     deps: Deps,
     model: Annotated[str | None, Query(description="One model; default: all models.")] = None,
     since: Annotated[float, Query(ge=0, description="Only requests that finished after this time; Unix time.")] = 0,
-    most: Annotated[int, Query(ge=1, le=100_000, description="Maximum number of requests, newest first.")] = 1000,
+    limit: Annotated[int, Query(ge=1, le=100_000, description="Maximum number of requests, newest first.")] = 1000,
 ) -> History:
-    ended = await deps.history(since, model and str(deps.dispatcher.catalog.resolve(model).name), most)
+    ended = await deps.history(since, model and str(deps.dispatcher.catalog.resolve(model).name), limit)
     return History(kept_s=deps.settings().activity.keep_s, requests=[finished(request) for request in ended])
 
 

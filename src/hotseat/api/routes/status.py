@@ -76,9 +76,9 @@ async def models(deps: Deps) -> Models:
 async def one_model(
     name: str,
     deps: Deps,
-    only_here: Annotated[bool, Query(alias="here", description="Query no other host of the fleet.")] = False,
+    local: Annotated[bool, Query(description="Query no other host of the fleet.")] = False,
 ) -> ModelStory:
-    catalog, fleet_admin = deps.dispatcher.catalog, None if only_here else deps.fleet()
+    catalog, fleet_admin = deps.dispatcher.catalog, None if local else deps.fleet()
     fleet_model = catalog.fleet_models.get(name)
     if fleet_admin is not None and fleet_model is not None:
         return await story_from_fleet(fleet_admin, fleet_model.name)
