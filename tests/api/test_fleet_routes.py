@@ -180,7 +180,7 @@ async def test_a_guest_has_the_story_of_its_host(hosts: Served) -> None:
 
     assert (cold["host"], cold["phase"]) == ("c", "cold")
     assert (ready["host"], ready["phase"], ready["other_hosts"]) == ("c", "ready", [])
-    assert ready["last_start"]["because"]
+    assert ready["last_start"]["reason"]
 
 
 async def test_a_silent_host_is_named(hosts: Served) -> None:

@@ -91,8 +91,8 @@ async def test_a_models_story_has_the_causes(rig: Management) -> None:
     story = (await rig.get("/hotseat/models/alpha")).json()
 
     assert story["phase"] == "cold"
-    assert story["last_start"]["because"] == "loaded explicitly (operator or preload)"
-    assert story["last_stop"]["because"] == "unloaded to free memory for org/model"
+    assert story["last_start"]["reason"] == "loaded explicitly (operator or preload)"
+    assert story["last_stop"]["reason"] == "unloaded to free memory for org/model"
     assert [entry["event"]["type"] for entry in story["history"]][-1] == "UpstreamExited"
 
 
@@ -106,7 +106,7 @@ async def test_a_story_tells_no_secrets(rig: Management) -> None:
         "type": "StartUpstream",
         "model": "alpha",
         "launch": 1,
-        "because": "loaded explicitly (operator or preload)",
+        "reason": "loaded explicitly (operator or preload)",
     }
     assert "hush" not in story.text
 

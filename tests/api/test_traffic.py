@@ -25,7 +25,7 @@ class Guest:
     def __init__(self) -> None:
         self.is_granted = asyncio.Event()
 
-    def granted(self, upstream: Upstream, because: str = "") -> None:
+    def granted(self, upstream: Upstream, reason: str = "") -> None:
         self.is_granted.set()
 
     def confirmed(self) -> None: ...

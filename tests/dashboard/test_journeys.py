@@ -152,7 +152,7 @@ def test_the_timeline_is_exported_as_a_trace(visit: Visit, hotseat: Hotseat) -> 
     events = json.loads(Path(saving.value.path()).read_text())["traceEvents"]
 
     assert {event["args"]["name"] for event in events if event["name"] == "thread_name"} >= {"alpha"}
-    assert any(event["name"] == "loading" and event["args"]["because"] for event in events)
+    assert any(event["name"] == "loading" and event["args"]["reason"] for event in events)
     assert any(event["name"] == "POST /v1/chat/completions" for event in events)
 
 

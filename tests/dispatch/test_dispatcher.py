@@ -42,7 +42,7 @@ class Guest:
         self.error: HotseatError | None = None
         self._on_outcome = on_outcome
 
-    def granted(self, upstream: Upstream, because: str = "") -> None:
+    def granted(self, upstream: Upstream, reason: str = "") -> None:
         self._record("granted")
 
     def confirmed(self) -> None:
@@ -463,11 +463,11 @@ async def test_a_swap_is_logged(caplog: pytest.LogCaptureFixture) -> None:
             await bench.dispatcher.load(LLAMA)
 
     assert [record.getMessage() for record in caplog.records] == [
-        "starting upstream model=qwen because='loaded explicitly (operator or preload)'",
+        "starting upstream model=qwen reason='loaded explicitly (operator or preload)'",
         "upstream ready model=qwen took_s=0.00 pid=7001",
-        "stopping upstream model=qwen because='unloaded to free memory for llama'",
+        "stopping upstream model=qwen reason='unloaded to free memory for llama'",
         "upstream exited model=qwen how='exited as asked'",
-        "starting upstream model=llama because='loaded explicitly (operator or preload)'",
+        "starting upstream model=llama reason='loaded explicitly (operator or preload)'",
         "upstream failed to start model=llama took_s=0.00 error='llama exited with code 1'",
     ]
 

@@ -47,7 +47,7 @@ class Guest:
         self.has_left = True
         self._rig.dispatcher.leave(self.ticket)
 
-    def _granted(self, upstream: Upstream, because: str = "") -> None:
+    def _granted(self, upstream: Upstream, reason: str = "") -> None:
         self.outcomes.append("granted")
         asyncio.get_running_loop().call_later(1, lambda: self._rig.dispatcher.leave(self.ticket))
 

@@ -20,7 +20,7 @@ def placed(rig: RosterRig, model: ModelName = QWEN, client: ClientId = ALICE) ->
 
 def where(rig: RosterRig, model: ModelName = QWEN, client: ClientId = ALICE) -> tuple[type, str]:
     decision = placed(rig, model, client)
-    assert not isinstance(decision, Nowhere), decision.because
+    assert not isinstance(decision, Nowhere), decision.reason
     return type(decision), decision.host
 
 
@@ -110,7 +110,7 @@ def test_a_model_on_its_way_is_waited_for(phase: str) -> None:
     rig = RosterRig().hosts(host("here"), host("a", there("qwen", phase)))
 
     assert where(rig) == (Serve, "a")
-    assert phase in placed(rig).because
+    assert phase in placed(rig).reason
 
 
 def test_what_loads_is_nearer_than_what_sleeps() -> None:
@@ -133,7 +133,7 @@ def test_a_claim_is_as_good_as_a_load() -> None:
     rig = RosterRig().hosts(host("here"), host("a")).claim("qwen", "a")
 
     assert where(rig) == (Serve, "a")
-    assert "chosen" in placed(rig).because
+    assert "chosen" in placed(rig).reason
 
 
 @pytest.mark.parametrize("phase", ["draining", "unloading", "backoff"])
@@ -142,7 +142,7 @@ def test_a_host_may_be_chosen_to_load_what_is_just_leaving_it(phase: str) -> Non
     rig = RosterRig().hosts(host("a", there("qwen", phase))).claim("qwen", "a")
 
     assert where(rig) == (Serve, "a")
-    assert "chosen" in placed(rig).because
+    assert "chosen" in placed(rig).reason
 
 
 def test_a_claim_for_a_host_that_is_gone_holds_nobody_up() -> None:
@@ -242,7 +242,7 @@ def test_a_claim_is_not_counted_twice_once_its_model_is_seen() -> None:
     """A claim takes no memory once the host's record shows the model."""
     rig = RosterRig().hosts(host("here", there("llama", "loading"), gib=16)).claim("llama", "here")
 
-    assert placed(rig).because == "here has enough free memory"
+    assert placed(rig).reason == "here has enough free memory"
 
 
 def test_a_model_of_unknown_size_needs_a_whole_device() -> None:
@@ -263,7 +263,7 @@ def test_a_model_that_sleeps_leaves_the_turn_to_others() -> None:
     """On a host without budgets, a sleeping model does not block another one."""
     rig = RosterRig().hosts(host("here", there("llama", "asleep"), gib=None))
 
-    assert placed(rig).because == "here has enough free memory"
+    assert placed(rig).reason == "here has enough free memory"
 
 
 # Room that must be made
@@ -301,7 +301,7 @@ def test_where_all_are_in_use_the_fewest_users_are_disturbed() -> None:
         host("here", there("llama", gib=20, in_flight=2)), host("a", there("llama", gib=20, in_flight=3))
     )
     assert where(rig) == (Load, "here")
-    assert "in use" in placed(rig).because
+    assert "in use" in placed(rig).reason
     for _ in range(2):
         rig.roster.sent(HostName("a"), LLAMA)
         rig.roster.came_back(HostName("a"), LLAMA)
@@ -370,7 +370,7 @@ def test_where_others_come_first_it_waits_for_them() -> None:
     assert where(rig) == (Load, "a")
     rig.hosts(host("a"))
 
-    assert "others that were loaded earlier" in placed(rig).because
+    assert "others that were loaded earlier" in placed(rig).reason
 
 
 def test_of_many_hosts_the_cheapest_is_found() -> None:
@@ -426,7 +426,7 @@ def test_a_host_that_is_too_small_is_not_asked() -> None:
     rig = RosterRig(catalog=fleet_catalog(qwen=offer(40), llama=Offer(memory={"gpu9": GIB})))  # type: ignore[dict-item]
     rig.hosts(host("here"))
 
-    assert "here is too small for it (it needs 40 GiB on gpu0)" in placed(rig).because
+    assert "here is too small for it (it needs 40 GiB on gpu0)" in placed(rig).reason
     assert isinstance(placed(rig, LLAMA), Nowhere)
 
 
@@ -434,7 +434,7 @@ def test_labels_are_constraints() -> None:
     """A host without the required labels neither loads nor serves the model."""
     rig = RosterRig(catalog=fleet_catalog(qwen=offer(labels={"gpu": "a100", "site": "eu"})))
     rig.hosts(host("here", there("qwen"), labels={"gpu": "a100"}))
-    assert "here is missing the required labels (it needs gpu=a100, site=eu)" in placed(rig).because
+    assert "here is missing the required labels (it needs gpu=a100, site=eu)" in placed(rig).reason
     rig.hosts(host("a", labels={"gpu": "a100", "site": "eu", "rack": "7"}))
 
     assert where(rig) == (Load, "a")
@@ -445,7 +445,7 @@ def test_a_cordoned_host_serves_what_it_has_and_loads_nothing() -> None:
     rig = RosterRig().hosts(host("a", there("qwen"))).wish("a", cordoned=True)
 
     assert where(rig) == (Serve, "a")
-    assert "a is cordoned" in placed(rig, LLAMA).because
+    assert "a is cordoned" in placed(rig, LLAMA).reason
 
 
 def test_a_drained_host_gets_nothing() -> None:
@@ -485,7 +485,7 @@ def test_a_model_that_nobody_has_is_nowhere() -> None:
     """If no host has the model, the error says what to do."""
     rig = RosterRig(catalog=fleet_catalog("llama")).hosts(host("here"))
 
-    assert "Start a host whose configuration has it" in placed(rig).because
+    assert "Start a host whose configuration has it" in placed(rig).reason
 
 
 def test_a_host_whose_catalog_is_unknown_serves_nobody() -> None:
@@ -512,4 +512,4 @@ def test_memory_of_other_devices_does_not_matter() -> None:
     catalog = fleet_catalog(qwen=offer(20), llama=Offer(memory={"gpu1": 20 * GIB}))  # type: ignore[dict-item]
     rig = RosterRig(catalog=catalog).hosts(host("here")).claim("llama", "here")
 
-    assert placed(rig).because == "here has enough free memory"
+    assert placed(rig).reason == "here has enough free memory"

@@ -78,7 +78,7 @@ def test_a_replica_that_sleeps_is_woken_before_one_is_added() -> None:
 
     assert found is not None
     assert (found.host, found.replica) == (B, 2)
-    assert found.because.endswith("it sleeps on b")
+    assert found.reason.endswith("it sleeps on b")
 
 
 def test_there_are_never_more_than_the_configuration_says() -> None:
@@ -136,7 +136,7 @@ def test_exactly_one_host_sees_to_it_that_there_are_enough() -> None:
 
     assert sorted(map(len, found.values())) == [0, 0, 1]
     (load,) = next(loads for loads in found.values() if loads)
-    assert (load.replica, load.because.partition(";")[0]) == (0, "2 replicas are required, 0 exist")
+    assert (load.replica, load.reason.partition(";")[0]) == (0, "2 replicas are required, 0 exist")
 
 
 def test_the_second_one_has_the_next_number() -> None:

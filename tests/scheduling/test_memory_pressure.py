@@ -168,7 +168,7 @@ def test_an_idle_model_leaves_when_others_come(stage: Stage) -> None:
     yard.at(41) >> leaves(3) << nothing
 
     yard >> left_by_others(20) << stops("b", cause=Cause.EXCEEDS_MEMORY)
-    assert yard.because == "models use 4 GiB more of gpu0 than the 20 GiB available"
+    assert yard.reason == "models use 4 GiB more of gpu0 than the 20 GiB available"
     assert yard.phase("a") is Phase.READY
 
 

@@ -164,9 +164,9 @@ def the_timer_is_never_set(scheduler: Scheduler, commands: object, when: Instant
 
 
 def a_ticket_is_granted_and_kept_in_line(
-    transitions: Transitions, model: ModelState, ticket: Ticket, because: str
+    transitions: Transitions, model: ModelState, ticket: Ticket, reason: str
 ) -> None:
-    GRANT(transitions, model, ticket, because)
+    GRANT(transitions, model, ticket, reason)
     transitions.state.queue.join(ticket)
 
 

@@ -55,7 +55,7 @@ def test_a_swap_says_why(yard: Playbook) -> None:
     yard.with_ready("qwen")
     yard >> arrives(1, "llama") << stops("qwen", cause=Cause.EVICTION)
 
-    assert yard.because == "unloaded to free memory for llama"
+    assert yard.reason == "unloaded to free memory for llama"
 
 
 def test_room_is_free_when_the_process_is_gone(yard: Playbook) -> None:
@@ -95,7 +95,7 @@ def test_an_abandoned_load_is_aborted_for_who_waits(yard: Playbook) -> None:
     yard >> arrives(2, "llama") << nothing
 
     yard >> leaves(1) << stops("qwen", cause=Cause.EVICTION)
-    assert yard.because == "unloaded to free memory for llama; no request was waiting for it any more"
+    assert yard.reason == "unloaded to free memory for llama; no request was waiting for it any more"
     yard >> failed("qwen") << starts("llama")
 
 

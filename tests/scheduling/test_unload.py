@@ -33,7 +33,7 @@ def test_an_idle_model_is_stopped_at_once(yard: Playbook) -> None:
     """The operator is notified when the process is gone, not when it was told to stop."""
     yard.with_ready("qwen")
     yard >> unload(1, "qwen") << stops("qwen", cause=Cause.OPERATOR)
-    assert yard.because == "stopped by an operator"
+    assert yard.reason == "stopped by an operator"
 
     yard >> exited("qwen") << confirms(1, "qwen")
     assert yard.phase("qwen") is Phase.COLD
@@ -53,7 +53,7 @@ def test_the_time_to_finish_is_over(yard: Playbook) -> None:
     yard.with_ready("qwen", 1, 2)
     yard >> unload(3, "qwen") << wakes_at(20)
     yard.at(20) >> clock << cuts(1) << cuts(2)
-    assert yard.because == "qwen is being stopped and its drain timeout has expired"
+    assert yard.reason == "qwen is being stopped and its drain timeout has expired"
     yard >> leaves(1) << nothing
 
     yard >> leaves(2) << stops("qwen")

@@ -230,8 +230,8 @@ function Story({ model }: { model: Model }) {
   );
 }
 
-function cause({ at, because }: { at: number; because: string }): string {
-  return `${clock(at)}, ${because}`;
+function cause({ at, reason }: { at: number; reason: string }): string {
+  return `${clock(at)}, ${reason}`;
 }
 
 function Fact({ name, value }: { name: string; value: string }) {

@@ -36,7 +36,7 @@ class Logs(Protocol):
 class Precedence(Protocol):
     """Makes models yield memory."""
 
-    def yield_memory(self, because: str, places: frozenset[Place] = frozenset()) -> None: ...
+    def yield_memory(self, reason: str, places: frozenset[Place] = frozenset()) -> None: ...
 
     def resume(self) -> str:
         """The remaining reason for which models yield; empty: none."""

@@ -23,7 +23,7 @@ def status(server: Server, as_json: bool) -> None:
         return show_json(fleet)
     print(table(HOSTS, [host_row(host) for host in fleet["hosts"]]))
     if fleet["claims"]:
-        claims = [(claim["model"], claim["host"], claim["because"]) for claim in fleet["claims"]]
+        claims = [(claim["model"], claim["host"], claim["reason"]) for claim in fleet["claims"]]
         print("\n" + table(CLAIMS, claims))
     if fleet["absent"]:
         print("\n" + table(ABSENT, [(host["host"], orders(host)) for host in fleet["absent"]]))

@@ -73,8 +73,8 @@ STUCK_S: Seconds = 5.0
 class Waiter(Protocol):
     """The holder of a ticket. Called from `tell`, so it must return at once; if it raises, its request ends."""
 
-    def granted(self, upstream: Upstream, because: str = "") -> None:
-        """The lease lasts until `leave`; `because` says what the ticket waited for, if it waited."""
+    def granted(self, upstream: Upstream, reason: str = "") -> None:
+        """The lease lasts until `leave`; `reason` says what the ticket waited for, if it waited."""
 
     def confirmed(self) -> None:
         """The operator's load or unload is done; the ticket is gone."""
@@ -240,18 +240,18 @@ class Dispatcher:
 
     def _carry_out(self, command: Command) -> None:
         match command:
-            case Grant(ticket=ticket, upstream=upstream, because=because):
+            case Grant(ticket=ticket, upstream=upstream, reason=reason):
                 if waiter := self._waiters.get(ticket):
-                    self._inform(ticket, waiter, waiter.granted, upstream, because)
+                    self._inform(ticket, waiter, waiter.granted, upstream, reason)
             case Confirm(ticket=ticket):
                 if waiter := self._waiters.pop(ticket, None):
                     self._inform(ticket, waiter, waiter.confirmed)
             case Refuse(ticket=ticket, error=error):
                 if waiter := self._waiters.pop(ticket, None):
                     self._inform(ticket, waiter, waiter.refused, error)
-            case Cut(ticket=ticket, because=because, error=error):
+            case Cut(ticket=ticket, reason=reason, error=error):
                 if waiter := self._waiters.get(ticket):
-                    self._inform(ticket, waiter, waiter.cut, error or Unloaded(because))
+                    self._inform(ticket, waiter, waiter.cut, error or Unloaded(reason))
             case StartUpstream():
                 self._lives.start(command)
             case StopUpstream():
@@ -315,7 +315,7 @@ class _Operator:
     def __init__(self, answer: asyncio.Future[None]) -> None:
         self.answer = answer
 
-    def granted(self, upstream: Upstream, because: str = "") -> None:
+    def granted(self, upstream: Upstream, reason: str = "") -> None:
         raise AssertionError(f"an operator's ticket was granted a lease on {upstream.address}")
 
     def confirmed(self) -> None:

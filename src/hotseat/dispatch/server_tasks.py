@@ -78,20 +78,20 @@ class ServerTasks:
     # Commands
 
     def start(self, command: StartUpstream) -> None:
-        log.info("starting upstream model=%s because=%r", command.model, command.because)
+        log.info("starting upstream model=%s reason=%r", command.model, command.reason)
         self._running[command.launch] = self._tasks.start(self._run(command), f"run {command.model}")
 
     def stop(self, command: StopUpstream) -> None:
-        log.info("stopping upstream model=%s because=%r", command.model, command.because)
+        log.info("stopping upstream model=%s reason=%r", command.model, command.reason)
         self._tasks.start(self._stop(command), f"stop {command.model}")
 
     def put_to_sleep(self, command: PutToSleep) -> None:
-        level, because = command.level.name, command.because
-        log.info("putting upstream to sleep model=%s level=%s because=%r", command.model, level, because)
+        level, reason = command.level.name, command.reason
+        log.info("putting upstream to sleep model=%s level=%s reason=%r", command.model, level, reason)
         self._tasks.start(self._put_to_sleep(command), f"put {command.model} to sleep")
 
     def wake_up(self, command: WakeUp) -> None:
-        log.info("waking upstream model=%s level=%s because=%r", command.model, command.level.name, command.because)
+        log.info("waking upstream model=%s level=%s reason=%r", command.model, command.level.name, command.reason)
         self._tasks.start(self._wake_up(command), f"wake {command.model}")
 
     def read_ahead(self, command: ReadAhead) -> None:

@@ -40,4 +40,4 @@ class SwapLog:
 
 
 def swap_text(went: Evicted) -> str:
-    return f"{went.model} after {went.age_s:.1f} s and {went.served} requests: {went.because}"
+    return f"{went.model} after {went.age_s:.1f} s and {went.served} requests: {went.reason}"

@@ -76,4 +76,4 @@ def _resident(residence: Residence) -> Resident:
 def _claims(member: Member, roster: Roster, now: Instant) -> Iterator[ClaimView]:
     for held in roster.claimed_on(member.name, now):
         claim = held.claim
-        yield ClaimView(claim.model, claim.host, claim.by, claim.because)
+        yield ClaimView(claim.model, claim.host, claim.by, claim.reason)

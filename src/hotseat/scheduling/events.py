@@ -90,7 +90,7 @@ class DevicesChanged:
 class YieldRequested:
     """The operator or a program with precedence needs these devices, or all."""
 
-    because: str
+    reason: str
     places: frozenset[Place] = frozenset()
     """Empty: all."""
 

@@ -74,13 +74,13 @@ def unload_for_yield(transitions: Transitions) -> None:
     state, yielding = transitions.state, transitions.state.yielding
     if yielding is None:
         return
-    error = Yielding(f"no model can be loaded right now: {yielding.because}. Try again later.", retry_after=OTHERS_S)
+    error = Yielding(f"no model can be loaded right now: {yielding.reason}. Try again later.", retry_after=OTHERS_S)
     for name in state.queue.models():
         if needs_yielded_memory(state, state.models[name].spec):
-            transitions.refuse_all(name, error, yielding.because)
+            transitions.refuse_all(name, error, yielding.reason)
     for model in state.with_process():
         if holds_yielded_memory(state, model):
-            transitions.unload(model, Cause.YIELD, yielding.because)
+            transitions.unload(model, Cause.YIELD, yielding.reason)
 
 
 def holds_yielded_memory(state: State, model: ModelState) -> bool:

@@ -329,10 +329,10 @@ class Scheduler:
         model = self._of_launch(event)
         if model is None or model.phase not in (Phase.READY, Phase.DRAINING):
             return
-        because = f"{model.name} is unresponsive: it answered neither requests nor its health check"
-        because = f"{because} for {event.silent_s:.0f} s"
-        transitions.unload(model, Cause.UNRESPONSIVE, because)
-        transitions.cut(model, because, Unresponsive(f"{because}. It is being stopped; try again to restart it."))
+        reason = f"{model.name} is unresponsive: it answered neither requests nor its health check"
+        reason = f"{reason} for {event.silent_s:.0f} s"
+        transitions.unload(model, Cause.UNRESPONSIVE, reason)
+        transitions.cut(model, reason, Unresponsive(f"{reason}. It is being stopped; try again to restart it."))
 
     def _about_sleep(self, transitions: Transitions, event: AboutSleep) -> None:
         """If the model was told to stop meanwhile, it has no sleep level and the event is ignored."""

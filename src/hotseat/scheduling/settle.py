@@ -151,8 +151,8 @@ def _carry_out(transitions: Transitions, decision: ClaimDecision) -> None:
             transitions.start(model, reason_to_start(transitions.state, model.name))
         case Action.EVICT:
             for victim in decision.others:
-                because = price_in_words(transitions.state, victim, transitions.now)
-                transitions.evict(victim, model, because, decision.sleep_levels.get(victim.name))
+                reason = price_in_words(transitions.state, victim, transitions.now)
+                transitions.evict(victim, model, reason, decision.sleep_levels.get(victim.name))
             transitions.read_ahead(model, decision.spec, "other models are being unloaded for it")
         case Action.LEAVING:
             transitions.read_ahead(model, decision.spec, "memory is being freed for it")

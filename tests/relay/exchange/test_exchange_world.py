@@ -136,9 +136,9 @@ class ExchangeWorld(RuleBasedStateMachine):
         return bool(self.context.dispatcher.waiting) and self.exchange.upstream is None
 
     @precondition(lambda self: self.is_waiting())
-    @rule(because=st.sampled_from(["", "it was loading"]))
-    def grant(self, because: str) -> None:
-        self.waiter().granted(UPSTREAM, because)
+    @rule(reason=st.sampled_from(["", "it was loading"]))
+    def grant(self, reason: str) -> None:
+        self.waiter().granted(UPSTREAM, reason)
 
     @precondition(lambda self: self.is_waiting())
     @rule(rarely=st.integers(0, 5))

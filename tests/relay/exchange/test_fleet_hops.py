@@ -90,8 +90,8 @@ class ScriptedHosts:
     def turned_away(self, host: HostName) -> None:
         self.turned_away_by.append(host)
 
-    def disbelieved(self, host: HostName, because: str) -> None:
-        self.disbelieved_by.append(f"{host}: {because}")
+    def disbelieved(self, host: HostName, reason: str) -> None:
+        self.disbelieved_by.append(f"{host}: {reason}")
 
     def failed(self, host: HostName, model: ModelName) -> None:
         self.failures.append(f"{model} at {host}")

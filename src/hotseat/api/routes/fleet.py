@@ -44,7 +44,7 @@ async def fleet(deps: Deps) -> Fleet:
         host=view.me,
         connection=view.connection,
         hosts=[host(each) for each in view.hosts],
-        claims=[FleetClaim(model=each.model, host=each.host, by=each.by, because=each.because) for each in view.claims],
+        claims=[FleetClaim(model=each.model, host=each.host, by=each.by, reason=each.reason) for each in view.claims],
         absent=[AbsentHost(host=each.name, **orders(each.orders)) for each in view.absent],
     )
 
