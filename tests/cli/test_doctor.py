@@ -54,8 +54,8 @@ def test_a_mistake_is_a_finding_with_its_place(typed: Typed, config: Path) -> No
     findings = json.loads(said.out)
     assert said.code == 1
     assert findings[0]["state"] == "fail"
-    assert "config.yaml:1:1" in findings[0]["said"]
-    assert "disk" in {finding["about"] for finding in findings}
+    assert "config.yaml:1:1" in findings[0]["message"]
+    assert "disk" in {finding["check"] for finding in findings}
 
 
 def test_without_a_configuration_the_finding_has_the_next_step(typed: Typed, config: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_card_without_its_driver_is_a_warning(tmp_path: Path) -> None:
     found = list(doctor_checks.graphics(tmp_path, {NVIDIA: version, AMD: tmp_path / "kfd"}))
     nothing = list(doctor_checks.graphics(tmp_path / "absent"))
 
-    assert [(finding.state, finding.said) for finding in found] == [
+    assert [(finding.state, finding.message) for finding in found] == [
         (State.WARN, "an AMD GPU is present, but its driver is not loaded"),
         (State.OK, "NVIDIA: NVRM version: 580.65"),
     ]
@@ -146,7 +146,7 @@ def test_too_little_disk_space_for_uploads_is_a_warning(monkeypatch: pytest.Monk
     [finding] = doctor_checks.disk(Settings())
 
     assert finding.state is State.WARN
-    assert finding.said.startswith("1 MiB free in ")
+    assert finding.message.startswith("1 MiB free in ")
 
 
 class Usage(NamedTuple):
@@ -158,8 +158,8 @@ def test_a_server_without_its_guard_is_a_warning() -> None:
     with subprocess.Popen(["sleep", "1000"], env={**os.environ, MARKER: "doctor-test"}) as left_behind:
         try:
             eventually(lambda: marker_of(left_behind.pid) is not None)
-            found = [finding for finding in doctor_checks.orphans() if f"(pid {left_behind.pid})" in finding.said]
+            found = [finding for finding in doctor_checks.orphans() if f"(pid {left_behind.pid})" in finding.message]
         finally:
             left_behind.kill()
 
-    assert [(finding.state, finding.do) for finding in found] == [(State.WARN, f"stop it: kill {left_behind.pid}")]
+    assert [(finding.state, finding.fix) for finding in found] == [(State.WARN, f"stop it: kill {left_behind.pid}")]

@@ -466,7 +466,7 @@ async def test_a_swap_is_logged(caplog: pytest.LogCaptureFixture) -> None:
         "starting upstream model=qwen reason='loaded explicitly (operator or preload)'",
         "upstream ready model=qwen took_s=0.00 pid=7001",
         "stopping upstream model=qwen reason='unloaded to free memory for llama'",
-        "upstream exited model=qwen how='exited as asked'",
+        "upstream exited model=qwen exit_status='exited as asked'",
         "starting upstream model=llama reason='loaded explicitly (operator or preload)'",
         "upstream failed to start model=llama took_s=0.00 error='llama exited with code 1'",
     ]
@@ -644,7 +644,7 @@ async def test_a_model_sleeps_and_wakes() -> None:
 async def test_a_model_that_cannot_sleep_is_stopped(caplog: pytest.LogCaptureFixture) -> None:
     """Its memory goes to the waiting model, and the log says why it was not put to sleep."""
     launcher = FakeLauncher()
-    launcher.sleepless = ("qwen",)
+    launcher.cannot_sleep = ("qwen",)
     async with a_context(SLEEPY, launcher) as bench:
         await bench.dispatcher.load(QWEN)
         await bench.dispatcher.load(LLAMA)

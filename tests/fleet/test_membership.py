@@ -323,9 +323,9 @@ async def test_being_apart_is_one_line(caplog: pytest.LogCaptureFixture) -> None
         await advance(2)
 
     assert caplog.messages == [
-        "connected to the fleet name=gpu1",
+        "connected to the fleet host=gpu1",
         "disconnected from the fleet error='cut off from the board'",
-        "connected to the fleet name=gpu1",
+        "connected to the fleet host=gpu1",
     ]
 
 

@@ -182,7 +182,7 @@ async def test_more_than_declared_is_warned_of_once(caplog: pytest.LogCaptureFix
 
         assert yard.footprint == Footprint({gpu(0): 4 * GIB}, Source.DECLARED)
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert warnings == ["model uses more memory than declared model=qwen device=gpu0 took='6 GiB' declared='4 GiB'"]
+    assert warnings == ["model uses more memory than declared model=qwen device=gpu0 used='6 GiB' declared='4 GiB'"]
 
 
 async def test_others_count_when_they_stay() -> None:

@@ -48,7 +48,7 @@ async def test_what_a_killed_server_leaves_behind_is_ended(rig: SupervisorRig, h
     os.kill(ready.upstream.pid or 0, signal.SIGKILL)
     exited = await rig.supervisor.watch(ready)
 
-    assert exited.how.startswith("was terminated by SIGKILL")
+    assert exited.exit_status.startswith("was terminated by SIGKILL")
     assert not is_alive(grandchild)
 
 
@@ -105,7 +105,7 @@ async def test_a_killed_guard_takes_all_with_it(rig: SupervisorRig, how: str) ->
     os.kill(await the_guard(), signal.SIGKILL)
     exited = await rig.supervisor.watch(ready)
 
-    assert exited.how.startswith("was terminated by SIGKILL")
+    assert exited.exit_status.startswith("was terminated by SIGKILL")
     assert not is_alive(grandchild)
     assert not is_alive(ready.upstream.pid or 0)
     assert is_alive((await rig.ready(model("dutiful"))).upstream.pid or 0)

@@ -184,7 +184,7 @@ async def test_a_server_that_dies_of_it(rig: SupervisorRig, trouble: str) -> Non
 
     assert isinstance(fell, UpstreamAsleep) is (trouble == "dies waking")
     assert not isinstance(woken, UpstreamAwake)
-    assert watching.result().how.startswith("exited with code 3")
+    assert watching.result().exit_status.startswith("exited with code 3")
     assert await rig.supervisor.put_to_sleep(put_to_sleep(ready)) is None
     assert await rig.supervisor.wake_up(wake_up(ready)) is None
 

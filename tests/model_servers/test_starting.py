@@ -211,7 +211,7 @@ async def test_a_crash_is_reported_with_the_last_output(rig: SupervisorRig) -> N
     exited = await rig.supervisor.watch(ready)
     writer.close()
 
-    assert (exited.how, exited.output) == ("exited with code 1", ("thread panicked",))
+    assert (exited.exit_status, exited.output) == ("exited with code 1", ("thread panicked",))
     assert (exited.model, exited.launch) == (ready.model, ready.launch)
 
 

@@ -382,7 +382,7 @@ def test_a_model_that_cannot_be_woken_is_started_anew(night: Playbook) -> None:
     """Waiting requests only wait longer."""
     night.after(1000) >> arrives(2, "qwen") << stops("llama")
     night >> exited("llama") << wakes("qwen")
-    night >> cannot_wake("qwen") << stops("qwen", cause=Cause.SLEEPLESS)
+    night >> cannot_wake("qwen") << stops("qwen", cause=Cause.WAKE_FAILED)
 
     assert night.reason == "waking it failed (it had not woken after 120 seconds)"
     night >> exited("qwen") << starts("qwen")

@@ -64,7 +64,7 @@ class SupervisorRig:
     async def end(self, ready: UpstreamReady) -> str:
         """Stop a server and return how it ended."""
         await self.stop(ready)
-        return (await self.supervisor.watch(ready)).how
+        return (await self.supervisor.watch(ready)).exit_status
 
     @property
     def output(self) -> Output:

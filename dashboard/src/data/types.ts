@@ -129,7 +129,7 @@ export interface JournalThing {
   launch?: number;
   reason?: string;
   cause?: string;
-  how?: string;
+  exit_status?: string;
   error?: { code: string; message: string };
 }
 

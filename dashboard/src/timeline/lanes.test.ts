@@ -20,7 +20,11 @@ const stop = (model: string, reason: string): JournalThing => ({
 });
 const arrived = (model: string): JournalThing => ({ type: "RequestArrived", model });
 const ready = (model: string): JournalThing => ({ type: "UpstreamReady", model });
-const exited = (model: string): JournalThing => ({ type: "UpstreamExited", model, how: "it was killed" });
+const exited = (model: string): JournalThing => ({
+  type: "UpstreamExited",
+  model,
+  exit_status: "it was killed",
+});
 const seen = (model: string, phase: Observation["phase"], at: number): Observation => ({
   model,
   phase,

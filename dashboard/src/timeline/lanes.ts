@@ -78,8 +78,7 @@ class Drawing {
     if (WITHOUT_SERVER.includes(phase)) {
       if (open && at >= open.from) this.close(model, at);
     } else if (open === undefined) {
-      if (at > (this.closedAt.get(model) ?? 0) + SAME_MOMENT_S)
-        this.enter(model, phase, at, { reason: why });
+      if (at > (this.closedAt.get(model) ?? 0) + SAME_MOMENT_S) this.enter(model, phase, at, { reason: why });
     } else if (open.phase !== phase && at > open.from + SAME_MOMENT_S) {
       this.enter(model, phase, at, { reason: why });
     }
@@ -103,7 +102,7 @@ class Drawing {
         this.close(model, at);
         break;
       case "UpstreamExited":
-        if (open?.phase !== "unloading") this.spoil(model, "crashed", event.how ?? "");
+        if (open?.phase !== "unloading") this.spoil(model, "crashed", event.exit_status ?? "");
         this.close(model, at);
         break;
     }

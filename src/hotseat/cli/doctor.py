@@ -69,9 +69,9 @@ def understood(config: Sequence[Path]) -> tuple[Loaded | None, Iterable[Finding]
 
 
 def line(finding: Finding) -> str:
-    advice = f" → {finding.do}" if finding.do else ""
-    return f"{finding.state.value:4}  {finding.about:13}  {finding.said}{advice}"
+    advice = f" → {finding.fix}" if finding.fix else ""
+    return f"{finding.state.value:4}  {finding.check:13}  {finding.message}{advice}"
 
 
 def finding_json(finding: Finding) -> dict[str, str]:
-    return {"about": finding.about, "state": finding.state.value, "said": finding.said, "do": finding.do}
+    return {"check": finding.check, "state": finding.state.value, "message": finding.message, "fix": finding.fix}

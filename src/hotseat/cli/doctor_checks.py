@@ -52,10 +52,10 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    about: str
+    check: str
     state: State
-    said: str
-    do: str = ""
+    message: str
+    fix: str = ""
     """What to do about it."""
 
 

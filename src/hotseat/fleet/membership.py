@@ -174,7 +174,7 @@ class Membership:
         if connection is FleetConnection.DISCONNECTED:
             log.warning("disconnected from the fleet error=%r", reason)
         else:
-            log.info("connected to the fleet name=%s", self._describe().name)
+            log.info("connected to the fleet host=%s", self._describe().name)
         self._turned(connection)
 
     # Receiving

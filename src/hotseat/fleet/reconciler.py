@@ -108,7 +108,7 @@ class Reconciler:
                 self._stop(residence.model, "this host is drained")
 
     def _load(self, claim: Claim) -> None:
-        log.info("loading for the fleet model=%s by=%s reason=%r", claim.model, claim.by, claim.reason)
+        log.info("loading for the fleet model=%s requested_by=%s reason=%r", claim.model, claim.by, claim.reason)
         self._run(claim.model, self._ourselves.load)
 
     def _stop(self, model: ModelName, reason: str) -> None:

@@ -60,7 +60,7 @@ class Cause(Enum):
     """Why a server is stopped, as a label for metrics; `reason` is the sentence."""
 
     EVICTION = "eviction"
-    EXCEEDS_MEMORY = "crowded"
+    EXCEEDS_MEMORY = "exceeds_memory"
     """Memory use exceeds the limit: other programs or a model took more."""
     YIELD = "yield"
     TTL = "ttl"
@@ -68,7 +68,7 @@ class Cause(Enum):
     CONFIGURATION = "configuration"
     SHUTDOWN = "shutdown"
     UNRESPONSIVE = "unresponsive"
-    SLEEPLESS = "sleepless"
+    WAKE_FAILED = "wake_failed"
     """Waking it failed; the next start is a cold one."""
 
 

@@ -115,7 +115,7 @@ class UpstreamExited:
 
     model: ModelName
     launch: LaunchId
-    how: str
+    exit_status: str
     """Exit code or signal in words."""
     output: tuple[str, ...] = ()
     """Last output lines, if the exit was not requested. They may contain prompts."""

@@ -319,9 +319,9 @@ class Scheduler:
         if model.phase is Phase.UNLOADING:
             transitions.exit(model)
         elif model.phase is Phase.ASLEEP or (model.sleep_level and model.phase is Phase.LOADING):
-            transitions.die_asleep(model, f"{model.name} {event.how} while asleep")
+            transitions.die_asleep(model, f"{model.name} {event.exit_status} while asleep")
         else:
-            transitions.fail(model, Move.CRASH, f"{model.name} {event.how}", event.output)
+            transitions.fail(model, Move.CRASH, f"{model.name} {event.exit_status}", event.output)
         self._follow_catalog(model)
 
     def _unresponsive(self, transitions: Transitions, event: UpstreamUnresponsive) -> None:
@@ -347,7 +347,7 @@ class Scheduler:
             case UpstreamAwake() if model.phase is Phase.LOADING and model.upstream:
                 transitions.become_ready(model, model.upstream)
             case WakeFailed(error=error) if model.phase is Phase.LOADING:
-                transitions.sleep_failed(model, Cause.SLEEPLESS, f"waking it failed ({error})")
+                transitions.sleep_failed(model, Cause.WAKE_FAILED, f"waking it failed ({error})")
 
     def _of_launch(self, event: AboutLaunch) -> ModelState | None:
         """The model, if the event is about its current process."""

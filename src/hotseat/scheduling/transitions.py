@@ -268,11 +268,11 @@ class Transitions:
         self._enter(model, Move.EXIT, model.why)
         self._remove(model)
 
-    def die_asleep(self, model: ModelState, how: str) -> None:
+    def die_asleep(self, model: ModelState, reason: str) -> None:
         """No request used it, so none is notified. A level that it died of while waking is not used again."""
         if model.phase is Phase.LOADING and model.sleep_level is not None:
             model.failed_levels.add(model.sleep_level.name)
-        self._enter(model, Move.DIE, how)
+        self._enter(model, Move.DIE, reason)
         self._remove(model)
 
     def fail(self, model: ModelState, move: Move, error: str, output: Sequence[str]) -> None:
