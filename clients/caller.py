@@ -28,8 +28,8 @@ class Outcome:
 class Caller:
     """Makes one call at a time."""
 
-    def __init__(self, calls: IO[str], outcomes: IO[str], complaints: IO[str]) -> None:
-        self._calls, self._outcomes, self._complaints = calls, outcomes, complaints
+    def __init__(self, calls: IO[str], outcomes: IO[str], stderr: IO[str]) -> None:
+        self._calls, self._outcomes, self._stderr = calls, outcomes, stderr
         hello = self._read()
         self.version = str(hello["version"])
         self.limit_s: float | None = hello["limit_s"]
@@ -59,27 +59,27 @@ class Caller:
     def _read(self) -> dict[str, Any]:
         if line := self._outcomes.readline():
             return dict(json.loads(line))
-        self._complaints.seek(0)
-        raise AssertionError(f"the client's process ended:\n{self._complaints.read()}")
+        self._stderr.seek(0)
+        raise AssertionError(f"the client's process ended:\n{self._stderr.read()}")
 
 
 @contextmanager
 def calling(argv: Sequence[str], url: str) -> Iterator[Caller]:
     """A caller for the hotseat at this address; its process ends with the block."""
     with (
-        tempfile.TemporaryFile("w+", errors="replace") as complaints,
+        tempfile.TemporaryFile("w+", errors="replace") as stderr,
         subprocess.Popen(
             [*argv, url, QUESTION],
             cwd=REPOSITORY,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=complaints,
+            stderr=stderr,
             text=True,
         ) as process,
     ):
         assert process.stdin
         assert process.stdout
         try:
-            yield Caller(process.stdin, process.stdout, complaints)
+            yield Caller(process.stdin, process.stdout, stderr)
         finally:
             process.kill()

@@ -31,7 +31,7 @@ MODELS = {
     "good": "",
     "slow-to-load": "--load-seconds 3",
     "two-minutes": TWO_MINUTES,
-    "two-minutes-and-hurry": TWO_MINUTES,
+    "two-minutes-and-timeout": TWO_MINUTES,
     "two-minutes-and-comments": TWO_MINUTES,
     "broken": "--exit-on-start",
     "dies-mid-stream": "--die-mid-stream --token-delay 0.05",
@@ -40,7 +40,7 @@ MODELS = {
 }
 
 
-HURRIED = (sys.executable, str(REPOSITORY / "clients/fast_clock.py"), str(SPEED))
+FAST_CLOCK = (sys.executable, str(REPOSITORY / "clients/fast_clock.py"), str(SPEED))
 
 
 class Rig:
@@ -77,7 +77,7 @@ class Rig:
 def open_rig(folder: Path) -> Iterator[Rig]:
     record = folder / "record.jsonl"
     record.touch()
-    with Hotseat(config(record), folder, program=HURRIED) as hotseat:
+    with Hotseat(config(record), folder, program=FAST_CLOCK) as hotseat:
         yield Rig(hotseat, record)
 
 

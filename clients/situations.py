@@ -50,8 +50,8 @@ def two_minutes_of_silence(rig: Rig, caller: Caller) -> None:
 
 def two_minutes_of_comments(rig: Rig, caller: Caller) -> None:
     """The same with a limit of one minute, which silence would exceed, and `sendLoadingState: comments`."""
-    in_silence = caller.stream("two-minutes-and-hurry", ONE_MINUTE_S)
-    gave_up = in_silence.error is not None or rig.answers("two-minutes-and-hurry", "4xx") > 0
+    in_silence = caller.stream("two-minutes-and-timeout", ONE_MINUTE_S)
+    gave_up = in_silence.error is not None or rig.answers("two-minutes-and-timeout", "4xx") > 0
     expect(gave_up, "waited in silence for longer than it was told to")
     expect_whole(caller.stream("two-minutes-and-comments", ONE_MINUTE_S), "two-minutes-and-comments")
     expect_asked_once(rig, "two-minutes-and-comments")

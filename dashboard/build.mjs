@@ -10,11 +10,11 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import * as esbuild from "esbuild";
 
-const { values: wish } = parseArgs({
+const { values: options } = parseArgs({
   options: { watch: { type: "boolean" }, test: { type: "boolean" }, into: { type: "string" } },
 });
 const here = fileURLToPath(new URL(".", import.meta.url));
-const assets = resolve(wish.into ?? join(here, "../src/hotseat/dashboard/assets"));
+const assets = resolve(options.into ?? join(here, "../src/hotseat/dashboard/assets"));
 process.chdir(here);
 
 const pieces = {
@@ -35,8 +35,8 @@ const pieces = {
   plugins: [{ name: "page", setup: (build) => build.onEnd(writePage) }],
 };
 
-if (wish.test) process.exit(await runTests());
-else if (wish.watch) await (await esbuild.context(fresh(pieces))).watch();
+if (options.test) process.exit(await runTests());
+else if (options.watch) await (await esbuild.context(fresh(pieces))).watch();
 else await esbuild.build(fresh(pieces));
 
 function fresh(options) {

@@ -122,18 +122,18 @@ def configuration() -> str:
     )
 
 
-def keys_of(form: type[Form], prefix: str, told_forms: set[type[Form]]) -> Iterator[tuple[str, FieldInfo]]:
+def keys_of(form: type[Form], prefix: str, documented: set[type[Form]]) -> Iterator[tuple[str, FieldInfo]]:
     """Every key, as a dotted path, depth first; keys without effect and forms already listed are not entered."""
     known = ModelForm.model_fields if form is ModelsDir else {}
-    told_forms.add(form)
+    documented.add(form)
     for name, field in form.model_fields.items():
         if name in known:
             continue  # a folder of models has the keys of a model, which are already listed
         path = f"{prefix}{field.alias or name}"
         yield path, field
         inner = [] if unused(field) else forms_in(field.annotation)
-        for each in [form for form in dict.fromkeys(inner) if form not in told_forms]:
-            yield from keys_of(each, f"{path}{step_into(field.annotation)}.", told_forms)
+        for each in [form for form in dict.fromkeys(inner) if form not in documented]:
+            yield from keys_of(each, f"{path}{step_into(field.annotation)}.", documented)
 
 
 def step_into(annotation: Any) -> str:
@@ -224,7 +224,7 @@ def field_at(key: str) -> FieldInfo:
 def command_line() -> str:
     group = typer.main.get_command(commands)
     assert isinstance(group, typer.core.TyperGroup)
-    parts = [told(name, command) for name, command in leaves(group)]
+    parts = [command_section(name, command) for name, command in leaves(group)]
     exits = (
         "Exit codes: 0 success, 1 failure, 2 wrong usage, 3 invalid configuration, 4 server not reachable.\n"
         "`hotseat --install-completion` installs shell completion for commands, options and model names."
@@ -242,7 +242,7 @@ def leaves(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{prefix}{name}", command
 
 
-def told(name: str, command: Any) -> str:
+def command_section(name: str, command: Any) -> str:
     usage = " ".join(["hotseat", name, *command.collect_usage_pieces(typer.Context(command))])
     rows = [(f"`{' '.join([*param.opts, *param.secondary_opts])}`", meaning_of(param)) for param in shown(command)]
     example = (command.epilog or "").removeprefix("Example: ")
@@ -339,10 +339,10 @@ def simulation() -> dict[str, str]:
 
 
 def said(*options: str) -> str:
-    heard = io.StringIO()
-    with redirect_stdout(heard):
+    printed = io.StringIO()
+    with redirect_stdout(printed):
         commands(["simulate", str(DOCS / "howto/monday.jsonl"), *options], standalone_mode=False)
-    return heard.getvalue().rstrip()
+    return printed.getvalue().rstrip()
 
 
 def trace_format() -> str:

@@ -118,7 +118,7 @@ def clients(hotseat: Hotseat, over: threading.Event) -> list[Callable[[], None]]
 
     embed = {"model": "nomic-embed", "input": "a sentence"}
     return [
-        lambda: complain(hotseat),
+        lambda: fail_a_request(hotseat),
         again_and_again(lambda: hotseat.chat("qwen3-14b", 900), 0.7, 0.5),
         again_and_again(lambda: hotseat.chat("qwen3-14b", 1800), 0.0, 2.0),
         again_and_again(lambda: hotseat.chat("gemma-3-12b", 1200), 5.0, 8.0),
@@ -127,7 +127,7 @@ def clients(hotseat: Hotseat, over: threading.Event) -> list[Callable[[], None]]
     ]
 
 
-def complain(hotseat: Hotseat) -> None:
+def fail_a_request(hotseat: Hotseat) -> None:
     hotseat.chat("mistral-small")
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 AUTO, TEXT, OPENAI = ErrorFormat.AUTO, ErrorFormat.TEXT, ErrorFormat.OPENAI
 
 
-def told(response: bytes) -> tuple[str, dict[str, str], bytes]:
+def parsed(response: bytes) -> tuple[str, dict[str, str], bytes]:
     """Status line, headers by lower-case name, body."""
     head, _, body = response.partition(b"\r\n\r\n")
     first, *lines = head.decode("ascii").split("\r\n")
@@ -99,7 +99,7 @@ def test_the_dialect_of_a_caller(
 )
 def test_the_body_of_a_refusal(error: HotseatError, dialect: Dialect, body: dict[str, Any]) -> None:
     """Each dialect has its own shape."""
-    assert json.loads(told(answer(error, dialect, request_id=b"box-7", close=False))[2]) == body
+    assert json.loads(parsed(answer(error, dialect, request_id=b"box-7", close=False))[2]) == body
 
 
 @pytest.mark.parametrize(
@@ -118,14 +118,14 @@ def test_the_body_of_a_refusal(error: HotseatError, dialect: Dialect, body: dict
 def test_the_type_of_an_error(error: type[HotseatError], openai: str, anthropic: str) -> None:
     """SDKs choose their exception by status and type."""
     for dialect, kind in ((Dialect.OPENAI, openai), (Dialect.ANTHROPIC, anthropic)):
-        body = json.loads(told(answer(error("x"), dialect, request_id=b"box-7", close=False))[2])
+        body = json.loads(parsed(answer(error("x"), dialect, request_id=b"box-7", close=False))[2])
 
         assert body["error"]["type"] == kind
 
 
 def test_a_refusal_tells_it_in_every_place_a_client_may_look() -> None:
     """The headers carry the text as well; the status line has the standard phrase."""
-    status, headers, body = told(
+    status, headers, body = parsed(
         answer(UnknownModel('model "grün" is not\r\ndefined'), Dialect.TEXT, request_id=b"box-7", close=False)
     )
 
@@ -156,8 +156,8 @@ def test_a_refusal_tells_it_in_every_place_a_client_may_look() -> None:
     ],
 )
 def test_the_advice_to_come_again(error: HotseatError, retry: str | None, after: str | None) -> None:
-    """Clients hear whether to try again and when, and nothing where nobody knows."""
-    _, headers, _ = told(answer(error, Dialect.TEXT, request_id=b"box-7", close=False))
+    """The headers say whether to try again and when, and nothing where nobody knows."""
+    _, headers, _ = parsed(answer(error, Dialect.TEXT, request_id=b"box-7", close=False))
 
     assert headers.get("x-should-retry") == retry
     assert headers.get("retry-after") == after
@@ -173,8 +173,8 @@ def test_an_unknown_key_is_challenged() -> None:
 
 def test_the_last_answer_of_a_connection_says_so() -> None:
     """`Connection: close` is there exactly when we close."""
-    assert told(answer(ClientError("x"), Dialect.TEXT, request_id=b"box-7", close=True))[1]["connection"] == "close"
-    assert "connection" not in told(answer(ClientError("x"), Dialect.TEXT, request_id=b"box-7", close=False))[1]
+    assert parsed(answer(ClientError("x"), Dialect.TEXT, request_id=b"box-7", close=True))[1]["connection"] == "close"
+    assert "connection" not in parsed(answer(ClientError("x"), Dialect.TEXT, request_id=b"box-7", close=False))[1]
 
 
 def test_a_refused_head_request_gets_no_body() -> None:
@@ -189,7 +189,7 @@ def test_a_refused_head_request_gets_no_body() -> None:
 @pytest.mark.parametrize("error", [*every_error()])
 def test_every_error_has_a_standard_reason_phrase(error: type[HotseatError]) -> None:
     """Proxies and log readers know these phrases, and no text of ours or of a server ends up in a status line."""
-    line = told(answer(error("a text of ours"), Dialect.TEXT, request_id=b"box-7", close=False))[0]
+    line = parsed(answer(error("a text of ours"), Dialect.TEXT, request_id=b"box-7", close=False))[0]
 
     assert line == f"HTTP/1.1 {error.status} {HTTPStatus(error.status).phrase}"
 
@@ -197,7 +197,7 @@ def test_every_error_has_a_standard_reason_phrase(error: type[HotseatError]) -> 
 @given(st.text(st.characters(exclude_categories=())), st.sampled_from(Dialect))
 def test_no_message_can_break_the_head(message: str, dialect: Dialect) -> None:
     """Whatever a message holds, head lines stay printable ASCII, one line each, and the length is right."""
-    status, headers, body = told(answer(UpstreamError(message * 3), dialect, request_id=b"box-7", close=True))
+    status, headers, body = parsed(answer(UpstreamError(message * 3), dialect, request_id=b"box-7", close=True))
 
     assert status == "HTTP/1.1 502 Bad Gateway"
     assert set(headers) == {
@@ -225,7 +225,7 @@ def test_one_line_is_one_line(text: str, limit: int) -> None:
 
 
 @pytest.mark.parametrize("dialect", [Dialect.TEXT, Dialect.OPENAI])
-def test_a_broken_stream_is_told_as_an_object(dialect: Dialect) -> None:
+def test_a_broken_stream_gets_an_error_object(dialect: Dialect) -> None:
     """A plain string inside a stream is lost in SDKs, so it is an object for everybody."""
     frame = stream_error("it\ndied", "upstream_failed", dialect)
 

@@ -35,15 +35,15 @@ def test_a_failed_start_is_one_short_line() -> None:
     """However much there is to say; the whole is in the log."""
     failed = LoadFailed("qwen is not ready:\n" + "why " * 200, output=("error: " + "x" * 900,))
 
-    for told in (failed.message, failed.for_operators().message):
-        assert "\n" not in told
-        assert len(told) <= LONGEST_LINE
+    for error in (failed.message, failed.for_operators().message):
+        assert "\n" not in error
+        assert len(error) <= LONGEST_LINE
     assert "x" * 900 in failed.in_full
 
 
 def test_a_long_last_line_is_clipped() -> None:
     """The reason is complete, the quotation is clipped."""
-    told = LoadFailed("qwen is not ready: it exited with code 1.", output=("error: " + "x" * 900,)).for_operators()
+    error = LoadFailed("qwen is not ready: it exited with code 1.", output=("error: " + "x" * 900,)).for_operators()
 
-    assert told.message.startswith('qwen is not ready: it exited with code 1. Last output: "error: xxx')
-    assert len(told.message) == LONGEST_LINE
+    assert error.message.startswith('qwen is not ready: it exited with code 1. Last output: "error: xxx')
+    assert len(error.message) == LONGEST_LINE

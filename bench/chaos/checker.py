@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from bench.chaos.client import Told
+    from bench.chaos.client import RequestResult
     from bench.chaos.injecting import Injected
 
 GIB = {**STUBS, REAL: REAL_GIB}
@@ -38,7 +38,7 @@ HONEST = (404, 429, 500, 502, 503)
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    told: list[Told]
+    results: list[RequestResult]
     record: list[dict[str, Any]]
     injected: list[Injected]
     reference: str
@@ -55,47 +55,51 @@ def violations(evidence: Evidence) -> list[str]:
 
 
 def wrong_answers(evidence: Evidence) -> Iterator[str]:
-    dying = [told for told in evidence.told if told.wish.fault in DEADLY]
-    for told in evidence.told:
-        if problem := wrong(told, evidence, dying):
-            wish = told.wish
+    dying = [result for result in evidence.results if result.wish.fault in DEADLY]
+    for result in evidence.results:
+        if problem := wrong(result, evidence, dying):
+            wish = result.wish
             who = f"{wish.id} ({wish.kind.value}, {wish.model}, {wish.fault or 'no fault'})"
-            yield f"{who}: {problem}{around(told, evidence)}"
+            yield f"{who}: {problem}{around(result, evidence)}"
 
 
-def around(told: Told, evidence: Evidence) -> str:
+def around(result: RequestResult, evidence: Evidence) -> str:
     """The faults at that time, to help find the cause."""
     names = [
-        f"{fault.name} {fault.began - told.ended:+.2f} to {fault.ended - told.ended:+.2f} s"
+        f"{fault.name} {fault.began - result.ended:+.2f} to {fault.ended - result.ended:+.2f} s"
         for fault in evidence.injected
-        if fault.may_explain(told.began - AROUND_S, told.ended + AROUND_S)
+        if fault.may_explain(result.began - AROUND_S, result.ended + AROUND_S)
     ]
-    return f" after {told.ended - told.began:.2f} s; around it: {', '.join(names) or 'nothing'}"
+    return f" after {result.ended - result.began:.2f} s; around it: {', '.join(names) or 'nothing'}"
 
 
-def wrong(told: Told, evidence: Evidence, dying: list[Told]) -> str | None:
-    match told.end:
+def wrong(result: RequestResult, evidence: Evidence, dying: list[RequestResult]) -> str | None:
+    match result.end:
         case End.WHOLE:
-            return unlike(told.text, told.wish.expected if told.wish.is_obeyed else evidence.reference)
+            return unlike(result.text, result.wish.expected if result.wish.is_obeyed else evidence.reference)
         case End.ERROR:
-            return None if told.status in HONEST and told.text else f"{told.status} with the reason {told.text!r}"
+            return (
+                None if result.status in HONEST and result.text else f"{result.status} with the reason {result.text!r}"
+            )
         case End.BROKEN:
-            if told.wish.fault in BREAKING or explained(told, evidence.injected, CUTTING) or died(told, dying):
+            if result.wish.fault in BREAKING or explained(result, evidence.injected, CUTTING) or died(result, dying):
                 return None
-            return f"broken after {told.text!r} for no reason"
+            return f"broken after {result.text!r} for no reason"
         case End.SILENT | End.UNREACHED:
-            felt = [fault for fault in evidence.injected if fault.rig in ("", told.rig)]
-            is_explained = explained(told, felt, DEAFENING)
-            return None if is_explained else f"{told.end.value} for no reason, {told.text}"
+            felt = [fault for fault in evidence.injected if fault.rig in ("", result.rig)]
+            is_explained = explained(result, felt, DEAFENING)
+            return None if is_explained else f"{result.end.value} for no reason, {result.text}"
         case End.TOO_LATE:
-            return f"no end after {told.ended - told.began:.0f} s, status {told.status}"
+            return f"no end after {result.ended - result.began:.0f} s, status {result.status}"
     return None
 
 
-def died(told: Told, dying: list[Told]) -> bool:
+def died(result: RequestResult, dying: list[RequestResult]) -> bool:
     """Whether another request ended the server that this one used."""
     return any(
-        other.wish.model == told.wish.model and other.began <= told.ended and told.began <= other.ended + AFTERMATH_S
+        other.wish.model == result.wish.model
+        and other.began <= result.ended
+        and result.began <= other.ended + AFTERMATH_S
         for other in dying
     )
 
@@ -107,8 +111,8 @@ def unlike(said: str, expected: str) -> str | None:
     return f"{kind}: {len(said)} of {len(expected)} characters, {said[:80]!r}"
 
 
-def explained(told: Told, injected: Iterable[Injected], names: tuple[str, ...]) -> bool:
-    return any(fault.name in names and fault.may_explain(told.began, told.ended) for fault in injected)
+def explained(result: RequestResult, injected: Iterable[Injected], names: tuple[str, ...]) -> bool:
+    return any(fault.name in names and fault.may_explain(result.began, result.ended) for fault in injected)
 
 
 def repeated(evidence: Evidence) -> Iterator[str]:
@@ -116,9 +120,9 @@ def repeated(evidence: Evidence) -> Iterator[str]:
     for name, times in ran.items():
         if times > 1:
             yield f"{name} was executed {times} times"
-    for told in evidence.told:
-        if told.end is End.WHOLE and told.wish.is_obeyed and not ran[told.wish.id]:
-            yield f"{told.wish.id} was answered and never executed"
+    for result in evidence.results:
+        if result.end is End.WHOLE and result.wish.is_obeyed and not ran[result.wish.id]:
+            yield f"{result.wish.id} was answered and never executed"
 
 
 def crowded(record: list[dict[str, Any]]) -> Iterator[str]:

@@ -32,7 +32,7 @@ class Broken(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class RequestResult:
     """What a client recorded of one request."""
 
     wish: Wish
@@ -59,7 +59,7 @@ class Client:
             self.close()
             self._port, self._rig = port, rig
 
-    async def ask(self, wish: Wish) -> Told:
+    async def ask(self, wish: Wish) -> RequestResult:
         began = time.monotonic()
         answer = Answer(wish)
         limit = wish.leaves_after_s if wish.manner is Manner.HANGS_UP else PATIENCE_S
@@ -71,7 +71,7 @@ class Client:
         # A slow reader may still be reading when the other end is long gone, and would mistake that for silence.
         if end is not End.WHOLE or answer.closes or wish.manner is Manner.SLOW:
             self.close()
-        return Told(wish, end, answer.status, answer.said(), began, time.monotonic(), self._rig)
+        return RequestResult(wish, end, answer.status, answer.said(), began, time.monotonic(), self._rig)
 
     async def _converse(self, wish: Wish, answer: Answer) -> End:
         try:
@@ -146,10 +146,10 @@ class Answer:
         *events, done, _ = self._body.decode().split("\n\n")
         if done != "data: [DONE]":
             raise ValueError("a stream without its last event")
-        heard = [json.loads(event.removeprefix("data: ")) for event in events]
+        parsed = [json.loads(event.removeprefix("data: ")) for event in events]
         if self._wish.is_obeyed:
-            return " ".join(word["text"] for word in heard)
-        return "".join(delta["delta"].get("content") or "" for word in heard for delta in word["choices"])
+            return " ".join(word["text"] for word in parsed)
+        return "".join(delta["delta"].get("content") or "" for word in parsed for delta in word["choices"])
 
 
 def request_bytes(wish: Wish) -> bytes:

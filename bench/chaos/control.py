@@ -39,7 +39,7 @@ async def control_of(servers: list[NatsServer]) -> Counter[str]:
     """Of all connections of hosts since they were opened, in both directions."""
     total: Counter[str] = Counter()
     for server in servers:
-        for connection in (await asyncio.to_thread(server.told, "connz"))["connections"]:
+        for connection in (await asyncio.to_thread(server.monitoring, "connz"))["connections"]:
             if connection.get("name", "").startswith(HOSTS):
                 total.update({key: connection[key] for key in ("in_msgs", "out_msgs", "in_bytes", "out_bytes")})
     return total

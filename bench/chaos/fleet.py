@@ -61,7 +61,7 @@ class Fleet:
             for wire in (self.doors[rig.name], *self.lines[rig.name]):
                 await wire.mend()
 
-    async def until_together(self) -> None:
+    async def until_connected(self) -> None:
         if not await until(lambda: all("connected to the fleet" in rig.log.read_text() for rig in self.rigs)):
             raise AssertionError("the hosts do not find each other")
 
@@ -77,7 +77,7 @@ class Fleet:
         """The cluster's leader; any server if it is unknown."""
         for server in self.nats:
             try:
-                leader = server.told("jsz")["meta_cluster"].get("leader")
+                leader = server.monitoring("jsz")["meta_cluster"].get("leader")
             except (OSError, KeyError):
                 continue
             return next((each for each in self.nats if each.name == leader), server)

@@ -53,8 +53,8 @@ class FleetRun(Run):
 
     async def _open(self) -> None:
         await super()._open()
-        await self._fleet.until_together()
-        self._say(f"{len(self._rigs)} hosts are together")
+        await self._fleet.until_connected()
+        self._say(f"{len(self._rigs)} hosts are connected")
         ahead = f"{self._rigs[-1].name} is a day ahead" if self._fleet.has_skew else "all the same"
         self._notes.append(f"monotonic clocks: {ahead}")
 
@@ -75,8 +75,8 @@ class FleetRun(Run):
             for n in range(clients):
                 group.create_task(self._keep_asking(self._rigs[n % len(self._rigs)], pause_s))
         took_s = time.monotonic() - began
-        told = await control_of(self._fleet.nats)
-        return Control.between(before, told, took_s, len(self._rigs), (self._asked - asked) / took_s)
+        after = await control_of(self._fleet.nats)
+        return Control.between(before, after, took_s, len(self._rigs), (self._asked - asked) / took_s)
 
     async def _keep_asking(self, rig: HotseatProcess, pause_s: float) -> None:
         began = time.monotonic()
@@ -87,10 +87,10 @@ class FleetRun(Run):
     async def _asks(self, model: str, rig: HotseatProcess) -> bool:
         self._asked += 1
         client = Client(rig.port, rig.name)
-        told = await client.ask(Wish(f"calm-{self._asked}", model, Kind.UNARY, "", Manner.PATIENT, 8, 0))
+        result = await client.ask(Wish(f"calm-{self._asked}", model, Kind.UNARY, "", Manner.PATIENT, 8, 0))
         client.close()
-        self._told.append(told)
-        return told.end is End.WHOLE
+        self._results.append(result)
+        return result.end is End.WHOLE
 
     # After: every host serves every model, and no model has too many replicas
 

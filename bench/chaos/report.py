@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from bench.chaos.checker import Evidence
-    from bench.chaos.client import Told
+    from bench.chaos.client import RequestResult
     from bench.chaos.run import Outcome
 
 MOST_SHOWN = 40
@@ -21,17 +21,17 @@ MOST_REASONS, LONGEST_REASON = 12, 160
 
 
 def report(outcome: Outcome) -> str:
-    told = outcome.evidence.told
-    statuses = Counter(each.status for each in told if each.end is End.ERROR)
+    results = outcome.evidence.results
+    statuses = Counter(each.status for each in results if each.end is End.ERROR)
     lines = [
-        f"seed {outcome.seed}: {len(told)} requests and {len(outcome.evidence.injected)} faults"
+        f"seed {outcome.seed}: {len(results)} requests and {len(outcome.evidence.injected)} faults"
         f" in {outcome.seconds:.0f} s and {outcome.lives} lives of hotseat",
         "",
         *table(outcome.evidence),
         "",
         "errors by status: " + ", ".join(f"{status}: {count}" for status, count in sorted(statuses.items())),
-        *(f"  {count:>6} × {reason}" for reason, count in reasons(told).most_common(MOST_REASONS)),
-        f"longest wait: {max((each.ended - each.began for each in told), default=0.0):.1f} s",
+        *(f"  {count:>6} × {reason}" for reason, count in reasons(results).most_common(MOST_REASONS)),
+        f"longest wait: {max((each.ended - each.began for each in results), default=0.0):.1f} s",
         *outcome.notes,
         f"violations: {len(outcome.violations)}",
         *(f"  {problem}" for problem in outcome.violations[:MOST_SHOWN]),
@@ -39,10 +39,10 @@ def report(outcome: Outcome) -> str:
     return "\n".join(lines)
 
 
-def reasons(told: Iterable[Told]) -> Counter[str]:
+def reasons(results: Iterable[RequestResult]) -> Counter[str]:
     """The errors that clients received, regardless of model and host."""
     names = "|".join([*STUBS, REAL])
-    errors = (each for each in told if each.end is End.ERROR)
+    errors = (each for each in results if each.end is End.ERROR)
     return Counter(
         re.sub(rf"\b({names})\b", "MODEL", re.sub(r"\d[\d.]*", "N", each.text))[:LONGEST_REASON] for each in errors
     )
@@ -51,17 +51,19 @@ def reasons(told: Iterable[Told]) -> Counter[str]:
 def table(evidence: Evidence) -> Iterator[str]:
     """What clients saw: for request faults exactly, for the others while they lasted."""
     yield f"{'fault':<30}{'times':>7}" + "".join(f"{end.value:>23}" for end in End)
-    by_wish: dict[str, list[Told]] = {}
-    for told in evidence.told:
-        by_wish.setdefault(told.wish.fault or "(no fault of its own)", []).append(told)
+    by_wish: dict[str, list[RequestResult]] = {}
+    for result in evidence.results:
+        by_wish.setdefault(result.wish.fault or "(no fault of its own)", []).append(result)
     for fault, those in sorted(by_wish.items()):
         yield row(fault, len(those), those)
     for name in sorted({fault.name for fault in evidence.injected}):
         times = [fault for fault in evidence.injected if fault.name == name]
-        during = [told for told in evidence.told if any(f.may_explain(told.began, told.ended) for f in times)]
+        during = [
+            result for result in evidence.results if any(f.may_explain(result.began, result.ended) for f in times)
+        ]
         yield row(name, len(times), during)
 
 
-def row(name: str, times: int, those: Iterable[Told]) -> str:
-    ends = Counter(told.end for told in those)
+def row(name: str, times: int, those: Iterable[RequestResult]) -> str:
+    ends = Counter(result.end for result in those)
     return f"{name:<30}{times:>7}" + "".join(f"{ends[end]:>23}" for end in End)

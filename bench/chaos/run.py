@@ -23,7 +23,7 @@ from tests.support.processes import command_line
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
-    from bench.chaos.client import Told
+    from bench.chaos.client import RequestResult
     from bench.chaos.injecting import Injector
 
 LONGEST_THOUGHT_S = 0.05
@@ -69,7 +69,7 @@ class Run:
     ) -> None:
         self._rigs, self._injector = rigs, injector
         self._seed, self._most, self._say = seed, most, say
-        self._told: list[Told] = []
+        self._results: list[RequestResult] = []
         self._notes: list[str] = []
         self._is_over = asyncio.Event()
 
@@ -85,7 +85,7 @@ class Run:
             problems += [problem async for problem in self._left_behind(rig, idle[rig.name])]
             problems += bugs(rig)
         record = [line for rig in self._rigs for line in read_record(rig.folder / "moods" / "record")]
-        evidence = Evidence(self._told, record, self._injector.injected, reference)
+        evidence = Evidence(self._results, record, self._injector.injected, reference)
         found = [*problems, *violations(evidence)]
         lives = sum(rig.lives for rig in self._rigs)
         return Outcome(self._seed, time.monotonic() - began, lives, evidence, found, self._notes)
@@ -97,10 +97,10 @@ class Run:
 
     async def _reference(self) -> str:
         """The answer of the real model while no fault is injected."""
-        told = await Client(self._rigs[0].port).ask(Wish("calm", REAL, Kind.UNARY, "", Manner.PATIENT, 8, 0))
-        if told.end is not End.WHOLE:
-            raise AssertionError(f"the real model does not answer a calm house: {told}")
-        return told.text
+        result = await Client(self._rigs[0].port).ask(Wish("calm", REAL, Kind.UNARY, "", Manner.PATIENT, 8, 0))
+        if result.end is not End.WHOLE:
+            raise AssertionError(f"the real model does not answer without faults: {result}")
+        return result.text
 
     async def _calm(self) -> AsyncIterator[str]:
         """What is wrong before any fault; for subclasses."""
@@ -135,17 +135,17 @@ class Run:
             if dice.random() < RESTLESSNESS:
                 rig = dice.choice(self._rigs)
                 client.go_to(rig.port, rig.name)
-            told = await client.ask(draw(dice, f"{n}-{count}"))
-            self._told.append(told)
-            if self._most is not None and len(self._told) >= self._most:
+            result = await client.ask(draw(dice, f"{n}-{count}"))
+            self._results.append(result)
+            if self._most is not None and len(self._results) >= self._most:
                 self._is_over.set()
-            await asyncio.sleep(UNREACHED_S if told.end is End.UNREACHED else dice.uniform(0, LONGEST_THOUGHT_S))
+            await asyncio.sleep(UNREACHED_S if result.end is End.UNREACHED else dice.uniform(0, LONGEST_THOUGHT_S))
         client.close()
 
     async def _tell_progress(self) -> None:
         while True:
             await asyncio.sleep(10)
-            self._say(f"{len(self._told)} requests, {len(self._injector.injected)} faults")
+            self._say(f"{len(self._results)} requests, {len(self._injector.injected)} faults")
 
     # Afterwards
 

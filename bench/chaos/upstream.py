@@ -32,7 +32,7 @@ class Server:
     def run(self) -> None:
         signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
         self.note("born", pid=os.getpid(), company=self._company())
-        self._release_wanderer()
+        self._start_detached_child()
         if self._mood == "exit":
             print("told to exit at the start", flush=True)
             os._exit(1)
@@ -69,7 +69,7 @@ class Server:
         with open(f"{alive}/{os.getpid()}.{self._model}", "w"):
             return found
 
-    def _release_wanderer(self) -> None:
+    def _start_detached_child(self) -> None:
         """Start a child in its own session that ignores SIGTERM: it must not outlive this server either."""
         if os.fork():
             return

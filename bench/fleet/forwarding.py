@@ -50,7 +50,7 @@ def forwarded(folder: Path, rounds: int) -> list[Forwarded]:
         port = free_port()
         hosts.start("near", {"bench": {"cmd": shlex.join(bench_command(port)), "proxy": f"http://127.0.0.1:{port}"}})
         hosts.start("far", {"other": {"cmd": "never-run ${PORT}"}})
-        hosts.until_together()
+        hosts.until_connected()
         load = Requests(CHAT, chat(1024), folder)
         for host in (hosts["near"], hosts["far"]):  # fills the head caches and loads the model
             load.send(host.port, CLIENTS, 1)

@@ -52,7 +52,7 @@ class Outcome:
     """The median placement of each round."""
     renewals: list[Seconds] = field(default_factory=list)
     renewals_per_s: float = 0.0
-    heard: list[Seconds] = field(default_factory=list)
+    noticed: list[Seconds] = field(default_factory=list)
     """From a write to a watcher."""
     expiries: list[Seconds] = field(default_factory=list)
     """From the end of the lease until a watcher is notified."""
@@ -133,7 +133,7 @@ async def renew(store: JetStream, outcome: Outcome, times: int) -> None:
         began = time.perf_counter()
         renewing = asyncio.gather(store.replace(Bucket.HOSTS, "gpu1", RECORD, last))
         assert isinstance(await anext(watch), Written)
-        outcome.heard.append(time.perf_counter() - began)
+        outcome.noticed.append(time.perf_counter() - began)
         (last,) = await renewing
     outcome.renewals = [await timed_renewal(store) for _ in range(times)]
     began = time.perf_counter()

@@ -50,7 +50,7 @@ def page(outcome: Outcome, placements: int, requests: list[Forwarded]) -> str:
         ours=figure(outcome.ours),
         ratio=figure(ratios(outcome), 1.0),
         renewal=figure(outcome.renewals),
-        heard=figure(outcome.heard),
+        noticed=figure(outcome.noticed),
         expiry=figure(outcome.expiries),
         kill=figure(outcome.our_kills, 1.0),
         bare_kill=figure(outcome.bare_kills, 1.0),

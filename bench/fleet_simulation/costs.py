@@ -56,7 +56,7 @@ def cost_of(hosts: int) -> Cost:
     records = [record_of(work, n) for n in range(hosts)]
     gc.collect()
     tracemalloc.start()
-    roster = told(catalog, records)
+    roster = roster_of(catalog, records)
     roster_bytes = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     client, cold = ClientId("alice"), ModelName(f"m{MODELS - 1:05}")
@@ -64,7 +64,7 @@ def cost_of(hosts: int) -> Cost:
     assert isinstance(place(cold, client, roster, 1.0), Load)
     return Cost(
         hosts,
-        best_us(lambda: told(b"", records), hosts),
+        best_us(lambda: roster_of(b"", records), hosts),
         best_us(lambda: repeat(lambda: place(ModelName("m00001"), client, roster, 1.0), 200), 200),
         best_us(lambda: repeat(lambda: place(ModelName("m00000"), client, roster, 1.0), 200), 200),
         best_us(lambda: repeat(lambda: place(cold, client, roster, 1.0), 5), 5),
@@ -105,7 +105,7 @@ def record_of(work: Workload, number: int) -> bytes:
     )
 
 
-def told(catalog: bytes, records: list[bytes]) -> Roster:
+def roster_of(catalog: bytes, records: list[bytes]) -> Roster:
     roster = Roster(HostName("nobody"))
     if catalog:
         roster.apply(Bucket.CATALOGS, Written(DIGEST, catalog, Revision(1)), 0.0)

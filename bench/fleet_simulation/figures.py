@@ -59,7 +59,7 @@ class Figures:
     affinity: float
     """Share of requests that went to the same host as the client's last one, of those that could."""
     writes_per_host_s: float
-    heard_per_host_s: float
+    received_per_host_s: float
     record_bytes: float
     claims_per_s: float
     conflicts: int
@@ -92,7 +92,7 @@ def figures(
         evenness=jain(work),
         affinity=tally.came_back_to / max(1, tally.could_come_back),
         writes_per_host_s=writes / hosts / day_s,
-        heard_per_host_s=writes / day_s,
+        received_per_host_s=writes / day_s,
         record_bytes=tally.record_bytes / max(1, tally.records),
         claims_per_s=tally.claims / day_s,
         conflicts=tally.conflicts,

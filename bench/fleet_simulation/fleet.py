@@ -147,7 +147,7 @@ class Fleet:
         if there and now < until:
             self.tally.conflicts += 1
             return there
-        claim = Claim(decision.model, decision.host, entry, decision.because, decision.replica)
+        claim = Claim(decision.model, decision.host, entry, decision.reason, decision.replica)
         self._claims[key] = (now + LEASE_S, claim)
         self.tally.claims += 1
         roster.apply(Bucket.CLAIMS, self._write(Bucket.CLAIMS, key, encoded(claim)), now)
@@ -159,7 +159,7 @@ class Fleet:
             return
         claim = self._agreed(found, entry, roster)
         host = self._hosts[claim.host]
-        if claim.because == found.because and host.is_up:
+        if claim.reason == found.reason and host.is_up:
             self._wanted.add((model, claim.host))
             host.load(self._models[model])
 

@@ -42,7 +42,7 @@ OUTCOME: list[Row] = [
 ]
 COST: list[Row] = [
     ("writes per second and host", lambda run: f"{run.writes_per_host_s:.2f}"),
-    ("messages received per second and host", lambda run: f"{run.heard_per_host_s:.0f}"),
+    ("messages received per second and host", lambda run: f"{run.received_per_host_s:.0f}"),
     ("bytes of a record, mean", lambda run: f"{run.record_bytes:.0f}"),
     ("claims per second, whole fleet", lambda run: f"{run.claims_per_s:.1f}"),
     ("conflicting claims", lambda run: f"{run.conflicts:,}"),

@@ -113,13 +113,13 @@ def play(folder: Path, models: Mapping[str, Path], asked: Sequence[str], budget:
 
 def converse(rig: Hotseat, asked: Sequence[str]) -> list[tuple[str, Seconds]]:
     """For each request what was wrong with the answer, if anything, and how long it took."""
-    told = []
+    measured = []
     for model in asked:
         began = time.monotonic()
         answer = rig.call("POST", "/completion", {"model": model, "prompt": "abc", "n_predict": 2})
         problem = "" if answer.status == 200 else f"{model}: {answer.status} {answer.body.decode()}"
-        told.append((problem, time.monotonic() - began))
-    return told
+        measured.append((problem, time.monotonic() - began))
+    return measured
 
 
 @dataclass

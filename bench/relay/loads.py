@@ -58,10 +58,10 @@ class Requests:
         options = ["-t1", f"-c{clients}", f"-d{seconds}s", "--timeout", "10s", "-s", str(script)]
         argv = pinned([program("wrk"), *options, f"http://127.0.0.1:{port}{self.path}"], cores)
         done = subprocess.run(argv, capture_output=True, text=True, timeout=seconds + 60, check=False)
-        told = [line for line in done.stdout.splitlines() if line.startswith("JSON ")]
-        if not told:
+        lines = [line for line in done.stdout.splitlines() if line.startswith("JSON ")]
+        if not lines:
             raise Failure(f"wrk failed: {done.stdout[-300:]}{done.stderr[-300:]}")
-        return _requests_answered(json.loads(told[0].removeprefix("JSON ")))
+        return _requests_answered(json.loads(lines[0].removeprefix("JSON ")))
 
 
 def chat(size: int) -> bytes:
@@ -75,10 +75,10 @@ def chat(size: int) -> bytes:
 ONE_TOKEN = json.dumps({"model": "llama", "prompt": "hi", "n_predict": 1}).encode()
 
 
-def _requests_answered(told: dict[str, int]) -> Answered:
-    if told["errors"] or not told["count"]:
-        raise Failure(f"{told['errors']} of {told['count']} requests failed")
-    return Answered(told["count"], told["us"] / 1e6, told["p50"], told["p99"])
+def _requests_answered(report: dict[str, int]) -> Answered:
+    if report["errors"] or not report["count"]:
+        raise Failure(f"{report['errors']} of {report['count']} requests failed")
+    return Answered(report["count"], report["us"] / 1e6, report["p50"], report["p99"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +112,11 @@ class Streams:
         raise Failure("the streams' client ended without a word")
 
 
-def _events_answered(told: dict[str, int], seconds: float) -> Answered:
-    faults = {name: told[name] for name in ("refused", "garbled", "disordered", "cut") if told[name]}
+def _events_answered(report: dict[str, int], seconds: float) -> Answered:
+    faults = {name: report[name] for name in ("refused", "garbled", "disordered", "cut") if report[name]}
     if faults:
         raise Failure("streams: " + ", ".join(f"{count} {name}" for name, count in faults.items()))
-    return Answered(told["events"], seconds, told["p50"], told["p99"], told["starved"])
+    return Answered(report["events"], seconds, report["p50"], report["p99"], report["starved"])
 
 
 @contextmanager

@@ -80,8 +80,8 @@ def interpreter() -> str:
 
 def python_version(folder: Path) -> str:
     """The version and the distributor of the build."""
-    told = subprocess.run([folder / "bin/python", "-V"], capture_output=True, text=True, check=True).stdout
-    return f"{told.split()[1]}{' as the system has it' if interpreter() == str(SYSTEM) else ''}"
+    version = subprocess.run([folder / "bin/python", "-V"], capture_output=True, text=True, check=True).stdout
+    return f"{version.split()[1]}{' as the system has it' if interpreter() == str(SYSTEM) else ''}"
 
 
 def version_in(folder: Path, package: str) -> str:

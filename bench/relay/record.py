@@ -40,8 +40,8 @@ class Record:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        told = json.loads(path.read_text())
-        return cls(**{**told, "samples": [Sample(**sample) for sample in told["samples"]]})
+        content = json.loads(path.read_text())
+        return cls(**{**content, "samples": [Sample(**sample) for sample in content["samples"]]})
 
     def cells(self) -> list[str]:
         return list(dict.fromkeys(sample.cell for sample in self.samples))

@@ -16,7 +16,7 @@ from hotseat.tasks import Tasks
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from bench.chaos.client import Told
+    from bench.chaos.client import RequestResult
 
 MODELS = {"alpha": 60, "beta": 35, "gamma": 5}
 """How often each is requested; two of them fit at a time."""
@@ -38,12 +38,12 @@ class Account:
     ends: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
 
-    def note(self, told: Told) -> None:
-        self.ends[told.end.value] += 1
-        if told.end is End.WHOLE and told.wish.kind is Kind.UNARY:
-            self.answered_s.append(told.ended - told.began)
-        if told.end not in (End.WHOLE, End.LEFT):
-            self.wrong.append(f"{told.end.value}: {told.status} {told.text[:200]}")
+    def note(self, result: RequestResult) -> None:
+        self.ends[result.end.value] += 1
+        if result.end is End.WHOLE and result.wish.kind is Kind.UNARY:
+            self.answered_s.append(result.ended - result.began)
+        if result.end not in (End.WHOLE, End.LEFT):
+            self.wrong.append(f"{result.end.value}: {result.status} {result.text[:200]}")
 
     def note_answer(self, status: int, expected: int, what: str) -> None:
         self.ends["complete response" if status < 400 else "error response"] += 1

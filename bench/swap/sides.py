@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from bench.swap.spans import PARTS, cut, told_by_journal
+from bench.swap.spans import PARTS, cut, spans_from_journal
 from tests.support.client import send
 from tests.support.hotseat import Hotseat
 from tests.support.llama import command
@@ -121,7 +121,7 @@ class Proxied:
     def swap_to(self, name: str) -> dict[str, Seconds]:
         sent = time.time()
         answered = first_byte(self.hotseat.port, name)
-        return told_by_journal(self._history(name), name, sent, self._marks.began(name), answered)
+        return spans_from_journal(self._history(name), name, sent, self._marks.began(name), answered)
 
     def swap_behind_drain(self, name: str, drain_s: Seconds) -> tuple[dict[str, Seconds], float]:
         """A swap while the old model is in use for so long; with the words per second of its client."""

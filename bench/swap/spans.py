@@ -44,7 +44,7 @@ def cut(parts: Iterable[str], moments: Sequence[float]) -> dict[str, Seconds]:
     return {part: max(0.0, later - earlier) for part, (earlier, later) in zip(parts, pairwise(moments), strict=True)}
 
 
-def told_by_journal(
+def spans_from_journal(
     history: Sequence[Mapping[str, Any]], wanted: str, sent: float, began: float, first_byte: float
 ) -> dict[str, Seconds]:
     """A swap to `wanted` that has just ended: its journal entries, newest last, and the moments measured elsewhere."""
@@ -55,8 +55,8 @@ def told_by_journal(
     return cut(PARTS, [sent, arrived, stopped, started, began, ready, first_byte])
 
 
-def is_about(told: Mapping[str, Any], kind: str, model: str) -> bool:
-    return bool(told["type"] == kind and told["model"] == model)
+def is_about(fact: Mapping[str, Any], kind: str, model: str) -> bool:
+    return bool(fact["type"] == kind and fact["model"] == model)
 
 
 def last(history: Sequence[Mapping[str, Any]], fits: Callable[[Mapping[str, Any]], bool]) -> float:

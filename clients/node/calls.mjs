@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { Agent } from "undici";
 
-export const [URL_OF_HOUSE, QUESTION] = process.argv.slice(2);
+export const [HOTSEAT_URL, QUESTION] = process.argv.slice(2);
 export const MESSAGES = [{ role: "user", content: QUESTION }];
 const ENOUGH = 3;
 

@@ -1,24 +1,24 @@
 // Vercel's AI SDK with its provider for servers with OpenAI's API.
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { generateText, streamText } from "ai";
-import { FETCH_LIMIT_S, fetchOptions, QUESTION, takeCalls, URL_OF_HOUSE } from "./calls.mjs";
+import { FETCH_LIMIT_S, fetchOptions, QUESTION, takeCalls, HOTSEAT_URL } from "./calls.mjs";
 
-function house(limit_s) {
+function hotseat(limit_s) {
   const limited = (url, init) => fetch(url, { ...init, ...fetchOptions(limit_s) });
-  return createOpenAICompatible({ name: "hotseat", baseURL: `${URL_OF_HOUSE}/v1`, fetch: limited });
+  return createOpenAICompatible({ name: "hotseat", baseURL: `${HOTSEAT_URL}/v1`, fetch: limited });
 }
 
 await takeCalls(
   {
     limit_s: FETCH_LIMIT_S,
     async ask(model) {
-      return (await generateText({ model: house()(model), prompt: QUESTION })).text;
+      return (await generateText({ model: hotseat()(model), prompt: QUESTION })).text;
     },
     async *stream(model, limit_s) {
       const leaving = new AbortController();
       try {
         const { fullStream } = streamText({
-          model: house(limit_s)(model),
+          model: hotseat(limit_s)(model),
           prompt: QUESTION,
           abortSignal: leaving.signal,
           onError() {}, // the default would also print the stream's error part

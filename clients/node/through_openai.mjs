@@ -1,8 +1,8 @@
 // OpenAI's JavaScript client.
 import OpenAI from "openai";
-import { FETCH_LIMIT_S, fetchOptions, MESSAGES, takeCalls, URL_OF_HOUSE } from "./calls.mjs";
+import { FETCH_LIMIT_S, fetchOptions, MESSAGES, takeCalls, HOTSEAT_URL } from "./calls.mjs";
 
-const client = new OpenAI({ baseURL: `${URL_OF_HOUSE}/v1`, apiKey: "none" });
+const client = new OpenAI({ baseURL: `${HOTSEAT_URL}/v1`, apiKey: "none" });
 
 await takeCalls(
   {

@@ -153,8 +153,8 @@ class Program:
         """Let requests in flight finish, then stop the servers; a second signal skips the wait."""
         relay, dispatcher = self.relaying.relay, self.models.dispatcher
         closing = asyncio.gather(relay.drain(within), dispatcher.shut_down(within))
-        hurry = self.shared.tasks.start(self.shared.shutdown.at_once.wait(), "second signal")
-        await asyncio.wait([closing, hurry], return_when=asyncio.FIRST_COMPLETED)
+        second_signal = self.shared.tasks.start(self.shared.shutdown.at_once.wait(), "second signal")
+        await asyncio.wait([closing, second_signal], return_when=asyncio.FIRST_COMPLETED)
         if not closing.done():
             closing.cancel()
             await asyncio.gather(closing, return_exceptions=True)

@@ -195,7 +195,7 @@ class HostUnresponsive(UpstreamError):
     code = "host_unresponsive"
 
 
-class Dismissed(UpstreamError):
+class CancelledByOperator(UpstreamError):
     status = 503
     code = "request_cancelled"
     retry_helps = False

@@ -159,7 +159,7 @@ async def test_a_file_of_a_newer_hotseat_is_left_alone(rig: Rig, caplog: pytest.
         await rig.store_writer.read(0, None, 10)
 
 
-async def test_a_full_disk_is_told_once_and_so_is_its_end(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_full_disk_is_logged_once_and_so_is_its_end(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     """What could not be written meanwhile is lost, and nothing else."""
     caplog.set_level(logging.INFO)
     rig.finish()
@@ -172,9 +172,9 @@ async def test_a_full_disk_is_told_once_and_so_is_its_end(rig: Rig, caplog: pyte
     rig.finish()
     await rig.store_writer.close()
 
-    told = [record.getMessage() for record in caplog.records]
-    assert sum("activity cannot be stored on disk" in line for line in told) == 1
-    assert sum("activity is stored on disk again" in line for line in told) == 1
+    messages = [record.getMessage() for record in caplog.records]
+    assert sum("activity cannot be stored on disk" in line for line in messages) == 1
+    assert sum("activity is stored on disk again" in line for line in messages) == 1
     assert rig.store_writer.lost == 1500
     assert await rig.kept_models() == ["qwen", "qwen"]
 

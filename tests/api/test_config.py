@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from tests.support.management import Management
 
 
-async def test_the_configuration_is_told_with_its_complaints(rig: Management) -> None:
+async def test_the_configuration_is_shown_with_its_warnings(rig: Management) -> None:
     """The response has the active configuration, its warnings, and the errors of a refused newer one."""
     rig.config_report = ConfigReport({"models": {"alpha": {"ttl": 5}}}, ("a warning",), ("an error",))
-    told = (await rig.get("/hotseat/config")).json()
+    report = (await rig.get("/hotseat/config")).json()
 
-    assert told == {
+    assert report == {
         "resolved": {"models": {"alpha": {"ttl": 5}}},
         "warnings": ["a warning"],
         "reload_errors": ["an error"],

@@ -44,9 +44,9 @@ async def test_what_happens_is_fed_as_it_happens(rig: Management) -> None:
         wish, ready = await next_event(lines), await next_event(lines)
 
     assert (wish["id"], wish["event"]) == ("1", "LoadRequested")
-    told: dict[str, Any] = json.loads(wish["data"])
-    assert told["event"]["model"] == "alpha"
-    assert told["commands"][0]["because"] == "loaded explicitly (operator or preload)"
+    entry: dict[str, Any] = json.loads(wish["data"])
+    assert entry["event"]["model"] == "alpha"
+    assert entry["commands"][0]["reason"] == "loaded explicitly (operator or preload)"
     assert (ready["id"], ready["event"]) == ("2", "UpstreamReady")
     assert json.loads(ready["data"])["event"]["upstream"] == {"address": "http://127.0.0.1:40001", "pid": 7001}
     assert [command["type"] for command in json.loads(ready["data"])["commands"]] == ["Confirm"]
@@ -87,7 +87,7 @@ async def test_a_quiet_feed_shows_that_it_lives(rig: Management, monkeypatch: py
     assert beat == {"": "still here"}
 
 
-async def test_a_slow_watcher_is_told_of_the_gap(rig: Management, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_watcher_gets_a_gap_event(rig: Management, monkeypatch: pytest.MonkeyPatch) -> None:
     """A subscriber that does not read loses events and gets a gap event; the buffer is bounded."""
     monkeypatch.setattr(journal_module, "BEHIND", 4)
     many = CatalogChanged(catalog(*(spec(f"model-{n}" * 200) for n in range(200))))

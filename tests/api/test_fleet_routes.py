@@ -73,19 +73,19 @@ async def hosts(tmp_path: Path) -> AsyncIterator[Served]:
         yield rig
 
 
-async def test_the_fleet_is_told(hosts: Served) -> None:
+async def test_the_fleet_is_shown_with_its_hosts_and_models(hosts: Served) -> None:
     """The response names the queried host, its connection state, and every host with its models."""
     await hosts.fleet["c"].dispatcher.load(LLAMA)
     await come_true(lambda: hosts.fleet["a"].phases_seen("c") == {"llama": "ready"})
-    told = await hosts.get("a", "/hotseat/fleet")
+    shown = await hosts.get("a", "/hotseat/fleet")
 
-    assert (told["host"], told["connection"], told["claims"]) == ("a", "connected", [])
-    assert [(host["host"], host["state"], host["cordoned"]) for host in told["hosts"]] == [
+    assert (shown["host"], shown["connection"], shown["claims"]) == ("a", "connected", [])
+    assert [(host["host"], host["state"], host["cordoned"]) for host in shown["hosts"]] == [
         ("a", "this_host", False),
         ("b", "reachable", False),
         ("c", "reachable", False),
     ]
-    [llama] = told["hosts"][2]["residents"]
+    [llama] = shown["hosts"][2]["residents"]
     assert (llama["model"], llama["phase"], llama["in_flight"], llama["pinned"]) == ("llama", "ready", 0, False)
 
 
@@ -155,14 +155,14 @@ async def test_a_host_that_is_apart_is_ready_and_says_so(hosts: Served) -> None:
     assert order.status_code == 503
 
 
-async def test_why_is_told_across_hosts(hosts: Served) -> None:
-    """A model on two hosts has its own report and the reason from the other host; here=true omits the latter."""
+async def test_why_has_the_reasons_of_other_hosts(hosts: Served) -> None:
+    """A model on two hosts has its own report and the reason from the other host; local=true omits the latter."""
     fleet = hosts.fleet
     fleet["b"].launcher.broken = ()
     await fleet["b"].dispatcher.load(QWEN)
     await come_true(lambda: fleet["a"].phases_seen("b") == {"qwen": "ready"})
     story = await hosts.get("a", "/hotseat/models/q")
-    alone = await hosts.get("a", "/hotseat/models/q?here=true")
+    alone = await hosts.get("a", "/hotseat/models/q?local=true")
     theirs = fleet["b"].dispatcher.view().model(QWEN).why
 
     assert (story["host"], story["phase"]) == ("a", "cold")
@@ -180,7 +180,7 @@ async def test_a_guest_has_the_story_of_its_host(hosts: Served) -> None:
 
     assert (cold["host"], cold["phase"]) == ("c", "cold")
     assert (ready["host"], ready["phase"], ready["other_hosts"]) == ("c", "ready", [])
-    assert ready["last_start"]["because"]
+    assert ready["last_start"]["reason"]
 
 
 async def test_a_silent_host_is_named(hosts: Served) -> None:

@@ -111,7 +111,7 @@ class Guest:
     def __init__(self) -> None:
         self.was_cut = asyncio.Event()
 
-    def granted(self, upstream: Upstream, because: str = "") -> None: ...
+    def granted(self, upstream: Upstream, reason: str = "") -> None: ...
     def confirmed(self) -> None: ...
     def refused(self, error: HotseatError) -> None: ...
     def cut(self, error: HotseatError) -> None:
@@ -190,7 +190,7 @@ async def test_sdk_callers_get_their_error_shape_under_v1_only(rig: Management) 
     assert isinstance(pinned.json()["error"], str)
 
 
-async def test_a_failure_inside_hotseat_is_told_with_the_usual_headers(
+async def test_a_failure_inside_hotseat_is_answered_500_with_the_usual_headers(
     rig: Management, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An internal error is 500 with `nosniff` and `no-store`."""

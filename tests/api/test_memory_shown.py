@@ -58,8 +58,8 @@ async def test_what_was_measured_is_shown_with_the_devices(roomy: Management) ->
 async def test_the_feed_tells_what_was_measured(roomy: Management) -> None:
     """The event of a measurement also has the estimate and the budgets, by device name."""
     await roomy.dispatcher.load(QWEN)
-    told = MemoryMeasured(QWEN, LaunchId(1), {gpu(0): 5 * GIB}, GUESS.memory, RIG.budgets)
-    roomy.dispatcher.tell(told)
+    measured = MemoryMeasured(QWEN, LaunchId(1), {gpu(0): 5 * GIB}, GUESS.memory, RIG.budgets)
+    roomy.dispatcher.tell(measured)
     history = (await roomy.get("/hotseat/models/qwen")).json()["history"]
 
     assert history[-1]["event"] == {
@@ -72,7 +72,7 @@ async def test_the_feed_tells_what_was_measured(roomy: Management) -> None:
     }
 
 
-async def test_models_make_way_and_come_back(roomy: Management) -> None:
+async def test_models_yield_memory_and_load_again(roomy: Management) -> None:
     """During a yield a load gets 503 with Retry-After; after it, the model loads again."""
     await roomy.dispatcher.load(QWEN)
     made = await roomy.client.post("/hotseat/yield")

@@ -26,10 +26,10 @@ def profiled(rig: Management) -> Management:
 
 async def test_no_profile_is_active_at_first(profiled: Management) -> None:
     """Profiles are listed with their pins, and none is active."""
-    told = (await profiled.get("/hotseat/profiles")).json()
+    body = (await profiled.get("/hotseat/profiles")).json()
 
-    assert told["active"] is None
-    assert told["profiles"][0] == {
+    assert body["active"] is None
+    assert body["profiles"][0] == {
         "name": "night", "description": "quiet hours", "pins": {"org/model": "alpha", "dud": ""},
     }  # fmt: skip
 

@@ -29,15 +29,15 @@ class Guest:
     """Writes down how it was ended."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.outcomes: list[str] = []
 
-    def granted(self, upstream: Upstream, because: str = "") -> None: ...
+    def granted(self, upstream: Upstream, reason: str = "") -> None: ...
     def confirmed(self) -> None: ...
     def refused(self, error: HotseatError) -> None:
-        self.told.append(f"refused: {error.message}")
+        self.outcomes.append(f"refused: {error.message}")
 
     def cut(self, error: HotseatError) -> None:
-        self.told.append(f"cut: {error}")
+        self.outcomes.append(f"cut: {error}")
 
 
 async def test_what_ended_is_listed_without_its_query(rig: Management) -> None:
@@ -81,10 +81,10 @@ async def test_what_is_in_progress_says_how_far_it_is(rig: Management) -> None:
         InProgress(ticket=TicketId(2), first_byte_s=None, is_waiting=False, **known),  # type: ignore[arg-type]
         InProgress(ticket=TicketId(3), first_byte_s=1.5, is_waiting=False, **known),  # type: ignore[arg-type]
     ]
-    told = (await rig.get("/hotseat/requests")).json()
+    body = (await rig.get("/hotseat/requests")).json()
 
-    assert [request["state"] for request in told["in_progress"]] == ["waiting", "sent", "answering"]
-    assert told["in_progress"][0]["path"] == "/x"
+    assert [request["state"] for request in body["in_progress"]] == ["waiting", "sent", "answering"]
+    assert body["in_progress"][0]["path"] == "/x"
 
 
 async def test_a_request_that_waits_is_refused(rig: Management) -> None:
@@ -95,7 +95,7 @@ async def test_a_request_that_waits_is_refused(rig: Management) -> None:
     rig.dispatcher.leave(ticket)
 
     assert answer.json() == {"status": "ok", "message": f"ticket {ticket} was cancelled"}
-    assert guest.told == ["refused: an operator cancelled this request while it was waiting"]
+    assert guest.outcomes == ["refused: an operator cancelled this request while it was waiting"]
     assert (await rig.get("/hotseat/queue")).json()["waiting"] == []
 
 
@@ -107,7 +107,7 @@ async def test_a_request_in_flight_is_cut(rig: Management) -> None:
     await rig.delete(f"/hotseat/requests/{ticket}")
     rig.dispatcher.leave(ticket)
 
-    assert guest.told == ["cut: an operator cancelled this request"]
+    assert guest.outcomes == ["cut: an operator cancelled this request"]
 
 
 async def test_a_load_that_waits_can_be_ended_too(rig: Management) -> None:
@@ -137,7 +137,7 @@ async def test_a_key_ends_requests_of_its_own_models_only(rig: Management) -> No
         rig.dispatcher.leave(ticket)
 
     assert [answer.status_code for answer in answers] == [403, 200, 403]
-    assert guests["slow"].told == []
+    assert guests["slow"].outcomes == []
 
 
 async def test_a_ticket_that_is_gone_cannot_be_ended(rig: Management) -> None:

@@ -33,7 +33,7 @@ async def waiting_rig(rig: Management) -> AsyncIterator[Management]:
         rig.launcher.become_ready("slow")
 
 
-async def test_who_waits_is_told_why(waiting_rig: Management) -> None:
+async def test_the_queue_shows_why_a_request_waits(waiting_rig: Management) -> None:
     """A waiting ticket has its model, its client and a reason; oldest_s is its waiting time."""
     queue = (await waiting_rig.get("/hotseat/queue")).json()
 
@@ -75,13 +75,13 @@ async def test_a_loading_model_shows_how_much_it_has_read(waiting_rig: Managemen
 
 async def test_the_models_come_with_what_they_may_take_and_a_clock(rig: Management) -> None:
     """The list has the start time, the current time, budgets, and each model's memory and pin."""
-    told = (await rig.get("/hotseat/models")).json()
+    body = (await rig.get("/hotseat/models")).json()
 
-    assert told["started_at"] == STARTED_AT
-    assert told["at"] > STARTED_AT
-    assert told["budgets"] == {}
-    assert {model["memory"] for model in told["models"]} == {None}
-    assert not any(model["pinned"] for model in told["models"])
+    assert body["started_at"] == STARTED_AT
+    assert body["at"] > STARTED_AT
+    assert body["budgets"] == {}
+    assert {model["memory"] for model in body["models"]} == {None}
+    assert not any(model["pinned"] for model in body["models"])
 
 
 async def test_a_models_story_has_the_causes(rig: Management) -> None:
@@ -91,8 +91,8 @@ async def test_a_models_story_has_the_causes(rig: Management) -> None:
     story = (await rig.get("/hotseat/models/alpha")).json()
 
     assert story["phase"] == "cold"
-    assert story["last_start"]["because"] == "loaded explicitly (operator or preload)"
-    assert story["last_stop"]["because"] == "unloaded to free memory for org/model"
+    assert story["last_start"]["reason"] == "loaded explicitly (operator or preload)"
+    assert story["last_stop"]["reason"] == "unloaded to free memory for org/model"
     assert [entry["event"]["type"] for entry in story["history"]][-1] == "UpstreamExited"
 
 
@@ -106,7 +106,7 @@ async def test_a_story_tells_no_secrets(rig: Management) -> None:
         "type": "StartUpstream",
         "model": "alpha",
         "launch": 1,
-        "because": "loaded explicitly (operator or preload)",
+        "reason": "loaded explicitly (operator or preload)",
     }
     assert "hush" not in story.text
 
@@ -138,18 +138,18 @@ async def test_readiness_ends_when_somebody_waits_far_too_long(waiting_rig: Mana
 
 def test_readiness_ends_when_a_server_answers_nobody() -> None:
     """The message names the model whose server does not respond."""
-    told = status.unready(View(now=0.0, models=(), queue=()), Readiness(), {ModelName("qwen"): 16.0})
+    reason = status.unready(View(now=0.0, models=(), queue=()), Readiness(), {ModelName("qwen"): 16.0})
 
-    assert told == "qwen is unresponsive: its server has not responded for 16 s"
+    assert reason == "qwen is unresponsive: its server has not responded for 16 s"
 
 
 @pytest.mark.parametrize(("for_s", "says"), [(59.0, None), (61.0, "qwen has been stopping for 61 s")])
 def test_readiness_ends_when_a_server_does_not_go(for_s: float, says: str | None) -> None:
     """A server that has been stopping for longer than ready.longestUnload is reported."""
     stuck = ModelView(ModelName("qwen"), Phase.UNLOADING, since=0.0, upstream=None, in_flight=0, waiting=0, why="")
-    told = status.unready(View(now=for_s, models=(stuck,), queue=()), Readiness(), {})
+    reason = status.unready(View(now=for_s, models=(stuck,), queue=()), Readiness(), {})
 
-    assert told == (says and f"{says} (ready.longestUnload)")
+    assert reason == (says and f"{says} (ready.longestUnload)")
 
 
 async def test_a_reload_tells_what_it_touched(rig: Management) -> None:
@@ -168,7 +168,7 @@ async def test_a_reload_tells_what_it_touched(rig: Management) -> None:
 
 async def test_a_reload_of_a_wrong_file_changes_nothing_and_says_why(rig: Management) -> None:
     """A reload of an invalid file is 422 with every error and its position."""
-    rig.reload_result = ReloadResult(complaints=("config.yaml:5:5: models.qwen.tll: unknown key",))
+    rig.reload_result = ReloadResult(problems=("config.yaml:5:5: models.qwen.tll: unknown key",))
     answer = await rig.client.post("/hotseat/reload")
 
     assert answer.status_code == 422

@@ -25,7 +25,7 @@ class Guest:
     def __init__(self) -> None:
         self.is_granted = asyncio.Event()
 
-    def granted(self, upstream: Upstream, because: str = "") -> None:
+    def granted(self, upstream: Upstream, reason: str = "") -> None:
         self.is_granted.set()
 
     def confirmed(self) -> None: ...
@@ -51,15 +51,15 @@ async def use(rig: Management, model: ModelName, client: str) -> None:
 async def test_the_feed_has_the_configuration_then_the_traffic(rig: Management) -> None:
     """The feed starts with the models and the policy, then reports each load, request and stop."""
     async with rig.feed("/hotseat/traffic") as lines:
-        told = await next_item(lines)
+        machine = await next_item(lines)
         await come_true(lambda: rig.dispatcher.traffic.is_watched)
         await use(rig, ALPHA, "ann")
         load, request = await next_item(lines), await next_item(lines)
         await rig.dispatcher.unload(ALPHA)
         stop = await next_item(lines)
 
-    assert (told["t"], told["patience"], told["devices"]) == ("machine", 2.0, {})
-    assert "alpha" in [model["name"] for model in told["models"]]
+    assert (machine["t"], machine["patience"], machine["devices"]) == ("machine", 2.0, {})
+    assert "alpha" in [model["name"] for model in machine["models"]]
     assert (load["t"], load["model"]) == ("load", "alpha")
     assert (request["t"], request["client"], request["model"]) == ("request", "ann", "alpha")
     assert request["arrived"] <= request["granted"] <= request["left"]
@@ -69,10 +69,10 @@ async def test_the_feed_has_the_configuration_then_the_traffic(rig: Management) 
 async def test_the_feed_holds_no_secrets(rig: Management) -> None:
     """The feed has no commands and no environments of models."""
     async with rig.feed("/hotseat/traffic") as lines:
-        told = await next_item(lines)
+        machine = await next_item(lines)
 
-    assert "hush" not in json.dumps(told)
-    assert set(told["models"][0]) == {"name", "load_s", "slots", "memory", "ttl_s", "urgency", "pinned"}
+    assert "hush" not in json.dumps(machine)
+    assert set(machine["models"][0]) == {"name", "load_s", "slots", "memory", "ttl_s", "urgency", "pinned"}
 
 
 async def test_the_feed_ends_when_its_time_is_up(rig: Management) -> None:

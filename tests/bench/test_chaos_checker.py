@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from bench.chaos.checker import Evidence, violations
-from bench.chaos.client import End, Told
+from bench.chaos.client import End, RequestResult
 from bench.chaos.injecting import Injected
 from bench.chaos.requests import Kind, Manner, Wish
 
@@ -15,11 +15,11 @@ RIGHT = "red/3-7/0 red/3-7/1 red/3-7/2"
 RAN = {"what": "ran", "model": "red", "id": "3-7", "pid": 1, "at": 0.0}
 
 
-def told(end: End, text: str = "", status: int = 200) -> Told:
-    return Told(WISH, end, status, text, began=10.0, ended=11.0)
+def result(end: End, text: str = "", status: int = 200) -> RequestResult:
+    return RequestResult(WISH, end, status, text, began=10.0, ended=11.0)
 
 
-def judged(one: Told, *record: dict[str, Any], injected: str = "") -> list[str]:
+def judged(one: RequestResult, *record: dict[str, Any], injected: str = "") -> list[str]:
     faults = [Injected(injected, 9.0, 9.5)] if injected else []
     return violations(Evidence([one], list(record), faults, reference="hello"))
 
@@ -27,15 +27,15 @@ def judged(one: Told, *record: dict[str, Any], injected: str = "") -> list[str]:
 @pytest.mark.parametrize(
     ("one", "record", "injected"),
     [
-        (told(End.WHOLE, RIGHT), [RAN], ""),
-        (told(End.ERROR, "red failed: it is gone", 502), [RAN], ""),
-        (told(End.ERROR, "the queue is full", 429), [], ""),
-        (told(End.BROKEN, "red/3-7/0"), [RAN], "kill -9 of a server"),
-        (told(End.SILENT), [], "kill -9 of hotseat"),
-        (told(End.LEFT), [RAN], ""),
+        (result(End.WHOLE, RIGHT), [RAN], ""),
+        (result(End.ERROR, "red failed: it is gone", 502), [RAN], ""),
+        (result(End.ERROR, "the queue is full", 429), [], ""),
+        (result(End.BROKEN, "red/3-7/0"), [RAN], "kill -9 of a server"),
+        (result(End.SILENT), [], "kill -9 of hotseat"),
+        (result(End.LEFT), [RAN], ""),
     ],
 )
-def test_what_may_happen_is_no_violation(one: Told, record: list[dict[str, Any]], injected: str) -> None:
+def test_what_may_happen_is_no_violation(one: RequestResult, record: list[dict[str, Any]], injected: str) -> None:
     """A correct response, an error response, or a broken connection that a fault explains."""
     assert judged(one, *record, injected=injected) == []
 
@@ -43,19 +43,19 @@ def test_what_may_happen_is_no_violation(one: Told, record: list[dict[str, Any]]
 @pytest.mark.parametrize(
     ("one", "record", "says"),
     [
-        (told(End.WHOLE, "red/3-7/0 red/3-7/1"), [RAN], "a clean end after a part"),
-        (told(End.WHOLE, RIGHT.replace("red", "blue")), [RAN], "another answer"),
-        (told(End.WHOLE, RIGHT), [RAN, RAN], "executed 2 times"),
-        (told(End.WHOLE, RIGHT), [], "never executed"),
-        (told(End.ERROR, "", 502), [RAN], "with the reason ''"),
-        (told(End.ERROR, "teapot", 418), [RAN], "418"),
-        (told(End.BROKEN, "red/3-7/0"), [RAN], "for no reason"),
-        (told(End.SILENT), [], "for no reason"),
-        (told(End.UNREACHED), [], "for no reason"),
-        (told(End.TOO_LATE), [RAN], "no end after"),
+        (result(End.WHOLE, "red/3-7/0 red/3-7/1"), [RAN], "a clean end after a part"),
+        (result(End.WHOLE, RIGHT.replace("red", "blue")), [RAN], "another answer"),
+        (result(End.WHOLE, RIGHT), [RAN, RAN], "executed 2 times"),
+        (result(End.WHOLE, RIGHT), [], "never executed"),
+        (result(End.ERROR, "", 502), [RAN], "with the reason ''"),
+        (result(End.ERROR, "teapot", 418), [RAN], "418"),
+        (result(End.BROKEN, "red/3-7/0"), [RAN], "for no reason"),
+        (result(End.SILENT), [], "for no reason"),
+        (result(End.UNREACHED), [], "for no reason"),
+        (result(End.TOO_LATE), [RAN], "no end after"),
     ],
 )
-def test_what_must_not_happen_is_found(one: Told, record: list[dict[str, Any]], says: str) -> None:
+def test_what_must_not_happen_is_found(one: RequestResult, record: list[dict[str, Any]], says: str) -> None:
     """Each kind of violation, once."""
     (found,) = judged(one, *record)
 
@@ -65,7 +65,7 @@ def test_what_must_not_happen_is_found(one: Told, record: list[dict[str, Any]], 
 @pytest.mark.parametrize(("killed", "found"), [("a", 0), ("b", 1)])
 def test_only_who_asked_the_killed_host_may_be_left_without_a_word(killed: str, found: int) -> None:
     """All other clients get a response, whichever host served them."""
-    asked_a = Told(WISH, End.SILENT, 0, "", began=10.0, ended=11.0, rig="a")
+    asked_a = RequestResult(WISH, End.SILENT, 0, "", began=10.0, ended=11.0, rig="a")
     killing = Injected("kill -9 of a host", 9.0, 9.5, killed)
 
     assert len(violations(Evidence([asked_a], [], [killing], reference="hello"))) == found
@@ -74,7 +74,7 @@ def test_only_who_asked_the_killed_host_may_be_left_without_a_word(killed: str, 
 @pytest.mark.parametrize("fault", ["kill -9 of NATS' leader", "all of NATS is down", "a host is cut off from NATS"])
 def test_nobodys_answer_breaks_because_of_nats(fault: str) -> None:
     """Requests do not travel through NATS, so its faults break none."""
-    (found,) = judged(told(End.BROKEN, "red/3-7/0"), RAN, injected=fault)
+    (found,) = judged(result(End.BROKEN, "red/3-7/0"), RAN, injected=fault)
 
     assert "for no reason" in found
 
@@ -83,6 +83,6 @@ def test_nobodys_answer_breaks_because_of_nats(fault: str) -> None:
 def test_too_little_room_is_found(company: list[str]) -> None:
     """A budget of 10 GiB holds neither 14 GiB, nor 12 GiB, nor the same model twice."""
     born = {"what": "born", "model": "red", "pid": 2, "at": 1.0, "company": company}
-    (found,) = judged(told(End.WHOLE, RIGHT), RAN, born)
+    (found,) = judged(result(End.WHOLE, RIGHT), RAN, born)
 
     assert "too little room" in found

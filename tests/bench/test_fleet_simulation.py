@@ -57,7 +57,7 @@ def test_waits_are_those_of_loads(day: Figures) -> None:
 def test_hosts_say_little(day: Figures) -> None:
     """A host writes well below one message per second, because writes depend on phases and time only."""
     assert 1 / 3 < day.writes_per_host_s < 0.8
-    assert day.heard_per_host_s == pytest.approx(HOSTS * day.writes_per_host_s)
+    assert day.received_per_host_s == pytest.approx(HOSTS * day.writes_per_host_s)
     assert day.record_bytes < 1500
 
 

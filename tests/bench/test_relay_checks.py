@@ -58,9 +58,9 @@ def test_only_bounds_of_measured_cells_are_judged() -> None:
 
 def test_a_verdict_names_its_figure() -> None:
     """A failure names the figure, the measured value and the limit."""
-    told = str(verdict(RELATIVE, figures(hotseat=80.0, go=100.0)))
+    text = str(verdict(RELATIVE, figures(hotseat=80.0, go=100.0)))
 
-    assert told == "unary-16 cpu_us ≤ 0.5 × go: missed (measured 0.8 [0.8–0.8])"
+    assert text == "unary-16 cpu_us ≤ 0.5 × go: missed (measured 0.8 [0.8–0.8])"
 
 
 def test_every_promise_is_about_something_that_is_measured() -> None:

@@ -33,7 +33,7 @@ def test_a_paused_service_ends_with_its_children(tmp_path: Path) -> None:
     wait_for("a process is left", lambda: not any(map(birth, pids)), within=5)
 
 
-def test_the_time_that_a_host_gives_to_others_is_told() -> None:
+def test_stolen_time_is_reported() -> None:
     """Stolen time is reported as a share of all processor time."""
     before, after = [50, 0, 10, 900, 0, 0, 0, 40], [80, 0, 20, 940, 0, 0, 0, 60]
     with patch("bench.relay.processes.spent", side_effect=[before, after]):

@@ -16,7 +16,7 @@ from bench.swap.checks import verdicts
 from bench.swap.page import page, part_rows
 from bench.swap.readiness import Noticed
 from bench.swap.record import Record
-from bench.swap.spans import PARTS, Swap, cut, told_by_journal
+from bench.swap.spans import PARTS, Swap, cut, spans_from_journal
 from tests.support.llama import REPOSITORY
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ def record(*swaps: Swap) -> Record:
 
 
 def entry(n: int, at: float, event: tuple[str, str], *commands: tuple[str, str]) -> dict[str, Any]:
-    told = [{"type": kind, "model": model} for kind, model in (event, *commands)]
-    return {"n": n, "at": at, "event": told[0], "commands": told[1:]}
+    facts = [{"type": kind, "model": model} for kind, model in (event, *commands)]
+    return {"n": n, "at": at, "event": facts[0], "commands": facts[1:]}
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_the_journal_says_where_the_time_of_a_swap_went() -> None:
         entry(6, 15.0, ("UpstreamReady", "big"), ("Grant", "big")),
     ]
 
-    spans = told_by_journal(history, "big", sent=10.0, began=13.6, first_byte=15.2)
+    spans = spans_from_journal(history, "big", sent=10.0, began=13.6, first_byte=15.2)
 
     expected = {"decide": 0.1, "drain": 2.9, "stop": 0.5, "start": 0.1, "load": 1.4, "first byte": 0.2}
     assert spans == pytest.approx(expected)

@@ -146,7 +146,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hotseat]:
     """Shared by the tests whose attacks are all rejected, because those leave no state behind."""
-    with Hotseat({"models": MODELS}, tmp_path_factory.mktemp("house")) as rig:
+    with Hotseat({"models": MODELS}, tmp_path_factory.mktemp("hotseat")) as rig:
         yield rig
 
 

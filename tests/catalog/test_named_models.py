@@ -46,13 +46,13 @@ def test_a_client_may_ask_for_any_name() -> None:
     assert list(RIG.names()) == ["q", "qwen:high", "qwen", "llama", "best", "box/far", "far"]
 
 
-def test_a_target_is_told_its_own_name() -> None:
+def test_a_target_receives_its_own_name() -> None:
     """What a selector chooses is not called by the selector's name upstream."""
     assert [named_model.changes.model_name for named_model in RIG.choices(BEST)] == ["q", "llama-3", "far"]
 
 
 def test_a_model_of_other_hosts_has_a_name_here_and_cannot_be_loaded_here() -> None:
-    """A client may request it, unless a local model has the name; an operator is told where to look."""
+    """A client may request it, unless a local model has the name; an operator's error says where to look."""
     rig = RIG.with_fleet_models({name: FleetModel(ModelName("distant")) for name in ("distant", "best", "far")})
 
     assert rig.follow("distant") == FleetModel(ModelName("distant"))
@@ -63,19 +63,19 @@ def test_a_model_of_other_hosts_has_a_name_here_and_cannot_be_loaded_here() -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("best", '"best" is a selector. Name one of its targets: q, llama'),
         ("far", '"far" is a model of the peer "box": this hotseat cannot load or stop it'),
         ("nobody", 'model "nobody" is not defined in the configuration.'),
     ],
 )
-def test_what_is_no_model_of_ours_cannot_be_loaded(name: str, told: str) -> None:
-    """An operator is told what the name is instead."""
+def test_what_is_no_model_of_ours_cannot_be_loaded(name: str, message: str) -> None:
+    """The error says what the name is instead."""
     with pytest.raises(UnknownModel) as refusal:
         RIG.resolve(name)
 
-    assert refusal.value.message == told
+    assert refusal.value.message == message
 
 
 def test_under_a_profile_names_lead_elsewhere() -> None:
@@ -89,7 +89,7 @@ def test_under_a_profile_names_lead_elsewhere() -> None:
 
 
 def test_a_pin_to_a_model_without_a_name_of_its_own_renames_it() -> None:
-    """The server hears the name that was meant."""
+    """The server receives the name that was meant."""
     pinned = replace(RIG, profiles={"p": Profile("p", "", {"gpt": "q"})}, active_profile="p").named_model("gpt")
 
     assert isinstance(pinned, ModelSpec)

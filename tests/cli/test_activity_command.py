@@ -40,10 +40,10 @@ async def test_one_model_can_be_asked_for(command_line: CommandLine) -> None:
     """It is selected by its name, with --json; an unknown name is an error."""
     finish(command_line, "qwen")
     finish(command_line, "org/llama")
-    told = json.loads((await command_line.type("activity", "--model", "org/llama", "--json")).out)
+    history = json.loads((await command_line.type("activity", "--model", "org/llama", "--json")).out)
 
-    assert [request["model"] for request in told["requests"]] == ["org/llama"]
-    assert told["kept_s"] == 0
+    assert [request["model"] for request in history["requests"]] == ["org/llama"]
+    assert history["kept_s"] == 0
     assert "nobody" in (await command_line.type("activity", "--model", "nobody")).err
 
 
@@ -59,6 +59,6 @@ async def test_the_number_of_lines_can_be_limited(command_line: CommandLine) -> 
     """--limit shows the newest requests only."""
     finish(command_line, "qwen")
     finish(command_line, "org/llama")
-    told = json.loads((await command_line.type("activity", "--limit", "1", "--json")).out)
+    history = json.loads((await command_line.type("activity", "--limit", "1", "--json")).out)
 
-    assert [request["model"] for request in told["requests"]] == ["org/llama"]
+    assert [request["model"] for request in history["requests"]] == ["org/llama"]

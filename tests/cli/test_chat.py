@@ -128,7 +128,7 @@ def test_ctrl_c_at_the_prompt_throws_the_line_away(
     assert parrot.asked == []
 
 
-def test_an_unreachable_server_is_told(typed: Typed) -> None:
+def test_an_unreachable_server_exits_4(typed: Typed) -> None:
     """The exit code says so too."""
     said = typed("run", "m", "hi", "--url", "http://127.0.0.1:9")
 

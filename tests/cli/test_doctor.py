@@ -46,7 +46,7 @@ def test_all_is_well(typed: Typed) -> None:
     assert "fail" not in said.out
 
 
-def test_a_mistake_is_told_with_its_place(typed: Typed, config: Path) -> None:
+def test_a_mistake_is_a_finding_with_its_place(typed: Typed, config: Path) -> None:
     """The other checks run all the same."""
     config.write_text("modles: {}\n")
     said = typed("doctor", "--json")
@@ -54,11 +54,11 @@ def test_a_mistake_is_told_with_its_place(typed: Typed, config: Path) -> None:
     findings = json.loads(said.out)
     assert said.code == 1
     assert findings[0]["state"] == "fail"
-    assert "config.yaml:1:1" in findings[0]["said"]
-    assert "disk" in {finding["about"] for finding in findings}
+    assert "config.yaml:1:1" in findings[0]["message"]
+    assert "disk" in {finding["check"] for finding in findings}
 
 
-def test_without_a_configuration_the_next_step_is_told(typed: Typed, config: Path) -> None:
+def test_without_a_configuration_the_finding_has_the_next_step(typed: Typed, config: Path) -> None:
     """`hotseat init` writes one."""
     config.unlink()
     said = typed("doctor")
@@ -67,7 +67,7 @@ def test_without_a_configuration_the_next_step_is_told(typed: Typed, config: Pat
     assert "fail  configuration  config.yaml does not exist → create one with `hotseat init`" in said.out
 
 
-def test_missing_programs_and_files_are_told(typed: Typed, config: Path) -> None:
+def test_missing_programs_and_files_are_findings(typed: Typed, config: Path) -> None:
     """The finding names the model that needs them; paths within containers are not checked."""
     config.write_text(
         "models:\n"
@@ -83,7 +83,7 @@ def test_missing_programs_and_files_are_told(typed: Typed, config: Path) -> None
     assert "/inside" not in said.out
 
 
-def test_an_address_in_use_is_told(typed: Typed, config: Path) -> None:
+def test_an_address_in_use_is_a_finding(typed: Typed, config: Path) -> None:
     """The finding names the process, if it is visible."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -109,14 +109,14 @@ async def test_a_hotseat_on_its_address_is_as_it_should_be(
     ("access", "state"),
     [(Access(), State.FAIL), (Access(allow_open=True), State.WARN), (Access(api_keys=(ApiKey("k"),)), State.OK)],
 )
-def test_an_open_address_is_told(access: Access, state: State) -> None:
+def test_an_open_address_is_a_finding(access: Access, state: State) -> None:
     """The address is refused, allowed explicitly, or protected by keys."""
     [finding] = doctor_checks.exposure(Settings(listen=("0.0.0.0", 8080), access=access))
 
     assert finding.state is state
 
 
-def test_a_card_without_its_driver_is_told(tmp_path: Path) -> None:
+def test_a_card_without_its_driver_is_a_warning(tmp_path: Path) -> None:
     """NVIDIA's driver has a version file, AMD's a device; other cards and devices are ignored."""
     for slot, kind, vendor in (("0", "0x030000", NVIDIA), ("1", "0x038000", AMD), ("2", "0x020000", NVIDIA)):
         put(tmp_path / slot / "class", f"{kind}\n".encode()), put(tmp_path / slot / "vendor", f"{vendor}\n".encode())
@@ -124,7 +124,7 @@ def test_a_card_without_its_driver_is_told(tmp_path: Path) -> None:
     found = list(doctor_checks.graphics(tmp_path, {NVIDIA: version, AMD: tmp_path / "kfd"}))
     nothing = list(doctor_checks.graphics(tmp_path / "absent"))
 
-    assert [(finding.state, finding.said) for finding in found] == [
+    assert [(finding.state, finding.message) for finding in found] == [
         (State.WARN, "an AMD GPU is present, but its driver is not loaded"),
         (State.OK, "NVIDIA: NVRM version: 580.65"),
     ]
@@ -132,7 +132,7 @@ def test_a_card_without_its_driver_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("hard", "state"), [(1024, State.WARN), (65536, State.OK), (resource.RLIM_INFINITY, State.OK)])
-def test_a_low_limit_of_open_files_is_told(hard: int, state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_low_limit_of_open_files_is_a_warning(hard: int, state: State, monkeypatch: pytest.MonkeyPatch) -> None:
     """The hard limit counts, because hotseat raises its own."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (256, hard))
     [finding] = doctor_checks.descriptors()
@@ -140,26 +140,26 @@ def test_a_low_limit_of_open_files_is_told(hard: int, state: State, monkeypatch:
     assert finding.state is state
 
 
-def test_too_little_room_for_uploads_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_disk_space_for_uploads_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     """Free disk space below the largest allowed body is a warning."""
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(free=1 << 20))
     [finding] = doctor_checks.disk(Settings())
 
     assert finding.state is State.WARN
-    assert finding.said.startswith("1 MiB free in ")
+    assert finding.message.startswith("1 MiB free in ")
 
 
 class Usage(NamedTuple):
     free: int
 
 
-def test_a_server_without_its_guard_is_told() -> None:
+def test_a_server_without_its_guard_is_a_warning() -> None:
     """The server carries hotseat's mark, and has no guard as ancestor."""
     with subprocess.Popen(["sleep", "1000"], env={**os.environ, MARKER: "doctor-test"}) as left_behind:
         try:
             eventually(lambda: marker_of(left_behind.pid) is not None)
-            found = [finding for finding in doctor_checks.orphans() if f"(pid {left_behind.pid})" in finding.said]
+            found = [finding for finding in doctor_checks.orphans() if f"(pid {left_behind.pid})" in finding.message]
         finally:
             left_behind.kill()
 
-    assert [(finding.state, finding.do) for finding in found] == [(State.WARN, f"stop it: kill {left_behind.pid}")]
+    assert [(finding.state, finding.fix) for finding in found] == [(State.WARN, f"stop it: kill {left_behind.pid}")]

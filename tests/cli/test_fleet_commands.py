@@ -126,7 +126,7 @@ async def test_a_model_is_moved_by_a_command(gpu1: CommandLine, fleet: Company) 
     assert (said.code, said.out) == (0, "qwen is ready on gpu2 and has stopped on gpu1\n")
 
 
-async def test_a_near_miss_is_told_what_may_be_meant(gpu1: CommandLine) -> None:
+async def test_a_near_miss_gets_a_suggestion(gpu1: CommandLine) -> None:
     """This holds for hosts and models; the exit code says that nothing was done."""
     host = await gpu1.type("fleet", "drain", "gpu22")
     model = await gpu1.type("fleet", "move", "qwem", "gpu2")

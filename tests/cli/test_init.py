@@ -49,7 +49,7 @@ def test_models_of_the_usual_places_become_a_configuration(home: Path, typed: Ty
         "  Qwen3-4B-Q8_0",
         "next: hotseat serve",
     ]
-    assert config.complaints == ()
+    assert config.problems == ()
     assert chat.recipe.argv == (
         f"{home}/bin/llama-server", "--host", "127.0.0.1", "--port", "${PORT}",
         "-m", f"{home}/models/Qwen3-4B-Q8_0.gguf", "-c", "32768",
@@ -111,7 +111,7 @@ def test_a_folder_that_is_not_there_is_asked_back(home: Path, typed: Typed) -> N
     assert said.err == f'hotseat: {home}/wieghts is not a folder. Did you mean "weights"?\n'
 
 
-def test_without_a_server_the_file_is_written_and_the_lack_is_told(home: Path, typed: Typed) -> None:
+def test_without_a_server_the_file_is_written_and_the_lack_is_printed(home: Path, typed: Typed) -> None:
     """llama-server can be installed later; a model for a less common program is left out."""
     (home / "bin/llama-server").unlink()
     put(home / "models/m.gguf")
@@ -151,9 +151,9 @@ def test_the_context_is_the_longest_that_fits(home: Path, typed: Typed, monkeypa
     assert contexts == [("32768", True), ("8192", True), ("4096", False)]
 
 
-@pytest.mark.parametrize(("knows", "told"), [(True, ("--spec-type", "draft-simple")), (False, ())])
-def test_a_draft_is_used_as_the_server_wants_to_hear_it(
-    home: Path, typed: Typed, knows: bool, told: tuple[str, ...]
+@pytest.mark.parametrize(("knows", "draft_options"), [(True, ("--spec-type", "draft-simple")), (False, ())])
+def test_a_draft_gets_the_options_that_the_server_knows(
+    home: Path, typed: Typed, knows: bool, draft_options: tuple[str, ...]
 ) -> None:
     """The server's help shows whether the type is needed; a version without the option would not start with it."""
     options = "--spec-type TYPE" if knows else "-md FILE"
@@ -163,7 +163,7 @@ def test_a_draft_is_used_as_the_server_wants_to_hear_it(
     typed("init")
 
     argv = loaded().catalog.resolve("big").recipe.argv
-    assert argv[argv.index("-md") :] == ("-md", str(draft), *told)
+    assert argv[argv.index("-md") :] == ("-md", str(draft), *draft_options)
 
 
 def test_gpus_get_all_layers_and_a_share_each(home: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:

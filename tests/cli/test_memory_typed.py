@@ -64,7 +64,7 @@ async def test_ps_says_what_the_devices_have(command_line: CommandLine) -> None:
     assert without.out.endswith("\nmemory is yielded: an operator needs the memory\n")
 
 
-async def test_models_make_way_until_somebody_resumes(command_line: CommandLine) -> None:
+async def test_models_yield_memory_until_somebody_resumes(command_line: CommandLine) -> None:
     """Each of the two commands prints one sentence."""
     await command_line.type("load", "qwen")
     made, refused, back = [

@@ -178,9 +178,9 @@ async def test_reload_says_what_it_touched(command_line: CommandLine) -> None:
     assert untouched.out == "the configuration was reloaded; no model changed\n"
 
 
-async def test_reload_of_a_wrong_file_exits_3_with_every_complaint(command_line: CommandLine) -> None:
+async def test_reload_of_a_wrong_file_exits_3_with_every_problem(command_line: CommandLine) -> None:
     """An invalid configuration has its own exit code, wherever it is found."""
-    command_line.rig.reload_result = ReloadResult(complaints=("config.yaml:5:5: models.qwen.tll: unknown key",))
+    command_line.rig.reload_result = ReloadResult(problems=("config.yaml:5:5: models.qwen.tll: unknown key",))
     said = await command_line.type("reload")
 
     assert said.code == 3

@@ -29,7 +29,7 @@ QWEN = ModelName("qwen")
 
 
 class Guest:
-    def granted(self, upstream: Upstream, because: str = "") -> None: ...
+    def granted(self, upstream: Upstream, reason: str = "") -> None: ...
     def confirmed(self) -> None: ...
     def refused(self, error: HotseatError) -> None: ...
     def cut(self, error: HotseatError) -> None: ...
@@ -69,7 +69,7 @@ def test_ctrl_c_ends_the_recording_and_writes_it(tmp_path: Path) -> None:
     assert said.endswith("t.jsonl: 0 requests of 0 clients for 0 models; 0 clients waited for each response\n")
 
 
-def test_a_file_that_cannot_be_written_is_told_before_the_recording(typed: Typed, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_fails_before_the_recording(typed: Typed, tmp_path: Path) -> None:
     """The error comes before the recording, not after an hour."""
     said = typed("record", str(tmp_path / "nowhere" / "t.jsonl"))
 
@@ -77,7 +77,7 @@ def test_a_file_that_cannot_be_written_is_told_before_the_recording(typed: Typed
     assert said.err.endswith("t.jsonl cannot be written: No such file or directory\n")
 
 
-def test_a_time_that_is_none_is_told(typed: Typed, tmp_path: Path) -> None:
+def test_a_time_that_is_none_is_refused(typed: Typed, tmp_path: Path) -> None:
     """--for must be a duration."""
     said = typed("record", str(tmp_path / "t.jsonl"), "--for", "soon")
 
@@ -101,9 +101,9 @@ def test_what_could_not_be_recorded_is_said(tmp_path: Path) -> None:
     watched.note({"t": "request", "client": "u", "model": "qwen", "arrived": 0.0, "granted": 1.0, "left": 2.0})
     watched.note({"t": "request", "client": "u", "model": "qwen", "arrived": 0.0, "granted": None, "left": 2.0})
     watched.note({"t": "missed", "count": 7})
-    told = watched.summary(tmp_path, watched.recording.trace()).splitlines()
+    summary = watched.summary(tmp_path, watched.recording.trace()).splitlines()
 
-    assert told[1:] == [
+    assert summary[1:] == [
         "load time estimated, because no load was observed: qwen",
         "skipped, because they ended before they were served: 1",
         "missed, because they arrived faster than they could be written: 7",

@@ -52,10 +52,10 @@ def test_a_trace_by_itself_is_one_column(typed: Typed, trace: Path) -> None:
 
 def test_programs_get_every_figure(typed: Typed, trace: Path) -> None:
     """The JSON names both configurations and has the unrounded figures."""
-    told = json.loads(typed("simulate", str(trace), "--patience", "0", "--json").out)
+    report = json.loads(typed("simulate", str(trace), "--patience", "0", "--json").out)
 
-    assert list(told) == ["unchanged", "patience 0"]
-    assert told["unchanged"]["served"] == 20
+    assert list(report) == ["unchanged", "patience 0"]
+    assert report["unchanged"]["served"] == 20
 
 
 def test_the_timeline_is_drawn(typed: Typed, trace: Path, tmp_path: Path) -> None:
@@ -96,7 +96,9 @@ def test_a_configuration_without_the_models_is_refused(typed: Typed, trace: Path
         (("--memory", "much"), "must be a size such as 18GiB"),
     ],
 )
-def test_a_mistaken_budget_is_told(typed: Typed, trace: Path, words: tuple[str, ...], sentence: str) -> None:
+def test_a_mistaken_budget_is_refused_with_the_syntax(
+    typed: Typed, trace: Path, words: tuple[str, ...], sentence: str
+) -> None:
     """The message says how to write it."""
     said = typed("simulate", str(trace), *words)
 
@@ -112,7 +114,7 @@ def test_a_model_of_unknown_size_is_mentioned(typed: Typed, tmp_path: Path) -> N
     assert said.err == "of unknown size, so each counts as a whole device: qwen\n"
 
 
-def test_a_broken_trace_is_told_line_by_line(typed: Typed, tmp_path: Path) -> None:
+def test_a_broken_trace_is_reported_line_by_line(typed: Typed, tmp_path: Path) -> None:
     """Every error has its file and line."""
     file = tmp_path / "broken.jsonl"
     file.write_text("{\n{}\n")
@@ -122,7 +124,7 @@ def test_a_broken_trace_is_told_line_by_line(typed: Typed, tmp_path: Path) -> No
     assert [line.rpartition("broken.jsonl, ")[2][:6] for line in said.err.splitlines()] == ["line 1", "line 2"]
 
 
-def test_a_missing_trace_is_told(typed: Typed, tmp_path: Path) -> None:
+def test_a_missing_trace_is_reported(typed: Typed, tmp_path: Path) -> None:
     """The message has the file and the reason."""
     said = typed("simulate", str(tmp_path / "none.jsonl"))
 

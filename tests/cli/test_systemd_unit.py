@@ -86,7 +86,7 @@ def test_a_unit_that_exists_is_left_alone(folder: Path, typed: Typed) -> None:
     assert (forced.code, file.read_text() != "mine") == (0, True)
 
 
-def test_what_cannot_be_written_is_told_with_a_way_out(
+def test_what_cannot_be_written_is_an_error_with_a_way_out(
     folder: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The message suggests sudo or a user unit."""

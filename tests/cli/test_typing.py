@@ -117,7 +117,7 @@ def test_durations_are_short(seconds: float | None, text: str) -> None:
     assert duration(seconds) == text
 
 
-def test_the_version_is_told(typed: Typed) -> None:
+def test_the_version_is_printed(typed: Typed) -> None:
     """--version says which hotseat this is."""
     said = typed("--version")
 
@@ -150,7 +150,7 @@ def test_misuse_is_exit_2(typed: Typed) -> None:
     assert [typed("dance").code, typed("load").code, typed("serve", "--listen", "nowhere").code] == [2, 2, 2]
 
 
-def test_a_url_that_is_none_is_told(typed: Typed) -> None:
+def test_a_url_that_is_none_is_refused(typed: Typed) -> None:
     """An invalid URL is not reported as a server that is down."""
     said = typed("ps", "--url", "ftp://127.0.0.1")
 
@@ -167,7 +167,7 @@ def test_help_does_not_load_the_server() -> None:
     assert run.stdout.endswith("loaded: []\n")
 
 
-class Echo(BaseHTTPRequestHandler):
+class RecordingHandler(BaseHTTPRequestHandler):
     """Records requests and answers as no hotseat would."""
 
     asked: list[tuple[str, str | None]]
@@ -184,8 +184,8 @@ class Echo(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def teapot() -> Iterator[str]:
-    Echo.asked = []
-    with HTTPServer(("127.0.0.1", 0), Echo) as server:
+    RecordingHandler.asked = []
+    with HTTPServer(("127.0.0.1", 0), RecordingHandler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield f"127.0.0.1:{server.server_port}/behind"
@@ -199,7 +199,7 @@ def test_key_and_address_come_from_the_environment(typed: Typed, teapot: str, mo
     monkeypatch.setenv("HOTSEAT_API_KEY", "k-1")
     typed("why", "org/llama")
 
-    assert Echo.asked == [("/behind/hotseat/models/org%2Fllama", "Bearer k-1")]
+    assert RecordingHandler.asked == [("/behind/hotseat/models/org%2Fllama", "Bearer k-1")]
 
 
 def test_a_server_that_is_no_hotseat_is_named(typed: Typed, teapot: str) -> None:

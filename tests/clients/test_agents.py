@@ -158,7 +158,7 @@ def test_a_stream_comes_to_its_proper_end(rig: Hotseat, asked: Asked) -> None:
 
 
 @pytest.mark.parametrize("name", ["qwen", "claude-sonnet-4-5"])
-def test_claude_code_hears_a_whole_message(rig: Hotseat, name: str) -> None:
+def test_claude_code_receives_a_whole_message(rig: Hotseat, name: str) -> None:
     """The answer has Anthropic's events, for the model's own name and for an alias."""
     answer = ask(rig, Asked("Claude Code", "/v1/messages?beta=true", CLAUDE_BODY, CLAUDE_CODE), name)
     events = [line.removeprefix("event: ") for line in answer.body.decode().splitlines() if line.startswith("event: ")]

@@ -26,7 +26,7 @@ def client(request: pytest.FixtureRequest) -> Client:
 @pytest.fixture(scope="module")
 def rig(client: Client, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     """One hotseat per client, so that counts and failures belong to that client alone."""
-    with open_rig(tmp_path_factory.mktemp("house")) as rig:
+    with open_rig(tmp_path_factory.mktemp("hotseat")) as rig:
         yield rig
 
 

@@ -10,7 +10,7 @@ import pytest
 from hotseat.catalog.redaction import HIDDEN, redacted
 from hotseat.cli.check import check
 from hotseat.cli.schema import schema
-from hotseat.config.effective import resolved, together
+from hotseat.config.effective import concurrency, resolved
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -160,7 +160,7 @@ def test_ordinary_options_are_left_alone() -> None:
 )
 def test_who_may_run_together_is_said_in_words(files: ConfigFiles, text: str, sentences: list[str]) -> None:
     """The sentence includes the one-way effect of groups."""
-    assert together(files.load(text).catalog) == sentences
+    assert concurrency(files.load(text).catalog) == sentences
 
 
 def test_a_long_list_of_names_is_cut(files: ConfigFiles) -> None:
@@ -168,7 +168,7 @@ def test_a_long_list_of_names_is_cut(files: ConfigFiles) -> None:
     models = ", ".join(f"m{n}: {{cmd: 's ${{PORT}}'}}" for n in range(12))
     text = f"models: {{{models}}}\ngroups: {{g: {{members: [m0]}}}}"
 
-    assert "(m1, m2, m3, m4, m5, m6, m7, m8 and 3 more)" in together(files.load(text).catalog)[0]
+    assert "(m1, m2, m3, m4, m5, m6, m7, m8 and 3 more)" in concurrency(files.load(text).catalog)[0]
 
 
 def test_the_schema_explains_every_key(capsys: pytest.CaptureFixture[str]) -> None:
@@ -201,7 +201,7 @@ def keys_of(published: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"{name}.{key}", described
 
 
-def test_what_differs_from_llama_swap_is_told(files: ConfigFiles, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_differs_from_llama_swap_is_listed(files: ConfigFiles, capsys: pytest.CaptureFixture[str]) -> None:
     """Differences follow the summary, each with its position; the JSON has them too."""
     file = files.write("config.yaml", "healthCheckTimeout: 5\nmodels: {a: {cmd: 's ${PORT}', concurrencyLimit: 2}}")
     check([file], "text", lenient=False)

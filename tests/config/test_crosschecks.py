@@ -13,7 +13,7 @@ TWO = "models:\n  a: {cmd: 's ${PORT}'}\n  b: {cmd: 's ${PORT}', aliases: [bee]}
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("text", "problem"),
     [
         ("", "1:1: error: models: is missing"),
         ("models: []", "1:1: error: models: must be a mapping, not a list"),
@@ -100,11 +100,11 @@ TWO = "models:\n  a: {cmd: 's ${PORT}'}\n  b: {cmd: 's ${PORT}', aliases: [bee]}
         ),
     ],
 )
-def test_a_mistake_is_the_only_complaint(files: ConfigFiles, text: str, complaint: str) -> None:
+def test_a_mistake_is_the_only_problem(files: ConfigFiles, text: str, problem: str) -> None:
     """One mistake gives one error, at its position."""
     errors = [said for said in files.mistakes(text) if ": warning: " not in said]
 
-    assert errors == [f"config.yaml:{complaint}"]
+    assert errors == [f"config.yaml:{problem}"]
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,9 @@ def test_lenient_reading_turns_unknown_keys_into_warnings(files: ConfigFiles) ->
     ]
 
 
-def test_more_connections_than_descriptors_allow_are_told(files: ConfigFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_connections_than_descriptors_allow_are_a_warning(
+    files: ConfigFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A warning appears only if the file sets the limit; the default adapts silently."""
     monkeypatch.setattr("hotseat.config.crosscheck.highest_file_limit", lambda: 1024)
 

@@ -11,12 +11,12 @@ from hotseat.config.problems import Problems, Spot
 def read(text: str) -> tuple[Document | None, list[str]]:
     problems = Problems("f.yaml")
     document = parse(text, "f.yaml", {}, problems)
-    return document, list(map(str, problems.complaints()))
+    return document, list(map(str, problems.ordered()))
 
 
 def value(text: str) -> object:
-    document, complaints = read(text)
-    assert not complaints
+    document, problems = read(text)
+    assert not problems
     assert document is not None
     return document.value
 
@@ -97,7 +97,7 @@ def test_keys_that_hold_anchors_for_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("text", "problem"),
     [
         ("a: 1\nb: 2\na: 3", "f.yaml:3:1: error: a: duplicate key, first defined in line 1"),
         ("m:\n  x: {a: 1, a: 2}", "f.yaml:2:13: error: m.x.a: duplicate key, first defined in line 2"),
@@ -128,27 +128,27 @@ def test_keys_that_hold_anchors_for_others() -> None:
         ("x" * (MAX_CHARACTERS + 1), "f.yaml:1:1: error: the file is larger than 4,000,000 characters"),
     ],
 )
-def test_what_cannot_be_read_is_told_with_its_place(text: str, complaint: str) -> None:
+def test_what_cannot_be_read_is_an_error_with_its_place(text: str, problem: str) -> None:
     """Each kind of syntax error has its message, line and column."""
-    _, complaints = read(text)
+    _, problems = read(text)
 
-    assert complaint in complaints
+    assert problem in problems
 
 
 def test_aliases_that_multiply_are_cut_short() -> None:
     """Nine lines must not become a billion values."""
     lines = ["l0: &l0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 10)}]" for n in range(1, 9)]
-    document, complaints = read("\n".join(lines))
+    document, problems = read("\n".join(lines))
 
     assert document is None
-    assert complaints == ["f.yaml:1:1: error: aliases expand to more than 200,000 values, or endlessly"]
+    assert problems == ["f.yaml:1:1: error: aliases expand to more than 200,000 values, or endlessly"]
 
 
 @pytest.mark.parametrize("text", ["a: &a [*a]", "a: &a {b: *a}", "a: &a {<<: *a}", "a: &a {<<: [*a, *a]}"])
 def test_an_alias_within_its_own_anchor_ends(text: str) -> None:
     """A value that contains itself is infinite, but reading it ends."""
-    document, complaints = read(text)
+    document, problems = read(text)
 
     assert document is None
-    assert complaints == ["f.yaml:1:1: error: aliases expand to more than 200,000 values, or endlessly"]
+    assert problems == ["f.yaml:1:1: error: aliases expand to more than 200,000 values, or endlessly"]

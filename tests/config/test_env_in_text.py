@@ -47,7 +47,7 @@ def test_a_variable_that_is_not_set_is_a_mistake_with_its_place(files: ConfigFil
     assert files.mistakes("defaultModel: m\n" + MODEL % "ab ${env.MISSING}") == [f"config.yaml:2:64: error: {said}"]
 
 
-def test_a_missing_variable_is_the_only_complaint_about_its_value(files: ConfigFiles) -> None:
+def test_a_missing_variable_is_the_only_problem_of_its_value(files: ConfigFiles) -> None:
     """One mistake gives one error: a missing value is not validated."""
     text = "startPort: ${env.P}\nmodels:\n  m: {cmd: '${env.C}'}\n"
 
@@ -95,9 +95,9 @@ def test_columns_are_those_of_the_authors_text(files: ConfigFiles) -> None:
 
 def test_a_syntax_mistake_after_a_variable_keeps_its_column(files: ConfigFiles) -> None:
     """Errors of the parser refer to the original text too."""
-    [complaint] = files.mistakes("a: [${env.A}, b: c: d]", {"A": "x" * 30})
+    [problem] = files.mistakes("a: [${env.A}, b: c: d]", {"A": "x" * 30})
 
-    assert complaint.startswith("config.yaml:1:19: error: not valid YAML")
+    assert problem.startswith("config.yaml:1:19: error: not valid YAML")
 
 
 def test_variables_behind_our_keys_are_withheld_from_servers(files: ConfigFiles) -> None:
@@ -122,7 +122,7 @@ peers:
     assert loaded.withheld_env == {"INNER", "OUTER", "DIRECT", "MAPPED", "PEER"}
 
 
-def test_a_macro_without_its_variable_is_told_once(files: ConfigFiles) -> None:
+def test_a_macro_without_its_variable_is_one_error(files: ConfigFiles) -> None:
     """The uses of the macro give no further errors."""
     text = "macros: {m: '${env.NOBODY}'}\nmodels: {m: {macros: {n: '${env.NOBODY}'}, cmd: 's ${PORT} ${m} ${n}'}}"
     said = "error: environment variable NOBODY is not set. Set NOBODY before starting hotseat"
@@ -130,7 +130,7 @@ def test_a_macro_without_its_variable_is_told_once(files: ConfigFiles) -> None:
     assert files.mistakes(text) == [f"config.yaml:1:14: {said}", f"config.yaml:2:27: {said}"]
 
 
-def test_complaints_never_repeat_a_secret(files: ConfigFiles) -> None:
+def test_problems_never_repeat_a_secret(files: ConfigFiles) -> None:
     """Neither values of variables nor text in place of a key are quoted."""
     text = """
 apiKeys: ${env.K}
@@ -141,14 +141,14 @@ models:
 peers:
   p: {proxy: 'http://p', models: [a], apiKey: [sk-1]}
 """
-    complaints = files.mistakes(text, {"K": "sk-1"})
+    problems = files.mistakes(text, {"K": "sk-1"})
 
-    assert sum(": error: " in complaint for complaint in complaints) == 6
-    assert not any("sk-1" in complaint for complaint in complaints)
+    assert sum(": error: " in problem for problem in problems) == 6
+    assert not any("sk-1" in problem for problem in problems)
 
 
-def test_a_strange_sign_in_a_variable_is_told_where_it_is_used(files: ConfigFiles) -> None:
+def test_a_control_character_in_a_variable_is_an_error_where_it_is_used(files: ConfigFiles) -> None:
     """The parser refuses it; the position is that in the original text."""
-    [complaint] = files.mistakes("a: b\nc: 'xx${env.A}'", {"A": "long\x01"})
+    [problem] = files.mistakes("a: b\nc: 'xx${env.A}'", {"A": "long\x01"})
 
-    assert complaint == "config.yaml:2:7: error: not valid YAML: special characters are not allowed (#x0001)"
+    assert problem == "config.yaml:2:7: error: not valid YAML: special characters are not allowed (#x0001)"

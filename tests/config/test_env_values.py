@@ -94,9 +94,9 @@ def shown_by(files: ConfigFiles, config: dict[str, Any]) -> tuple[Loaded | None,
     try:
         loaded = read([file], environ={"SECRET": CANARY})
     except ConfigError as error:
-        return None, "\n".join(map(repr, error.complaints))
-    complaints = (*loaded.complaints, *loaded.differences)
-    return loaded, json.dumps(resolved(loaded)) + "\n".join(map(repr, complaints))
+        return None, "\n".join(map(repr, error.problems))
+    problems = (*loaded.problems, *loaded.differences)
+    return loaded, json.dumps(resolved(loaded)) + "\n".join(map(repr, problems))
 
 
 @pytest.fixture
@@ -217,12 +217,12 @@ def test_a_path_or_a_program_that_is_there_is_no_secret(files: ConfigFiles, tmp_
 @pytest.mark.parametrize(
     "secret", ["*secretword", "&secretword", "!secretword", "%secretword", "{secretword", "s: x: y"]
 )
-def test_yaml_in_a_value_is_complained_about_without_the_value(files: ConfigFiles, text: str, secret: str) -> None:
+def test_yaml_in_a_value_is_rejected_without_repeating_the_value(files: ConfigFiles, text: str, secret: str) -> None:
     """The error names the variable instead of the text that the parser fails on."""
     with pytest.raises(ConfigError) as refused:
         files.load(text, {"SECRET": secret})
 
-    assert "secretword" not in "".join(map(repr, refused.value.complaints))
+    assert "secretword" not in "".join(map(repr, refused.value.problems))
 
 
 def test_what_is_named_like_a_secret_is_hidden_wherever_it_comes_from(files: ConfigFiles) -> None:

@@ -92,7 +92,7 @@ def test_a_secret_may_be_replaced_by_another(files: ConfigFiles) -> None:
     assert "n" * 32 not in json.dumps(resolved(loaded)) + repr(loaded.settings)
 
 
-def test_a_short_secret_is_told(files: ConfigFiles) -> None:
+def test_a_short_secret_is_a_warning(files: ConfigFiles) -> None:
     """Anybody who can read NATS can try secrets on signed data without limit."""
     said = files.warnings(f"{MODEL}{LISTEN}allowOpen: true\nfleet: {{nats: n1, secret: [{SECRET}, hush]}}")
 
@@ -121,7 +121,7 @@ fleet: {{nats: n1, secret: {SECRET}}}
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("text", "problem"),
     [
         ("fleet: {}", "2:1: error: fleet.nats: is missing"),
         ("fleet: {nats: []}", "2:9: error: fleet.nats: must name a server"),
@@ -153,9 +153,9 @@ fleet: {{nats: n1, secret: {SECRET}}}
         ("fleet: {nats: n1, secret: ''}", "2:19: error: fleet.secret: a secret must not be empty or contain"),
     ],
 )
-def test_mistakes_are_told_with_their_place(files: ConfigFiles, text: str, complaint: str) -> None:
+def test_mistakes_are_errors_with_their_place(files: ConfigFiles, text: str, problem: str) -> None:
     """Each error has the key, its position and a fix."""
-    assert any(f"config.yaml:{complaint}" in said for said in files.mistakes(f"{MODEL}{text}\n{LISTEN}"))
+    assert any(f"config.yaml:{problem}" in said for said in files.mistakes(f"{MODEL}{text}\n{LISTEN}"))
 
 
 def test_a_password_in_an_address_is_refused_and_not_repeated(files: ConfigFiles) -> None:
@@ -173,7 +173,7 @@ def test_fewer_at_most_than_at_least(files: ConfigFiles) -> None:
     assert any("models.qwen.replicas.max: must be at least min, which is 3" in said for said in files.mistakes(text))
 
 
-def test_keys_without_effect_are_told(files: ConfigFiles) -> None:
+def test_keys_without_effect_are_warnings(files: ConfigFiles) -> None:
     """Replicas have no effect without a fleet."""
     said = files.warnings(f"models: {{qwen: {{{CMD}, replicas: {{min: 1}}, hosts: {{a: b}}}}}}")
 
@@ -183,7 +183,7 @@ def test_keys_without_effect_are_told(files: ConfigFiles) -> None:
     ]
 
 
-def test_an_address_that_nobody_reaches_is_told(files: ConfigFiles) -> None:
+def test_an_address_that_nobody_reaches_is_a_warning(files: ConfigFiles) -> None:
     """The default address is reachable from this machine only."""
     assert any(
         "fleet: other hosts cannot reach this one at 127.0.0.1:8080" in said

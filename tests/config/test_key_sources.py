@@ -66,7 +66,7 @@ def test_limits_and_models_of_a_key(files: ConfigFiles) -> None:
 
 
 @pytest.mark.parametrize(
-    ("entries", "complaint"),
+    ("entries", "problem"),
     [
         ("{role: admin}", "apiKeys[0]: must have exactly one of key, file and hash"),
         (
@@ -102,42 +102,42 @@ def test_limits_and_models_of_a_key(files: ConfigFiles) -> None:
         ),
     ],
 )
-def test_a_key_that_cannot_be_meant(files: ConfigFiles, entries: str, complaint: str) -> None:
+def test_a_key_that_cannot_be_meant(files: ConfigFiles, entries: str, problem: str) -> None:
     """Each error has its position and shows no secret."""
-    (told,) = [each for each in files.mistakes(f"{MODEL}apiKeys: [{entries}]") if "error" in each]
+    (message,) = [each for each in files.mistakes(f"{MODEL}apiKeys: [{entries}]") if "error" in each]
 
-    assert complaint in told
+    assert problem in message
 
 
 @pytest.mark.parametrize("content", [b"", b"two words", b"two\nlines", b"\xff", b"x\0y"])
 def test_a_file_that_holds_no_key(files: ConfigFiles, tmp_path: Path, content: bytes) -> None:
     """An unusable file is an error at once, not a key that never matches."""
-    (told,) = files.mistakes(f"{MODEL}apiKeys: [{{file: '{secret_file(tmp_path, content)}'}}]")
+    (message,) = files.mistakes(f"{MODEL}apiKeys: [{{file: '{secret_file(tmp_path, content)}'}}]")
 
-    assert "must contain a key and nothing else" in told or "it is not UTF-8" in told
+    assert "must contain a key and nothing else" in message or "it is not UTF-8" in message
 
 
 def test_a_pipe_is_not_waited_for(files: ConfigFiles, tmp_path: Path) -> None:
     """Reading a pipe would block until somebody writes."""
     os.mkfifo(tmp_path / "pipe")
-    (told,) = files.mistakes(f"{MODEL}apiKeys: [{{file: '{tmp_path / 'pipe'}'}}]")
+    (message,) = files.mistakes(f"{MODEL}apiKeys: [{{file: '{tmp_path / 'pipe'}'}}]")
 
-    assert "it is not a regular file" in told
+    assert "it is not a regular file" in message
 
 
 def test_a_file_that_everybody_may_read_is_worth_a_word(files: ConfigFiles, tmp_path: Path) -> None:
     """The file loads, with a warning that says what to do."""
     file = secret_file(tmp_path, b"open-sesame-please", mode=0o644)
-    (told,) = files.warnings(f"{MODEL}apiKeys: [{{file: '{file}'}}]")
+    (message,) = files.warnings(f"{MODEL}apiKeys: [{{file: '{file}'}}]")
 
-    assert f"any user of this machine may read this key. Run chmod o-r {file}" in told
+    assert f"any user of this machine may read this key. Run chmod o-r {file}" in message
 
 
 def test_a_model_that_nobody_knows_is_worth_a_word(files: ConfigFiles) -> None:
     """A folder of models may add it later."""
-    (told,) = files.warnings(f"{MODEL}apiKeys: [{{key: the-key-of-somebody, models: [qwem]}}]")
+    (message,) = files.warnings(f"{MODEL}apiKeys: [{{key: the-key-of-somebody, models: [qwem]}}]")
 
-    assert 'apiKeys[0].models[0]: no model is called "qwem". Did you mean "qwen"?' in told
+    assert 'apiKeys[0].models[0]: no model is called "qwem". Did you mean "qwen"?' in message
 
 
 def test_what_is_shown_of_a_key_is_no_secret(files: ConfigFiles) -> None:
@@ -153,16 +153,16 @@ def test_what_is_shown_of_a_key_is_no_secret(files: ConfigFiles) -> None:
 
 def test_a_key_in_a_file_has_a_least_length_too(files: ConfigFiles, tmp_path: Path) -> None:
     """The error is at the position of the file's name."""
-    (told,) = files.mistakes(f"{MODEL}apiKeys: [{{file: '{secret_file(tmp_path, b'short')}'}}]")
+    (message,) = files.mistakes(f"{MODEL}apiKeys: [{{file: '{secret_file(tmp_path, b'short')}'}}]")
 
-    assert "apiKeys[0].file: the key has fewer than 8 characters" in told
+    assert "apiKeys[0].file: the key has fewer than 8 characters" in message
 
 
 def test_a_key_that_is_rather_short_is_worth_a_word(files: ConfigFiles) -> None:
     """Configurations of llama-swap have such keys, so they load."""
-    (told,) = files.warnings(f"{MODEL}apiKeys: [{{key: sk-hunter2}}]")
+    (message,) = files.warnings(f"{MODEL}apiKeys: [{{key: sk-hunter2}}]")
 
-    assert "warning: apiKeys[0].key: the key has fewer than 16 characters" in told
+    assert "warning: apiKeys[0].key: the key has fewer than 16 characters" in message
 
 
 def test_a_mapping_says_what_its_key_may_do_and_a_text_may_do_everything(files: ConfigFiles) -> None:

@@ -366,7 +366,7 @@ models:
 
     assert (long.catalog, long.settings) == (short.catalog, short.settings)
     assert short.settings == Settings()
-    assert long.complaints == short.complaints == ()
+    assert long.problems == short.problems == ()
 
 
 def test_a_key_without_a_value_counts_as_absent(files: ConfigFiles) -> None:

@@ -159,7 +159,7 @@ def test_each_key_has_an_effect_or_says_why_not(files: ConfigFiles, row: Row) ->
     """A key with an effect changes the result; one without gives a warning at its position."""
     without, with_key = files.load(file_for(row.key, saying=False)), files.load(file_for(row.key, saying=True))
     changes = (with_key.catalog, with_key.settings) != (without.catalog, without.settings)
-    warned = [complaint.message for complaint in with_key.complaints if complaint not in without.complaints]
+    warned = [problem.message for problem in with_key.problems if problem not in without.problems]
 
     match standing(row)[0]:
         case "not yet":
@@ -172,16 +172,16 @@ def test_each_key_has_an_effect_or_says_why_not(files: ConfigFiles, row: Row) ->
 
 
 @pytest.mark.parametrize("row", [row for row in TABLE if row.matters], ids=lambda row: row.key)
-def test_a_difference_that_matters_is_told_where_it_is_written(files: ConfigFiles, row: Row) -> None:
+def test_a_difference_that_matters_is_reported_where_it_is_written(files: ConfigFiles, row: Row) -> None:
     """`check` prints a line for it, with file, line, column and the reason."""
     text = file_for(row.key, saying=True)
-    told = [each for each in files.load(text).differences if each.message == row.here]
+    differences = [each for each in files.load(text).differences if each.message == row.here]
 
-    assert len(told) == 1
-    assert told[0].line > 1 or text.startswith(row.key)
-    assert row.here in str(told[0])
+    assert len(differences) == 1
+    assert differences[0].line > 1 or text.startswith(row.key)
+    assert row.here in str(differences[0])
 
 
-def test_an_ordinary_file_is_told_nothing(files: ConfigFiles) -> None:
+def test_an_ordinary_file_gets_no_notes(files: ConfigFiles) -> None:
     """A file without differences gives no notes."""
     assert files.load("models: {m: {cmd: 's ${PORT}', ttl: 60}}\nhealthCheckTimeout: 60\n").differences == ()

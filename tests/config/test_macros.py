@@ -96,7 +96,7 @@ def test_the_port_and_the_pid_stay_open(files: ConfigFiles) -> None:
 
 
 @pytest.mark.parametrize(
-    ("macros", "complaint"),
+    ("macros", "problem"),
     [
         ("PORT: 1", "2:3: error: macros.PORT: PORT is reserved; choose another name"),
         ("MODEL_ID: x", "2:3: error: macros.MODEL_ID: MODEL_ID is reserved; choose another name"),
@@ -109,9 +109,9 @@ def test_the_port_and_the_pid_stay_open(files: ConfigFiles) -> None:
         ("server: 1\n  a: ${sever}", '3:3: error: macros.a: unknown macro ${sever}. Did you mean "server"?'),
     ],
 )
-def test_a_macro_that_cannot_be_used_is_told_with_its_place(files: ConfigFiles, macros: str, complaint: str) -> None:
+def test_a_macro_that_cannot_be_used_is_an_error_with_its_place(files: ConfigFiles, macros: str, problem: str) -> None:
     """Each kind of error in a definition has its message."""
-    assert files.mistakes(f"macros:\n  {macros}\nmodels:\n  m:\n{BASE}") == [f"config.yaml:{complaint}"]
+    assert files.mistakes(f"macros:\n  {macros}\nmodels:\n  m:\n{BASE}") == [f"config.yaml:{problem}"]
 
 
 def test_a_macro_that_explodes_is_refused(files: ConfigFiles) -> None:
@@ -124,7 +124,7 @@ def test_a_macro_that_explodes_is_refused(files: ConfigFiles) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "complaint"),
+    ("line", "problem"),
     [
         ("name: ${nobody}", "error: models.m.name: unknown macro ${nobody}"),
         ("name: ${CTXX}", 'error: models.m.name: unknown macro ${CTXX}. Did you mean "CTX"?'),
@@ -132,9 +132,9 @@ def test_a_macro_that_explodes_is_refused(files: ConfigFiles) -> None:
         ("name: ${env.not-a-name}", "error: models.m.name: unknown macro ${env.not-a-name}"),
     ],
 )
-def test_an_unknown_macro_is_told_with_its_place(files: ConfigFiles, line: str, complaint: str) -> None:
+def test_an_unknown_macro_is_an_error_with_its_place(files: ConfigFiles, line: str, problem: str) -> None:
     """A macro without a definition is an error."""
-    assert files.mistakes(f"macros: {{CTX: 1}}\nmodels:\n  m:\n{BASE}    {line}\n") == [f"config.yaml:5:5: {complaint}"]
+    assert files.mistakes(f"macros: {{CTX: 1}}\nmodels:\n  m:\n{BASE}    {line}\n") == [f"config.yaml:5:5: {problem}"]
 
 
 def test_what_is_known_of_a_model_is_unknown_outside(files: ConfigFiles) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hotseat.catalog.groups import TOGETHER
-from hotseat.config.effective import resolved, together
+from hotseat.config.effective import concurrency, resolved
 from hotseat.config.matrix import MOST_SETS, NEVER_CHOSEN
 
 if TYPE_CHECKING:
@@ -80,11 +80,11 @@ def test_no_price_makes_a_pinned_model_leave(files: ConfigFiles) -> None:
     assert groups.pushed_out(c, (a, b)) == (b,)
 
 
-def test_the_matrix_is_told_in_words_and_as_data(files: ConfigFiles) -> None:
+def test_the_matrix_is_shown_in_words_and_as_data(files: ConfigFiles) -> None:
     """`check` says which models may run together."""
     loaded = files.load(MODELS + "matrix: {sets: {s: a & (b | c)}}")
 
-    assert together(loaded.catalog) == [
+    assert concurrency(loaded.catalog) == [
         "These may run together: a + b, a + c; models outside the cheapest matching set are unloaded.",
         "Models in no set (d, org/big:7b) run alone.",
     ]
@@ -92,7 +92,7 @@ def test_the_matrix_is_told_in_words_and_as_data(files: ConfigFiles) -> None:
 
 
 @pytest.mark.parametrize(
-    ("matrix", "complaint"),
+    ("matrix", "problem"),
     [
         ("{sets: {}}", "matrix.sets: at least one set is needed. Write name: a & b"),
         ("{}", "matrix.sets: at least one set is needed. Write name: a & b"),
@@ -116,11 +116,11 @@ def test_the_matrix_is_told_in_words_and_as_data(files: ConfigFiles) -> None:
         ("{evict_costs: {a: 0}, sets: {s: a}}", "matrix.evict_costs.a: must be more than 0, not 0"),
     ],
 )  # fmt: skip
-def test_a_wrong_matrix_is_told_in_its_place(files: ConfigFiles, matrix: str, complaint: str) -> None:
+def test_a_wrong_matrix_is_an_error_in_its_place(files: ConfigFiles, matrix: str, problem: str) -> None:
     """One mistake gives one error."""
     said = [each.partition(": error: ") for each in files.mistakes(f"{MODELS}matrix: {matrix}")]
 
-    assert [(place.rpartition(":")[0], text) for place, _, text in said] == [("config.yaml:7", complaint)]
+    assert [(place.rpartition(":")[0], text) for place, _, text in said] == [("config.yaml:7", problem)]
 
 
 def test_an_expression_that_means_too_much_is_refused(files: ConfigFiles) -> None:
@@ -168,7 +168,7 @@ def test_priorities_become_urgencies(files: ConfigFiles, priorities: str, urgenc
     loaded = files.load(text + scheduler)
 
     assert {spec.name: spec.urgency for spec in loaded.catalog.models.values()} == urgencies
-    assert loaded.complaints == ()
+    assert loaded.problems == ()
 
 
 def test_a_models_own_urgency_wins_over_a_priority(files: ConfigFiles) -> None:

@@ -21,26 +21,26 @@ SAMPLES = Path(__file__).parent / "samples"
 MODEL = "models: {m: {cmd: 'server ${PORT}'}}\n"
 
 
-def complaints_about(path: Path) -> list[str]:
+def problems_of(path: Path) -> list[str]:
     with pytest.raises(ConfigError) as refused:
         read([path], environ={})
-    return [str(complaint).replace(str(path), path.name) for complaint in refused.value.complaints]
+    return [str(problem).replace(str(path), path.name) for problem in refused.value.problems]
 
 
 def test_a_file_full_of_mistakes_shows_all_of_them_at_once() -> None:
     """The golden list: each kind of error with its exact line, column and message."""
     golden = (SAMPLES / "mistakes.golden").read_text(encoding="utf-8").splitlines()
 
-    assert complaints_about(SAMPLES / "mistakes.yaml") == golden
+    assert problems_of(SAMPLES / "mistakes.yaml") == golden
 
 
-def test_a_complaint_reads_as_editors_and_people_expect() -> None:
+def test_a_problem_reads_as_editors_and_people_expect() -> None:
     """file:line:column, severity, path, what is wrong, and what to do."""
-    complaint = ConfigProblem(
+    problem = ConfigProblem(
         Severity.ERROR, "config.yaml", 5, 5, "models.qwen.tll", "unknown key", 'Did you mean "ttl"?'
     )
 
-    assert str(complaint) == 'config.yaml:5:5: error: models.qwen.tll: unknown key. Did you mean "ttl"?'
+    assert str(problem) == 'config.yaml:5:5: error: models.qwen.tll: unknown key. Did you mean "ttl"?'
 
 
 def test_paths_are_written_so_that_they_can_be_found() -> None:
@@ -49,14 +49,14 @@ def test_paths_are_written_so_that_they_can_be_found() -> None:
     assert dotted(("a-b", "c_d")) == "a-b.c_d"
 
 
-def test_the_error_carries_the_complaints_and_their_text() -> None:
+def test_the_error_carries_the_problems_and_their_text() -> None:
     """A caller can show it as it is or use its parts."""
     with pytest.raises(ConfigError) as refused:
         read([SAMPLES / "nowhere.yaml"], environ={})
 
-    [complaint] = refused.value.complaints
-    assert complaint.message == "the file cannot be read: No such file or directory"
-    assert str(refused.value) == refused.value.message == str(complaint)
+    [problem] = refused.value.problems
+    assert problem.message == "the file cannot be read: No such file or directory"
+    assert str(refused.value) == refused.value.message == str(problem)
 
 
 JUNK: Any = st.recursive(
@@ -71,7 +71,7 @@ TOP_KEYS = st.sampled_from(sorted(Config.known_keys()))
 @given(
     document=st.dictionaries(TOP_KEYS, JUNK, max_size=4), keys=st.dictionaries(st.text(max_size=5), JUNK, max_size=3)
 )
-def test_no_junk_is_too_strange_to_be_complained_about(
+def test_any_junk_is_read_or_gives_an_error_with_its_place(
     tmp_path_factory: pytest.TempPathFactory, document: dict[str, Any], keys: dict[str, Any]
 ) -> None:
     """Reading any file ends with a result or with errors that have a position."""
@@ -79,15 +79,15 @@ def test_no_junk_is_too_strange_to_be_complained_about(
     models = {"m": {"cmd": "server ${PORT}", **keys}}
     file.write_text(yaml.safe_dump({"models": models, **document}, allow_unicode=True), encoding="utf-8")
     try:
-        complaints = read([file], environ={}).complaints
+        problems = read([file], environ={}).problems
     except ConfigError as error:
-        complaints = error.complaints
+        problems = error.problems
 
-        assert any(complaint.severity is Severity.ERROR for complaint in complaints)
-    assert all(complaint.line >= 1 and complaint.column >= 1 and complaint.message for complaint in complaints)
+        assert any(problem.severity is Severity.ERROR for problem in problems)
+    assert all(problem.line >= 1 and problem.column >= 1 and problem.message for problem in problems)
 
 
-def test_two_mistakes_in_one_list_are_two_complaints(files: ConfigFiles) -> None:
+def test_two_mistakes_in_one_list_are_two_problems(files: ConfigFiles) -> None:
     """The list is removed after the first error, and the second is still reported."""
     assert files.mistakes("models: {m: {cmd: 's ${PORT}'}}\nallowedHosts: [~, ~]") == [
         "config.yaml:2:16: error: allowedHosts[0]: must be a string, not nothing",
@@ -100,6 +100,4 @@ def test_the_name_of_a_request_is_nobodys_name(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(MODEL + "clientHeader: x-request-ID\n")
 
-    assert complaints_about(file) == [
-        "config.yaml:2:1: error: clientHeader: X-Request-Id identifies requests, not clients"
-    ]
+    assert problems_of(file) == ["config.yaml:2:1: error: clientHeader: X-Request-Id identifies requests, not clients"]

@@ -55,7 +55,7 @@ def test_each_file_is_a_model(files: ConfigFiles) -> None:
     )  # fmt: skip
     assert gemma.recipe.env == (("FILE", "weights/my gemma.gguf"),)
     assert qwen.ttl_s == 600
-    assert loaded.complaints == ()
+    assert loaded.problems == ()
 
 
 def test_a_model_that_is_written_wins_over_a_file(files: ConfigFiles) -> None:
@@ -66,7 +66,7 @@ def test_a_model_that_is_written_wins_over_a_file(files: ConfigFiles) -> None:
     assert len(loaded.catalog.models) == 2
 
 
-def test_a_mistake_in_the_template_is_told_at_its_place(files: ConfigFiles) -> None:
+def test_a_mistake_in_the_template_is_an_error_at_its_place(files: ConfigFiles) -> None:
     """The template is checked even while the folder is empty, and its error is reported once."""
     text = CONFIG.replace("ttl: 10m", "ttl: soon")
 
@@ -77,7 +77,7 @@ def test_a_mistake_in_the_template_is_told_at_its_place(files: ConfigFiles) -> N
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "complaint"),
+    ("before", "after", "problem"),
     [
         (
             "-m ${MODEL_PATH} ",
@@ -94,11 +94,11 @@ def test_a_mistake_in_the_template_is_told_at_its_place(files: ConfigFiles) -> N
         ("${context}", "${contxt}", 'error: modelsDir.cmd: unknown macro ${contxt}. Did you mean "context"?'),
     ],
 )
-def test_what_cannot_be_meant_is_refused(files: ConfigFiles, before: str, after: str, complaint: str) -> None:
+def test_what_cannot_be_meant_is_refused(files: ConfigFiles, before: str, after: str, problem: str) -> None:
     """The error has a position and a fix."""
     mistakes = "\n".join(files.mistakes(CONFIG.replace(before, after, 1)))
 
-    assert complaint in mistakes
+    assert problem in mistakes
 
 
 def test_a_folder_may_come_later(files: ConfigFiles) -> None:

@@ -36,7 +36,7 @@ def test_a_peer_gives_its_models_names(files: ConfigFiles) -> None:
 
     assert list(remotes) == ["box/far", "box/both", "box/bee", "box/org/x", "cloud/both", "far", "org/x"]
     assert remotes["far"] is remotes["box/far"]
-    assert loaded.complaints == ()
+    assert loaded.problems == ()
 
 
 def test_what_is_known_of_a_model_of_a_peer(files: ConfigFiles) -> None:
@@ -64,10 +64,10 @@ def test_a_proxy_in_the_environment_is_not_used(files: ConfigFiles) -> None:
     """A warning says so if there are peers."""
     environ = {"HTTPS_PROXY": "http://proxy:3128"}
 
-    assert [str(complaint) for complaint in files.load(TWO + PEER, environ).complaints] == [
+    assert [str(problem) for problem in files.load(TWO + PEER, environ).problems] == [
         "config.yaml:5:1: warning: peers: HTTPS_PROXY is set, but has no effect: peers are reached directly"
     ]
-    assert read([files.write("plain.yaml", TWO)], environ=environ).complaints == ()
+    assert read([files.write("plain.yaml", TWO)], environ=environ).problems == ()
 
 
 def test_a_selector_and_its_settings(files: ConfigFiles) -> None:
@@ -81,7 +81,7 @@ def test_a_selector_and_its_settings(files: ConfigFiles) -> None:
 
     assert (best.strategy, best.targets, best.spillover) == (Strategy.SPILLOVER, ("bee", "a"), 3)
     assert (best.title, best.description, best.unlisted, dict(best.metadata)) == ("Best", "D", True, {"k": [1]})
-    assert loaded.complaints == ()
+    assert loaded.problems == ()
 
 
 def test_a_bare_name_of_a_peer_yields_to_a_selector(files: ConfigFiles) -> None:
@@ -100,7 +100,7 @@ def test_a_profile_and_its_pins(files: ConfigFiles) -> None:
 
     assert (night.description, dict(night.pins)) == ("D", {"gpt": "bee", "a": "", "b": ""})
     assert loaded.catalog.active_profile is None
-    assert loaded.complaints == ()
+    assert loaded.problems == ()
 
 
 def test_names_by_id_are_aliases_with_changes(files: ConfigFiles) -> None:
@@ -133,7 +133,7 @@ models:
     assert spec.capabilities == Capabilities(("text", "image"), ("text",), True, True, 4096)
     assert spec.timeouts == Timeouts(None, None, None, 120.0, None)
     assert spec.ignore_websockets
-    assert loaded.complaints == ()
+    assert loaded.problems == ()
 
 
 def test_the_special_name_of_comfyui(files: ConfigFiles) -> None:
@@ -148,7 +148,7 @@ def test_the_special_name_of_comfyui(files: ConfigFiles) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("text", "problem"),
     [
         ("peers: {p: {proxy: 'ftp://x', models: [m]}}",
          "4:13: error: peers.p.proxy: must begin with http://, https:// or unix:/"),
@@ -176,12 +176,12 @@ def test_the_special_name_of_comfyui(files: ConfigFiles) -> None:
         ("profiles: {p: {pins: {}}}", "4:16: error: profiles.p.pins: must not be empty"),
     ],
 )  # fmt: skip
-def test_a_name_that_leads_nowhere_is_told_in_its_place(files: ConfigFiles, text: str, complaint: str) -> None:
+def test_a_name_that_leads_nowhere_is_an_error_in_its_place(files: ConfigFiles, text: str, problem: str) -> None:
     """One mistake gives one error."""
-    assert files.mistakes(TWO + text) == [f"config.yaml:{complaint}"]
+    assert files.mistakes(TWO + text) == [f"config.yaml:{problem}"]
 
 
-def test_a_broken_target_is_complained_about_once(files: ConfigFiles) -> None:
+def test_a_broken_target_is_reported_once(files: ConfigFiles) -> None:
     """A reference to an invalid model gives no further error."""
     text = "models:\n  a: {cmd: ''}\nselectors: {s: {strategy: pin, targets: [a]}}\nprofiles: {p: {pins: {x: a}}}\n"
 

@@ -64,7 +64,7 @@ async def test_keys_do_not_join_a_secret_that_stays_empty(tmp_path: Path, monkey
     active = ActiveConfig(begun)
     result = await Reloader(active, ModelFolders(), cast("ReloadTarget", rig)).reload()
 
-    assert "fleet.secret" in result.complaints[0]
+    assert "fleet.secret" in result.problems[0]
     assert active.settings is begun.settings
     assert rig.outcomes == [False]
 

@@ -36,7 +36,7 @@ def test_one_card_and_three_models() -> None:
     loaded = sample("single-gpu")
     qwen, embed, whisper = loaded.catalog.models.values()
 
-    assert loaded.complaints == ()
+    assert loaded.problems == ()
     assert " ".join(qwen.recipe.argv) == (
         "/opt/llama.cpp/llama-server --host 127.0.0.1 --port ${PORT} -m /models/qwen3-8b-q5_k_m.gguf -c 32768 -ngl 99"
     )
@@ -60,7 +60,7 @@ def test_groups_of_models() -> None:
     def leaves(resident: str, wanted: str) -> bool:
         return groups.must_leave(loaded.catalog.resolve(resident).name, loaded.catalog.resolve(wanted).name)
 
-    assert loaded.complaints == ()
+    assert loaded.problems == ()
     assert leaves("chat-a", "b")
     assert not leaves("embed", "giant")
     assert not leaves("rerank", "embed")
@@ -96,7 +96,7 @@ def test_containers_with_a_command_that_stops_them() -> None:
     assert loaded.settings.error_format is ErrorFormat.OPENAI
     assert not loaded.settings.metrics
     assert loaded.withheld_env == {"HOTSEAT_KEY"}
-    assert [str(complaint.severity.value) for complaint in loaded.complaints] == ["note"]
+    assert [str(problem.severity.value) for problem in loaded.problems] == ["note"]
 
 
 def test_many_names_and_macros() -> None:

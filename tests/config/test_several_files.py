@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def mistakes(*paths: Path) -> list[str]:
     with pytest.raises(ConfigError) as refused:
         read(paths, environ={})
-    return list(map(str, refused.value.complaints))
+    return list(map(str, refused.value.problems))
 
 
 def test_files_of_a_directory_follow_in_the_order_of_their_names(files: ConfigFiles) -> None:
@@ -57,7 +57,7 @@ def test_clashes_name_both_files_and_lines(files: ConfigFiles) -> None:
     ]
 
 
-def test_complaints_point_into_the_file_that_holds_the_mistake(files: ConfigFiles) -> None:
+def test_problems_point_into_the_file_that_holds_the_mistake(files: ConfigFiles) -> None:
     """This holds also for list items whose index has changed."""
     one = files.write("1.yaml", "models: {a: {cmd: 's ${PORT}'}}\ntrustedProxies: [10.0.0.1]")
     two = files.write("2.yaml", "trustedProxies: [10.0.0.2, nowhere]\nlisten: ${env.NOBODY}")
@@ -84,7 +84,7 @@ def test_no_file_at_all_is_a_mistake(files: ConfigFiles) -> None:
     assert mistakes() == [f":1:1: {said}"]
 
 
-def test_unreadable_files_are_told_all_at_once(files: ConfigFiles, tmp_path: Path) -> None:
+def test_unreadable_files_are_reported_all_at_once(files: ConfigFiles, tmp_path: Path) -> None:
     """Nothing else is checked while a file is missing."""
     (tmp_path / "latin.yaml").write_bytes(b"name: caf\xe9")
     broken = files.write("broken.yaml", "a: [")
@@ -103,11 +103,11 @@ def test_root_is_warned_of_a_file_everybody_may_write(
     file = files.write("config.yaml", "models: {a: {cmd: 's ${PORT}'}}")
     (tmp_path / file).chmod(0o666)
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    as_root = read([file], environ={}).complaints
+    as_root = read([file], environ={}).problems
     monkeypatch.setattr("os.geteuid", lambda: 1000)
 
-    assert [str(complaint) for complaint in as_root] == [
+    assert [str(problem) for problem in as_root] == [
         "config.yaml:1:1: warning: any user may write this file, and hotseat runs its commands as root."
         " Run chmod o-w config.yaml"
     ]
-    assert read([file], environ={}).complaints == ()
+    assert read([file], environ={}).problems == ()

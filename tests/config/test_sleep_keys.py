@@ -78,7 +78,7 @@ def test_commands_of_ones_own(files: ConfigFiles) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "complaint"),
+    ("model", "problem"),
     [
         (f"{ANY}, sleep: vlm", 'error: models.m.sleep: must be vllm or llama-server, not "vlm"'),
         (
@@ -101,15 +101,15 @@ def test_commands_of_ones_own(files: ConfigFiles) -> None:
         (f"{ANY}, sleep: {{resume: go, ttl: soon}}", "error: models.m.sleep.ttl: must be a duration"),
     ],
 )
-def test_mistakes(files: ConfigFiles, model: str, complaint: str) -> None:
+def test_mistakes(files: ConfigFiles, model: str, problem: str) -> None:
     """Each error has a position and a fix."""
-    told = "\n".join(files.mistakes(text(model, DEVICES)))
+    mistakes = "\n".join(files.mistakes(text(model, DEVICES)))
 
-    assert complaint in told
+    assert problem in mistakes
 
 
 @pytest.mark.parametrize(
-    ("model", "top", "complaint"),
+    ("model", "top", "problem"),
     [
         (
             f"{ANY}, sleep: vllm",
@@ -125,9 +125,9 @@ def test_mistakes(files: ConfigFiles, model: str, complaint: str) -> None:
         (f"{ANY}, sleep: {{resume: go, memory: 1GiB}}", "", "models.m.sleep.memory: has no effect without devices"),
     ],
 )
-def test_warnings(files: ConfigFiles, model: str, top: str, complaint: str) -> None:
+def test_warnings(files: ConfigFiles, model: str, top: str, problem: str) -> None:
     """A server without its sleep option never sleeps."""
-    assert complaint in "\n".join(files.warnings(text(model, top)))
+    assert problem in "\n".join(files.warnings(text(model, top)))
 
 
 def test_what_it_comes_to_can_be_seen(files: ConfigFiles) -> None:

@@ -1,4 +1,4 @@
-"""Shutdown: a load balancer that polls readiness is told first, and its requests are served meanwhile."""
+"""Shutdown: a load balancer that polls readiness gets a failing check first, and its requests are served meanwhile."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ cli.main()
 """
 
 
-def test_a_load_balancer_is_told_and_served_before_the_door_closes(tmp_path: Path) -> None:
+def test_a_load_balancer_sees_not_ready_and_is_served_before_the_listener_closes(tmp_path: Path) -> None:
     """After SIGTERM new connections are still served while /hotseat/ready says no; then the exit code is 0."""
     with Hotseat({"shutdown": {"notice": "1s"}, "models": {}}, tmp_path) as rig:
         before = rig.call("GET", "/hotseat/ready")
@@ -87,7 +87,7 @@ async def seconds_of_notice(asked_before: float, *, to_hosts: bool = False) -> f
 
 
 @in_virtual_time
-async def test_only_who_asked_within_the_last_minute_is_told() -> None:
+async def test_only_a_readiness_check_of_the_last_minute_delays_the_shutdown() -> None:
     """A single request long ago does not delay the shutdown."""
     lately, long_ago = await seconds_of_notice(LATELY_S - 1), await seconds_of_notice(LATELY_S + 1)
 
@@ -96,7 +96,7 @@ async def test_only_who_asked_within_the_last_minute_is_told() -> None:
 
 
 @in_virtual_time
-async def test_other_hosts_are_given_time_to_hear_of_it() -> None:
+async def test_other_hosts_are_given_time_to_learn_of_it() -> None:
     """They route requests, so no poll is needed; a longer notice is long enough for them too."""
     watched, unwatched = [await seconds_of_notice(ago, to_hosts=True) for ago in (1, LATELY_S + 1)]
 

@@ -57,26 +57,26 @@ def serving(folder: Path, listener: socket.socket, **env: str) -> Iterator[subpr
             server.kill()
 
 
-def test_systemd_hears_of_the_beginning_of_life_and_of_the_end(tmp_path: Path, ear: socket.socket) -> None:
+def test_systemd_is_notified_of_start_watchdog_and_stop(tmp_path: Path, ear: socket.socket) -> None:
     """Ready once the socket that was handed over is answered, alive while the loop turns, then stopping."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        heard = []
+        messages = []
         with serving(tmp_path, listener, NOTIFY_SOCKET=str(tmp_path / "notify"), WATCHDOG_USEC="200000") as server:
-            heard += [ear.recv(4096) for _ in range(3)]
+            messages += [ear.recv(4096) for _ in range(3)]
             ready = Server(f"http://127.0.0.1:{port}").ask("GET", "/hotseat/ready")
             server.send_signal(signal.SIGTERM)
-            while not heard[-1].startswith(b"STOPPING"):
-                heard.append(ear.recv(4096))
+            while not messages[-1].startswith(b"STOPPING"):
+                messages.append(ear.recv(4096))
             code = server.wait(PATIENCE_S)
 
     assert ready["status"] == "ok"
-    assert b"READY=1\nSTATUS=serving 1 models" in heard
-    assert heard.count(b"WATCHDOG=1") >= 2
+    assert b"READY=1\nSTATUS=serving 1 models" in messages
+    assert messages.count(b"WATCHDOG=1") >= 2
     assert code == 0
 
 
-def test_model_servers_hear_nothing_of_it(tmp_path: Path, ear: socket.socket) -> None:
+def test_model_servers_do_not_inherit_systemds_variables(tmp_path: Path, ear: socket.socket) -> None:
     """Neither the address of systemd nor the sockets are theirs."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"

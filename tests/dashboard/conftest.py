@@ -57,7 +57,7 @@ def visits(hotseat: Hotseat, browser: Browser) -> Iterator[Visits]:
         return begun[-1]
 
     yield visit
-    faults = [fault for visit in begun for fault in [*visit.complaints, *visit.violations()]]
+    faults = [fault for visit in begun for fault in [*visit.problems, *visit.violations()]]
     for visit_ in begun:
         visit_.page.context.close()
     assert faults == []

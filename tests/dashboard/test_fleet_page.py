@@ -44,7 +44,7 @@ def at_a(hosts: Hosts, browser: Browser) -> Iterator[Visits]:
         return begun[-1]
 
     yield visit
-    faults = [fault for visit in begun for fault in [*visit.complaints, *visit.violations()]]
+    faults = [fault for visit in begun for fault in [*visit.problems, *visit.violations()]]
     for visit_ in begun:
         visit_.page.context.close()
     assert faults == []

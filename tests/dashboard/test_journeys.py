@@ -91,7 +91,7 @@ def test_a_failed_load_shows_the_cause_and_the_last_output(visit: Visit) -> None
     expect(row(page, "broken").locator(".why")).to_have_text("")
     expect(page.locator(".notice.trouble")).to_contain_text("broken is not ready")
     # Chromium logs every response with status 400 or above.
-    visit.complaints[:] = [each for each in visit.complaints if "status of 503" not in each]
+    visit.problems[:] = [each for each in visit.problems if "status of 503" not in each]
 
 
 def test_stopping_a_model_in_use_asks_for_confirmation(visit: Visit, hotseat: Hotseat, long_stream: Stream) -> None:
@@ -152,7 +152,7 @@ def test_the_timeline_is_exported_as_a_trace(visit: Visit, hotseat: Hotseat) -> 
     events = json.loads(Path(saving.value.path()).read_text())["traceEvents"]
 
     assert {event["args"]["name"] for event in events if event["name"] == "thread_name"} >= {"alpha"}
-    assert any(event["name"] == "loading" and event["args"]["because"] for event in events)
+    assert any(event["name"] == "loading" and event["args"]["reason"] for event in events)
     assert any(event["name"] == "POST /v1/chat/completions" for event in events)
 
 
@@ -292,7 +292,7 @@ def test_a_failed_reload_keeps_the_configuration_and_shows_the_error(visit: Visi
     page.get_by_role("button", name="Reload config").click()
 
     expect(page.locator(".sentences.trouble")).to_have_count(0)
-    visit.complaints[:] = [each for each in visit.complaints if "status of 422" not in each]
+    visit.problems[:] = [each for each in visit.problems if "status of 422" not in each]
 
 
 def test_the_dashboard_reconnects(visit: Visit, hotseat: Hotseat) -> None:
@@ -307,7 +307,7 @@ def test_the_dashboard_reconnects(visit: Visit, hotseat: Hotseat) -> None:
     hotseat.load("beta")
 
     expect(row(page, "beta")).to_have_attribute("data-phase", "ready")
-    visit.complaints[:] = [each for each in visit.complaints if "ERR_INTERNET_DISCONNECTED" not in each]
+    visit.problems[:] = [each for each in visit.problems if "ERR_INTERNET_DISCONNECTED" not in each]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

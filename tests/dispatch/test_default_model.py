@@ -112,7 +112,7 @@ async def test_nobody_has_to_go_for_it() -> None:
 
 
 @in_virtual_time
-async def test_a_default_that_cannot_come_back_is_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_default_that_cannot_come_back_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """No request waits for it, so only the log reports it."""
     async with opened(RIG, broken=("home",)) as dispatcher:
         await dispatcher.load(GUEST)

@@ -16,7 +16,7 @@ from tests.support.virtual_time import advance, in_virtual_time
 from hotseat.dispatch.dispatcher import STUCK_S, Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.dispatch.server_tasks import BREATH_S
-from hotseat.errors import Dismissed, LoadFailed, NotRunning, ShuttingDown, UnknownModel
+from hotseat.errors import CancelledByOperator, LoadFailed, NotRunning, ShuttingDown, UnknownModel
 from hotseat.identifiers import ClientId, LaunchId, ModelName
 from hotseat.scheduling.events import UpstreamReady
 from hotseat.scheduling.lifecycle import Phase
@@ -37,27 +37,27 @@ RIG = one_at_a_time("qwen", "llama")
 class Guest:
     """A visitor that records its calls and may do something during each."""
 
-    def __init__(self, when_told: Callable[[], object] = lambda: None) -> None:
-        self.told: list[str] = []
+    def __init__(self, on_outcome: Callable[[], object] = lambda: None) -> None:
+        self.outcomes: list[str] = []
         self.error: HotseatError | None = None
-        self._when_told = when_told
+        self._on_outcome = on_outcome
 
-    def granted(self, upstream: Upstream, because: str = "") -> None:
-        self._hear("granted")
+    def granted(self, upstream: Upstream, reason: str = "") -> None:
+        self._record("granted")
 
     def confirmed(self) -> None:
-        self._hear("confirmed")
+        self._record("confirmed")
 
     def refused(self, error: HotseatError) -> None:
         self.error = error
-        self._hear("refused")
+        self._record("refused")
 
     def cut(self, error: HotseatError) -> None:
-        self._hear("cut")
+        self._record("cut")
 
-    def _hear(self, news: str) -> None:
-        self.told.append(news)
-        self._when_told()
+    def _record(self, news: str) -> None:
+        self.outcomes.append(news)
+        self._on_outcome()
 
 
 class DecisionContext:
@@ -96,10 +96,10 @@ async def test_a_request_is_granted_when_its_model_is_ready() -> None:
     async with a_context() as bench:
         guest = Guest()
         ticket = bench.ask(QWEN, guest)
-        assert guest.told == []
+        assert guest.outcomes == []
         await everybody_has_acted()
 
-        assert guest.told == ["granted"]
+        assert guest.outcomes == ["granted"]
         bench.dispatcher.leave(ticket)
         assert bench.dispatcher.view().model(QWEN).in_flight == 0
 
@@ -112,7 +112,7 @@ async def test_a_request_for_a_ready_model_is_granted_before_ask_returns() -> No
         guest = Guest()
         bench.dispatcher.leave(bench.ask(QWEN, guest))
 
-        assert guest.told == ["granted"]
+        assert guest.outcomes == ["granted"]
 
 
 @in_virtual_time
@@ -196,24 +196,24 @@ async def test_leaving_twice() -> None:
 
 
 @in_virtual_time
-async def test_a_fact_that_comes_up_while_another_is_told() -> None:
+async def test_an_event_that_occurs_while_another_is_handled() -> None:
     """It is handled next, never nested: all commands of the first event are carried out before the second."""
     async with a_context(one_at_a_time(model("qwen", concurrency_limit=1))) as bench:
         tickets: list[TicketId] = []
-        heard: list[tuple[str, int]] = []
-        second = Guest(lambda: heard.append(("second", in_flight())))
+        seen: list[tuple[str, int]] = []
+        second = Guest(lambda: seen.append(("second", in_flight())))
 
         def in_flight() -> int:
             return bench.dispatcher.view().model(QWEN).in_flight
 
         def hang_up() -> None:
             bench.dispatcher.leave(tickets[0])
-            heard.append(("first", in_flight()))
+            seen.append(("first", in_flight()))
 
         tickets += [bench.ask(QWEN, Guest(hang_up)), bench.ask(QWEN, second)]
         await everybody_has_acted()
 
-        assert heard == [("first", 1), ("second", 1)]
+        assert seen == [("first", 1), ("second", 1)]
         bench.dispatcher.leave(tickets[1])
 
 
@@ -226,7 +226,7 @@ async def test_a_guest_who_leaves_just_before_its_grant() -> None:
         tickets += [bench.ask(QWEN, Guest(lambda: bench.dispatcher.leave(tickets[1]))), bench.ask(QWEN, late)]
         await everybody_has_acted()
 
-        assert late.told == []
+        assert late.outcomes == []
         assert bench.dispatcher.view().model(QWEN).in_flight == 1
         bench.dispatcher.leave(tickets[0])
 
@@ -240,7 +240,7 @@ async def test_a_guest_who_leaves_just_before_its_refusal() -> None:
         tickets += [bench.ask(QWEN, Guest(lambda: bench.dispatcher.leave(tickets[1]))), bench.ask(QWEN, late)]
         await everybody_has_acted()
 
-        assert late.told == []
+        assert late.outcomes == []
 
 
 @in_virtual_time
@@ -253,7 +253,7 @@ async def test_a_guest_who_leaves_just_before_it_is_cut() -> None:
         tickets += [bench.ask(QWEN, hasty), bench.ask(QWEN, late)]
         await bench.dispatcher.unload(QWEN, force=True)
 
-        assert (hasty.told, late.told) == (["granted", "cut"], ["granted"])
+        assert (hasty.outcomes, late.outcomes) == (["granted", "cut"], ["granted"])
 
 
 @in_virtual_time
@@ -264,7 +264,7 @@ async def test_a_refusal_takes_the_ticket_back() -> None:
         ticket = bench.ask(QWEN, guest)
         await everybody_has_acted()
 
-        assert guest.told == ["refused"]
+        assert guest.outcomes == ["refused"]
         assert isinstance(guest.error, LoadFailed)
         facts = bench.journal.n
         bench.dispatcher.leave(ticket)
@@ -342,7 +342,7 @@ async def test_an_unload_returns_when_the_process_is_gone() -> None:
 
 @in_virtual_time
 async def test_an_unload_of_what_does_not_run() -> None:
-    """There is nothing to stop, and the operator is told so."""
+    """There is nothing to stop, and the operator gets an error."""
     async with a_context() as bench:
         with pytest.raises(NotRunning, match="qwen is not running"):
             await bench.dispatcher.unload(QWEN)
@@ -358,7 +358,7 @@ async def test_an_unload_cuts_who_does_not_finish() -> None:
         asyncio.get_running_loop().call_later(11, bench.dispatcher.leave, ticket)
         await bench.dispatcher.unload(QWEN)
 
-        assert guest.told == ["granted", "cut"]
+        assert guest.outcomes == ["granted", "cut"]
         assert bench.dispatcher.view().now == 11 + BREATH_S
 
 
@@ -380,7 +380,7 @@ async def test_a_cancelled_unload_is_carried_out() -> None:
 
 @in_virtual_time
 async def test_force_cuts_at_once() -> None:
-    """An operator in a hurry does not wait for the timer."""
+    """A forced unload does not wait for the timer."""
     async with a_context() as bench:
         await bench.dispatcher.load(QWEN)
         guest = Guest()
@@ -388,7 +388,7 @@ async def test_force_cuts_at_once() -> None:
         asyncio.get_running_loop().call_soon(bench.dispatcher.leave, ticket)
         await bench.dispatcher.unload(QWEN, force=True)
 
-        assert guest.told == ["granted", "cut"]
+        assert guest.outcomes == ["granted", "cut"]
         assert bench.dispatcher.view().now == BREATH_S
 
 
@@ -427,7 +427,7 @@ def rings_at(bench: DecisionContext, when: float) -> None:
 
 
 @in_virtual_time
-async def test_a_crash_is_heard_and_repaired() -> None:
+async def test_a_crashed_server_is_started_again() -> None:
     """A server that dies is started again for the next request."""
     async with a_context() as bench:
         await bench.dispatcher.load(QWEN)
@@ -454,8 +454,8 @@ async def test_a_changed_catalog() -> None:
 
 
 @in_virtual_time
-async def test_a_swap_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """About five lines a swap: the diary that an operator reads."""
+async def test_a_swap_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """A swap has about five lines in the log."""
     caplog.set_level(logging.INFO)
     async with a_context(launcher=FakeLauncher(broken=("llama",))) as bench:
         await bench.dispatcher.load(QWEN)
@@ -463,11 +463,11 @@ async def test_a_swap_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> No
             await bench.dispatcher.load(LLAMA)
 
     assert [record.getMessage() for record in caplog.records] == [
-        "starting upstream model=qwen because='loaded explicitly (operator or preload)'",
+        "starting upstream model=qwen reason='loaded explicitly (operator or preload)'",
         "upstream ready model=qwen took_s=0.00 pid=7001",
-        "stopping upstream model=qwen because='unloaded to free memory for llama'",
-        "upstream exited model=qwen how='exited as asked'",
-        "starting upstream model=llama because='loaded explicitly (operator or preload)'",
+        "stopping upstream model=qwen reason='unloaded to free memory for llama'",
+        "upstream exited model=qwen exit_status='exited as asked'",
+        "starting upstream model=llama reason='loaded explicitly (operator or preload)'",
         "upstream failed to start model=llama took_s=0.00 error='llama exited with code 1'",
     ]
 
@@ -495,7 +495,7 @@ async def test_shutting_down_lets_requests_finish() -> None:
         asyncio.get_running_loop().call_later(20, bench.dispatcher.leave, bench.ask(QWEN, guest))
         await bench.dispatcher.shut_down(within=30)
 
-        assert guest.told == ["granted"]
+        assert guest.outcomes == ["granted"]
         assert bench.dispatcher.view().now == 20 + BREATH_S
 
 
@@ -508,7 +508,7 @@ async def test_shutting_down_cuts_when_the_time_is_up() -> None:
         asyncio.get_running_loop().call_later(31, bench.dispatcher.leave, bench.ask(QWEN, guest))
         await bench.dispatcher.shut_down(within=30)
 
-        assert guest.told == ["granted", "cut"]
+        assert guest.outcomes == ["granted", "cut"]
         assert bench.dispatcher.view().now == 31 + BREATH_S
 
 
@@ -535,7 +535,7 @@ async def test_shutting_down_during_a_load() -> None:
         await everybody_has_acted()
         await bench.dispatcher.shut_down(within=30)
 
-        assert guest.told == ["refused"]
+        assert guest.outcomes == ["refused"]
         assert bench.phase(QWEN) is Phase.COLD
 
 
@@ -547,7 +547,7 @@ async def test_reads_need_no_slot() -> None:
         busy, waits, reads = Guest(), Guest(), Guest()
         tickets = [bench.ask(QWEN, busy), bench.ask(QWEN, waits), bench.ask(QWEN, reads, takes_slot=False)]
 
-        assert (waits.told, reads.told) == ([], ["granted"])
+        assert (waits.outcomes, reads.outcomes) == ([], ["granted"])
         for ticket in tickets:
             bench.dispatcher.leave(ticket)
 
@@ -575,10 +575,10 @@ async def test_a_server_that_tells_its_slots_gets_no_more() -> None:
         first, second = Guest(), Guest()
         ticket = bench.ask(QWEN, first)
         bench.ask(QWEN, second)
-        assert (first.told, second.told) == (["granted"], [])
+        assert (first.outcomes, second.outcomes) == (["granted"], [])
         bench.dispatcher.leave(ticket)
 
-        assert second.told == ["granted"]
+        assert second.outcomes == ["granted"]
 
 
 # Operators and bugs
@@ -586,17 +586,17 @@ async def test_a_server_that_tells_its_slots_gets_no_more() -> None:
 
 @in_virtual_time
 async def test_an_unload_that_another_operator_ends() -> None:
-    """The operator who waits for it is told; the model continues to leave."""
+    """The operator who waits for it gets an error; the model continues to leave."""
     async with a_context() as bench:
         await bench.dispatcher.load(QWEN)
         user = bench.ask(QWEN, Guest())
         waiting = Tasks().start(bench.dispatcher.unload(QWEN), "unload")
         await everybody_has_acted()
-        bench.dispatcher.dismiss(max(bench.dispatcher._waiters))
+        bench.dispatcher.cancel_request(max(bench.dispatcher._waiters))
         outcome = (await asyncio.gather(waiting, return_exceptions=True))[0]
         bench.dispatcher.leave(user)
 
-        assert isinstance(outcome, Dismissed)
+        assert isinstance(outcome, CancelledByOperator)
         assert bench.phase(QWEN) is Phase.UNLOADING
 
 
@@ -613,7 +613,7 @@ async def test_a_request_that_nobody_can_decide_upon(
         bench.ask(QWEN, other)
         await everybody_has_acted()
 
-        assert (guest.told, other.told) == (["refused"], ["granted"])
+        assert (guest.outcomes, other.outcomes) == (["refused"], ["granted"])
         assert guest.error is not None
         assert (guest.error.status, guest.error.code) == (500, "internal_error")
         assert "ZeroDivisionError" in caplog.text
@@ -644,7 +644,7 @@ async def test_a_model_sleeps_and_wakes() -> None:
 async def test_a_model_that_cannot_sleep_is_stopped(caplog: pytest.LogCaptureFixture) -> None:
     """Its memory goes to the waiting model, and the log says why it was not put to sleep."""
     launcher = FakeLauncher()
-    launcher.sleepless = ("qwen",)
+    launcher.cannot_sleep = ("qwen",)
     async with a_context(SLEEPY, launcher) as bench:
         await bench.dispatcher.load(QWEN)
         await bench.dispatcher.load(LLAMA)
@@ -666,6 +666,6 @@ async def test_a_model_that_cannot_be_woken_is_started_anew(caplog: pytest.LogCa
         bench.ask(QWEN, guest)
         await advance(5)
 
-        assert guest.told == ["granted"]
+        assert guest.outcomes == ["granted"]
         assert bench.dispatcher.view().model(QWEN).launch != launch
         assert "upstream failed to wake and is restarted model=qwen error='POST /wake_up was" in caplog.text

@@ -83,14 +83,14 @@ def test_what_is_ordinary() -> None:
     assert not is_routine(load(1, "qwen"), [])
 
 
-def test_a_listener_hears_each_entry_at_once() -> None:
+def test_a_listener_gets_each_entry_at_once() -> None:
     """Listeners are called from within `record`."""
-    heard: list[int] = []
+    numbers: list[int] = []
     journal = a_journal()
-    journal.listen(lambda entry: heard.append(entry.n))
+    journal.listen(lambda entry: numbers.append(entry.n))
     record(journal, 2)
 
-    assert heard == [1, 2]
+    assert numbers == [1, 2]
 
 
 async def test_a_follower_gets_new_entries() -> None:
@@ -107,15 +107,15 @@ async def test_a_follower_that_comes_back() -> None:
     """It continues after the last number it knows, without gaps or duplicates."""
     journal = a_journal(3)
     news = journal.follow(after=1)
-    told = [await next_of(news)]
+    seen = [await next_of(news)]
     record(journal, 1)
-    told += [await next_of(news), await next_of(news)]
+    seen += [await next_of(news), await next_of(news)]
 
-    assert [entry.n for entry in told] == [2, 3, 4]
+    assert [entry.n for entry in seen] == [2, 3, 4]
     await news.aclose()
 
 
-async def test_a_slow_follower_is_told_of_a_gap() -> None:
+async def test_a_slow_follower_gets_a_gap() -> None:
     """A slow follower delays nothing: it loses what it missed and sees a gap."""
     journal = a_journal(1)
     news = journal.follow(after=0)

@@ -34,7 +34,7 @@ class Guest:
     """A visitor: uses the model for a second when it is granted, and leaves."""
 
     def __init__(self, rig: RaisingRig, name: ModelName, calls: Calls) -> None:
-        self.told: list[str] = []
+        self.outcomes: list[str] = []
         self.has_left = False
         self.granted = calls.around("granted", self._granted)
         self.refused = calls.around("refused", self._refused)
@@ -47,15 +47,15 @@ class Guest:
         self.has_left = True
         self._rig.dispatcher.leave(self.ticket)
 
-    def _granted(self, upstream: Upstream, because: str = "") -> None:
-        self.told.append("granted")
+    def _granted(self, upstream: Upstream, reason: str = "") -> None:
+        self.outcomes.append("granted")
         asyncio.get_running_loop().call_later(1, lambda: self._rig.dispatcher.leave(self.ticket))
 
     def _refused(self, error: HotseatError) -> None:
-        self.told.append("refused")
+        self.outcomes.append("refused")
 
     def _cut(self, error: HotseatError) -> None:
-        self.told.append("cut")
+        self.outcomes.append("cut")
         asyncio.get_running_loop().call_soon(lambda: self._rig.dispatcher.leave(self.ticket))
 
 
@@ -115,14 +115,14 @@ async def play(rig: RaisingRig) -> None:
 async def is_served(rig: RaisingRig, name: ModelName) -> bool:
     guest = rig.ask(name)
     await advance(10)
-    return guest.told == ["granted"]
+    return guest.outcomes == ["granted"]
 
 
 def left_behind(rig: RaisingRig) -> Iterator[str]:
     """What has no owner when everybody has come to rest."""
     if [*rig.tasks]:
         yield "an operator was never answered"
-    if unanswered := [number for number, guest in enumerate(rig.guests) if not (guest.told or guest.has_left)]:
+    if unanswered := [number for number, guest in enumerate(rig.guests) if not (guest.outcomes or guest.has_left)]:
         yield f"guests {unanswered} were never answered"
     view = rig.dispatcher.view()
     if view.queue or rig.dispatcher._waiters:

@@ -31,7 +31,7 @@ QWEN, ANN = ModelName("qwen"), ClientId("ann")
 
 
 class Guest:
-    def granted(self, upstream: Upstream, because: str = "") -> None: ...
+    def granted(self, upstream: Upstream, reason: str = "") -> None: ...
     def confirmed(self) -> None: ...
     def refused(self, error: HotseatError) -> None: ...
     def cut(self, error: HotseatError) -> None: ...
@@ -50,18 +50,18 @@ async def a_dispatcher(launcher: FakeLauncher | None = None, **policy: int) -> A
 @asynccontextmanager
 async def watching(traffic: Traffic) -> AsyncIterator[list[RequestTiming | Missed]]:
     """What is reported within the block, up to the moment it is read."""
-    told: list[RequestTiming | Missed] = []
-    hear = told.append
+    items: list[RequestTiming | Missed] = []
+    collect = items.append
 
     async def watch() -> None:
         async for item in traffic.follow():
-            hear(item)
+            collect(item)
 
     tasks = Tasks()
     tasks.start(watch(), "watch")
     await asyncio.sleep(0)
     try:
-        yield told
+        yield items
     finally:
         await tasks.aclose()
 
@@ -74,10 +74,10 @@ async def a_request(dispatcher: Dispatcher, seconds: float) -> None:
 
 
 @in_virtual_time
-async def test_a_request_is_told_when_it_has_ended() -> None:
+async def test_a_request_is_reported_when_it_has_ended() -> None:
     """With the times of its arrival, its grant and its end, whether it waited or not."""
     launcher = FakeLauncher(slow=("qwen",))
-    async with a_dispatcher(launcher) as dispatcher, watching(dispatcher.traffic) as told:
+    async with a_dispatcher(launcher) as dispatcher, watching(dispatcher.traffic) as items:
         begin = asyncio.get_running_loop().time()
         first = dispatcher.ask(QWEN, ANN, Guest())
         await advance(10)
@@ -86,25 +86,25 @@ async def test_a_request_is_told_when_it_has_ended() -> None:
         dispatcher.leave(first)
         await a_request(dispatcher, 2)
 
-        assert told == [
+        assert items == [
             RequestTiming(QWEN, ANN, begin, begin + 10, begin + 13),
             RequestTiming(QWEN, ANN, begin + 13, begin + 13, begin + 15),
         ]
 
 
 @in_virtual_time
-async def test_whoever_was_never_served_is_told_as_such() -> None:
+async def test_a_request_that_was_never_served_is_reported_without_a_grant() -> None:
     """Requests that are refused or leave the queue have no grant time."""
     async with (
         a_dispatcher(FakeLauncher(slow=("qwen",)), max_queue=1) as dispatcher,
-        watching(dispatcher.traffic) as told,
+        watching(dispatcher.traffic) as items,
     ):
         waits = dispatcher.ask(QWEN, ANN, Guest())
         dispatcher.ask(QWEN, ANN, Guest())
         dispatcher.leave(waits)
         await asyncio.sleep(0)
 
-        assert [item.granted for item in told if isinstance(item, RequestTiming)] == [None, None]
+        assert [item.granted for item in items if isinstance(item, RequestTiming)] == [None, None]
 
 
 @in_virtual_time
@@ -112,24 +112,24 @@ async def test_nothing_is_noted_while_nobody_watches() -> None:
     """Neither before nor after a watch; a request that was in flight at its start is not reported."""
     async with a_dispatcher() as dispatcher:
         under_way = dispatcher.ask(QWEN, ANN, Guest())
-        async with watching(dispatcher.traffic) as told:
+        async with watching(dispatcher.traffic) as items:
             dispatcher.leave(under_way)
             dispatcher.ask(QWEN, ANN, Guest())
             await asyncio.sleep(0)
         await a_request(dispatcher, 1)
 
-        assert told == []
+        assert items == []
         assert not dispatcher.traffic._in_progress
 
 
 @in_virtual_time
 async def test_reads_are_not_traffic() -> None:
     """A request that takes no slot neither waits nor delays others."""
-    async with a_dispatcher() as dispatcher, watching(dispatcher.traffic) as told:
+    async with a_dispatcher() as dispatcher, watching(dispatcher.traffic) as items:
         dispatcher.leave(dispatcher.ask(QWEN, ANN, Guest(), takes_slot=False))
         await asyncio.sleep(0)
 
-        assert told == []
+        assert items == []
 
 
 @in_virtual_time
@@ -137,11 +137,11 @@ async def test_a_slow_watcher_learns_how_much_it_missed(monkeypatch: pytest.Monk
     """It loses what it did not read, and does not slow down others."""
     monkeypatch.setattr(traffic_module, "BEHIND", 2)
     traffic = Traffic()
-    async with watching(traffic) as told:
+    async with watching(traffic) as items:
         for number in range(5):
             traffic.note(RequestArrived(TicketId(number), QWEN, ANN), [], 0.0)
             traffic.note(RequestLeft(TicketId(number)), [], 1.0)
         await asyncio.sleep(0)
 
-        assert sum(item.count if isinstance(item, Missed) else 1 for item in told) == 5
-        assert any(isinstance(item, Missed) for item in told)
+        assert sum(item.count if isinstance(item, Missed) else 1 for item in items) == 5
+        assert any(isinstance(item, Missed) for item in items)

@@ -25,7 +25,7 @@ def test_one_line_per_swap(caplog: pytest.LogCaptureFixture) -> None:
 
     assert [record.message for record in caplog.records] == [
         "swapped model=new client='ann' waited_s=15.0 predicted_s=9.0 took_s=8.0"
-        " instead_of='old after 30.0 s and 7 requests: unused for 3.0 s'"
+        " evicted='old after 30.0 s and 7 requests: unused for 3.0 s'"
     ]
 
 

@@ -46,7 +46,7 @@ def test_pages_beside_the_documentation_find_their_way(staged: Path) -> None:
 
 
 def test_what_is_no_page_is_named_and_not_linked(staged: Path) -> None:
-    """A test's folder is told as a path of the repository."""
+    """A test's folder is shown as a path of the repository."""
     assert "the samples (`tests/config/samples/served`)" in (staged / "howto/from-llama-swap.md").read_text()
 
 

@@ -90,12 +90,12 @@ def test_windows_are_where_llama_server_has_them(architecture: str, tmp_path: Pa
     path = tmp_path / "m.gguf"
     write_head(path, architecture)
     asked = subprocess.run([present(SERVER), "-m", path, "-lv", "5", "-fit", "off"], capture_output=True, text=True)
-    told = {int(layer): window == "1" for layer, window in IS_WINDOW.findall(asked.stdout + asked.stderr)}
+    windows = {int(layer): window == "1" for layer, window in IS_WINDOW.findall(asked.stdout + asked.stderr)}
     ours = anatomy_of(Disk(tmp_path).gguf("m.gguf"), "m.gguf")
 
     # Layers that share an earlier cache have no window of their own.
     cached = [number for number, layer in enumerate(ours.layers) if layer.keys]
-    assert {number: ours.layers[number].window is not None for number in cached} == {n: told[n] for n in cached}
+    assert {number: ours.layers[number].window is not None for number in cached} == {n: windows[n] for n in cached}
 
 
 def write_head(path: Path, architecture: str) -> None:

@@ -26,8 +26,8 @@ def flags(command: str, **env: str) -> LlamaFlags:
 @pytest.mark.llama
 def test_the_options_are_llama_servers_own() -> None:
     """Every option name is in the help of the real server, except those of older versions."""
-    told = subprocess.run([present(SERVER), "--help"], capture_output=True, text=True, check=True).stdout
-    names = set(re.findall(r"(?<![\w-])--?[a-z][a-z0-9-]*", told)) | set(re.findall(r"LLAMA_ARG_\w+", told))
+    help_text = subprocess.run([present(SERVER), "--help"], capture_output=True, text=True, check=True).stdout
+    names = set(re.findall(r"(?<![\w-])--?[a-z][a-z0-9-]*", help_text)) | set(re.findall(r"LLAMA_ARG_\w+", help_text))
     asked = {*MEANS, *VARIABLES, *(name for sides in SWITCHES.values() for side in sides for name in side)}
 
     assert asked - names == GONE

@@ -36,7 +36,7 @@ def orders(fleet: Company, seen_by: str, host: str) -> set[Order]:
 
 @in_virtual_time
 async def test_each_host_is_seen_with_what_is_on_it() -> None:
-    """The view has every host with its address and state, and when it was last heard of."""
+    """The view has every host with its address and state, and when it was last seen."""
     async with company("a", "b") as fleet:
         await fleet["b"].dispatcher.load(QWEN)
         await come_true(lambda: fleet["a"].phases_seen("b") == {"qwen": "ready"})
@@ -123,7 +123,7 @@ async def test_orders_are_given_and_taken_back_one_by_one() -> None:
 
 
 @in_virtual_time
-async def test_two_operators_are_both_heard() -> None:
+async def test_orders_of_two_operators_both_apply() -> None:
     """Two orders for one host, given at the same moment, both apply."""
     async with company("a", "b", "c") as fleet:
         await asyncio.gather(

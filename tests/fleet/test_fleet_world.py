@@ -32,7 +32,7 @@ HOSTS, MODELS = [HostName(name) for name in "abcd"], [ModelName(name) for name i
 PHASES = ["ready", "loading", "asleep", "cold", "draining", "unloading", "unheard of"]
 LABELS = [{}, {"gpu": "a100"}, {"gpu": "b200"}]
 LATER = 60.0
-"""When every claim has lapsed: claims are counted from when they were heard of, and that differs."""
+"""When every claim has lapsed: claims are counted from when they were received, and that differs."""
 
 small = st.integers(0, 3)
 residents = st.builds(
@@ -148,7 +148,7 @@ class Story:
         return decoded(written.value, CatalogRecord).offers.get(model) if written else None
 
 
-def told(story: Story, hearing: Hearing, *, is_interrupted: bool) -> Roster:
+def roster_after(story: Story, hearing: Hearing, *, is_interrupted: bool) -> Roster:
     """A roster that received the history in this way, and the missed part after an interruption."""
     roster = Roster(HostName("me"))
     numbered = sorted(enumerate(story.changes), key=lambda each: hearing.order[each[0]])
@@ -202,10 +202,10 @@ def judge(story: Story, roster: Roster) -> None:
 def tells_the_truth(history: Any, one: Hearing, other: Hearing) -> None:
     story = Story.of(history)
     rosters = [
-        told(story, one, is_interrupted=False),
-        told(story, other, is_interrupted=False),
-        told(story, one, is_interrupted=True),
-        told(story, other, is_interrupted=True),
+        roster_after(story, one, is_interrupted=False),
+        roster_after(story, other, is_interrupted=False),
+        roster_after(story, one, is_interrupted=True),
+        roster_after(story, other, is_interrupted=True),
     ]
     for roster in rosters:
         judge(story, roster)
@@ -294,7 +294,7 @@ def test_a_load_is_decided_in_some_worlds() -> None:
     kinds = {Serve, Load, Nowhere}
 
     def has_all(example: tuple[Any, Hearing]) -> bool:
-        roster = told(Story.of(example[0]), example[1], is_interrupted=True)
+        roster = roster_after(Story.of(example[0]), example[1], is_interrupted=True)
         return {type(place(model, ClientId("x"), roster, LATER)) for model in MODELS} == kinds
 
     assert find(st.tuples(histories, hearings), has_all, settings=SEARCH)

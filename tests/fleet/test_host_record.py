@@ -31,7 +31,7 @@ def described(view: View, catalog: Catalog = CATALOG, *, is_leaving: bool = Fals
     return host_record(ME, {"zone": "a"}, view, catalog, "digest", is_leaving=is_leaving)
 
 
-def test_a_resident_is_told_with_its_load() -> None:
+def test_a_resident_is_recorded_with_its_load() -> None:
     """The record has the model's requests, idle time, load time and longest wait."""
     footprint = Footprint({gpu(0): 8 * GIB}, Source.DECLARED)
     qwen = seen(QWEN, Phase.READY, in_flight=2, waiting=1, last_used=90.0, load_s=12.345, footprint=footprint)
@@ -55,7 +55,7 @@ def test_a_resident_is_told_with_its_load() -> None:
     ]
 
 
-def test_a_model_that_was_never_used_can_be_told() -> None:
+def test_a_model_that_was_never_used_can_be_recorded() -> None:
     """A model that was never used has an idle time of 0, and the record can be decoded."""
     loading = seen(QWEN, Phase.LOADING, waiting=1, last_used=float("-inf"))
 
@@ -69,7 +69,7 @@ def waits(ticket: int, name: ModelName, since: float) -> TicketView:
     return TicketView(TicketId(ticket), name, ClientId("somebody"), since, "")
 
 
-def test_what_is_cold_is_not_told() -> None:
+def test_cold_models_are_not_recorded() -> None:
     """Models in every phase except cold are in the record."""
     models = tuple(seen(ModelName(phase.value), phase) for phase in Phase)
 
@@ -86,19 +86,19 @@ def test_what_is_cold_is_not_told() -> None:
 def test_a_cold_model_that_failed_is_reported_as_backing_off() -> None:
     """A cold model that failed is published as backing off, or as cold while requests wait for it."""
     failed, tried_again = seen(QWEN, Phase.COLD, failures=1), seen(LLAMA, Phase.COLD, failures=1, waiting=1)
-    told = described(View(1.0, (failed, tried_again), ())).residents
+    residents = described(View(1.0, (failed, tried_again), ())).residents
 
-    assert [(each.model, each.phase) for each in told] == [("qwen", "backoff"), ("llama", "cold")]
+    assert [(each.model, each.phase) for each in residents] == [("qwen", "backoff"), ("llama", "cold")]
 
 
-def test_what_is_cold_is_told_while_somebody_waits_for_it() -> None:
+def test_a_cold_model_is_recorded_while_a_request_waits_for_it() -> None:
     """A cold model with waiting requests is in the record, so that no other host loads it."""
     waited_for = seen(QWEN, Phase.COLD, waiting=2)
 
     assert [(each.phase, each.waiting) for each in described(View(1.0, (waited_for,), ())).residents] == [("cold", 2)]
 
 
-def test_a_model_that_left_the_catalog_is_told_while_it_is_there() -> None:
+def test_a_model_that_left_the_catalog_is_recorded_while_its_process_runs() -> None:
     """A model that a reload removed is in the record while its process runs."""
     gone = seen(ModelName("gone"), Phase.DRAINING)
 

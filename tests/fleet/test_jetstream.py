@@ -106,7 +106,7 @@ async def test_a_bucket_that_was_removed_is_made_again(tmp_path: Path) -> None:
         assert found.value == b"after"
 
 
-async def test_a_foreign_bucket_is_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_foreign_bucket_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A bucket with an unexpected configuration is used, and a warning names it."""
     async with nats_servers(tmp_path) as (server,):
         async with bystander(server) as js:
@@ -226,7 +226,7 @@ async def test_nats_may_come_later_than_the_host(tmp_path: Path, caplog: pytest.
     assert (was_connected, connected_later) == (False, True)
 
 
-async def test_the_same_trouble_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_same_error_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     """A repeated error is logged once, and again after a connection."""
     link = Link(Fleet((), HostName("test")))
     for _ in range(3):
@@ -237,7 +237,7 @@ async def test_the_same_trouble_is_told_once(caplog: pytest.LogCaptureFixture) -
     assert caplog.messages == ["NATS error error='refused'"] * 2
 
 
-async def test_a_server_without_jetstream_is_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_server_without_jetstream_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """If NATS has no JetStream, the store is not connected and a warning says so."""
     caplog.set_level(logging.WARNING)
     async with nats_servers(tmp_path, more="jetstream: disabled") as (server,):
@@ -295,7 +295,7 @@ async def test_a_file_of_credentials(tmp_path: Path) -> None:
             assert store.is_connected
 
 
-async def test_a_wrong_password_is_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_wrong_password_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The log reports the failed login, without the password."""
     async with nats_servers(tmp_path, more=KNOWN) as (server,):
         store = JetStream(replace(fleet_at(server), login=NatsLogin(user="h", password="wrong-one")))
@@ -330,11 +330,11 @@ async def test_tls_with_an_authority_of_ones_own(tmp_path: Path) -> None:
             assert store.is_connected
 
 
-# Being told to stop
+# Cancellation
 
 
 @pytest.mark.parametrize("verb", ["put", "create", "read"])
-async def test_whoever_is_told_to_stop_in_the_middle_stops(tmp_path: Path, verb: str) -> None:
+async def test_an_operation_that_is_cancelled_in_the_middle_ends(tmp_path: Path, verb: str) -> None:
     """A cancelled operation ends at every moment, although NATS' client can swallow a cancellation."""
     tasks = Tasks()
     async with nats_servers(tmp_path) as (server,), connected(fleet_at(server)) as store:
@@ -352,12 +352,12 @@ async def stopped_after(steps: int, work: asyncio.Task[object]) -> bool:
     """Did the task end when it was cancelled, or before?"""
     for _ in range(steps):
         await asyncio.sleep(0)
-    is_told = work.cancel()
+    is_cancelling = work.cancel()
     await asyncio.wait([work], timeout=PATIENCE_S)
-    return work.cancelled() or not is_told
+    return work.cancelled() or not is_cancelling
 
 
-async def test_a_watch_that_is_told_to_stop_at_any_moment_stops(tmp_path: Path) -> None:
+async def test_a_watch_that_is_cancelled_at_any_moment_ends(tmp_path: Path) -> None:
     """A cancelled watch ends at every moment, and its consumer is gone soon after."""
     tasks = Tasks()
     async with nats_servers(tmp_path) as (server,), connected(fleet_at(server)) as store, bystander(server) as js:

@@ -128,7 +128,7 @@ def test_hosts_that_do_not_listen_are_found() -> None:
     """The check fails when the second host acts on its own decision."""
 
     async def deaf(store: SteppedStore, decision: Load, me: HostName) -> Agreed:
-        ours = Claim(decision.model, decision.host, me, decision.because, decision.replica)
+        ours = Claim(decision.model, decision.host, me, decision.reason, decision.replica)
         try:
             return Agreed(ours, await store.create(Bucket.CLAIMS, KEY, encoded(ours)))
         except Conflict:

@@ -36,7 +36,7 @@ class Host:
     store: InProcess
     record: HostRecord
     offers: CatalogRecord = field(default_factory=lambda: CatalogRecord({QWEN: Offer()}))
-    heard: list[tuple[Bucket, Change]] = field(default_factory=list)
+    changes: list[tuple[Bucket, Change]] = field(default_factory=list)
     stood: list[FleetConnection] = field(default_factory=list)
     membership: Membership = field(init=False)
 
@@ -45,7 +45,7 @@ class Host:
             self.store,
             lambda: self.record,
             lambda: self.offers,
-            lambda bucket, change: self.heard.append((bucket, change)),
+            lambda bucket, change: self.changes.append((bucket, change)),
             self.stood.append,
         )
 
@@ -53,8 +53,8 @@ class Host:
         self.record = msgspec.structs.replace(self.record, **known)
         self.membership.notify()
 
-    def heard_of(self, name: str) -> list[Change]:
-        return [change for _, change in self.heard if isinstance(change, Written | Removed) and change.key == name]
+    def changes_of(self, name: str) -> list[Change]:
+        return [change for _, change in self.changes if isinstance(change, Written | Removed) and change.key == name]
 
 
 def new_board() -> Board:
@@ -114,11 +114,11 @@ async def test_a_host_that_dies_is_forgotten_when_its_lease_ends() -> None:
         await advance(RENEW_S + 0.1)
 
     assert before is not None
-    assert isinstance(witness.heard_of("gpu2")[-1], Removed)
+    assert isinstance(witness.changes_of("gpu2")[-1], Removed)
 
 
 @in_virtual_time
-async def test_everything_of_the_store_is_heard() -> None:
+async def test_a_member_receives_every_bucket() -> None:
     """A member gets the state and the changes of every bucket."""
     board = new_board()
     await InProcess(board).put(Bucket.ORDERS, "gpu1", b"{}")
@@ -127,15 +127,15 @@ async def test_everything_of_the_store_is_heard() -> None:
         await InProcess(board).put(Bucket.CLAIMS, "qwen", b"{}")
         await advance(0.1)
 
-    assert {bucket for bucket, change in member.heard if isinstance(change, CaughtUp)} == set(Bucket)
-    assert {bucket for bucket, change in member.heard if isinstance(change, Written)} == set(Bucket)
+    assert {bucket for bucket, change in member.changes if isinstance(change, CaughtUp)} == set(Bucket)
+    assert {bucket for bucket, change in member.changes if isinstance(change, Written)} == set(Bucket)
 
 
 # Telling
 
 
 @in_virtual_time
-async def test_a_change_of_phase_is_told_at_once() -> None:
+async def test_a_change_of_phase_is_published_at_once() -> None:
     """A changed phase is published within 10 ms, before the next renewal."""
     board = new_board()
     async with joined(board) as member:
@@ -149,7 +149,7 @@ async def test_a_change_of_phase_is_told_at_once() -> None:
 
 
 @in_virtual_time
-async def test_many_changes_are_few_records_and_the_last_is_told() -> None:
+async def test_many_changes_are_few_records_and_the_last_is_published() -> None:
     """A hundred changes in a second cause at most eight records, and the last change is published."""
     board = new_board()
     async with joined(board) as member:
@@ -161,11 +161,11 @@ async def test_many_changes_are_few_records_and_the_last_is_told() -> None:
 
     assert note_load is not None
     assert note_load.residents == phase("phase-99")
-    assert 4 <= len(member.heard_of("gpu1")) <= 8
+    assert 4 <= len(member.changes_of("gpu1")) <= 8
 
 
 @in_virtual_time
-async def test_load_alone_is_told_with_the_next_renewal() -> None:
+async def test_load_alone_is_published_with_the_next_renewal() -> None:
     """A changed number of requests is published only with the next renewal."""
     board = new_board()
     async with joined(board) as member:
@@ -175,7 +175,7 @@ async def test_load_alone_is_told_with_the_next_renewal() -> None:
         note_load = await seen(board)
 
     assert note_load is not None
-    assert len(member.heard_of("gpu1")) <= 4
+    assert len(member.changes_of("gpu1")) <= 4
     assert note_load.residents[0].in_flight > 200
 
 
@@ -243,7 +243,7 @@ async def test_of_two_hosts_with_one_name_and_one_address_the_later_has_it() -> 
 
 
 @in_virtual_time
-async def test_a_write_whose_outcome_nobody_told_is_not_held_against_us() -> None:
+async def test_a_write_whose_outcome_is_unknown_does_not_disconnect_us() -> None:
     """A host that finds its own record at an unexpected revision stays connected."""
     board = new_board()
     async with joined(board) as member:
@@ -308,7 +308,7 @@ async def test_a_host_that_is_cut_off_knows_it_and_comes_back() -> None:
     assert (apart, forgotten) == (FleetConnection.DISCONNECTED, None)
     assert back is not None
     assert member.stood == [FleetConnection.CONNECTED, FleetConnection.DISCONNECTED, FleetConnection.CONNECTED]
-    assert {bucket for bucket, change in member.heard if isinstance(change, BegunAnew)} == set(Bucket)
+    assert {bucket for bucket, change in member.changes if isinstance(change, BegunAnew)} == set(Bucket)
 
 
 @in_virtual_time
@@ -323,9 +323,9 @@ async def test_being_apart_is_one_line(caplog: pytest.LogCaptureFixture) -> None
         await advance(2)
 
     assert caplog.messages == [
-        "connected to the fleet name=gpu1",
+        "connected to the fleet host=gpu1",
         "disconnected from the fleet error='cut off from the board'",
-        "connected to the fleet name=gpu1",
+        "connected to the fleet host=gpu1",
     ]
 
 
@@ -381,7 +381,7 @@ async def test_hosts_with_the_same_catalog_write_it_once() -> None:
     members = [host(board, f"gpu{n}") for n in range(10)]
     await asyncio.gather(*(member.membership.join() for member in members))
     await advance(1)
-    written = [change for bucket, change in members[0].heard if bucket is Bucket.CATALOGS]
+    written = [change for bucket, change in members[0].changes if bucket is Bucket.CATALOGS]
     await asyncio.gather(*(member.membership.leave() for member in members))
 
     assert [type(change) for change in written] == [Written, CaughtUp]
@@ -391,24 +391,24 @@ async def test_hosts_with_the_same_catalog_write_it_once() -> None:
 async def test_one_of_many_hosts_renews_the_catalog() -> None:
     """For a week a catalog never expires, and ten hosts renew it at most three times as often as one must."""
     board, tasks = new_board(), Tasks()
-    heard: list[Change] = []
+    changes: list[Change] = []
     leases = [CatalogLease(InProcess(board), lambda: CatalogRecord({})) for _ in range(10)]
 
-    async def hear(lease: CatalogLease) -> None:
+    async def collect(lease: CatalogLease) -> None:
         async for change in InProcess(board).watch(Bucket.CATALOGS):
             lease.notice(change)
-            heard.append(change)
+            changes.append(change)
 
     for lease in leases:
-        tasks.start(hear(lease), "hear")
+        tasks.start(collect(lease), "collect")
     for _ in range(7 * 86_400 // 600):
         for lease in leases:
             await lease.keep("digest")
         await advance(600)
     await tasks.aclose()
 
-    renewals = len([change for change in heard if isinstance(change, Written)]) / len(leases)
-    assert not [change for change in heard if isinstance(change, Removed)]
+    renewals = len([change for change in changes if isinstance(change, Written)]) / len(leases)
+    assert not [change for change in changes if isinstance(change, Removed)]
     assert 7 * 86_400 / LATE_S <= renewals <= 3 * 7 * 86_400 / LATE_S
 
 

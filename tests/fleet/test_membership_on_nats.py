@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 class Host:
     def __init__(self, store: JetStream, name: str) -> None:
         self.store = store
-        self.heard: list[tuple[Bucket, Change]] = []
+        self.changes: list[tuple[Bucket, Change]] = []
         record = HostRecord(HostName(name), f"http://{name}:8080", "first", "digest")
-        self.membership = Membership(store, lambda: record, lambda: CatalogRecord({}), self.hear)
+        self.membership = Membership(store, lambda: record, lambda: CatalogRecord({}), self.collect)
 
-    def hear(self, bucket: Bucket, change: Change) -> None:
-        self.heard.append((bucket, change))
+    def collect(self, bucket: Bucket, change: Change) -> None:
+        self.changes.append((bucket, change))
 
     def last_of(self, name: str) -> Change | None:
-        found = [change for _, change in self.heard if isinstance(change, Written | Removed) and change.key == name]
+        found = [change for _, change in self.changes if isinstance(change, Written | Removed) and change.key == name]
         return found[-1] if found else None
 
     def begun_anew(self) -> set[Bucket]:
-        return {bucket for bucket, change in self.heard if isinstance(change, BegunAnew)}
+        return {bucket for bucket, change in self.changes if isinstance(change, BegunAnew)}
 
 
 async def test_hosts_know_of_each_other_before_and_after_nats_died(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ async def test_hosts_know_of_each_other_before_and_after_nats_died(tmp_path: Pat
             await come_true(lambda: isinstance(here.last_of("there"), Written))
             server.kill()
             await come_true(lambda: all(each.membership.connection is FleetConnection.DISCONNECTED for each in hosts))
-            here.heard.clear()
+            here.changes.clear()
             server.start()
             await come_true(lambda: all(each.membership.connection is FleetConnection.CONNECTED for each in hosts))
             await come_true(lambda: here.begun_anew() == set(Bucket))

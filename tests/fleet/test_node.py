@@ -102,7 +102,7 @@ async def test_who_writes_to_the_store_is_no_host_by_that(pair: tuple[Host, Host
     for name in ("evil", "b"):
         forged = HostRecord(HostName(name), "http://attacker:80", "1", "digest")
         await first.store.put(Bucket.HOSTS, name, encoded(forged))
-    await open_host("c", spec("alpha"))  # which is heard of after them
+    await open_host("c", spec("alpha"))  # which is known after them
     await come_true(lambda: first.knows("a", "b", "c"))
 
     assert {member.record.address for member in first.node.roster.hosts()} == {f"http://{name}:80" for name in "abc"}

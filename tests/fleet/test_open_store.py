@@ -42,7 +42,7 @@ async def test_a_certificate_that_is_not_there_is_refused_at_once(tmp_path: Path
 
 @pytest.mark.parametrize("key", ["nkey", "credentials"])
 @pytest.mark.parametrize("file", ["nowhere", "odd"])
-async def test_a_login_that_cannot_be_used_is_told_of(
+async def test_a_login_that_cannot_be_used_is_logged(
     key: str, file: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     """With an unusable login file, the store opens disconnected and the reason is logged."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.fleet import ALICE, GEMMA, GIB, LLAMA, QWEN, Heard, fleet_catalog, host, offer, there
+from tests.support.fleet import ALICE, GEMMA, GIB, LLAMA, QWEN, RosterRig, fleet_catalog, host, offer, there
 
 from hotseat.fleet.placement import GLANCED_AT, Decision, Load, Nowhere, Serve, place
 from hotseat.fleet.records import Offer
@@ -14,13 +14,13 @@ NOBODY = ClientId("")
 SEVERAL = fleet_catalog(qwen=offer(most=4))
 
 
-def placed(heard: Heard, model: ModelName = QWEN, client: ClientId = ALICE) -> Decision:
-    return place(model, client, heard.roster, heard.now)
+def placed(rig: RosterRig, model: ModelName = QWEN, client: ClientId = ALICE) -> Decision:
+    return place(model, client, rig.roster, rig.now)
 
 
-def where(heard: Heard, model: ModelName = QWEN, client: ClientId = ALICE) -> tuple[type, str]:
-    decision = placed(heard, model, client)
-    assert not isinstance(decision, Nowhere), decision.because
+def where(rig: RosterRig, model: ModelName = QWEN, client: ClientId = ALICE) -> tuple[type, str]:
+    decision = placed(rig, model, client)
+    assert not isinstance(decision, Nowhere), decision.reason
     return type(decision), decision.host
 
 
@@ -29,76 +29,76 @@ def where(heard: Heard, model: ModelName = QWEN, client: ClientId = ALICE) -> tu
 
 def test_a_ready_model_is_served_where_it_is() -> None:
     """A request goes to the host where the model is ready, even if it is full and another host is empty."""
-    heard = Heard().hosts(host("here"), host("a", there("qwen", in_flight=3, waiting=9, slots=4)))
+    rig = RosterRig().hosts(host("here"), host("a", there("qwen", in_flight=3, waiting=9, slots=4)))
 
-    assert where(heard) == (Serve, "a")
+    assert where(rig) == (Serve, "a")
 
 
 def test_of_full_replicas_the_one_with_the_least_load_per_slot_serves() -> None:
     """Eight requests on eight slots are less load than five on four."""
-    heard = Heard(catalog=SEVERAL).hosts(
+    rig = RosterRig(catalog=SEVERAL).hosts(
         host("a", there("qwen", in_flight=4, waiting=1, slots=4)), host("b", there("qwen", in_flight=8, slots=8))
     )
 
-    assert where(heard) == (Serve, "b")
+    assert where(rig) == (Serve, "b")
 
 
 def test_of_equally_full_replicas_the_one_here_serves() -> None:
     """Of equally full replicas, the one on this host is selected."""
     full = there("qwen", in_flight=4, slots=4)
-    heard = Heard(catalog=SEVERAL).hosts(host("a", full), host("here", full), host("z", full))
+    rig = RosterRig(catalog=SEVERAL).hosts(host("a", full), host("here", full), host("z", full))
 
-    assert where(heard) == (Serve, "here")
+    assert where(rig) == (Serve, "here")
 
 
 def test_a_client_comes_back_to_the_same_replica_while_it_has_a_free_slot() -> None:
     """Clients spread over all replicas, and each keeps its replica when loads differ a little."""
     replicas = [host(name, there("qwen", slots=4)) for name in ("a", "b", "c", "here")]
-    heard = Heard(catalog=SEVERAL).hosts(*replicas)
+    rig = RosterRig(catalog=SEVERAL).hosts(*replicas)
     clients = [ClientId(f"client {n}") for n in range(200)]
-    before = [where(heard, client=client)[1] for client in clients]
-    heard.hosts(*(host(name, there("qwen", slots=4, in_flight=n)) for n, name in enumerate(("a", "b", "c", "here"))))
+    before = [where(rig, client=client)[1] for client in clients]
+    rig.hosts(*(host(name, there("qwen", slots=4, in_flight=n)) for n, name in enumerate(("a", "b", "c", "here"))))
 
-    assert [where(heard, client=client)[1] for client in clients] == before
+    assert [where(rig, client=client)[1] for client in clients] == before
     assert all(30 < before.count(name) < 70 for name in ("a", "b", "c", "here"))
 
 
 def test_nobody_in_particular_goes_where_least_is_going_on() -> None:
     """A request without a client identity goes to the replica with the least load."""
-    heard = Heard(catalog=SEVERAL).hosts(
+    rig = RosterRig(catalog=SEVERAL).hosts(
         host("a", there("qwen", slots=4, in_flight=1)), host("b", there("qwen", slots=4))
     )
 
-    assert where(heard, client=NOBODY) == (Serve, "b")
+    assert where(rig, client=NOBODY) == (Serve, "b")
 
 
 def test_a_client_leaves_its_replica_when_that_is_full() -> None:
     """A client whose replica is full is sent to another one."""
     free, full = there("qwen", slots=2), there("qwen", slots=2, in_flight=2)
-    heard = Heard(catalog=SEVERAL).hosts(host("a", free), host("b", free))
-    mine = where(heard)[1]
-    heard.hosts(host(mine, full))
+    rig = RosterRig(catalog=SEVERAL).hosts(host("a", free), host("b", free))
+    mine = where(rig)[1]
+    rig.hosts(host(mine, full))
 
-    assert where(heard)[1] != mine
+    assert where(rig)[1] != mine
 
 
 def test_what_was_sent_since_the_last_record_counts() -> None:
     """Two requests sent to one replica send the third to the other."""
-    heard = Heard(catalog=SEVERAL).hosts(host("a", there("qwen", slots=2)), host("b", there("qwen", slots=2)))
-    mine = HostName(where(heard)[1])
-    heard.roster.sent(mine, QWEN)
-    assert where(heard)[1] == mine
-    heard.roster.sent(mine, QWEN)
+    rig = RosterRig(catalog=SEVERAL).hosts(host("a", there("qwen", slots=2)), host("b", there("qwen", slots=2)))
+    mine = HostName(where(rig)[1])
+    rig.roster.sent(mine, QWEN)
+    assert where(rig)[1] == mine
+    rig.roster.sent(mine, QWEN)
 
-    assert where(heard)[1] != mine
+    assert where(rig)[1] != mine
 
 
 def test_of_more_replicas_than_there_may_be_all_hosts_use_the_same_ones() -> None:
     """With surplus replicas, all hosts send all clients to the same one, so that the others become idle."""
     hosts = [host(name, there("qwen", in_flight=n)) for n, name in enumerate("abc")]
-    heard = [Heard(name).hosts(*hosts) for name in "abc"]
+    rig = [RosterRig(name).hosts(*hosts) for name in "abc"]
 
-    assert len({where(each, client=ClientId(str(n))) for n in range(9) for each in heard}) == 1
+    assert len({where(each, client=ClientId(str(n))) for n in range(9) for each in rig}) == 1
 
 
 # On its way
@@ -107,56 +107,56 @@ def test_of_more_replicas_than_there_may_be_all_hosts_use_the_same_ones() -> Non
 @pytest.mark.parametrize("phase", ["loading", "asleep", "cold"])
 def test_a_model_on_its_way_is_waited_for(phase: str) -> None:
     """A model that is loading, asleep or waiting for memory on a host is not loaded on another one."""
-    heard = Heard().hosts(host("here"), host("a", there("qwen", phase)))
+    rig = RosterRig().hosts(host("here"), host("a", there("qwen", phase)))
 
-    assert where(heard) == (Serve, "a")
-    assert phase in placed(heard).because
+    assert where(rig) == (Serve, "a")
+    assert phase in placed(rig).reason
 
 
 def test_what_loads_is_nearer_than_what_sleeps() -> None:
     """A loading replica is preferred to a sleeping one."""
-    heard = Heard().hosts(host("a", there("qwen", "asleep")), host("b", there("qwen", "loading")))
+    rig = RosterRig().hosts(host("a", there("qwen", "asleep")), host("b", there("qwen", "loading")))
 
-    assert where(heard) == (Serve, "b")
+    assert where(rig) == (Serve, "b")
 
 
 @pytest.mark.parametrize("phase", ["draining", "unloading", "of a later version"])
 def test_a_model_on_its_way_out_serves_nobody(phase: str) -> None:
     """A model that is leaving a host is loaded on another host."""
-    heard = Heard().hosts(host("a", there("qwen", phase)), host("here"))
+    rig = RosterRig().hosts(host("a", there("qwen", phase)), host("here"))
 
-    assert where(heard) == (Load, "here")
+    assert where(rig) == (Load, "here")
 
 
 def test_a_claim_is_as_good_as_a_load() -> None:
     """A request goes to the host that a claim names."""
-    heard = Heard().hosts(host("here"), host("a")).claim("qwen", "a")
+    rig = RosterRig().hosts(host("here"), host("a")).claim("qwen", "a")
 
-    assert where(heard) == (Serve, "a")
-    assert "chosen" in placed(heard).because
+    assert where(rig) == (Serve, "a")
+    assert "chosen" in placed(rig).reason
 
 
 @pytest.mark.parametrize("phase", ["draining", "unloading", "backoff"])
 def test_a_host_may_be_chosen_to_load_what_is_just_leaving_it(phase: str) -> None:
     """Requests still go there: that host brings the model back, or reports why it cannot."""
-    heard = Heard().hosts(host("a", there("qwen", phase))).claim("qwen", "a")
+    rig = RosterRig().hosts(host("a", there("qwen", phase))).claim("qwen", "a")
 
-    assert where(heard) == (Serve, "a")
-    assert "chosen" in placed(heard).because
+    assert where(rig) == (Serve, "a")
+    assert "chosen" in placed(rig).reason
 
 
 def test_a_claim_for_a_host_that_is_gone_holds_nobody_up() -> None:
     """A claim for an unknown host is ignored, and the next replica number is used."""
-    heard = Heard().hosts(host("here")).claim("qwen", "a")
+    rig = RosterRig().hosts(host("here")).claim("qwen", "a")
 
-    assert placed(heard) == Load(QWEN, HostName("here"), 1, "here has enough free memory")
+    assert placed(rig) == Load(QWEN, HostName("here"), 1, "here has enough free memory")
 
 
 def test_a_claim_that_nobody_acted_on_lapses() -> None:
     """A claim counts for ten seconds, even if its removal is not reported."""
-    heard = Heard().hosts(host("here"), host("a")).claim("qwen", "a").after(10)
+    rig = RosterRig().hosts(host("here"), host("a")).claim("qwen", "a").after(10)
 
-    assert placed(heard) == Load(QWEN, HostName("here"), 0, "here has enough free memory")
+    assert placed(rig) == Load(QWEN, HostName("here"), 0, "here has enough free memory")
 
 
 def test_hosts_whose_clocks_differ_decide_the_same() -> None:
@@ -164,21 +164,21 @@ def test_hosts_whose_clocks_differ_decide_the_same() -> None:
     clocks = {"a": 100.0, "b": 100.0 + 86_400, "c": 0.5}
     unused_s = {"a": 5.0, "b": 50.0, "c": 500.0}
     hosts = [host(name, there("llama", idle_s=idle_s, load_s=9.0), gib=8) for name, idle_s in unused_s.items()]
-    heard = [Heard(me, now).hosts(*hosts).claim("gemma", "b").after(3.0) for me, now in clocks.items()]
+    rig = [RosterRig(me, now).hosts(*hosts).claim("gemma", "b").after(3.0) for me, now in clocks.items()]
 
-    assert {where(each) for each in heard} == {(Load, "c")}
-    assert {where(each, GEMMA) for each in heard} == {(Serve, "b")}
-    assert {where(each.after(7.0), GEMMA) for each in heard} == {(Load, "c")}
+    assert {where(each) for each in rig} == {(Load, "c")}
+    assert {where(each, GEMMA) for each in rig} == {(Serve, "b")}
+    assert {where(each.after(7.0), GEMMA) for each in rig} == {(Load, "c")}
 
 
 def test_where_a_model_failed_it_is_sought_last_until_its_host_says_more() -> None:
     """After a failure the model is loaded elsewhere, until the host publishes a newer record."""
-    heard = Heard().hosts(host("a", there("qwen")), host("b"))
-    heard.roster.failed(HostName("a"), QWEN)
-    assert where(heard) == (Load, "b")
-    heard.hosts(host("a", there("qwen")))
+    rig = RosterRig().hosts(host("a", there("qwen")), host("b"))
+    rig.roster.failed(HostName("a"), QWEN)
+    assert where(rig) == (Load, "b")
+    rig.hosts(host("a", there("qwen")))
 
-    assert where(heard) == (Serve, "a")
+    assert where(rig) == (Serve, "a")
 
 
 # Free room
@@ -186,16 +186,16 @@ def test_where_a_model_failed_it_is_sought_last_until_its_host_says_more() -> No
 
 def test_free_room_here_comes_first() -> None:
     """Of equally idle hosts with free memory, this host loads the model."""
-    heard = Heard().hosts(host("a"), host("here"), host("z"))
+    rig = RosterRig().hosts(host("a"), host("here"), host("z"))
 
-    assert where(heard) == (Load, "here")
+    assert where(rig) == (Load, "here")
 
 
 def test_elsewhere_models_have_their_favourite_hosts() -> None:
     """All hosts select the same empty host for a model, and models spread over the hosts."""
     models = [ModelName(f"m{n}") for n in range(100)]
-    asked = [Heard(me, catalog=fleet_catalog(*models)).hosts(host("a"), host("b"), host("c")) for me in ("x", "y")]
-    chosen = [[where(heard, model)[1] for model in models] for heard in asked]
+    asked = [RosterRig(me, catalog=fleet_catalog(*models)).hosts(host("a"), host("b"), host("c")) for me in ("x", "y")]
+    chosen = [[where(rig, model)[1] for model in models] for rig in asked]
 
     assert chosen[0] == chosen[1]
     assert all(chosen[0].count(name) > 15 for name in "abc")
@@ -203,67 +203,67 @@ def test_elsewhere_models_have_their_favourite_hosts() -> None:
 
 def test_a_host_that_loads_already_is_no_first_choice() -> None:
     """A host that is loading another model is not selected if another host is free."""
-    heard = Heard().hosts(host("here", there("llama", "loading")), host("a", there("llama", in_flight=3)))
+    rig = RosterRig().hosts(host("here", there("llama", "loading")), host("a", there("llama", in_flight=3)))
 
-    assert where(heard) == (Load, "a")
+    assert where(rig) == (Load, "a")
 
 
 def test_the_calmer_host_loads() -> None:
     """Of two hosts with free memory, the one with fewer requests in flight loads the model."""
-    heard = Heard().hosts(host("here", there("llama", in_flight=3)), host("a", there("llama")))
+    rig = RosterRig().hosts(host("here", there("llama", in_flight=3)), host("a", there("llama")))
 
-    assert where(heard) == (Load, "a")
+    assert where(rig) == (Load, "a")
 
 
 def test_a_host_where_it_failed_is_tried_last() -> None:
     """A host where the model failed loads it only if no other host can."""
-    heard = Heard().hosts(host("here", there("qwen", "backoff", gib=0)))
-    assert where(heard) == (Load, "here")
-    heard.hosts(host("a", there("llama", gib=20, in_flight=3)))
+    rig = RosterRig().hosts(host("here", there("qwen", "backoff", gib=0)))
+    assert where(rig) == (Load, "here")
+    rig.hosts(host("a", there("llama", gib=20, in_flight=3)))
 
-    assert where(heard) == (Load, "a")
+    assert where(rig) == (Load, "a")
 
 
 def test_claimed_room_is_not_free() -> None:
     """Memory that a claim needs does not count as free."""
-    heard = Heard().hosts(host("here", gib=15), host("a", gib=15)).claim("llama", "here")
+    rig = RosterRig().hosts(host("here", gib=15), host("a", gib=15)).claim("llama", "here")
 
-    assert where(heard) == (Load, "a")
+    assert where(rig) == (Load, "a")
 
 
 def test_room_that_a_waiting_model_needs_is_not_free() -> None:
     """Memory that a model waits for on its host does not count as free."""
-    heard = Heard().hosts(host("here", there("llama", "cold"), gib=15), host("a", gib=15))
+    rig = RosterRig().hosts(host("here", there("llama", "cold"), gib=15), host("a", gib=15))
 
-    assert where(heard) == (Load, "a")
+    assert where(rig) == (Load, "a")
 
 
 def test_a_claim_is_not_counted_twice_once_its_model_is_seen() -> None:
     """A claim takes no memory once the host's record shows the model."""
-    heard = Heard().hosts(host("here", there("llama", "loading"), gib=16)).claim("llama", "here")
+    rig = RosterRig().hosts(host("here", there("llama", "loading"), gib=16)).claim("llama", "here")
 
-    assert placed(heard).because == "here has enough free memory"
+    assert placed(rig).reason == "here has enough free memory"
 
 
 def test_a_model_of_unknown_size_needs_a_whole_device() -> None:
     """A model of unknown size is loaded on a host with an empty device."""
-    heard = Heard(catalog=fleet_catalog("llama", qwen=Offer())).hosts(host("here", there("llama", gib=1)), host("a"))
+    rig = RosterRig(catalog=fleet_catalog("llama", qwen=Offer())).hosts(host("here", there("llama", gib=1)), host("a"))
 
-    assert where(heard) == (Load, "a")
+    assert where(rig) == (Load, "a")
 
 
 def test_a_host_without_budgets_has_room_while_nothing_runs() -> None:
     """A host without budgets has free memory only while no model runs there."""
-    heard = Heard().hosts(host("here", there("llama"), gib=None), host("a", gib=None))
+    rig = RosterRig().hosts(host("here", there("llama"), gib=None), host("a", gib=None))
 
-    assert where(heard) == (Load, "a")
+    assert where(rig) == (Load, "a")
 
 
 def test_a_model_that_sleeps_leaves_the_turn_to_others() -> None:
     """On a host without budgets, a sleeping model does not block another one."""
-    heard = Heard().hosts(host("here", there("llama", "asleep"), gib=None))
+    rig = RosterRig().hosts(host("here", there("llama", "asleep"), gib=None))
 
-    assert placed(heard).because == "here has enough free memory"
+    assert placed(rig).reason == "here has enough free memory"
 
 
 # Room that must be made
@@ -271,13 +271,13 @@ def test_a_model_that_sleeps_leaves_the_turn_to_others() -> None:
 
 def test_room_is_made_where_it_costs_least() -> None:
     """Without free memory, the host is selected whose victim is idle longest and loads fastest."""
-    heard = Heard().hosts(
+    rig = RosterRig().hosts(
         host("here", there("llama", gib=20, idle_s=100, load_s=50)),
         host("a", there("llama", gib=20, idle_s=100, load_s=10)),
         host("b", there("llama", gib=20, idle_s=10, load_s=10)),
     )
 
-    assert placed(heard) == Load(
+    assert placed(rig) == Load(
         QWEN,
         HostName("a"),
         0,
@@ -287,90 +287,90 @@ def test_room_is_made_where_it_costs_least() -> None:
 
 def test_a_model_in_use_costs_more_than_any_that_is_not() -> None:
     """Two idle models with long load times are evicted rather than one in use."""
-    heard = Heard().hosts(
+    rig = RosterRig().hosts(
         host("here", there("llama", gib=20, in_flight=1, load_s=1)),
         host("a", there("llama", gib=10, load_s=600), there("gemma", gib=10, load_s=600)),
     )
 
-    assert where(heard) == (Load, "a")
+    assert where(rig) == (Load, "a")
 
 
 def test_where_all_are_in_use_the_fewest_users_are_disturbed() -> None:
     """If all are in use, the host with the fewest requests is selected, including loads reported since."""
-    heard = Heard().hosts(
+    rig = RosterRig().hosts(
         host("here", there("llama", gib=20, in_flight=2)), host("a", there("llama", gib=20, in_flight=3))
     )
-    assert where(heard) == (Load, "here")
-    assert "in use" in placed(heard).because
+    assert where(rig) == (Load, "here")
+    assert "in use" in placed(rig).reason
     for _ in range(2):
-        heard.roster.sent(HostName("a"), LLAMA)
-        heard.roster.came_back(HostName("a"), LLAMA)
-        heard.roster.note_load(HostName("a"), LLAMA, 1)
+        rig.roster.sent(HostName("a"), LLAMA)
+        rig.roster.came_back(HostName("a"), LLAMA)
+        rig.roster.note_load(HostName("a"), LLAMA, 1)
 
-    assert where(heard) == (Load, "a")
+    assert where(rig) == (Load, "a")
 
 
 def test_a_model_that_loads_is_not_sent_away_for_another() -> None:
     """A loading model is not evicted if an idle one can be."""
-    heard = Heard().hosts(
+    rig = RosterRig().hosts(
         host("here", there("llama", "loading", gib=20)), host("a", there("llama", gib=20, load_s=600))
     )
 
-    assert where(heard) == (Load, "a")
+    assert where(rig) == (Load, "a")
 
 
 def test_a_model_that_sleeps_is_not_in_use() -> None:
     """A model that has been asleep for long is cheaper to evict than one used recently."""
-    heard = Heard().hosts(
+    rig = RosterRig().hosts(
         host("here", there("llama", gib=20, idle_s=10)), host("a", there("llama", "asleep", gib=20, idle_s=900))
     )
 
-    assert where(heard) == (Load, "a")
+    assert where(rig) == (Load, "a")
 
 
 def test_what_leaves_already_costs_nothing_more() -> None:
     """A model that is already stopping costs nothing to evict."""
-    heard = Heard().hosts(
+    rig = RosterRig().hosts(
         host("here", there("llama", gib=20, idle_s=9000)), host("a", there("llama", "unloading", gib=20))
     )
 
-    assert where(heard) == (Load, "a")
+    assert where(rig) == (Load, "a")
 
 
 def test_of_equal_prices_the_one_here_is_paid() -> None:
     """At equal cost, this host is selected."""
     full = there("llama", gib=20, idle_s=50, load_s=10)
-    heard = Heard().hosts(*(host(name, full) for name in ("a", "b", "here", "y", "z")))
+    rig = RosterRig().hosts(*(host(name, full) for name in ("a", "b", "here", "y", "z")))
 
-    assert where(heard) == (Load, "here")
+    assert where(rig) == (Load, "here")
 
 
 def test_a_host_without_budgets_costs_all_that_runs_there() -> None:
     """On a host without budgets, all running models must be evicted, so their costs add up."""
-    heard = Heard().hosts(
+    rig = RosterRig().hosts(
         host("here", there("llama", idle_s=10, load_s=10), there("gemma", idle_s=10, load_s=10), gib=None),
         host("a", there("llama", idle_s=10, load_s=15), gib=None),
     )
 
-    assert where(heard) == (Load, "a")
+    assert where(rig) == (Load, "a")
 
 
 def test_a_host_without_budgets_that_somebody_waits_for_is_dear() -> None:
     """A host without budgets for which a claim exists is not selected."""
-    heard = Heard().hosts(host("here", gib=None), host("a", there("llama", load_s=600), gib=None))
-    heard.claim("gemma", "here")
+    rig = RosterRig().hosts(host("here", gib=None), host("a", there("llama", load_s=600), gib=None))
+    rig.claim("gemma", "here")
 
-    assert where(heard) == (Load, "a")
+    assert where(rig) == (Load, "a")
 
 
 def test_where_others_come_first_it_waits_for_them() -> None:
     """If all memory is promised to others, the model is still placed and waits for them."""
-    heard = Heard(catalog=fleet_catalog(qwen=offer(20), llama=offer(20), gemma=offer(20)))
-    heard.hosts(host("a", there("gemma", gib=20))).claim("llama", "a")
-    assert where(heard) == (Load, "a")
-    heard.hosts(host("a"))
+    rig = RosterRig(catalog=fleet_catalog(qwen=offer(20), llama=offer(20), gemma=offer(20)))
+    rig.hosts(host("a", there("gemma", gib=20))).claim("llama", "a")
+    assert where(rig) == (Load, "a")
+    rig.hosts(host("a"))
 
-    assert "others that were loaded earlier" in placed(heard).because
+    assert "others that were loaded earlier" in placed(rig).reason
 
 
 def test_of_many_hosts_the_cheapest_is_found() -> None:
@@ -378,34 +378,34 @@ def test_of_many_hosts_the_cheapest_is_found() -> None:
     many = [host(f"h{n:02}", there("llama", gib=20, idle_s=100 - n, load_s=10)) for n in range(30)]
     pinned = host("p", there("llama", gib=20, pinned=True))
     alone = [host("q", there("llama", load_s=600), gib=None), host("r", there("llama", pinned=True), gib=None)]
-    heard = Heard(catalog=fleet_catalog("llama", "gemma", qwen=offer(20))).hosts(pinned, *alone, *many)
-    assert where(heard) == (Load, "h00")
-    heard.claim("gemma", "h00")
+    rig = RosterRig(catalog=fleet_catalog("llama", "gemma", qwen=offer(20))).hosts(pinned, *alone, *many)
+    assert where(rig) == (Load, "h00")
+    rig.claim("gemma", "h00")
 
-    assert where(heard) == (Load, "h01")
+    assert where(rig) == (Load, "h01")
 
 
 def test_where_the_first_hundred_cannot_the_next_are_asked() -> None:
     """A host with free memory is found whatever its position, also beyond the first hundred."""
     pinned = [host(f"h{n:03}", there("llama", gib=20, pinned=True)) for n in range(GLANCED_AT + 20)]
-    heard = Heard().hosts(*pinned)
-    assert isinstance(placed(heard), Nowhere)
+    rig = RosterRig().hosts(*pinned)
+    assert isinstance(placed(rig), Nowhere)
     for record in pinned:
-        heard.hosts(host(record.name))
-        assert where(heard) == (Load, record.name)
-        heard.hosts(record)
+        rig.hosts(host(record.name))
+        assert where(rig) == (Load, record.name)
+        rig.hosts(record)
 
 
 def test_what_seems_cheap_is_reckoned_anew_after_a_while() -> None:
     """After six seconds, costs are computed again and models in use are avoided."""
     many = [host(f"h{n:02}", there("llama", gib=20, idle_s=100 - n, load_s=10)) for n in range(30)]
-    heard = Heard(catalog=fleet_catalog("llama", qwen=offer(20))).hosts(*many)
-    assert where(heard) == (Load, "h00")
-    heard.after(6)
+    rig = RosterRig(catalog=fleet_catalog("llama", qwen=offer(20))).hosts(*many)
+    assert where(rig) == (Load, "h00")
+    rig.after(6)
     for n in range(29):
-        heard.roster.sent(HostName(f"h{n:02}"), LLAMA)
+        rig.roster.sent(HostName(f"h{n:02}"), LLAMA)
 
-    assert where(heard) == (Load, "h29")
+    assert where(rig) == (Load, "h29")
 
 
 # Nowhere
@@ -414,94 +414,94 @@ def test_what_seems_cheap_is_reckoned_anew_after_a_while() -> None:
 def test_pinned_models_stay() -> None:
     """Pinned models are not evicted, with or without budgets, and the error says so."""
     pinned = there("llama", gib=20, pinned=True)
-    heard = Heard().hosts(host("here", pinned), host("a", pinned, gib=None))
+    rig = RosterRig().hosts(host("here", pinned), host("a", pinned, gib=None))
 
-    assert placed(heard) == Nowhere(
+    assert placed(rig) == Nowhere(
         "qwen cannot be placed: a, here are full of models that cannot be unloaded. To fix this, unpin a model."
     )
 
 
 def test_a_host_that_is_too_small_is_not_asked() -> None:
     """A host with too little memory, or without the device, is not selected."""
-    heard = Heard(catalog=fleet_catalog(qwen=offer(40), llama=Offer(memory={"gpu9": GIB})))  # type: ignore[dict-item]
-    heard.hosts(host("here"))
+    rig = RosterRig(catalog=fleet_catalog(qwen=offer(40), llama=Offer(memory={"gpu9": GIB})))  # type: ignore[dict-item]
+    rig.hosts(host("here"))
 
-    assert "here is too small for it (it needs 40 GiB on gpu0)" in placed(heard).because
-    assert isinstance(placed(heard, LLAMA), Nowhere)
+    assert "here is too small for it (it needs 40 GiB on gpu0)" in placed(rig).reason
+    assert isinstance(placed(rig, LLAMA), Nowhere)
 
 
 def test_labels_are_constraints() -> None:
     """A host without the required labels neither loads nor serves the model."""
-    heard = Heard(catalog=fleet_catalog(qwen=offer(labels={"gpu": "a100", "site": "eu"})))
-    heard.hosts(host("here", there("qwen"), labels={"gpu": "a100"}))
-    assert "here is missing the required labels (it needs gpu=a100, site=eu)" in placed(heard).because
-    heard.hosts(host("a", labels={"gpu": "a100", "site": "eu", "rack": "7"}))
+    rig = RosterRig(catalog=fleet_catalog(qwen=offer(labels={"gpu": "a100", "site": "eu"})))
+    rig.hosts(host("here", there("qwen"), labels={"gpu": "a100"}))
+    assert "here is missing the required labels (it needs gpu=a100, site=eu)" in placed(rig).reason
+    rig.hosts(host("a", labels={"gpu": "a100", "site": "eu", "rack": "7"}))
 
-    assert where(heard) == (Load, "a")
+    assert where(rig) == (Load, "a")
 
 
 def test_a_cordoned_host_serves_what_it_has_and_loads_nothing() -> None:
     """A cordoned host serves its models but loads no others."""
-    heard = Heard().hosts(host("a", there("qwen"))).wish("a", cordoned=True)
+    rig = RosterRig().hosts(host("a", there("qwen"))).wish("a", cordoned=True)
 
-    assert where(heard) == (Serve, "a")
-    assert "a is cordoned" in placed(heard, LLAMA).because
+    assert where(rig) == (Serve, "a")
+    assert "a is cordoned" in placed(rig, LLAMA).reason
 
 
 def test_a_drained_host_gets_nothing() -> None:
     """A drained host gets no requests; the model is loaded on another host."""
-    heard = Heard().hosts(host("a", there("qwen"))).wish("a", cordoned=True, drained=True)
-    assert isinstance(placed(heard), Nowhere)
-    heard.hosts(host("here"))
+    rig = RosterRig().hosts(host("a", there("qwen"))).wish("a", cordoned=True, drained=True)
+    assert isinstance(placed(rig), Nowhere)
+    rig.hosts(host("here"))
 
-    assert where(heard) == (Load, "here")
+    assert where(rig) == (Load, "here")
 
 
 def test_a_wish_that_is_taken_back_holds_no_more() -> None:
     """After its order is withdrawn, a host loads models again."""
-    heard = Heard().hosts(host("a")).wish("a", cordoned=True).remove(Bucket.ORDERS, "a")
+    rig = RosterRig().hosts(host("a")).wish("a", cordoned=True).remove(Bucket.ORDERS, "a")
 
-    assert where(heard) == (Load, "a")
+    assert where(rig) == (Load, "a")
 
 
 def test_a_leaving_host_gets_nothing() -> None:
     """A host whose record says that it leaves gets no requests."""
-    heard = Heard().hosts(host("a", there("qwen"), is_leaving=True), host("here"))
+    rig = RosterRig().hosts(host("a", there("qwen"), is_leaving=True), host("here"))
 
-    assert where(heard) == (Load, "here")
+    assert where(rig) == (Load, "here")
 
 
 def test_a_host_that_refused_a_connection_is_left_out() -> None:
     """A host that refused a connection is left out for two seconds; the model is loaded elsewhere."""
-    heard = Heard().hosts(host("a", there("qwen")), host("here"))
-    heard.roster.suspect(HostName("a"), heard.now)
-    assert where(heard) == (Load, "here")
-    heard.after(2)
+    rig = RosterRig().hosts(host("a", there("qwen")), host("here"))
+    rig.roster.suspect(HostName("a"), rig.now)
+    assert where(rig) == (Load, "here")
+    rig.after(2)
 
-    assert where(heard) == (Serve, "a")
+    assert where(rig) == (Serve, "a")
 
 
 def test_a_model_that_nobody_has_is_nowhere() -> None:
     """If no host has the model, the error says what to do."""
-    heard = Heard(catalog=fleet_catalog("llama")).hosts(host("here"))
+    rig = RosterRig(catalog=fleet_catalog("llama")).hosts(host("here"))
 
-    assert "Start a host whose configuration has it" in placed(heard).because
+    assert "Start a host whose configuration has it" in placed(rig).reason
 
 
 def test_a_host_whose_catalog_is_unknown_serves_nobody() -> None:
     """A host with an unknown catalog is not selected, because its models' labels are unknown."""
-    heard = Heard().hosts(host("a", there("qwen"), catalog="never heard of"))
+    rig = RosterRig().hosts(host("a", there("qwen"), catalog="unknown"))
 
-    assert isinstance(placed(heard), Nowhere)
+    assert isinstance(placed(rig), Nowhere)
 
 
 def test_many_hosts_are_not_all_named() -> None:
     """The error names at most three hosts for each kind of obstacle."""
-    heard = Heard().hosts(*(host(f"h{n}") for n in range(9)), host("z", is_leaving=True))
+    rig = RosterRig().hosts(*(host(f"h{n}") for n in range(9)), host("z", is_leaving=True))
     for n in range(9):
-        heard.wish(f"h{n}", cordoned=True)
+        rig.wish(f"h{n}", cordoned=True)
 
-    assert placed(heard, GEMMA) == Nowhere(
+    assert placed(rig, GEMMA) == Nowhere(
         "gemma cannot be placed: z is shutting down; h0, h1, h2 and 6 more are cordoned."
         " To fix this, start another host or uncordon it."
     )
@@ -510,6 +510,6 @@ def test_many_hosts_are_not_all_named() -> None:
 def test_memory_of_other_devices_does_not_matter() -> None:
     """A claim on one device takes no memory from another."""
     catalog = fleet_catalog(qwen=offer(20), llama=Offer(memory={"gpu1": 20 * GIB}))  # type: ignore[dict-item]
-    heard = Heard(catalog=catalog).hosts(host("here")).claim("llama", "here")
+    rig = RosterRig(catalog=catalog).hosts(host("here")).claim("llama", "here")
 
-    assert placed(heard).because == "here has enough free memory"
+    assert placed(rig).reason == "here has enough free memory"

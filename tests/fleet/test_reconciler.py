@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, cast
 
 import pytest
-from tests.support.fleet import Heard, host, there
+from tests.support.fleet import RosterRig, host, there
 from tests.support.waiting import come_true
 
 from hotseat.errors import LoadFailed
@@ -122,22 +122,22 @@ async def test_a_load_for_the_fleet_that_fails_is_logged(
 async def test_one_replica_too_many_goes_when_it_stays_too_many(loader: Loader) -> None:
     """A surplus replica is stopped only after it was surplus for a while, so that a move is not undone."""
     names = ("a", "b")
-    one_too_many = [name for name in names if too_many((heard := twice(name)).roster, heard.now)]
-    heard, tasks = twice(*one_too_many), Tasks()
+    one_too_many = [name for name in names if too_many((rig := twice(name)).roster, rig.now)]
+    rig, tasks = twice(*one_too_many), Tasks()
     reconciler = Reconciler(
-        heard.roster, InProcess(Board()), cast("HostSelector", Unasked()), loader, tasks, lambda: heard.now
+        rig.roster, InProcess(Board()), cast("HostSelector", Unasked()), loader, tasks, lambda: rig.now
     )
     await reconciler.go()
-    heard.after(SETTLES_S - 0.1)
+    rig.after(SETTLES_S - 0.1)
     await reconciler.go()
     assert loader.stopped == []
-    heard.after(0.1)
+    rig.after(0.1)
     await reconciler.go()
 
     await come_true(lambda: loader.stopped == ["qwen"])
     await tasks.aclose()
 
 
-def twice(me: str) -> Heard:
+def twice(me: str) -> RosterRig:
     """A model on two hosts that one may have."""
-    return Heard(me).hosts(host("a", there("qwen")), host("b", there("qwen")))
+    return RosterRig(me).hosts(host("a", there("qwen")), host("b", there("qwen")))

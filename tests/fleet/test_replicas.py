@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from unittest.mock import ANY
 
-from tests.support.fleet import QWEN, Heard, fleet_catalog, host, offer, there
+from tests.support.fleet import QWEN, RosterRig, fleet_catalog, host, offer, there
 
 from hotseat.fleet.placement import Load, Serve, place
 from hotseat.fleet.replicas import Spare, one_more, to_keep, to_spare, too_many
@@ -23,8 +23,8 @@ def waiting(seconds: float) -> Residence:
 
 
 def more(*hosts: HostRecord) -> Load | None:
-    heard = Heard(catalog=SEVERAL).hosts(*hosts)
-    return one_more(QWEN, heard.roster, heard.now)
+    rig = RosterRig(catalog=SEVERAL).hosts(*hosts)
+    return one_more(QWEN, rig.roster, rig.now)
 
 
 # One more
@@ -53,41 +53,41 @@ def test_one_replica_without_a_line_is_enough() -> None:
 def test_as_many_as_there_are_come_at_a_time() -> None:
     """Two full replicas and a loading one allow one more; after a claim for it, none."""
     full = [host("a", waiting(60)), host("b", waiting(60)), host("c", there("qwen", "loading")), host("d"), host("e")]
-    heard = Heard(catalog=fleet_catalog(qwen=offer(most=9))).hosts(*full)
-    found = one_more(QWEN, heard.roster, heard.now)
+    rig = RosterRig(catalog=fleet_catalog(qwen=offer(most=9))).hosts(*full)
+    found = one_more(QWEN, rig.roster, rig.now)
     assert found is not None
     assert found.replica == 3
-    heard.claim("qwen", found.host, found.replica)
+    rig.claim("qwen", found.host, found.replica)
 
-    assert one_more(QWEN, heard.roster, heard.now) is None
+    assert one_more(QWEN, rig.roster, rig.now) is None
 
 
 def test_one_on_its_way_is_waited_for() -> None:
     """While a replica is loading or claimed, none is added."""
     assert more(host("a", waiting(60)), host("b", there("qwen", "loading")), host("c")) is None
-    heard = Heard(catalog=SEVERAL).hosts(host("a", waiting(60)), host("b"), host("c")).claim("qwen", "b", 1)
+    rig = RosterRig(catalog=SEVERAL).hosts(host("a", waiting(60)), host("b"), host("c")).claim("qwen", "b", 1)
 
-    assert one_more(QWEN, heard.roster, heard.now) is None
+    assert one_more(QWEN, rig.roster, rig.now) is None
 
 
 def test_a_replica_that_sleeps_is_woken_before_one_is_added() -> None:
     """A sleeping replica is selected before a new one, even at the maximum number."""
-    heard = Heard(catalog=fleet_catalog(qwen=offer(most=2)))
-    heard.hosts(host("a", waiting(60)), host("b", there("qwen", "asleep")), host("c"))
-    found = one_more(QWEN, heard.roster, heard.now)
+    rig = RosterRig(catalog=fleet_catalog(qwen=offer(most=2)))
+    rig.hosts(host("a", waiting(60)), host("b", there("qwen", "asleep")), host("c"))
+    found = one_more(QWEN, rig.roster, rig.now)
 
     assert found is not None
     assert (found.host, found.replica) == (B, 2)
-    assert found.because.endswith("it sleeps on b")
+    assert found.reason.endswith("it sleeps on b")
 
 
 def test_there_are_never_more_than_the_configuration_says() -> None:
     """At the maximum number none is added, even if one host does not answer."""
     hosts = [host(name, waiting(60)) for name in "abc"]
-    heard = Heard(catalog=SEVERAL).hosts(*hosts, host("here"))
-    heard.roster.suspect(A, heard.now)
+    rig = RosterRig(catalog=SEVERAL).hosts(*hosts, host("here"))
+    rig.roster.suspect(A, rig.now)
 
-    assert one_more(QWEN, heard.roster, heard.now) is None
+    assert one_more(QWEN, rig.roster, rig.now) is None
 
 
 def test_a_model_that_is_not_ready_anywhere_has_no_replicas_to_add() -> None:
@@ -108,10 +108,10 @@ def test_one_more_takes_room_from_what_is_unused() -> None:
 def test_one_more_takes_no_room_from_what_is_always_wanted() -> None:
     """A further replica does not evict a model with a minimum number of replicas."""
     kept = there("llama", gib=20, idle_s=3000)
-    heard = Heard(catalog=fleet_catalog(qwen=offer(most=3), llama=offer(20, least=1)))
-    heard.hosts(host("a", waiting(60)), host("b", kept), host("c", kept, gib=None))
+    rig = RosterRig(catalog=fleet_catalog(qwen=offer(most=3), llama=offer(20, least=1)))
+    rig.hosts(host("a", waiting(60)), host("b", kept), host("c", kept, gib=None))
 
-    assert one_more(QWEN, heard.roster, heard.now) is None
+    assert one_more(QWEN, rig.roster, rig.now) is None
 
 
 def test_loading_times_are_guessed_where_none_was_seen() -> None:
@@ -125,8 +125,8 @@ def test_loading_times_are_guessed_where_none_was_seen() -> None:
 
 
 def kept(*hosts: HostRecord, me: str = "here", least: int = 2) -> list[Load]:
-    heard = Heard(me, catalog=fleet_catalog("llama", qwen=offer(least=least))).hosts(*hosts)
-    return to_keep(heard.roster, heard.now)
+    rig = RosterRig(me, catalog=fleet_catalog("llama", qwen=offer(least=least))).hosts(*hosts)
+    return to_keep(rig.roster, rig.now)
 
 
 def test_exactly_one_host_sees_to_it_that_there_are_enough() -> None:
@@ -136,7 +136,7 @@ def test_exactly_one_host_sees_to_it_that_there_are_enough() -> None:
 
     assert sorted(map(len, found.values())) == [0, 0, 1]
     (load,) = next(loads for loads in found.values() if loads)
-    assert (load.replica, load.because.partition(";")[0]) == (0, "2 replicas are required, 0 exist")
+    assert (load.replica, load.reason.partition(";")[0]) == (0, "2 replicas are required, 0 exist")
 
 
 def test_the_second_one_has_the_next_number() -> None:
@@ -150,10 +150,10 @@ def test_the_second_one_has_the_next_number() -> None:
 
 def test_enough_are_enough() -> None:
     """Ready, loading and claimed replicas all count towards the minimum."""
-    heard = Heard(catalog=fleet_catalog(qwen=offer(least=3)))
-    heard.hosts(host("here", there("qwen")), host("a", there("qwen", "loading")), host("b")).claim("qwen", "b", 2)
+    rig = RosterRig(catalog=fleet_catalog(qwen=offer(least=3)))
+    rig.hosts(host("here", there("qwen")), host("a", there("qwen", "loading")), host("b")).claim("qwen", "b", 2)
 
-    assert to_keep(heard.roster, heard.now) == []
+    assert to_keep(rig.roster, rig.now) == []
 
 
 def test_where_there_is_no_room_for_it_nothing_is_pushed_out() -> None:
@@ -164,9 +164,9 @@ def test_where_there_is_no_room_for_it_nothing_is_pushed_out() -> None:
 
 def test_a_host_that_knows_nobody_sees_to_everything() -> None:
     """A host that has not published its record loads nothing for the minimum."""
-    heard = Heard(catalog=fleet_catalog(qwen=offer(least=1)))
+    rig = RosterRig(catalog=fleet_catalog(qwen=offer(least=1)))
 
-    assert to_keep(heard.roster, heard.now) == []
+    assert to_keep(rig.roster, rig.now) == []
 
 
 # One fewer
@@ -180,8 +180,8 @@ def spared(*hosts: HostRecord, least: int = 0) -> list[str]:
     """Who goes, of all who look."""
     gone: list[str] = []
     for me in (record.name for record in hosts):
-        heard = Heard(me, catalog=fleet_catalog(qwen=offer(least=least, most=3))).hosts(*hosts)
-        gone += [me for spare in to_spare(heard.roster, heard.now) if spare.model == QWEN]
+        rig = RosterRig(me, catalog=fleet_catalog(qwen=offer(least=least, most=3))).hosts(*hosts)
+        gone += [me for spare in to_spare(rig.roster, rig.now) if spare.model == QWEN]
     return gone
 
 
@@ -206,10 +206,12 @@ def test_the_last_one_and_those_always_wanted_stay() -> None:
 def test_only_what_serves_counts() -> None:
     """A loading or drained replica does not replace one that is unloaded."""
     assert spared(host("a", unused(500)), host("b", there("qwen", "loading"))) == []
-    heard = Heard("a", catalog=fleet_catalog(qwen=offer(most=3))).hosts(host("a", unused(500)), host("b", unused(500)))
-    heard.wish("b", drained=True)
+    rig = RosterRig("a", catalog=fleet_catalog(qwen=offer(most=3))).hosts(
+        host("a", unused(500)), host("b", unused(500))
+    )
+    rig.wish("b", drained=True)
 
-    assert to_spare(heard.roster, heard.now) == []
+    assert to_spare(rig.roster, rig.now) == []
 
 
 def test_a_pinned_replica_stays() -> None:
@@ -221,20 +223,20 @@ def test_a_pinned_replica_stays() -> None:
 
 def test_a_replica_that_was_just_sent_a_request_is_not_unused() -> None:
     """A replica to which a request was sent since its last record is not unloaded."""
-    heard = Heard("a", catalog=fleet_catalog(qwen=offer(most=3))).hosts(host("a", unused(500)), host("b", unused(10)))
-    assert to_spare(heard.roster, heard.now) == [
+    rig = RosterRig("a", catalog=fleet_catalog(qwen=offer(most=3))).hosts(host("a", unused(500)), host("b", unused(10)))
+    assert to_spare(rig.roster, rig.now) == [
         Spare(QWEN, "unused for 500 s here, and ready on 2 hosts although 1 would be enough")
     ]
-    heard.roster.sent(A, QWEN)
+    rig.roster.sent(A, QWEN)
 
-    assert to_spare(heard.roster, heard.now) == []
+    assert to_spare(rig.roster, rig.now) == []
 
 
 def test_a_host_that_has_not_described_itself_spares_nothing() -> None:
     """A host that has not published its record unloads nothing."""
-    heard = Heard()
+    rig = RosterRig()
 
-    assert to_spare(heard.roster, heard.now) == []
+    assert to_spare(rig.roster, rig.now) == []
 
 
 # More than there may be
@@ -242,18 +244,18 @@ def test_a_host_that_has_not_described_itself_spares_nothing() -> None:
 
 def crowded_out(*hosts: HostRecord) -> list[str]:
     """Who has one too many, of all who look."""
-    seen = {record.name: Heard(record.name).hosts(*hosts) for record in hosts}
-    return [name for name, heard in seen.items() for _ in too_many(heard.roster, heard.now)]
+    seen = {record.name: RosterRig(record.name).hosts(*hosts) for record in hosts}
+    return [name for name, rig in seen.items() for _ in too_many(rig.roster, rig.now)]
 
 
 def test_of_more_replicas_than_there_may_be_all_but_the_favourite_go() -> None:
     """Surplus replicas are unloaded, except the one that placement uses."""
     hosts = [host(name, there("qwen")) for name in "abc"]
     stays = ({"a", "b", "c"} - set(crowded_out(*hosts))).pop()
-    heard = Heard("a").hosts(*hosts)
+    rig = RosterRig("a").hosts(*hosts)
 
     assert len(crowded_out(*hosts)) == 2
-    assert place(QWEN, ClientId("anybody"), heard.roster, heard.now) == Serve(HostName(stays), ANY)
+    assert place(QWEN, ClientId("anybody"), rig.roster, rig.now) == Serve(HostName(stays), ANY)
 
 
 def test_one_too_many_stays_while_it_is_used() -> None:
@@ -263,9 +265,9 @@ def test_one_too_many_stays_while_it_is_used() -> None:
 
 def test_as_many_as_there_may_be_stay() -> None:
     """Replicas up to the maximum are never surplus, however long they are idle."""
-    heard = Heard("a", catalog=SEVERAL).hosts(*(host(name, unused(500)) for name in "abc"))
+    rig = RosterRig("a", catalog=SEVERAL).hosts(*(host(name, unused(500)) for name in "abc"))
 
-    assert too_many(heard.roster, heard.now) == []
+    assert too_many(rig.roster, rig.now) == []
 
 
 def test_one_too_many_that_is_pinned_stays() -> None:

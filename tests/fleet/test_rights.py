@@ -46,10 +46,10 @@ async def test_a_host_does_all_it_must(server: NatsServer) -> None:
                 revision = await store.replace(bucket, "key", b"two", revision)
                 found = await store.read(bucket, "key")
                 await store.remove(bucket, "key", revision)
-                heard = [await watching.next() for _ in range(3)]
+                changes = [await watching.next() for _ in range(3)]
 
             assert found == Written("key", b"two", revision)
-            assert [type(change) for change in heard] == [Written, Written, Removed]
+            assert [type(change) for change in changes] == [Written, Written, Removed]
     finally:
         await store.aclose()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.fleet import CATALOG, LLAMA, QWEN, Heard, fleet_catalog, host, offer, there
+from tests.support.fleet import CATALOG, LLAMA, QWEN, RosterRig, fleet_catalog, host, offer, there
 
 from hotseat.fleet.records import Claim, encoded
 from hotseat.fleet.roster import Roster
@@ -13,12 +13,12 @@ from hotseat.identifiers import HostName
 A, B, THIS_HOST = map(HostName, ("a", "b", "here"))
 
 
-def names(heard: Heard) -> list[str]:
-    return sorted(member.name for member in heard.roster.hosts())
+def names(rig: RosterRig) -> list[str]:
+    return sorted(member.name for member in rig.roster.hosts())
 
 
-def load(heard: Heard, name: HostName = A) -> int:
-    member = heard.roster.host(name)
+def load(rig: RosterRig, name: HostName = A) -> int:
+    member = rig.roster.host(name)
     assert member is not None
     return member.load(QWEN)
 
@@ -28,124 +28,124 @@ def load(heard: Heard, name: HostName = A) -> int:
 
 def test_a_host_is_there_until_its_lease_ends() -> None:
     """When a host's record is removed, the host and its models are gone."""
-    heard = Heard().hosts(host("a", there("qwen")), host("b"))
-    assert names(heard) == ["a", "b"]
-    heard.remove(Bucket.HOSTS, "a")
+    rig = RosterRig().hosts(host("a", there("qwen")), host("b"))
+    assert names(rig) == ["a", "b"]
+    rig.remove(Bucket.HOSTS, "a")
 
-    assert names(heard) == ["b"]
-    assert heard.roster.holders(QWEN) == []
+    assert names(rig) == ["b"]
+    assert rig.roster.holders(QWEN) == []
 
 
 @pytest.mark.parametrize("address", ["http://a:90004", "a:8080", "http://", "http://10.0.0.300:80", "unix:a"])
 def test_a_host_whose_address_cannot_be_reached_is_passed_over(address: str) -> None:
     """A host record with an invalid address is ignored and counted as malformed."""
-    heard = Heard().hosts(host("a", there("qwen"), address=address), host("b"))
+    rig = RosterRig().hosts(host("a", there("qwen"), address=address), host("b"))
 
-    assert names(heard) == ["b"]
-    assert heard.roster.malformed == 1
+    assert names(rig) == ["b"]
+    assert rig.roster.malformed == 1
 
 
 def test_a_newer_record_replaces_all_that_was_said() -> None:
     """A model that a newer record does not mention is no longer on that host."""
-    heard = Heard().hosts(host("a", there("qwen"))).hosts(host("a", there("llama")))
+    rig = RosterRig().hosts(host("a", there("qwen"))).hosts(host("a", there("llama")))
 
-    assert heard.roster.holders(QWEN) == []
-    assert [member.name for member in heard.roster.holders(LLAMA)] == ["a"]
+    assert rig.roster.holders(QWEN) == []
+    assert [member.name for member in rig.roster.holders(LLAMA)] == ["a"]
 
 
 def test_what_comes_late_changes_nothing() -> None:
     """Older writes and removals are ignored, and a late write does not restore a removed host."""
-    heard = Heard().hosts(host("a", there("qwen"))).hosts(host("a"))
-    first = heard.changes[-2]
-    heard.hear(*first)
-    heard.hear(Bucket.HOSTS, Removed("a", Revision(1)))
-    assert heard.roster.holders(QWEN) == []
-    assert names(heard) == ["a"]
-    heard.remove(Bucket.HOSTS, "a").hear(*first)
+    rig = RosterRig().hosts(host("a", there("qwen"))).hosts(host("a"))
+    first = rig.changes[-2]
+    rig.apply(*first)
+    rig.apply(Bucket.HOSTS, Removed("a", Revision(1)))
+    assert rig.roster.holders(QWEN) == []
+    assert names(rig) == ["a"]
+    rig.remove(Bucket.HOSTS, "a").apply(*first)
 
-    assert names(heard) == []
+    assert names(rig) == []
 
 
 def test_after_an_interruption_nothing_is_forgotten_before_all_is_known() -> None:
     """Hosts that are missing from the new state are removed only when it is complete."""
-    heard = Heard().hosts(host("a"), host("b"))
-    known = heard.changes[-1]
-    heard.hear(Bucket.HOSTS, BegunAnew())
-    assert names(heard) == ["a", "b"]
-    heard.hear(*known)
-    assert names(heard) == ["a", "b"]
-    heard.hear(Bucket.HOSTS, CaughtUp())
+    rig = RosterRig().hosts(host("a"), host("b"))
+    known = rig.changes[-1]
+    rig.apply(Bucket.HOSTS, BegunAnew())
+    assert names(rig) == ["a", "b"]
+    rig.apply(*known)
+    assert names(rig) == ["a", "b"]
+    rig.apply(Bucket.HOSTS, CaughtUp())
 
-    assert names(heard) == ["b"]
+    assert names(rig) == ["b"]
 
 
 def test_what_is_removed_while_all_comes_anew_is_gone() -> None:
     """A removal while the state is sent anew applies at once."""
-    heard = Heard().hosts(host("a"))
-    known = heard.changes[-1]
-    heard.hear(Bucket.HOSTS, BegunAnew()).hear(*known).hear(Bucket.HOSTS, Removed("a", Revision(9)))
-    assert names(heard) == []
-    heard.hear(Bucket.HOSTS, CaughtUp())
+    rig = RosterRig().hosts(host("a"))
+    known = rig.changes[-1]
+    rig.apply(Bucket.HOSTS, BegunAnew()).apply(*known).apply(Bucket.HOSTS, Removed("a", Revision(9)))
+    assert names(rig) == []
+    rig.apply(Bucket.HOSTS, CaughtUp())
 
-    assert names(heard) == []
+    assert names(rig) == []
 
 
 def test_revisions_count_anew_with_the_state() -> None:
     """After a new state, records with lower revisions are accepted."""
-    heard = Heard().hosts(host("a"), host("a"), host("a", there("qwen")))
-    heard.hear(Bucket.HOSTS, BegunAnew())
-    heard.hear(Bucket.HOSTS, Written("a", encoded(host("a", there("llama"))), Revision(1)))
-    heard.hear(Bucket.HOSTS, CaughtUp())
+    rig = RosterRig().hosts(host("a"), host("a"), host("a", there("qwen")))
+    rig.apply(Bucket.HOSTS, BegunAnew())
+    rig.apply(Bucket.HOSTS, Written("a", encoded(host("a", there("llama"))), Revision(1)))
+    rig.apply(Bucket.HOSTS, CaughtUp())
 
-    assert [member.name for member in heard.roster.holders(LLAMA)] == ["a"]
+    assert [member.name for member in rig.roster.holders(LLAMA)] == ["a"]
 
 
 def test_the_first_state_ends_like_any_other() -> None:
     """The first state may end without having been announced."""
-    heard = Heard().hosts(host("a")).hear(Bucket.HOSTS, CaughtUp())
+    rig = RosterRig().hosts(host("a")).apply(Bucket.HOSTS, CaughtUp())
 
-    assert names(heard) == ["a"]
+    assert names(rig) == ["a"]
 
 
 def test_one_bucket_begins_anew_without_the_others() -> None:
     """A new state of one bucket does not affect the others."""
-    heard = Heard().hosts(host("a")).hear(Bucket.ORDERS, BegunAnew()).hear(Bucket.ORDERS, CaughtUp())
+    rig = RosterRig().hosts(host("a")).apply(Bucket.ORDERS, BegunAnew()).apply(Bucket.ORDERS, CaughtUp())
 
-    assert names(heard) == ["a"]
-    assert heard.roster.resolve("qwen") == QWEN
+    assert names(rig) == ["a"]
+    assert rig.roster.resolve("qwen") == QWEN
 
 
 @pytest.mark.parametrize("bucket", list(Bucket))
 def test_what_cannot_be_read_is_counted_and_is_not_there(bucket: Bucket) -> None:
     """A malformed record is counted, and counts as absent, in every bucket."""
-    heard = Heard().hosts(host("a")).wish("a", cordoned=True).claim("qwen", "a")
+    rig = RosterRig().hosts(host("a")).wish("a", cordoned=True).claim("qwen", "a")
     key = {Bucket.HOSTS: "a", Bucket.CLAIMS: "qwen.0", Bucket.CATALOGS: CATALOG, Bucket.ORDERS: "a"}[bucket]
-    heard.write_bytes(bucket, key, b'{"what": "is this"}' if bucket is not Bucket.ORDERS else b"[").after(3)
+    rig.write_bytes(bucket, key, b'{"what": "is this"}' if bucket is not Bucket.ORDERS else b"[").after(3)
 
-    assert heard.roster.malformed == 1
-    assert (heard.roster.host(A) is None) == (bucket is Bucket.HOSTS)
-    assert (not heard.roster.claimed(QWEN, heard.now)) == (bucket is Bucket.CLAIMS)
-    assert (heard.roster.resolve("qwen") is None) == (bucket is Bucket.CATALOGS)
-    assert heard.roster.order_for(A).cordoned == (bucket is not Bucket.ORDERS)
+    assert rig.roster.malformed == 1
+    assert (rig.roster.host(A) is None) == (bucket is Bucket.HOSTS)
+    assert (not rig.roster.claimed(QWEN, rig.now)) == (bucket is Bucket.CLAIMS)
+    assert (rig.roster.resolve("qwen") is None) == (bucket is Bucket.CATALOGS)
+    assert rig.roster.order_for(A).cordoned == (bucket is not Bucket.ORDERS)
 
 
 def test_a_record_under_another_name_is_not_believed() -> None:
     """A host record under another host's key is counted as malformed and ignored."""
-    heard = Heard().write(Bucket.HOSTS, "b", host("a"))
+    rig = RosterRig().write(Bucket.HOSTS, "b", host("a"))
 
-    assert (names(heard), heard.roster.malformed) == ([], 1)
+    assert (names(rig), rig.roster.malformed) == ([], 1)
 
 
 # This host
 
 
-def test_nobody_tells_this_host_what_it_is() -> None:
+def test_the_store_does_not_change_this_hosts_own_record() -> None:
     """This host's own record is not changed or removed by the store."""
-    heard = Heard().hosts(host("here", there("qwen")))
-    heard.write(Bucket.HOSTS, "here", host("here")).remove(Bucket.HOSTS, "here")
-    heard.hear(Bucket.HOSTS, BegunAnew()).hear(Bucket.HOSTS, CaughtUp())
+    rig = RosterRig().hosts(host("here", there("qwen")))
+    rig.write(Bucket.HOSTS, "here", host("here")).remove(Bucket.HOSTS, "here")
+    rig.apply(Bucket.HOSTS, BegunAnew()).apply(Bucket.HOSTS, CaughtUp())
 
-    assert [member.name for member in heard.roster.holders(QWEN)] == ["here"]
+    assert [member.name for member in rig.roster.holders(QWEN)] == ["here"]
 
 
 def test_this_host_knows_its_own_catalog_without_the_store() -> None:
@@ -162,10 +162,10 @@ def test_this_host_knows_its_own_catalog_without_the_store() -> None:
 
 def test_an_old_catalog_of_this_host_that_others_have_stays() -> None:
     """An old catalog that another host still has is kept."""
-    heard = Heard().hosts(host("here"), host("a"))
-    heard.roster.here(host("here", catalog="new"), fleet_catalog("other"), 0.0)
+    rig = RosterRig().hosts(host("here"), host("a"))
+    rig.roster.here(host("here", catalog="new"), fleet_catalog("other"), 0.0)
 
-    assert sorted(heard.roster.models()) == ["gemma", "llama", "other", "qwen"]
+    assert sorted(rig.roster.models()) == ["gemma", "llama", "other", "qwen"]
 
 
 # Names
@@ -173,21 +173,21 @@ def test_an_old_catalog_of_this_host_that_others_have_stays() -> None:
 
 def test_a_model_is_found_by_its_name_and_its_aliases() -> None:
     """A model's name takes precedence over another model's alias."""
-    heard = Heard(catalog=fleet_catalog(qwen=offer(aliases=["coder", "llama"]), llama=offer()))
+    rig = RosterRig(catalog=fleet_catalog(qwen=offer(aliases=["coder", "llama"]), llama=offer()))
 
-    assert [heard.roster.resolve(name) for name in ("qwen", "coder", "llama", "gpt")] == [QWEN, QWEN, LLAMA, None]
+    assert [rig.roster.resolve(name) for name in ("qwen", "coder", "llama", "gpt")] == [QWEN, QWEN, LLAMA, None]
 
 
 def test_models_that_no_living_host_has_are_not_listed() -> None:
     """A model is listed only while a host has a catalog that offers it."""
-    heard = Heard(catalog=fleet_catalog("qwen"))
-    assert list(heard.roster.models()) == []
-    heard.hosts(host("a"))
-    assert list(heard.roster.models()) == ["qwen"]
-    heard.remove(Bucket.CATALOGS, CATALOG)
+    rig = RosterRig(catalog=fleet_catalog("qwen"))
+    assert list(rig.roster.models()) == []
+    rig.hosts(host("a"))
+    assert list(rig.roster.models()) == ["qwen"]
+    rig.remove(Bucket.CATALOGS, CATALOG)
 
-    assert list(heard.roster.models()) == []
-    assert heard.roster.offer(heard.roster.host(A), QWEN) is None  # type: ignore[arg-type]  # it is there
+    assert list(rig.roster.models()) == []
+    assert rig.roster.offer(rig.roster.host(A), QWEN) is None  # type: ignore[arg-type]  # it is there
 
 
 # Load between two records
@@ -195,134 +195,134 @@ def test_models_that_no_living_host_has_are_not_listed() -> None:
 
 def test_load_is_what_the_record_said_and_what_was_sent_since() -> None:
     """The load is what the record says, plus requests sent since, minus those that came back."""
-    heard = Heard().hosts(host("a", there("qwen", in_flight=2, waiting=1)))
-    heard.roster.sent(A, QWEN)
-    heard.roster.sent(A, QWEN)
-    assert load(heard) == 5
-    heard.roster.came_back(A, QWEN)
+    rig = RosterRig().hosts(host("a", there("qwen", in_flight=2, waiting=1)))
+    rig.roster.sent(A, QWEN)
+    rig.roster.sent(A, QWEN)
+    assert load(rig) == 5
+    rig.roster.came_back(A, QWEN)
 
-    assert load(heard) == 4
+    assert load(rig) == 4
 
 
 def test_an_answer_tells_the_load() -> None:
     """A load that the host reported in a response replaces the computed one."""
-    heard = Heard().hosts(host("a", there("qwen")))
-    heard.roster.sent(A, QWEN)
-    heard.roster.note_load(A, QWEN, 17)
-    assert load(heard) == 17
-    heard.roster.came_back(A, QWEN)
-    heard.roster.note_load(A, QWEN, 12)
+    rig = RosterRig().hosts(host("a", there("qwen")))
+    rig.roster.sent(A, QWEN)
+    rig.roster.note_load(A, QWEN, 17)
+    assert load(rig) == 17
+    rig.roster.came_back(A, QWEN)
+    rig.roster.note_load(A, QWEN, 12)
 
-    assert load(heard) == 12
+    assert load(rig) == 12
 
 
 def test_a_newer_record_knows_better() -> None:
     """A newer record includes the requests that were sent before it."""
-    heard = Heard().hosts(host("a", there("qwen")))
-    heard.roster.sent(A, QWEN)
-    heard.hosts(host("a", there("qwen", in_flight=1)))
-    assert load(heard) == 1
-    heard.roster.came_back(A, QWEN)
+    rig = RosterRig().hosts(host("a", there("qwen")))
+    rig.roster.sent(A, QWEN)
+    rig.hosts(host("a", there("qwen", in_flight=1)))
+    assert load(rig) == 1
+    rig.roster.came_back(A, QWEN)
 
-    assert load(heard) == 0
+    assert load(rig) == 0
 
 
 def test_requests_to_an_earlier_life_say_nothing_about_this_one() -> None:
     """Requests to a host before its restart do not change its load after it."""
-    heard = Heard().hosts(host("a", there("qwen")))
-    heard.roster.sent(A, QWEN)
-    heard.hosts(host("a", there("qwen", in_flight=3), boot="2"))
-    heard.roster.came_back(A, QWEN)
+    rig = RosterRig().hosts(host("a", there("qwen")))
+    rig.roster.sent(A, QWEN)
+    rig.hosts(host("a", there("qwen", in_flight=3), boot="2"))
+    rig.roster.came_back(A, QWEN)
 
-    assert load(heard) == 3
+    assert load(rig) == 3
 
 
 def test_a_load_is_never_negative() -> None:
     """The load stays at 0 if a request comes back that the record did not include."""
-    heard = Heard().hosts(host("a", there("qwen")))
-    heard.roster.sent(A, QWEN)
-    heard.hosts(host("a", there("qwen")))
-    heard.roster.came_back(A, QWEN)
+    rig = RosterRig().hosts(host("a", there("qwen")))
+    rig.roster.sent(A, QWEN)
+    rig.hosts(host("a", there("qwen")))
+    rig.roster.came_back(A, QWEN)
 
-    assert load(heard) == 0
+    assert load(rig) == 0
 
 
 def test_a_model_that_failed_unseen_is_known_to_have_failed() -> None:
     """A failure is remembered even if the host's record does not have the model; unknown hosts are ignored."""
-    heard = Heard().hosts(host("a"))
-    heard.roster.failed(A, QWEN)
-    heard.roster.failed(HostName("gone"), QWEN)
-    member = heard.roster.host(A)
+    rig = RosterRig().hosts(host("a"))
+    rig.roster.failed(A, QWEN)
+    rig.roster.failed(HostName("gone"), QWEN)
+    member = rig.roster.host(A)
 
     assert member is not None
     assert member.backing_off == [QWEN]
-    assert list(heard.roster.residences(QWEN)) == []
+    assert list(rig.roster.residences(QWEN)) == []
 
 
 def test_what_becomes_of_requests_to_a_host_that_is_gone_does_not_matter() -> None:
     """Reports about requests to an unknown host are ignored."""
-    heard = Heard()
-    heard.roster.sent(A, QWEN)
-    heard.roster.note_load(A, QWEN, 3)
-    heard.roster.came_back(A, QWEN)
-    heard.roster.suspect(A, heard.now)
+    rig = RosterRig()
+    rig.roster.sent(A, QWEN)
+    rig.roster.note_load(A, QWEN, 3)
+    rig.roster.came_back(A, QWEN)
+    rig.roster.suspect(A, rig.now)
 
-    assert names(heard) == []
+    assert names(rig) == []
 
 
 # Suspicion
 
 
-def shunned_s(heard: Heard) -> float:
-    member = heard.roster.host(A)
+def shunned_s(rig: RosterRig) -> float:
+    member = rig.roster.host(A)
     assert member is not None
-    return max(0.0, member.shunned_until - heard.now)
+    return max(0.0, member.shunned_until - rig.now)
 
 
 def test_who_refuses_again_is_left_out_longer() -> None:
     """Each further refusal doubles the time for which a host is left out, up to a minute."""
-    heard = Heard().hosts(host("a"))
+    rig = RosterRig().hosts(host("a"))
     waits = []
     for _ in range(8):
-        heard.roster.suspect(A, heard.now)
-        waits.append(shunned_s(heard))
+        rig.roster.suspect(A, rig.now)
+        waits.append(shunned_s(rig))
 
     assert waits == [2, 4, 8, 16, 32, 60, 60, 60]
 
 
 def test_a_newer_record_ends_the_first_suspicion() -> None:
     """A newer record ends the first suspicion of a host, but not a second one."""
-    heard = Heard().hosts(host("a"))
-    heard.roster.suspect(A, heard.now)
-    heard.hosts(host("a"))
-    assert shunned_s(heard) == 0
-    heard.roster.suspect(A, heard.now)
-    heard.hosts(host("a"))
+    rig = RosterRig().hosts(host("a"))
+    rig.roster.suspect(A, rig.now)
+    rig.hosts(host("a"))
+    assert shunned_s(rig) == 0
+    rig.roster.suspect(A, rig.now)
+    rig.hosts(host("a"))
 
-    assert shunned_s(heard) == 4
+    assert shunned_s(rig) == 4
 
 
 def test_a_new_life_and_an_answer_clear_of_all_suspicion() -> None:
     """A restart or a response resets the suspicion and its doubling."""
-    heard = Heard().hosts(host("a"))
-    for clearing in (lambda: heard.hosts(host("a", boot="2")), lambda: heard.roster.note_load(A, QWEN, 0)):
-        heard.roster.suspect(A, heard.now)
-        heard.roster.suspect(A, heard.now)
+    rig = RosterRig().hosts(host("a"))
+    for clearing in (lambda: rig.hosts(host("a", boot="2")), lambda: rig.roster.note_load(A, QWEN, 0)):
+        rig.roster.suspect(A, rig.now)
+        rig.roster.suspect(A, rig.now)
         clearing()
-        assert shunned_s(heard) == 0
-        heard.roster.suspect(A, heard.now)
+        assert shunned_s(rig) == 0
+        rig.roster.suspect(A, rig.now)
 
-        assert shunned_s(heard) == 2
+        assert shunned_s(rig) == 2
 
 
 def test_this_host_does_not_suspect_itself() -> None:
     """This host is never left out."""
-    heard = Heard().hosts(host("here"))
-    heard.roster.suspect(THIS_HOST, heard.now)
-    member = heard.roster.host(THIS_HOST)
+    rig = RosterRig().hosts(host("here"))
+    rig.roster.suspect(THIS_HOST, rig.now)
+    member = rig.roster.host(THIS_HOST)
 
     assert member is not None
-    assert not member.is_shunned(heard.now)
+    assert not member.is_shunned(rig.now)
 
 
 # Claims
@@ -330,53 +330,53 @@ def test_this_host_does_not_suspect_itself() -> None:
 
 def test_a_claim_that_is_taken_back_counts_until_its_model_is_seen() -> None:
     """A removed claim still counts for two seconds, because the host's record may arrive later."""
-    heard = Heard().hosts(host("a")).claim("qwen", "a").remove(Bucket.CLAIMS, "qwen.0")
-    assert [held.claim.host for held in heard.roster.claimed(QWEN, heard.now)] == ["a"]
-    assert len(heard.roster.claimed_on(A, heard.now)) == 1
-    heard.after(2)
+    rig = RosterRig().hosts(host("a")).claim("qwen", "a").remove(Bucket.CLAIMS, "qwen.0")
+    assert [held.claim.host for held in rig.roster.claimed(QWEN, rig.now)] == ["a"]
+    assert len(rig.roster.claimed_on(A, rig.now)) == 1
+    rig.after(2)
 
-    assert heard.roster.claimed(QWEN, heard.now) == heard.roster.claimed_on(A, heard.now) == []
+    assert rig.roster.claimed(QWEN, rig.now) == rig.roster.claimed_on(A, rig.now) == []
 
 
 def test_a_claim_whose_model_is_seen_ends_at_once() -> None:
     """A removed claim does not count if the host's record shows the model."""
-    heard = Heard().hosts(host("a", there("qwen", "loading"))).claim("qwen", "a").remove(Bucket.CLAIMS, "qwen.0")
+    rig = RosterRig().hosts(host("a", there("qwen", "loading"))).claim("qwen", "a").remove(Bucket.CLAIMS, "qwen.0")
 
-    assert heard.roster.claimed(QWEN, heard.now) == []
+    assert rig.roster.claimed(QWEN, rig.now) == []
 
 
 def test_a_claim_can_be_replaced() -> None:
     """A newer claim replaces the older one, for the model and for both hosts."""
-    heard = Heard().claim("qwen", "a").claim("qwen", "b")
+    rig = RosterRig().claim("qwen", "a").claim("qwen", "b")
 
-    assert [held.claim.host for held in heard.roster.claimed(QWEN, heard.now)] == ["b"]
-    assert heard.roster.claimed_on(A, heard.now) == []
-    assert [held.revision for held in heard.roster.claimed_on(B, heard.now)] == [2]
+    assert [held.claim.host for held in rig.roster.claimed(QWEN, rig.now)] == ["b"]
+    assert rig.roster.claimed_on(A, rig.now) == []
+    assert [held.revision for held in rig.roster.claimed_on(B, rig.now)] == [2]
 
 
 def test_own_claims_are_fulfilled_when_the_host_shows_the_model() -> None:
     """Only claims made by this host are reported as fulfilled, once the host's record shows the model."""
-    heard = Heard().hosts(host("a"), host("b", there("llama")))
-    heard.claim("qwen", "a", by="here").claim("llama", "b", by="elsewhere")
-    assert heard.roster.fulfilled() == []
-    heard.hosts(host("a", there("qwen", "loading")))
+    rig = RosterRig().hosts(host("a"), host("b", there("llama")))
+    rig.claim("qwen", "a", by="here").claim("llama", "b", by="elsewhere")
+    assert rig.roster.fulfilled() == []
+    rig.hosts(host("a", there("qwen", "loading")))
 
-    assert [held.key for held in heard.roster.fulfilled()] == ["qwen.0"]
+    assert [held.key for held in rig.roster.fulfilled()] == ["qwen.0"]
 
 
 @pytest.mark.parametrize("phase", ["draining", "unloading"])
 def test_a_claim_is_not_fulfilled_by_what_is_on_its_way_out(phase: str) -> None:
     """A model that is draining or unloading does not fulfil a claim."""
-    heard = Heard().hosts(host("a", there("qwen", phase))).claim("qwen", "a", by="here")
+    rig = RosterRig().hosts(host("a", there("qwen", phase))).claim("qwen", "a", by="here")
 
-    assert heard.roster.fulfilled() == []
+    assert rig.roster.fulfilled() == []
 
 
 def test_a_claim_that_lapsed_may_still_be_removed() -> None:
     """The removal of a lapsed claim is ignored."""
-    heard = Heard().claim("qwen", "a").after(10)
-    assert heard.roster.claimed(QWEN, heard.now) == []
-    heard.remove(Bucket.CLAIMS, "qwen.0")
+    rig = RosterRig().claim("qwen", "a").after(10)
+    assert rig.roster.claimed(QWEN, rig.now) == []
+    rig.remove(Bucket.CLAIMS, "qwen.0")
 
-    assert heard.roster.claimed(QWEN, heard.now) == []
-    assert not heard.roster.shows(Claim(QWEN, A, B, ""))
+    assert rig.roster.claimed(QWEN, rig.now) == []
+    assert not rig.roster.shows(Claim(QWEN, A, B, ""))

@@ -152,7 +152,7 @@ async def test_half_a_megabyte_is_no_trouble(engine: Engine) -> None:
 # Leases
 
 
-async def test_a_lease_ends_and_watchers_hear_of_it(engine: Engine) -> None:
+async def test_a_lease_ends_and_watchers_get_a_removal(engine: Engine) -> None:
     """When a lease expires, watchers get a removal, and the key reads as None."""
     here, there = await engine.store(), await engine.store()
     async with Watching(there, LEASES) as watching:
@@ -191,9 +191,9 @@ async def test_a_renewed_lease_stays(engine: Engine) -> None:
         while asyncio.get_running_loop().time() < began + 2 * SHORT_S:
             last = await store.replace(LEASES, "gpu1", b"again", last)
             await asyncio.sleep(SHORT_S / 5)  # the store ends a lease by its own clock, so real time is needed
-        heard = [change for change in await watching.until(Removed) if isinstance(change, Written)]
+        received = [change for change in await watching.until(Removed) if isinstance(change, Written)]
 
-    assert heard[-1].revision == last
+    assert received[-1].revision == last
 
 
 # Watching
@@ -236,12 +236,12 @@ async def test_after_an_interruption_a_watch_begins_anew(engine: Engine) -> None
         await watching.until(BegunAnew)
         state = await watching.until(CaughtUp)
         await come_true_async(lambda: put_or_none(here, "later"), PATIENCE_S)
-        heard = {change.key for change in [*state, *(await watching.until(Written))] if isinstance(change, Written)}
+        received = {change.key for change in [*state, *(await watching.until(Written))] if isinstance(change, Written)}
 
-    assert {"stays", "came"} <= heard
+    assert {"stays", "came"} <= received
 
 
-async def test_a_slow_watcher_hears_where_everything_went(engine: Engine) -> None:
+async def test_a_slow_watcher_gets_the_last_values(engine: Engine) -> None:
     """A slow watcher may miss intermediate values but gets the last value of each key."""
     here, there = await engine.store(), await engine.store()
     async with Watching(there, LASTING) as watching:
@@ -249,11 +249,11 @@ async def test_a_slow_watcher_hears_where_everything_went(engine: Engine) -> Non
         for n in range(300):
             await here.put(LASTING, f"model{n % 3}", str(n).encode() * 1000)
         last = await here.put(LASTING, "end", b"")
-        heard: dict[str, Written] = {}
-        while "end" not in heard:
+        received: dict[str, Written] = {}
+        while "end" not in received:
             change = await watching.next()
             assert isinstance(change, Written)
-            heard[change.key] = change
+            received[change.key] = change
 
-    assert heard["end"].revision == last
-    assert {heard[f"model{n}"].value for n in range(3)} == {str(n).encode() * 1000 for n in (297, 298, 299)}
+    assert received["end"].revision == last
+    assert {received[f"model{n}"].value for n in range(3)} == {str(n).encode() * 1000 for n in (297, 298, 299)}

@@ -220,7 +220,7 @@ FILE = Path(FOLDER.name) / "config.yaml"
 
 
 def configuration(data: bytes) -> None:
-    """A file is understood or complained about, and what was understood can be shown as JSON."""
+    """A file is understood or rejected with an error, and what was understood can be shown as JSON."""
     FILE.write_bytes(data)
     try:
         loaded = read([FILE], environ={"NAME": "value"}, offer=lambda _: {})

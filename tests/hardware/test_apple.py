@@ -30,14 +30,14 @@ def test_files_in_memory_count_as_free() -> None:
 )
 def test_the_gpu_has_a_part_of_the_ram(memory: int, wired_mb: int, limit: int) -> None:
     """The operator's limit, else macOS's; and never more than is free."""
-    told = {**MAC, "hw.memsize": memory, "iogpu.wired_limit_mb": wired_mb}
-    (gpu,) = cards(MacRam(told.get), told.get)
+    values = {**MAC, "hw.memsize": memory, "iogpu.wired_limit_mb": wired_mb}
+    (gpu,) = cards(MacRam(values.get), values.get)
 
     assert gpu.read() == DeviceReading(limit, min(limit, 16 * GiB if memory == 16 * GiB else 23 * GiB))
     assert list(named([gpu])) == ["gpu0"]
 
 
-def test_processes_are_not_told() -> None:
+def test_memory_per_process_is_unknown() -> None:
     """macOS does not report memory per process, so the devices are silent."""
     ram = MacRam(MAC.get)
     (gpu,) = cards(ram, MAC.get)
@@ -47,9 +47,9 @@ def test_processes_are_not_told() -> None:
 
 def test_a_mac_without_an_apple_gpu_has_its_ram() -> None:
     """An Intel Mac does not have the limit."""
-    told = {name: value for name, value in MAC.items() if not name.startswith("iogpu")}
+    values = {name: value for name, value in MAC.items() if not name.startswith("iogpu")}
 
-    assert cards(MacRam(told.get), told.get) == []
+    assert cards(MacRam(values.get), values.get) == []
 
 
 def test_what_cannot_be_asked_is_unknown() -> None:

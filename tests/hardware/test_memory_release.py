@@ -62,7 +62,7 @@ def test_a_lagging_driver_is_noticed_soon(lag_s: float) -> None:
 
 
 @in_virtual_time
-async def test_memory_that_never_comes_is_told() -> None:
+async def test_memory_that_is_never_freed_is_reported_as_missing() -> None:
     """At the limit it returns what is free and what is missing; another program may have the memory."""
     freed = await until_free(Lagging(lambda now: 2 * GiB), {GPU: 18 * GiB, RAM: GiB}, within_s=1.0)
 

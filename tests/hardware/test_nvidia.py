@@ -133,7 +133,7 @@ def test_without_a_driver_there_is_no_library() -> None:
 
 
 @pytest.mark.parametrize("error", [pynvml.NVML_ERROR_DRIVER_NOT_LOADED, pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH])
-def test_a_driver_that_does_not_start_is_told(install: Install, caplog: pytest.LogCaptureFixture, error: int) -> None:
+def test_a_driver_that_does_not_start_is_logged(install: Install, caplog: pytest.LogCaptureFixture, error: int) -> None:
     """After an upgrade, library and driver may not match until the next boot: a line says so."""
     install(Driver(starts=error))
     with caplog.at_level("INFO"):

@@ -34,7 +34,7 @@ def test_a_name_that_the_kernel_cut_is_read_from_the_command(proc: Path) -> None
     assert present(["a-renamed-worke"], proc=proc) == [OtherProgram(41, "a-renamed-worke")]
 
 
-def test_our_own_are_nobody_to_make_way_for(proc: Path) -> None:
+def test_models_do_not_yield_to_our_own_processes(proc: Path) -> None:
     """A model server may have a name that matches, and so may hotseat."""
     add_process(proc, os.getpid(), name="python3")
     add_process(proc, 40, name="python3")

@@ -25,11 +25,11 @@ class PollingRig:
 
     running: dict[ModelName, int] | None = field(default_factory=dict)
     looks: list[tuple[float, dict[ModelName, int]]] = field(default_factory=list)
-    heard: list[Measured | None] = field(default_factory=list)
+    measured: list[Measured | None] = field(default_factory=list)
     pause_s: float | None = 5.0
 
     def __post_init__(self) -> None:
-        self.rounds = Polling(self, lambda: self.running, self.heard.append, lambda: self.pause_s)
+        self.rounds = Polling(self, lambda: self.running, self.measured.append, lambda: self.pause_s)
 
     async def sample(self, roots: Collection[int]) -> Reading:
         self.looks.append((asyncio.get_running_loop().time(), dict(self.running or {})))
@@ -46,8 +46,8 @@ async def test_while_something_runs_it_is_looked_at_every_few_seconds() -> None:
     await tasks.aclose()
 
     assert [at for at, _ in rig.looks] == [0.0, 5.0, 10.0]
-    assert rig.heard[0]
-    assert rig.heard[0].models == {QWEN: {GPU: Use(40)}}
+    assert rig.measured[0]
+    assert rig.measured[0].models == {QWEN: {GPU: Use(40)}}
 
 
 @in_virtual_time
@@ -77,4 +77,4 @@ async def test_nobody_looks_where_nobody_wants_to_know() -> None:
     await advance(60)
     await tasks.aclose()
 
-    assert (rig.looks, rig.heard) == ([], [None])
+    assert (rig.looks, rig.measured) == ([], [None])

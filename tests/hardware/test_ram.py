@@ -61,7 +61,7 @@ def weights(tmp_path: Path) -> Path:
     return path
 
 
-def test_anonymous_and_mapped_memory_are_told_apart(weights: Path) -> None:
+def test_anonymous_and_mapped_memory_are_distinguished(weights: Path) -> None:
     """A process with 150 MiB of its own and 100 MiB of mapped weights takes that much of each."""
     with taking(150 * MiB, weights) as pid:
         use = Machine({DeviceName("ram"): Ram()}).sample([pid]).processes[pid][DeviceName("ram")]
@@ -121,7 +121,7 @@ def test_a_process_that_is_gone_takes_nothing() -> None:
     assert share_of(child.pid) is None
 
 
-def test_where_sharing_cannot_be_told_everybody_counts(proc: Path) -> None:
+def test_where_sharing_is_unknown_every_process_counts(proc: Path) -> None:
     """Another user's processes show their counters only."""
     for pid in (40, 41):
         write(proc / f"{pid}/status", "Name:\tserver\nRssAnon:\t  100000 kB\nRssFile:\t 50000 kB\nRssShmem:\t 1 kB\n")

@@ -73,16 +73,16 @@ def behind(tmp_path: Path) -> Iterator[int]:
 
 
 def test_a_stream_is_not_held_back(behind: int) -> None:
-    """The first of five words is heard long before the last is spoken."""
+    """The first of five words arrives long before the last is sent."""
     connection = http.client.HTTPConnection("127.0.0.1", behind, timeout=PATIENCE_S)
     body = chat_body("slow", 5, stream=True)
     stream = Stream(
         send(connection, "POST", "/v1/chat/completions", body, {"Host": "models.example.org"}), connection
     ).until_it_speaks()
-    heard_at = time.monotonic()
+    received_at = time.monotonic()
     stream.read()
 
-    assert time.monotonic() - heard_at > 0.4
+    assert time.monotonic() - received_at > 0.4
     assert stream.done
 
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.fleet_journey import TOGETHER_S, Hosts, fleet_of, names_at
+from tests.support.fleet_journey import CONNECT_S, Hosts, fleet_of, names_at
 from tests.support.llama import llama
 from tests.support.waiting import eventually
 
@@ -78,7 +78,7 @@ def test_a_host_answers_for_what_only_another_one_has(tmp_path: Path) -> None:
     """It lists the model, passes requests on, and names it where it is unknown no more."""
     with fleet_of(tmp_path, "a", nats=1, models={"alpha": llama("alpha")}) as hosts:
         hosts.start("b", {"beta": llama("beta", aliases=["second"])})
-        hosts.until_together()
+        hosts.until_connected()
 
         assert names_at(hosts["a"]) == {"alpha", "beta"}
         assert hosts["a"].chat("beta").status == 200
@@ -120,7 +120,7 @@ def test_all_of_nats_is_away(hosts: Hosts) -> None:
     assert [hosts[host].chat(model).status for host in "abc" for model in MODELS] == [200] * 9
     for server in hosts.nats:
         server.start()
-    eventually(lambda: hosts["a"].log().count("connected to the fleet") == 2, within=TOGETHER_S)
+    eventually(lambda: hosts["a"].log().count("connected to the fleet") == 2, within=CONNECT_S)
 
 
 def test_a_host_leaves_in_good_order(hosts: Hosts) -> None:

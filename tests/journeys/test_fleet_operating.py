@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.fleet_journey import TOGETHER_S, Hosts, nats_cluster
+from tests.support.fleet_journey import CONNECT_S, Hosts, nats_cluster
 from tests.support.hotseat import PROGRAM
 from tests.support.stubs import stub
 from tests.support.waiting import eventually
@@ -31,7 +31,7 @@ def hosts(tmp_path: Path) -> Iterator[Hosts]:
         hosts = Hosts(tmp_path, stack.enter_context(nats_cluster(tmp_path / "nats", 1)), stack)
         for name in ("gpu1", "gpu2"):
             hosts.start(name, models, apiKeys=keys)
-        eventually(lambda: residents(hosts, "gpu1") == {"gpu1": [], "gpu2": []}, within=TOGETHER_S)
+        eventually(lambda: residents(hosts, "gpu1") == {"gpu1": [], "gpu2": []}, within=CONNECT_S)
         yield hosts
 
 
@@ -41,18 +41,18 @@ def type_at(hosts: Hosts, host: str, *words: str) -> subprocess.CompletedProcess
 
 
 def residents(hosts: Hosts, seen_by: str) -> dict[str, list[str]]:
-    told = json.loads(type_at(hosts, seen_by, "fleet", "status", "--json").stdout)
-    return {host["host"]: [each["model"] for each in host["residents"]] for host in told["hosts"]}
+    status = json.loads(type_at(hosts, seen_by, "fleet", "status", "--json").stdout)
+    return {host["host"]: [each["model"] for each in host["residents"]] for host in status["hosts"]}
 
 
 def test_a_model_is_moved_asked_about_and_drained_away(hosts: Hosts) -> None:
     """Each command is given to one host and concerns the other: hosts believe each other by the fleet's secret."""
     loaded = type_at(hosts, "gpu2", "load", "qwen")
-    eventually(lambda: residents(hosts, "gpu1") == {"gpu1": [], "gpu2": ["qwen"]}, within=TOGETHER_S)
+    eventually(lambda: residents(hosts, "gpu1") == {"gpu1": [], "gpu2": ["qwen"]}, within=CONNECT_S)
     why = type_at(hosts, "gpu1", "why", "qwen")
     moved = type_at(hosts, "gpu1", "fleet", "move", "qwen", "gpu1")
     drained = type_at(hosts, "gpu2", "fleet", "drain", "gpu1")
-    eventually(lambda: residents(hosts, "gpu2") == {"gpu1": [], "gpu2": []}, within=TOGETHER_S)
+    eventually(lambda: residents(hosts, "gpu2") == {"gpu1": [], "gpu2": []}, within=CONNECT_S)
     back = type_at(hosts, "gpu2", "fleet", "move", "qwen", "gpu1")
 
     assert loaded.returncode == 0, loaded.stderr

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.fleet_journey import TOGETHER_S, Hosts, names_at, nats_cluster
+from tests.support.fleet_journey import CONNECT_S, Hosts, names_at, nats_cluster
 from tests.support.stubs import stub
 from tests.support.waiting import eventually
 
@@ -60,27 +60,27 @@ def test_a_secret_is_replaced_while_requests_are_served(hosts: Hosts) -> None:
     """Both stand on each host for a while, one host after the other: each finds the others' models all the time."""
     for name in "ab":
         start(hosts, name, OLD)
-    hosts.until_together()
+    hosts.until_connected()
     statuses: list[int] = []
     for name, secret in [("a", [NEW, OLD]), ("b", [NEW, OLD]), ("b", NEW), ("a", NEW)]:
         other = hosts["b" if name == "a" else "a"]
         with asked_all_the_time(other, "both") as answered:
             hosts[name].terminate()
             start(hosts, name, secret)
-            eventually(lambda: all(names_at(hosts[each]) == EVERYTHING for each in "ab"), within=TOGETHER_S)
+            eventually(lambda: all(names_at(hosts[each]) == EVERYTHING for each in "ab"), within=CONNECT_S)
             statuses += [hosts[each].chat(model).status for each in "ab" for model in sorted(EVERYTHING)]
         statuses += answered
 
     assert set(statuses) == {200}
 
 
-def test_a_host_with_another_secret_is_told_of_and_sent_nothing(hosts: Hosts) -> None:
+def test_a_host_with_another_secret_is_logged_and_sent_nothing(hosts: Hosts) -> None:
     """It serves its own clients, the others theirs, and both logs say what to do."""
     start(hosts, "a", OLD)
     start(hosts, "b", NEW)
-    eventually(lambda: all("connected to the fleet" in hosts[name].log() for name in "ab"), within=TOGETHER_S)
+    eventually(lambda: all("connected to the fleet" in hosts[name].log() for name in "ab"), within=CONNECT_S)
     warning = "WARNING ignored a record without a valid signature key=hosts/"
-    eventually(lambda: f"{warning}b" in hosts["a"].log() and f"{warning}a" in hosts["b"].log(), within=TOGETHER_S)
+    eventually(lambda: f"{warning}b" in hosts["a"].log() and f"{warning}a" in hosts["b"].log(), within=CONNECT_S)
 
     assert names_at(hosts["a"]) == {"near", "both"}
     assert [hosts["a"].chat(model).status for model in ("near", "both", "far")] == [200, 200, 404]

@@ -66,23 +66,23 @@ def called(rig: Hotseat, model: str, story: dict[str, Any]) -> dict[str, Any]:
     """What a server tells of a request for `model`, as far as the story goes."""
     answer = rig.call("POST", "/v1/chat/completions", {"model": model, **ASKED}, **KEY)
     assert answer.status == 200, (model, answer.body)
-    told = answer.json()
-    told["argv"] = shlex.join(told["argv"]).replace(str(told["port"]), "PORT")
+    body = answer.json()
+    body["argv"] = shlex.join(body["argv"]).replace(str(body["port"]), "PORT")
     for part in ("env", "headers"):
-        told[part] = {key: told[part].get(key) for key in story.get(part, {})}
+        body[part] = {key: body[part].get(key) for key in story.get(part, {})}
     if "beside" in story:
-        told["beside"] = story["beside"]
+        body["beside"] = story["beside"]
         eventually(lambda: sorted(rig.running()) == sorted([*story["beside"], model]))  # a preload may be under way
-    return {part: told[part] for part in story}
+    return {part: body[part] for part in story}
 
 
 def test_keys_of_hotseat_stay_with_hotseat(tmp_path: Path, environ: dict[str, str]) -> None:
     """Variables that hold our keys or those of peers are not passed on to model servers."""
     with Hotseat(SAMPLES / "peers.yaml", tmp_path, environ=environ) as rig:
-        told = rig.call("POST", "/v1/chat/completions", {"model": "pocket"}, **KEY).json()
+        body = rig.call("POST", "/v1/chat/completions", {"model": "pocket"}, **KEY).json()
 
-    assert {"HOME_KEY", "PROVIDER_KEY"}.isdisjoint(told["env"])
-    assert "authorization" not in told["headers"]
+    assert {"HOME_KEY", "PROVIDER_KEY"}.isdisjoint(body["env"])
+    assert "authorization" not in body["headers"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -95,8 +95,8 @@ def test_a_file_is_found_right(
 
     assert check([SAMPLES / f"{name}.yaml"], "text", lenient=False) == 0
 
-    told = capsys.readouterr()
-    places = [line for line in (told.err + told.out).splitlines() if ": note: " in line or ": warning: " in line]
+    body = capsys.readouterr()
+    places = [line for line in (body.err + body.out).splitlines() if ": note: " in line or ": warning: " in line]
     assert all(re.match(rf".*/{name}\.yaml:\d+:\d+: (note|warning): ", line) for line in places)
 
 

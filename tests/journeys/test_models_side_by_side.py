@@ -22,8 +22,8 @@ pytestmark = [pytest.mark.llama, pytest.mark.timeout(180)]
 BUDGET = 420 * MIB
 
 
-def test_models_make_way_for_a_program(serve: Callable[..., Hotseat], tmp_path: Path) -> None:
-    """While it runs nobody is served and everybody is told why; when it is gone the next request loads its model."""
+def test_models_yield_memory_to_a_program(serve: Callable[..., Hotseat], tmp_path: Path) -> None:
+    """While it runs requests are refused with the reason; when it is gone the next request loads its model."""
     rig = serve({"alpha": llama("alpha")}, yieldTo=["precious*"])
     rig.load("alpha")
     program = tmp_path / "precious-game"

@@ -47,7 +47,7 @@ def waiting(rig: Hotseat) -> int:
 @pytest.mark.timeout(180)
 @pytest.mark.usefixtures("descriptors")
 def test_thousands_wait_and_leave(serve: Callable[..., Hotseat]) -> None:
-    """They cost a few KiB each, the next one is told to come back, and when they hang up nobody is left in line."""
+    """They cost a few KiB each, the next one is refused, and after they hang up the queue is empty."""
     settings = {
         "scheduler": {"maxQueue": MANY * 4 // 3},
         "logLevel": "warn",

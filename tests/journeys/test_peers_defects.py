@@ -58,7 +58,7 @@ def test_starvation(serve: Callable[..., Hotseat]) -> None:
 
 
 def test_a_hung_health_check(serve: Callable[..., Hotseat]) -> None:
-    """Defect: a health check that never answers outlasts its time limit. Here the limit is kept, and told."""
+    """Defect: a health check that never answers outlasts its time limit. Here the limit is kept and reported."""
     rig = serve({"a": stub("a", "--hang-health")}, healthCheckTimeout=1)
     began = time.monotonic()
     answer = rig.chat("a")

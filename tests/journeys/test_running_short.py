@@ -29,13 +29,13 @@ def limited(rig: Hotseat, what: int, soft: int) -> Iterator[None]:
         resource.prlimit(rig.process.pid, what, before)
 
 
-def test_descriptors_that_run_out_are_told_and_survived(serve: Callable[..., Hotseat]) -> None:
+def test_descriptors_that_run_out_are_logged_and_survived(serve: Callable[..., Hotseat]) -> None:
     """Who comes meanwhile is not served; who comes afterwards is."""
     rig = serve({"a": stub("a")})
     rig.load("a")
     with limited(rig, resource.RLIMIT_NOFILE, 3):  # new ones get the lowest free number, so gaps must not help
         eventually(lambda: "no file descriptors are left" in rig.log())
-        connection = http.client.HTTPConnection("127.0.0.1", rig.port, timeout=1)  # it may be refused or not heard
+        connection = http.client.HTTPConnection("127.0.0.1", rig.port, timeout=1)  # it may be refused or not accepted
         with closing(connection), suppress(OSError, http.client.HTTPException):
             send(connection, "POST", "/v1/chat/completions", chat_body("a", 4), {})
     eventually(lambda: "file descriptors are available again" in rig.log())
@@ -44,7 +44,7 @@ def test_descriptors_that_run_out_are_told_and_survived(serve: Callable[..., Hot
     assert "Traceback" not in rig.log()
 
 
-def test_a_full_disk_is_told_and_survived(serve: Callable[..., Hotseat]) -> None:
+def test_a_full_disk_is_logged_and_survived(serve: Callable[..., Hotseat]) -> None:
     """The upload that does not fit is refused with the reason, and the next one is taken."""
     rig = serve({"a": stub("a")})
     rig.load("a")

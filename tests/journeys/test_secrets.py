@@ -174,7 +174,7 @@ def test_no_secret_is_printed_or_served(rig: Hotseat) -> None:
     assert found(rig.log(), OURS, SERVERS, CLIENTS) == []
 
 
-def test_a_model_server_is_told_none_of_our_keys_and_nothing_of_a_request(rig: Hotseat) -> None:
+def test_a_model_server_gets_none_of_our_keys_and_nothing_of_a_request(rig: Hotseat) -> None:
     """Its command line and its environment are what the configuration says, whatever clients send."""
     for text in used(rig):
         assert text

@@ -51,7 +51,7 @@ def config(tmp_path: Path) -> Path:
 
 
 def test_an_open_address_without_keys_is_refused(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Whoever would serve strangers is told what to do instead."""
+    """The error of an open address says what to do instead."""
     code = serve(ServeOptions([config], listen=("0.0.0.0", 8080)))
 
     assert code == INVALID
@@ -59,7 +59,7 @@ def test_an_open_address_without_keys_is_refused(config: Path, capsys: pytest.Ca
 
 
 def test_a_wrong_configuration_is_refused(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every mistake is told with its place."""
+    """Every mistake is printed with its place."""
     config.write_text(CONFIG + "lisen: 8080\n")
     code = serve(ServeOptions([config]))
 
@@ -67,7 +67,7 @@ def test_a_wrong_configuration_is_refused(config: Path, capsys: pytest.CaptureFi
     assert f'{config}:2:1: error: lisen: unknown key. Did you mean "listen"?' in capsys.readouterr().err
 
 
-def test_a_certificate_that_is_missing_is_told(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_certificate_that_is_missing_is_an_error(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing is served in the clear where https was asked for."""
     code = serve(ServeOptions([config], tls=(config.with_name("none.pem"), None)))
 
@@ -75,7 +75,7 @@ def test_a_certificate_that_is_missing_is_told(config: Path, capsys: pytest.Capt
     assert "Check --tls-cert-file and --tls-key-file" in capsys.readouterr().err
 
 
-def test_a_port_in_use_is_told(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_in_use_is_an_error(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The address and the way out are named."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -254,12 +254,12 @@ def test_off_a_terminal_the_log_is_json_throughout(tmp_path: Path, options: tupl
     with Hotseat({"logToStdout": "both", "models": {"qwen": TALKS}}, tmp_path, options=options) as rig:
         rig.call("GET", "/upstream/qwen/load")
         rig.terminate()
-        told = [json.loads(line) for line in rig.log().splitlines()]
+        log_lines = [json.loads(line) for line in rig.log().splitlines()]
 
-    assert told[0]["message"].endswith(f"serves 1 models from {rig.config}")
-    assert "shutting down" in [line["message"] for line in told]
-    assert ("upstream", "I cannot") in [(line["logger"], line["message"]) for line in told]
-    assert [line["model"] for line in told if line["message"] == "upstream failed to start"] == ["qwen"]
+    assert log_lines[0]["message"].endswith(f"serves 1 models from {rig.config}")
+    assert "shutting down" in [line["message"] for line in log_lines]
+    assert ("upstream", "I cannot") in [(line["logger"], line["message"]) for line in log_lines]
+    assert [line["model"] for line in log_lines if line["message"] == "upstream failed to start"] == ["qwen"]
 
 
 @pytest.mark.parametrize("form", ["json", "text"])
@@ -280,6 +280,6 @@ def test_the_command_line_chooses_the_form_of_the_log(tmp_path: Path) -> None:
         rig.cli("reload")
         rig.terminate()
 
-    told = rig.log().splitlines()
-    assert "INFO configuration reloaded added=0 changed=0 removed=0" in told
-    assert told[-1] == "INFO shutting down in_flight=0"
+    log_lines = rig.log().splitlines()
+    assert "INFO configuration reloaded added=0 changed=0 removed=0" in log_lines
+    assert log_lines[-1] == "INFO shutting down in_flight=0"

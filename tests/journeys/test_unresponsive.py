@@ -1,4 +1,4 @@
-"""A model server that stands still: whoever uses it is told, it is stopped, and the next request starts it again."""
+"""A model server that stands still: its clients get an error, it is stopped, and the next request starts it again."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_server_stopped_amid_a_stream_is_replaced(rig: Hotseat) -> None:
 
 
 def test_a_stopped_server_is_unloaded_at_once(rig: Hotseat) -> None:
-    """It is continued, so that it can hear what it is told; its unloadTimeout is ten seconds."""
+    """It is continued, so that it can handle SIGTERM; its unloadTimeout is ten seconds."""
     pid = rig.load("qwen")
     os.kill(pid, signal.SIGSTOP)
     began = time.monotonic()

@@ -101,13 +101,13 @@ async def test_a_model_is_measured() -> None:
         assert yard.footprint == Footprint({gpu(0): 6 * GIB}, Source.MEASURED)
 
 
-async def test_what_was_measured_is_told_beside_what_was_expected() -> None:
+async def test_what_was_measured_is_reported_beside_what_was_expected() -> None:
     """The event contains the estimate and the budget."""
     async with opened(with_budget(model("qwen", estimated={gpu(0): 4 * GIB}))) as yard:
         yard.see(taken_gib=6, used_gib=6)
 
-        told = yard.journal.entries()[-1].event
-        assert told == MemoryMeasured(
+        measured = yard.journal.entries()[-1].event
+        assert measured == MemoryMeasured(
             QWEN, LaunchId(1), {gpu(0): 6 * GIB}, estimated={gpu(0): 4 * GIB}, budgets={gpu(0): 24 * GIB}
         )
 
@@ -149,8 +149,8 @@ async def test_a_server_that_sleeps_is_measured_apart(monkeypatch: pytest.Monkey
         assert just_asleep == Footprint({}, Source.ESTIMATED)
         assert yard.footprint == Footprint({gpu(0): GIB}, Source.MEASURED)
         assert yard.dispatcher.catalog.models[QWEN].learned == awake
-        told = [entry for entry in yard.journal.entries() if isinstance(entry.event, MemoryMeasured)]
-        assert len(told) == 1
+        measured = [entry for entry in yard.journal.entries() if isinstance(entry.event, MemoryMeasured)]
+        assert len(measured) == 1
 
 
 async def test_a_server_that_cannot_be_seen_is_not_measured() -> None:
@@ -182,7 +182,7 @@ async def test_more_than_declared_is_warned_of_once(caplog: pytest.LogCaptureFix
 
         assert yard.footprint == Footprint({gpu(0): 4 * GIB}, Source.DECLARED)
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert warnings == ["model uses more memory than declared model=qwen device=gpu0 took='6 GiB' declared='4 GiB'"]
+    assert warnings == ["model uses more memory than declared model=qwen device=gpu0 used='6 GiB' declared='4 GiB'"]
 
 
 async def test_others_count_when_they_stay() -> None:

@@ -25,16 +25,16 @@ class Street:
 
     def __init__(self, *patterns: str) -> None:
         self.about: list[OtherProgram] = []
-        self.told: list[Event] = []
+        self.events: list[Event] = []
         self.asked: list[tuple[tuple[str, ...], tuple[int, ...]]] = []
-        self.precedence = Precedence(self.told.append, lambda: patterns, lambda: (7, 8), self._look, every_s=0.001)
+        self.precedence = Precedence(self.events.append, lambda: patterns, lambda: (7, 8), self._look, every_s=0.001)
 
     def _look(self, patterns: Collection[str], ours: Collection[int]) -> list[OtherProgram]:
         self.asked.append((tuple(patterns), tuple(ours)))
         return self.about
 
 
-async def test_models_make_way_while_a_program_runs() -> None:
+async def test_models_yield_memory_while_a_program_runs() -> None:
     """There is one event when the program starts and one when it has ended."""
     street = Street("game*")
     await street.precedence.look()
@@ -44,7 +44,7 @@ async def test_models_make_way_while_a_program_runs() -> None:
     street.about = []
     await street.precedence.look()
 
-    assert street.told == [YieldRequested("game.exe is running (pid 4242)"), YieldEnded()]
+    assert street.events == [YieldRequested("game.exe is running (pid 4242)"), YieldEnded()]
     assert street.asked[0] == (("game*",), (7, 8))
 
 
@@ -53,29 +53,29 @@ async def test_nobody_is_looked_for_where_nobody_is_named() -> None:
     street = Street()
     await street.precedence.look()
 
-    assert (street.asked, street.told) == ([], [])
+    assert (street.asked, street.events) == ([], [])
 
 
 async def test_an_operator_asks_for_one_device() -> None:
     """It lasts until the operator withdraws it."""
     street = Street()
-    street.precedence.make_way("training", frozenset({gpu(0)}))
+    street.precedence.yield_memory("training", frozenset({gpu(0)}))
     left = street.precedence.resume()
 
-    assert street.told == [YieldRequested("training", frozenset({gpu(0)})), YieldEnded()]
+    assert street.events == [YieldRequested("training", frozenset({gpu(0)})), YieldEnded()]
     assert left == ""
 
 
 async def test_an_operator_takes_his_wish_back_while_a_program_runs() -> None:
-    """Models still yield, and the operator is told to which program."""
+    """Models still yield, and the operator sees to which program."""
     street = Street("game*")
-    street.precedence.make_way("training")
+    street.precedence.yield_memory("training")
     street.about = [GAME]
     await street.precedence.look()
     left = street.precedence.resume()
 
     assert left == "game.exe is running (pid 4242)"
-    assert street.told[-1] == YieldRequested("game.exe is running (pid 4242)")
+    assert street.events[-1] == YieldRequested("game.exe is running (pid 4242)")
 
 
 async def test_programs_are_looked_for_again_and_again() -> None:
@@ -86,4 +86,4 @@ async def test_programs_are_looked_for_again_and_again() -> None:
     await come_true(lambda: len(street.asked) >= 3)
     await tasks.aclose()
 
-    assert street.told == []
+    assert street.events == []

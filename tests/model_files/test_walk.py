@@ -78,7 +78,7 @@ def test_a_look_ends_when_its_bounds_are_reached(tmp_path: Path) -> None:
     assert shallow.unseen == []
 
 
-def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     """The rest is scanned all the same."""
     seen = look_into([tmp_path / "absent", put(tmp_path / "here/m.gguf").parent])
 

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.counting import TOLD, VARIABLE
+from tests.support.counting import COVERAGE_CONFIG, VARIABLE
 from tests.support.supervisor_rig import GUARD_INTERPRETER, SupervisorRig
 
 from hotseat.model_servers.os_processes import children
@@ -28,8 +28,8 @@ def nobody_is_left() -> Iterator[None]:
 @pytest.fixture
 def counted_guard(monkeypatch: pytest.MonkeyPatch) -> None:
     """Coverage follows the guards that the test starts, which is how their lines are counted."""
-    if TOLD:
-        monkeypatch.setenv(VARIABLE, TOLD)
+    if COVERAGE_CONFIG:
+        monkeypatch.setenv(VARIABLE, COVERAGE_CONFIG)
 
 
 @pytest.fixture

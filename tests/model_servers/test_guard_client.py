@@ -33,7 +33,7 @@ async def guard(nobody_is_left: None) -> AsyncIterator[Guard]:
     await guard.aclose()
 
 
-async def test_a_process_is_told_when_it_begins_and_when_it_ends(guard: Guard) -> None:
+async def test_a_process_is_reported_when_it_begins_and_when_it_ends(guard: Guard) -> None:
     process = await guard.spawn(Order(TRUE, ("true",), {}), nowhere())
 
     assert await process.gone == 0
@@ -42,10 +42,10 @@ async def test_a_process_is_told_when_it_begins_and_when_it_ends(guard: Guard) -
 async def test_an_order_larger_than_the_socket_gets_through(guard: Guard) -> None:
     """A megabyte of environment, and two more orders close behind."""
     large = Order(TRUE, ("true",), {f"V{number}": "x" * 100_000 for number in range(10)})
-    wards = await asyncio.gather(*(guard.spawn(order, nowhere()) for order in (large, FOR_EVER, large)))
-    wards[1].signal(signal.SIGTERM)
+    guarded = await asyncio.gather(*(guard.spawn(order, nowhere()) for order in (large, FOR_EVER, large)))
+    guarded[1].signal(signal.SIGTERM)
 
-    assert [await process.gone for process in wards] == [0, signal.SIGTERM, 0]
+    assert [await process.gone for process in guarded] == [0, signal.SIGTERM, 0]
 
 
 async def test_an_order_that_nobody_waits_for_any_more_is_undone(guard: Guard) -> None:
@@ -62,7 +62,7 @@ async def test_an_order_that_nobody_waits_for_any_more_is_undone(guard: Guard) -
     await come_true(lambda: not children(guard.pid or 0))
 
 
-async def test_an_order_that_is_given_up_does_not_disturb_the_guards_burial(guard: Guard) -> None:
+async def test_an_order_that_is_given_up_does_not_disturb_the_wait_for_the_guards_end(guard: Guard) -> None:
     """Its answer never comes and is not missed."""
     assert guard.pid
     os.kill(guard.pid, signal.SIGSTOP)
@@ -108,7 +108,7 @@ async def test_closing_the_guard_ends_what_it_still_has(nobody_is_left: None) ->
     assert not is_alive(process.pid)
 
 
-async def test_closing_a_guard_that_was_lost_waits_for_its_burial(nobody_is_left: None) -> None:
+async def test_closing_a_guard_that_was_lost_waits_for_its_end(nobody_is_left: None) -> None:
     guard = await Guard.open(GUARD_INTERPRETER)
     process = await guard.spawn(FOR_EVER, nowhere())
     os.kill(guard.pid or 0, signal.SIGKILL)
@@ -118,7 +118,7 @@ async def test_closing_a_guard_that_was_lost_waits_for_its_burial(nobody_is_left
     assert not is_alive(process.pid)
 
 
-async def test_beginnings_and_ends_are_told_in_milliseconds(guard: Guard) -> None:
+async def test_beginnings_and_ends_are_reported_in_milliseconds(guard: Guard) -> None:
     """Our share of a swap must not be felt."""
     took = []
     for _ in range(20):

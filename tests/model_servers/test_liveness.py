@@ -196,7 +196,7 @@ async def test_an_unused_server_is_not_watched() -> None:
 
 
 async def test_time_in_which_hotseat_itself_stood_still_is_not_counted() -> None:
-    """It could not have heard anybody."""
+    """hotseat could not have received an answer."""
     watched = Watched(NOBODY)
     watch = watched.liveness()
     for _ in range(5):

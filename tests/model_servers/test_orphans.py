@@ -18,7 +18,7 @@ from tests.support.processes import all_pids, command_line, environment
 from tests.support.supervisor_rig import GUARD_INTERPRETER, SupervisorRig, is_alive, model, played_by
 from tests.support.waiting import come_true, eventually
 
-from hotseat.model_servers.descendants import Record, present_era, start_of, write
+from hotseat.model_servers.descendants import Record, current_pid_scope, start_of, write
 from hotseat.model_servers.orphans import is_abandoned, recorded
 from hotseat.model_servers.os_processes import children
 from hotseat.model_servers.supervisor import open_supervisor
@@ -48,7 +48,7 @@ async def test_what_a_killed_server_leaves_behind_is_ended(rig: SupervisorRig, h
     os.kill(ready.upstream.pid or 0, signal.SIGKILL)
     exited = await rig.supervisor.watch(ready)
 
-    assert exited.how.startswith("was terminated by SIGKILL")
+    assert exited.exit_status.startswith("was terminated by SIGKILL")
     assert not is_alive(grandchild)
 
 
@@ -74,27 +74,27 @@ def test_the_servers_of_another_version_are_left_alone() -> None:
     assert not abandoned
 
 
-async def test_a_wanderer_without_environment_ends_with_the_last_launch(rig: SupervisorRig) -> None:
+async def test_a_detached_process_without_environment_ends_with_the_last_launch(rig: SupervisorRig) -> None:
     """Its owner cannot be determined; it is ended when no launch is left."""
     ready = await rig.ready(model("leaks_grandchildren", "wiped"))
-    wanderer = int(await rig.said("grandchild "))
-    await come_true(lambda: not environment(wanderer))
+    detached = int(await rig.said("grandchild "))
+    await come_true(lambda: not environment(detached))
     await rig.end(ready)
 
-    await come_true(lambda: not is_alive(wanderer))
+    await come_true(lambda: not is_alive(detached))
 
 
-async def test_a_wanderer_does_not_hold_up_the_end_of_a_launch(rig: SupervisorRig) -> None:
+async def test_a_detached_process_does_not_delay_the_end_of_a_launch(rig: SupervisorRig) -> None:
     """It may belong to another launch, so this one does not wait for it."""
     neighbour = await rig.ready(model("dutiful"))
     ready = await rig.ready(model("leaks_grandchildren", "wiped"))
-    wanderer = int(await rig.said("grandchild "))
-    await come_true(lambda: not environment(wanderer))
+    detached = int(await rig.said("grandchild "))
+    await come_true(lambda: not environment(detached))
     how = await rig.end(ready)
     await rig.end(neighbour)
 
     assert how == "was terminated by SIGTERM"
-    await come_true(lambda: not is_alive(wanderer))
+    await come_true(lambda: not is_alive(detached))
 
 
 @pytest.mark.parametrize("how", ["plain", "setsid", "wiped"])
@@ -105,7 +105,7 @@ async def test_a_killed_guard_takes_all_with_it(rig: SupervisorRig, how: str) ->
     os.kill(await the_guard(), signal.SIGKILL)
     exited = await rig.supervisor.watch(ready)
 
-    assert exited.how.startswith("was terminated by SIGKILL")
+    assert exited.exit_status.startswith("was terminated by SIGKILL")
     assert not is_alive(grandchild)
     assert not is_alive(ready.upstream.pid or 0)
     assert is_alive((await rig.ready(model("dutiful"))).upstream.pid or 0)
@@ -178,26 +178,26 @@ def grandchild_of(small: SmallHotseat) -> int:
     return grandchild
 
 
-def test_a_wanderer_without_environment_is_ended_by_the_next_hotseat(
+def test_a_detached_process_without_environment_is_ended_by_the_next_hotseat(
     start_hotseat: Callable[..., SmallHotseat],
 ) -> None:
     """Nothing about it tells whose it is, but the guard had seen it among its descendants."""
     small = start_hotseat({"part": ["leaks_grandchildren", "wiped"]}, {"part": ["dutiful"]})
-    wanderer = grandchild_of(small)
+    detached = grandchild_of(small)
     kill_with_guard(small)
     eventually(lambda: not small.left())
-    assert not environment(wanderer)
-    assert is_alive(wanderer)
+    assert not environment(detached)
+    assert is_alive(detached)
     successor = start_hotseat({"part": ["dutiful"]})
 
-    eventually(lambda: not command_line(wanderer))
+    eventually(lambda: not command_line(detached))
     end(successor)
 
 
 def test_a_pid_that_became_somebody_elses_is_left_alone(start_hotseat: Callable[..., SmallHotseat]) -> None:
     """A recorded number is believed only with the time at which its process began."""
     small = start_hotseat({"part": ["leaks_grandchildren", "wiped"]}, {"part": ["dutiful"]})
-    wanderer = grandchild_of(small)
+    detached = grandchild_of(small)
     kill_with_guard(small)
     (record,) = small.records.glob("*.json")
     kept = json.loads(record.read_text())
@@ -205,9 +205,9 @@ def test_a_pid_that_became_somebody_elses_is_left_alone(start_hotseat: Callable[
     record.write_text(json.dumps(kept))
     successor = start_hotseat({"part": ["dutiful"]})
 
-    assert command_line(wanderer)
+    assert command_line(detached)
     assert record.exists() is False
-    os.kill(wanderer, signal.SIGKILL)
+    os.kill(detached, signal.SIGKILL)
     end(successor)
 
 
@@ -225,14 +225,14 @@ def test_a_broken_record_keeps_nobody_from_starting(
     end(small)
 
 
-@pytest.mark.parametrize(("era", "stays"), [({"boot": "another"}, False), ({"pid_namespace": "another"}, True)])
-def test_a_record_of_another_machine_is_not_believed(tmp_path: Path, era: dict[str, Any], stays: bool) -> None:
+@pytest.mark.parametrize(("pid_scope", "stays"), [({"boot": "another"}, False), ({"pid_namespace": "another"}, True)])
+def test_a_record_of_another_machine_is_not_believed(tmp_path: Path, pid_scope: dict[str, Any], stays: bool) -> None:
     """Pids mean nothing after a restart of the machine, or in another container; that one may still need its own."""
-    ours = present_era()
+    ours = current_pid_scope()
     assert ours
     record = Record(*ours, guard=1, guard_start=-1, descendants={os.getpid(): start_of(os.getpid()) or 0})
     path = tmp_path / "7.json"
-    write(str(path), record._replace(**era))
+    write(str(path), record._replace(**pid_scope))
 
     assert recorded(str(tmp_path)) == set()
     assert path.exists() is stays

@@ -126,5 +126,5 @@ def test_the_dead_are_seen_before_their_pid_is_given_back(has_waitid: bool, monk
         (50, "was terminated by signal 50"),
     ],
 )
-def test_the_end_of_a_process_is_told_in_words(status: int, words: str) -> None:
+def test_the_end_of_a_process_is_described_in_words(status: int, words: str) -> None:
     assert describe(status) == words

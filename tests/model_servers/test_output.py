@@ -13,7 +13,7 @@ from tests.support.waiting import come_true
 
 from hotseat.identifiers import ModelName
 from hotseat.model_servers.output import KEPT, SKIPPED, SMALL, Output, Outputs, Pipe
-from hotseat.model_servers.stdout_copy import LONGEST_LINE, Echo
+from hotseat.model_servers.stdout_copy import LONGEST_LINE, StdoutCopy
 
 if TYPE_CHECKING:
     from tests.support.supervisor_rig import SupervisorRig
@@ -45,7 +45,7 @@ async def test_a_server_that_writes_in_crumbs_is_read_a_few_times_a_second() -> 
     assert len(pieces) <= 20
 
 
-async def test_who_reads_along_hears_of_a_line_without_anything_after_it() -> None:
+async def test_a_reader_gets_a_line_without_anything_after_it() -> None:
     """What was written during a pause is read at its end."""
     output = Output()
     pipe = Pipe(output)
@@ -58,7 +58,7 @@ async def test_who_reads_along_hears_of_a_line_without_anything_after_it() -> No
     assert output.tail() == ["one", "two"]
 
 
-def test_the_last_lines_are_told() -> None:
+def test_the_last_lines_are_kept() -> None:
     output = Output()
     output.feed(b"one\ntwo\nthr")
     output.feed(b"ee\n")
@@ -72,7 +72,7 @@ def test_nothing_written_is_no_line() -> None:
     assert Output().tail() == []
 
 
-def test_an_unfinished_line_is_told_too() -> None:
+def test_an_unfinished_line_is_kept_too() -> None:
     """A server that dies in the middle of a word has said it."""
     output = Output()
     output.feed(b"loading\nCUDA error: out of mem")
@@ -170,7 +170,7 @@ async def test_a_follower_reads_lines_as_they_are_written() -> None:
     await lines.aclose()
 
 
-async def test_a_follower_who_falls_behind_is_told_what_it_misses() -> None:
+async def test_a_follower_who_falls_behind_gets_a_skip_notice() -> None:
     """Nothing is buffered without bound for a slow reader."""
     output = Output()
     lines = output.follow()
@@ -198,7 +198,7 @@ async def test_a_follower_who_leaves_is_forgotten() -> None:
 
 def copied(*pieces: tuple[ModelName, bytes]) -> bytes:
     written: list[bytes] = []
-    outputs = Outputs(Echo(lambda make, _: written.append(make()), lambda model, line: f"{model}: {line}"))
+    outputs = Outputs(StdoutCopy(lambda make, _: written.append(make()), lambda model, line: f"{model}: {line}"))
     for model_, piece in pieces:
         outputs.of(model_).feed(piece)
     return b"".join(written)

@@ -108,19 +108,19 @@ async def test_what_is_generated_is_not_aborted(rig: SupervisorRig) -> None:
 
 
 @pytest.mark.parametrize(
-    ("trouble", "told"),
+    ("trouble", "error"),
     [
         ("sleep refused", "POST /sleep?level=1&mode=wait was answered with 500: "),
         ("sleep hangs", "it had not fallen asleep after 0.5 seconds"),
     ],
 )
-async def test_a_server_that_does_not_sleep(rig: SupervisorRig, trouble: str, told: str) -> None:
+async def test_a_server_that_does_not_sleep(rig: SupervisorRig, trouble: str, error: str) -> None:
     """The error has its answer, or says that there was none; its process is still there."""
     ready = await rig.ready(vllm("--trouble", trouble))
     fell = await rig.supervisor.put_to_sleep(put_to_sleep(ready, known("vllm", "1", 0.5)))
 
     assert isinstance(fell, SleepFailed)
-    assert fell.error.startswith(told)
+    assert fell.error.startswith(error)
     await rig.end(ready)
 
 
@@ -135,13 +135,13 @@ async def test_a_server_without_its_development_mode(rig: SupervisorRig) -> None
 
 
 @pytest.mark.parametrize(
-    ("trouble", "told"),
+    ("trouble", "error"),
     [
         ("wake refused", "POST /wake_up was answered with 500: "),
         ("wake hangs", "it had not woken after 0.5 seconds"),
     ],
 )
-async def test_a_server_that_does_not_wake(rig: SupervisorRig, trouble: str, told: str) -> None:
+async def test_a_server_that_does_not_wake(rig: SupervisorRig, trouble: str, error: str) -> None:
     """The same, the other way round."""
     level = known("vllm", "1", 0.5)
     ready = await rig.ready(vllm("--trouble", trouble))
@@ -149,7 +149,7 @@ async def test_a_server_that_does_not_wake(rig: SupervisorRig, trouble: str, tol
     woken = await rig.supervisor.wake_up(wake_up(ready, level))
 
     assert isinstance(woken, WakeFailed)
-    assert woken.error.startswith(told)
+    assert woken.error.startswith(error)
     await rig.end(ready)
 
 
@@ -184,7 +184,7 @@ async def test_a_server_that_dies_of_it(rig: SupervisorRig, trouble: str) -> Non
 
     assert isinstance(fell, UpstreamAsleep) is (trouble == "dies waking")
     assert not isinstance(woken, UpstreamAwake)
-    assert watching.result().how.startswith("exited with code 3")
+    assert watching.result().exit_status.startswith("exited with code 3")
     assert await rig.supervisor.put_to_sleep(put_to_sleep(ready)) is None
     assert await rig.supervisor.wake_up(wake_up(ready)) is None
 
@@ -200,7 +200,7 @@ async def test_a_server_that_is_stopped_while_it_falls_asleep(rig: SupervisorRig
     assert falling.result() is None
 
 
-async def test_a_server_that_is_told_to_stop_before_it_is_woken(rig: SupervisorRig, tmp_path: Path) -> None:
+async def test_a_server_that_is_stopped_before_it_is_woken(rig: SupervisorRig, tmp_path: Path) -> None:
     """Nothing is asked of a server that is on its way out."""
     note = tmp_path / "note"
     level = SleepLevel("1", (), (step_of(f"touch {note}"),))
@@ -232,17 +232,17 @@ async def test_commands_instead_of_requests(rig: SupervisorRig, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("command", "told"),
+    ("command", "error"),
     [("false", "false exited with code 1"), ("no-such-program", "no-such-program"), ("sleep 60", "not fallen asleep")],
 )
-async def test_a_command_that_fails(rig: SupervisorRig, command: str, told: str) -> None:
+async def test_a_command_that_fails(rig: SupervisorRig, command: str, error: str) -> None:
     """The failure is reported, and nothing of the command is left."""
     level = SleepLevel("1", (step_of(command),), (), timeout_s=0.5)
     ready = await rig.ready(vllm())
     fell = await rig.supervisor.put_to_sleep(put_to_sleep(ready, level))
 
     assert isinstance(fell, SleepFailed)
-    assert told in fell.error
+    assert error in fell.error
     await rig.end(ready)
 
 

@@ -77,7 +77,7 @@ async def test_a_file_that_may_not_be_run_is_named(rig: SupervisorRig, tmp_path:
     assert error.startswith(f'qwen is not ready: "{program}" is not executable')
 
 
-async def test_a_file_that_is_no_program_is_told_in_the_kernels_words(rig: SupervisorRig, tmp_path: Path) -> None:
+async def test_a_file_that_is_no_program_fails_with_the_kernels_reason(rig: SupervisorRig, tmp_path: Path) -> None:
     """What only exec can find out comes back too."""
     program = tmp_path / "llama-server"
     program.write_bytes(b"\x7fnot an executable at all")
@@ -100,7 +100,7 @@ async def test_a_server_that_dies_while_loading_leaves_its_last_words(rig: Super
     assert loop.time() - began < 5
 
 
-async def test_a_server_that_goes_into_the_background_is_told_not_to(rig: SupervisorRig) -> None:
+async def test_a_server_that_goes_into_the_background_fails_with_the_reason(rig: SupervisorRig) -> None:
     """What it would leave behind is ended, so the sentence says why."""
     error = await rig.failed(model("dies_while_loading", "0"))
 
@@ -203,7 +203,7 @@ async def test_stopping_what_nobody_knows_does_nothing(rig: SupervisorRig) -> No
     await rig.supervisor.stop(StopUpstream(ready.model, never_begun, Cause.OPERATOR, "never begun"))
 
 
-async def test_a_crash_is_told_with_the_last_words(rig: SupervisorRig) -> None:
+async def test_a_crash_is_reported_with_the_last_output(rig: SupervisorRig) -> None:
     """An unexpected exit is reported with the last output."""
     ready = await rig.ready(model("dies_mid_stream"))
     _, writer = await asyncio.open_connection(ready.upstream.address.host, ready.upstream.address.port)
@@ -211,7 +211,7 @@ async def test_a_crash_is_told_with_the_last_words(rig: SupervisorRig) -> None:
     exited = await rig.supervisor.watch(ready)
     writer.close()
 
-    assert (exited.how, exited.output) == ("exited with code 1", ("thread panicked",))
+    assert (exited.exit_status, exited.output) == ("exited with code 1", ("thread panicked",))
     assert (exited.model, exited.launch) == (ready.model, ready.launch)
 
 
@@ -249,17 +249,17 @@ async def test_the_order_of_devices_may_be_chosen(rig: SupervisorRig) -> None:
 async def test_a_server_leads_its_own_session_and_inherits_no_descriptor(rig: SupervisorRig) -> None:
     """Three standard descriptors, nothing on standard input, and no terminal to be hung up by."""
     await rig.ready(model("prints_its_environment"))
-    told = await rig.said("session ")
+    printed = await rig.said("session ")
 
-    assert told == "True stdin b'' fds ['0', '1', '2', '3']"  # 3 is the directory it reads
+    assert printed == "True stdin b'' fds ['0', '1', '2', '3']"  # 3 is the directory it reads
 
 
 async def test_a_secret_in_the_command_line_is_never_shown(rig: SupervisorRig) -> None:
     """Some servers print how they were started."""
     await rig.ready(model("prints_its_arguments", "--api-key", "sk-canary", "--hf-token=hf_canary", "--seed", "7"))
-    told = await rig.said("started with ")
+    printed = await rig.said("started with ")
 
-    assert told.endswith("--api-key *** --hf-token=*** --seed 7")
+    assert printed.endswith("--api-key *** --hf-token=*** --seed 7")
 
 
 def failure_of(starting: asyncio.Task[object]) -> str:

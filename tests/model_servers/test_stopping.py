@@ -76,7 +76,7 @@ async def test_a_stop_that_is_cancelled_still_ends_the_server(rig: SupervisorRig
     stopping.cancel()
     exited = await rig.supervisor.watch(ready)
 
-    assert exited.how == "was terminated by SIGKILL"
+    assert exited.exit_status == "was terminated by SIGKILL"
 
 
 async def test_a_stop_command_is_run_instead_of_sigterm(rig: SupervisorRig, tmp_path: Path) -> None:

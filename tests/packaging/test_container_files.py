@@ -63,7 +63,7 @@ def test_the_composition_confines(service: dict[str, Any]) -> None:
 
 
 def test_it_lives_on_a_read_only_file_system(tmp_path: Path) -> None:
-    """State and temporary files are all that is written, and their places can be told."""
+    """State and temporary files are all that is written, and their places can be configured."""
     state, temporary = tmp_path / "state", tmp_path / "tmp"
     temporary.mkdir()
     elsewhere = {"HOME": "/nonexistent", "TMPDIR": str(temporary)}
@@ -93,7 +93,7 @@ def test_it_needs_no_init_in_front(tmp_path: Path) -> None:
 
 
 def all_reaped(first: int) -> list[int]:
-    """Every process of the house; empty while the sleeper is still there or was not reaped."""
+    """Every process of hotseat; empty while the sleeper is still there or was not reaped."""
     rig = descendants(first)
     return rig if len(rig) == 3 and all(state_of(pid) != "Z" for pid in rig) else []
 

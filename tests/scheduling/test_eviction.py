@@ -62,7 +62,7 @@ def test_a_swap_is_reported_when_it_is_complete(stage: Stage) -> None:
     assert (swap.model, swap.client, swap.waited_s) == ("new", "alice", 9)
     assert (swap.predicted_s, swap.measured_s) == (10, 8)
     assert (went.model, went.age_s, went.load_s, went.served) == ("old", 30, 10, 1)
-    assert went.because == "idle for 25.0 s, next request expected in about 25 s, loads in 10.0 s"
+    assert went.reason == "idle for 25.0 s, next request expected in about 25 s, loads in 10.0 s"
     assert not went.is_early
 
 
@@ -90,4 +90,4 @@ def test_a_busy_one_goes_when_its_turn_is_over(stage: Stage) -> None:
     yard.at(60) >> ready("new")
     yard._unasserted.clear()
 
-    assert yard.swaps[0].evicted[0].because == "its turn was over (1 request running)"
+    assert yard.swaps[0].evicted[0].reason == "its turn was over (1 request running)"

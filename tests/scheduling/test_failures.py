@@ -1,4 +1,4 @@
-"""Servers that fail to start, or die: what clients are told, and when a new start is tried."""
+"""Servers that fail to start, or die: what clients receive, and when a new start is tried."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tests.support.playbook import Playbook, Stage
 
 
-def test_a_failed_start_is_told_to_all_who_waited(yard: Playbook) -> None:
+def test_a_failed_start_refuses_all_who_waited_with_the_reason(yard: Playbook) -> None:
     """Every waiting request gets the reason, and no Retry-After."""
     yard >> arrives(1, "qwen") << starts("qwen")
     yard >> arrives(2, "qwen") << nothing
@@ -54,7 +54,7 @@ def test_after_a_failed_start_the_next_request_tries_again_at_once(yard: Playboo
 
 
 def test_from_the_second_failure_on_a_model_rests(yard: Playbook) -> None:
-    """An SDK that asks again and again does not evict a working model each time: it hears the cause, and when."""
+    """An SDK that asks again and again does not evict a working model each time: it gets the cause, and when."""
     yard.with_backoff("qwen")
 
     yard.after(0.25) >> arrives(1, "qwen") << refuses(1, LoadFailed)
@@ -116,7 +116,7 @@ def test_one_answer_clears_the_record(yard: Playbook) -> None:
     assert yard.view("qwen").failures == 0
 
 
-def test_what_a_server_wrote_is_not_told_to_those_who_ask(yard: Playbook) -> None:
+def test_what_a_server_wrote_is_not_shown_to_clients(yard: Playbook) -> None:
     """There may be prompts of others in it; operators find it in the view."""
     for ticket in (1, 2):
         yard >> arrives(ticket, "qwen") << starts("qwen")
@@ -167,7 +167,7 @@ def test_a_lease_from_before_the_crash_does_not_count_for_the_successor(yard: Pl
     assert yard.view("qwen").in_flight == 1
 
 
-def test_a_crash_is_told_in_words(yard: Playbook) -> None:
+def test_a_crash_is_described_in_words(yard: Playbook) -> None:
     """The view of the model says afterwards what happened."""
     yard.with_ready("qwen", 1)
     yard >> exited("qwen") << nothing
@@ -186,7 +186,7 @@ def test_those_who_waited_for_a_slot_when_it_crashed(stage: Stage) -> None:
     yard >> ready("qwen") << grants(2)
 
 
-def test_the_second_crash_in_a_row_is_told_to_those_who_wait(stage: Stage) -> None:
+def test_the_second_crash_in_a_row_refuses_those_who_wait(stage: Stage) -> None:
     """A server that keeps dying backs off, and no request waits for it meanwhile."""
     yard = stage(one_at_a_time(model("qwen", concurrency_limit=1)))
     yard.with_ready("qwen", 1)

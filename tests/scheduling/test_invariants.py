@@ -101,7 +101,7 @@ def somebody_waits_for_a_ready_model(state: State) -> None:
 
 
 @pytest.mark.parametrize(
-    ("break_it", "told"),
+    ("break_it", "message"),
     [
         (two_run_where_one_may, r"\['qwen', 'llama'\] run together"),
         (a_lease_is_missing_in_the_books, "leases disagree"),
@@ -119,16 +119,16 @@ def somebody_waits_for_a_ready_model(state: State) -> None:
         (somebody_waits_for_a_ready_model, "qwen is ready, but a request is still waiting"),
     ],
 )
-def test_a_broken_promise_is_told(break_it: Callable[[State], None], told: str) -> None:
+def test_a_broken_invariant_is_reported(break_it: Callable[[State], None], message: str) -> None:
     """Each violation names the model and its phase."""
     state = a_sound_state()
     break_it(state)
 
-    with pytest.raises(BrokenPromise, match=told):
+    with pytest.raises(BrokenPromise, match=message):
         invariants.check(state)
 
 
-def test_too_much_memory_is_told() -> None:
+def test_too_much_memory_breaks_an_invariant() -> None:
     """Processes of any phase count."""
     state = State(with_budget(model("qwen", gib=14), model("llama", gib=14)))
     run(state, QWEN, Phase.UNLOADING)

@@ -195,7 +195,7 @@ def test_a_long_drain_does_not_keep_a_small_model_waiting(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(("size", "text"), [(24 * GIB, "24 GiB"), (GIB // 2, "0.5 GiB"), (41_500_000_000, "38.6 GiB")])
-def test_sizes_are_told_in_gib(size: int, text: str) -> None:
+def test_sizes_are_shown_in_gib(size: int, text: str) -> None:
     """Three digits are enough for a person."""
     assert in_gib(size) == text
 

@@ -168,7 +168,7 @@ def test_an_idle_model_leaves_when_others_come(stage: Stage) -> None:
     yard.at(41) >> leaves(3) << nothing
 
     yard >> left_by_others(20) << stops("b", cause=Cause.EXCEEDS_MEMORY)
-    assert yard.because == "models use 4 GiB more of gpu0 than the 20 GiB available"
+    assert yard.reason == "models use 4 GiB more of gpu0 than the 20 GiB available"
     assert yard.phase("a") is Phase.READY
 
 
@@ -231,7 +231,7 @@ def test_what_others_take_is_remembered_over_a_reload(stage: Stage) -> None:
 # Precedence
 
 
-def test_everybody_makes_way(yard: Playbook) -> None:
+def test_a_yield_unloads_every_model(yard: Playbook) -> None:
     """A model in use finishes its requests first; new requests are refused with the reason."""
     yard.with_ready("qwen", 1)
     yard >> GAME << nothing
@@ -242,14 +242,14 @@ def test_everybody_makes_way(yard: Playbook) -> None:
     assert yard.scheduler.view(yard.now).yielding == "game.exe is running (pid 4242)"
 
 
-def test_a_load_is_given_up_to_make_way(yard: Playbook) -> None:
+def test_a_yield_stops_a_load(yard: Playbook) -> None:
     """Also one that requests wait for: they are refused at once."""
     yard >> arrives(1, "qwen") << starts("qwen")
 
     yard >> GAME << refuses(1, Yielding) << stops("qwen", cause=Cause.YIELD)
 
 
-def test_models_come_back_when_the_way_is_regained(yard: Playbook) -> None:
+def test_models_load_again_after_the_yield(yard: Playbook) -> None:
     """The next request loads its model as if nothing had been."""
     yard >> GAME << nothing
     yard >> YieldEnded() << nothing
@@ -257,7 +257,7 @@ def test_models_come_back_when_the_way_is_regained(yard: Playbook) -> None:
     yard >> arrives(1, "qwen") << starts("qwen")
 
 
-def test_way_is_made_on_one_device_only(stage: Stage) -> None:
+def test_a_yield_of_one_device_unloads_only_its_models(stage: Stage) -> None:
     """Models elsewhere neither leave nor are they refused."""
     yard = stage(with_budget(model("near", gib=8), model("far", gib=8, on=1), gib={0: 24, 1: 24}))
     yard.with_ready("near").with_ready("far")
@@ -285,7 +285,7 @@ def test_one_device_without_budgets_is_every_device(yard: Playbook) -> None:
 # The promises
 
 
-def test_models_that_do_not_make_way_are_told(yard: Playbook) -> None:
+def test_a_model_that_stays_during_a_yield_breaks_an_invariant(yard: Playbook) -> None:
     """Precedence is a promise too."""
     yard.with_ready("qwen")
     yard.scheduler._state.yielding = GAME
@@ -294,7 +294,7 @@ def test_models_that_do_not_make_way_are_told(yard: Playbook) -> None:
         check(yard.scheduler._state)
 
 
-def test_a_crowd_that_nobody_looks_at_is_told(stage: Stage) -> None:
+def test_excess_memory_without_a_pending_check_breaks_an_invariant(stage: Stage) -> None:
     """A changed figure must set `may_exceed_memory`."""
     yard = stage(with_budget(guessed("qwen", 6)))
     yard.with_ready("qwen")

@@ -93,7 +93,7 @@ def a_lease_is_never_given_back(transitions: Transitions, ticket: TicketId, is_a
 
 def an_unload_is_never_confirmed(transitions: Transitions, model: ModelState) -> None:
     model.unload_tickets.clear()
-    BURY(transitions, model)
+    REMOVE(transitions, model)
 
 
 def a_slot_is_given_twice(state: State, model: ModelState) -> float:
@@ -123,7 +123,7 @@ def what_sleepers_keep_is_not_counted(model: object, level: object, catalog: obj
     return {}
 
 
-def room_is_free_when_a_model_is_told_to_sleep(model: ModelState, catalog: Catalog) -> Mapping[Place, int]:
+def memory_is_free_before_a_model_sleeps(model: ModelState, catalog: Catalog) -> Mapping[Place, int]:
     if model.is_falling_asleep and model.sleep_level:
         return KEPT(model, model.sleep_level, catalog)
     return TAKES(model, catalog)
@@ -164,13 +164,13 @@ def the_timer_is_never_set(scheduler: Scheduler, commands: object, when: Instant
 
 
 def a_ticket_is_granted_and_kept_in_line(
-    transitions: Transitions, model: ModelState, ticket: Ticket, because: str
+    transitions: Transitions, model: ModelState, ticket: Ticket, reason: str
 ) -> None:
-    GRANT(transitions, model, ticket, because)
+    GRANT(transitions, model, ticket, reason)
     transitions.state.queue.join(ticket)
 
 
-STOP, BURY, GRANT = Transitions.stop, Transitions._remove, Transitions.grant
+STOP, REMOVE, GRANT = Transitions.stop, Transitions._remove, Transitions.grant
 RECKON, ABOUT, JOIN = State.reckon_claim, Plan.about, ModelQueue.join
 PASS, SERVE, SLOTS = settle._pass, settle._serve_residents, turns.slots
 STOP_DRAINED, KEPT, TAKES = settle._stop_drained, memory_fit.kept_asleep, memory_fit.takes
@@ -200,7 +200,7 @@ PLANTED: list[tuple[Any, str, Any]] = [
     (Scheduler, "_wake_at", the_timer_is_never_set),
     (Transitions, "grant", a_ticket_is_granted_and_kept_in_line),
     (memory_fit, "kept_asleep", what_sleepers_keep_is_not_counted),
-    (memory_fit, "takes", room_is_free_when_a_model_is_told_to_sleep),
+    (memory_fit, "takes", memory_is_free_before_a_model_sleeps),
     (settle, "_stop_drained", a_busy_model_is_put_to_sleep),
     (settle, "_serve_residents", a_sleeper_is_asked),
 ]
@@ -220,7 +220,7 @@ def planted(where: Any, name: str, bug: Any) -> Iterator[None]:
 def pass_with_a_fuse(transitions: Transitions) -> Instant:
     """A bug may keep `settle` from ending: that counts as found, and must not fill the memory."""
     if len(transitions.commands) > MANY_COMMANDS:
-        raise Broken("the house does not come to rest")
+        raise Broken("the scheduler does not come to rest")
     return PASS(transitions)
 
 

@@ -144,7 +144,7 @@ def test_a_removed_model_that_is_loading(yard: Playbook) -> None:
 
 
 def test_a_removed_model_can_be_unloaded_by_hand_until_it_is_gone(yard: Playbook) -> None:
-    """An operator may hurry a model that the configuration no longer knows."""
+    """An operator may unload a model that the configuration no longer has."""
     yard.with_ready("qwen", 1)
     yard >> changed(without(RIG, "qwen")) << nothing
     yard >> unload(2, "qwen") << wakes_at(20)

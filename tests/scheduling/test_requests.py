@@ -36,7 +36,7 @@ def test_a_start_says_who_waits(yard: Playbook) -> None:
     """The reason of a start is the requests it is for."""
     yard >> arrives(1, "qwen") << starts("qwen")
 
-    assert yard.because == "started for 1 request"
+    assert yard.reason == "started for 1 request"
 
 
 def test_a_request_for_a_ready_model(yard: Playbook) -> None:

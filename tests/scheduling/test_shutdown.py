@@ -36,7 +36,7 @@ def test_idle_models_are_stopped(stage: Stage) -> None:
     yard.with_ready("qwen").with_ready("llama")
 
     yard >> shutdown() << stops("qwen") << stops("llama", cause=Cause.SHUTDOWN)
-    assert yard.because == "hotseat is shutting down"
+    assert yard.reason == "hotseat is shutting down"
 
 
 def test_requests_in_flight_finish(yard: Playbook) -> None:

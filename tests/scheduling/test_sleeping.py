@@ -78,7 +78,7 @@ def test_a_model_that_can_sleep_is_not_stopped(rig: Playbook) -> None:
     """Its memory goes to another model when it sleeps, not when it was told to."""
     rig >> arrives(1, "llama") << puts_to_sleep("qwen")
 
-    assert rig.because == "unloaded to free memory for llama"
+    assert rig.reason == "unloaded to free memory for llama"
     assert rig.phase("qwen") is Phase.UNLOADING
     assert rig.why("qwen") == "falling asleep for 0.0 s: unloaded to free memory for llama"
     rig >> asleep("qwen") << starts("llama")
@@ -102,10 +102,10 @@ def test_a_model_asleep_is_woken(night: Playbook) -> None:
     night.after(1000) >> arrives(2, "qwen") << stops("llama")
     night >> exited("llama") << wakes("qwen")
 
-    assert night.because == "started for 1 request"
+    assert night.reason == "started for 1 request"
     assert night.phase("qwen") is Phase.LOADING
     assert night.why("qwen") == "waking qwen: 0 of about 10 s"
-    night.after(2) >> awake("qwen") << grants(2, because="waited for qwen to wake after evicting llama")
+    night.after(2) >> awake("qwen") << grants(2, reason="waited for qwen to wake after evicting llama")
 
 
 def test_a_model_that_wakes_for_nobody(night: Playbook) -> None:
@@ -362,7 +362,7 @@ def test_a_model_that_cannot_be_put_to_sleep(rig: Playbook) -> None:
     rig >> load(1, "llama") << puts_to_sleep("qwen")
     rig >> cannot_sleep("qwen") << stops("qwen", cause=Cause.EVICTION)
 
-    assert "putting it to sleep failed (POST /sleep was answered with 500)" in rig.because
+    assert "putting it to sleep failed (POST /sleep was answered with 500)" in rig.reason
     rig >> exited("qwen") << starts("llama")
     rig.after(10) >> ready("llama") << confirms(1)
     rig.after(100) >> arrives(2, "qwen") << stops("llama")
@@ -382,9 +382,9 @@ def test_a_model_that_cannot_be_woken_is_started_anew(night: Playbook) -> None:
     """Waiting requests only wait longer."""
     night.after(1000) >> arrives(2, "qwen") << stops("llama")
     night >> exited("llama") << wakes("qwen")
-    night >> cannot_wake("qwen") << stops("qwen", cause=Cause.SLEEPLESS)
+    night >> cannot_wake("qwen") << stops("qwen", cause=Cause.WAKE_FAILED)
 
-    assert night.because == "waking it failed (it had not woken after 120 seconds)"
+    assert night.reason == "waking it failed (it had not woken after 120 seconds)"
     night >> exited("qwen") << starts("qwen")
     night >> ready("qwen") << grants(2)
 
@@ -440,11 +440,11 @@ def test_a_sleep_has_its_ttl(stage: Stage) -> None:
 
     assert yard.view("qwen").expires_at == 80
     yard.at(80) >> clock << stops("qwen", cause=Cause.TTL)
-    assert yard.because == "asleep for its sleep.ttl of 60 s"
+    assert yard.reason == "asleep for its sleep.ttl of 60 s"
 
 
 def test_an_operator_ends_a_sleep(night: Playbook) -> None:
-    """He hears of it when the process is gone."""
+    """The operator is notified when the process is gone."""
     night >> unload(2, "qwen") << stops("qwen", cause=Cause.OPERATOR)
     night >> exited("qwen") << confirms(2)
 

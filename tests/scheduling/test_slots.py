@@ -32,7 +32,7 @@ def test_a_model_with_one_slot(stage: Stage) -> None:
     yard >> arrives(2, "qwen") << nothing
     assert yard.why("qwen") == "waiting for a free slot on qwen (1 of 1 busy)"
 
-    yard >> leaves(1) << grants(2, because="all slots of qwen were in use")
+    yard >> leaves(1) << grants(2, reason="all slots of qwen were in use")
 
 
 def test_slots_are_given_in_order(stage: Stage) -> None:

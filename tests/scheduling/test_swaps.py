@@ -55,7 +55,7 @@ def test_a_swap_says_why(yard: Playbook) -> None:
     yard.with_ready("qwen")
     yard >> arrives(1, "llama") << stops("qwen", cause=Cause.EVICTION)
 
-    assert yard.because == "unloaded to free memory for llama"
+    assert yard.reason == "unloaded to free memory for llama"
 
 
 def test_room_is_free_when_the_process_is_gone(yard: Playbook) -> None:
@@ -95,7 +95,7 @@ def test_an_abandoned_load_is_aborted_for_who_waits(yard: Playbook) -> None:
     yard >> arrives(2, "llama") << nothing
 
     yard >> leaves(1) << stops("qwen", cause=Cause.EVICTION)
-    assert yard.because == "unloaded to free memory for llama; no request was waiting for it any more"
+    assert yard.reason == "unloaded to free memory for llama; no request was waiting for it any more"
     yard >> failed("qwen") << starts("llama")
 
 
@@ -110,7 +110,7 @@ def test_a_load_that_somebody_waits_for_is_finished(yard: Playbook) -> None:
     assert yard.phase("qwen") is Phase.READY
 
 
-def test_a_server_becomes_ready_after_it_was_told_to_stop(yard: Playbook) -> None:
+def test_a_server_becomes_ready_after_its_stop_began(yard: Playbook) -> None:
     """Readiness that comes too late changes nothing: the server is on its way out."""
     yard >> arrives(1, "qwen") << starts("qwen")
     yard >> arrives(2, "llama") << nothing

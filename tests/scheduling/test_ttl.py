@@ -41,7 +41,7 @@ def test_an_unused_model_is_unloaded(tidy: Playbook) -> None:
     tidy.at(20) >> leaves(1) << wakes_at(50)
 
     tidy.at(50) >> clock << stops("qwen", cause=Cause.TTL)
-    assert tidy.because == "idle for its ttl of 30 s"
+    assert tidy.reason == "idle for its ttl of 30 s"
 
 
 def test_use_begins_the_ttl_anew(tidy: Playbook) -> None:

@@ -33,7 +33,7 @@ def test_an_idle_model_is_stopped_at_once(yard: Playbook) -> None:
     """The operator is notified when the process is gone, not when it was told to stop."""
     yard.with_ready("qwen")
     yard >> unload(1, "qwen") << stops("qwen", cause=Cause.OPERATOR)
-    assert yard.because == "stopped by an operator"
+    assert yard.reason == "stopped by an operator"
 
     yard >> exited("qwen") << confirms(1, "qwen")
     assert yard.phase("qwen") is Phase.COLD
@@ -53,7 +53,7 @@ def test_the_time_to_finish_is_over(yard: Playbook) -> None:
     yard.with_ready("qwen", 1, 2)
     yard >> unload(3, "qwen") << wakes_at(20)
     yard.at(20) >> clock << cuts(1) << cuts(2)
-    assert yard.because == "qwen is being stopped and its drain timeout has expired"
+    assert yard.reason == "qwen is being stopped and its drain timeout has expired"
     yard >> leaves(1) << nothing
 
     yard >> leaves(2) << stops("qwen")
@@ -68,7 +68,7 @@ def test_force_cuts_at_once(yard: Playbook) -> None:
 
 
 def test_force_after_a_patient_unload(yard: Playbook) -> None:
-    """The shorter of two times to finish holds, and both operators hear of the end."""
+    """The shorter of two times to finish holds, and both operators are notified of the end."""
     yard.with_ready("qwen", 1)
     yard >> unload(2, "qwen") << wakes_at(20)
     yard.at(12) >> unload(3, "qwen", force=True) << cuts(1)
@@ -109,7 +109,7 @@ def test_unloading_what_is_loading(yard: Playbook) -> None:
 
 
 def test_unloading_what_is_unloading(yard: Playbook) -> None:
-    """Both operators hear of the one end."""
+    """Both operators are notified of the one end."""
     yard.with_ready("qwen")
     yard >> unload(1, "qwen") << stops("qwen")
     yard >> unload(2, "qwen") << nothing
@@ -118,7 +118,7 @@ def test_unloading_what_is_unloading(yard: Playbook) -> None:
 
 
 def test_unloading_what_is_cold(yard: Playbook) -> None:
-    """There is nothing to stop, and the operator is told so."""
+    """There is nothing to stop, and the operator gets an error."""
     yard >> unload(1, "qwen") << refuses(1, NotRunning)
 
     assert yard.error.message == "qwen is not running"
@@ -155,7 +155,7 @@ def test_the_operator_does_not_wait_for_the_end(yard: Playbook) -> None:
 
 
 def test_a_request_while_it_drains_for_an_operator(yard: Playbook) -> None:
-    """A new request gets a fresh start, after the operator was told that the model is gone."""
+    """A new request gets a fresh start, after the operator was notified that the model is gone."""
     yard.with_ready("qwen")
     yard >> unload(1, "qwen") << stops("qwen")
     yard >> arrives(2, "qwen") << nothing

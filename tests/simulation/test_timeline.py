@@ -72,6 +72,6 @@ def test_every_model_has_its_own_lane() -> None:
     """In the order in which they were first asked for."""
     other = Stay(ModelName("other"), LaunchId(2), asked=3, ready=4)
     drawn = ElementTree.fromstring(timeline([("two", run(other, WHOLE_STAY))]))
-    told = [bar.findtext(f"{SVG}title", "") for bar in drawn.iter(f"{SVG}rect")]
+    titles = [bar.findtext(f"{SVG}title", "") for bar in drawn.iter(f"{SVG}rect")]
 
-    assert [text.split()[0] for text in told if "loading" in text] == [ODD, "other"]
+    assert [text.split()[0] for text in titles if "loading" in text] == [ODD, "other"]

@@ -61,7 +61,7 @@ def test_a_trace_without_memory_is_complete() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "complaint"),
+    ("line", "problem"),
     [
         ("{", "line 2: not JSON: Input data was truncated"),
         ('{"x": ' + "[" * 200_000, "line 2: nested too deeply"),
@@ -84,12 +84,12 @@ def test_a_trace_without_memory_is_complete() -> None:
         ),
     ],
 )
-def test_a_mistake_is_told_with_its_line(line: str, complaint: str) -> None:
+def test_a_mistake_is_reported_with_its_line(line: str, problem: str) -> None:
     """The error says which line is wrong, and how."""
     with pytest.raises(TraceError) as wrong:
         parse(f'{{"t": "model", "name": "A", "load": 1}}\n{line}\n')
 
-    assert wrong.value.complaints == [complaint]
+    assert wrong.value.problems == [problem]
 
 
 def test_a_near_miss_is_helped() -> None:
@@ -100,15 +100,15 @@ def test_a_near_miss_is_helped() -> None:
         )
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_reported_at_once() -> None:
     """One run shows all mistakes."""
     with pytest.raises(TraceError) as wrong:
         parse("{\n[]\n")
 
-    assert [complaint.partition(":")[0] for complaint in wrong.value.complaints] == ["line 1", "line 2"]
+    assert [problem.partition(":")[0] for problem in wrong.value.problems] == ["line 1", "line 2"]
 
 
-def test_memory_is_told_once() -> None:
+def test_memory_is_defined_once() -> None:
     """A second memory line would silently replace the first."""
     with pytest.raises(TraceError, match="line 3: memory is already defined in line 2"):
         parse('{"t": "model", "name": "A", "load": 1}\n' + '{"t": "memory", "devices": {"gpu0": 1}}\n' * 2)

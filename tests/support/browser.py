@@ -53,14 +53,14 @@ class Visit:
 
     page: Page
     url: str
-    complaints: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
     """Errors and warnings of the page, and requests that left the host."""
 
     def __post_init__(self) -> None:
         self.page.set_default_timeout(15_000)
         self.page.add_init_script(NOTE_VIOLATIONS)
         self.page.on("console", self._on_console)
-        self.page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
+        self.page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
         self.page.on("request", lambda request: self._on_request(request.url))
 
     def go(self, page: str, query: str = "") -> Page:
@@ -86,8 +86,8 @@ class Visit:
 
     def _on_console(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
-            self.complaints.append(f"{message.type}: {message.text}")
+            self.problems.append(f"{message.type}: {message.text}")
 
     def _on_request(self, url: str) -> None:
         if not url.startswith((self.url, "blob:", "data:")):
-            self.complaints.append(f"asked {urlsplit(url).netloc}")
+            self.problems.append(f"asked {urlsplit(url).netloc}")

@@ -134,9 +134,9 @@ class Chaos(RuleBasedStateMachine):
                 self.world.pass_time(pick([0.5, 1, 5, 10, 30, 90, 400], which))
             case "be ready" if loading := self._servers(Life.LOADING):
                 self.world.become_ready(pick(loading, which))
-            case "fall asleep" if dozing := [each for each in self._servers(Life.DOZING) if not each.tosses]:
+            case "fall asleep" if dozing := [each for each in self._servers(Life.DOZING) if not each.is_sleep_failed]:
                 self.world.fall_asleep(pick(dozing, which))
-            case "wake" if waking := [each for each in self._servers(Life.WAKING) if not each.tosses]:
+            case "wake" if waking := [each for each in self._servers(Life.WAKING) if not each.is_sleep_failed]:
                 self.world.wake_up(pick(waking, which))
             case "be gone" if stopping := self._servers(Life.STOPPING):
                 self.world.end(pick(stopping, which))
@@ -152,9 +152,9 @@ class Chaos(RuleBasedStateMachine):
             case "come late" if late := self._late_ones():
                 self.world.become_ready(pick(late, which))
             case "come late" if self.world.past:
-                self.world.echo(pick(self.world.past, which))
+                self.world.repeat(pick(self.world.past, which))
             case "lie awake" if restless := self._servers(Life.DOZING, Life.WAKING):
-                self.world.toss_and_turn(pick(restless, which))
+                self.world.fail_sleep(pick(restless, which))
             case "operate":
                 self._operate(which)
             case "reload":

@@ -32,8 +32,8 @@ class ConfigFiles:
         """The errors and warnings of a file that must not load."""
         with pytest.raises(ConfigError) as refused:
             self.load(text, environ)
-        return list(map(str, refused.value.complaints))
+        return list(map(str, refused.value.problems))
 
     def warnings(self, text: str, *, lenient: bool = False) -> list[str]:
         """The warnings about a file that loads."""
-        return list(map(str, self.load(text, lenient=lenient).complaints))
+        return list(map(str, self.load(text, lenient=lenient).problems))

@@ -1,6 +1,6 @@
-"""Whether coverage counts: what it would tell the programs that tests start, and which of them hear it.
+"""Coverage of programs that tests start: the variable that enables it, and which programs get it.
 
-Hundreds of tests start hotseat, and counting makes it four times as slow, so most hear nothing.
+Hundreds of tests start hotseat, and counting makes it four times as slow, so most do not get it.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 
 VARIABLE = "COVERAGE_PROCESS_CONFIG"
-TOLD = os.environ.get(VARIABLE)
-"""By coverage, to this process."""
+COVERAGE_CONFIG = os.environ.get(VARIABLE)
+"""Set by coverage for this process."""
 
 
 def leave_programs_alone() -> None:

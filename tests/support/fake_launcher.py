@@ -51,7 +51,7 @@ class FakeLauncher:
         self.read_ahead_of: list[str] = []
         """Models whose files are being read ahead."""
         self.asleep: list[str] = []
-        self.sleepless: tuple[str, ...] = ()
+        self.cannot_sleep: tuple[str, ...] = ()
         """Models that cannot be put to sleep."""
         self.dead_asleep: tuple[str, ...] = ()
         """Models that cannot be woken."""
@@ -97,7 +97,7 @@ class FakeLauncher:
 
     async def put_to_sleep(self, command: PutToSleep) -> UpstreamAsleep | SleepFailed | None:
         self.asleep.append(command.model)
-        if command.model in self.sleepless:
+        if command.model in self.cannot_sleep:
             return SleepFailed(command.model, command.launch, "POST /sleep was answered with 500")
         return UpstreamAsleep(command.model, command.launch)
 

@@ -45,7 +45,7 @@ def fleet_catalog(*names: str, **offers: Offer) -> CatalogRecord:
 
 
 @dataclass
-class Heard:
+class RosterRig:
     """A roster with a store: each write has a higher revision than the one before."""
 
     me: str = "here"
@@ -59,7 +59,7 @@ class Heard:
         self.roster = Roster(HostName(self.me))
         self.write(Bucket.CATALOGS, CATALOG, self.catalog)
 
-    def hosts(self, *records: HostRecord) -> Heard:
+    def hosts(self, *records: HostRecord) -> RosterRig:
         for record in records:
             if record.name == self.me:
                 self.roster.here(record, self.catalog, self.now)
@@ -67,28 +67,28 @@ class Heard:
                 self.write(Bucket.HOSTS, record.name, record)
         return self
 
-    def wish(self, name: str, *, cordoned: bool = False, drained: bool = False) -> Heard:
+    def wish(self, name: str, *, cordoned: bool = False, drained: bool = False) -> RosterRig:
         return self.write(Bucket.ORDERS, name, HostOrder(cordoned, drained))
 
-    def claim(self, model: str, name: str, replica: int = 0, by: str = "elsewhere") -> Heard:
+    def claim(self, model: str, name: str, replica: int = 0, by: str = "elsewhere") -> RosterRig:
         claim = Claim(ModelName(model), HostName(name), HostName(by), "it was asked for", replica)
         return self.write(Bucket.CLAIMS, f"{model}.{replica}", claim)
 
-    def write(self, bucket: Bucket, key: str, record: msgspec.Struct) -> Heard:
+    def write(self, bucket: Bucket, key: str, record: msgspec.Struct) -> RosterRig:
         return self.write_bytes(bucket, key, encoded(record))
 
-    def write_bytes(self, bucket: Bucket, key: str, value: bytes) -> Heard:
-        return self.hear(bucket, Written(key, value, self._next(bucket)))
+    def write_bytes(self, bucket: Bucket, key: str, value: bytes) -> RosterRig:
+        return self.apply(bucket, Written(key, value, self._next(bucket)))
 
-    def remove(self, bucket: Bucket, key: str) -> Heard:
-        return self.hear(bucket, Removed(key, self._next(bucket)))
+    def remove(self, bucket: Bucket, key: str) -> RosterRig:
+        return self.apply(bucket, Removed(key, self._next(bucket)))
 
-    def hear(self, bucket: Bucket, change: Change) -> Heard:
+    def apply(self, bucket: Bucket, change: Change) -> RosterRig:
         self.changes.append((bucket, change))
         self.roster.apply(bucket, change, self.now)
         return self
 
-    def after(self, seconds: float) -> Heard:
+    def after(self, seconds: float) -> RosterRig:
         self.now += seconds
         return self
 

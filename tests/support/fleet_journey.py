@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tests.support.nats import NatsServer
 
-TOGETHER_S = 40.0
+CONNECT_S = 40.0
 """A busy machine needs that long to start a cluster and its hosts."""
 
 
@@ -52,12 +52,13 @@ class Hosts:
         self.by_name[name] = self._stack.enter_context(Hotseat(config, folder))
         return self.by_name[name]
 
-    def until_together(self) -> None:
+    def until_connected(self) -> None:
         """Return when each host knows all others' models and answers for them."""
         everything = {name for host in self.by_name.values() for name in names_at(host)}
-        eventually(lambda: all(names_at(host) >= everything for host in self.by_name.values()), within=TOGETHER_S)
+        eventually(lambda: all(names_at(host) >= everything for host in self.by_name.values()), within=CONNECT_S)
         eventually(
-            lambda: all("connected to the fleet" in host.log() for host in self.by_name.values()), within=TOGETHER_S
+            lambda: all("connected to the fleet" in host.log() for host in self.by_name.values()),
+            within=CONNECT_S,
         )
 
     def running(self) -> dict[str, list[str]]:
@@ -77,5 +78,5 @@ def fleet_of(folder: Path, *names: str, models: Mapping[str, Any], nats: int = 3
         hosts = Hosts(folder, servers, stack)
         for name in names:
             hosts.start(name, models, **keys)
-        hosts.until_together()
+        hosts.until_connected()
         yield hosts

@@ -106,7 +106,7 @@ class Watching:
 
     async def until(self, kind: type[Change]) -> list[Change]:
         """Everything up to and including the first change of this kind."""
-        heard = [await self.next()]
-        while not isinstance(heard[-1], kind):
-            heard.append(await self.next())
-        return heard
+        changes = [await self.next()]
+        while not isinstance(changes[-1], kind):
+            changes.append(await self.next())
+        return changes

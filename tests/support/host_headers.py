@@ -32,5 +32,5 @@ def passed_on(
     said = said_by(*(part.encode("latin-1") for part in (sender, method, target, model or "", client, role)))
     proof = Signer(FleetSecret(secrets), clock).proof(HostName(to), said)
     named = () if model is None else (f"Hotseat-Model: {model}",)
-    told = (f"Hotseat-From: {sender}", f"Hotseat-Client: {client}", f"Hotseat-Role: {role}", *named)
-    return (*told, f"hotseat-proof: {proof.decode()}")
+    fields = (f"Hotseat-From: {sender}", f"Hotseat-Client: {client}", f"Hotseat-Role: {role}", *named)
+    return (*fields, f"hotseat-proof: {proof.decode()}")

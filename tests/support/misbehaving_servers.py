@@ -73,11 +73,11 @@ def dutiful(port: str) -> None:
 def tells_its_slots(port: str) -> None:
     """As llama-server does at /props."""
     body = b'{"total_slots": 3}'
-    told = b"HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+    response = b"HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
     listener = listen(port)
     while True:
         connection, _ = listener.accept()
-        connection.sendall(told if b" /props " in connection.recv(65536) else NAMED)
+        connection.sendall(response if b" /props " in connection.recv(65536) else NAMED)
         connection.close()
 
 
@@ -227,12 +227,12 @@ def leaks_grandchildren(port: str, how: str) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         say("grandchild", os.getpid())
         if how == "wiped":
-            os.execve(sys.executable, [sys.executable, "-I", "-S", __file__, "wanderer", "0"], {})
+            os.execve(sys.executable, [sys.executable, "-I", "-S", __file__, "detached", "0"], {})
         wait_for_ever()
     be_healthy(port)
 
 
-def wanderer(_: str) -> None:
+def detached(_: str) -> None:
     wait_for_ever()
 
 

@@ -88,11 +88,11 @@ class NatsServer:
         assert self._process is not None
         assert self._process.poll() is None, (self._folder / "log").read_text()
         try:
-            return bool(self.told("healthz")["status"] == "ok")
+            return bool(self.monitoring("healthz")["status"] == "ok")
         except OSError:
             return False
 
-    def told(self, page: str) -> Any:
+    def monitoring(self, page: str) -> Any:
         """A page of its monitoring port."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self._monitor}/{page}", timeout=2) as answer:
             return json.load(answer)

@@ -112,9 +112,9 @@ class Reader:
             assert not expected or matches(expected, printed), f"{command}\nshown:\n{expected}\nprinted:\n{printed}"
 
     def _serve(self, command: str) -> str:
-        told = LISTENS.search(command)
+        port_option = LISTENS.search(command)
         is_hotseat = "hotseat serve" in command
-        listening = told or any("listen:" in file.read_text() for file in self.home.glob("*.yaml"))
+        listening = port_option or any("listen:" in file.read_text() for file in self.home.glob("*.yaml"))
         more = f" --listen 127.0.0.1:{self.port}" if is_hotseat and not listening else ""
         pipe = subprocess.PIPE
         server = subprocess.Popen(
@@ -127,7 +127,7 @@ class Reader:
         )
         self._servers.append(server)
         if is_hotseat:
-            self._until_healthy(int(told[1]) if told else self.port)
+            self._until_healthy(int(port_option[1]) if port_option else self.port)
         return ""
 
     def _until_healthy(self, port: int) -> None:

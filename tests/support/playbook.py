@@ -167,9 +167,9 @@ class Playbook:
     # Results
 
     @property
-    def because(self) -> str:
+    def reason(self) -> str:
         """The reason of the last asserted command."""
-        return str(getattr(self._last, "because", ""))
+        return str(getattr(self._last, "reason", ""))
 
     @property
     def error(self) -> HotseatError:
@@ -317,8 +317,8 @@ def upstream_of(model: str) -> Upstream:
 # Commands
 
 
-def grants(ticket: int, model: str | None = None, because: str | None = None) -> Expected:
-    return _expected(Grant, ticket=ticket, model=model, because=because)
+def grants(ticket: int, model: str | None = None, reason: str | None = None) -> Expected:
+    return _expected(Grant, ticket=ticket, model=model, reason=reason)
 
 
 def confirms(ticket: int, model: str | None = None) -> Expected:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class Received:
     """A request as a server received it."""
 
     server: str
@@ -25,8 +25,8 @@ class Heard:
 class RecordingServer(asyncio.Protocol):
     """Records every request and answers it with 200, or an upgrade with 101."""
 
-    def __init__(self, name: str, heard: list[Heard]) -> None:
-        self._name, self._heard = name, heard
+    def __init__(self, name: str, received: list[Received]) -> None:
+        self._name, self._received = name, received
         self._unread = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -36,7 +36,7 @@ class RecordingServer(asyncio.Protocol):
         self._unread += data
         while (taken := take_request(self._unread)) is not None:
             request, self._unread = taken
-            self._heard.append(Heard(self._name, request))
+            self._received.append(Received(self._name, request))
             self._transport.write(answer_to(request))
             if request.values("upgrade"):
                 self._transport.close()
@@ -71,12 +71,14 @@ def answer_to(request: Request) -> bytes:
     return b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n" + (b"" if request.method == "HEAD" else b"ok")
 
 
-def recorded(app: Asgi, heard: list[Heard]) -> Asgi:
+def recorded(app: Asgi, received: list[Received]) -> Asgi:
     """The management API with every request recorded."""
 
     async def answered(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
         pairs = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"])
-        heard.append(Heard("hotseat", Request(scope.get("method", "GET"), scope["raw_path"].decode("latin-1"), pairs)))
+        received.append(
+            Received("hotseat", Request(scope.get("method", "GET"), scope["raw_path"].decode("latin-1"), pairs))
+        )
         await app(scope, receive, send)
 
     return answered

@@ -28,7 +28,7 @@ class Place:
 
     name: str
     server: str
-    told: str
+    sent_name: str
     """The name that the server must receive; empty: the client's."""
     prefix: str = ""
     is_peer: bool = False
@@ -53,9 +53,9 @@ class Book:
 
     def _add_peers(self, peers: Mapping[str, Any]) -> None:
         bare = [model for peer in peers.values() for model in peer["models"]]
-        for peer, told in peers.items():
-            prefix = "/" + told["proxy"].partition("//")[2].partition("/")[2]
-            for model in told["models"]:
+        for peer, peer_config in peers.items():
+            prefix = "/" + peer_config["proxy"].partition("//")[2].partition("/")[2]
+            for model in peer_config["models"]:
                 full = f"{peer}/{model}"
                 self.places[full] = Place(full, peer, model, prefix.rstrip("/"), is_peer=True)
                 self.names[full] = full

@@ -11,7 +11,7 @@ from tests.support.role_reading import body_names, names_in_any_case, secrets
 from tests.support.role_world import KEYS, PEERS_SECRET
 
 if TYPE_CHECKING:
-    from tests.support.recording_server import Heard
+    from tests.support.recording_server import Received
     from tests.support.role_oracle import Oracle, Outcome
     from tests.support.role_reading import Request
     from tests.support.role_world import Seen
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 OURS = frozenset(str(key["key"]) for key in KEYS)
 
 
-def complaint(oracle: Oracle, request: Request, seen: Seen) -> str:
+def problem(oracle: Oracle, request: Request, seen: Seen) -> str:
     """What is wrong, in a sentence; empty if nothing is."""
     if wrong := misplaced_secret(seen) or shown_too_much(oracle, request, seen):
         return wrong
@@ -30,7 +30,7 @@ def complaint(oracle: Oracle, request: Request, seen: Seen) -> str:
 
 
 def kind_of(seen: Seen) -> str:
-    servers = [heard.server for heard in seen.heard]
+    servers = [received.server for received in seen.received]
     return f"{seen.status} from {servers} started={seen.started} stopped={seen.stopped}"
 
 
@@ -44,61 +44,64 @@ def fits(outcome: Outcome, request: Request, seen: Seen) -> bool:
             return is_forwarded(outcome, request, seen)
 
 
-def passed_on(seen: Seen) -> list[Heard]:
-    return [heard for heard in seen.heard if heard.server != "hotseat"]
+def passed_on(seen: Seen) -> list[Received]:
+    return [received for received in seen.received if received.server != "hotseat"]
 
 
 def changed(seen: Seen) -> bool:
     """Whether the management API received and accepted a change."""
-    return any(heard.request.method not in ("GET", "HEAD", "OPTIONS") for heard in seen.heard) and seen.status < 400
-
-
-def is_own(seen: Seen) -> bool:
-    return not passed_on(seen) and seen.status not in (401, 403) and len(seen.heard) <= 1
-
-
-def is_forwarded(outcome: Forwarded, request: Request, seen: Seen) -> bool:
-    if len(seen.heard) != 1 or seen.status not in (200, 101):
-        return False
-    (heard,) = seen.heard
-    told = told_names(heard.request, with_query=outcome.must_be_named)
     return (
-        not seen.stopped
-        and set(seen.started) <= {outcome.starts}
-        and heard.server == outcome.server
-        and heard.request.method == request.method
-        and is_same_target(heard.request, outcome)
-        and set(told) <= outcome.names
-        and (bool(told) or not outcome.must_be_named)
+        any(received.request.method not in ("GET", "HEAD", "OPTIONS") for received in seen.received)
+        and seen.status < 400
     )
 
 
-def is_same_target(heard: Request, outcome: Forwarded) -> bool:
+def is_own(seen: Seen) -> bool:
+    return not passed_on(seen) and seen.status not in (401, 403) and len(seen.received) <= 1
+
+
+def is_forwarded(outcome: Forwarded, request: Request, seen: Seen) -> bool:
+    if len(seen.received) != 1 or seen.status not in (200, 101):
+        return False
+    (received,) = seen.received
+    sent = names_sent(received.request, with_query=outcome.must_be_named)
+    return (
+        not seen.stopped
+        and set(seen.started) <= {outcome.starts}
+        and received.server == outcome.server
+        and received.request.method == request.method
+        and is_same_target(received.request, outcome)
+        and set(sent) <= outcome.names
+        and (bool(sent) or not outcome.must_be_named)
+    )
+
+
+def is_same_target(received: Request, outcome: Forwarded) -> bool:
     """Compares bytes; the query sent to a peer may be changed or removed."""
     if not outcome.must_be_named:
-        return heard.target == outcome.target
-    return heard.path == outcome.target.partition("?")[0]
+        return received.target == outcome.target
+    return received.path == outcome.target.partition("?")[0]
 
 
-def told_names(heard: Request, *, with_query: bool) -> list[str]:
-    names = body_names(heard)[0]
+def names_sent(received: Request, *, with_query: bool) -> list[str]:
+    names = body_names(received)[0]
     if with_query:
-        names += [value for key, value in parse_qsl(heard.query, keep_blank_values=True) if key == "model"]
-        names += names_in_any_case(heard.body)
-        names += ["one that we cannot read"] * len(heard.values("content-encoding"))
+        names += [value for key, value in parse_qsl(received.query, keep_blank_values=True) if key == "model"]
+        names += names_in_any_case(received.body)
+        names += ["one that we cannot read"] * len(received.values("content-encoding"))
     return names
 
 
 def misplaced_secret(seen: Seen) -> str:
     """hotseat's keys are never forwarded, and a peer's key only to that peer, in place of whatever the client sent."""
-    for heard in passed_on(seen):
-        said = str(heard.request)
+    for received in passed_on(seen):
+        said = str(received.request)
         if any(secret in said for secret in OURS):
-            return f"our key reached {heard.server}"
-        if PEERS_SECRET in said and heard.server != "farm":
-            return f"the peer's key reached {heard.server}"
-        if heard.server == "farm" and set(secrets(heard.request)) != {PEERS_SECRET}:
-            return f"the peer was sent {secrets(heard.request)} in place of its key"
+            return f"our key reached {received.server}"
+        if PEERS_SECRET in said and received.server != "farm":
+            return f"the peer's key reached {received.server}"
+        if received.server == "farm" and set(secrets(received.request)) != {PEERS_SECRET}:
+            return f"the peer was sent {secrets(received.request)} in place of its key"
     return ""
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import uvloop
-from tests.support.role_judge import complaint
+from tests.support.role_judge import problem
 from tests.support.role_requests import Plan, requests
 from tests.support.role_world import Situation, world
 from tests.support.routes import own_routes
@@ -86,7 +86,7 @@ async def try_all(trials: Sequence[Trial], situation: Situation, tally: Tally) -
 async def try_one(trial: Trial, here: World, tally: Tally) -> None:
     seen = await here.ask(trial.request)
     tally.add(trial, seen)
-    if wrong := complaint(here.oracle, trial.request, seen):
+    if wrong := problem(here.oracle, trial.request, seen):
         tally.leaks.append(f"{here.situation}\n{trial.caller}: {trial.request}\n{seen}\n{wrong}")
 
 

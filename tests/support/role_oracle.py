@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote
 
 from tests.support.role_config import RANKS, Book, Holder, Place
-from tests.support.role_reading import Request, body_names, can_be_renamed, is_doubtful, must_be_refused, secrets
+from tests.support.role_reading import Request, body_names, can_be_renamed, is_ambiguous, must_be_refused, secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -93,7 +93,7 @@ class Oracle:
 
     def outcomes(self, request: Request) -> list[Outcome]:
         """All permitted results."""
-        malformed = [refused(400)] if is_doubtful(request) else []
+        malformed = [refused(400)] if is_ambiguous(request) else []
         if must_be_refused(request.path):
             return [refused(400, 401, 429)]
         if len(request.values("authorization")) > 1 or len(request.values("x-api-key")) > 1:
@@ -267,7 +267,7 @@ class Oracle:
         if place.is_peer:
             return self._sent_to_peer(request, path, place, target)
         said, is_sure = body_names(request)
-        names = {place.told} if place.told and is_sure else {*said, name, place.name, place.told}
+        names = {place.sent_name} if place.sent_name and is_sure else {*said, name, place.name, place.sent_name}
         outcome = Forwarded(place.server, target, frozenset(names), starts=place.name)
         if request.path.startswith("/upstream/") and re.search(r"\.(js|json|css|png|gif|jpg|jpeg|ico|txt)$", path):
             return [outcome if place.name in self.running else refused(404, 409, 503)]
@@ -278,7 +278,7 @@ class Oracle:
             return [refused(403)]
         if not can_be_renamed(request):
             return [refused(400, 415)]
-        return [Forwarded(place.server, target, frozenset({place.told}), must_be_named=True)]
+        return [Forwarded(place.server, target, frozenset({place.sent_name}), must_be_named=True)]
 
 
 def is_listed(paths: Mapping[str, frozenset[str]], method: str, path: str) -> bool:

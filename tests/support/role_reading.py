@@ -48,7 +48,7 @@ def must_be_refused(path: str) -> bool:
     return any(unquote(segment) in (".", "..") for segment in segments) or bool(re.search(r"[\\\x00-\x1f\x7f]", path))
 
 
-def is_doubtful(request: Request) -> bool:
+def is_ambiguous(request: Request) -> bool:
     """Spellings that may be refused as malformed before they are interpreted."""
     odd = re.search(r"//|;|#|%(?:[01][0-9a-f]|7f|5c|2f)|%(?![0-9a-f]{2})", request.path, flags=re.IGNORECASE)
     names, is_sure = body_names(request)

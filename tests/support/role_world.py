@@ -14,7 +14,7 @@ import httpx2
 import yaml
 from tests.support.fake_launcher import FakeLauncher
 from tests.support.management import application, around, served
-from tests.support.recording_server import Heard, RecordingServer, recorded
+from tests.support.recording_server import Received, RecordingServer, recorded
 from tests.support.role_oracle import Oracle
 from tests.support.transport import Wire
 
@@ -115,7 +115,7 @@ class Seen:
     """All effects of a request."""
 
     status: int
-    heard: tuple[Heard, ...]
+    received: tuple[Received, ...]
     started: tuple[str, ...]
     stopped: tuple[str, ...]
     body: bytes = b""
@@ -127,17 +127,17 @@ class World:
     oracle: Oracle
     rig: Management
     launcher: RecordingLauncher
-    heard: list[Heard]
+    received: list[Received]
     port: int
     wire: Wire | None = None
     reconnections: int = field(default=0)
 
     async def ask(self, request: Request) -> Seen:
         """Send a request and return its effects; restores the state afterwards."""
-        for notes in (self.heard, self.launcher.started, self.launcher.stopped):
+        for notes in (self.received, self.launcher.started, self.launcher.stopped):
             notes.clear()
         status, body = await self._exchange(request)
-        seen = Seen(status, tuple(self.heard), tuple(self.launcher.started), tuple(self.launcher.stopped), body)
+        seen = Seen(status, tuple(self.received), tuple(self.launcher.started), tuple(self.launcher.stopped), body)
         await self.restore()
         return seen
 
@@ -170,7 +170,7 @@ class World:
             await self.rig.dispatcher.load(ModelName(name))
 
     async def _restore_profile(self) -> None:
-        changes = [each.request for each in self.heard if each.server == "hotseat" and each.request.method != "GET"]
+        changes = [each.request for each in self.received if each.server == "hotseat" and each.request.method != "GET"]
         if any("yield" in unquote(request.path) for request in changes):
             await self.rig.client.delete("/hotseat/yield")
         if (self.rig.dispatcher.catalog.active_profile or "") != self.situation.profile:
@@ -190,17 +190,17 @@ def as_bytes(request: Request) -> bytes:
 
 @asynccontextmanager
 async def world(folder: Path, situation: Situation) -> AsyncIterator[World]:
-    heard: list[Heard] = []
+    received: list[Received] = []
     loop = asyncio.get_running_loop()
     servers = {
-        name: await loop.create_server(lambda name=name: RecordingServer(name, heard), "127.0.0.1", 0)  # type: ignore[misc]
+        name: await loop.create_server(lambda name=name: RecordingServer(name, received), "127.0.0.1", 0)  # type: ignore[misc]
         for name in (*MODELS, "farm", "barn")
     }
     ports = {name: server.sockets[0].getsockname()[1] for name, server in servers.items()}
     more = {"defaultModel": situation.default} if situation.default else {}
-    told = config(ports["farm"], ports["barn"], **more)
+    configuration = config(ports["farm"], ports["barn"], **more)
     file = folder / "config.yaml"
-    file.write_text(yaml.safe_dump(told, sort_keys=False))
+    file.write_text(yaml.safe_dump(configuration, sort_keys=False))
     loaded = read([file], environ={})
     launcher, journal = RecordingLauncher(ports), Journal()
     dispatcher = Dispatcher(Scheduler(loaded.catalog), launcher, journal)
@@ -209,13 +209,13 @@ async def world(folder: Path, situation: Situation) -> AsyncIterator[World]:
     async with httpx2.AsyncClient(transport=transport, base_url="http://hotseat", timeout=5) as client:
         rig = around(dispatcher, journal, launcher, client, folder)
         rig.settings = loaded.settings
-        async with served(recorded(application(rig), heard), uds=str(path)):  # type: ignore[arg-type]
+        async with served(recorded(application(rig), received), uds=str(path)):  # type: ignore[arg-type]
             management = Address("localhost", 0, unix_path=str(path))
             relay = Relay(dispatcher, Policy(loaded.settings, rig.accounts), management, rig.activity)
             sock = socket.create_server(("127.0.0.1", 0))
             await relay.listen([sock])
-            oracle = Oracle(told, situation.profile, situation.running)
-            here = World(situation, oracle, rig, launcher, heard, sock.getsockname()[1])
+            oracle = Oracle(configuration, situation.profile, situation.running)
+            here = World(situation, oracle, rig, launcher, received, sock.getsockname()[1])
             await here.activate()
             await here.restore()
             try:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tests.support.counting import TOLD
+from tests.support.counting import COVERAGE_CONFIG
 from tests.support.waiting import come_true
 
 from hotseat.catalog.spec import LaunchRecipe, ModelSpec
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 CAST = str(Path(__file__).with_name("misbehaving_servers.py"))
 PYTHON = (sys.executable, "-I", "-S")
-GUARD_INTERPRETER = (sys.executable,) if TOLD else PYTHON
+GUARD_INTERPRETER = (sys.executable,) if COVERAGE_CONFIG else PYTHON
 """Coverage reaches into the guard only if it may load site-packages."""
 
 
@@ -64,7 +64,7 @@ class SupervisorRig:
     async def end(self, ready: UpstreamReady) -> str:
         """Stop a server and return how it ended."""
         await self.stop(ready)
-        return (await self.supervisor.watch(ready)).how
+        return (await self.supervisor.watch(ready)).exit_status
 
     @property
     def output(self) -> Output:

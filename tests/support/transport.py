@@ -136,18 +136,18 @@ class Wire:
         head = await self.read_until(b"\r\n\r\n")
         first_line, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
         fields = [(name, value) for name, _, value in (line.partition(": ") for line in lines)]
-        told = {name.lower(): value for name, value in fields}
-        body, raw = await self._body(first_line, told, to)
+        by_name = {name.lower(): value for name, value in fields}
+        body, raw = await self._body(first_line, by_name, to)
         return Message(first_line, fields, body, head + raw)
 
-    async def _body(self, first_line: str, told: dict[str, str], to: str) -> tuple[bytes, bytes]:
+    async def _body(self, first_line: str, by_name: dict[str, str], to: str) -> tuple[bytes, bytes]:
         is_answer = first_line.startswith("HTTP/")
         if is_answer and (to == "HEAD" or first_line.split(" ")[1] in ("100", "103", "204", "304")):
             return b"", b""
-        if told.get("transfer-encoding") == "chunked":
+        if by_name.get("transfer-encoding") == "chunked":
             return await self._chunks()
-        if "content-length" in told:
-            body = await self.read_exactly(int(told["content-length"]))
+        if "content-length" in by_name:
+            body = await self.read_exactly(int(by_name["content-length"]))
             return body, body
         body = await self.read_to_end() if is_answer else b""
         return body, body

@@ -97,7 +97,7 @@ class Server:
     level: SleepLevel | None = None
     """Its sleep level, from falling asleep to waking up."""
     asleep_since: Instant = NEVER
-    was_sleepless: bool = False
+    sleep_failed: bool = False
     """It could not be woken, so it must be stopped."""
     cut_from: Instant = NEVER
     """From when on its leases may be cut."""
@@ -108,9 +108,9 @@ class Server:
         return self.life is Life.ASLEEP or (self.life is Life.STOPPING and self.level is not None)
 
     @property
-    def tosses(self) -> bool:
+    def is_sleep_failed(self) -> bool:
         """It failed to fall asleep or to wake, and no further event follows."""
-        return self.was_sleepless and self.life in (Life.DOZING, Life.WAKING)
+        return self.sleep_failed and self.life in (Life.DOZING, Life.WAKING)
 
     @property
     def upstream(self) -> Upstream:
@@ -222,7 +222,7 @@ class World:
             self.now, self.wake = max(self.now, self.wake), NEVER
             self.tell(ClockReached())
         else:
-            raise Broken(f"the timer rings without end at {self.now}\n{self.told()}")
+            raise Broken(f"the timer rings without end at {self.now}\n{self.recent_story()}")
         self.now = until
         self._compare(self.scheduler.view(until))
 
@@ -249,9 +249,9 @@ class World:
             server.idle_since = self.now
         self.tell(UpstreamAwake(server.model, server.launch))
 
-    def toss_and_turn(self, server: Server) -> None:
+    def fail_sleep(self, server: Server) -> None:
         """It fails to fall asleep, or to wake."""
-        server.was_sleepless = True
+        server.sleep_failed = True
         fact = SleepFailed if server.life is Life.DOZING else WakeFailed
         self.tell(fact(server.model, server.launch, "answered with 500"))
 
@@ -268,7 +268,7 @@ class World:
         self.past.append(fact)
         self.tell(fact)
 
-    def echo(self, fact: UpstreamExited | UpstreamFailed) -> None:
+    def repeat(self, fact: UpstreamExited | UpstreamFailed) -> None:
         """Repeat an event about a process that is long gone."""
         self.tell(fact)
 
@@ -282,12 +282,12 @@ class World:
             if not self._one_good_round():
                 self._require(self.wake < NEVER, f"{self.waiting} and {self.unloads} wait for ever")
                 self.pass_time(max(0.0, self.wake - self.now))
-        raise Broken(f"after {ROUNDS} rounds {self.waiting} and {self.unloads} still wait\n{self.told()}")
+        raise Broken(f"after {ROUNDS} rounds {self.waiting} and {self.unloads} still wait\n{self.recent_story()}")
 
     def _one_good_round(self) -> bool:
         tickets = [*self.leases, *self.orphans]
         at_rest = (Life.UP, Life.ASLEEP)
-        servers = [each for each in self.servers.values() if each.life not in at_rest and not each.tosses]
+        servers = [each for each in self.servers.values() if each.life not in at_rest and not each.is_sleep_failed]
         goes_on = {Life.LOADING: self.become_ready, Life.DOZING: self.fall_asleep, Life.WAKING: self.wake_up}
         for server in servers:
             goes_on.get(server.life, self.end)(server)
@@ -299,7 +299,7 @@ class World:
         """After a shutdown nothing is left."""
         self.behave()
         while self.servers:
-            self._require(self._one_good_round(), f"{list(self.servers.values())} outlive the house")
+            self._require(self._one_good_round(), f"{list(self.servers.values())} outlive hotseat")
 
     # Commands of the scheduler
 
@@ -413,7 +413,7 @@ class World:
     def _started(self, command: StartUpstream) -> None:
         name = command.model
         self.read_ahead.pop(name, None)
-        self._require(not self.is_closing, f"{name} is started while the house closes")
+        self._require(not self.is_closing, f"{name} is started while hotseat shuts down")
         self._require(not self.server_of(name), f"{name} is started twice")
         self._require(self._waits_for(name), f"{name} is started for nobody")
         self._require(command.spec == self.catalog.models[name], f"{name} is started with an old recipe")
@@ -453,7 +453,7 @@ class World:
         assert server
         self._require(not self.leases_on(server), f"{server.model} is stopped under {self.leases_on(server)}")
         ours = command.cause in (Cause.EVICTION, Cause.TTL) or (
-            command.cause is Cause.SLEEPLESS and server.was_sleepless
+            command.cause is Cause.WAKE_FAILED and server.sleep_failed
         )
         self._require(ours or command.cause in server.causes, f"{server.model} is stopped by {command.cause}: by whom?")
         if server.life is not Life.ASLEEP:
@@ -467,7 +467,7 @@ class World:
         for server in self.servers.values():
             if server.is_leaving or server.model not in leaving:
                 continue
-            if server.life in (Life.ASLEEP, Life.WAKING) or server.was_sleepless:  # judged when it fell asleep
+            if server.life in (Life.ASLEEP, Life.WAKING) or server.sleep_failed:  # judged when it fell asleep
                 continue
             server.is_leaving = True
             if not (server.causes or self._is_expired(server)):
@@ -582,9 +582,9 @@ class World:
 
     def _require(self, so: object, promise: str) -> None:
         if not so:
-            raise Broken(f"{promise}\n{self.told()}")
+            raise Broken(f"{promise}\n{self.recent_story()}")
 
-    def told(self) -> str:
+    def recent_story(self) -> str:
         return "\n".join(f"{when:8.2f}  {what}" for when, what in self.story[-60:])
 
 

@@ -108,10 +108,10 @@ def in_json(capsys: pytest.CaptureFixture[str], sentence: str, *values: object, 
     """The members of a line, without its time and its logger."""
     set_up(Logging(form=LogFormat.JSON))
     logging.getLogger("hotseat.test").log(level, sentence, *values)
-    told = json.loads(capsys.readouterr().out)
-    assert datetime.fromisoformat(told.pop("time")).utcoffset() == timedelta(0)
-    assert told.pop("logger") == "hotseat.test"
-    return told
+    entry = json.loads(capsys.readouterr().out)
+    assert datetime.fromisoformat(entry.pop("time")).utcoffset() == timedelta(0)
+    assert entry.pop("logger") == "hotseat.test"
+    return entry
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def in_json(capsys: pytest.CaptureFixture[str], sentence: str, *values: object, 
             ("qwen", 1.23456789, 7),
             {"message": "upstream ready", "model": "qwen", "took_s": 1.234568, "pid": 7},
         ),
-        ("stopped because=%r how=%s", ("a 'b'", None), {"message": "stopped", "because": "a 'b'", "how": None}),
+        ("stopped reason=%r status=%s", ("a 'b'", None), {"message": "stopped", "reason": "a 'b'", "status": None}),
         ("hotseat %s serves %d models", ("1.0", 2), {"message": "hotseat 1.0 serves 2 models"}),
         ("%d %% of it model=%s", (3, "qwen"), {"message": "3 % of it", "model": "qwen"}),
         ("limits limit_s=%g", (float("inf"),), {"message": "limits", "limit_s": "inf"}),

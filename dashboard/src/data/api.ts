@@ -33,7 +33,7 @@ export const api = {
     send("DELETE", `fleet/hosts/${encodeURIComponent(host)}/${order}`),
   move: (model: string, host: string) =>
     send("POST", `fleet/models/${encoded(model)}/move?to=${encodeURIComponent(host)}`),
-  dismiss: (ticket: number) => send("DELETE", `requests/${ticket}`),
+  cancel: (ticket: number) => send("DELETE", `requests/${ticket}`),
 };
 
 /** What an operator can set on a host of the fleet. */
@@ -42,7 +42,7 @@ export type Order = "cordon" | "drain";
 /** A path is relative to /hotseat/; a URL is used as it is. */
 export async function call(path: string | URL, options: RequestInit = {}): Promise<Response> {
   const response = await fetch(new URL(path, HOTSEAT), options);
-  if (!response.ok) throw new ApiError(await complaint(response), response.status);
+  if (!response.ok) throw new ApiError(await errorText(response), response.status);
   return response;
 }
 
@@ -56,7 +56,7 @@ async function send(method: string, path: string | URL): Promise<Result> {
   return (await call(path, { method })).json();
 }
 
-async function complaint(response: Response): Promise<string> {
+async function errorText(response: Response): Promise<string> {
   const text = await response.text();
   try {
     const { error, problems } = JSON.parse(text);

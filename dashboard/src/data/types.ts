@@ -114,7 +114,7 @@ export interface Queue {
 
 export interface Cause {
   at: number;
-  because: string;
+  reason: string;
 }
 
 export interface ModelStory extends Model {
@@ -127,9 +127,9 @@ export interface JournalThing {
   type: string;
   model?: string;
   launch?: number;
-  because?: string;
+  reason?: string;
   cause?: string;
-  how?: string;
+  exit_status?: string;
   error?: { code: string; message: string };
 }
 
@@ -141,7 +141,7 @@ export interface SwapReport extends JournalThing {
   waited_s: number;
   predicted_s: number;
   measured_s: number;
-  evicted: { model: string; age_s: number; served: number; because: string }[];
+  evicted: { model: string; age_s: number; served: number; reason: string }[];
 }
 
 export interface JournalEntry {
@@ -196,7 +196,7 @@ export interface ResolvedConfig {
   files?: string[];
   settings?: Record<string, unknown>;
   models?: Record<string, Record<string, unknown>>;
-  together?: string[];
+  concurrency?: string[];
   [key: string]: unknown;
 }
 

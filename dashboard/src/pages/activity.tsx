@@ -208,7 +208,7 @@ const IN_PROGRESS: Column<RequestInProgress>[] = [
   {
     name: "Cancel",
     cell: ({ ticket }) => (
-      <Action label={`Cancel ticket ${ticket}`} act={() => api.dismiss(ticket)}>
+      <Action label={`Cancel ticket ${ticket}`} act={() => api.cancel(ticket)}>
         Cancel
       </Action>
     ),

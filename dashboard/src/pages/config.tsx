@@ -9,22 +9,22 @@ import { Card, Page } from "../parts/frame";
 
 export function ConfigPage() {
   const report = useSignal<ConfigReport | null>(null);
-  const ask = () => api.config().then((told) => (report.value = told), showError);
+  const ask = () => api.config().then((loaded) => (report.value = loaded), showError);
   useEffect(() => void ask(), []);
   const reload = () => api.reload().finally(ask);
-  const told = report.value;
+  const shown = report.value;
   return (
     <Page
       title="Config"
-      about={told ? `Effective configuration${source(told)}` : "Loading…"}
+      about={shown ? `Effective configuration${source(shown)}` : "Loading…"}
       tools={
         <>
-          <CopyButton text={() => JSON.stringify(told?.resolved, null, 2)}>Copy as JSON</CopyButton>
+          <CopyButton text={() => JSON.stringify(shown?.resolved, null, 2)}>Copy as JSON</CopyButton>
           <Action act={reload}>Reload config</Action>
         </>
       }
     >
-      {told && <Report report={told} />}
+      {shown && <Report report={shown} />}
     </Page>
   );
 }
@@ -34,7 +34,7 @@ function source({ resolved }: ConfigReport): string {
 }
 
 function Report({ report }: { report: ConfigReport }) {
-  const { models = {}, settings = {}, together = [], files: _, ...rest } = report.resolved;
+  const { models = {}, settings = {}, concurrency = [], files: _, ...rest } = report.resolved;
   return (
     <>
       <Problems
@@ -43,10 +43,10 @@ function Report({ report }: { report: ConfigReport }) {
         problems={report.reload_errors}
       />
       <Problems title="Warnings" kind="warning" problems={report.warnings} />
-      {together.length > 0 && (
+      {concurrency.length > 0 && (
         <Card title="Concurrency">
           <ul class="sentences">
-            {together.map((sentence) => (
+            {concurrency.map((sentence) => (
               <li key={sentence}>{sentence}</li>
             ))}
           </ul>

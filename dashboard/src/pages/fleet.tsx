@@ -45,7 +45,7 @@ function Host({ host }: { host: FleetHost }) {
   return (
     <Card title={host.host} note={noteOf(host)} tools={<Orders host={host} />}>
       {host.devices.map(({ device, budget, free }) => (
-        <Room key={device} host={host} device={device} budget={budget} free={free} />
+        <MemoryBar key={device} host={host} device={device} budget={budget} free={free} />
       ))}
       <Table
         caption={`Models on ${host.host}`}
@@ -119,20 +119,20 @@ function OrderButton({ host, order, isGiven }: { host: string; order: Order; isG
   );
 }
 
-interface RoomProps {
+interface MemoryBarProps {
   host: FleetHost;
   device: string;
   budget: number;
   free: number;
 }
 
-function Room({ host, device, budget, free }: RoomProps) {
+function MemoryBar({ host, device, budget, free }: MemoryBarProps) {
   const shares = host.residents
     .map(({ model, phase, memory }) => ({ model, phase, size: memory[device] ?? 0 }))
     .filter(({ size }) => size > 0);
-  const told = [...shares.map(({ model, size }) => `${model} ${bytes(size)}`), `free ${bytes(free)}`];
+  const parts = [...shares.map(({ model, size }) => `${model} ${bytes(size)}`), `free ${bytes(free)}`];
   return (
-    <div class="room" role="img" aria-label={`${device} on ${host.host}: ${told.join(", ")}`}>
+    <div class="memory-bar" role="img" aria-label={`${device} on ${host.host}: ${parts.join(", ")}`}>
       {shares.map(({ model, phase, size }) => (
         <div
           key={model}

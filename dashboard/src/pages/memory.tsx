@@ -66,7 +66,7 @@ function Device({ name, all, budget }: DeviceProps) {
   const free = limit === null ? null : limit - taken;
   return (
     <Card title={name} note={note(taken, budget, limit)}>
-      <div class="room" role="img" aria-label={told(name, shares, free)}>
+      <div class="memory-bar" role="img" aria-label={barLabel(name, shares, free)}>
         {shares
           .filter(({ size }) => size > 0)
           .map(({ model, size }) => (
@@ -92,7 +92,7 @@ function note(taken: number, budget: number | null, limit: number | null): strin
   return `${bytes(taken)} of ${bytes(budget)} used${others}`;
 }
 
-function told(name: string, shares: { model: Model; size: number }[], free: number | null): string {
+function barLabel(name: string, shares: { model: Model; size: number }[], free: number | null): string {
   const each = shares.map(({ model, size }) => `${model.model} ${bytes(size)}`);
   return `${name}: ${[...each, ...(free === null ? [] : [`free ${bytes(free)}`])].join(", ") || "empty"}`;
 }

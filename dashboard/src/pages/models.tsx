@@ -212,9 +212,9 @@ function AskToStop({ model, close }: { model: Model; close: () => void }) {
 function Story({ model }: { model: Model }) {
   const story = useSignal<ModelStory | null>(null);
   useEffect(() => {
-    api.story(model.model).then((told) => (story.value = told));
+    api.story(model.model).then((loaded) => (story.value = loaded));
   }, [model.model, model.phase]);
-  const told = story.value;
+  const loaded = story.value;
   const since = model.phase_s === null ? null : now.value - model.phase_s - stale.value;
   return (
     <dl class="facts">
@@ -224,14 +224,14 @@ function Story({ model }: { model: Model }) {
       <Fact name="PID" value={orDash(model.pid, String)} />
       <Fact name="Address" value={model.address ?? "–"} />
       <Fact name="Load time" value={orDash(model.load_s, duration)} />
-      <Fact name="Last start" value={orDash(told?.last_start, cause)} />
-      <Fact name="Last stop" value={orDash(told?.last_stop, cause)} />
+      <Fact name="Last start" value={orDash(loaded?.last_start, cause)} />
+      <Fact name="Last stop" value={orDash(loaded?.last_stop, cause)} />
     </dl>
   );
 }
 
-function cause({ at, because }: { at: number; because: string }): string {
-  return `${clock(at)}, ${because}`;
+function cause({ at, reason }: { at: number; reason: string }): string {
+  return `${clock(at)}, ${reason}`;
 }
 
 function Fact({ name, value }: { name: string; value: string }) {

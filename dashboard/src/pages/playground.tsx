@@ -195,10 +195,10 @@ function Answer({ reply, model }: { reply: Reply; model: string }) {
 
 function Speed({ reply }: { reply: Reply }) {
   if (reply === EMPTY_REPLY) return null;
-  const told = [`first token ${orDash(reply.firstTokenS, duration)}`];
-  if (reply.tokens) told.push(`${reply.tokens} tokens`);
-  if (reply.tokensPerS) told.push(`${reply.tokensPerS.toFixed(1)} tokens/s`);
-  return <span class="speed">{told.join(" · ")}</span>;
+  const parts = [`first token ${orDash(reply.firstTokenS, duration)}`];
+  if (reply.tokens) parts.push(`${reply.tokens} tokens`);
+  if (reply.tokensPerS) parts.push(`${reply.tokensPerS.toFixed(1)} tokens/s`);
+  return <span class="speed">{parts.join(" · ")}</span>;
 }
 
 function ModelState({ name }: { name: string }) {

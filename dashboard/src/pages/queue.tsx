@@ -59,7 +59,7 @@ const COLUMNS: Column<Ticket>[] = [
   {
     name: "Cancel",
     cell: ({ ticket }) => (
-      <Action label={`Cancel ticket ${ticket}`} act={() => api.dismiss(ticket)}>
+      <Action label={`Cancel ticket ${ticket}`} act={() => api.cancel(ticket)}>
         Cancel
       </Action>
     ),

@@ -28,10 +28,10 @@ export function TimelinePage() {
   const { segments, swaps } = drawn.value;
   const present = now.value;
   const seen = held.value ?? ending(present, length.value);
-  const look = (wish: Stretch) => {
-    length.value = wish.to - wish.from;
-    const isNow = wish.to >= present && wish.from <= present;
-    held.value = isNow ? null : wish;
+  const look = (stretch: Stretch) => {
+    length.value = stretch.to - stretch.from;
+    const isNow = stretch.to >= present && stretch.from <= present;
+    held.value = isNow ? null : stretch;
   };
   const follow = (seconds: number) => {
     length.value = seconds;
@@ -118,7 +118,7 @@ function ending(at: number, length: number): Stretch {
 }
 
 function changes(segments: readonly Segment[]): Segment[] {
-  return segments.filter(({ phase, because }) => phase !== "ready" && because);
+  return segments.filter(({ phase, reason }) => phase !== "ready" && reason);
 }
 
 const COLUMNS: Column<Segment>[] = [
@@ -130,7 +130,7 @@ const COLUMNS: Column<Segment>[] = [
     by: ({ cause }) => cause,
     cell: ({ cause, phase }) => cause || (phase === "loading" ? "request" : "–"),
   },
-  { name: "Reason", cell: because, kind: "long" },
+  { name: "Reason", cell: reason, kind: "long" },
   { name: "Duration", by: took, cell: (segment) => duration(took(segment)), kind: "number" },
 ];
 
@@ -163,8 +163,8 @@ function wentBy({ model, age_s, served }: ReportedSwap["evicted"][number]): stri
   return `${model} (ready for ${duration(age_s)}, served ${counted(served, "request")})`;
 }
 
-function because({ because, outcome, said }: Segment) {
-  return outcome ? `${because}; ${outcome}: ${firstLine(said).cause}` : because;
+function reason({ reason, outcome, said }: Segment) {
+  return outcome ? `${reason}; ${outcome}: ${firstLine(said).cause}` : reason;
 }
 
 function took({ from, to }: Segment): number {

@@ -15,7 +15,7 @@ interface ChartProps {
   inProgress: readonly RequestInProgress[];
   seen: Stretch;
   now: number;
-  look: (wish: Stretch) => void;
+  look: (stretch: Stretch) => void;
   follow: () => void;
 }
 
@@ -73,8 +73,8 @@ const BY_KEY: Record<string, (seen: Stretch) => Stretch> = {
 };
 
 function onKeyDown(event: KeyboardEvent, seen: Stretch, look: ChartProps["look"], follow: () => void): void {
-  const wish = BY_KEY[event.key]?.(seen);
-  if (wish) look(wish);
+  const stretch = BY_KEY[event.key]?.(seen);
+  if (stretch) look(stretch);
   else if (event.key === "End") follow();
   else return;
   event.preventDefault();

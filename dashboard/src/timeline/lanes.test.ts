@@ -10,17 +10,21 @@ function happened(at: number, event: JournalThing, ...commands: JournalThing[]):
 const start = (model: string): JournalThing => ({
   type: "StartUpstream",
   model,
-  because: "started for 1 request",
+  reason: "started for 1 request",
 });
-const stop = (model: string, because: string): JournalThing => ({
+const stop = (model: string, reason: string): JournalThing => ({
   type: "StopUpstream",
   model,
-  because,
+  reason,
   cause: "eviction",
 });
 const arrived = (model: string): JournalThing => ({ type: "RequestArrived", model });
 const ready = (model: string): JournalThing => ({ type: "UpstreamReady", model });
-const exited = (model: string): JournalThing => ({ type: "UpstreamExited", model, how: "it was killed" });
+const exited = (model: string): JournalThing => ({
+  type: "UpstreamExited",
+  model,
+  exit_status: "it was killed",
+});
 const seen = (model: string, phase: Observation["phase"], at: number): Observation => ({
   model,
   phase,
@@ -50,7 +54,7 @@ test("a swap is shown with its phases and its cause", () => {
   ]);
   assert.deepEqual(swaps, [{ at: 21, left: "qwen", came: "gemma" }]);
   assert.deepEqual(
-    [segments[2]?.because, segments[2]?.cause],
+    [segments[2]?.reason, segments[2]?.cause],
     ["unloaded to free memory for gemma", "eviction"],
   );
 });
@@ -63,10 +67,10 @@ test("a model that sleeps and wakes has a phase for each step", () => {
       happened(20, arrived("gemma"), {
         type: "PutToSleep",
         model: "qwen",
-        because: "unloaded to free memory for gemma",
+        reason: "unloaded to free memory for gemma",
       }),
       happened(21, { type: "UpstreamAsleep", model: "qwen" }, start("gemma")),
-      happened(40, exited("gemma"), { type: "WakeUp", model: "qwen", because: "started for 1 request" }),
+      happened(40, exited("gemma"), { type: "WakeUp", model: "qwen", reason: "started for 1 request" }),
       happened(42, { type: "UpstreamAwake", model: "qwen" }),
     ],
     [],
@@ -102,7 +106,7 @@ test("an observation just before its journal entry is the same phase, with the r
 
   assert.equal(segments.filter(({ phase }) => phase === "unloading").length, 1);
   assert.equal(
-    segments.find(({ phase }) => phase === "unloading")?.because,
+    segments.find(({ phase }) => phase === "unloading")?.reason,
     "unloaded to free memory for gemma",
   );
 });

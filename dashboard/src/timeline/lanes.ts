@@ -20,7 +20,7 @@ export interface Segment {
   from: number;
   /** null: not over yet. */
   to: number | null;
-  because: string;
+  reason: string;
   /** Of an unload: eviction, ttl, operator, configuration or shutdown. */
   cause: string;
   /** Set if the phase ended with an error. */
@@ -78,10 +78,9 @@ class Drawing {
     if (WITHOUT_SERVER.includes(phase)) {
       if (open && at >= open.from) this.close(model, at);
     } else if (open === undefined) {
-      if (at > (this.closedAt.get(model) ?? 0) + SAME_MOMENT_S)
-        this.enter(model, phase, at, { because: why });
+      if (at > (this.closedAt.get(model) ?? 0) + SAME_MOMENT_S) this.enter(model, phase, at, { reason: why });
     } else if (open.phase !== phase && at > open.from + SAME_MOMENT_S) {
-      this.enter(model, phase, at, { because: why });
+      this.enter(model, phase, at, { reason: why });
     }
   }
 
@@ -90,37 +89,37 @@ class Drawing {
     const open = this.open.get(model);
     switch (event.type) {
       case "UpstreamReady":
-        if (open?.phase !== "unloading") this.enter(model, "ready", at, { because: open?.because ?? "" });
+        if (open?.phase !== "unloading") this.enter(model, "ready", at, { reason: open?.reason ?? "" });
         break;
       case "UpstreamAwake":
-        if (open?.phase === "loading") this.enter(model, "ready", at, { because: open.because });
+        if (open?.phase === "loading") this.enter(model, "ready", at, { reason: open.reason });
         break;
       case "UpstreamAsleep":
-        if (open?.phase === "unloading") this.enter(model, "asleep", at, { because: open.because });
+        if (open?.phase === "unloading") this.enter(model, "asleep", at, { reason: open.reason });
         break;
       case "UpstreamFailed":
         if (open?.phase !== "unloading") this.spoil(model, "failed", event.error?.message ?? "");
         this.close(model, at);
         break;
       case "UpstreamExited":
-        if (open?.phase !== "unloading") this.spoil(model, "crashed", event.how ?? "");
+        if (open?.phase !== "unloading") this.spoil(model, "crashed", event.exit_status ?? "");
         this.close(model, at);
         break;
     }
   }
 
-  private command(at: number, { type, model = "", because = "", cause = "" }: JournalThing): void {
-    if (type === "StartUpstream") this.enter(model, "loading", at, { because });
-    if (type === "WakeUp") this.enter(model, "loading", at, { because });
-    if (type === "PutToSleep") this.enter(model, "unloading", at, { because });
-    if (type === "StopUpstream") this.enter(model, "unloading", at, { because, cause });
+  private command(at: number, { type, model = "", reason = "", cause = "" }: JournalThing): void {
+    if (type === "StartUpstream") this.enter(model, "loading", at, { reason });
+    if (type === "WakeUp") this.enter(model, "loading", at, { reason });
+    if (type === "PutToSleep") this.enter(model, "unloading", at, { reason });
+    if (type === "StopUpstream") this.enter(model, "unloading", at, { reason, cause });
   }
 
   private enter(
     model: string,
     phase: Phase,
     at: number,
-    why: { because?: string; cause?: string } = {},
+    why: { reason?: string; cause?: string } = {},
   ): void {
     const open = this.open.get(model);
     if (open?.phase === phase && at - open.from < SAME_MOMENT_S) {
@@ -133,7 +132,7 @@ class Drawing {
       phase,
       from: at,
       to: null,
-      because: why.because ?? "",
+      reason: why.reason ?? "",
       cause: why.cause ?? "",
       outcome: null,
       said: "",

@@ -185,9 +185,9 @@ function Bar({ paper, request, to, tell }: BarProps) {
   );
 }
 
-function ofSegment({ model, phase, from, to, because, cause, outcome, said }: Segment, now: number): string {
+function ofSegment({ model, phase, from, to, reason, cause, outcome, said }: Segment, now: number): string {
   const parts = [`${model} ${phase} for ${duration((to ?? now) - from)}, since ${clock(from)}`];
-  if (because) parts.push(`${because}${cause && ` (${cause})`}`);
+  if (reason) parts.push(`${reason}${cause && ` (${cause})`}`);
   if (outcome) parts.push(`${outcome}: ${firstLine(said).cause}`);
   return parts.join(" · ");
 }

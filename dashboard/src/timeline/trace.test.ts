@@ -9,7 +9,7 @@ const LOADING: Segment = {
   phase: "loading",
   from: 10,
   to: null,
-  because: "started for 1 request",
+  reason: "started for 1 request",
   cause: "",
   outcome: null,
   said: "",
@@ -43,7 +43,7 @@ test("a trace has a named thread per model, phases in microseconds, and requests
     dur: 4e6,
     pid: 1,
     tid: 1,
-    args: { because: "started for 1 request" },
+    args: { reason: "started for 1 request" },
   });
   assert.deepEqual(
     traceEvents.slice(3).map(({ ph, ts, id }: { ph: string; ts: number; id: number }) => [ph, ts, id]),

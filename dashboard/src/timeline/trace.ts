@@ -39,12 +39,12 @@ function named(name: string, tid: number): TraceEvent {
 }
 
 function phase(
-  { from, to, phase, because, cause, outcome, said }: Segment,
+  { from, to, phase, reason, cause, outcome, said }: Segment,
   tid: number,
   now: number,
 ): TraceEvent {
   const dur = ((to ?? now) - from) * MICROSECONDS;
-  const args = { because, ...(cause && { cause }), ...(outcome && { outcome, said }) };
+  const args = { reason, ...(cause && { cause }), ...(outcome && { outcome, said }) };
   return { name: phase, cat: "phase", ph: "X", ts: from * MICROSECONDS, dur, pid: PROCESS, tid, args };
 }
 

@@ -36,7 +36,7 @@ class Logs(Protocol):
 class Precedence(Protocol):
     """Makes models yield memory."""
 
-    def make_way(self, because: str, places: frozenset[Place] = frozenset()) -> None: ...
+    def yield_memory(self, reason: str, places: frozenset[Place] = frozenset()) -> None: ...
 
     def resume(self) -> str:
         """The remaining reason for which models yield; empty: none."""
@@ -118,12 +118,12 @@ def account_of(request: Request, deps: Deps) -> Account | None:
     raise Forbidden("this API key was just revoked")
 
 
-Asker = Annotated[Account | None, Depends(account_of)]
+Caller = Annotated[Account | None, Depends(account_of)]
 
 
-def check_may_act_on_all(asker: Asker) -> None:
-    if asker is not None:
-        asker.check_may_act_on_all()
+def check_may_act_on_all(caller: Caller) -> None:
+    if caller is not None:
+        caller.check_may_act_on_all()
 
 
 FOR_ALL_MODELS = Depends(check_may_act_on_all)

@@ -59,7 +59,7 @@ class FleetClaim(BaseModel):
     model: str
     host: str
     by: str
-    because: str
+    reason: str
 
 
 class AbsentHost(BaseModel):

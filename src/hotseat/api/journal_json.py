@@ -83,5 +83,5 @@ def last_cause(
     for entry in reversed(entries):
         for command in entry.commands:
             if isinstance(command, kind) and command.model == model:
-                return Cause(at=entry.at, because=command.because)
+                return Cause(at=entry.at, reason=command.reason)
     return None

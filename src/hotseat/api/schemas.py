@@ -249,7 +249,7 @@ class KeyList(BaseModel):
 
 class Cause(BaseModel):
     at: Annotated[float, Field(description="Unix time.")]
-    because: str
+    reason: str
 
 
 class JournalEntry(BaseModel):

@@ -15,7 +15,7 @@ HEAD = ("ENDED", "MODEL", "CLIENT", "REQUEST", "STATUS", "WAITED", "FIRST BYTE",
 
 
 def activity(server: Server, model: str | None, seconds: float, limit: int, as_json: bool) -> None:
-    query: dict[str, object] = {"since": max(0.0, time.time() - seconds), "most": limit}
+    query: dict[str, object] = {"since": max(0.0, time.time() - seconds), "limit": limit}
     if model is not None:
         query["model"] = model
     answer = server.ask("GET", "/hotseat/activity", **query)

@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hotseat.config.effective import resolved, together
+from hotseat.config.effective import concurrency, resolved
 from hotseat.config.exposure import refuse_open
 from hotseat.config.load import Loaded, read
 from hotseat.config.problems import ConfigError, ConfigProblem, Severity
@@ -32,35 +32,35 @@ def check(paths: list[Path], format: str, lenient: bool) -> int:  # noqa: A002  
         loaded = read(paths, environ=os.environ, lenient=lenient, find_devices=devices_for_models)
         loaded = replace(loaded, catalog=with_figures(loaded.catalog))
     except ConfigError as error:
-        _report(format, error.complaints, None)
+        _report(format, error.problems, None)
         return INVALID
-    _report(format, loaded.complaints, loaded)
+    _report(format, loaded.problems, loaded)
     return FINE
 
 
-def _report(format: str, complaints: Sequence[ConfigProblem], loaded: Loaded | None) -> None:  # noqa: A002
+def _report(format: str, problems: Sequence[ConfigProblem], loaded: Loaded | None) -> None:  # noqa: A002
     if format == "json":
-        print(json.dumps(_as_data(complaints, loaded), indent=2, ensure_ascii=False))
+        print(json.dumps(_as_data(problems, loaded), indent=2, ensure_ascii=False))
         return
     if format == "github":
-        for complaint in (*complaints, *(loaded.differences if loaded else ())):
-            print(_annotation(complaint))
+        for problem in (*problems, *(loaded.differences if loaded else ())):
+            print(_annotation(problem))
         return
-    for complaint in complaints:
-        print(complaint, file=sys.stderr)
-    print(_summary(complaints, loaded))
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    print(_summary(problems, loaded))
 
 
 # Text
 
 
-def _summary(complaints: Sequence[ConfigProblem], loaded: Loaded | None) -> str:
-    errors = sum(complaint.severity is Severity.ERROR for complaint in complaints)
+def _summary(problems: Sequence[ConfigProblem], loaded: Loaded | None) -> str:
+    errors = sum(problem.severity is Severity.ERROR for problem in problems)
     if loaded is None:
         return f"{_count(errors, 'error')}: hotseat does not start with this configuration."
-    warnings = sum(complaint.severity is Severity.WARNING for complaint in complaints)
+    warnings = sum(problem.severity is Severity.WARNING for problem in problems)
     lines = [f"ok: {_count(len(loaded.catalog.models), 'model')}, {_count(warnings, 'warning')}."]
-    lines += together(loaded.catalog)
+    lines += concurrency(loaded.catalog)
     lines += memory_of_models(loaded.catalog)
     if sentence := refuse_open(loaded.settings):
         lines.append(f"`hotseat serve` will refuse this address: {sentence}")
@@ -88,32 +88,32 @@ def _count(number: int, thing: str) -> str:
 # For programs
 
 
-def _as_data(complaints: Sequence[ConfigProblem], loaded: Loaded | None) -> dict[str, Any]:
+def _as_data(problems: Sequence[ConfigProblem], loaded: Loaded | None) -> dict[str, Any]:
     return {
         "ok": loaded is not None,
-        "problems": [_complaint(complaint) for complaint in complaints],
-        "differences": [] if loaded is None else [_complaint(each) for each in loaded.differences],
+        "problems": [_problem(problem) for problem in problems],
+        "differences": [] if loaded is None else [_problem(each) for each in loaded.differences],
         "config": None if loaded is None else resolved(loaded),
     }
 
 
-def _complaint(complaint: ConfigProblem) -> dict[str, Any]:
+def _problem(problem: ConfigProblem) -> dict[str, Any]:
     return {
-        "severity": complaint.severity.value,
-        "file": complaint.file,
-        "line": complaint.line,
-        "column": complaint.column,
-        "path": complaint.path,
-        "message": complaint.message,
-        "hint": complaint.hint,
+        "severity": problem.severity.value,
+        "file": problem.file,
+        "line": problem.line,
+        "column": problem.column,
+        "path": problem.path,
+        "message": problem.message,
+        "hint": problem.hint,
     }
 
 
-def _annotation(complaint: ConfigProblem) -> str:
+def _annotation(problem: ConfigProblem) -> str:
     """A workflow command for GitHub Actions."""
-    kind = "notice" if complaint.severity is Severity.NOTE else complaint.severity.value
-    place = f"file={_escaped(complaint.file, ':,')},line={complaint.line},col={complaint.column}"
-    return f"::{kind} {place}::{_escaped(complaint.text)}"
+    kind = "notice" if problem.severity is Severity.NOTE else problem.severity.value
+    place = f"file={_escaped(problem.file, ':,')},line={problem.line},col={problem.column}"
+    return f"::{kind} {place}::{_escaped(problem.text)}"
 
 
 def _escaped(text: str, more: str = "") -> str:

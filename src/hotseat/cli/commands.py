@@ -284,7 +284,7 @@ def devices(url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> No
 
 
 @app.command("yield", epilog="Example: hotseat yield --device gpu0")
-def make_way(
+def yield_memory(
     device: Annotated[str | None, typer.Option(help="Only models on this device. [default: all models]")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="End the yield: models may load again.")] = False,
     url: Url = HERE,
@@ -293,7 +293,7 @@ def make_way(
     """Unload models to free memory for other programs. Requests get 503 until `hotseat yield --resume`."""
     if resume and device:
         raise typer.BadParameter("--resume applies to all models: omit --device")
-    queries.make_way(Server(url, api_key), device, resume)
+    queries.yield_memory(Server(url, api_key), device, resume)
 
 
 @app.command(epilog="Example: hotseat reload")

@@ -43,7 +43,7 @@ def examined(config: Sequence[Path], api_key: str | None) -> Iterator[Finding]:
     yield from broken
     if loaded:
         yield from chain(
-            doctor_checks.complaints(loaded),
+            doctor_checks.problems(loaded),
             doctor_checks.programs(loaded, os.environ),
             doctor_checks.model_files(loaded),
         )
@@ -65,13 +65,13 @@ def understood(config: Sequence[Path]) -> tuple[Loaded | None, Iterable[Finding]
     try:
         return read(config, environ=os.environ, find_devices=devices_for_models), ()
     except ConfigError as error:
-        return None, [Finding("configuration", State.FAIL, str(complaint)) for complaint in error.complaints]
+        return None, [Finding("configuration", State.FAIL, str(problem)) for problem in error.problems]
 
 
 def line(finding: Finding) -> str:
-    advice = f" → {finding.do}" if finding.do else ""
-    return f"{finding.state.value:4}  {finding.about:13}  {finding.said}{advice}"
+    advice = f" → {finding.fix}" if finding.fix else ""
+    return f"{finding.state.value:4}  {finding.check:13}  {finding.message}{advice}"
 
 
 def finding_json(finding: Finding) -> dict[str, str]:
-    return {"about": finding.about, "state": finding.state.value, "said": finding.said, "do": finding.do}
+    return {"check": finding.check, "state": finding.state.value, "message": finding.message, "fix": finding.fix}

@@ -52,22 +52,22 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    about: str
+    check: str
     state: State
-    said: str
-    do: str = ""
+    message: str
+    fix: str = ""
     """What to do about it."""
 
 
 # The configuration
 
 
-def complaints(loaded: Loaded) -> Iterator[Finding]:
+def problems(loaded: Loaded) -> Iterator[Finding]:
     files = ", ".join(map(str, loaded.files))
     yield Finding("configuration", State.OK, f"{len(loaded.catalog.models)} models in {files}")
-    for complaint in loaded.complaints:
-        if complaint.severity is Severity.WARNING:
-            yield Finding("configuration", State.WARN, str(complaint), "see `hotseat check`")
+    for problem in loaded.problems:
+        if problem.severity is Severity.WARNING:
+            yield Finding("configuration", State.WARN, str(problem), "see `hotseat check`")
 
 
 def programs(loaded: Loaded, env: Mapping[str, str]) -> Iterator[Finding]:

@@ -60,7 +60,7 @@ def _spec(name: str, config: Sequence[Path]) -> ModelSpec:
     try:
         return read(config, environ=os.environ, find_devices=devices_for_models).catalog.resolve(name)
     except ConfigError as error:
-        raise BadConfig("\n".join(["the configuration has errors:", *map(str, error.complaints)])) from None
+        raise BadConfig("\n".join(["the configuration has errors:", *map(str, error.problems)])) from None
     except UnknownModel as unknown:
         raise Problem(unknown.message) from None
 

@@ -23,7 +23,7 @@ def status(server: Server, as_json: bool) -> None:
         return show_json(fleet)
     print(table(HOSTS, [host_row(host) for host in fleet["hosts"]]))
     if fleet["claims"]:
-        claims = [(claim["model"], claim["host"], claim["because"]) for claim in fleet["claims"]]
+        claims = [(claim["model"], claim["host"], claim["reason"]) for claim in fleet["claims"]]
         print("\n" + table(CLAIMS, claims))
     if fleet["absent"]:
         print("\n" + table(ABSENT, [(host["host"], orders(host)) for host in fleet["absent"]]))
@@ -55,8 +55,8 @@ def state(host: dict[str, Any]) -> str:
     """`this host`, or how long ago the host was last seen."""
     if host["state"] == "this_host":
         return "this host"
-    heard = f"last seen {duration(host['last_seen_s'])} ago"
-    return heard if host["state"] == "reachable" else f"{host['state']}, {heard}"
+    seen = f"last seen {duration(host['last_seen_s'])} ago"
+    return seen if host["state"] == "reachable" else f"{host['state']}, {seen}"
 
 
 def give(server: Server, host: str, order: str) -> None:

@@ -132,8 +132,8 @@ def must_be_valid(file: Path) -> None:
     try:
         read([file], environ=os.environ)
     except ConfigError as error:
-        complaints = "\n".join(map(str, error.complaints))
-        raise Problem(f"the generated configuration is invalid; please report this:\n{complaints}") from None
+        problems = "\n".join(map(str, error.problems))
+        raise Problem(f"the generated configuration is invalid; please report this:\n{problems}") from None
 
 
 # Summary

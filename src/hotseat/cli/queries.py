@@ -146,7 +146,7 @@ def sentences(story: dict[str, Any]) -> list[str]:
     lines += [waiting(ticket) for ticket in story["queue"]]
     for what, cause in (("started", story["last_start"]), ("stopped", story["last_stop"])):
         if cause:
-            lines.append(f"last {what} {moment(cause['at'])}: {cause['because']}")
+            lines.append(f"last {what} {moment(cause['at'])}: {cause['reason']}")
     if story["last_error"] and story["last_error"] != story["why"]:
         lines.append(f"last failure: {story['last_error']}")
     return lines + [on_another(seen) for seen in story["other_hosts"]]
@@ -197,7 +197,7 @@ def profile_row(answer: dict[str, Any], profile: dict[str, Any]) -> tuple[str, .
     return profile["name"], "yes" if profile["name"] == answer["active"] else "", pins, profile["description"]
 
 
-def make_way(server: Server, device: str | None, resume: bool) -> None:
+def yield_memory(server: Server, device: str | None, resume: bool) -> None:
     query = {"device": device} if device else {}
     print(server.ask("DELETE" if resume else "POST", "/hotseat/yield", **query)["message"])
 

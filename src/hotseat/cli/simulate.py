@@ -65,7 +65,7 @@ def read_trace(file: Path) -> Trace:
     except UnicodeDecodeError:
         raise Problem(f"{file} is not a trace: it is not UTF-8") from None
     except TraceError as error:
-        raise Problem("\n".join(f"{file}, {complaint}" for complaint in error.complaints)) from None
+        raise Problem("\n".join(f"{file}, {problem}" for problem in error.problems)) from None
 
 
 def changed(catalog: Catalog, trace: Trace, changes: Changes) -> Catalog:
@@ -80,7 +80,7 @@ def configured(files: list[Path], trace: Trace) -> Catalog:
     try:
         catalog = with_figures(read(files, environ=os.environ, find_devices=devices_for_models).catalog)
     except ConfigError as error:
-        raise BadConfig("\n".join(map(str, error.complaints))) from None
+        raise BadConfig("\n".join(map(str, error.problems))) from None
     missing = [model.name for model in trace.models if model.name not in catalog.models]
     if missing:
         names = ", ".join(missing)

@@ -130,7 +130,7 @@ def addresses(config: Path) -> Iterator[str]:
     try:
         host, port = read([config], environ=os.environ, find_devices=devices_for_models).settings.listen
     except ConfigError as error:
-        raise Problem(f"the configuration has errors: {error.complaints[0]}") from None
+        raise Problem(f"the configuration has errors: {error.problems[0]}") from None
     names = ("127.0.0.1", "::1") if host == "localhost" else (host,)
     yield from (f"[{name}]:{port}" if ":" in name else f"{name}:{port}" for name in names)
 

@@ -121,25 +121,25 @@ class Wakeup:
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._heard, self._rung = os.pipe()
+        self._woken, self._waker = os.pipe()
 
     def __enter__(self) -> Wakeup:
         threading.Thread(target=self._listen, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.close(self._heard)
+        os.close(self._woken)
 
     def _listen(self) -> None:
         try:
             for _ in self._server.follow("/hotseat/events"):
-                os.write(self._rung, b".")
+                os.write(self._waker, b".")
         except (Problem, OSError):  # the server is gone, or the display was closed
             return
 
     def wait(self, seconds: float) -> bool:
         """Return after an event or so many seconds; False if the user pressed a quit key."""
-        ready, _, _ = select.select([sys.stdin, self._heard], [], [], seconds)
-        if self._heard in ready:
-            os.read(self._heard, 4096)
+        ready, _, _ = select.select([sys.stdin, self._woken], [], [], seconds)
+        if self._woken in ready:
+            os.read(self._woken, 4096)
         return not (sys.stdin in ready and any(key in QUIT for key in os.read(sys.stdin.fileno(), 64)))

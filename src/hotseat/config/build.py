@@ -54,56 +54,56 @@ def no_devices() -> Mapping[DeviceName, Bytes]:
     return {}
 
 
-def build(config: Config, names: Collection[str], notebook: Problems, find_devices: FindDevices = no_devices) -> Built:
+def build(config: Config, names: Collection[str], problems: Problems, find_devices: FindDevices = no_devices) -> Built:
     """Build the catalog and the settings. `names` are all models in the file, including those with errors."""
-    checks = CrossCheck(config, names, notebook)
-    budgets = _budgets(config, notebook, find_devices)
+    checks = CrossCheck(config, names, problems)
+    budgets = _budgets(config, problems, find_devices)
     checks.names()
     checks.connections()
     checks.routing()
     checks.memory(budgets)
-    catalog = _catalog(config, budgets, names, notebook)
+    catalog = _catalog(config, budgets, names, problems)
     checks.preload(catalog)
-    warn_of_unused(config, (), notebook)
-    warn_of_open_lists(config, notebook)
-    fleet = FleetMaker(config, notebook)
-    settings = replace(_settings(config, KeyMaker(catalog, notebook)), fleet=fleet.fleet())
+    warn_of_unused(config, (), problems)
+    warn_of_open_lists(config, problems)
+    fleet = FleetMaker(config, problems)
+    settings = replace(_settings(config, KeyMaker(catalog, problems)), fleet=fleet.fleet())
     fleet.warn_of_address(settings)
     return Built(catalog, settings)
 
 
-def _catalog(config: Config, budgets: Mapping[Place, Bytes], names: Collection[str], notebook: Problems) -> Catalog:
-    maker = SpecMaker(config, budgets, urgencies(config, names, notebook), notebook)
+def _catalog(config: Config, budgets: Mapping[Place, Bytes], names: Collection[str], problems: Problems) -> Catalog:
+    maker = SpecMaker(config, budgets, urgencies(config, names, problems), problems)
     models = {ModelName(name): maker.spec(name, form) for name, form in config.models.items()}
-    if not models and not notebook.has_errors:
-        notebook.warn(("models",), "no model is defined")
+    if not models and not problems.has_errors:
+        problems.warn(("models",), "no model is defined")
     catalog = Catalog(
         models=MappingProxyType(models),
-        groups=_groups(config, budgets, _matrix(config, names, notebook)),
+        groups=_groups(config, budgets, _matrix(config, names, problems)),
         budgets=budgets,
         policy=Policy(config.scheduler.patience, config.scheduler.max_queue, config.scheduler.max_wait),
     )
     default = catalog.find(config.default_model)
-    catalog = NamedModelMaker(config, names, notebook).complete(catalog)
+    catalog = NamedModelMaker(config, names, problems).complete(catalog)
     return replace(
         catalog,
         default_model=default.name if default else None,
         returns_to_default=config.return_to_default,
-        preload=_preload(config, catalog, notebook),
+        preload=_preload(config, catalog, problems),
     )
 
 
-def _budgets(config: Config, notebook: Problems, find_devices: FindDevices) -> Mapping[Place, Bytes]:
+def _budgets(config: Config, problems: Problems, find_devices: FindDevices) -> Mapping[Place, Bytes]:
     budgets = {}
     if isinstance(config.devices, str):
         found = find_devices()
         if not found:
             hint = "List the devices: gpu0: {memory: 24GiB}"
-            notebook.error(("devices",), "auto finds no device whose memory is known here", hint)
+            problems.error(("devices",), "auto finds no device whose memory is known here", hint)
         return MappingProxyType({Place(LOCAL_HOST, name): size for name, size in found.items()})
     for name, device in config.devices.items():
         if device.reserve >= device.memory:
-            notebook.error(("devices", name, "reserve"), "reserve leaves nothing of the device's memory")
+            problems.error(("devices", name, "reserve"), "reserve leaves nothing of the device's memory")
         budgets[Place(LOCAL_HOST, DeviceName(name))] = max(0, device.memory - device.reserve)
     return MappingProxyType(budgets)
 
@@ -120,7 +120,7 @@ def _groups(config: Config, budgets: Mapping[Place, Bytes], matrix: Matrix | Non
     return Groups(groups, TOGETHER if budgets else ALONE)
 
 
-def _matrix(config: Config, names: Collection[str], notebook: Problems) -> Matrix | None:
+def _matrix(config: Config, names: Collection[str], problems: Problems) -> Matrix | None:
     """The matrix, if the file has one at the top level or selects it under `routing`."""
     if "matrix" in config.model_fields_set:
         form, path = config.matrix, cast("Path", ("matrix",))
@@ -129,17 +129,17 @@ def _matrix(config: Config, names: Collection[str], notebook: Problems) -> Matri
     else:
         return None
     pinned = [ModelName(name) for name, model in config.models.items() if model.pinned]
-    return MatrixMaker(form, names, path, notebook).matrix(pinned)
+    return MatrixMaker(form, names, path, problems).matrix(pinned)
 
 
-def _preload(config: Config, catalog: Catalog, notebook: Problems) -> tuple[ModelName, ...]:
+def _preload(config: Config, catalog: Catalog, problems: Problems) -> tuple[ModelName, ...]:
     found: dict[ModelName, None] = {}
     for position, name in enumerate(config.hooks.on_startup.preload):
         if spec := catalog.find(name):
             found[spec.name] = None
         else:
             path = ("hooks", "on_startup", "preload", position)
-            notebook.warn(path, f'no model is called "{name}", nothing is preloaded', nearest(name, catalog.names()))
+            problems.warn(path, f'no model is called "{name}", nothing is preloaded', nearest(name, catalog.names()))
     return tuple(found)
 
 

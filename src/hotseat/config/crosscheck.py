@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 class CrossCheck:
     """`names` are all models in the file, including invalid ones, so that one mistake gives one error."""
 
-    def __init__(self, config: Config, names: Collection[str], notebook: Problems) -> None:
+    def __init__(self, config: Config, names: Collection[str], problems: Problems) -> None:
         self._config = config
         self._names = names
-        self._notebook = notebook
+        self._problems = problems
 
     def names(self) -> None:
         owner: dict[str, Path] = {name: ("models", name) for name in self._names}
@@ -42,21 +42,21 @@ class CrossCheck:
 
     def _claim(self, alias: str, model: str, path: Path, owner: dict[str, Path]) -> None:
         if not alias:
-            self._notebook.error(path, "a name must not be empty")
+            self._problems.error(path, "a name must not be empty")
         elif alias not in owner:
             owner[alias] = path
         elif owner[alias][1] != model:
             taken = owner[alias]
-            self._notebook.error(
-                path, f'"{alias}" is already used by {dotted(taken)}, line {self._notebook.spot(taken).line}'
+            self._problems.error(
+                path, f'"{alias}" is already used by {dotted(taken)}, line {self._problems.spot(taken).line}'
             )
 
     def _default_model(self, owner: Mapping[str, Path]) -> None:
         wanted = self._config.default_model
         if wanted and wanted not in owner:
-            self._notebook.error(("defaultModel",), f'no model is called "{wanted}"', nearest(wanted, owner))
+            self._problems.error(("defaultModel",), f'no model is called "{wanted}"', nearest(wanted, owner))
         if self._config.return_to_default and not wanted:
-            self._notebook.warn(("returnToDefault",), "has no effect without defaultModel")
+            self._problems.warn(("returnToDefault",), "has no effect without defaultModel")
 
     def connections(self) -> None:
         """Check only a limit that the file sets; the default is reduced silently."""
@@ -64,7 +64,7 @@ class CrossCheck:
         fits = most_connections(descriptors)
         if configured != Limits().connections and fits is not None and configured > fits:
             text = f"{configured} need more than {descriptors} file descriptors, so the limit is {fits}"
-            self._notebook.warn(("limits", "connections"), text, "Raise the limit, with LimitNOFILE= or ulimit -n")
+            self._problems.warn(("limits", "connections"), text, "Raise the limit, with LimitNOFILE= or ulimit -n")
 
     # Groups
 
@@ -72,16 +72,16 @@ class CrossCheck:
         given = self._config.model_fields_set
         old = [key for key in ("groups", "matrix") if key in given]
         if len(old) == 2:
-            self._notebook.error(("matrix",), "groups and matrix cannot be combined", "Keep one of them")
+            self._problems.error(("matrix",), "groups and matrix cannot be combined", "Keep one of them")
         if old and "routing" in given and "router" in self._config.routing.model_fields_set:
             hint = f"Move {old[0]} to routing.router.settings"
-            self._notebook.error((old[0],), "cannot be used together with routing.router", hint)
+            self._problems.error((old[0],), "cannot be used together with routing.router", hint)
         router = self._config.routing.router
         self._groups(self._config.groups, ("groups",))
         self._groups(router.settings.groups, ("routing", "router", "settings", "groups"))
         if router.use == "memory" and not self._config.devices:
             hint = "One model runs at a time"
-            self._notebook.warn(("routing", "router", "use"), "memory has no effect without devices", hint)
+            self._problems.warn(("routing", "router", "use"), "memory has no effect without devices", hint)
 
     def _groups(self, groups: Mapping[str, GroupForm], path: Path) -> None:
         seen: dict[str, Path] = {}
@@ -91,11 +91,11 @@ class CrossCheck:
 
     def _member(self, member: str, path: Path, seen: dict[str, Path]) -> None:
         if member not in self._names:
-            self._notebook.error(path, f'no model is called "{member}"', self._member_hint(member))
+            self._problems.error(path, f'no model is called "{member}"', self._member_hint(member))
         elif member in seen:
             first = seen[member]
-            line = self._notebook.spot(first).line
-            self._notebook.error(path, f'"{member}" is already in group {first[-3]}, line {line}')
+            line = self._problems.spot(first).line
+            self._problems.error(path, f'"{member}" is already in group {first[-3]}, line {line}')
         seen.setdefault(member, path)
 
     def _member_hint(self, member: str) -> str:
@@ -122,10 +122,10 @@ class CrossCheck:
         budget = budgets.get(Place(LOCAL_HOST, DeviceName(device)))
         if budget is None:
             known = [place.device for place in budgets]
-            self._notebook.error(path, f'no device is called "{device}"', nearest(device, known))
+            self._problems.error(path, f'no device is called "{device}"', nearest(device, known))
         elif size > budget:
             said = f"never fits: needs {size_text(size)}, budget of {device} is {size_text(budget)}"
-            self._notebook.warn(path, said, "Raise the budget or choose a smaller quantisation")
+            self._problems.warn(path, said, "Raise the budget or choose a smaller quantisation")
 
     # Preload
 
@@ -135,10 +135,10 @@ class CrossCheck:
         for n, wanted in enumerate(catalog.preload):
             for earlier in catalog.groups.pushed_out(wanted, catalog.preload[:n]):
                 hint = "Preload models that may run together"
-                self._notebook.warn(path, f'loading "{wanted}" unloads "{earlier}"', hint)
+                self._problems.warn(path, f'loading "{wanted}" unloads "{earlier}"', hint)
 
 
-def warn_of_unused(form: Form, path: Path, notebook: Problems) -> None:
+def warn_of_unused(form: Form, path: Path, problems: Problems) -> None:
     """Warn about each key that has no effect, unless its value describes what happens anyway."""
     for key, name in type(form).known_keys().items():
         field, value = type(form).model_fields[name], getattr(form, name)
@@ -146,19 +146,19 @@ def warn_of_unused(form: Form, path: Path, notebook: Problems) -> None:
             continue
         match unused(field):
             case Later(instead):
-                notebook.warn((*path, key), "not used yet", instead)
+                problems.warn((*path, key), "not used yet", instead)
             case Ignored(why):
-                notebook.warn((*path, key), "ignored", why)
+                problems.warn((*path, key), "ignored", why)
             case None:
-                _warn_below(value, (*path, key), notebook)
+                _warn_below(value, (*path, key), problems)
 
 
-def _warn_below(value: object, path: Path, notebook: Problems) -> None:
+def _warn_below(value: object, path: Path, problems: Problems) -> None:
     if isinstance(value, Form):
-        warn_of_unused(value, path, notebook)
+        warn_of_unused(value, path, problems)
     elif isinstance(value, dict):
         for member, inner in value.items():
-            _warn_below(inner, (*path, member), notebook)
+            _warn_below(inner, (*path, member), problems)
 
 
 def unused(field: FieldInfo) -> Later | Ignored | None:

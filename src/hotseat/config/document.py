@@ -38,15 +38,15 @@ class Document:
     """Top-level keys that hold anchors used elsewhere in the file."""
 
 
-def parse(text: str, file: str, environ: Mapping[str, str], notebook: Problems) -> Document | None:
-    """Parse a file; None if it cannot be read at all. Errors go to the notebook."""
+def parse(text: str, file: str, environ: Mapping[str, str], problems: Problems) -> Document | None:
+    """Parse a file; None if it cannot be read at all. Errors go to `problems`."""
     if len(text) > MAX_CHARACTERS:
-        notebook.write(Severity.ERROR, Spot(file, 1, 1), (), f"the file is larger than {MAX_CHARACTERS:,} characters")
+        problems.write(Severity.ERROR, Spot(file, 1, 1), (), f"the file is larger than {MAX_CHARACTERS:,} characters")
         return None
     source = substitute(text, environ)
     values = {name: environ[name] for name in {each.name for each in source.replacements} if name in environ}
-    notebook.hide_with(Concealed(values))
-    document = _Parse(source, text, file, notebook).document()
+    problems.hide_with(Concealed(values))
+    document = _Parse(source, text, file, problems).document()
     return document and replace(document, values=values)
 
 
@@ -55,11 +55,11 @@ class _TooMuch(Exception):
 
 
 class _Parse:
-    def __init__(self, source: Substituted, original: str, file: str, notebook: Problems) -> None:
+    def __init__(self, source: Substituted, original: str, file: str, problems: Problems) -> None:
         self._source = source
         self._original = original
         self._file = file
-        self._notebook = notebook
+        self._problems = problems
         self._unset = frozenset(problem.name for problem in source.problems)
         self._left = MAX_VALUES
         self._broken: set[Path] = set()
@@ -195,7 +195,7 @@ class _Parse:
         return Spot(self._file, before.count("\n") + 1, index - before.rfind("\n"))
 
     def _report_problem(self, spot: Spot, path: Path, message: str, hint: str = "") -> None:
-        self._notebook.write(Severity.ERROR, spot, path, message, hint)
+        self._problems.write(Severity.ERROR, spot, path, message, hint)
 
     def _report_variable(self, index: int, path: Path) -> bool:
         """If the value of a variable is what YAML fails on, name the variable and do not quote its value."""

@@ -68,7 +68,7 @@ def _all_of(loaded: Loaded) -> dict[str, Any]:
         "selectors": {name: _selector(selector) for name, selector in catalog.selectors.items()},
         "profiles": {name: _profile(profile) for name, profile in catalog.profiles.items()},
         "withheldEnv": sorted(loaded.withheld_env),
-        "together": together(catalog),
+        "concurrency": concurrency(catalog),
     }
 
 
@@ -287,7 +287,7 @@ def _matrix(matrix: Matrix | None) -> dict[str, Any] | None:
 # Sentences about which models run together
 
 
-def together(catalog: Catalog) -> list[str]:
+def concurrency(catalog: Catalog) -> list[str]:
     if catalog.groups.matrix is not None:
         return [*_matrix_sentences(catalog.groups.matrix, catalog)]
     return [*_default_sentence(catalog), *map(_group_sentence, catalog.groups.groups)]

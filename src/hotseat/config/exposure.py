@@ -43,7 +43,7 @@ def refuse_open(settings: Settings) -> str | None:
     )
 
 
-def warn_of_open_lists(config: Config, notebook: Problems) -> None:
+def warn_of_open_lists(config: Config, problems: Problems) -> None:
     """Warn about each entry that admits more than its author may expect."""
     lists = (
         ("allowedHosts", config.allowed_hosts, OPEN_HOSTS),
@@ -52,4 +52,4 @@ def warn_of_open_lists(config: Config, notebook: Problems) -> None:
     for key, entries, means in lists:
         for position, entry in enumerate(entries):
             if entry in means:
-                notebook.warn((key, position), f'"{entry}" {means[entry]}')
+                problems.warn((key, position), f'"{entry}" {means[entry]}')

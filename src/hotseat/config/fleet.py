@@ -28,9 +28,9 @@ EVERYWHERE = ("0.0.0.0", "::")
 class FleetMaker:
     """Makes the settings of a fleet and reports errors that involve several keys."""
 
-    def __init__(self, config: Config, notebook: Problems) -> None:
+    def __init__(self, config: Config, problems: Problems) -> None:
         self._config = config
-        self._notebook = notebook
+        self._problems = problems
 
     def fleet(self) -> Fleet | None:
         form = self._config.fleet
@@ -40,7 +40,7 @@ class FleetMaker:
         self._check_logins(form)
         if form.secret is None:
             said = "secret is missing: without it a host cannot authenticate the other hosts"
-            self._notebook.error(("fleet",), said, "Generate one and use it on all hosts: openssl rand -hex 32")
+            self._problems.error(("fleet",), said, "Generate one and use it on all hosts: openssl rand -hex 32")
         return Fleet(
             nats=tuple(form.nats),
             name=HostName(form.name or self._machine()),
@@ -53,7 +53,7 @@ class FleetMaker:
     def warn_of_address(self, settings: Settings) -> None:
         """Only warn here: the command line may still set the address."""
         if said := unreachable(settings):
-            self._notebook.warn(("fleet",), said, "Set fleet.address or listen")
+            self._problems.warn(("fleet",), said, "Set fleet.address or listen")
 
     def _login(self, form: FleetForm) -> NatsLogin:
         return NatsLogin(
@@ -80,7 +80,7 @@ class FleetMaker:
         secret = self._read(given, place)
         if 0 < len(secret) < SHORTEST_SECRET:
             said = f"is too short: anyone who reads NATS can guess {len(secret)} characters"
-            self._notebook.warn(place, said, "Generate a longer one: openssl rand -hex 32")
+            self._problems.warn(place, said, "Generate a longer one: openssl rand -hex 32")
         return secret
 
     def _secret(self, secret: str | SecretForm | None, key: str) -> str:
@@ -88,13 +88,13 @@ class FleetMaker:
 
     def _read(self, secret: str | SecretForm | None, place: Place) -> str:
         if isinstance(secret, SecretForm):
-            return secret_in(secret.file, (*place, "file"), self._notebook)
+            return secret_in(secret.file, (*place, "file"), self._problems)
         return secret or ""
 
     def _machine(self) -> str:
         name = socket.gethostname()
         if not is_host_name(name):
-            self._notebook.error(
+            self._problems.error(
                 ("fleet",), f'the name of this machine, "{name}", is not a valid host name', "Set fleet.name"
             )
         return name
@@ -103,17 +103,17 @@ class FleetMaker:
         ways = {"user": form.user, "token": form.token, "credentials": form.credentials, "nkey": form.nkey}
         given = [way for way, value in ways.items() if value]
         if len(given) > 1:
-            self._notebook.error(("fleet", given[1]), f"{given[0]} and {given[1]} cannot be combined", "Keep one")
+            self._problems.error(("fleet", given[1]), f"{given[0]} and {given[1]} cannot be combined", "Keep one")
         if form.password and not form.user:
-            self._notebook.error(("fleet", "password"), "a password needs a user")
+            self._problems.error(("fleet", "password"), "a password needs a user")
         if form.tls.key and not form.tls.cert:
-            self._notebook.error(("fleet", "tls", "key"), "a key needs its certificate: set cert")
+            self._problems.error(("fleet", "tls", "key"), "a key needs its certificate: set cert")
 
     def _warn_of_effectless(self) -> None:
         for name, form in self._config.models.items():
             for key in ("replicas", "hosts"):
                 if key in form.model_fields_set:
-                    self._notebook.warn(("models", name, key), "has no effect without fleet")
+                    self._problems.warn(("models", name, key), "has no effect without fleet")
 
 
 def unreachable(settings: Settings) -> str | None:

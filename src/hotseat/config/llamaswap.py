@@ -133,12 +133,12 @@ TABLE: tuple[Row, ...] = (
 )  # fmt: skip
 
 
-def differences(value: dict[str, Any], notebook: Problems) -> Iterator[ConfigProblem]:
+def differences(value: dict[str, Any], problems: Problems) -> Iterator[ConfigProblem]:
     """A note for each key in the file whose effect differs from llama-swap."""
     for row in TABLE:
         for path, found in _written(value, tuple(row.key.split(".")), ()):
             if row.matters is not None and row.matters(found):
-                spot = notebook.spot(path)
+                spot = problems.spot(path)
                 yield ConfigProblem(Severity.NOTE, spot.file, spot.line, spot.column, dotted(path), row.here)
 
 

@@ -37,7 +37,7 @@ LookAgain: TypeAlias = "Callable[[Offer], Catalog]"
 class Loaded:
     catalog: Catalog
     settings: Settings
-    complaints: tuple[ConfigProblem, ...] = ()
+    problems: tuple[ConfigProblem, ...] = ()
     """Warnings and notes; none of them prevents startup."""
     withheld_env: frozenset[str] = frozenset()
     """Variables that hold hotseat's own keys: model servers must not inherit them."""
@@ -75,60 +75,60 @@ def read(
     `offer` lists the models of a folder, `find_devices` resolves `devices: auto`.
     """
     name = str(paths[0]) if paths else ""
-    notebook = Problems(name)
-    files = _files(paths, notebook)
-    document = _document(files, environ, notebook)
+    problems = Problems(name)
+    files = _files(paths, problems)
+    document = _document(files, environ, problems)
 
     around = Surroundings(environ, find_devices, lenient)
 
-    def understood(offer: Offer, notebook: Problems) -> Loaded:
-        return _understood(document, offer, notebook, around)
+    def understood(offer: Offer, problems: Problems) -> Loaded:
+        return _understood(document, offer, problems, around)
 
-    loaded = understood(offer, notebook)
+    loaded = understood(offer, problems)
     return replace(loaded, files=files, look_again=lambda offer: understood(offer, Problems(name)).catalog)
 
 
-def _understood(written: Document, offer: Offer, notebook: Problems, around: Surroundings) -> Loaded:
-    notebook.spots = written.spots
-    document = with_files(written, offer, notebook)
-    notebook.spots = document.spots
+def _understood(written: Document, offer: Offer, problems: Problems, around: Surroundings) -> Loaded:
+    problems.spots = written.spots
+    document = with_files(written, offer, problems)
+    problems.spots = document.spots
     provenance = Provenance(document)
     concealed = Concealed(document.values, provenance.by_place())
-    notebook.hide_with(concealed)
-    value = expand_all(without_foreign_keys(document), notebook)
-    config = validate(value, document, notebook, lenient=around.lenient)
-    built = _built(config, document.value, notebook, around.find_devices)
-    warn_of_proxies(built.catalog, around.environ, notebook)
+    problems.hide_with(concealed)
+    value = expand_all(without_foreign_keys(document), problems)
+    config = validate(value, document, problems, lenient=around.lenient)
+    built = _built(config, document.value, problems, around.find_devices)
+    warn_of_proxies(built.catalog, around.environ, problems)
     return Loaded(
         with_secrets(built.catalog, concealed),
         built.settings,
-        notebook.complaints(),
+        problems.ordered(),
         _withheld(document, provenance),
-        differences=tuple(differences(written.value, notebook)),
+        differences=tuple(differences(written.value, problems)),
         models_dir=folder_of(document.value),
         concealed=concealed,
     )
 
 
-def _built(config: Config | None, value: dict[str, Any], notebook: Problems, find_devices: FindDevices) -> Built:
+def _built(config: Config | None, value: dict[str, Any], problems: Problems, find_devices: FindDevices) -> Built:
     models = value.get("models")
     names = list(models) if isinstance(models, dict) else []
-    built = build(config, names, notebook, find_devices) if config else None
-    notebook.raise_errors()
-    assert built is not None, "a configuration without complaints is a configuration"
+    built = build(config, names, problems, find_devices) if config else None
+    problems.raise_errors()
+    assert built is not None, "a configuration without problems is a configuration"
     return built
 
 
 # Files
 
 
-def _files(paths: Sequence[FilePath], notebook: Problems) -> tuple[FilePath, ...]:
+def _files(paths: Sequence[FilePath], problems: Problems) -> tuple[FilePath, ...]:
     """The given files, then the files of each directory, sorted by name."""
     files: dict[FilePath, FilePath] = {}
     for file in _each_file(paths):
         real = file.resolve()
         if real in files:
-            notebook.write(Severity.ERROR, Spot(str(file), 1, 1), (), "the file is listed twice", "List it once")
+            problems.write(Severity.ERROR, Spot(str(file), 1, 1), (), "the file is listed twice", "List it once")
         files.setdefault(real, file)
     return tuple(files.values())
 
@@ -141,32 +141,32 @@ def _each_file(paths: Sequence[FilePath]) -> Iterator[FilePath]:
             yield path
 
 
-def _document(files: Sequence[FilePath], environ: Mapping[str, str], notebook: Problems) -> Document:
+def _document(files: Sequence[FilePath], environ: Mapping[str, str], problems: Problems) -> Document:
     if not files:
-        notebook.error((), "no configuration file found", "Name a file, or a directory with .yaml files")
-    documents = [_parsed(file, environ, notebook) for file in files]
+        problems.error((), "no configuration file found", "Name a file, or a directory with .yaml files")
+    documents = [_parsed(file, environ, problems) for file in files]
     read = [document for document in documents if document]
     if not files or len(read) < len(documents):
         # The rest cannot be checked: what it lacks may be in the file that could not be read.
-        notebook.raise_errors()
-    return merge(read, notebook)
+        problems.raise_errors()
+    return merge(read, problems)
 
 
-def _parsed(file: FilePath, environ: Mapping[str, str], notebook: Problems) -> Document | None:
-    text = _text(file, notebook)
-    return None if text is None else parse(text, str(file), environ, notebook)
+def _parsed(file: FilePath, environ: Mapping[str, str], problems: Problems) -> Document | None:
+    text = _text(file, problems)
+    return None if text is None else parse(text, str(file), environ, problems)
 
 
-def _text(file: FilePath, notebook: Problems) -> str | None:
+def _text(file: FilePath, problems: Problems) -> str | None:
     try:
         text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        notebook.write(Severity.ERROR, Spot(str(file), 1, 1), (), f"the file cannot be read: {reason}")
+        problems.write(Severity.ERROR, Spot(str(file), 1, 1), (), f"the file cannot be read: {reason}")
         return None
     if os.geteuid() == 0 and file.stat().st_mode & stat.S_IWOTH:
         said = "any user may write this file, and hotseat runs its commands as root"
-        notebook.write(Severity.WARNING, Spot(str(file), 1, 1), (), said, f"Run chmod o-w {file}")
+        problems.write(Severity.WARNING, Spot(str(file), 1, 1), (), said, f"Run chmod o-w {file}")
     return text
 
 

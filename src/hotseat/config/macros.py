@@ -41,17 +41,17 @@ COMMANDS = ("cmd", "cmdStop")
 _KNOWN_AT_LAUNCH = ("cmd", "cmdStop", "proxy", "env", "checkEndpoint")
 
 
-def expand_all(value: dict[str, Any], notebook: Problems) -> dict[str, Any]:
+def expand_all(value: dict[str, Any], problems: Problems) -> dict[str, Any]:
     """Expand every macro; `${PORT}`, `${PID}` and a command's `${MODEL_ID}` stay until launch."""
     shared = _definitions(value.get("macros"), ("macros",))
-    expanded = _expand_global(value, shared, notebook)
+    expanded = _expand_global(value, shared, problems)
     models = value.get("models")
     if isinstance(models, dict):
         expanded["models"] = {
-            name: _expand_model(("models", name), name, model, shared, notebook) for name, model in models.items()
+            name: _expand_model(("models", name), name, model, shared, problems) for name, model in models.items()
         }
     if TEMPLATE in value:
-        expanded[TEMPLATE] = _expand_model((TEMPLATE,), "${MODEL_ID}", value[TEMPLATE], shared, notebook)
+        expanded[TEMPLATE] = _expand_model((TEMPLATE,), "${MODEL_ID}", value[TEMPLATE], shared, problems)
     return expanded
 
 
@@ -61,31 +61,31 @@ def _definitions(macros: Any, path: Path) -> Definitions:
     return {name: Definition(value, (*path, name)) for name, value in macros.items()}
 
 
-def _expand_global(value: dict[str, Any], shared: Definitions, notebook: Problems) -> dict[str, Any]:
-    filler = _Filler(resolve(shared, notebook), frozenset(), notebook)
+def _expand_global(value: dict[str, Any], shared: Definitions, problems: Problems) -> dict[str, Any]:
+    filler = _Filler(resolve(shared, problems), frozenset(), problems)
     kept = ("macros", "models", TEMPLATE)
     return {key: part if key in kept else filler.fill(part, (key,)) for key, part in value.items()}
 
 
-def _expand_model(path: Path, name: str, model: Any, shared: Definitions, notebook: Problems) -> Any:
+def _expand_model(path: Path, name: str, model: Any, shared: Definitions, problems: Problems) -> Any:
     if not isinstance(model, dict):
         return model
     # Resolved together: a global macro that uses an overridden one gets the model's value.
-    macros = resolve({**shared, **_definitions(model.get("macros"), (*path, "macros"))}, notebook)
-    return {key: _expand_key((*path, key), name, part, macros, notebook) for key, part in model.items()}
+    macros = resolve({**shared, **_definitions(model.get("macros"), (*path, "macros"))}, problems)
+    return {key: _expand_key((*path, key), name, part, macros, problems) for key, part in model.items()}
 
 
-def _expand_key(path: Path, name: str, part: Any, macros: dict[str, MacroValue], notebook: Problems) -> Any:
+def _expand_key(path: Path, name: str, part: Any, macros: dict[str, MacroValue], problems: Problems) -> Any:
     key = str(path[-1])
     if key == "macros":
         return part
     if key in COMMANDS:
         # Substituted after the command is split into words, so that a name with spaces stays one word.
         text = without_comments(part) if isinstance(part, str) else part
-        return _Filler(macros, _launch_time(key) | {MODEL_ID}, notebook).fill(text, path)
+        return _Filler(macros, _launch_time(key) | {MODEL_ID}, problems).fill(text, path)
     if key == "sleep":
-        return _Filler({**macros, MODEL_ID: sealed(name)}, _launch_time(key), notebook).fill(part, path)
-    return _opened(_Filler({**macros, MODEL_ID: name}, _launch_time(key), notebook).fill(part, path))
+        return _Filler({**macros, MODEL_ID: sealed(name)}, _launch_time(key), problems).fill(part, path)
+    return _opened(_Filler({**macros, MODEL_ID: name}, _launch_time(key), problems).fill(part, path))
 
 
 def _opened(value: Any) -> Any:
@@ -104,14 +104,14 @@ def _launch_time(key: str) -> frozenset[str]:
     return frozenset((PORT,)) if key in _KNOWN_AT_LAUNCH else frozenset()
 
 
-def resolve(definitions: Definitions, notebook: Problems) -> dict[str, MacroValue]:
+def resolve(definitions: Definitions, problems: Problems) -> dict[str, MacroValue]:
     """The value of each macro; a macro may use those declared before it."""
     resolved: dict[str, MacroValue] = {}
     for name, definition in definitions.items():
-        usable = _check(name, definition, definitions, resolved, notebook)
+        usable = _check(name, definition, definitions, resolved, problems)
         value = expand(definition.value, resolved) if isinstance(definition.value, str) else definition.value
         if isinstance(value, str) and len(value) > MAX_LENGTH:
-            notebook.error(definition.path, f"the macro expands to more than {MAX_LENGTH:,} characters")
+            problems.error(definition.path, f"the macro expands to more than {MAX_LENGTH:,} characters")
             usable = False
         if name not in RESERVED:
             resolved[name] = value if usable else ""
@@ -119,15 +119,15 @@ def resolve(definitions: Definitions, notebook: Problems) -> dict[str, MacroValu
 
 
 def _check(
-    name: str, definition: Definition, definitions: Definitions, resolved: Mapping[str, Any], notebook: Problems
+    name: str, definition: Definition, definitions: Definitions, resolved: Mapping[str, Any], problems: Problems
 ) -> bool:
     """Report a definition that cannot be used."""
     problem = _name_problem(name) or _value_problem(definition.value)
     if problem:
-        notebook.error(definition.path, problem)
+        problems.error(definition.path, problem)
         return False
     for used in holes(definition.value) if isinstance(definition.value, str) else ():
-        _check_use(name, used, definition, definitions, resolved, notebook)
+        _check_use(name, used, definition, definitions, resolved, problems)
     return True
 
 
@@ -149,24 +149,24 @@ def _check_use(
     definition: Definition,
     definitions: Definitions,
     resolved: Mapping[str, Any],
-    notebook: Problems,
+    problems: Problems,
 ) -> None:
     if used == name:
-        notebook.error(definition.path, "the macro refers to itself")
+        problems.error(definition.path, "the macro refers to itself")
     elif used in definitions and used not in resolved:
-        line = notebook.spot(definitions[used].path).line
-        notebook.error(definition.path, f"${{{used}}} is declared later, in line {line}", "Move it before this line")
+        line = problems.spot(definitions[used].path).line
+        problems.error(definition.path, f"${{{used}}} is declared later, in line {line}", "Move it before this line")
     elif used not in resolved and used not in RESERVED:
-        notebook.error(definition.path, f"unknown macro ${{{used}}}", nearest(used, [*resolved, *RESERVED]))
+        problems.error(definition.path, f"unknown macro ${{{used}}}", nearest(used, [*resolved, *RESERVED]))
 
 
 class _Filler:
     """Substitutes one set of macros in nested values. `open_names` stay as they are."""
 
-    def __init__(self, macros: Mapping[str, MacroValue], open_names: frozenset[str], notebook: Problems) -> None:
+    def __init__(self, macros: Mapping[str, MacroValue], open_names: frozenset[str], problems: Problems) -> None:
         self._macros = macros
         self._open = open_names
-        self._notebook = notebook
+        self._problems = problems
 
     def fill(self, value: Any, path: Path) -> Any:
         if isinstance(value, dict):
@@ -180,7 +180,7 @@ class _Filler:
         if path[2:] != ("filters", "setParamsByID"):
             return key
         filled = str(self._text(key, (*path, key)))
-        self._notebook.spots.setdefault((*path, filled), self._notebook.spot((*path, key)))
+        self._problems.spots.setdefault((*path, filled), self._problems.spot((*path, key)))
         return filled
 
     def _text(self, text: str, path: Path) -> MacroValue:
@@ -193,10 +193,10 @@ class _Filler:
     def _report_problem(self, name: str, path: Path) -> None:
         if name not in RESERVED:
             hint = nearest(name, [*self._macros, *self._open])
-            self._notebook.error(path, f"unknown macro ${{{name}}}", hint)
+            self._problems.error(path, f"unknown macro ${{{name}}}", hint)
         elif path[0] not in ("models", TEMPLATE):
-            self._notebook.error(path, f"${{{name}}} can only be used inside a model")
+            self._problems.error(path, f"${{{name}}} can only be used inside a model")
         elif name == PID:
-            self._notebook.error(path, "${PID} can only be used in cmdStop and sleep")
+            self._problems.error(path, "${PID} can only be used in cmdStop and sleep")
         else:
-            self._notebook.warn(path, "${PORT} is not expanded here: the port is only known at launch")
+            self._problems.warn(path, "${PORT} is not expanded here: the port is only known at launch")

@@ -35,18 +35,18 @@ Alternatives: TypeAlias = list[tuple[ModelName, ...]]
 class MatrixMaker:
     """`names` are all models in the file, including invalid ones, so that one mistake gives one error."""
 
-    def __init__(self, form: MatrixForm, names: Collection[str], path: Path, notebook: Problems) -> None:
+    def __init__(self, form: MatrixForm, names: Collection[str], path: Path, problems: Problems) -> None:
         self._form = form
         self._names = names
         self._path = path
-        self._notebook = notebook
+        self._problems = problems
         self._known: dict[str, Alternatives] = {}
         self._open: list[str] = []
 
     def matrix(self, pinned: Collection[ModelName]) -> Matrix:
         self._check_vars()
         if not self._form.sets:
-            self._notebook.error((*self._path, "sets"), "at least one set is needed", "Write name: a & b")
+            self._problems.error((*self._path, "sets"), "at least one set is needed", "Write name: a & b")
         sets = dict.fromkeys(members for name in self._form.sets for members in self._alternatives(name))
         costs = {**self._costs(), **dict.fromkeys(pinned, NEVER_CHOSEN)}
         return Matrix(tuple(sets), MappingProxyType(costs))
@@ -57,9 +57,9 @@ class MatrixMaker:
         for short, name in self._form.vars.items():
             path = (*self._path, "vars", short)
             if not _SHORT_NAME.fullmatch(short):
-                self._notebook.error(path, "a short name has 1 to 32 letters, digits, dots and hyphens")
+                self._problems.error(path, "a short name has 1 to 32 letters, digits, dots and hyphens")
             if name not in self._names:
-                self._notebook.error(path, f'no model is called "{name}"', nearest(name, self._names))
+                self._problems.error(path, f'no model is called "{name}"', nearest(name, self._names))
 
     def _costs(self) -> dict[ModelName, int]:
         costs = {}
@@ -67,7 +67,7 @@ class MatrixMaker:
             if (model := self._model(name)) is not None:
                 costs[model] = cost
             else:
-                self._notebook.error((*self._path, "evict_costs", name), *self._unknown(name))
+                self._problems.error((*self._path, "evict_costs", name), *self._unknown(name))
         return costs
 
     def _model(self, name: str) -> ModelName | None:
@@ -91,7 +91,7 @@ class MatrixMaker:
         try:
             return Expression(self._form.sets[name], self._leaf).alternatives()
         except ValueError as problem:
-            self._notebook.error((*self._path, "sets", name), *problem.args)
+            self._problems.error((*self._path, "sets", name), *problem.args)
             return []
 
     def _leaf(self, name: str) -> Alternatives:

@@ -15,19 +15,19 @@ OWNED: set[Path] = {(key,) for key in ("models", "groups", "profiles", "selector
 OWNED |= {("routing", "router", "settings", key) for key in ("groups", "matrix")}
 
 
-def merge(documents: Sequence[Document], notebook: Problems) -> Document:
-    """Merge the documents; the notebook gets each conflict with both positions."""
+def merge(documents: Sequence[Document], problems: Problems) -> Document:
+    """Merge the documents; `problems` gets each conflict with both positions."""
     merged = documents[0]
     for later in documents[1:]:
-        merged = _Merge(merged, later, notebook).document()
+        merged = _Merge(merged, later, problems).document()
     return merged
 
 
 class _Merge:
-    def __init__(self, earlier: Document, later: Document, notebook: Problems) -> None:
+    def __init__(self, earlier: Document, later: Document, problems: Problems) -> None:
         self._earlier = earlier
         self._later = later
-        self._notebook = notebook
+        self._problems = problems
         self._spots = dict(earlier.spots)
         self._written = dict(earlier.written)
         self._variables = dict(earlier.variables)
@@ -80,7 +80,7 @@ class _Merge:
 
     def _clash(self, path: Path, how: str) -> None:
         first = self._earlier.spots[path]
-        self._notebook.write(Severity.ERROR, self._later.spots[path], path, f"{how} in {first}")
+        self._problems.write(Severity.ERROR, self._later.spots[path], path, f"{how} in {first}")
 
 
 def _beneath(path: Path, parent: Path) -> bool:

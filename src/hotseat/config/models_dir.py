@@ -30,16 +30,16 @@ def folder_of(value: Mapping[str, Any]) -> FilePath | None:
     return None
 
 
-def with_files(document: Document, offer: Offer, notebook: Problems) -> Document:
+def with_files(document: Document, offer: Offer, problems: Problems) -> Document:
     """Add a model for each file; a model of that name under `models` takes precedence."""
     template = document.value.get(KEY)
     written = document.value.get("models", {})
     if not isinstance(template, dict) or not isinstance(written, dict):
         return document
     folder = folder_of(document.value)
-    _check(document.value, folder, notebook)
+    _check(document.value, folder, problems)
     offered = offer(folder) if folder else {}
-    files = {name: file for name, file in offered.items() if name not in written and _can_be_said(file, notebook)}
+    files = {name: file for name, file in offered.items() if name not in written and _can_be_said(file, problems)}
     models = {name: _model(template, file) for name, file in files.items()}
     # The rest of the template is checked like a model, even while the folder is empty.
     checked = {**template, **_model(template, FilePath(MODEL_PATH))}
@@ -52,20 +52,20 @@ def with_files(document: Document, offer: Offer, notebook: Problems) -> Document
     )
 
 
-def _check(value: Mapping[str, Any], folder: FilePath | None, notebook: Problems) -> None:
+def _check(value: Mapping[str, Any], folder: FilePath | None, problems: Problems) -> None:
     command = value[KEY].get("cmd")
     if isinstance(command, str) and MODEL_PATH not in holes(command):
-        notebook.error((KEY, "cmd"), "must contain ${MODEL_PATH}, otherwise all models would be the same")
+        problems.error((KEY, "cmd"), "must contain ${MODEL_PATH}, otherwise all models would be the same")
     if "startPort" in value:
-        notebook.error(("startPort",), "depends on the number of models, which modelsDir changes", "Remove startPort")
+        problems.error(("startPort",), "depends on the number of models, which modelsDir changes", "Remove startPort")
     if folder and not folder.is_dir():
-        notebook.warn((KEY, PATH), f"the folder {folder} does not exist yet")
+        problems.warn((KEY, PATH), f"the folder {folder} does not exist yet")
 
 
-def _can_be_said(file: FilePath, notebook: Problems) -> bool:
+def _can_be_said(file: FilePath, problems: Problems) -> bool:
     can = "${" not in str(file)
     if not can:
-        notebook.warn((KEY, PATH), f"{file.name} is skipped: ${{ is reserved for macros", "Rename the file")
+        problems.warn((KEY, PATH), f"{file.name} is skipped: ${{ is reserved for macros", "Rename the file")
     return can
 
 

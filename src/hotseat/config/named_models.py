@@ -29,10 +29,10 @@ NOWHERE = Address("localhost", 0)
 class NamedModelMaker:
     """Adds peers' models, selectors and profiles to a catalog of local models."""
 
-    def __init__(self, config: Config, names: Collection[str], notebook: Problems) -> None:
+    def __init__(self, config: Config, names: Collection[str], problems: Problems) -> None:
         self._config = config
         self._names = names
-        self._notebook = notebook
+        self._problems = problems
 
     def complete(self, catalog: Catalog) -> Catalog:
         """Peers first, then selectors, which may target them, then profiles, which may pin both."""
@@ -62,13 +62,13 @@ class NamedModelMaker:
         try:
             return address_of(form.proxy)
         except ValueError as problem:
-            self._notebook.error(("peers", peer, "proxy"), str(problem))
+            self._problems.error(("peers", peer, "proxy"), str(problem))
             return NOWHERE
 
     def _refuse_reserved(self, name: str, catalog: Catalog, path: Path) -> None:
         if spec := catalog.find(name):
             own = dotted(("models", spec.name))
-            self._notebook.error(path, f'"{name}" is already {own} or an alias of it', "Rename the model or the peer")
+            self._problems.error(path, f'"{name}" is already {own} or an alias of it', "Rename the model or the peer")
 
     def _remote(self, peer: str, model: str, form: PeerForm, address: Address) -> RemoteModel:
         changes = body_changes(form.filters, model)
@@ -91,7 +91,7 @@ class NamedModelMaker:
         path: Path = ("selectors", name)
         remote = catalog.remotes.get(name)
         if catalog.find(name) or (remote and remote.name == name):  # a local name wins over a peer's bare name
-            self._notebook.error(path, f'"{name}" is already the name of a model', "Choose another name")
+            self._problems.error(path, f'"{name}" is already the name of a model', "Choose another name")
         targets = tuple(
             target
             for position, target in enumerate(form.targets)
@@ -113,7 +113,7 @@ class NamedModelMaker:
 
     def _is_target(self, target: str, catalog: Catalog, path: Path) -> bool:
         if target in self._config.selectors:
-            self._notebook.error(path, f'"{target}" is a selector', "Name its targets instead")
+            self._problems.error(path, f'"{target}" is a selector', "Name its targets instead")
             return False
         if catalog.named_model(target) is not None:
             return True
@@ -122,20 +122,20 @@ class NamedModelMaker:
 
     def _refuse_unknown(self, name: str, catalog: Catalog, path: Path) -> None:
         if catalog.named_model(name) is None and name not in self._names:  # an invalid model has its own error
-            self._notebook.error(path, f'no model is called "{name}"', nearest(name, catalog.names()))
+            self._problems.error(path, f'no model is called "{name}"', nearest(name, catalog.names()))
 
     def _check_spillover(self, selector: Selector, catalog: Catalog, path: Path) -> None:
         """Spillover to the next target works only if that target can run together with the previous one."""
         names = [named_model.name for named_model in catalog.choices(selector)]
         for name, times in Counter(names).items():
             if times > 1:
-                self._notebook.error(path, f'"{name}" is a target twice', "Each target must be a different model")
+                self._problems.error(path, f'"{name}" is a target twice', "Each target must be a different model")
         own = [named_model.name for named_model in catalog.choices(selector) if isinstance(named_model, ModelSpec)]
         for wanted in dict.fromkeys(own):
             others = [name for name in own if name != wanted]
             if alone := catalog.groups.pushed_out(wanted, others):
                 hint = "Let them run together with groups, a matrix or devices"
-                return self._notebook.error(path, f'loading "{wanted}" unloads "{alone[0]}"', hint)
+                return self._problems.error(path, f'loading "{wanted}" unloads "{alone[0]}"', hint)
         return None
 
     # Profiles
@@ -148,7 +148,7 @@ class NamedModelMaker:
         return Profile(name, form.description, MappingProxyType(pins))
 
 
-def warn_of_proxies(catalog: Catalog, environ: Mapping[str, str], notebook: Problems) -> None:
+def warn_of_proxies(catalog: Catalog, environ: Mapping[str, str], problems: Problems) -> None:
     """Warn that hotseat never uses a proxy; llama-swap would."""
     if catalog.remotes and (found := [name for name in PROXY_VARIABLES if environ.get(name)]):
-        notebook.warn(("peers",), f"{found[0]} is set, but has no effect: peers are reached directly")
+        problems.warn(("peers",), f"{found[0]} is set, but has no effect: peers are reached directly")

@@ -17,7 +17,7 @@ MOST_STEPS = 6
 """Beyond 64 times the weight, more would only starve the rest."""
 
 
-def urgencies(config: Config, names: Collection[str], notebook: Problems) -> Mapping[str, float]:
+def urgencies(config: Config, names: Collection[str], problems: Problems) -> Mapping[str, float]:
     """Urgency by model. Only the order of the priorities counts: people write 1 and 2 as well as 10 and 100."""
     priorities = config.routing.scheduler.settings.fifo.priority
     owner = {alias: name for name, form in config.models.items() for alias in form.aliases}
@@ -27,7 +27,7 @@ def urgencies(config: Config, names: Collection[str], notebook: Problems) -> Map
             found[owner.get(name, name)] = priority
         else:
             known = [*names, *owner]
-            notebook.error((*PATH, name), f'no model is called "{name}"', nearest(name, known))
+            problems.error((*PATH, name), f'no model is called "{name}"', nearest(name, known))
     steps = _steps(found.values())
     return {name: 2.0 ** steps[priority] for name, priority in found.items()}
 

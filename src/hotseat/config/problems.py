@@ -57,9 +57,9 @@ class ConfigError(HotseatError):
 
     code = "invalid_configuration"
 
-    def __init__(self, complaints: Iterable[ConfigProblem]) -> None:
-        self.complaints = tuple(complaints)
-        super().__init__("\n".join(map(str, self.complaints)))
+    def __init__(self, problems: Iterable[ConfigProblem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))
 
 
 class Hides(Protocol):
@@ -72,12 +72,12 @@ class Hides(Protocol):
 
 
 class Problems:
-    """Collects complaints, resolves paths to positions and redacts what a message must not repeat."""
+    """Collects problems, resolves paths to positions and redacts what a message must not repeat."""
 
     def __init__(self, file: str, spots: dict[Path, Spot] | None = None) -> None:
         self.spots: dict[Path, Spot] = spots if spots is not None else {}
         self._file = file
-        self._complaints: list[tuple[Path, ConfigProblem]] = []
+        self._problems: list[tuple[Path, ConfigProblem]] = []
         self._hides: list[Hides] = []
 
     def error(self, path: Path, message: str, hint: str = "") -> None:
@@ -90,12 +90,12 @@ class Problems:
         self.write(Severity.NOTE, self.spot(path), path, message, hint)
 
     def write(self, severity: Severity, spot: Spot, path: Path, message: str, hint: str = "") -> None:
-        complaint = ConfigProblem(severity, spot.file, spot.line, spot.column, dotted(path), message, hint)
-        if (path, complaint) not in self._complaints:
-            self._complaints.append((path, complaint))
+        problem = ConfigProblem(severity, spot.file, spot.line, spot.column, dotted(path), message, hint)
+        if (path, problem) not in self._problems:
+            self._problems.append((path, problem))
 
     def hide_with(self, hides: Hides) -> None:
-        """Redact all complaints with `hides`, including those recorded before."""
+        """Redact all problems with `hides`, including those recorded before."""
         self._hides.append(hides)
 
     def spot(self, path: Path) -> Spot:
@@ -106,24 +106,24 @@ class Problems:
 
     @property
     def has_errors(self) -> bool:
-        return any(complaint.severity is Severity.ERROR for _, complaint in self._complaints)
+        return any(problem.severity is Severity.ERROR for _, problem in self._problems)
 
-    def complaints(self) -> tuple[ConfigProblem, ...]:
+    def ordered(self) -> tuple[ConfigProblem, ...]:
         """Sorted by position."""
-        shown = (self.shown(complaint, path) for path, complaint in self._complaints)
+        shown = (self.shown(problem, path) for path, problem in self._problems)
         return tuple(sorted(shown, key=lambda c: (c.file, c.line, c.column, c.path, c.message)))
 
-    def shown(self, complaint: ConfigProblem, path: Path) -> ConfigProblem:
-        """The complaint with secrets redacted."""
+    def shown(self, problem: ConfigProblem, path: Path) -> ConfigProblem:
+        """The problem with secrets redacted."""
         for hides in self._hides:
             place = hides.place_of(path)
-            said, hint = hides.text(complaint.message, place), hides.text(complaint.hint, place)
-            complaint = replace(complaint, path=hides.text(complaint.path), message=said, hint=hint)
-        return complaint
+            said, hint = hides.text(problem.message, place), hides.text(problem.hint, place)
+            problem = replace(problem, path=hides.text(problem.path), message=said, hint=hint)
+        return problem
 
     def raise_errors(self) -> None:
         if self.has_errors:
-            raise ConfigError(self.complaints())
+            raise ConfigError(self.ordered())
 
 
 def dotted(path: Path) -> str:

@@ -42,7 +42,7 @@ class ReloadResult:
     """What a reload changed; errors mean that nothing changed."""
 
     change: CatalogChange = field(default_factory=CatalogChange)
-    complaints: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class ConfigReport:
 
     resolved: dict[str, Any] = field(default_factory=dict)
     """Macros expanded, defaults filled in, secrets removed."""
-    complaints: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
     """Why the last reload failed."""
 
@@ -90,7 +90,7 @@ class Reloader:
 
     def report(self) -> ConfigReport:
         loaded = self._active.loaded
-        return ConfigReport(resolved(loaded), tuple(map(str, loaded.complaints)), self._refused)
+        return ConfigReport(resolved(loaded), tuple(map(str, loaded.problems)), self._refused)
 
     # The files
 
@@ -111,7 +111,7 @@ class Reloader:
             self._model_folders.in_use = self._target.in_use()
             loaded = await asyncio.to_thread(self._target.load)
         except ConfigError as error:
-            return self._kept_old(*map(str, error.complaints))
+            return self._kept_old(*map(str, error.problems))
         # Check the settings that will be active, not those in the file: some stay as they were at startup.
         settings = self._as_begun(loaded.settings)
         if problem := refuse_to_serve(settings):
@@ -122,12 +122,12 @@ class Reloader:
             return self._kept_old(f"cannot use the certificate: {problem}")
         return self._apply(replace(loaded, settings=settings, withheld_env=self._withheld(loaded)))
 
-    def _kept_old(self, *complaints: str) -> ReloadResult:
-        self._refused = complaints
+    def _kept_old(self, *problems: str) -> ReloadResult:
+        self._refused = problems
         self._target.reloaded(success=False)
-        for complaint in complaints:
-            log.error("reload failed, previous configuration still active complaint=%r", complaint)
-        return ReloadResult(complaints=complaints)
+        for problem in problems:
+            log.error("reload failed, previous configuration still active error=%r", problem)
+        return ReloadResult(problems=problems)
 
     def _as_begun(self, settings: Settings) -> Settings:
         """Keep the settings that cannot change while hotseat runs."""
@@ -176,7 +176,7 @@ class Reloader:
         try:
             catalog = await asyncio.to_thread(lambda: self._target.fill(look_again(lambda _: offered)))
         except ConfigError as error:
-            return log.error("models of a folder were not added complaint=%r", str(error))
+            return log.error("models of a folder were not added error=%r", str(error))
         self._active.change_catalog(catalog)
         change = self._target.change_catalog(catalog)
         return log.info("models of a folder changed added=%d removed=%d", len(change.added), len(change.removed))

@@ -27,9 +27,9 @@ SHA256 = "sha256:"
 
 
 class KeyMaker:
-    def __init__(self, catalog: Catalog, notebook: Problems) -> None:
+    def __init__(self, catalog: Catalog, problems: Problems) -> None:
         self._catalog = catalog
-        self._notebook = notebook
+        self._problems = problems
 
     def keys(self, entries: Sequence[str | KeyForm]) -> tuple[ApiKey, ...]:
         made: list[tuple[Place, ApiKey]] = [
@@ -42,12 +42,12 @@ class KeyMaker:
     def _key(self, entry: str | KeyForm, position: int) -> ApiKey:
         place: Place = ("apiKeys", position)
         if isinstance(entry, str):
-            self._notebook.note(place, "this key has full access", "Use {key: …, role: inference} to restrict it")
+            self._problems.note(place, "this key has full access", "Use {key: …, role: inference} to restrict it")
             self._check_length(entry, place)
             return ApiKey(entry, Role.ADMIN)
         if sum(map(bool, (entry.key, entry.file, entry.hash))) != 1:
-            self._notebook.error(place, "must have exactly one of key, file and hash")
-        secret = secret_in(entry.file, (*place, "file"), self._notebook) if entry.file else entry.key
+            self._problems.error(place, "must have exactly one of key, file and hash")
+        secret = secret_in(entry.file, (*place, "file"), self._problems) if entry.file else entry.key
         self._check_length(secret, (*place, "file" if entry.file else "key"))
         return ApiKey(
             secret,
@@ -65,44 +65,44 @@ class KeyMaker:
             return  # there is no key, or an error was already reported
         if len(secret) < SHORTEST_KEY:
             said = f"the key has fewer than {SHORTEST_KEY} characters and can be guessed"
-            self._notebook.error(place, said, MAKE_A_KEY)
+            self._problems.error(place, said, MAKE_A_KEY)
         elif len(secret) < GOOD_KEY:
-            self._notebook.warn(place, f"the key has fewer than {GOOD_KEY} characters", MAKE_A_KEY)
+            self._problems.warn(place, f"the key has fewer than {GOOD_KEY} characters", MAKE_A_KEY)
 
     def _own_name(self, name: str, place: Place) -> str:
         """The model's own name for an alias: a key that may use a model may use all its names."""
         if named_model := self._catalog.named_model(name):
             return named_model.name
-        self._notebook.warn(place, f'no model is called "{name}"', nearest(name, self._catalog.names()))
+        self._problems.warn(place, f'no model is called "{name}"', nearest(name, self._catalog.names()))
         return name
 
     def _compare(self, place: Place, key: ApiKey, others: Sequence[tuple[Place, ApiKey]]) -> None:
         """Keys identify clients, whether plain or hashed, and so do their names: both must be unique."""
         for there, other in others:
             if (key.secret or key.hashed) and digest_of(key) == digest_of(other):
-                first = self._notebook.spot(there)
+                first = self._problems.spot(there)
                 said = f"the same key is already defined in line {first.line} of {first.file}"
-                self._notebook.error(place, said, "Give each user a separate key")
+                self._problems.error(place, said, "Give each user a separate key")
         if key.name and any(key.name == other.name for _, other in others):
-            self._notebook.error((*place, "name"), f'another key is already named "{key.name}"')
+            self._problems.error((*place, "name"), f'another key is already named "{key.name}"')
 
 
 # Files
 
 
-def secret_in(file: str, place: Place, notebook: Problems) -> str:
+def secret_in(file: str, place: Place, problems: Problems) -> str:
     """The key in a file; empty, with an error, if there is none."""
     path = Path(file).expanduser()
     try:
         secret, mode = _read(path)
     except (OSError, UnicodeDecodeError) as problem:
         reason = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8"
-        notebook.error(place, f"the file cannot be read: {reason}")
+        problems.error(place, f"the file cannot be read: {reason}")
         return ""
     if not is_key(secret):
-        notebook.error(place, "the file must contain a key and nothing else")
+        problems.error(place, "the file must contain a key and nothing else")
     if mode & stat.S_IROTH:
-        notebook.warn(place, "any user of this machine may read this key", f"Run chmod o-r {path}")
+        problems.warn(place, "any user of this machine may read this key", f"Run chmod o-r {path}")
     return secret
 
 

@@ -65,8 +65,8 @@ NOBODY = Known({}, (), "", ())
 class SleepMaker:
     """Makes sleep levels and reports those that cannot work."""
 
-    def __init__(self, budgets: Mapping[Place, Bytes], notebook: Problems) -> None:
-        self._budgets, self._notebook = budgets, notebook
+    def __init__(self, budgets: Mapping[Place, Bytes], problems: Problems) -> None:
+        self._budgets, self._problems = budgets, problems
 
     def sleep(self, name: str, model: ModelForm, path: Path) -> Sleep | None:
         if model.sleep is None:
@@ -79,7 +79,7 @@ class SleepMaker:
 
     def _names(self, form: SleepForm, server: Known, path: Path) -> list[str]:
         if form.levels and (form.suspend or form.resume or form.memory is not None):
-            self._notebook.error((*path, "levels"), "cannot be used together with suspend, resume or memory beside it")
+            self._problems.error((*path, "levels"), "cannot be used together with suspend, resume or memory beside it")
         return [*form.levels] or [*server.usual] or [ONLY_LEVEL]
 
     def _level(self, name: str, level: str, form: SleepForm, server: Known, path: Path) -> SleepLevel:
@@ -87,7 +87,7 @@ class SleepMaker:
         here: Path = (*path, "levels", level) if level in form.levels else path
         if not own.resume and not usual.resume:
             hint = f"Known levels: {', '.join(server.levels)}" if server.levels else "Define how to wake it"
-            self._notebook.error((*here, "resume"), "is missing: nothing would wake the server", hint)
+            self._problems.error((*here, "resume"), "is missing: nothing would wake the server", hint)
         keeps = usual.keeps_weights if own.keeps_weights is None else own.keeps_weights
         return SleepLevel(
             level,
@@ -105,7 +105,7 @@ class SleepMaker:
             try:
                 steps += [step_of(fill_hole(text, MODEL_ID, sealed(name)))] if text.strip() else []
             except ValueError as error:
-                self._notebook.error(path, str(error), "Use a request such as POST /sleep, or a command")
+                self._problems.error(path, str(error), "Use a request such as POST /sleep, or a command")
         return tuple(steps)
 
     def _memory(self, own: LevelForm, path: Path) -> Mapping[Place, Bytes] | None:
@@ -113,20 +113,20 @@ class SleepMaker:
         if own.memory is None:
             return None
         if not self._budgets:
-            self._notebook.warn(path, "has no effect without devices")
+            self._problems.warn(path, "has no effect without devices")
             return None
         sizes = own.memory if isinstance(own.memory, dict) else {HOST_MEMORY.device: own.memory}
         places = {Place(LOCAL_HOST, DeviceName(device)): size for device, size in sizes.items()}
         for place in places:
             if place not in self._budgets:
                 hint = f"Devices: {', '.join(each.device for each in self._budgets)}"
-                self._notebook.error(path, f'no device is called "{place.device}"', hint)
+                self._problems.error(path, f'no device is called "{place.device}"', hint)
         return MappingProxyType(places)
 
     def _warn_of_insomnia(self, model: ModelForm, server: Known, path: Path) -> None:
         said = f"{model.cmd} {model.env}"
         for word in server.asked_for:
             if word not in said:
-                self._notebook.warn(
+                self._problems.warn(
                     path, f"the server does not support sleeping without {word}", "Add it to cmd or env"
                 )

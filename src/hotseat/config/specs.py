@@ -63,16 +63,16 @@ class SpecMaker:
     """Makes specs and reports errors that involve several keys."""
 
     def __init__(
-        self, config: Config, budgets: Mapping[Place, Bytes], urgencies: Mapping[str, float], notebook: Problems
+        self, config: Config, budgets: Mapping[Place, Bytes], urgencies: Mapping[str, float], problems: Problems
     ) -> None:
         self._defaults = Defaults.of(config)
         self._urgencies = urgencies
         self._budgets = budgets
         self._ports = preferred_ports(config)
-        self._notebook = notebook
-        self._sleeps = SleepMaker(budgets, notebook)
+        self._problems = problems
+        self._sleeps = SleepMaker(budgets, problems)
         if self._ports and max(self._ports.values()) > 65535:
-            notebook.error(("startPort",), f"{len(self._ports)} models need more ports than there are below 65536")
+            problems.error(("startPort",), f"{len(self._ports)} models need more ports than there are below 65536")
 
     def spec(self, name: str, form: ModelForm) -> ModelSpec:
         path: Path = ("models", name)
@@ -126,10 +126,10 @@ class SpecMaker:
         try:
             words = split_command(command)
         except ValueError as error:
-            self._notebook.error(path, f"cannot be split into words: {str(error).lower()}", "Check the quotes")
+            self._problems.error(path, f"cannot be split into words: {str(error).lower()}", "Check the quotes")
             return ()
         if not words:
-            self._notebook.error(path, "contains no command")
+            self._problems.error(path, "contains no command")
         self._warn_of_shell(words, path)
         return tuple(fill_hole(word, MODEL_ID, name) for word in words)
 
@@ -138,11 +138,11 @@ class SpecMaker:
             return None
         if _ASSIGNMENT.fullmatch(words[0]):
             name = words[0].partition("=")[0]  # the value may be a secret
-            self._notebook.warn(path, f'"{name}=…" would be run as the program: no shell is used', "Use env instead")
+            self._problems.warn(path, f'"{name}=…" would be run as the program: no shell is used', "Use env instead")
         for word in words:
             if _OPERATOR.fullmatch(word) or "$(" in word or "`" in word:
                 hint = "Use sh -c '…' if you need one"
-                return self._notebook.warn(path, f'"{word}" is passed on unchanged: no shell is used', hint)
+                return self._problems.warn(path, f'"{word}" is passed on unchanged: no shell is used', hint)
         return None
 
     def _check_port(self, form: ModelForm, path: Path) -> None:
@@ -151,16 +151,16 @@ class SpecMaker:
         if PORT in holes(form.proxy):
             said = "proxy uses ${PORT}, but cmd does not"
             hint = "Set proxy to where the server listens, or use ${PORT} in cmd"
-            self._notebook.error((*path, "proxy"), said, hint)
+            self._problems.error((*path, "proxy"), said, hint)
         for key, text in (("cmdStop", form.cmd_stop), ("checkEndpoint", form.check_endpoint), ("env", str(form.env))):
             if PORT in holes(text):
-                self._notebook.error((*path, key), f"{key} uses ${{PORT}}, but cmd does not")
+                self._problems.error((*path, key), f"{key} uses ${{PORT}}, but cmd does not")
 
     def _check_proxy(self, proxy: str, path: Path) -> None:
         try:
             address_of(fill_hole(proxy, PORT, 1))
         except ValueError as error:
-            self._notebook.error(path, str(error))
+            self._problems.error(path, str(error))
 
     # Its memory and its requests
 
@@ -168,7 +168,7 @@ class SpecMaker:
         if form.memory is None:
             return None
         if not self._budgets:
-            self._notebook.warn((*path, "memory"), "has no effect without devices")
+            self._problems.warn((*path, "memory"), "has no effect without devices")
             return None
         if isinstance(form.memory, int):
             return MappingProxyType({next(iter(self._budgets)): form.memory})
@@ -176,12 +176,12 @@ class SpecMaker:
 
     def _replicas(self, form: ReplicasForm, path: Path) -> Replicas:
         if form.max is not None and form.max < form.min:
-            self._notebook.error((*path, "max"), f"must be at least min, which is {form.min}")
+            self._problems.error((*path, "max"), f"must be at least min, which is {form.min}")
         return Replicas(form.min, form.max or max(1, form.min))
 
     def _changes(self, form: ModelForm, path: Path) -> BodyChanges:
         if form.filters.old_strip_params:
-            self._notebook.note((*path, "filters", "strip_params"), "deprecated spelling", "Use stripParams")
+            self._problems.note((*path, "filters", "strip_params"), "deprecated spelling", "Use stripParams")
         return body_changes(form.filters, form.use_model_name or None) or UNCHANGED
 
 

@@ -52,9 +52,9 @@ def _is_foreign(key: str, document: Document) -> bool:
     return key.startswith(("x-", ".")) or key in document.anchors_only
 
 
-def validate(value: dict[str, Any], document: Document, notebook: Problems, *, lenient: bool) -> Config | None:
+def validate(value: dict[str, Any], document: Document, problems: Problems, *, lenient: bool) -> Config | None:
     """The configuration without its invalid parts; None if nothing usable is left."""
-    trial = _Trial(_copied(value), document, notebook, lenient)
+    trial = _Trial(_copied(value), document, problems, lenient)
     trial.leave_out_broken()
     while trial.has_hope:
         try:
@@ -65,11 +65,11 @@ def validate(value: dict[str, Any], document: Document, notebook: Problems, *, l
 
 
 class _Trial:
-    def __init__(self, value: dict[str, Any], document: Document, notebook: Problems, lenient: bool) -> None:
+    def __init__(self, value: dict[str, Any], document: Document, problems: Problems, lenient: bool) -> None:
         self.value = value
         self.has_hope = True
         self._document = document
-        self._notebook = notebook
+        self._problems = problems
         self._lenient = lenient
         self._taken_out: set[Path] = set()
 
@@ -102,11 +102,11 @@ class _Trial:
     def _report_problem(self, path: Path, detail: ErrorDetails) -> None:
         if detail["type"] != "extra_forbidden":
             said = _message(detail)
-            self._notebook.error(path, said.partition(", not ")[0] if self._may_be_secret(path) else said)
+            self._problems.error(path, said.partition(", not ")[0] if self._may_be_secret(path) else said)
         elif self._lenient:
-            self._notebook.warn(path, "unknown key, ignored", _known_key_hint(path))
+            self._problems.warn(path, "unknown key, ignored", _known_key_hint(path))
         else:
-            self._notebook.error(path, "unknown key", _known_key_hint(path))
+            self._problems.error(path, "unknown key", _known_key_hint(path))
 
     def _may_be_secret(self, path: Path) -> bool:
         """If so, an error does not quote the value."""

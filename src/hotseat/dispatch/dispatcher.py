@@ -20,7 +20,7 @@ from hotseat.catalog.catalog import CatalogChange, compare
 from hotseat.dispatch.request_trace import Traffic
 from hotseat.dispatch.server_tasks import ServerTasks
 from hotseat.dispatch.swap_log import SwapLog
-from hotseat.errors import Dismissed, UnknownTicket, Unloaded, broken
+from hotseat.errors import CancelledByOperator, UnknownTicket, Unloaded, broken
 from hotseat.identifiers import ClientId, TicketId
 from hotseat.scheduling.commands import (
     Command,
@@ -73,8 +73,8 @@ STUCK_S: Seconds = 5.0
 class Waiter(Protocol):
     """The holder of a ticket. Called from `tell`, so it must return at once; if it raises, its request ends."""
 
-    def granted(self, upstream: Upstream, because: str = "") -> None:
-        """The lease lasts until `leave`; `because` says what the ticket waited for, if it waited."""
+    def granted(self, upstream: Upstream, reason: str = "") -> None:
+        """The lease lasts until `leave`; `reason` says what the ticket waited for, if it waited."""
 
     def confirmed(self) -> None:
         """The operator's load or unload is done; the ticket is gone."""
@@ -159,7 +159,7 @@ class Dispatcher:
             for command in commands:
                 self._carry_out(command)
 
-    def dismiss(self, ticket: TicketId) -> None:
+    def cancel_request(self, ticket: TicketId) -> None:
         """End a request for an operator: refused if it waits, cut visibly if it is served."""
         waiter = self._waiters.get(ticket)
         if waiter is None:
@@ -167,11 +167,10 @@ class Dispatcher:
                 f"ticket {ticket} is not in progress; GET /hotseat/requests lists the requests that are"
             )
         if any(waiting.ticket == ticket for waiting in self.view().queue):
-            self._inform(
-                ticket, waiter, waiter.refused, Dismissed("an operator cancelled this request while it was waiting")
-            )
+            error = CancelledByOperator("an operator cancelled this request while it was waiting")
+            self._inform(ticket, waiter, waiter.refused, error)
         else:
-            self._inform(ticket, waiter, waiter.cut, Dismissed("an operator cancelled this request"))
+            self._inform(ticket, waiter, waiter.cut, CancelledByOperator("an operator cancelled this request"))
 
     async def load(self, model: ModelName, client: ClientId = OPERATOR) -> None:
         """Return when the model is ready; raise if it fails."""
@@ -241,18 +240,18 @@ class Dispatcher:
 
     def _carry_out(self, command: Command) -> None:
         match command:
-            case Grant(ticket=ticket, upstream=upstream, because=because):
+            case Grant(ticket=ticket, upstream=upstream, reason=reason):
                 if waiter := self._waiters.get(ticket):
-                    self._inform(ticket, waiter, waiter.granted, upstream, because)
+                    self._inform(ticket, waiter, waiter.granted, upstream, reason)
             case Confirm(ticket=ticket):
                 if waiter := self._waiters.pop(ticket, None):
                     self._inform(ticket, waiter, waiter.confirmed)
             case Refuse(ticket=ticket, error=error):
                 if waiter := self._waiters.pop(ticket, None):
                     self._inform(ticket, waiter, waiter.refused, error)
-            case Cut(ticket=ticket, because=because, error=error):
+            case Cut(ticket=ticket, reason=reason, error=error):
                 if waiter := self._waiters.get(ticket):
-                    self._inform(ticket, waiter, waiter.cut, error or Unloaded(because))
+                    self._inform(ticket, waiter, waiter.cut, error or Unloaded(reason))
             case StartUpstream():
                 self._lives.start(command)
             case StopUpstream():
@@ -316,7 +315,7 @@ class _Operator:
     def __init__(self, answer: asyncio.Future[None]) -> None:
         self.answer = answer
 
-    def granted(self, upstream: Upstream, because: str = "") -> None:
+    def granted(self, upstream: Upstream, reason: str = "") -> None:
         raise AssertionError(f"an operator's ticket was granted a lease on {upstream.address}")
 
     def confirmed(self) -> None:

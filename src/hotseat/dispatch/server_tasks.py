@@ -78,20 +78,20 @@ class ServerTasks:
     # Commands
 
     def start(self, command: StartUpstream) -> None:
-        log.info("starting upstream model=%s because=%r", command.model, command.because)
+        log.info("starting upstream model=%s reason=%r", command.model, command.reason)
         self._running[command.launch] = self._tasks.start(self._run(command), f"run {command.model}")
 
     def stop(self, command: StopUpstream) -> None:
-        log.info("stopping upstream model=%s because=%r", command.model, command.because)
+        log.info("stopping upstream model=%s reason=%r", command.model, command.reason)
         self._tasks.start(self._stop(command), f"stop {command.model}")
 
     def put_to_sleep(self, command: PutToSleep) -> None:
-        level, because = command.level.name, command.because
-        log.info("putting upstream to sleep model=%s level=%s because=%r", command.model, level, because)
+        level, reason = command.level.name, command.reason
+        log.info("putting upstream to sleep model=%s level=%s reason=%r", command.model, level, reason)
         self._tasks.start(self._put_to_sleep(command), f"put {command.model} to sleep")
 
     def wake_up(self, command: WakeUp) -> None:
-        log.info("waking upstream model=%s level=%s because=%r", command.model, command.level.name, command.because)
+        log.info("waking upstream model=%s level=%s reason=%r", command.model, command.level.name, command.reason)
         self._tasks.start(self._wake_up(command), f"wake {command.model}")
 
     def read_ahead(self, command: ReadAhead) -> None:
@@ -132,7 +132,7 @@ class ServerTasks:
         try:
             started = await self._launcher.start(command)
         except Exception as problem:
-            log.exception("internal error starting=%s", command.model)
+            log.exception("internal error action=start model=%s", command.model)
             started = UpstreamFailed(command.model, command.launch, start_raised(command.model, problem))
             await self._end(command.model, command.launch)
         took = self._clock() - began
@@ -147,10 +147,10 @@ class ServerTasks:
         try:
             exited = await self._launcher.watch(ready)
         except Exception as problem:
-            log.exception("internal error watching=%s", ready.model)
+            log.exception("internal error action=watch model=%s", ready.model)
             await self._end(ready.model, ready.launch)
             exited = UpstreamExited(ready.model, ready.launch, f"was stopped after an internal error: {named(problem)}")
-        log.info("upstream exited model=%s how=%r", ready.model, with_output(exited.how, exited.output))
+        log.info("upstream exited model=%s exit_status=%r", ready.model, with_output(exited.exit_status, exited.output))
         return exited
 
     async def _learn_slots(self, ready: UpstreamReady) -> None:
@@ -166,7 +166,7 @@ class ServerTasks:
             try:
                 return await self._launcher.stop(command)
             except Exception:
-                log.exception("internal error stopping=%s again_in_s=%g", command.model, STOP_AGAIN_S)
+                log.exception("internal error action=stop model=%s retry_in_s=%g", command.model, STOP_AGAIN_S)
                 await asyncio.sleep(STOP_AGAIN_S)
         return None
 
@@ -187,7 +187,7 @@ class ServerTasks:
         try:
             outcome = await self._launcher.put_to_sleep(command)
         except Exception as problem:
-            log.exception("internal error putting_to_sleep=%s", command.model)
+            log.exception("internal error action=sleep model=%s", command.model)
             outcome = SleepFailed(command.model, command.launch, named(problem))
         if isinstance(outcome, SleepFailed):
             log.warning("upstream failed to sleep and is stopped model=%s error=%r", command.model, outcome.error)
@@ -201,7 +201,7 @@ class ServerTasks:
         try:
             outcome = await self._launcher.wake_up(command)
         except Exception as problem:
-            log.exception("internal error waking=%s", command.model)
+            log.exception("internal error action=wake model=%s", command.model)
             outcome = WakeFailed(command.model, command.launch, named(problem))
         if isinstance(outcome, WakeFailed):
             log.warning("upstream failed to wake and is restarted model=%s error=%r", command.model, outcome.error)

@@ -21,7 +21,7 @@ class SwapLog:
 
     def write(self, swap: ReportSwap, now: Instant) -> None:
         log.info(
-            "swapped model=%s client=%r waited_s=%.1f predicted_s=%.1f took_s=%.1f instead_of=%r",
+            "swapped model=%s client=%r waited_s=%.1f predicted_s=%.1f took_s=%.1f evicted=%r",
             swap.model,
             swap.client,
             swap.waited_s,
@@ -40,4 +40,4 @@ class SwapLog:
 
 
 def swap_text(went: Evicted) -> str:
-    return f"{went.model} after {went.age_s:.1f} s and {went.served} requests: {went.because}"
+    return f"{went.model} after {went.age_s:.1f} s and {went.served} requests: {went.reason}"

@@ -28,5 +28,5 @@ class UnmetLimits:
         warnings = self._scheduler.warnings()
         for warning in warnings:
             if warning not in self._logged:
-                log.warning("configuration complaint=%r", warning)
+                log.warning("configuration problem=%r", warning)
         self._logged = warnings

@@ -26,8 +26,8 @@ UNSURE_S: tuple[Seconds, Seconds] = (900.0, 3600.0)
 class _State(Enum):
     """Was our catalog in the watch's initial state?"""
 
-    UNHEARD = "unheard"
-    HEARD = "heard"
+    MISSING = "missing"
+    RECEIVED = "received"
     CAUGHT_UP = "caught up"
 
 
@@ -38,7 +38,7 @@ class CatalogLease:
         self._digest = ""
         """Of the stored catalog."""
         self._due: Instant = 0.0
-        self._state = _State.UNHEARD
+        self._state = _State.MISSING
 
     async def keep(self, digest: str) -> None:
         """Make sure that the catalog of this digest is stored and does not expire."""
@@ -59,13 +59,13 @@ class CatalogLease:
     def notice(self, change: Change) -> None:
         match change:
             case BegunAnew():
-                self._state = _State.UNHEARD
+                self._state = _State.MISSING
             case Written(key=self._digest) if self._state is _State.CAUGHT_UP:
                 self._postpone()
             case Written(key=self._digest):
-                self._state = _State.HEARD
+                self._state = _State.RECEIVED
             case CaughtUp():
-                self._digest = self._digest if self._state is _State.HEARD else ""
+                self._digest = self._digest if self._state is _State.RECEIVED else ""
                 self._state = _State.CAUGHT_UP
             case Removed(key=self._digest):
                 self._digest = ""

@@ -39,7 +39,7 @@ class FleetClient:
     async def story(self, host: HostName, address: str, model: ModelName) -> dict[str, Any] | None:
         """What a host reports about a model; None if it does not answer in time."""
         try:
-            path = f"/hotseat/models/{in_path(model)}?here=true"
+            path = f"/hotseat/models/{in_path(model)}?local=true"
             status, said = await self._ask("GET", host, address, path, STORY_S)
         except (OSError, ValueError):  # includes timeouts
             return None

@@ -95,9 +95,9 @@ class HostSelector:
     def failed(self, host: HostName, model: ModelName) -> None:
         self._roster.failed(host, model)
 
-    def disbelieved(self, host: HostName, because: str) -> None:
+    def disbelieved(self, host: HostName, reason: str) -> None:
         if self._warnings.lets_through(host):
-            log.warning("a host does not trust this one and rejects its requests host=%s reason=%r", host, because)
+            log.warning("a host does not trust this one and rejects its requests host=%s reason=%r", host, reason)
 
     def turned_away(self, host: HostName) -> None:
         self.tally.turned_away[host] += 1
@@ -128,14 +128,14 @@ class HostSelector:
             if not isinstance(decision, Load):
                 return self._where(decision)
             agreed = await self.decide(decision)
-            log.info("chose host=%s to load model=%s because=%r", agreed.claim.host, model, agreed.claim.because)
+            log.info("chose host=%s to load model=%s reason=%r", agreed.claim.host, model, agreed.claim.reason)
             if agreed.revision is None:  # disconnected: our own decision is final
                 return self._at(decision.host)
         raise NoHostAvailable(f"{model} cannot be placed: the hosts chosen to load it do not respond. Try again.")
 
     def _where(self, decision: Decision) -> Route:
         if isinstance(decision, Nowhere):
-            raise NoHostAvailable(decision.because)
+            raise NoHostAvailable(decision.reason)
         return self._at(decision.host)
 
     def _at(self, host: HostName) -> Route:

@@ -36,7 +36,7 @@ def key_of(model: ModelName, replica: int) -> str:
 
 async def claim(store: Store, decision: Load, me: HostName, *, unasked: bool = False) -> Agreed:
     """This host's decision, or an earlier one by another host. Never raises for store errors."""
-    ours = Claim(decision.model, decision.host, me, decision.because, decision.replica, unasked)
+    ours = Claim(decision.model, decision.host, me, decision.reason, decision.replica, unasked)
     key = key_of(decision.model, decision.replica)
     try:
         # The other claim may have ended before it is read: then try to create ours again.

@@ -28,7 +28,7 @@ class Member:
     name: HostName
     record: HostRecord
     revision: Revision
-    heard_at: Instant
+    received_at: Instant
     residents: dict[ModelName, Residence] = field(default_factory=dict)
     refusals: int = 0
     """Consecutive refused connections."""
@@ -53,7 +53,7 @@ class Member:
         elif self.refusals <= 1:
             # The host is alive. One that refuses repeatedly may be alive too, but is unreachable from here.
             self.shunned_until = NEVER
-        self.record, self.revision, self.heard_at = record, revision, now
+        self.record, self.revision, self.received_at = record, revision, now
         self.residents = {residence.model: residence for residence in record.residents}
         self.waited_for = [residence.model for residence in record.residents if residence.phase == COLD]
         self.backing_off = [residence.model for residence in record.residents if residence.phase == BACKOFF]
@@ -125,4 +125,4 @@ class Member:
         return now < self.shunned_until
 
     def unused_s(self, residence: Residence, now: Instant) -> Seconds:
-        return residence.idle_s + max(0.0, now - self.heard_at)
+        return residence.idle_s + max(0.0, now - self.received_at)

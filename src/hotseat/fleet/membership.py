@@ -167,14 +167,14 @@ class Membership:
                 return
         self._last = await self._claim(record)
 
-    def _set_connection(self, connection: FleetConnection, because: str = "") -> None:
+    def _set_connection(self, connection: FleetConnection, reason: str = "") -> None:
         if connection is self.connection:
             return
         self.connection = connection
         if connection is FleetConnection.DISCONNECTED:
-            log.warning("disconnected from the fleet error=%r", because)
+            log.warning("disconnected from the fleet error=%r", reason)
         else:
-            log.info("connected to the fleet name=%s", self._describe().name)
+            log.info("connected to the fleet host=%s", self._describe().name)
         self._turned(connection)
 
     # Receiving

@@ -94,7 +94,7 @@ class Moves:
             if agreed.claim.host == to:
                 return
             if not self._roster.shows(agreed.claim):
-                chosen = f"{agreed.claim.host} was chosen to load it a moment ago ({agreed.claim.because})"
+                chosen = f"{agreed.claim.host} was chosen to load it a moment ago ({agreed.claim.reason})"
                 raise CannotMove(f"{model} cannot move to {to} yet: {chosen}. Try again when it is ready.")
             replica += 1  # that claim was acted on and is about to end
 

@@ -36,7 +36,7 @@ class Serve:
     """Send the request there: the model is ready or will be."""
 
     host: HostName
-    because: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +46,12 @@ class Load:
     model: ModelName
     host: HostName
     replica: int
-    because: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Nowhere:
-    because: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

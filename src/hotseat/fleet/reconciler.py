@@ -74,7 +74,7 @@ class Reconciler:
         for wanted in [*to_keep(self._roster, now), *self._more(now)]:
             await self._host_selector.decide(wanted, unasked=True)
         for spare in [*to_spare(self._roster, now), *self._lasting(too_many(self._roster, now), now)]:
-            self._stop(spare.model, spare.because)
+            self._stop(spare.model, spare.reason)
         if self._roster.order_for(self._roster.me).drained:
             self._empty_out()
 
@@ -108,12 +108,12 @@ class Reconciler:
                 self._stop(residence.model, "this host is drained")
 
     def _load(self, claim: Claim) -> None:
-        log.info("loading for the fleet model=%s by=%s because=%r", claim.model, claim.by, claim.because)
+        log.info("loading for the fleet model=%s requested_by=%s reason=%r", claim.model, claim.by, claim.reason)
         self._run(claim.model, self._ourselves.load)
 
-    def _stop(self, model: ModelName, because: str) -> None:
+    def _stop(self, model: ModelName, reason: str) -> None:
         if model not in self._in_progress:
-            log.info("stopping for the fleet model=%s because=%r", model, because)
+            log.info("stopping for the fleet model=%s reason=%r", model, reason)
             self._run(model, self._ourselves.unload)
 
     def _run(self, model: ModelName, task: Callable[[ModelName], Awaitable[None]]) -> None:

@@ -83,7 +83,7 @@ class Claim(msgspec.Struct, frozen=True, omit_defaults=True):
     model: ModelName
     host: HostName
     by: HostName
-    because: str
+    reason: str
     replica: int = 0
     unasked: bool = False
     """No request goes there: the host loads the model because of the claim."""

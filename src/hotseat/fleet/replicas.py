@@ -37,7 +37,7 @@ class Spare:
     """This host should stop its replica."""
 
     model: ModelName
-    because: str
+    reason: str
 
 
 def one_more(model: ModelName, roster: Roster, now: Instant) -> Load | None:
@@ -54,7 +54,7 @@ def one_more(model: ModelName, roster: Roster, now: Instant) -> Load | None:
     count = len({member.name for member, _ in roster.residences(model)}.union(member.name for _, member in coming))
     found = _woken(model, asleep, count) if asleep else _added(model, count, roster, now)
     waits = f"its requests wait {wait_s:.0f} s on all {len(ready)} hosts that have it, loading takes {load_s:.0f} s"
-    return found and replace(found, because=f"{waits}; {found.because}")
+    return found and replace(found, reason=f"{waits}; {found.reason}")
 
 
 def _woken(model: ModelName, asleep: list[Member], count: int) -> Load:
@@ -83,7 +83,7 @@ def _kept(model: ModelName, least: int, roster: Roster, now: Instant) -> Load | 
     found = load(model, roster, now, replica=count, means=Means(LONG_UNUSED, roster.kept))
     if not isinstance(found, Load):
         return None
-    return replace(found, because=f"{least} replicas are required, {count} exist; {found.because}")
+    return replace(found, reason=f"{least} replicas are required, {count} exist; {found.reason}")
 
 
 def _guardian(model: ModelName, roster: Roster, now: Instant) -> HostName:

@@ -39,7 +39,7 @@ def _host(member: Member, roster: Roster, tally: Tally, now: Instant) -> HostVie
         version=record.version,
         labels=record.labels,
         state=_state(member, roster, now),
-        last_seen_s=max(0.0, now - member.heard_at),
+        last_seen_s=max(0.0, now - member.received_at),
         orders=orders_in(roster.order_for(record.name)),
         devices=tuple(DeviceMemory(device, memory.budget, memory.free) for device, memory in record.devices.items()),
         residents=tuple(_resident(residence) for residence in record.residents),
@@ -76,4 +76,4 @@ def _resident(residence: Residence) -> Resident:
 def _claims(member: Member, roster: Roster, now: Instant) -> Iterator[ClaimView]:
     for held in roster.claimed_on(member.name, now):
         claim = held.claim
-        yield ClaimView(claim.model, claim.host, claim.by, claim.because)
+        yield ClaimView(claim.model, claim.host, claim.by, claim.reason)

@@ -101,7 +101,7 @@ class ClaimView:
     model: ModelName
     host: HostName
     by: HostName
-    because: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,7 +121,7 @@ class MemoryMonitor:
                 self._warned.add(seen.name)
                 sizes = (in_gib(bytes_), in_gib(declared))
                 log.warning(
-                    "model uses more memory than declared model=%s device=%s took=%r declared=%r",
+                    "model uses more memory than declared model=%s device=%s used=%r declared=%r",
                     seen.name,
                     place,
                     *sizes,
@@ -141,7 +141,7 @@ class MemoryMonitor:
         if any(differs(size, before[place]) for place, size in most.items()):
             for place, size in most.items():
                 log.info(
-                    "other programs use device memory device=%s left=%r budget=%r",
+                    "other programs use device memory device=%s available=%r budget=%r",
                     place,
                     in_gib(size),
                     in_gib(budgets[place]),

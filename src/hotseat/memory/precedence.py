@@ -39,15 +39,15 @@ class Precedence:
         """For a program."""
         self._reported: YieldRequested | None = None
 
-    def make_way(self, because: str, places: frozenset[Place] = frozenset()) -> None:
-        self._requested = YieldRequested(because, places)
+    def yield_memory(self, reason: str, places: frozenset[Place] = frozenset()) -> None:
+        self._requested = YieldRequested(reason, places)
         self._decide()
 
     def resume(self) -> str:
         """Withdraw the operator's request; returns the program for which models still yield, if any."""
         self._requested = None
         self._decide()
-        return self._needed.because if self._needed else ""
+        return self._needed.reason if self._needed else ""
 
     async def walk(self) -> None:
         """Look for programs; never returns."""
@@ -63,12 +63,12 @@ class Precedence:
 
     def _decide(self) -> None:
         """A program needs all devices, so it wins over an operator, who may need one."""
-        way = self._needed or self._requested
-        if way == self._reported:
+        yielding = self._needed or self._requested
+        if yielding == self._reported:
             return None
-        self._reported = way
-        if way is None:
+        self._reported = yielding
+        if yielding is None:
             log.info("models may load again")
             return self._tell(YieldEnded())
-        log.info("yielding memory, models are unloaded because=%r", way.because)
-        return self._tell(way)
+        log.info("yielding memory, models are unloaded reason=%r", yielding.reason)
+        return self._tell(yielding)

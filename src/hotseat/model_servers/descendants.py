@@ -16,7 +16,7 @@ from hotseat.model_servers.os_processes import PROC, processes, stat_of
 ENDING = ".json"
 
 
-class Era(NamedTuple):
+class PidScope(NamedTuple):
     """While both are the same, a pid and a start time identify one process."""
 
     boot: str
@@ -32,8 +32,8 @@ class Record(NamedTuple):
     """Start times by pid."""
 
     @property
-    def era(self) -> Era:
-        return Era(self.boot, self.pid_namespace)
+    def pid_scope(self) -> PidScope:
+        return PidScope(self.boot, self.pid_namespace)
 
     @property
     def has_guard(self) -> bool:
@@ -49,9 +49,9 @@ class Register:
     """The file of one guard. Errors while writing it are ignored."""
 
     def __init__(self, folder: str) -> None:
-        era = present_era() if folder else None
+        pid_scope = current_pid_scope() if folder else None
         self._path = os.path.join(folder, f"{os.getpid()}{ENDING}")
-        self._own = None if era is None else Record(*era, os.getpid(), start_of(os.getpid()) or 0, {})
+        self._own = None if pid_scope is None else Record(*pid_scope, os.getpid(), start_of(os.getpid()) or 0, {})
 
     @property
     def is_kept(self) -> bool:
@@ -95,10 +95,10 @@ def start_of(pid: int) -> int | None:
     return int(stat[19]) if stat and stat[0] not in (b"Z", b"X") else None
 
 
-def present_era() -> Era | None:
+def current_pid_scope() -> PidScope | None:
     try:
         with open(f"{PROC}/sys/kernel/random/boot_id") as boot:
-            return Era(boot.read().strip(), os.readlink(f"{PROC}/self/ns/pid"))
+            return PidScope(boot.read().strip(), os.readlink(f"{PROC}/self/ns/pid"))
     except OSError:
         return None
 

@@ -30,7 +30,7 @@ class Guard:
         self._interpreter = interpreter
         self._records = records
         self._link: Link | None = None
-        self._burials = Tasks()
+        self._ending_guards = Tasks()
 
     @classmethod
     async def open(cls, interpreter: Sequence[str] = ISOLATED, records: str = "") -> Guard:
@@ -59,9 +59,9 @@ class Guard:
         link, self._link = self._link, None
         if link:
             link.hang_up()
-            await link.bury()
-        while burials := list(self._burials):
-            await asyncio.wait(burials)
+            await link.wait_for_end()
+        while ending := list(self._ending_guards):
+            await asyncio.wait(ending)
 
     def _connected(self) -> Link:
         if self._link is None:
@@ -72,4 +72,4 @@ class Guard:
         log.error("the guard process was lost, stopping all upstreams")
         link, self._link = self._link, None
         if link:
-            self._burials.start(link.bury(), "bury the guard")
+            self._ending_guards.start(link.wait_for_end(), "wait for the guard to end")

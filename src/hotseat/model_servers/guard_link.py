@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PROGRAM = "import sys; sys.path.append(sys.argv[1]); from hotseat.model_servers.guard_process import main; main()"
 HOME = str(Path(__file__).parents[2])
-SWEEP_S = 0.005
+POLL_S = 0.005
 
 GUARDS: set[int] = set()
 """Guards of this process that have not been waited for."""
@@ -78,14 +78,14 @@ class Link:
         self._loop.add_reader(self._socket, self._receive)
         self._name = secrets.token_hex(8)
         self._numbers = itertools.count(1)
-        self._wards: dict[int, GuardedProcess] = {}
+        self._processes: dict[int, GuardedProcess] = {}
         self._unread = b""
         self._unsent: deque[tuple[bytes, tuple[int, ...]]] = deque()
 
     def order(self, order: Order, output: int) -> GuardedProcess:
-        """Request a process; the ward's `spawned` holds the result. Closes `output` once it is sent."""
+        """Request a process; its `spawned` holds the result. Closes `output` once it is sent."""
         n = next(self._numbers)
-        process = self._wards[n] = GuardedProcess(self, n, f"{self._name}-{n}")
+        process = self._processes[n] = GuardedProcess(self, n, f"{self._name}-{n}")
         request = {
             "do": "spawn",
             "n": n,
@@ -150,42 +150,42 @@ class Link:
         return None
 
     def _learn(self, n: int, fact: str, value: int) -> None:
-        process = self._wards[n]
+        process = self._processes[n]
         match fact:
             case "spawned":
                 settle(process.spawned, value)
             case "failed":
-                del self._wards[n]
+                del self._processes[n]
                 settle(process.spawned, OSError(value, os.strerror(value)))
             case "gone":
-                del self._wards[n]
+                del self._processes[n]
                 settle(process.gone, value)
 
     # After its end
 
-    async def bury(self) -> None:
-        """Return when the guard and its former children have ended; then every ward has its status."""
+    async def wait_for_end(self) -> None:
+        """Return when the guard and its former children have ended; then every process has its status."""
         await asyncio.to_thread(self.process.wait)  # from then on its children are ours
         GUARDS.discard(self.process.pid)
         statuses = await self._end_inherited()
-        for process in self._wards.values():
+        for process in self._processes.values():
             if process.spawned.done():
                 settle(process.gone, statuses.get(process.pid, signal.SIGKILL))
             else:
                 settle(process.spawned, ConnectionResetError("the guard process was killed"))
-        self._wards.clear()
+        self._processes.clear()
 
     async def _end_inherited(self) -> dict[int, int]:
         """The wait statuses of inherited children, by pid."""
         if not processes():  # no /proc, no inherited children: only groups are known
-            for process in self._wards.values():
+            for process in self._processes.values():
                 if process.spawned.done():
                     signal_group(process.pid, signal.SIGKILL)
         statuses: dict[int, int] = {}
         while inherited := [pid for pid in children(os.getpid()) if is_inherited(pid)]:
             kill_each(inherited)
             statuses |= collect_dead(inherited)
-            await asyncio.sleep(SWEEP_S)
+            await asyncio.sleep(POLL_S)
         return statuses
 
 

@@ -41,7 +41,7 @@ STOP_LIMIT_S = 10.0
 SHORTEST_SCAN_S, LONGEST_SCAN_S = 0.25, 10.0
 """Between two scans of descendants; servers start most of theirs at their own start."""
 
-SWEEP_S = 0.05
+POLL_S = 0.05
 """SIGCHLD wakes the guard; this is for deadlines and missed signals."""
 
 
@@ -54,7 +54,7 @@ class Tree:
         """Set for a `cmdStop`: the tree that it ends."""
         self.status: int | None = None
         self.deadline = float("inf")
-        self.doubts = 2
+        self.scans_left = 2
         """How many more scans to make while the owner of an orphan is unknown."""
 
     def owns(self, pid: int) -> bool:
@@ -89,7 +89,7 @@ class GuardServer:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         become_subreaper()
         while self._listen():
-            self._tend()
+            self._handle_ended()
             self._scan_if_due()
             self._pause(self._hotseat)
         self._hotseat.close()
@@ -100,7 +100,7 @@ class GuardServer:
         """Wait for a request or a SIGCHLD; return soon while processes are being ended."""
         is_ending = not readable or any(tree.status is not None for tree in self._trees.values())
         waited_for: list[Any] = [*readable, self._woken]
-        select.select(waited_for, [], [], SWEEP_S if is_ending else self._until_scan_s())
+        select.select(waited_for, [], [], POLL_S if is_ending else self._until_scan_s())
         with contextlib.suppress(BlockingIOError):
             while os.read(self._woken, 4096):
                 pass
@@ -163,7 +163,7 @@ class GuardServer:
 
     # Ended processes and what they left behind
 
-    def _tend(self) -> None:
+    def _handle_ended(self) -> None:
         has_children = self._collect()
         for tree in list(self._trees.values()):
             if tree.status is not None and not (has_children and self._end_leftovers(tree)):
@@ -200,10 +200,10 @@ class GuardServer:
         owners = {pid: self._owner(pid) for pid in children(os.getpid())}
         left = [pid for pid, owner in owners.items() if owner is tree]
         kill_each(left)
-        if left or None not in owners.values() or not tree.doubts:
+        if left or None not in owners.values() or not tree.scans_left:
             return bool(left)
         # During exec and exit a process shows no environment: it may belong to this tree.
-        tree.doubts -= 1
+        tree.scans_left -= 1
         return True
 
     def _owner(self, pid: int) -> Tree | None:
@@ -216,10 +216,10 @@ class GuardServer:
 
     def _end_all(self) -> None:
         for tree in list(self._trees.values()):
-            self._bid_farewell(tree)
+            self._begin_stop(tree)
         while self._trees:
             self._pause()
-            self._tend()
+            self._handle_ended()
             for tree in self._trees.values():
                 if time.monotonic() > tree.deadline:
                     tree.signal(signal.SIGKILL)
@@ -227,7 +227,7 @@ class GuardServer:
             kill_each(children(os.getpid()))
             self._pause()
 
-    def _bid_farewell(self, tree: Tree) -> None:
+    def _begin_stop(self, tree: Tree) -> None:
         if not tree.request["stop"]:
             return self._ask_to_end(tree)
         try:

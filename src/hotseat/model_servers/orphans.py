@@ -11,7 +11,7 @@ import contextlib
 import logging
 from pathlib import Path
 
-from hotseat.model_servers.descendants import ENDING, present_era, read
+from hotseat.model_servers.descendants import ENDING, current_pid_scope, read
 from hotseat.model_servers.os_processes import GUARD, PROC, kill_each, marker_of, parent_of, processes
 
 log = logging.getLogger(__name__)
@@ -43,14 +43,14 @@ def recorded(folder: str) -> set[int]:
 
 
 def descendants_in(path: Path) -> set[int]:
-    record, era = read(str(path)), present_era()
-    if record and era and record.era != era and record.boot == era.boot:
+    record, pid_scope = read(str(path)), current_pid_scope()
+    if record and pid_scope and record.pid_scope != pid_scope and record.boot == pid_scope.boot:
         return set()  # of another container with the same folder: its pids mean nothing here
-    if record and record.era == era and record.has_guard:
+    if record and record.pid_scope == pid_scope and record.has_guard:
         return set()
     with contextlib.suppress(OSError):
         path.unlink()
-    return record.alive() if record and record.era == era else set()
+    return record.alive() if record and record.pid_scope == pid_scope else set()
 
 
 def is_abandoned(pid: int) -> bool:

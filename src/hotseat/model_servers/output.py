@@ -38,12 +38,12 @@ SKIPPED = "(some output was skipped here)"
 class Output:
     """The last 256 KiB of output of one model."""
 
-    def __init__(self, echo: Callable[[bytes], None] | None = None) -> None:
+    def __init__(self, stdout_copy: Callable[[bytes], None] | None = None) -> None:
         self._chunks: deque[bytes] = deque()
         self._kept = 0
         self._followers: list[Follower] = []
         self._secrets: tuple[str, ...] = ()
-        self._echo = echo
+        self._stdout_copy = stdout_copy
         self._half_line = b""
         """Held back if there are secrets: a chunk may end within one."""
         self._is_amid_line = False
@@ -66,8 +66,8 @@ class Output:
         self._secrets = tuple(secrets)
 
     def _copy(self, chunk: bytes) -> None:
-        if self._echo:
-            self._echo(self._veiled(chunk) if self._secrets else chunk)
+        if self._stdout_copy:
+            self._stdout_copy(self._veiled(chunk) if self._secrets else chunk)
             self._is_amid_line = not chunk.endswith(b"\n")
 
     def _veiled(self, chunk: bytes) -> bytes:
@@ -141,13 +141,13 @@ class Follower:
 
 
 class Outputs:
-    def __init__(self, echo: Callable[[ModelName, bytes], None] | None = None) -> None:
-        self._echo = echo
+    def __init__(self, stdout_copy: Callable[[ModelName, bytes], None] | None = None) -> None:
+        self._stdout_copy = stdout_copy
         self._outputs: dict[ModelName, Output] = {}
 
     def of(self, model: ModelName) -> Output:
         if model not in self._outputs:
-            self._outputs[model] = Output(partial(self._echo, model) if self._echo else None)
+            self._outputs[model] = Output(partial(self._stdout_copy, model) if self._stdout_copy else None)
         return self._outputs[model]
 
 

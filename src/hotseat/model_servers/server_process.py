@@ -74,7 +74,7 @@ class Child:
         finally:
             stop.signal(signal.SIGKILL)
         if status:
-            log.warning("cmdStop failed, sending SIGTERM instead pid=%s how=%r", self.pid, describe(status))
+            log.warning("cmdStop failed, sending SIGTERM instead pid=%s exit_status=%r", self.pid, describe(status))
         return not status
 
 

@@ -23,7 +23,7 @@ def as_text(model: ModelName, line: str) -> str:
     return line
 
 
-class Echo:
+class StdoutCopy:
     def __init__(
         self, put: Callable[[Callable[[], bytes], Bytes], None], form: Callable[[ModelName, str], str] = as_text
     ) -> None:

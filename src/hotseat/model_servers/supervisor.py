@@ -135,7 +135,7 @@ class Supervisor:
         async with self._disk:
             await reading.run()
         took_s = asyncio.get_running_loop().time() - began
-        log.info("read ahead model=%s mb=%d took_s=%.2f", command.model, reading.done // 10**6, took_s)
+        log.info("read ahead model=%s size_mb=%d took_s=%.2f", command.model, reading.done // 10**6, took_s)
 
     def _stop_reading(self, model: ModelName) -> None:
         """From now on the server reads its files itself."""

@@ -18,7 +18,7 @@ class Grant:
     ticket: TicketId
     model: ModelName
     upstream: Upstream
-    because: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +27,14 @@ class Confirm:
 
     ticket: TicketId
     model: ModelName
-    because: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
     ticket: TicketId
     error: HotseatError
-    because: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Cut:
 
     ticket: TicketId
     model: ModelName
-    because: str
+    reason: str
     error: HotseatError | None = None
     """What the client sees; None: the model was unloaded."""
 
@@ -53,14 +53,14 @@ class StartUpstream:
     model: ModelName
     launch: LaunchId
     spec: ModelSpec
-    because: str
+    reason: str
 
 
 class Cause(Enum):
-    """Why a server is stopped, as a label for metrics; `because` is the sentence."""
+    """Why a server is stopped, as a label for metrics; `reason` is the sentence."""
 
     EVICTION = "eviction"
-    EXCEEDS_MEMORY = "crowded"
+    EXCEEDS_MEMORY = "exceeds_memory"
     """Memory use exceeds the limit: other programs or a model took more."""
     YIELD = "yield"
     TTL = "ttl"
@@ -68,7 +68,7 @@ class Cause(Enum):
     CONFIGURATION = "configuration"
     SHUTDOWN = "shutdown"
     UNRESPONSIVE = "unresponsive"
-    SLEEPLESS = "sleepless"
+    WAKE_FAILED = "wake_failed"
     """Waking it failed; the next start is a cold one."""
 
 
@@ -77,7 +77,7 @@ class StopUpstream:
     model: ModelName
     launch: LaunchId
     cause: Cause
-    because: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class PutToSleep:
     model: ModelName
     launch: LaunchId
     level: SleepLevel
-    because: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class WakeUp:
     model: ModelName
     launch: LaunchId
     level: SleepLevel
-    because: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class ReadAhead:
 
     model: ModelName
     spec: ModelSpec
-    because: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class StopReading:
     """Stop reading: no request waits for the model, or its configuration changed."""
 
     model: ModelName
-    because: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class Evicted:
     """A model that was evicted, and why it was the cheapest choice."""
 
     model: ModelName
-    because: str
+    reason: str
     age_s: Seconds
     load_s: Seconds
     """Expected time to load it again."""
@@ -147,7 +147,7 @@ class ReportSwap:
     predicted_s: Seconds
     measured_s: Seconds
     evicted: tuple[Evicted, ...]
-    because: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

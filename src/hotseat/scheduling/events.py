@@ -90,7 +90,7 @@ class DevicesChanged:
 class YieldRequested:
     """The operator or a program with precedence needs these devices, or all."""
 
-    because: str
+    reason: str
     places: frozenset[Place] = frozenset()
     """Empty: all."""
 
@@ -115,7 +115,7 @@ class UpstreamExited:
 
     model: ModelName
     launch: LaunchId
-    how: str
+    exit_status: str
     """Exit code or signal in words."""
     output: tuple[str, ...] = ()
     """Last output lines, if the exit was not requested. They may contain prompts."""

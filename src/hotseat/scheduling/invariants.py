@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hotseat.errors import HotseatError
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.memory_fit import MemoryForecast, takes, within_budget
-from hotseat.scheduling.memory_pressure import stands_in_its_way
+from hotseat.scheduling.memory_pressure import holds_yielded_memory
 from hotseat.scheduling.state import CLAIMABLE, takes_slot
 from hotseat.scheduling.turns import serves_at_once
 
@@ -43,8 +43,8 @@ def _memory(state: State) -> Iterator[str]:
         yield f"over budget: {[model.name for model in residents]}"
     if not state.may_exceed_memory and (excess := MemoryForecast(state).then.excess()):
         yield f"models exceed the limits by {excess}, and no check is pending"
-    if in_its_way := [model.name for model in residents if stands_in_its_way(state, model)]:
-        yield f"{in_its_way} are still running although a yield is active: {state.yielding}"
+    if holding := [model.name for model in residents if holds_yielded_memory(state, model)]:
+        yield f"{holding} are still running although a yield is active: {state.yielding}"
     awake = [model for model in residents if not model.is_asleep]
     matrix, names = state.catalog.groups.matrix, [model.name for model in awake]
     if matrix is not None and names and matrix.pushed_out(names[0], names[1:]):

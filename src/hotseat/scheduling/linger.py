@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 EVIDENCE = 2
 """With fewer samples than this a model does not linger."""
-DOUBT = 1.5
+DELAY_WEIGHT = 1.5
 """The delay of others is certain and the gain is a guess, so the delay weighs more."""
 
 SLACK, LEAST_SLACK_S = 0.1, 0.05
@@ -43,9 +43,9 @@ def linger_s(stats: ModelStats, load_s: Seconds, unused_s: Seconds, others: Pres
     for n, gap in enumerate(left, start=1):
         if gap > limit_s:
             break
-        lost_s = DOUBT * others.waiting * (gap + stats.service_s)
+        lost_s = DELAY_WEIGHT * others.waiting * (gap + stats.service_s)
         gained += load_s + max(0.0, others.loads_s - gap) - lost_s
-        net = gained - DOUBT * others.waiting * gap * (len(left) - n)
+        net = gained - DELAY_WEIGHT * others.waiting * gap * (len(left) - n)
         if net > best:
             best, stay_s = net, gap
     return stay_s and min(limit_s, stay_s * (1 + SLACK) + LEAST_SLACK_S)

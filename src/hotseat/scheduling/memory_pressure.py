@@ -37,7 +37,7 @@ def relieve(transitions: Transitions) -> Instant:
         state.may_exceed_memory = False
         return NEVER
     for model in _who_goes(state, forecast, excess, transitions.now):
-        transitions.dismiss(model, Cause.EXCEEDS_MEMORY, _in_words(excess, state))
+        transitions.unload(model, Cause.EXCEEDS_MEMORY, _in_words(excess, state))
     return transitions.now + LOOK_AGAIN_S
 
 
@@ -69,28 +69,28 @@ def _in_words(excess: Mapping[Place, Bytes], state: State) -> str:
 # Yield
 
 
-def make_way(transitions: Transitions) -> None:
+def unload_for_yield(transitions: Transitions) -> None:
     """Unload the models on the requested devices and refuse the requests that wait for them."""
     state, yielding = transitions.state, transitions.state.yielding
     if yielding is None:
         return
-    error = Yielding(f"no model can be loaded right now: {yielding.because}. Try again later.", retry_after=OTHERS_S)
+    error = Yielding(f"no model can be loaded right now: {yielding.reason}. Try again later.", retry_after=OTHERS_S)
     for name in state.queue.models():
-        if is_in_its_way(state, state.models[name].spec):
-            transitions.refuse_all(name, error, yielding.because)
+        if needs_yielded_memory(state, state.models[name].spec):
+            transitions.refuse_all(name, error, yielding.reason)
     for model in state.with_process():
-        if stands_in_its_way(state, model):
-            transitions.dismiss(model, Cause.YIELD, yielding.because)
+        if holds_yielded_memory(state, model):
+            transitions.unload(model, Cause.YIELD, yielding.reason)
 
 
-def stands_in_its_way(state: State, model: ModelState) -> bool:
+def holds_yielded_memory(state: State, model: ModelState) -> bool:
     """Is it present and not about to be gone? A model going to sleep may keep memory."""
     if model.is_leaving and not model.falls_asleep:
         return False
     return _covers(state, takes(model, state.catalog))
 
 
-def is_in_its_way(state: State, spec: ModelSpec) -> bool:
+def needs_yielded_memory(state: State, spec: ModelSpec) -> bool:
     return _covers(state, needs(spec, state.catalog))
 
 

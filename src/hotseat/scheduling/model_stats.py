@@ -188,12 +188,12 @@ def _take_over(stats: ModelStats, plain: dict[str, Any]) -> None:
 
 
 def _sleep_stats(plain: object) -> SleepStats:
-    told = _mapping(plain)
-    times, memory = told.get("times"), told.get("memory")
+    parsed = _mapping(plain)
+    times, memory = parsed.get("times"), parsed.get("memory")
     sizes = {place: size for place, size in _mapping(memory).items() if isinstance(size, int) and size <= MOST_BYTES}
     return SleepStats(
-        _seconds(told.get("sleep_s")) or 0.0,
-        _seconds(told.get("wake_s")) or 0.0,
+        _seconds(parsed.get("sleep_s")) or 0.0,
+        _seconds(parsed.get("wake_s")) or 0.0,
         times if isinstance(times, int) and times > 0 else 0,
         None if memory is None else sizes,
     )

@@ -257,7 +257,7 @@ class Scheduler:
         if model.phase is Phase.LOADING:
             stopped = Unloaded(f"{event.model} was stopped by an operator while it was loading. Try again to load it.")
             transitions.refuse_all(event.model, stopped, "stopped while loading")
-        transitions.dismiss(model, Cause.OPERATOR, "stopped by an operator")
+        transitions.unload(model, Cause.OPERATOR, "stopped by an operator")
         if model.phase is Phase.DRAINING:
             deadline = transitions.now + (0 if event.force else model.spec.drain_timeout_s)
             model.cut_at = deadline if model.cut_at is None else min(model.cut_at, deadline)
@@ -319,9 +319,9 @@ class Scheduler:
         if model.phase is Phase.UNLOADING:
             transitions.exit(model)
         elif model.phase is Phase.ASLEEP or (model.sleep_level and model.phase is Phase.LOADING):
-            transitions.die_asleep(model, f"{model.name} {event.how} while asleep")
+            transitions.die_asleep(model, f"{model.name} {event.exit_status} while asleep")
         else:
-            transitions.fail(model, Move.CRASH, f"{model.name} {event.how}", event.output)
+            transitions.fail(model, Move.CRASH, f"{model.name} {event.exit_status}", event.output)
         self._follow_catalog(model)
 
     def _unresponsive(self, transitions: Transitions, event: UpstreamUnresponsive) -> None:
@@ -329,10 +329,10 @@ class Scheduler:
         model = self._of_launch(event)
         if model is None or model.phase not in (Phase.READY, Phase.DRAINING):
             return
-        because = f"{model.name} is unresponsive: it answered neither requests nor its health check"
-        because = f"{because} for {event.silent_s:.0f} s"
-        transitions.dismiss(model, Cause.UNRESPONSIVE, because)
-        transitions.cut(model, because, Unresponsive(f"{because}. It is being stopped; try again to restart it."))
+        reason = f"{model.name} is unresponsive: it answered neither requests nor its health check"
+        reason = f"{reason} for {event.silent_s:.0f} s"
+        transitions.unload(model, Cause.UNRESPONSIVE, reason)
+        transitions.cut(model, reason, Unresponsive(f"{reason}. It is being stopped; try again to restart it."))
 
     def _about_sleep(self, transitions: Transitions, event: AboutSleep) -> None:
         """If the model was told to stop meanwhile, it has no sleep level and the event is ignored."""
@@ -347,7 +347,7 @@ class Scheduler:
             case UpstreamAwake() if model.phase is Phase.LOADING and model.upstream:
                 transitions.become_ready(model, model.upstream)
             case WakeFailed(error=error) if model.phase is Phase.LOADING:
-                transitions.sleep_failed(model, Cause.SLEEPLESS, f"waking it failed ({error})")
+                transitions.sleep_failed(model, Cause.WAKE_FAILED, f"waking it failed ({error})")
 
     def _of_launch(self, event: AboutLaunch) -> ModelState | None:
         """The model, if the event is about its current process."""
@@ -378,7 +378,7 @@ class Scheduler:
     def _replace(self, transitions: Transitions, model: ModelState) -> None:
         transitions.forgive(model)
         if model.phase.takes_memory:
-            transitions.dismiss(model, Cause.CONFIGURATION, "its configuration changed")
+            transitions.unload(model, Cause.CONFIGURATION, "its configuration changed")
         else:
             self._follow_catalog(model)
 
@@ -387,7 +387,7 @@ class Scheduler:
         for name in self._state.queue.models():
             transitions.refuse_all(name, ShuttingDown(SHUTTING_DOWN, retry_after=5), "shutting down")
         for model in self._state.with_process():
-            transitions.dismiss(model, Cause.SHUTDOWN, "hotseat is shutting down")
+            transitions.unload(model, Cause.SHUTDOWN, "hotseat is shutting down")
             if event.force and model.phase is Phase.DRAINING:
                 model.cut_at = transitions.now
 

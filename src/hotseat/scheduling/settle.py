@@ -13,7 +13,7 @@ from hotseat.scheduling.commands import Cause
 from hotseat.scheduling.eviction import price_in_words
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.memory_fit import may_change_level
-from hotseat.scheduling.memory_pressure import make_way, relieve
+from hotseat.scheduling.memory_pressure import relieve, unload_for_yield
 from hotseat.scheduling.plan import Action, ClaimDecision, decisions
 from hotseat.scheduling.queue import RequestKind
 from hotseat.scheduling.turns import NEVER, slots
@@ -36,7 +36,7 @@ def settle(transitions: Transitions) -> Instant:
 
 def _pass(transitions: Transitions) -> Instant:
     wake = min(_end_rests(transitions), _cut_late_leases(transitions))
-    make_way(transitions)
+    unload_for_yield(transitions)
     _serve_residents(transitions)
     wake = min(wake, relieve(transitions))
     _stop_drained(transitions)
@@ -116,7 +116,7 @@ def _retire_idle(transitions: Transitions) -> Instant:
         if expires is None or transitions.state.queue.count(model.name) or model.spec.pinned:
             continue
         if expires <= transitions.now:
-            transitions.dismiss(model, Cause.TTL, ttl_in_words(model))
+            transitions.unload(model, Cause.TTL, ttl_in_words(model))
         else:
             wake = min(wake, expires)
     return wake
@@ -151,8 +151,8 @@ def _carry_out(transitions: Transitions, decision: ClaimDecision) -> None:
             transitions.start(model, reason_to_start(transitions.state, model.name))
         case Action.EVICT:
             for victim in decision.others:
-                because = price_in_words(transitions.state, victim, transitions.now)
-                transitions.evict(victim, model, because, decision.sleep_levels.get(victim.name))
+                reason = price_in_words(transitions.state, victim, transitions.now)
+                transitions.evict(victim, model, reason, decision.sleep_levels.get(victim.name))
             transitions.read_ahead(model, decision.spec, "other models are being unloaded for it")
         case Action.LEAVING:
             transitions.read_ahead(model, decision.spec, "memory is being freed for it")

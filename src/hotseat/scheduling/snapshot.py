@@ -31,7 +31,7 @@ def snapshot(state: State, now: Instant, *, without_cold: bool = False) -> View:
     models = tuple(_model(state, model, known.get(model.name), now) for model in shown)
     line = [ticket for name, wait in known.items() for ticket in _tickets(state, state.models[name], wait)]
     in_order = tuple(sorted(line, key=lambda ticket: (ticket.since, ticket.ticket)))
-    return View(now, models, in_order, _devices(state), state.yielding.because if state.yielding else "")
+    return View(now, models, in_order, _devices(state), state.yielding.reason if state.yielding else "")
 
 
 def _devices(state: State) -> tuple[DeviceView, ...]:

@@ -86,20 +86,20 @@ class Transitions:
         self.changes_somebodys_fate = claim is None or claim != self.state.claims.of(left.model)
         return True
 
-    def grant(self, model: ModelState, ticket: Ticket, because: str) -> None:
+    def grant(self, model: ModelState, ticket: Ticket, reason: str) -> None:
         self.state.queue.leave(ticket.id)
-        self.lease(model, ticket, because)
+        self.lease(model, ticket, reason)
 
-    def lease(self, model: ModelState, ticket: Ticket, because: str) -> None:
+    def lease(self, model: ModelState, ticket: Ticket, reason: str) -> None:
         """From here on the model cannot be evicted during the request."""
         assert model.upstream is not None
         if ticket.kind is RequestKind.LOAD:
-            return self.commands.append(Confirm(ticket.id, model.name, because))
+            return self.commands.append(Confirm(ticket.id, model.name, reason))
         model.leases[ticket.id] = ticket._replace(since=self.now)
         model.slots_used += takes_slot(ticket)
         model.served += 1
         self.state.leases[ticket.id] = model
-        return self.commands.append(Grant(ticket.id, model.name, model.upstream, because))
+        return self.commands.append(Grant(ticket.id, model.name, model.upstream, reason))
 
     def give_back(self, ticket: TicketId, is_answered: bool) -> ModelState | None:
         """End a lease; return its model, or None if there is no such lease (any more)."""
@@ -123,48 +123,48 @@ class Transitions:
         if not model.slots_used and not self.state.queue.clients(model.name):
             model.stats.unused_since = self.now
 
-    def refuse(self, ticket: TicketId, error: HotseatError, because: str) -> None:
+    def refuse(self, ticket: TicketId, error: HotseatError, reason: str) -> None:
         self.quit(ticket)
-        self.commands.append(Refuse(ticket, error, because))
+        self.commands.append(Refuse(ticket, error, reason))
 
-    def refuse_all(self, name: ModelName, error: HotseatError, because: str) -> None:
+    def refuse_all(self, name: ModelName, error: HotseatError, reason: str) -> None:
         for ticket in self.state.queue.waiting_for(name):
-            self.refuse(ticket.id, error, because)
+            self.refuse(ticket.id, error, reason)
 
     # Phases
 
-    def start(self, model: ModelState, because: str) -> None:
+    def start(self, model: ModelState, reason: str) -> None:
         self._note_claim(model)
-        self._enter(model, Move.START, because)
+        self._enter(model, Move.START, reason)
         model.spec = self.state.catalog.models[model.name]
         model.launch = self.state.next_launch()
         model.has_answered = False
         self.state.read_ahead.pop(model.name, None)
         self._note_company()
-        self.commands.append(StartUpstream(model.name, model.launch, model.spec, because))
+        self.commands.append(StartUpstream(model.name, model.launch, model.spec, reason))
 
-    def wake(self, model: ModelState, because: str) -> None:
+    def wake(self, model: ModelState, reason: str) -> None:
         assert model.launch is not None
         assert model.sleep_level is not None
         self._note_claim(model)
-        self._enter(model, Move.WAKE, because)
+        self._enter(model, Move.WAKE, reason)
         self._note_company()
-        self.commands.append(WakeUp(model.name, model.launch, model.sleep_level, because))
+        self.commands.append(WakeUp(model.name, model.launch, model.sleep_level, reason))
 
     def _note_claim(self, model: ModelState) -> None:
         claim = self.state.claims.of(model.name)
         assert claim is not None
         model.claimed_at = claim.since
 
-    def read_ahead(self, model: ModelState, spec: ModelSpec, because: str) -> None:
+    def read_ahead(self, model: ModelState, spec: ModelSpec, reason: str) -> None:
         """Read its files once while memory is freed. A sleeping model needs no files."""
         if spec.reads_ahead and spec.name not in self.state.read_ahead and model.phase is not Phase.ASLEEP:
             self.state.read_ahead[spec.name] = spec.recipe
-            self.commands.append(ReadAhead(spec.name, spec, because))
+            self.commands.append(ReadAhead(spec.name, spec, reason))
 
-    def stop_reading(self, name: ModelName, because: str) -> None:
+    def stop_reading(self, name: ModelName, reason: str) -> None:
         del self.state.read_ahead[name]
-        self.commands.append(StopReading(name, because))
+        self.commands.append(StopReading(name, reason))
 
     def _note_company(self) -> None:
         loading = self.state.in_phase(Phase.LOADING)
@@ -197,28 +197,28 @@ class Transitions:
         report = ReportSwap(model.name, client, waited_s, predicted_s, measured_s, model.evicted_for_it, model.why)
         self.commands.append(report)
 
-    def evict(self, victim: ModelState, wanted: ModelState, because: str, sleep_level: SleepLevel | None) -> None:
+    def evict(self, victim: ModelState, wanted: ModelState, reason: str, sleep_level: SleepLevel | None) -> None:
         """Evict for `wanted`, to sleep if `sleep_level` is set. The next claim of the victim counts from now."""
         load_s = self.state.load_s(victim.name)
         if victim.phase is Phase.READY:
-            went = Evicted(victim.name, because, self.now - victim.ready_at, load_s, victim.served)
+            went = Evicted(victim.name, reason, self.now - victim.ready_at, load_s, victim.served)
             wanted.evicted_for_it = (*wanted.evicted_for_it, went)
         victim.evicted_at = self.now
         abandoned = "; no request was waiting for it any more" if victim.phase is Phase.LOADING else ""
-        self.dismiss(victim, Cause.EVICTION, f"unloaded to free memory for {wanted.name}{abandoned}")
+        self.unload(victim, Cause.EVICTION, f"unloaded to free memory for {wanted.name}{abandoned}")
         if victim.phase is Phase.DRAINING:
             victim.sleep_level = sleep_level
 
-    def dismiss(self, model: ModelState, cause: Cause, because: str) -> None:
+    def unload(self, model: ModelState, cause: Cause, reason: str) -> None:
         """Let it leave: a ready model drains first; a load or a sleep is stopped at once.
 
         A model that is leaving already continues to leave and will not sleep.
         """
         if model.phase is Phase.READY:
             model.cause = cause
-            self._enter(model, Move.DRAIN, because)
+            self._enter(model, Move.DRAIN, reason)
         elif model.phase in (Phase.LOADING, Phase.ASLEEP) or model.is_falling_asleep:
-            model.cause, model.why = cause, because
+            model.cause, model.why = cause, reason
             self.stop(model)
         if model.phase is Phase.DRAINING:
             model.sleep_level = None
@@ -247,18 +247,18 @@ class Transitions:
         model.evicted_for_it = ()
         self._enter(model, Move.FALL_ASLEEP, model.why)
 
-    def sleep_failed(self, model: ModelState, cause: Cause, because: str) -> None:
+    def sleep_failed(self, model: ModelState, cause: Cause, reason: str) -> None:
         """Sleeping or waking failed at this level: stop its server. Requests for it keep waiting."""
         assert model.sleep_level is not None
         model.failed_levels.add(model.sleep_level.name)
-        model.cause, model.why = cause, because
+        model.cause, model.why = cause, reason
         self.stop(model)
 
-    def cut(self, model: ModelState, because: str, error: HotseatError | None = None) -> None:
+    def cut(self, model: ModelState, reason: str, error: HotseatError | None = None) -> None:
         """End its leases now. They count until they are given back."""
         model.cut_at = None
         for ticket in model.leases:
-            self.commands.append(Cut(ticket, model.name, because, error))
+            self.commands.append(Cut(ticket, model.name, reason, error))
 
     def exit(self, model: ModelState) -> None:
         if model.sleep_level is None:
@@ -268,11 +268,11 @@ class Transitions:
         self._enter(model, Move.EXIT, model.why)
         self._remove(model)
 
-    def die_asleep(self, model: ModelState, how: str) -> None:
-        """No request used it, so none is told. A level that it died of while waking is not used again."""
+    def die_asleep(self, model: ModelState, reason: str) -> None:
+        """No request used it, so none is notified. A level that it died of while waking is not used again."""
         if model.phase is Phase.LOADING and model.sleep_level is not None:
             model.failed_levels.add(model.sleep_level.name)
-        self._enter(model, Move.DIE, how)
+        self._enter(model, Move.DIE, reason)
         self._remove(model)
 
     def fail(self, model: ModelState, move: Move, error: str, output: Sequence[str]) -> None:
@@ -294,10 +294,10 @@ class Transitions:
         if model.phase is Phase.BACKOFF:
             self.recover(model)
 
-    def _enter(self, model: ModelState, move: Move, because: str) -> None:
+    def _enter(self, model: ModelState, move: Move, reason: str) -> None:
         model.phase = after(model.phase, move, f"{model.name}, {model.why}")
         model.since = self.now
-        model.why = because
+        model.why = reason
         if model.phase is Phase.COLD:
             del self.state.active[model.name]
         else:

@@ -123,18 +123,18 @@ class TraceError(HotseatError):
 
     code = "bad_trace"
 
-    def __init__(self, complaints: list[str]) -> None:
-        super().__init__("\n".join(complaints))
-        self.complaints = complaints
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
 
 
 def parse(text: str) -> Trace:
     """Parse a trace; TraceError lists every invalid line. Empty lines and `#` lines are skipped."""
-    complaints: list[str] = []
-    lines = list(_decoded(text, complaints))
-    complaints += [] if complaints else _contradictions(lines)
-    if complaints:
-        raise TraceError(complaints)
+    problems: list[str] = []
+    lines = list(_decoded(text, problems))
+    problems += [] if problems else _contradictions(lines)
+    if problems:
+        raise TraceError(problems)
     return traced(line for _, line in lines)
 
 
@@ -170,16 +170,16 @@ def jobs_of(client: Client) -> Iterator[Job]:
 # Problems
 
 
-def _decoded(text: str, complaints: list[str]) -> Iterator[tuple[int, Line]]:
+def _decoded(text: str, problems: list[str]) -> Iterator[tuple[int, Line]]:
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         try:
             yield number, _DECODER.decode(line)
         except msgspec.DecodeError as error:
-            complaints.append(f"line {number}: {_in_words(error)}")
+            problems.append(f"line {number}: {_in_words(error)}")
         except RecursionError:
-            complaints.append(f"line {number}: nested too deeply")
+            problems.append(f"line {number}: nested too deeply")
 
 
 def _in_words(error: msgspec.DecodeError) -> str:

@@ -25,8 +25,8 @@ log = logging.getLogger(__name__)
 
 
 def log_warnings(loaded: Loaded) -> None:
-    for warning in loaded.complaints:
-        log.warning("configuration complaint=%r", str(warning))
+    for warning in loaded.problems:
+        log.warning("configuration problem=%r", str(warning))
 
 
 def announce(banner: Banner, settings: Logging, writer: StdoutWriter) -> None:

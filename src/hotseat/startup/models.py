@@ -16,7 +16,7 @@ from hotseat.hardware.ram import Ram
 from hotseat.memory.manager import MemoryManager
 from hotseat.model_servers import supervisor as model_servers
 from hotseat.model_servers.output import Outputs
-from hotseat.model_servers.stdout_copy import Echo
+from hotseat.model_servers.stdout_copy import StdoutCopy
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.state.learned_store import LEARNED, LearnedStore, state_directory
 from hotseat.state.model_stats_store import ModelStatsStore
@@ -95,11 +95,11 @@ class OutputCopy:
 
     def __init__(self, active: ActiveConfig, writer: StdoutWriter) -> None:
         self._active = active
-        self._echo = Echo(writer.put_copy, self._formatted)
+        self._stdout_copy = StdoutCopy(writer.put_copy, self._formatted)
 
     def __call__(self, model: ModelName, chunk: bytes) -> None:
         if self._active.settings.logging.to_stdout in ("upstream", "both"):
-            self._echo(model, chunk)
+            self._stdout_copy(model, chunk)
 
     def _formatted(self, model: ModelName, line: str) -> str:
         return line if logs.is_text(self._active.settings.logging) else server_line(model, line, time.time())

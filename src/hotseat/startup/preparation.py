@@ -69,7 +69,7 @@ def load_config(options: ServeOptions, model_folders: ModelFolders) -> Loaded:
     try:
         return load(options, model_folders)
     except ConfigError as error:
-        raise CannotStart("\n".join(map(str, error.complaints))) from None
+        raise CannotStart("\n".join(map(str, error.problems))) from None
 
 
 def check_exposure(settings: Settings) -> None:

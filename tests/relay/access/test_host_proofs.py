@@ -52,8 +52,8 @@ async def joined(open_rig: OpenRig, *choices: Route, keys: tuple[ApiKey, ...] = 
 def prove(request: Message, us: ProofChecker) -> None:
     """Raises unless the receiving host accepts the proof."""
     method, target, _ = request.first_line.split()
-    told = [request[name] for name in ("hotseat-model", "hotseat-client", "hotseat-role")]
-    said = said_by(*(part.encode() for part in (request["hotseat-from"], method, target, *told)))
+    fields = [request[name] for name in ("hotseat-model", "hotseat-client", "hotseat-role")]
+    said = said_by(*(part.encode() for part in (request["hotseat-from"], method, target, *fields)))
     us.check("here", said, request["hotseat-proof"].encode())
 
 

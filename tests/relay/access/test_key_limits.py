@@ -255,7 +255,7 @@ async def test_a_reload_keeps_what_was_counted(open_rig: OpenRig) -> None:
     assert account(rig).requests == 2
 
 
-async def test_our_own_api_is_told_whose_key_it_was(open_rig: OpenRig) -> None:
+async def test_our_own_api_gets_the_digest_of_the_key(open_rig: OpenRig) -> None:
     """The API gets the digest of the key, not what the client claims; a model server gets neither."""
     rig = await open_rig(access=Access(api_keys=(ANN,)))
     said = [BEARER + "anns", "Hotseat-Key: somebody else"]

@@ -6,8 +6,8 @@ import os
 from dataclasses import replace
 
 import pytest
-from tests.support.recording_server import Heard
-from tests.support.role_judge import complaint
+from tests.support.recording_server import Received
+from tests.support.role_judge import problem
 from tests.support.role_matrix import DEEP, QUICK, SITUATIONS, run
 from tests.support.role_oracle import Oracle
 from tests.support.role_reading import Request
@@ -19,7 +19,7 @@ CHAT = Request(
     "POST", "/v1/chat/completions", (*bearer("key-of-inference-alpha"), ("Content-Type", "application/json"))
 )
 ALPHA, BETA, FAR = (replace(CHAT, body=b'{"model":"%b"}' % name) for name in (b"alpha", b"beta", b"far"))
-TOLD = Request("POST", "/v1/chat/completions")
+SENT = Request("POST", "/v1/chat/completions")
 
 
 @pytest.mark.uncounted
@@ -38,24 +38,24 @@ def oracle() -> Oracle:
     return Oracle(config(1, 2), SITUATIONS[0].profile, SITUATIONS[0].running)
 
 
-def heard(server: str, **said: object) -> tuple[Heard]:
-    return (Heard(server, replace(TOLD, **said)),)  # type: ignore[arg-type]
+def received(server: str, **said: object) -> tuple[Received]:
+    return (Received(server, replace(SENT, **said)),)  # type: ignore[arg-type]
 
 
 LEAKS = {
-    "another model": (BETA, Seen(200, heard("beta"), (), ())),
-    "another server": (ALPHA, Seen(200, heard("beta"), (), ())),
-    "another path": (ALPHA, Seen(200, heard("alpha", target="/slots"), (), ())),
-    "another method": (ALPHA, Seen(200, heard("alpha", method="DELETE"), (), ())),
-    "refused, and forwarded all the same": (BETA, Seen(403, heard("beta"), (), ())),
+    "another model": (BETA, Seen(200, received("beta"), (), ())),
+    "another server": (ALPHA, Seen(200, received("beta"), (), ())),
+    "another path": (ALPHA, Seen(200, received("alpha", target="/slots"), (), ())),
+    "another method": (ALPHA, Seen(200, received("alpha", method="DELETE"), (), ())),
+    "refused, and forwarded all the same": (BETA, Seen(403, received("beta"), (), ())),
     "refused, and loaded all the same": (BETA, Seen(403, (), ("beta",), ())),
     "refused without need": (ALPHA, Seen(403, (), (), ())),
-    "stopped by the way": (ALPHA, Seen(200, heard("alpha"), (), ("beta",))),
-    "our key": (ALPHA, Seen(200, heard("alpha", fields=bearer("key-of-inference-alpha")), (), ())),
-    "a peer's key": (ALPHA, Seen(200, heard("alpha", fields=bearer(PEERS_SECRET)), (), ())),
+    "stopped by the way": (ALPHA, Seen(200, received("alpha"), (), ("beta",))),
+    "our key": (ALPHA, Seen(200, received("alpha", fields=bearer("key-of-inference-alpha")), (), ())),
+    "a peer's key": (ALPHA, Seen(200, received("alpha", fields=bearer(PEERS_SECRET)), (), ())),
     "a peer's other model": (
         replace(FAR, fields=(*bearer("key-of-admin"), CHAT.fields[1])),
-        Seen(200, heard("farm", fields=bearer(PEERS_SECRET), body=b'{"model":"near"}'), (), ()),
+        Seen(200, received("farm", fields=bearer(PEERS_SECRET), body=b'{"model":"near"}'), (), ()),
     ),
 }
 
@@ -65,10 +65,10 @@ def test_a_leak_would_be_seen(leak: str) -> None:
     """The oracle reports each prepared leak."""
     request, seen = LEAKS[leak]
 
-    assert complaint(oracle(), request, seen)
+    assert problem(oracle(), request, seen)
 
 
 def test_what_may_be_is_no_leak() -> None:
     """The oracle accepts an allowed request and a refused one."""
-    assert complaint(oracle(), ALPHA, Seen(200, heard("alpha", body=ALPHA.body), ("alpha",), ())) == ""
-    assert complaint(oracle(), BETA, Seen(403, (), (), ())) == ""
+    assert problem(oracle(), ALPHA, Seen(200, received("alpha", body=ALPHA.body), ("alpha",), ())) == ""
+    assert problem(oracle(), BETA, Seen(403, (), (), ())) == ""

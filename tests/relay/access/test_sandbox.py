@@ -75,9 +75,9 @@ def answer(fields: str, status: str = "200 OK") -> bytes:
 Confinement: TypeAlias = tuple[list[str], list[str]]
 
 
-def confinement(told: Reply) -> Confinement:
+def confinement(reply: Reply) -> Confinement:
     """Its policies, and its X-Content-Type-Options."""
-    return told.all("Content-Security-Policy"), told.all("X-Content-Type-Options")
+    return reply.all("Content-Security-Policy"), reply.all("X-Content-Type-Options")
 
 
 CONFINED: Confinement = ([SANDBOX[1].decode()], ["nosniff"])
@@ -90,45 +90,45 @@ async def test_what_may_be_a_page_is_sandboxed_each_time(rig: RelayRig, fields: 
     requests = [get("/upstream/alpha/"), get("/upstream/alpha/"), get("/"), get("/?model=alpha"), chat()]
     answers = [(await rig.exchange(request, answer(fields)))[1] for request in requests]
 
-    assert [confinement(told) for told in answers] == [CONFINED] * 5
+    assert [confinement(reply) for reply in answers] == [CONFINED] * 5
 
 
 @pytest.mark.parametrize("status", ["206 Partial Content", "302 Found", "404 Not Found", "500 Oh"])
 async def test_a_page_is_sandboxed_whatever_its_status(rig: RelayRig, status: str) -> None:
     """Pages with error, redirect and partial statuses are sandboxed too."""
     for _ in range(2):
-        _, told = await rig.exchange(get("/upstream/alpha/"), answer("Content-Type: text/html\r\n", status))
+        _, reply = await rig.exchange(get("/upstream/alpha/"), answer("Content-Type: text/html\r\n", status))
 
-        assert confinement(told) == CONFINED
+        assert confinement(reply) == CONFINED
 
 
 async def test_an_answer_that_renews_a_kept_page_is_sandboxed(rig: RelayRig) -> None:
     """A 304 is sandboxed, because a browser may apply its fields to the cached page."""
     fresh = b"HTTP/1.1 304 Not Modified\r\nETag: x\r\nContent-Security-Policy: default-src *\r\n\r\n"
-    _, told = await rig.exchange(get("/upstream/alpha/", "If-None-Match: x"), fresh)
+    _, reply = await rig.exchange(get("/upstream/alpha/", "If-None-Match: x"), fresh)
 
-    assert told.all("Content-Security-Policy") == [SANDBOX[1].decode(), "default-src *"]
+    assert reply.all("Content-Security-Policy") == [SANDBOX[1].decode(), "default-src *"]
 
 
 async def test_a_page_that_is_streamed_is_sandboxed(rig: RelayRig) -> None:
     """A page in chunks, or ended by the connection, is sandboxed."""
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n"
-    _, told = await rig.exchange(get("/upstream/alpha/"), head + chunked(b"hello"))
+    _, reply = await rig.exchange(get("/upstream/alpha/"), head + chunked(b"hello"))
     client, call = await rig.reached(get("/upstream/alpha/"))
     await call.say(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\nhello")
     call.hang_up()
 
-    assert confinement(told) == confinement(await client.message()) == CONFINED
+    assert confinement(reply) == confinement(await client.message()) == CONFINED
 
 
 @pytest.mark.parametrize("kind", NO_PAGES)
 async def test_what_is_no_page_is_left_as_it_is(rig: RelayRig, kind: str) -> None:
     """Responses of harmless types get only `nosniff`, cached head or not."""
     for _ in range(3):
-        _, told = await rig.exchange(chat(), answer(f"Content-Type: {kind}\r\n"))
+        _, reply = await rig.exchange(chat(), answer(f"Content-Type: {kind}\r\n"))
 
-        assert confinement(told) == PLAIN
-        assert told["Content-Type"] == kind
+        assert confinement(reply) == PLAIN
+        assert reply["Content-Type"] == kind
 
 
 @pytest.mark.parametrize("said", ["nosniff", "sniff", "sniff\r\nX-Content-Type-Options: nosniff"])
@@ -136,18 +136,18 @@ async def test_a_server_cannot_take_back_that_nothing_is_guessed(rig: RelayRig, 
     """A server's own X-Content-Type-Options is replaced by `nosniff`."""
     for _ in range(3):
         fields = f"x-content-type-options: {said}\r\nContent-Type: text/plain\r\n"
-        _, told = await rig.exchange(chat(), answer(fields))
+        _, reply = await rig.exchange(chat(), answer(fields))
 
-        assert confinement(told) == PLAIN
+        assert confinement(reply) == PLAIN
 
 
 async def test_a_page_cannot_take_itself_out_of_the_sandbox(rig: RelayRig) -> None:
     """A server's own policy is sent after hotseat's; browsers enforce both."""
     lax = "Content-Type: text/html\r\nContent-Security-Policy: sandbox allow-scripts allow-same-origin\r\n"
     for _ in range(2):
-        _, told = await rig.exchange(get("/upstream/alpha/"), answer(lax))
+        _, reply = await rig.exchange(get("/upstream/alpha/"), answer(lax))
 
-        assert told.all("Content-Security-Policy") == [SANDBOX[1].decode(), "sandbox allow-scripts allow-same-origin"]
+        assert reply.all("Content-Security-Policy") == [SANDBOX[1].decode(), "sandbox allow-scripts allow-same-origin"]
 
 
 async def test_a_policy_of_the_server_stays_on_what_is_no_page(rig: RelayRig) -> None:
@@ -186,22 +186,22 @@ async def test_a_reload_decides_about_heads_that_were_read_before(open_rig: Open
 async def test_our_own_head_is_not_taken_for_a_servers(rig: RelayRig) -> None:
     """hotseat's own pages are not sandboxed even if a server's page has the same head."""
     page = answer("Content-Type: text/html\r\n")
-    told = []
+    reply = []
     for _ in range(3):
         client = await rig.send(get("/swagger"))
         await (await rig.management.call()).say(page)
-        told.append(confinement(await client.message()))
-        told.append(confinement((await rig.exchange(get("/upstream/alpha/"), page))[1]))
+        reply.append(confinement(await client.message()))
+        reply.append(confinement((await rig.exchange(get("/upstream/alpha/"), page))[1]))
 
-    assert told == [([], []), CONFINED] * 3
+    assert reply == [([], []), CONFINED] * 3
 
 
 async def test_trusted_pages_run_as_our_own(open_rig: OpenRig) -> None:
     """With upstream.trustPages, pages are not sandboxed."""
     rig = await open_rig(settings=Settings(trust_pages=True))
-    _, told = await rig.exchange(get("/upstream/alpha/"), answer("Content-Type: text/html\r\n"))
+    _, reply = await rig.exchange(get("/upstream/alpha/"), answer("Content-Type: text/html\r\n"))
 
-    assert b"Content-Security-Policy" not in told.raw
+    assert b"Content-Security-Policy" not in reply.raw
 
 
 async def test_our_own_pages_are_not_confined(rig: RelayRig) -> None:

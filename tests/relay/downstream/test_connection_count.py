@@ -108,13 +108,13 @@ def is_open(port: int) -> bool:
 async def test_far_too_many_connections_are_closed_without_a_word(open_rig: OpenRig) -> None:
     """Connections a little beyond the limit get 429; further ones are reset without a response."""
     rig = await open_rig(limits=Limits(per_address=1))
-    told = [await rig.client() for _ in range(1 + MOST_REFUSED)]
+    refused = [await rig.client() for _ in range(1 + MOST_REFUSED)]
     await come_true(lambda: rig.relay.connections.count.total == 1 + MOST_REFUSED)
     untold = await rig.client()
 
     assert await untold.end() is End.RESET
     assert untold.unread == b""
-    assert (await told[-1].message()).status == 429
+    assert (await refused[-1].message()).status == 429
 
 
 @pytest.mark.parametrize(("fits", "bounds"), [(None, (100, 60)), (100, (100, 60)), (80, (80, 40)), (1, (1, 1))])

@@ -178,7 +178,7 @@ async def test_an_old_client_is_closed_after_its_answer(rig: RelayRig) -> None:
 
 
 async def test_an_old_client_that_asks_for_it_is_kept(rig: RelayRig) -> None:
-    """An HTTP/1.0 client with keep-alive is told that the connection stays open, and can reuse it."""
+    """An HTTP/1.0 client with keep-alive gets a keep-alive header, and can reuse the connection."""
     client, call = await rig.reached(get("/slots?model=alpha", "Connection: keep-alive", version="1.0"))
     await call.say(HELLO)
     answered = await client.message()

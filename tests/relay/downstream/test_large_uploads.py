@@ -42,7 +42,7 @@ def form(model: str, *, model_last: bool) -> Pieces:
 
 @pytest.fixture(scope="module")
 def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hotseat]:
-    folder = tmp_path_factory.mktemp("house")
+    folder = tmp_path_factory.mktemp("hotseat")
     with Hotseat({"models": MODELS, "groups": BOTH_AT_ONCE}, folder) as rig:
         for model in MODELS:
             rig.load(model)

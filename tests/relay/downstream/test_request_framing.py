@@ -206,22 +206,22 @@ def test_a_body_in_small_pieces_takes_little_more_than_its_size() -> None:
 # Expect
 
 
-async def test_a_client_that_asks_first_is_told_to_go_on(rig: RelayRig) -> None:
+async def test_a_client_that_asks_first_gets_100_continue(rig: RelayRig) -> None:
     """The relay itself sends 100 Continue; the upstream never sees the Expect header."""
     client = await rig.client()
     request = chat("alpha", "Expect: 100-continue")
     await client.send(request.removesuffix(NAMED))
-    told = await client.message()
+    interim = await client.message()
     await client.send(NAMED)
     call = await rig.alpha.call()
     await call.say(HELLO)
 
-    assert told.first_line == "HTTP/1.1 100 Continue"
+    assert interim.first_line == "HTTP/1.1 100 Continue"
     assert "expect" not in call.request.names
     assert (await client.message()).body == b"hello"
 
 
-async def test_a_refused_client_is_not_told_to_go_on(open_rig: OpenRig) -> None:
+async def test_a_refused_client_gets_no_100_continue(open_rig: OpenRig) -> None:
     """A request that is too large gets 413 instead of 100 Continue."""
     rig = await open_rig(limits=Limits(json_body=100))
     answered = await rig.refusal(get("/v1/x", "Expect: 100-continue", "Content-Length: 101", method="POST"))
@@ -242,7 +242,7 @@ async def test_going_on_waits_for_its_turn(rig: RelayRig) -> None:
     assert (await client.message()).status == 200
 
 
-async def test_a_body_that_does_not_wait_is_not_told_to_go_on(rig: RelayRig) -> None:
+async def test_a_body_that_does_not_wait_gets_no_100_continue(rig: RelayRig) -> None:
     """If the body has already arrived, 100 Continue is not sent."""
     client, call = await rig.reached(get() + chat("alpha", "Expect: 100-continue"))
     await call.say(HELLO)

@@ -59,7 +59,7 @@ class Observer:
 
 @pytest.fixture(scope="module")
 def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hotseat]:
-    with Hotseat(CONFIG, tmp_path_factory.mktemp("house")) as rig:
+    with Hotseat(CONFIG, tmp_path_factory.mktemp("hotseat")) as rig:
         for model in ("qwen", "gemma"):
             rig.load(model)
         yield rig

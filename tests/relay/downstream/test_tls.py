@@ -41,16 +41,16 @@ async def connected(rig: RelayRig, certificate: Path, *protocols: str) -> Stream
 async def test_requests_are_answered_one_after_another(rig: RelayRig, certificate: Path) -> None:
     """Three requests on one connection are served, and the upstream gets X-Forwarded-Proto: https."""
     reader, writer = await connected(rig, certificate)
-    heard = []
+    schemes = []
     for _ in range(3):
         writer.write(chat())
         call = await rig.alpha.call()
-        heard.append(call.request["X-Forwarded-Proto"])
+        schemes.append(call.request["X-Forwarded-Proto"])
         await call.say(HELLO)
         await asyncio.wait_for(reader.readuntil(b"hello"), 5)
     writer.close()
 
-    assert heard == ["https"] * 3
+    assert schemes == ["https"] * 3
 
 
 async def test_a_connection_that_is_not_kept_ends_cleanly(rig: RelayRig, certificate: Path) -> None:
@@ -73,7 +73,7 @@ async def test_http_1_1_is_all_that_is_spoken(rig: RelayRig, certificate: Path) 
     assert spoken == "http/1.1"
 
 
-def test_a_certificate_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+def test_a_certificate_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
     """An invalid certificate file raises an SSLError."""
     nonsense = tmp_path / "nonsense.pem"
     nonsense.write_text("no certificate")

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tests.support.early_streams import WaitingClient
 
 ALPHA, BETA, _ = MODELS
-TOLD = spec("slow", loading_state=LoadingState.COMMENTS)
+WITH_COMMENTS = spec("slow", loading_state=LoadingState.COMMENTS)
 REASONED = spec("slow", loading_state=LoadingState.REASONING)
 SAID = b'data: {"choices":[]}\n\ndata: [DONE]\n\n'
 SMALL = 16 << 10
@@ -47,7 +47,7 @@ SMALL = 16 << 10
 
 @pytest.fixture
 async def room(open_rig: OpenRig) -> WaitingClient:
-    return waiting_client(await open_rig(models=(ALPHA, BETA, TOLD), send_buffer=SMALL))
+    return waiting_client(await open_rig(models=(ALPHA, BETA, WITH_COMMENTS), send_buffer=SMALL))
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ async def test_a_quick_failure_keeps_its_status(room: WaitingClient) -> None:
 
 async def test_a_long_wait_begins_the_answer(room: WaitingClient) -> None:
     """The head announces an unbuffered event stream, and a comment has the reason for the wait."""
-    client, head = await room.told()
+    client, head = await room.early_answer()
 
     assert head.decode().split("\r\n") == [
         "HTTP/1.1 200 OK",
@@ -113,15 +113,15 @@ async def test_a_long_wait_begins_the_answer(room: WaitingClient) -> None:
 async def test_a_page_of_an_allowed_origin_may_read_it(open_rig: OpenRig) -> None:
     """An early response has the CORS header for an allowed origin."""
     access = Access(allowed_origins=("http://chat.example",))
-    room = waiting_client(await open_rig(models=(TOLD,), access=access))
-    _, head = await room.told(ask("Origin: http://chat.example"))
+    room = waiting_client(await open_rig(models=(WITH_COMMENTS,), access=access))
+    _, head = await room.early_answer(ask("Origin: http://chat.example"))
 
     assert b"\r\nAccess-Control-Allow-Origin: http://chat.example\r\n" in head
 
 
 async def test_signs_of_life_go_on(room: WaitingClient) -> None:
     """While the client waits, a comment with the current reason is sent at every interval."""
-    client, _ = await room.told()
+    client, _ = await room.early_answer()
     for _ in range(24):
         await piece(client)
         before = await silent(client)
@@ -134,7 +134,7 @@ async def test_signs_of_life_go_on(room: WaitingClient) -> None:
 async def test_a_sign_tells_who_is_in_the_way(room: WaitingClient) -> None:
     """The comment names the model that is in use."""
     _, call = await room.rig.reached(chat())
-    client, _ = await room.told()
+    client, _ = await room.early_answer()
     sign = await piece(client)
     await call.say(HELLO)
 
@@ -144,7 +144,7 @@ async def test_a_sign_tells_who_is_in_the_way(room: WaitingClient) -> None:
 
 async def test_signs_go_on_until_the_model_speaks(room: WaitingClient) -> None:
     """Comments continue before and after the upstream's head, and end with its first data."""
-    client, _ = await room.told()
+    client, _ = await room.early_answer()
     await piece(client)
     call = await room.loaded()
     room.alarms.wait(EVERY_S)
@@ -182,24 +182,24 @@ async def test_a_stream_goes_on_however_it_is_framed_and_cut(
     room: WaitingClient, answer: bytes, hangs_up: bool, cuts: list[int]
 ) -> None:
     """The client gets every byte of the stream and its end, however the upstream frames and splits it."""
-    client, _ = await room.told()
+    client, _ = await room.early_answer()
     call = await room.loaded()
     for begin, end in pairwise([0, *sorted({cut for cut in cuts if cut < len(answer)}), len(answer)]):
         await call.say(answer[begin:end])
         await turns()
     if hangs_up:
         call.hang_up()
-    heard = await pieces_to_the_end(client)
+    received = await pieces_to_the_end(client)
     await come_true(lambda: room.rig.in_flight("slow") == 0)
     await room.rig.dispatcher.unload(ModelName("slow"))
 
-    assert without_comments(heard) == SAID
+    assert without_comments(received) == SAID
     assert room.alarms.set == []
 
 
 async def test_the_connection_can_be_used_again(room: WaitingClient) -> None:
     """After an early response the connection serves the next request."""
-    client, _ = await room.told()
+    client, _ = await room.early_answer()
     await (await room.loaded()).say(CHUNKED_EVENTS + chunked(SAID))
     await pieces_to_the_end(client)
     await client.send(ask())
@@ -211,7 +211,7 @@ async def test_the_connection_can_be_used_again(room: WaitingClient) -> None:
 
 async def test_a_client_that_wants_no_more_is_let_go(room: WaitingClient) -> None:
     """With `Connection: close`, an early response says so and the connection closes after the last chunk."""
-    client, head = await room.told(ask("Connection: close"))
+    client, head = await room.early_answer(ask("Connection: close"))
     await (await room.loaded()).say(CHUNKED_EVENTS + chunked(SAID))
 
     assert b"\r\nConnection: close\r\n" in head
@@ -223,7 +223,7 @@ async def test_what_began_plain_goes_on_plain(room: WaitingClient) -> None:
     request = ask("Accept-Encoding: gzip")
     calls = []
     for _ in range(2):
-        client, _ = await room.told(request)
+        client, _ = await room.early_answer(request)
         calls.append(await room.loaded())
         await calls[-1].say(CHUNKED_EVENTS + chunked(SAID))
         await pieces_to_the_end(client)
@@ -239,7 +239,7 @@ async def test_what_began_plain_goes_on_plain(room: WaitingClient) -> None:
 
 async def test_a_server_that_cannot_be_reached_is_waited_for_again(room: WaitingClient) -> None:
     """If the server died as it became ready, the request queues again and gets the stream of the next start."""
-    client, _ = await room.told()
+    client, _ = await room.early_answer()
     alive = room.rig.launcher.addresses["slow"]
     room.rig.launcher.addresses["slow"] = alive._replace(port=1)
     room.rig.launcher.become_ready("slow")
@@ -258,7 +258,7 @@ async def test_a_server_that_cannot_be_reached_is_waited_for_again(room: Waiting
 # Those who read slowly, or leave
 
 
-async def test_a_client_that_reads_nothing_is_not_buried_in_signs(room: WaitingClient) -> None:
+async def test_signs_do_not_pile_up_for_a_client_that_reads_nothing(room: WaitingClient) -> None:
     """Comments stop when the client's buffer is full, and the stream still arrives complete."""
     client = await room.enter(receive_buffer=SMALL)
     room.alarms.wait(GRACE_S)
@@ -266,10 +266,10 @@ async def test_a_client_that_reads_nothing_is_not_buried_in_signs(room: WaitingC
     call = await room.loaded()
     await call.say(CHUNKED_EVENTS + chunked(SAID))
     await client.read_until(b"\r\n\r\n")
-    heard = await pieces_to_the_end(client)
+    received = await pieces_to_the_end(client)
 
-    assert 500 < heard.count(b": slow:") < 10_000
-    assert without_comments(heard) == SAID
+    assert 500 < received.count(b": slow:") < 10_000
+    assert without_comments(received) == SAID
 
 
 async def test_a_model_does_not_speak_to_a_client_that_is_behind(room: WaitingClient, tasks: Tasks) -> None:
@@ -291,7 +291,7 @@ async def test_a_model_does_not_speak_to_a_client_that_is_behind(room: WaitingCl
 @pytest.mark.parametrize("leave", ["hang_up", "say_goodbye", "reset"])
 async def test_a_client_that_leaves_is_forgotten(room: WaitingClient, leave: str) -> None:
     """It leaves the queue within milliseconds, and gets no more messages."""
-    client, _ = await room.told()
+    client, _ = await room.early_answer()
     getattr(client, leave)()
     await come_true(lambda: room.rig.waiting() == 0, PROMPTLY_S)
     room.rig.launcher.become_ready("slow")
@@ -302,7 +302,7 @@ async def test_a_client_that_leaves_is_forgotten(room: WaitingClient, leave: str
 
 async def test_a_client_that_leaves_amid_its_stream_frees_the_model(room: WaitingClient) -> None:
     """A client that disconnects during its stream releases the lease and is recorded with 499."""
-    client, _ = await room.told()
+    client, _ = await room.early_answer()
     call = await room.loaded()
     await call.say(CHUNKED_EVENTS + b"8\r\ndata: x\n\r\n")
     await client.read_until(b"data: x\n")
@@ -313,7 +313,7 @@ async def test_a_client_that_leaves_amid_its_stream_frees_the_model(room: Waitin
     assert room.status() == 499
 
 
-# Those who are told nothing
+# Those who get no comments
 
 
 @pytest.mark.parametrize(
@@ -341,7 +341,7 @@ async def test_who_did_not_ask_for_an_event_stream_waits_in_silence(room: Waitin
     assert (await client.message()).body == b"hello"
 
 
-async def test_nobody_is_told_anything_unless_that_is_wished(open_rig: OpenRig) -> None:
+async def test_no_response_begins_early_without_send_loading_state(open_rig: OpenRig) -> None:
     """Without sendLoadingState, a failed wait is a 503 however long it took."""
     room = waiting_client(await open_rig())
     client = await room.enter()
@@ -378,7 +378,7 @@ async def test_a_ready_model_answers_for_itself(room: WaitingClient) -> None:
 )
 async def test_other_event_streams_begin_early_too(room: WaitingClient, target: str) -> None:
     """All paths on which `stream` means server-sent events can begin early."""
-    client, _ = await room.told(ask(target=target))
+    client, _ = await room.early_answer(ask(target=target))
 
     assert (await piece(client)).startswith(b": slow: loading")
 
@@ -388,7 +388,7 @@ async def test_other_event_streams_begin_early_too(room: WaitingClient, target: 
 
 async def test_a_chat_can_show_the_signs_as_reasoning(reasoning_room: WaitingClient) -> None:
     """With `reasoning`, the reason is a chat chunk with only reasoning_content."""
-    client, _ = await reasoning_room.told()
+    client, _ = await reasoning_room.early_answer()
     sign = json.loads((await piece(client)).removeprefix(b"data: "))
     (choice,) = sign["choices"]
 
@@ -401,7 +401,7 @@ async def test_a_chat_can_show_the_signs_as_reasoning(reasoning_room: WaitingCli
 @pytest.mark.parametrize("target", ["/v1/completions", "/v1/messages", "/v1/responses"])
 async def test_what_is_no_chat_gets_comments_instead(reasoning_room: WaitingClient, target: str) -> None:
     """With `reasoning`, streams that are not chats get comments."""
-    client, _ = await reasoning_room.told(ask(target=target))
+    client, _ = await reasoning_room.early_answer(ask(target=target))
 
     assert (await piece(client)).startswith(b": slow: loading")
 

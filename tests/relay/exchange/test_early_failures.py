@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from tests.support.early_streams import WaitingClient
 
 SLOW = ModelName("slow")
-TOLD = spec("slow", loading_state=LoadingState.COMMENTS)
+WITH_COMMENTS = spec("slow", loading_state=LoadingState.COMMENTS)
 OWN_ERROR = b'{"error":{"message":"too long","type":"exceed_context_size_error","code":400,"n_ctx":4096}}'
 
 
 @pytest.fixture
 async def room(open_rig: OpenRig) -> WaitingClient:
-    return waiting_client(await open_rig(models=(*MODELS[:2], TOLD)))
+    return waiting_client(await open_rig(models=(*MODELS[:2], WITH_COMMENTS)))
 
 
 def answer(status: str, body: bytes, *fields: str) -> bytes:
@@ -71,7 +71,7 @@ async def test_a_wait_in_vain_is_an_error_event(
     room: WaitingClient, happens: Callable[[WaitingClient], Awaitable[None]], code: str, status: int
 ) -> None:
     """A failed wait ends the stream with an error event, and the recorded status is that of the error."""
-    client, _ = await room.told()
+    client, _ = await room.early_answer()
     await happens(room)
     error = only_event(await cut_off(client))["error"]
 
@@ -81,9 +81,9 @@ async def test_a_wait_in_vain_is_an_error_event(
     assert room.alarms.set == []
 
 
-async def test_an_anthropic_caller_is_told_in_its_own_way(room: WaitingClient) -> None:
+async def test_an_anthropic_caller_gets_an_error_event_in_its_format(room: WaitingClient) -> None:
     """On /v1/messages the error is an `error` event in Anthropic's format."""
-    client, _ = await room.told(ask(target="/v1/messages"))
+    client, _ = await room.early_answer(ask(target="/v1/messages"))
     await the_load_fails(room)
     data = await cut_off(client)
 
@@ -94,7 +94,7 @@ async def test_an_anthropic_caller_is_told_in_its_own_way(room: WaitingClient) -
 
 async def test_an_upstream_that_dies_before_it_answers_is_named(room: WaitingClient) -> None:
     """If the upstream closes before its response, the error event says so, and the status is 502."""
-    client, _ = await room.told()
+    client, _ = await room.early_answer()
     (await room.loaded()).hang_up()
 
     assert "closed the connection before it responded" in only_event(await cut_off(client))["error"]["message"]
@@ -104,7 +104,7 @@ async def test_an_upstream_that_dies_before_it_answers_is_named(room: WaitingCli
 @pytest.mark.parametrize("framing", [CHUNKED_EVENTS + b"18\r\n", EVENTS + b"Content-Length: 99\r\n\r\n"])
 async def test_an_upstream_that_dies_amid_its_stream_is_named(room: WaitingClient, framing: bytes) -> None:
     """If the upstream closes during an event, the event is ended and the error is an event of its own."""
-    client, _ = await room.told()
+    client, _ = await room.early_answer()
     call = await room.loaded()
     await call.say(framing + b'data: {"half')
     call.hang_up()
@@ -117,7 +117,7 @@ async def test_an_upstream_that_dies_amid_its_stream_is_named(room: WaitingClien
 
 async def test_the_upstreams_own_error_is_passed_on(room: WaitingClient) -> None:
     """The upstream's error object is sent unchanged as an event."""
-    client, _ = await room.told()
+    client, _ = await room.early_answer()
     await (await room.loaded()).say(answer("400 Bad Request", OWN_ERROR, "Content-Type: application/json"))
 
     assert only_event(await cut_off(client)) == json.loads(OWN_ERROR)
@@ -126,7 +126,7 @@ async def test_the_upstreams_own_error_is_passed_on(room: WaitingClient) -> None
 
 async def test_the_upstreams_own_error_in_chunks_is_passed_on(room: WaitingClient) -> None:
     """A chunked error of the upstream is sent unchanged as an event."""
-    client, _ = await room.told()
+    client, _ = await room.early_answer()
     head = b"HTTP/1.1 500 Oops\r\nTransfer-Encoding: chunked\r\n\r\n"
     await (await room.loaded()).say(head + chunked(OWN_ERROR[:20], OWN_ERROR[20:]))
 
@@ -136,7 +136,7 @@ async def test_the_upstreams_own_error_in_chunks_is_passed_on(room: WaitingClien
 
 async def test_the_upstreams_own_error_is_put_into_the_anthropic_frame(room: WaitingClient) -> None:
     """On /v1/messages the upstream's error is wrapped in Anthropic's format."""
-    client, _ = await room.told(ask(target="/v1/messages"))
+    client, _ = await room.early_answer(ask(target="/v1/messages"))
     await (await room.loaded()).say(answer("400 Bad Request", b'{"error":{"message":"too long"}}'))
 
     assert only_event(await cut_off(client)) == {
@@ -146,7 +146,7 @@ async def test_the_upstreams_own_error_is_put_into_the_anthropic_frame(room: Wai
 
 
 @pytest.mark.parametrize(
-    ("said", "told", "status"),
+    ("said", "message", "status"),
     [
         (answer("500 Oops", b"out\nof memory", "Content-Type: text/plain"), "500 with text/plain", 500),
         (answer("503 Busy", b'{"error":"loading"}'), '503 with no content type instead of an event stream: {"err', 503),
@@ -163,23 +163,23 @@ async def test_the_upstreams_own_error_is_put_into_the_anthropic_frame(room: Wai
         (answer("500 Oops", b'{"error":' + b"[" * 60_000), "responded 500", 500),
     ],
 )
-async def test_an_answer_that_is_no_event_stream_is_told_instead(
-    room: WaitingClient, said: bytes, told: str, status: int
+async def test_an_answer_that_is_no_event_stream_becomes_an_error_event(
+    room: WaitingClient, said: bytes, message: str, status: int
 ) -> None:
     """If the response is not an event stream, the error event has its status, type and beginning."""
-    client, _ = await room.told()
+    client, _ = await room.early_answer()
     await (await room.loaded()).say(said)
     error = only_event(await cut_off(client))["error"]
 
     assert error["message"].startswith("slow responded ")
-    assert told in error["message"]
+    assert message in error["message"]
     assert len(error["message"]) < 1000
     assert room.status() == status
 
 
-async def test_a_malformed_answer_is_told(room: WaitingClient) -> None:
+async def test_a_malformed_answer_becomes_an_error_event(room: WaitingClient) -> None:
     """A malformed response is an error event."""
-    client, _ = await room.told()
+    client, _ = await room.early_answer()
     await (await room.loaded()).say(b"hello")
     await come_true(lambda: room.rig.in_flight("slow") == 1)
     await room.rig.upstreams["slow"].lines[-1].wire.send(b"\r\n\r\n")
@@ -187,9 +187,9 @@ async def test_a_malformed_answer_is_told(room: WaitingClient) -> None:
     assert "malformed" in only_event(await cut_off(client))["error"]["message"]
 
 
-async def test_a_cut_is_told(room: WaitingClient) -> None:
+async def test_a_forced_unload_becomes_an_error_event(room: WaitingClient) -> None:
     """A forced unload ends an early stream with an error event."""
-    client, _ = await room.told()
+    client, _ = await room.early_answer()
     await (await room.loaded()).say(CHUNKED_EVENTS + chunked(b"data: x\n\n")[:-5])
     await client.read_until(b"data: x")
     await client.read_until(b"\r\n")

@@ -137,9 +137,9 @@ class ExchangeWorld(RuleBasedStateMachine):
         return bool(self.context.dispatcher.waiting) and self.exchange.upstream is None
 
     @precondition(lambda self: self.is_waiting())
-    @rule(because=st.sampled_from(["", "it was loading"]))
-    def grant(self, because: str) -> None:
-        self.waiter().granted(UPSTREAM, because)
+    @rule(reason=st.sampled_from(["", "it was loading"]))
+    def grant(self, reason: str) -> None:
+        self.waiter().granted(UPSTREAM, reason)
 
     @precondition(lambda self: self.is_waiting())
     @rule(rarely=st.integers(0, 5))
@@ -286,7 +286,7 @@ class ExchangeWorld(RuleBasedStateMachine):
         check(not is_complete or self.client.is_tunnel, f"{self.said!r} was not the end")
 
     @invariant()
-    def a_host_that_turned_it_away_is_not_heard(self) -> None:
+    def the_refusal_of_a_host_does_not_reach_the_client(self) -> None:
         is_from_host = self.said_on is not None and self.said_on.address is THERE.address
         check(not is_from_host or b" 503 " not in self.client.received, "the client got the refusal of a host")
 

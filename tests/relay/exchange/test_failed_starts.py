@@ -22,7 +22,7 @@ OUTPUT = ("loading", "error: no kernel image", "----", "")
 LAST_LINE = b"error: no kernel image"
 
 
-async def test_without_keys_the_servers_last_line_is_told(rig: RelayRig) -> None:
+async def test_without_keys_the_error_has_the_servers_last_line(rig: RelayRig) -> None:
     """Without keys, the 503 is one short line with the server's last line of output."""
     rig.launcher.broken, rig.launcher.output = ("alpha",), OUTPUT
     refused = await rig.refusal(chat())
@@ -32,8 +32,8 @@ async def test_without_keys_the_servers_last_line_is_told(rig: RelayRig) -> None
     assert len(refused.body) < 400
 
 
-@pytest.mark.parametrize(("key", "is_told"), [("anns", False), ("olas", True), ("adas", True)])
-async def test_with_keys_only_operators_see_what_a_server_wrote(open_rig: OpenRig, key: str, is_told: bool) -> None:
+@pytest.mark.parametrize(("key", "sees_it"), [("anns", False), ("olas", True), ("adas", True)])
+async def test_with_keys_only_operators_see_what_a_server_wrote(open_rig: OpenRig, key: str, sees_it: bool) -> None:
     """With keys, only operate and admin keys see the server's output; others get only the exit code."""
     rig = await open_rig(access=Access(api_keys=KEYS))
     rig.launcher.broken, rig.launcher.output = ("alpha",), OUTPUT
@@ -41,10 +41,10 @@ async def test_with_keys_only_operators_see_what_a_server_wrote(open_rig: OpenRi
 
     assert refused.status == 503
     assert b"alpha exited with code 1" in refused.raw
-    assert (LAST_LINE in refused.raw) is is_told
+    assert (LAST_LINE in refused.raw) is sees_it
 
 
-async def test_a_host_of_the_fleet_is_not_told_what_a_server_wrote(open_rig: OpenRig) -> None:
+async def test_a_host_of_the_fleet_does_not_get_what_a_server_wrote(open_rig: OpenRig) -> None:
     """A request forwarded by another host gets the exit code without the server's output."""
     fleet = Fleet(nats=("nats://127.0.0.1:1",), name=HostName("b"), secrets=(SECRET,))
     rig = await open_rig(settings=Settings(fleet=fleet))

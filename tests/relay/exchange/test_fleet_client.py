@@ -51,10 +51,10 @@ async def test_a_host_is_asked_for_a_story(open_rig: OpenRig) -> None:
     await call.say(answer("200 OK", why="it was asked for"))
 
     assert await asking == {"why": "it was asked for"}
-    assert call.request.first_line.split()[:2] == ["GET", "/hotseat/models/org%2Fmodel?here=true"]
+    assert call.request.first_line.split()[:2] == ["GET", "/hotseat/models/org%2Fmodel?local=true"]
 
 
-async def test_a_stranger_hears_nothing(open_rig: OpenRig) -> None:
+async def test_a_stranger_gets_nothing(open_rig: OpenRig) -> None:
     """Without the secret, the details are None and a stop is an error."""
     _, url = await keyed(open_rig)
 

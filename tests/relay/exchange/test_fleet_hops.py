@@ -90,8 +90,8 @@ class ScriptedHosts:
     def turned_away(self, host: HostName) -> None:
         self.turned_away_by.append(host)
 
-    def disbelieved(self, host: HostName, because: str) -> None:
-        self.disbelieved_by.append(f"{host}: {because}")
+    def disbelieved(self, host: HostName, reason: str) -> None:
+        self.disbelieved_by.append(f"{host}: {reason}")
 
     def failed(self, host: HostName, model: ModelName) -> None:
         self.failures.append(f"{model} at {host}")
@@ -456,7 +456,7 @@ async def test_a_request_that_was_passed_on_is_served_here(open_rig: OpenRig) ->
 
 
 @pytest.mark.parametrize("times", [1, 2])
-async def test_a_line_is_told_to_the_host_that_passed_a_request_on(open_rig: OpenRig, times: int) -> None:
+async def test_the_queue_length_is_sent_to_the_host_that_forwarded_a_request(open_rig: OpenRig, times: int) -> None:
     """The response to another host has the queue length only while requests wait."""
     rig, _ = await joined(open_rig, models=(spec("alpha", concurrency_limit=1),))
     alone = [(await rig.exchange(chat("alpha", *passed_on())))[1] for _ in range(times)]
@@ -557,7 +557,7 @@ async def test_a_kept_connection_of_a_host_does_not_hold_us_up(open_rig: OpenRig
     assert await client.end() is End.CLOSED
 
 
-async def test_a_client_hears_of_an_unknown_model_as_ever(open_rig: OpenRig) -> None:
+async def test_an_unknown_model_is_still_answered_404(open_rig: OpenRig) -> None:
     """In a fleet, an unknown model is still a 404."""
     rig, _ = await joined(open_rig)
     answered = await rig.refusal(chat("nobody"))

@@ -87,7 +87,7 @@ async def test_a_value_never_decides_whether_a_field_passes(rig: RelayRig, value
         assert asked.all("X-Odd") == [value]
 
 
-async def test_the_upstream_is_told_where_the_request_came_from(rig: RelayRig) -> None:
+async def test_the_upstream_receives_where_the_request_came_from(rig: RelayRig) -> None:
     """Host is the upstream's own; the client's is forwarded under another name."""
     asked, _ = await rig.exchange(get())
 

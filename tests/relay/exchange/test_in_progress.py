@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.support.relay_rig import RelayRig
 
 
-async def test_a_request_is_told_from_its_arrival_to_its_end(rig: RelayRig) -> None:
+async def test_a_request_is_listed_from_its_arrival_to_its_end(rig: RelayRig) -> None:
     """A request is reported as waiting, then as sent, and not at all after its end."""
     client = await rig.send(chat("slow"))
     await come_true(rig.relay.in_progress)
@@ -53,11 +53,11 @@ async def test_the_management_api_is_no_models_request(rig: RelayRig) -> None:
     assert rig.relay.in_progress() == []
 
 
-async def test_a_request_that_is_dismissed_while_it_waits_gets_a_503(rig: RelayRig) -> None:
+async def test_a_request_that_is_cancelled_while_it_waits_gets_a_503(rig: RelayRig) -> None:
     """A waiting request that is cancelled gets 503 with the reason."""
     client = await rig.send(chat("slow"))
     await come_true(rig.relay.in_progress)
-    rig.dispatcher.dismiss(rig.relay.in_progress()[0].ticket)
+    rig.dispatcher.cancel_request(rig.relay.in_progress()[0].ticket)
     answer = await client.message()
 
     assert answer.status == 503
@@ -65,25 +65,25 @@ async def test_a_request_that_is_dismissed_while_it_waits_gets_a_503(rig: RelayR
     assert rig.relay.in_progress() == []
 
 
-async def test_a_request_that_is_dismissed_in_flight_leaves_its_upstream(rig: RelayRig) -> None:
+async def test_a_request_that_is_cancelled_in_flight_leaves_its_upstream(rig: RelayRig) -> None:
     """A request in flight that is cancelled before its response gets 503 request_cancelled and releases its lease."""
     client = await rig.send(chat("alpha"))
     await rig.alpha.call()
-    rig.dispatcher.dismiss(rig.relay.in_progress()[0].ticket)
-    told = await client.message()
+    rig.dispatcher.cancel_request(rig.relay.in_progress()[0].ticket)
+    reply = await client.message()
 
-    assert told.status == 503
-    assert ("X-Error-Code", "request_cancelled") in told.fields
+    assert reply.status == 503
+    assert ("X-Error-Code", "request_cancelled") in reply.fields
     assert rig.dispatcher.view().model(ModelName("alpha")).in_flight == 0
 
 
-async def test_nobody_is_dismissed_twice(rig: RelayRig) -> None:
+async def test_a_request_cannot_be_cancelled_twice(rig: RelayRig) -> None:
     """Cancelling a ticket a second time raises UnknownTicket."""
     client = await rig.send(chat("slow"))
     await come_true(rig.relay.in_progress)
     ticket = rig.relay.in_progress()[0].ticket
-    rig.dispatcher.dismiss(ticket)
+    rig.dispatcher.cancel_request(ticket)
     await client.message()
 
     with pytest.raises(UnknownTicket, match="not in progress"):
-        rig.dispatcher.dismiss(ticket)
+        rig.dispatcher.cancel_request(ticket)

@@ -137,7 +137,7 @@ async def test_a_client_that_leaves_without_reading_frees_the_upstream(open_rig:
     await come_true(lambda: rig.in_flight() == 0)
 
 
-async def test_a_farewell_with_the_request_is_a_farewell(rig: RelayRig) -> None:
+async def test_a_disconnect_right_after_the_request_cancels_it(rig: RelayRig) -> None:
     """A FIN right after a request cancels it."""
     client = await rig.client()
     await client.send(chat("slow"))
@@ -196,7 +196,7 @@ async def test_a_flood_of_one_address_leaves_room_for_others(open_rig: OpenRig) 
         client.hang_up()
 
 
-async def test_whoever_waited_is_told_how_long_and_why(rig: RelayRig) -> None:
+async def test_a_response_after_a_wait_has_its_length_and_reason(rig: RelayRig) -> None:
     """A response after a swap has Hotseat-Waited and Hotseat-Why; one without a wait has neither."""
     client, call = await rig.reached(chat())
     other = await rig.send(chat("beta"))

@@ -93,7 +93,7 @@ async def alpha_answers(rig: RelayRig) -> AsyncIterator[None]:
         await tasks.aclose()
 
 
-async def heard(client: Wire, request: bytes) -> int:
+async def status_of(client: Wire, request: bytes) -> int:
     """The status of the answer; 0 where the connection ended instead, -1 where nothing happened."""
     try:
         async with asyncio.timeout(PATIENCE_S):
@@ -110,7 +110,7 @@ async def talk(rig: RelayRig, number: int) -> list[int]:
     """What four requests are answered: a head that is new, the same again, a stream, a model that nobody knows."""
     new = chat("alpha", f"X-Number: {number}")
     stream = get("/slots?model=alpha", "X-Stream: 1", f"X-Number: {number}")
-    return [await heard(await rig.client(), request) for request in (new, new, stream, chat("nobody"))]
+    return [await status_of(await rig.client(), request) for request in (new, new, stream, chat("nobody"))]
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -127,10 +127,10 @@ async def test_a_part_of_the_relay_that_raises(
             calls = Calls(number, when)
             statuses = await talk_with(rig, calls, monkeypatch, number + 1)
 
-            told = f"{name}, call {number}: {statuses}"
-            assert all(status in (0, 500, 502, right) for status, right in zip(statuses, RIGHT, strict=True)), told
-            assert ("internal error" in caplog.text) is calls.has_raised, told
-            assert ("raising.Raised" in caplog.text) is calls.has_raised, told
+            where = f"{name}, call {number}: {statuses}"
+            assert all(status in (0, 500, 502, right) for status, right in zip(statuses, RIGHT, strict=True)), where
+            assert ("internal error" in caplog.text) is calls.has_raised, where
+            assert ("raising.Raised" in caplog.text) is calls.has_raised, where
             await come_true(lambda: rig.in_flight() == 0, within=2)
         assert await talk(rig, LAST + 1) == RIGHT
 
@@ -202,7 +202,7 @@ async def test_a_timer_that_raises(open_rig: OpenRig, limit: dict[str, Any], mon
     await come_true(lambda: rig.in_flight() == 0)
 
 
-async def test_a_host_that_cannot_be_told_that_a_request_is_over(
+async def test_a_host_that_cannot_be_notified_of_the_end_of_a_request(
     open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the fleet cannot be notified, the client still has its response and the key its place."""

@@ -89,7 +89,7 @@ async def test_a_peers_key_goes_nowhere_else(open_rig: OpenRig, box: ScriptedUps
     assert "x-api-key" not in call.request.names
 
 
-async def test_a_peer_without_a_key_hears_the_clients(open_rig: OpenRig, box: ScriptedUpstream) -> None:
+async def test_a_peer_without_a_key_receives_the_clients(open_rig: OpenRig, box: ScriptedUpstream) -> None:
     """A peer without a configured key gets the client's credentials."""
     rig = await open_rig(models=MODELS, remotes=far(box.address))
     await rig.send(chat("far", "Authorization: Bearer mine"))
@@ -205,7 +205,7 @@ FORM = "Content-Type: multipart/form-data; boundary=xyz"
     ],
     ids=["body", "body and another name", "spelled twice", "opaque body", "no name at all", "form", "no body"],
 )
-async def test_a_peer_hears_the_name_of_one_model_only(
+async def test_a_peer_receives_the_name_of_one_model_only(
     open_rig: OpenRig, box: ScriptedUpstream, request_bytes: bytes, target: str
 ) -> None:
     """The peer gets only its own name of the model, in the query and in the body."""
@@ -295,7 +295,7 @@ async def test_a_form_that_names_its_character_set_reaches_a_peer(open_rig: Open
         assert b"\r\n\r\nfar\r\n" in call.request.body
 
 
-async def test_a_peer_that_ignores_case_hears_one_name(open_rig: OpenRig, box: ScriptedUpstream) -> None:
+async def test_a_peer_that_ignores_case_receives_one_name(open_rig: OpenRig, box: ScriptedUpstream) -> None:
     """Members that differ from `model` only in case are removed."""
     rig = await open_rig(models=(HIGH,), remotes=far(box.address))
     await rig.send(post(b'{"model":"far","Model":"other","MODEL":"third","modes":1}'))

@@ -66,7 +66,7 @@ async def test_an_answer_may_end_with_its_connection(rig: RelayRig, start: bytes
     assert (await client.message()).body == b"hello"
 
 
-async def test_an_old_client_is_told_the_end_by_the_connection(rig: RelayRig) -> None:
+async def test_an_old_client_gets_the_end_by_a_closed_connection(rig: RelayRig) -> None:
     """An HTTP/1.0 client gets a response without a length as plain bytes and a close."""
     client, call = await rig.reached(get(version="1.0"))
     await call.say(b"HTTP/1.1 200 OK\r\n\r\nhello")
@@ -196,11 +196,11 @@ async def test_an_old_client_gets_no_chunks(rig: RelayRig) -> None:
 
 async def test_event_streams_are_not_to_be_buffered(rig: RelayRig) -> None:
     """Event streams get X-Accel-Buffering: no, unless the upstream sets it."""
-    _, told = await rig.exchange(chat(), SSE + chunked(b"data: x\n\n"))
+    _, reply = await rig.exchange(chat(), SSE + chunked(b"data: x\n\n"))
     own = SSE.replace(b"\r\n\r\n", b"\r\nX-Accel-Buffering: yes\r\n\r\n")
     _, kept = await rig.exchange(chat(), own + chunked(b"data: x\n\n"))
 
-    assert told["X-Accel-Buffering"] == "no"
+    assert reply["X-Accel-Buffering"] == "no"
     assert kept["X-Accel-Buffering"] == "yes"
 
 

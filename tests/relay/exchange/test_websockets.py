@@ -74,9 +74,9 @@ def in_flight(rig: RelayRig) -> int:
 async def test_words_go_both_ways(rig: RelayRig) -> None:
     """Text and binary messages are echoed unchanged and in order."""
     async with parrot_for(rig), key_use(rig) as client:
-        heard = [await said_back(client, said) for said in ("hello", b"\x00\x01", "ü" * 1000)]
+        replies = [await said_back(client, said) for said in ("hello", b"\x00\x01", "ü" * 1000)]
 
-    assert heard == ["hello", b"\x00\x01", "ü" * 1000]
+    assert replies == ["hello", b"\x00\x01", "ü" * 1000]
 
 
 async def said_back(client: ClientConnection, said: str | bytes) -> str | bytes:
@@ -87,9 +87,9 @@ async def said_back(client: ClientConnection, said: str | bytes) -> str | bytes:
 async def test_large_words_go_both_ways(rig: RelayRig) -> None:
     """A message larger than all buffers is echoed complete."""
     async with parrot_for(rig), key_use(rig) as client:
-        heard = await said_back(client, b"x" * LARGE)
+        replies = await said_back(client, b"x" * LARGE)
 
-    assert heard == b"x" * LARGE
+    assert replies == b"x" * LARGE
 
 
 async def test_the_lease_lasts_as_long_as_the_websocket(rig: RelayRig) -> None:
@@ -102,7 +102,7 @@ async def test_the_lease_lasts_as_long_as_the_websocket(rig: RelayRig) -> None:
     assert during == 1
 
 
-async def test_a_close_is_told_with_its_reason(rig: RelayRig) -> None:
+async def test_a_close_reaches_the_client_with_its_reason(rig: RelayRig) -> None:
     """The server's close code and reason reach the client."""
     async with parrot_for(rig) as parrot, key_use(rig) as client:
         await parrot.visits[0].close(4000, "enough")
@@ -113,7 +113,7 @@ async def test_a_close_is_told_with_its_reason(rig: RelayRig) -> None:
     assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (4000, "enough")
 
 
-async def test_a_client_that_says_goodbye_is_heard(rig: RelayRig) -> None:
+async def test_a_clean_close_by_the_client_reaches_the_server(rig: RelayRig) -> None:
     """The server sees a clean close by the client."""
     async with parrot_for(rig) as parrot:
         async with key_use(rig) as client:
@@ -210,7 +210,7 @@ async def test_a_websocket_that_does_not_count(open_rig: OpenRig) -> None:
         cold = rig.phase("alpha")
         await rig.dispatcher.load(ModelName("alpha"))
         async with key_use(rig) as client:
-            heard, during = await said_back(client, "hello"), in_flight(rig)
+            replies, during = await said_back(client, "hello"), in_flight(rig)
 
     assert (refused.value.response.status_code, cold) == (409, "cold")
-    assert (heard, during) == ("hello", 0)
+    assert (replies, during) == ("hello", 0)

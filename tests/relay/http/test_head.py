@@ -43,7 +43,7 @@ def test_a_body_is_what_has_a_length(fields: list[tuple[bytes, bytes]], has_body
     assert read_head(b"POST", b"/", "1.1", [HOST, *fields]).has_body is has_body
 
 
-def test_an_old_client_does_not_wait_to_be_told() -> None:
+def test_an_old_client_does_not_wait_for_100_continue() -> None:
     """An HTTP/1.0 request does not want 100 Continue."""
     head = read_head(b"POST", b"/", "1.0", [(b"Expect", b"100-continue"), (b"Content-Length", b"5")])
 
@@ -60,8 +60,8 @@ def test_an_answer_without_fields_is_a_status_line_and_an_empty_line() -> None:
     """A response head without fields is the status line and an empty line."""
     head, _ = read_response_head(204, b"No Content", [])
 
-    told = response_bytes(head, None, [], dechunk=False, close=False, http10=False, confine=False)
-    assert told == b"HTTP/1.1 204 No Content\r\n\r\n"
+    result = response_bytes(head, None, [], dechunk=False, close=False, http10=False, confine=False)
+    assert result == b"HTTP/1.1 204 No Content\r\n\r\n"
 
 
 @pytest.mark.parametrize(
@@ -136,9 +136,9 @@ def test_a_head_in_pieces_is_complete_at_its_blank_line() -> None:
     """What follows it is given back along with it."""
     whole = lines() + b"body"
     head = PartialHead()
-    told = [head.add(whole[at : at + 1], 1000) for at in range(len(lines()))]
+    result = [head.add(whole[at : at + 1], 1000) for at in range(len(lines()))]
 
-    assert told == [*[b""] * (len(lines()) - 1), lines()]
+    assert result == [*[b""] * (len(lines()) - 1), lines()]
     assert PartialHead().add(whole, 1000) == whole
 
 

@@ -407,7 +407,7 @@ def test_the_model_member_names_the_model(body: bytes, named: str | None) -> Non
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "message"),
     [
         (b"", "empty"),
         (b'{"model": "alpha"', "not valid JSON"),
@@ -428,10 +428,10 @@ def test_the_model_member_names_the_model(body: bytes, named: str | None) -> Non
         (b'{"x": ' + b"[" * 5000, "nested too deeply"),
     ],
 )
-def test_a_body_that_cannot_name_a_model_is_400(body: bytes, told: str) -> None:
+def test_a_body_that_cannot_name_a_model_is_400(body: bytes, message: str) -> None:
     """A body that is not a JSON object with a text `model` gets 400 with the problem."""
     for read in (model_in_json, model_and_members):
-        with pytest.raises(ClientError, match=told) as refusal:
+        with pytest.raises(ClientError, match=message) as refusal:
             read(body)
 
         assert refusal.value.status == 400
@@ -491,7 +491,7 @@ def test_the_model_of_a_v1_request(named: str | None, known: Catalog, spec: Mode
 
 
 @pytest.mark.parametrize(
-    ("named", "status", "told"),
+    ("named", "status", "message"),
     [
         (None, 400, "`model` is missing in the request. Name one of: alpha, org/model, org/model/v1, grün:7b"),
         ("", 400, "empty"),
@@ -500,13 +500,13 @@ def test_the_model_of_a_v1_request(named: str | None, known: Catalog, spec: Mode
         ("x" * 100_000, 404, "x…"),
     ],
 )
-def test_a_v1_request_for_nobody_is_refused(named: str | None, status: int, told: str) -> None:
+def test_a_v1_request_for_nobody_is_refused(named: str | None, status: int, message: str) -> None:
     """A missing model gets 400 and an unknown one 404, in less than 300 characters."""
     with pytest.raises(ClientError) as refusal:
         name_for_v1(named, CROWD)
 
     assert refusal.value.status == status
-    assert told in refusal.value.message
+    assert message in refusal.value.message
     assert len(refusal.value.message) < 300
 
 

@@ -139,7 +139,7 @@ async def test_a_form_with_too_many_names_is_refused(rig: RelayRig) -> None:
 
 
 UNDECLARED = "Content-Type: application/x-www-form-urlencoded"
-"""What curl says of everything that it was not told about."""
+"""What curl sends if no type is given."""
 
 
 def large_json(size: int = 2 << 20, blanks: int = 0) -> bytes:
@@ -326,7 +326,7 @@ async def test_reads_never_wait_behind_a_generation(open_rig: OpenRig) -> None:
     assert (await second.message()).status == 200
 
 
-async def test_holders_of_keys_are_told_apart(open_rig: OpenRig) -> None:
+async def test_holders_of_keys_are_different_clients(open_rig: OpenRig) -> None:
     """Two keys from one address are two clients, shown by a short digest."""
     rig = await open_rig(access=Access(api_keys=(ApiKey("one"), ApiKey("two"))))
     calls = [await rig.send(chat("slow", f"Authorization: Bearer {key}")) for key in ("one", "two", "two")]

@@ -84,7 +84,7 @@ async def test_nothing_waits_for_a_full_packet(host: str) -> None:
     assert no_delay
 
 
-async def test_one_reason_is_told_where_all_addresses_fail_alike() -> None:
+async def test_one_reason_is_reported_where_all_addresses_fail_alike() -> None:
     """If all addresses fail for the same reason, it is reported once."""
     with listener(SECOND) as closed:
         port = port_of(closed)
@@ -92,7 +92,7 @@ async def test_one_reason_is_told_where_all_addresses_fail_alike() -> None:
         await reached(Dialler(two), port)
 
 
-async def test_each_reason_is_told_where_they_differ() -> None:
+async def test_each_reason_is_reported_where_they_differ() -> None:
     """If the reasons differ, each is reported with its address."""
 
     async def broadcast_too(_: str, port: int) -> list[Place]:
@@ -176,7 +176,7 @@ async def test_a_name_is_looked_up_by_the_machine(rig: RelayRig) -> None:
     assert answered.status == 200
 
 
-async def test_a_name_that_nobody_knows_is_told(rig: RelayRig, impatient: None) -> None:
+async def test_an_unknown_host_name_is_answered_502(rig: RelayRig, impatient: None) -> None:
     """An unknown host name is a 502 that names the address."""
     rig.launcher.addresses["alpha"] = Address("nobody.invalid", 80)
     answered = await rig.refusal(get())

@@ -162,7 +162,7 @@ async def test_a_server_that_closes_as_it_is_used_again_costs_nothing(rig: Relay
     await call.say(HELLO)
     await client.message()
     await call.line.close()
-    client.sock.send(chat())  # in the same breath: hotseat hears of both at once
+    client.sock.send(chat())  # hotseat sees both at once
     again = await rig.alpha.call()
     await again.say(HELLO)
 
@@ -294,7 +294,7 @@ async def test_a_reset_while_an_answer_ends_with_its_connection_is_no_end(rig: R
     assert client.unread == b""
 
 
-async def test_a_broken_stream_for_an_old_client_is_told_and_reset(rig: RelayRig) -> None:
+async def test_a_broken_stream_for_an_old_client_gets_an_error_event_and_a_reset(rig: RelayRig) -> None:
     """A broken stream to an HTTP/1.0 client gets an error event and then a reset."""
     client, call = await _streaming(rig, post(b'{"model":"alpha"}', version="1.0"))
     call.hang_up()
@@ -303,7 +303,7 @@ async def test_a_broken_stream_for_an_old_client_is_told_and_reset(rig: RelayRig
     assert b'data: {"error"' in client.unread
 
 
-async def test_a_broken_stream_without_framing_is_told(rig: RelayRig) -> None:
+async def test_a_broken_stream_without_framing_gets_an_error_event(rig: RelayRig) -> None:
     """A broken stream without a length gets an error event and no last chunk."""
     client, call = await _streaming(rig, chat(), ENDLESS_SSE, b"data: x\n\n")
     await call.line.reset()
@@ -331,7 +331,7 @@ async def test_a_cut_before_the_answer_is_an_error(rig: RelayRig) -> None:
     assert rig.dispatcher.view().model(ALPHA).phase is Phase.COLD
 
 
-async def test_a_cut_amid_a_stream_is_told_in_the_stream(rig: RelayRig) -> None:
+async def test_a_forced_unload_amid_a_stream_is_an_error_event(rig: RelayRig) -> None:
     """A forced unload during a stream is an error event."""
     client, call = await _streaming(rig, chat())
     await _cut_by_dispatcher(rig)

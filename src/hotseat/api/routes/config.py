@@ -13,4 +13,4 @@ router = APIRouter(prefix="/hotseat", tags=["hotseat"])
 @router.get("/config", summary="The active configuration, resolved, with its warnings")
 async def config(deps: Deps) -> ConfigReport:
     report = deps.config()
-    return ConfigReport(resolved=report.resolved, warnings=list(report.complaints), reload_errors=list(report.refused))
+    return ConfigReport(resolved=report.resolved, warnings=list(report.problems), reload_errors=list(report.refused))

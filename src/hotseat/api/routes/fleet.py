@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 
-from hotseat.api.deps import FOR_ALL_MODELS, ApiDeps, Asker, Deps, FleetAdmin
+from hotseat.api.deps import FOR_ALL_MODELS, ApiDeps, Caller, Deps, FleetAdmin
 from hotseat.api.disconnect import unless_gone
 from hotseat.api.fleet_schemas import AbsentHost, Fleet, FleetClaim, FleetDevice, FleetHost, FleetResident
 from hotseat.api.routes.management import Responses
@@ -44,7 +44,7 @@ async def fleet(deps: Deps) -> Fleet:
         host=view.me,
         connection=view.connection,
         hosts=[host(each) for each in view.hosts],
-        claims=[FleetClaim(model=each.model, host=each.host, by=each.by, because=each.because) for each in view.claims],
+        claims=[FleetClaim(model=each.model, host=each.host, by=each.by, reason=each.reason) for each in view.claims],
         absent=[AbsentHost(host=each.name, **orders(each.orders)) for each in view.absent],
     )
 
@@ -93,10 +93,10 @@ async def undrain(host: str, deps: Deps) -> Result:
     responses=MOVING,
 )
 async def move(
-    model: str, request: Request, deps: Deps, asker: Asker, to: Annotated[str, Query(description="The host's name.")]
+    model: str, request: Request, deps: Deps, caller: Caller, to: Annotated[str, Query(description="The host's name.")]
 ) -> Result:
-    if asker is not None:
-        asker.check_may_use(model)
+    if caller is not None:
+        caller.check_may_use(model)
     return Result(message=await unless_gone(request.receive, fleet_admin_of(deps).move(model, to)))
 
 

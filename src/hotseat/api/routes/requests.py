@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 
-from hotseat.api.deps import ApiDeps, Asker, Deps
+from hotseat.api.deps import ApiDeps, Caller, Deps
 from hotseat.api.routes.management import UNKNOWN, Responses
 from hotseat.api.schemas import Failure, FinishedRequest, History, RequestInProgress, Requests, Result
 from hotseat.errors import Forbidden
@@ -39,17 +39,17 @@ async def activity(
     deps: Deps,
     model: Annotated[str | None, Query(description="One model; default: all models.")] = None,
     since: Annotated[float, Query(ge=0, description="Only requests that finished after this time; Unix time.")] = 0,
-    most: Annotated[int, Query(ge=1, le=100_000, description="Maximum number of requests, newest first.")] = 1000,
+    limit: Annotated[int, Query(ge=1, le=100_000, description="Maximum number of requests, newest first.")] = 1000,
 ) -> History:
-    ended = await deps.history(since, model and str(deps.dispatcher.catalog.resolve(model).name), most)
+    ended = await deps.history(since, model and str(deps.dispatcher.catalog.resolve(model).name), limit)
     return History(kept_s=deps.settings().activity.keep_s, requests=[finished(request) for request in ended])
 
 
 @router.delete("/requests/{ticket}", summary="Cancel a request that is waiting or in flight", responses=GONE)
-async def dismiss(ticket: int, deps: Deps, asker: Asker) -> Result:
-    if asker is not None and asker.models and not any(map(asker.may_use, models_of(ticket, deps))):
+async def cancel_request(ticket: int, deps: Deps, caller: Caller) -> Result:
+    if caller is not None and caller.models and not any(map(caller.may_use, models_of(ticket, deps))):
         raise Forbidden(f"no request with the ticket {ticket} is for a model that this API key may use")
-    deps.dispatcher.dismiss(TicketId(ticket))
+    deps.dispatcher.cancel_request(TicketId(ticket))
     return Result(message=f"ticket {ticket} was cancelled")
 
 

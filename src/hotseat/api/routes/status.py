@@ -76,9 +76,9 @@ async def models(deps: Deps) -> Models:
 async def one_model(
     name: str,
     deps: Deps,
-    only_here: Annotated[bool, Query(alias="here", description="Query no other host of the fleet.")] = False,
+    local: Annotated[bool, Query(description="Query no other host of the fleet.")] = False,
 ) -> ModelStory:
-    catalog, fleet_admin = deps.dispatcher.catalog, None if only_here else deps.fleet()
+    catalog, fleet_admin = deps.dispatcher.catalog, None if local else deps.fleet()
     fleet_model = catalog.fleet_models.get(name)
     if fleet_admin is not None and fleet_model is not None:
         return await story_from_fleet(fleet_admin, fleet_model.name)
@@ -127,11 +127,11 @@ async def ready(deps: Deps) -> Ready:
 )
 async def reload(deps: Deps) -> Reloaded | JSONResponse:
     result = await deps.reload()
-    if result.complaints:
-        number = len(result.complaints)
+    if result.problems:
+        number = len(result.problems)
         errors = "1 error" if number == 1 else f"{number} errors"
         message = f"the configuration has {errors}; nothing was changed"
-        return JSONResponse({**failure(message), "problems": result.complaints}, 422)
+        return JSONResponse({**failure(message), "problems": result.problems}, 422)
     change = result.change
     return Reloaded(
         message="the configuration was reloaded",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fastapi import APIRouter
 
-from hotseat.api.deps import ApiDeps, Asker, Deps
+from hotseat.api.deps import ApiDeps, Caller, Deps
 from hotseat.api.routes.status import progress
 from hotseat.api.schemas import Abilities, Error, LoadStatus, ModelEntry, ModelList
 from hotseat.catalog.named_models import FleetModel, RemoteModel, Selector
@@ -26,11 +26,11 @@ router = APIRouter(tags=["inference"])
 
 
 @router.get("/v1/models", summary="The configured models", response_model_exclude_none=True)
-async def model_list(deps: Deps, asker: Asker) -> ModelList:
+async def model_list(deps: Deps, caller: Caller) -> ModelList:
     """A key that is restricted to some models lists only those."""
     view = deps.dispatcher.view()
     shown = (
-        (name, named_model) for name, named_model in listed(deps) if asker is None or asker.may_use(named_model.name)
+        (name, named_model) for name, named_model in listed(deps) if caller is None or caller.may_use(named_model.name)
     )
     return ModelList(data=[entry(deps, view, named_model, name) for name, named_model in shown])
 
@@ -41,10 +41,10 @@ async def model_list(deps: Deps, asker: Asker) -> ModelList:
     response_model_exclude_none=True,
     responses={404: {"model": Error, "description": "The model is not defined in the configuration."}},
 )
-async def one_model(model: str, deps: Deps, asker: Asker) -> ModelEntry:
+async def one_model(model: str, deps: Deps, caller: Caller) -> ModelEntry:
     named_model = deps.dispatcher.catalog.follow(model)
-    if asker is not None:
-        asker.check_may_use(named_model.name)
+    if caller is not None:
+        caller.check_may_use(named_model.name)
     return entry(deps, deps.dispatcher.view(), named_model, model)
 
 

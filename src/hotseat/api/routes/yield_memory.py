@@ -16,21 +16,21 @@ router = APIRouter(prefix="/hotseat/yield", tags=["hotseat"], dependencies=[FOR_
 UNKNOWN: dict[int | str, dict[str, Any]] = {
     404: {"model": Failure, "description": "No device with that name has a budget."}
 }
-BECAUSE = "an operator needs the memory"
+REASON = "an operator needs the memory"
 
 
 @router.post("", summary="Unload all models to free memory; requests get 503 until the yield ends", responses=UNKNOWN)
-async def make_way(
+async def yield_memory(
     deps: Deps, device: Annotated[str | None, Query(description="Only models on this device.")] = None
 ) -> Result:
     if device is None:
-        deps.precedence.make_way(BECAUSE)
+        deps.precedence.yield_memory(REASON)
         return Result(message="all models are being unloaded")
     known = deps.dispatcher.catalog.budgets
     place = Place(LOCAL_HOST, DeviceName(device))
     if place not in known:
         raise UnknownDevice(f'no device called "{device}" has a budget.{did_you_mean(device, map(str, known))}')
-    deps.precedence.make_way(f"{BECAUSE} of {device}", frozenset({place}))
+    deps.precedence.yield_memory(f"{REASON} of {device}", frozenset({place}))
     return Result(message=f"the models on {device} are being unloaded")
 
 

@@ -78,7 +78,7 @@ async def _spread(js: JetStreamContext, config: api.StreamConfig) -> None:
 
 def _compare(found: api.StreamConfig, ours: api.StreamConfig) -> None:
     if (found.max_age or 0, found.subject_delete_marker_ttl) != (ours.max_age, ours.subject_delete_marker_ttl):
-        log.warning("a bucket has an unexpected configuration stream=%s lives_s=%s", found.name, found.max_age)
+        log.warning("a bucket has an unexpected configuration stream=%s max_age_s=%s", found.name, found.max_age)
 
 
 def _config(bucket: Bucket, lives_s: Seconds | None) -> api.StreamConfig:

@@ -57,13 +57,13 @@ class JetStream:
         self._lives_s = lives_s
         self._tasks = Tasks()
         self._ready = asyncio.Event()
-        self._doubted = asyncio.Event()
+        self._recheck = asyncio.Event()
         """A request found a bucket missing."""
 
     def open(self) -> None:
         """Start; OSError if a certificate is unusable. NATS need not be reachable yet."""
         self._link.open()
-        self._tasks.start(self._tend(), "tend the buckets")
+        self._tasks.start(self._maintain_buckets(), "maintain the buckets")
 
     async def until_connected(self, within_s: Seconds) -> bool:
         try:
@@ -130,7 +130,7 @@ class JetStream:
             try:
                 return await asked(self._js().publish(subject, value, timeout=self._patience_s, headers=headers))
             except NoStreamResponseError:
-                self._doubted.set()
+                self._recheck.set()
                 await asyncio.sleep(AGAIN_S)
             except APIError as refused:
                 if refused.err_code != _IN_PROCESS:
@@ -173,12 +173,12 @@ class JetStream:
 
     # The buckets
 
-    async def _tend(self) -> None:
+    async def _maintain_buckets(self) -> None:
         """Create the missing buckets on every connect, and whenever one seems to be missing."""
         pauses = Backoff()
         while True:
             await self._link.up.wait()
-            self._doubted.clear()
+            self._recheck.clear()
             try:
                 await asked(make_buckets(self._js(), self._lives_s))
             except (StoreError, *PROBLEMS) as problem:
@@ -187,11 +187,13 @@ class JetStream:
                 continue
             pauses.forget()
             self._ready.set()
-            await self._until_in_doubt()
+            await self._until_recheck()
             self._ready.clear()
 
-    async def _until_in_doubt(self) -> None:
-        waits = [self._tasks.start(event.wait(), "doubt the buckets") for event in (self._link.down, self._doubted)]
+    async def _until_recheck(self) -> None:
+        waits = [
+            self._tasks.start(event.wait(), "wait for a bucket check") for event in (self._link.down, self._recheck)
+        ]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
