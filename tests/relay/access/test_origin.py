@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from hotseat.errors import ClientError, Forbidden
 from hotseat.relay.access.authority import reduce_absolute
-from hotseat.relay.access.origin import MOST_REMEMBERED, OriginCheck
-from hotseat.relay.access.own_names import own_names
+from hotseat.relay.access.origin import MOST_REMEMBERED, OriginCheck, own_names
 from hotseat.relay.access.page_rights import PageRights
 from hotseat.relay.http.request_head import RequestHead
 from hotseat.settings import Access

@@ -15,8 +15,9 @@ from tests.support.transport import End
 from tests.support.waiting import come_true
 
 from hotseat.net.listeners import tls_context
+from hotseat.relay.access.authority import host_of
 from hotseat.relay.access.policy import Policy
-from hotseat.relay.downstream.connection_count import MOST_REFUSED, ConnectionCount, host_of
+from hotseat.relay.downstream.limits import MOST_REFUSED, ConnectionCount
 from hotseat.settings import Access, Limits, Settings
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from tests.support.transport import End
 from tests.support.waiting import come_true
 
 from hotseat.net.listeners import tls_context
-from hotseat.relay.downstream.request_queue import MOST_AHEAD
+from hotseat.relay.downstream.request_reader import MOST_AHEAD
 from hotseat.settings import Limits
 
 if TYPE_CHECKING:

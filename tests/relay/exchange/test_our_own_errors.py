@@ -15,7 +15,7 @@ from tests.support.waiting import come_true
 
 from hotseat.catalog.spec import LoadingState, Timeouts
 from hotseat.relay.access.policy import Policy
-from hotseat.relay.downstream import admission_cache
+from hotseat.relay.downstream import admission
 from hotseat.relay.downstream.connection import ClientConnection
 from hotseat.relay.exchange import exchange, framers, local_model, start, states, targets
 from hotseat.relay.exchange.accounting import Accounting
@@ -58,9 +58,9 @@ PARTS: tuple[tuple[object, str], ...] = (
     (framers.Verbatim, "end"),
     (Pool, "put_back"),
     (Pool, "take"),
-    (admission_cache, "parse_request_head"),
-    (admission_cache, "admit"),
-    (admission_cache.HeadCache, "admission"),
+    (admission, "parse_request_head"),
+    (admission, "admit"),
+    (admission.HeadCache, "admission"),
     (Policy, "identify"),
     (Policy, "client_of"),
     (UpstreamConnection, "keep_to"),

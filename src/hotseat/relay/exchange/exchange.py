@@ -200,7 +200,7 @@ class Exchange:
     def judge_again(self) -> bool:
         """The policy has changed: end the request with an error if it rejects it."""
         key_use = self.accounting.key_use
-        error = self.context.policy.objection(self.request, "" if key_use is None else key_use.model)
+        error = self.context.objection(self.request, "" if key_use is None else key_use.model)
         if error is None or self.state is DONE:
             return False
         self.fail(error)

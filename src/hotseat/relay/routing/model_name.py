@@ -99,6 +99,11 @@ def find_destination(
     return Destination(PathKind.RUNNING_MODEL, target, rule=rule)
 
 
+def must_name_model(head: RequestHead, destination: Destination) -> bool:
+    """Is an unreadable body the client's mistake? Not if the query names the model."""
+    return head.method == b"POST" and destination.named is None and destination.target.startswith(b"/v1/")
+
+
 def _may_name_in_body(method: bytes, path: bytes) -> bool:
     """Is a body of undeclared type searched too?"""
     return method == b"POST" or (method in (b"PUT", b"PATCH") and not path.startswith(b"/v1/"))
