@@ -28,8 +28,7 @@ from hotseat.errors import ClientError, UpstreamError
 from hotseat.identifiers import Address, ModelName
 from hotseat.relay.access.authority import reduce_absolute
 from hotseat.relay.access.policy import Policy
-from hotseat.relay.context import Context
-from hotseat.relay.downstream.refusals import Reply
+from hotseat.relay.context import Context, Reply
 from hotseat.relay.downstream.request_reader import RequestReader
 from hotseat.relay.http.head_cache import Memory
 from hotseat.relay.http.multipart import FormReader

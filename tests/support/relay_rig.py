@@ -105,7 +105,7 @@ class RecordedActivity(Activity):
         self.entries: list[Finished] = []
         self.refusals: list[str] = []
 
-    def refused(self, code: str) -> None:  # type: ignore[override]
+    def refused(self, code: str) -> None:
         self.refusals.append(code)
 
     def finished(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from hotseat.error_bodies import Dialect, answer
 from hotseat.errors import HotseatError
 from hotseat.relay.access.api_keys import WrongKeys
+from hotseat.relay.access.host_requests import refusal_for_host
 from hotseat.relay.downstream.admission import HeadCache
 from hotseat.relay.downstream.limits import Bodies
 from hotseat.relay.http.request_id import numbered
+from hotseat.relay.routing.paths import dialect_for
 from hotseat.relay.upstream.connection import UpstreamConnection
 from hotseat.relay.upstream.pool import Pool
 
@@ -22,6 +25,14 @@ if TYPE_CHECKING:
     from hotseat.relay.exchange.fleet_hop import Hosts
     from hotseat.relay.exchange.request import Request
     from hotseat.relay.http.body import Body
+    from hotseat.relay.http.request_head import RequestHead
+
+
+class Reply(NamedTuple):
+    """A complete response of our own; sent in order like any other."""
+
+    data: bytes
+    keep_alive: bool
 
 
 class Context:
@@ -50,6 +61,20 @@ class Context:
         """Count what this body takes; raises if all of them together take too much."""
         self.bodies.count(body)
         self.bodies.check(body, self.policy.limits, is_proxy=body.is_spooled and self.policy.trusts(body.sender))
+
+    def refusal(
+        self, error: HotseatError, head: RequestHead | None, *, keep_alive: bool, request_id: bytes = b""
+    ) -> Reply:
+        """In the error format that the client expects, as far as its head can be read; counts it."""
+        if head is None:
+            self.activity.refused(error.code)
+            return Reply(answer(error, Dialect.TEXT, request_id=self.new_id(), close=not keep_alive), keep_alive)
+        error = refusal_for_host(error, head)
+        self.activity.refused(error.code)
+        request_id = request_id or head.request_id or self.new_id()
+        dialect, is_head = dialect_for(head, self.policy.error_format), head.method == b"HEAD"
+        told = answer(error, dialect, request_id=request_id, close=not keep_alive, head_only=is_head)
+        return Reply(self.policy.cors.readable(told, head), keep_alive)
 
     def objection(self, request: Request, model: str = "") -> HotseatError | None:
         """The error if the policy rejects a request that an earlier one admitted; None for requests without a key."""

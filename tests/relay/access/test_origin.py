@@ -27,7 +27,7 @@ def gate_for(
     access: Access | None = None, listen: tuple[str, int] = OWN, own_names: tuple[str, ...] = ()
 ) -> OriginCheck:
     access = access or Access()
-    return OriginCheck(access, PageRights(access.allowed_origins), listen, own_names=own_names)
+    return OriginCheck(access, PageRights(access.allowed_origins), (listen[0], *own_names))
 
 
 PLAIN = gate_for()

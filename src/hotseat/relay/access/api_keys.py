@@ -10,6 +10,7 @@ import binascii
 import logging
 from base64 import b64decode
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from hmac import compare_digest
@@ -99,7 +100,8 @@ class Keys:
         secret = secret.strip() if secret else b""
         if not secret:
             return None
-        presented, found = _digest(secret), None
+        # Digests have equal lengths, so a comparison reveals nothing about a key's length.
+        presented, found = sha256(secret).digest(), None
         for account in self._accounts:  # no early exit, since the duration would reveal which key matched
             if compare_digest(account.digest, presented):
                 found = account
@@ -117,20 +119,9 @@ def _secret_in(authorization: bytes | None) -> bytes | None:
     if scheme.lower() == b"bearer":
         return credential.strip()
     if scheme.lower() == b"basic":
-        return _password_in(credential.strip())
+        with suppress(binascii.Error):
+            return b64decode(credential.strip(), validate=True).partition(b":")[2]
     return None
-
-
-def _password_in(credential: bytes) -> bytes | None:
-    try:
-        return b64decode(credential, validate=True).partition(b":")[2]
-    except binascii.Error:
-        return None
-
-
-def _digest(secret: bytes) -> bytes:
-    """Equal lengths, so that a comparison reveals nothing about a key's length."""
-    return sha256(secret).digest()
 
 
 class WrongKeys:

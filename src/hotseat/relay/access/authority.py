@@ -11,9 +11,6 @@ from hotseat.errors import ClientError
 DEFAULT_PORTS = {b"http": 80, b"https": 443}
 LOOPBACK = frozenset(("localhost", "127.0.0.1", "[::1]"))
 """Equivalent names of this machine. Names under .localhost are excluded: they can be separate origins."""
-LOCAL = "local"
-"""The peer of a unix socket."""
-MAPPED = "::ffff:"
 MAPPED_BITS = 96
 """Length of the prefix of IPv4-mapped addresses."""
 
@@ -62,11 +59,9 @@ def address_in(name: str) -> IPv4Address | IPv6Address | None:
 
 
 def host_of(name: object) -> str:
-    """The host in a socket's peer name; an IPv4-mapped IPv6 address becomes IPv4."""
-    if not isinstance(name, tuple):
-        return LOCAL
-    host = str(name[0])
-    return host[len(MAPPED) :] if host.startswith(MAPPED) and "." in host else host
+    """The host in a socket's peer name, `local` for a unix socket; an IPv4-mapped IPv6 address becomes IPv4."""
+    host = str(name[0]) if isinstance(name, tuple) else "local"
+    return host.removeprefix("::ffff:") if "." in host else host
 
 
 def ip_of(peer: str) -> IPv4Address | IPv6Address | None:

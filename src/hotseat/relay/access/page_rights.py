@@ -74,17 +74,13 @@ class PageRights:
 
     def lines(self, head: RequestHead) -> list[bytes]:
         """Header lines for the response; none if the caller needs none or may not read it."""
-        origin = head.known.get(b"origin")
-        if origin is None or not self._may_read(head, origin):
+        origin, host = head.known.get(b"origin"), head.known.get(b"host", b"localhost")
+        if origin is None or (here := parsed(host)) is None:
+            return []
+        page = self.page(origin, here)
+        if page is Page.OWN or not self.may_ask(page, head):
             return []
         return [b"Access-Control-Allow-Origin: %b" % origin, b"Vary: Origin"]
-
-    def _may_read(self, head: RequestHead, origin: bytes) -> bool:
-        here = parsed(head.known.get(b"host", b"localhost"))
-        if here is None:
-            return False
-        page = self.page(origin, here)
-        return page is not Page.OWN and self.may_ask(page, head)
 
     def readable(self, answer: bytes, head: RequestHead) -> bytes:
         """Adds the CORS headers to a response of our own."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import partial
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from hotseat.activity.usage import Accounts
 from hotseat.fleet.host_headers import FOR_CLIENT
@@ -41,8 +42,10 @@ class Policy:
         self.cors = PageRights(settings.access.allowed_origins, self.paths)
         self.confines_pages = not settings.trust_pages
         """Pages of model servers share our address and could otherwise do whatever our own may."""
-        fleet_address = settings.fleet.address if settings.fleet else ""
-        self._gate = OriginCheck(settings.access, self.cors, settings.listen, fleet_address, own_names())
+        # Other hosts of the fleet reach us at the fleet's address, so it is one of our names.
+        fleet_name = urlsplit(settings.fleet.address).hostname if settings.fleet else None
+        called = (settings.listen[0], fleet_name or "", *own_names())
+        self._gate = OriginCheck(settings.access, self.cors, called)
         self._host_verifier = host_verifier or HostVerifier(settings.fleet)
         self.is_proven_again = self._host_verifier.is_proven_again
         self._keys = Keys(self.accounts.open(settings.access.api_keys))

@@ -11,11 +11,11 @@ import socket
 import struct
 from contextlib import suppress
 from enum import Enum
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from hotseat.errors import Busy
 from hotseat.relay.access.authority import host_of
-from hotseat.relay.downstream.refusals import Reply, refusal
+from hotseat.relay.context import Reply
 from hotseat.relay.downstream.request_reader import BETWEEN, BODY, LOST, RequestReader
 from hotseat.relay.exchange.exchange import Exchange
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hotseat.errors import HotseatError
     from hotseat.identifiers import Instant, Seconds
     from hotseat.relay.context import Context
-    from hotseat.relay.downstream.connections import Connections
+    from hotseat.relay.downstream.limits import Excess
     from hotseat.relay.exchange.request import Request
 
 NEVER: Instant = float("inf")
@@ -40,19 +40,29 @@ class Stage(Enum):
     OPEN = "open"
     TUNNEL = "tunnel"
     DISCARDING = "discarding"
-    """The last response is sent, and we wait for the client to close."""
-    CLOSED = "closed"
+    """The last response is sent, or nobody reads it; we wait for the client to close, or it has closed."""
 
 
 # Bound once: Python 3.11 needs as long for an enum member lookup as for a call.
-OPEN, TUNNEL, DISCARDING, CLOSED = Stage
+OPEN, TUNNEL, DISCARDING = Stage
+
+
+class Owner(Protocol):
+    """Knows all connections, counts them and ends them."""
+
+    open: set[ClientConnection]
+    held: set[ClientConnection]
+    """Those with paused reading, whose transports would not notice a disconnect."""
+
+    def arrived(self, peer: str) -> Excess | None: ...
+    def part(self, connection: ClientConnection) -> None: ...
 
 
 class ClientConnection(asyncio.Protocol):
-    def __init__(self, context: Context, connections: Connections, *, is_counted: bool = False) -> None:
+    def __init__(self, context: Context, owner: Owner, *, is_counted: bool = False) -> None:
         """`is_counted`: it was counted when it was accepted, before its TLS handshake."""
         self._context = context
-        self._connections = connections
+        self._owner = owner
         self._is_counted = is_counted
         self.transport: asyncio.Transport
         self.write: Callable[[bytes], None]
@@ -76,12 +86,13 @@ class ClientConnection(asyncio.Protocol):
         self.write = self.transport.write
         self.peer = host_of(transport.get_extra_info("peername"))
         self._reader = RequestReader(self._context, self.peer)
-        self._connections.open.add(self)
-        excess = None if self._is_counted else self._connections.arrived(self.peer)
-        if excess is not None:
+        self._owner.open.add(self)
+        excess = None if self._is_counted else self._owner.arrived(self.peer)
+        if excess is not None and excess.may_be_told:
             error = Busy(f"too many connections ({excess.limit}). Try again in a moment.", retry_after=1)
-            told = refusal(self._context, error, None, keep_alive=False) if excess.may_be_told else None
-            return self.abort() if told is None else self._serve(told)
+            return self._serve(self._context.refusal(error, None, keep_alive=False))
+        if excess is not None:
+            return self.abort()
         self.expect_within(self._context.policy.limits.header_timeout_s)
         # Accepted just as the shutdown began.
         return self.drain() if self._context.is_draining else None
@@ -105,9 +116,9 @@ class ClientConnection(asyncio.Protocol):
         self.expect_within(self._context.policy.limits.idle_timeout_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.stage = CLOSED
+        self.stage = DISCARDING
         self.deadline = NEVER
-        self._connections.part(self)
+        self._owner.part(self)
         self._abandon()
         self._reader.forget_all()
 
@@ -143,7 +154,8 @@ class ClientConnection(asyncio.Protocol):
                 if reader.items:
                     self._serve(reader.items.pop(0))
                 elif reader.ahead:
-                    reader.feed_ahead()
+                    ahead, reader.ahead = reader.ahead, b""
+                    reader.feed(ahead)
                 else:
                     self._await_more()
                     break
@@ -191,7 +203,7 @@ class ClientConnection(asyncio.Protocol):
     def refuse(self, error: HotseatError, *, keep_alive: bool) -> None:
         assert self.exchange is not None
         request = self.exchange.request
-        told = refusal(self._context, error, request.head, keep_alive=keep_alive, request_id=request.id)
+        told = self._context.refusal(error, request.head, keep_alive=keep_alive, request_id=request.id)
         self.transport.write(told.data)
 
     def exchange_ended(self, *, keep_alive: bool, now: Instant) -> None:
@@ -225,11 +237,11 @@ class ClientConnection(asyncio.Protocol):
 
     def hold(self) -> None:
         """The upstream cannot take more for now."""
-        self._connections.held.add(self)
+        self._owner.held.add(self)
         self.transport.pause_reading()
 
     def go_on(self) -> None:
-        self._connections.held.discard(self)
+        self._owner.held.discard(self)
         if not self.transport.is_closing():
             self.transport.resume_reading()
 

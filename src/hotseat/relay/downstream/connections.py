@@ -9,15 +9,16 @@ import asyncio
 import logging
 import select
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from hotseat.relay.downstream.limits import ConnectionCount
 from hotseat.tasks import attempt
 
 if TYPE_CHECKING:
     from hotseat.activity.recent import InProgress
-    from hotseat.identifiers import Instant, ModelName, Seconds
+    from hotseat.identifiers import ModelName, Seconds
     from hotseat.relay.context import Context
+    from hotseat.relay.downstream.connection import ClientConnection
     from hotseat.relay.downstream.limits import Excess
     from hotseat.relay.exchange.exchange import Exchange
 
@@ -30,29 +31,12 @@ HUNG_UP = getattr(select, "POLLRDHUP", select.POLLHUP)
 """What Linux reports for a connection that the peer has closed, even if earlier bytes are unread."""
 
 
-class Connection(Protocol):
-    """A client connection as seen from here."""
-
-    peer: str
-    deadline: Instant
-    transport: asyncio.Transport
-    exchange: Exchange | None
-
-    def time_is_up(self) -> None: ...
-    def drain(self) -> None: ...
-    def abort(self) -> None: ...
-    def judge_again(self) -> int: ...
-    def eof_received(self) -> None: ...
-    def go_on(self) -> None: ...
-
-
 class Connections:
     def __init__(self, context: Context, most: int | None = None) -> None:
         """`most`: how many fit into the process's file descriptors; None: any number."""
         self._context = context
-        self.open: set[Connection] = set()
-        self.held: set[Connection] = set()
-        """Connections with paused reading, whose transports would not notice a disconnect."""
+        self.open: set[ClientConnection] = set()
+        self.held: set[ClientConnection] = set()
         self.count = ConnectionCount(most)
         self._all_gone = asyncio.Event()
         self._swept_at = context.now()
@@ -69,7 +53,7 @@ class Connections:
         policy = self._context.policy
         return self.count.add(peer, policy.limits, is_proxy=policy.trusts(peer))
 
-    def part(self, connection: Connection) -> None:
+    def part(self, connection: ClientConnection) -> None:
         self.open.discard(connection)
         self.held.discard(connection)
         self.count.remove(connection.peer)
@@ -94,7 +78,7 @@ class Connections:
         """The policy has changed: end the requests that it no longer allows; returns how many."""
         return sum(map(self._judged_again, tuple(self.open)))
 
-    def _judged_again(self, connection: Connection) -> int:
+    def _judged_again(self, connection: ClientConnection) -> int:
         """How many of its requests ended. One that cannot be checked is cut, so that the others still are."""
         try:
             return connection.judge_again()
@@ -135,6 +119,7 @@ class Connections:
                 attempt(connection.abort)
 
     def _look_for_departed(self) -> None:
+        """Of whom the kernel reports a disconnect while we do not read: nobody would read the upstream's response."""
         if not self.held:
             return
         by_number = {each.transport.get_extra_info("socket").fileno(): each for each in self.held}
@@ -142,10 +127,5 @@ class Connections:
         for number in by_number:
             poll.register(number, HUNG_UP)
         for number, _ in poll.poll(0):
-            attempt(_hang_up, by_number[number])
-
-
-def _hang_up(connection: Connection) -> None:
-    """The kernel reports a disconnect while we do not read. Nobody would read the upstream's response."""
-    connection.eof_received()
-    connection.go_on()  # so that the transport sees it as well
+            attempt(by_number[number].eof_received)
+            attempt(by_number[number].go_on)  # so that the transport sees it as well

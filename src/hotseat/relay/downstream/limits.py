@@ -22,14 +22,10 @@ MOST_IN_MEMORY: Bytes = 512 << 20
 
 
 class Excess(NamedTuple):
-    """The limit that a connection exceeds, and by how many."""
+    """The limit that a connection exceeds, and whether it gets an error."""
 
     limit: str
-    by: int
-
-    @property
-    def may_be_told(self) -> bool:
-        return self.by <= MOST_REFUSED
+    may_be_told: bool
 
 
 class ConnectionCount:
@@ -45,9 +41,9 @@ class ConnectionCount:
         self._from[peer] += 1
         most, per_address = self.bounds(limits)
         if self.total > most:
-            return Excess("limits.connections", self.total - most)
+            return Excess("limits.connections", self.total - most <= MOST_REFUSED)
         if self._from[peer] > per_address and not is_proxy:
-            return Excess("limits.connectionsPerAddress", self._from[peer] - per_address)
+            return Excess("limits.connectionsPerAddress", self._from[peer] - per_address <= MOST_REFUSED)
         return None
 
     def remove(self, peer: str) -> None:

@@ -14,8 +14,8 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from hotseat.errors import HotseatError, TooManyWrongKeys, TooSlow, broken
+from hotseat.relay.context import Reply
 from hotseat.relay.downstream.admission import NotAdmitted, too_large
-from hotseat.relay.downstream.refusals import Reply, refusal
 from hotseat.relay.exchange.request import Request
 from hotseat.relay.http.body import Body
 from hotseat.relay.http.body_framing import ChunkedBody, CountedBody
@@ -91,10 +91,6 @@ class RequestReader:
             log.error("internal error client=%s", self._peer, exc_info=problem)
             self.give_up(broken(problem))
 
-    def feed_ahead(self) -> None:
-        ahead, self.ahead = self.ahead, b""
-        self.feed(ahead)
-
     def keep(self, data: bytes) -> None:
         """Buffer what arrives while a request is being served."""
         if self.stage is not LOST:
@@ -121,7 +117,7 @@ class RequestReader:
         if self._request is not None:
             head = self._request.head
         self.stop()
-        self.items.append(refusal(self._context, error, head, keep_alive=False))
+        self.items.append(self._context.refusal(error, head, keep_alive=False))
 
     def stop(self) -> None:
         """Read no further: drop the half-read request without a response, and the buffer."""
@@ -144,7 +140,7 @@ class RequestReader:
         for place, item in enumerate(self.items):
             if isinstance(item, Request) and (error := context.objection(item)) is not None:
                 context.forget(item)
-                self.items[place] = refusal(context, error, item.head, keep_alive=item.keep_alive, request_id=item.id)
+                self.items[place] = context.refusal(error, item.head, keep_alive=item.keep_alive, request_id=item.id)
                 ended += 1
         if self._request is not None and (error := context.objection(self._request)) is not None:
             self.give_up(error)
@@ -163,13 +159,17 @@ class RequestReader:
             found = template.found_in(data)
             if found is not None and found[0] <= last.most_bytes and last.catalog is self._context.dispatcher.catalog:
                 return self._begin(last, last.head.request_id, found[0], data, found[1])
-        return self._read_head(data.lstrip(b"\r\n") if data.startswith(BLANK_LINES) else data)
+        if data.startswith(BLANK_LINES) and not (data := data.lstrip(b"\r\n")):
+            return b""
+        return self._read_head(data)
 
     def _read_head(self, data: bytes) -> bytes:
         """The same for a head that differs from the previous one by more than its length."""
         end = data.find(b"\r\n\r\n") + 4
         if end < 4:
-            return self._begin_head(data) if data else b""
+            self._begun, self.stage = PartialHead(), HEAD
+            self.restart_timer()
+            return self._read_on(data)
         context = self._context
         try:
             found = context.heads.admission(data[:end], context.policy, context.dispatcher.catalog)
@@ -181,11 +181,6 @@ class RequestReader:
         self._client = context.policy.client_of(head, self._last.verdict, self._peer)
         self._is_tunnel = head.is_websocket
         return self._begin(self._last, request_id, length or 0, data, end)
-
-    def _begin_head(self, data: bytes) -> bytes:
-        self._begun, self.stage = PartialHead(), HEAD
-        self.restart_timer()
-        return self._read_on(data)
 
     def _read_on(self, data: bytes) -> bytes:
         """Read the rest of a head, or a part of it."""
@@ -212,7 +207,7 @@ class RequestReader:
         if isinstance(outcome, bytes):
             self.items.append(Reply(outcome, keep_alive))
         else:
-            self.items.append(refusal(context, outcome, head, keep_alive=keep_alive))
+            self.items.append(context.refusal(outcome, head, keep_alive=keep_alive))
 
     # Bodies
 
@@ -250,7 +245,7 @@ class RequestReader:
         try:
             content, rest = framing.take(data)
             if content:
-                self._keep(request, content)
+                self._add(request, content)
             if framing.is_complete:
                 request.body.complete()
         except HotseatError as error:
@@ -264,7 +259,7 @@ class RequestReader:
                 self.items.append(request)
         return rest
 
-    def _keep(self, request: Request, content: bytes) -> None:
+    def _add(self, request: Request, content: bytes) -> None:
         body, most = request.body, request.admission.most_bytes
         self.restart_timer()
         body.add(content)

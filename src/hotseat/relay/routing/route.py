@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 RUNNING = (Phase.READY, Phase.LOADING)
 WARM = (*RUNNING, Phase.ASLEEP)
+LEAVING = (Phase.DRAINING, Phase.UNLOADING, Phase.BACKOFF)
 
 
 def named_model_of(request: Request, dispatcher: Dispatcher) -> NamedModel:
@@ -97,29 +98,16 @@ class Standing:
         """None for a model of a peer, whose phase is unknown."""
         return None if isinstance(target, RemoteModel) else self._models[target.name].phase
 
-    def is_in_use(self, target: Servable) -> bool:
-        return self.phase(target) in RUNNING or self.users(target) > 0
-
-    def is_leaving(self, target: Servable) -> bool:
-        return self.phase(target) in (Phase.DRAINING, Phase.UNLOADING, Phase.BACKOFF)
-
 
 def _warmest(targets: Sequence[Servable], standing: Standing) -> Servable:
-    for phase in WARM:
-        for target in targets:
-            if standing.phase(target) is phase:
-                return target
-    return targets[0]
+    warm = (target for phase in WARM for target in targets if standing.phase(target) is phase)
+    return next(warm, targets[0])
 
 
 def _shortest_queue(targets: Sequence[Servable], standing: Standing, most: int) -> Servable:
     """Fill running targets in order, then start the next one; if all are full, the one with the fewest requests."""
-    open_ones = [target for target in targets if not standing.is_leaving(target)] or targets
-    in_use = [target for target in open_ones if standing.is_in_use(target)]
-    for target in in_use:
-        if standing.users(target) < most:
-            return target
-    for target in open_ones:
-        if target not in in_use:
-            return target
-    return min(open_ones, key=standing.users)
+    open_ones = [target for target in targets if standing.phase(target) not in LEAVING] or targets
+    in_use = [target for target in open_ones if standing.phase(target) in RUNNING or standing.users(target)]
+    with_room = [target for target in in_use if standing.users(target) < most]
+    next_ones = with_room or [target for target in open_ones if target not in in_use]
+    return next_ones[0] if next_ones else min(open_ones, key=standing.users)
