@@ -76,7 +76,7 @@ async def test_a_handshake_that_fails_gives_its_place_back(open_rig: OpenRig, tm
         await come_true(lambda: rig.relay.connections.count.total == 1)
     await come_true(lambda: rig.relay.connections.count.total == 0)
 
-    assert len(rig.relay.connections) == 0
+    assert len(rig.relay.connections.open) == 0
 
 
 async def test_the_last_place_can_be_had_with_tls(open_rig: OpenRig, tmp_path: Path) -> None:

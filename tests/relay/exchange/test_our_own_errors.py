@@ -146,7 +146,7 @@ async def test_one_client_whose_deadline_raises(
 ) -> None:
     """The client whose deadline check raises is reset, and the other one gets its 408."""
     unlucky, lucky = await rig.send(get()[:-10]), await rig.send(get()[:-10])
-    await come_true(lambda: len(rig.relay.connections) == 2)
+    await come_true(lambda: len(rig.relay.connections.open) == 2)
     calls = Calls(raising=0)
     monkeypatch.setattr(ClientConnection, "time_is_up", calls.around("time_is_up", ClientConnection.time_is_up))
     await rig.later(11)
@@ -155,7 +155,7 @@ async def test_one_client_whose_deadline_raises(
     assert sorted(end.value for end in ends) == sorted(end.value for end in (End.RESET, End.CLOSED))
     assert b"408" in unlucky.unread + lucky.unread
     assert "raising.Raised" in caplog.text
-    await come_true(lambda: len(rig.relay.connections) == 0)
+    await come_true(lambda: len(rig.relay.connections.open) == 0)
 
 
 async def test_one_client_that_cannot_be_judged_by_new_rules(

@@ -24,7 +24,6 @@ ANY = "*"
 SANDBOXED = b"null"
 DESKTOP_SHELLS = frozenset((b"app", b"file", b"tauri", b"vscode-webview"))
 """Schemes of desktop programs made of web pages: users install these rather than visit them."""
-DAY = b"86400"
 
 
 class Page(Enum):
@@ -96,7 +95,7 @@ class PageRights:
         lines.append(b"Access-Control-Allow-Methods: %b" % asked_method(head))
         if wanted := head.known.get(b"access-control-request-headers"):
             lines.append(b"Access-Control-Allow-Headers: %b" % wanted)
-        return b"HTTP/1.1 204 No Content\r\n%b\r\nAccess-Control-Max-Age: %b\r\n\r\n" % (b"\r\n".join(lines), DAY)
+        return b"HTTP/1.1 204 No Content\r\n%b\r\nAccess-Control-Max-Age: 86400\r\n\r\n" % b"\r\n".join(lines)
 
 
 def _page_at(there: Authority, here: Authority, default_port: int) -> Page | None:

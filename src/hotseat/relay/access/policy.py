@@ -44,8 +44,7 @@ class Policy:
         """Pages of model servers share our address and could otherwise do whatever our own may."""
         # Other hosts of the fleet reach us at the fleet's address, so it is one of our names.
         fleet_name = urlsplit(settings.fleet.address).hostname if settings.fleet else None
-        called = (settings.listen[0], fleet_name or "", *own_names())
-        self._gate = OriginCheck(settings.access, self.cors, called)
+        self._gate = OriginCheck(settings.access, self.cors, (settings.listen[0], fleet_name or "", *own_names()))
         self._host_verifier = host_verifier or HostVerifier(settings.fleet)
         self.is_proven_again = self._host_verifier.is_proven_again
         self._keys = Keys(self.accounts.open(settings.access.api_keys))

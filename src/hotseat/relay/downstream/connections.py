@@ -43,9 +43,6 @@ class Connections:
         self._loop = asyncio.get_running_loop()
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
 
-    def __len__(self) -> int:
-        return len(self.open)
-
     # Called by connections
 
     def arrived(self, peer: str) -> Excess | None:
@@ -76,15 +73,14 @@ class Connections:
 
     def judge_again(self) -> int:
         """The policy has changed: end the requests that it no longer allows; returns how many."""
-        return sum(map(self._judged_again, tuple(self.open)))
-
-    def _judged_again(self, connection: ClientConnection) -> int:
-        """How many of its requests ended. One that cannot be checked is cut, so that the others still are."""
-        try:
-            return connection.judge_again()
-        except Exception:
-            log.exception("internal error client=%s", connection.peer)
-            return int(attempt(connection.abort))
+        ended = 0
+        for connection in tuple(self.open):
+            try:
+                ended += connection.judge_again()
+            except Exception:  # it is cut, so that the others are still checked
+                log.exception("internal error client=%s", connection.peer)
+                ended += attempt(connection.abort)
+        return ended
 
     async def drain(self, within: Seconds) -> None:
         """Return when every client is gone, after `within` seconds at the latest."""

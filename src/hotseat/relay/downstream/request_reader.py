@@ -110,12 +110,11 @@ class RequestReader:
         self.give_up(TooSlow(f"the rest of the request did not arrive in time ({self.stage.value})"))
         return True
 
-    def give_up(self, error: HotseatError, head: RequestHead | None = None) -> None:
+    def give_up(self, error: HotseatError) -> None:
         """Refuse and read no further: the end of this request is unknown or too far away."""
         if self.stage is LOST:
             return
-        if self._request is not None:
-            head = self._request.head
+        head = None if self._request is None else self._request.head
         self.stop()
         self.items.append(self._context.refusal(error, head, keep_alive=False))
 

@@ -103,7 +103,8 @@ def rule_of_ours(method: bytes, path: bytes) -> PathRule:
     if reads and path in OPEN_TO_ALL:
         return NO_KEY
     if path.startswith(b"/hotseat/"):
-        return LOOKS if reads else ACTS if _OPERATING.fullmatch(path) else STRICTEST
+        change = ACTS if _OPERATING.fullmatch(path) else STRICTEST
+        return LOOKS if reads else change
     if path.startswith(b"/upstream/"):
         return ACTS
     return LOOKS if path == b"/metrics" else LISTS
