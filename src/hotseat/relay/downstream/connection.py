@@ -13,10 +13,10 @@ from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol, cast
 
-from hotseat.errors import Busy
+from hotseat.errors import Busy, TooSlow
 from hotseat.relay.access.authority import host_of
 from hotseat.relay.context import Reply
-from hotseat.relay.downstream.request_reader import BETWEEN, BODY, LOST, RequestReader
+from hotseat.relay.downstream.request_reader import BETWEEN, BODY, HEAD, LOST, RequestReader
 from hotseat.relay.exchange.exchange import Exchange
 
 if TYPE_CHECKING:
@@ -287,9 +287,11 @@ class ClientConnection(asyncio.Protocol):
             return self.expect_within(self._context.policy.limits.idle_timeout_s)
         if self.stage is TUNNEL:
             return self.abort()
-        if self.stage is OPEN and self._reader.refuse_slow():
-            return self._advance()
-        return self.transport.close()
+        reader = self._reader
+        if self.stage is not OPEN or reader.stage not in (HEAD, BODY):
+            return self.transport.close()
+        reader.give_up(TooSlow(f"the rest of the request did not arrive in time ({reader.stage.value})"))
+        return self._advance()
 
     def drain(self) -> None:
         """Take no more requests: close the connection now if it is idle, else after its response."""

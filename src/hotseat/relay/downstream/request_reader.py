@@ -13,7 +13,7 @@ import logging
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from hotseat.errors import HotseatError, TooManyWrongKeys, TooSlow, broken
+from hotseat.errors import HotseatError, TooManyWrongKeys, broken
 from hotseat.relay.context import Reply
 from hotseat.relay.downstream.admission import NotAdmitted, too_large
 from hotseat.relay.exchange.request import Request
@@ -102,13 +102,6 @@ class RequestReader:
         """The timeout of a half-read request runs only while we read."""
         limits = self._context.policy.limits
         self.deadline = self._context.now() + (limits.header_timeout_s if self.stage is HEAD else limits.body_timeout_s)
-
-    def refuse_slow(self) -> bool:
-        """The client's time is up: refuse its half-read request; False if there is none."""
-        if self.stage is not HEAD and self.stage is not BODY:
-            return False
-        self.give_up(TooSlow(f"the rest of the request did not arrive in time ({self.stage.value})"))
-        return True
 
     def give_up(self, error: HotseatError) -> None:
         """Refuse and read no further: the end of this request is unknown or too far away."""
