@@ -108,6 +108,6 @@ def _shortest_queue(targets: Sequence[Servable], standing: Standing, most: int) 
     """Fill running targets in order, then start the next one; if all are full, the one with the fewest requests."""
     open_ones = [target for target in targets if standing.phase(target) not in LEAVING] or targets
     in_use = [target for target in open_ones if standing.phase(target) in RUNNING or standing.users(target)]
-    with_room = [target for target in in_use if standing.users(target) < most]
-    next_ones = with_room or [target for target in open_ones if target not in in_use]
+    not_full = [target for target in in_use if standing.users(target) < most]
+    next_ones = not_full or [target for target in open_ones if target not in in_use]
     return next_ones[0] if next_ones else min(open_ones, key=standing.users)
