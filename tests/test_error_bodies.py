@@ -23,7 +23,8 @@ from hotseat.errors import (
     UnknownModel,
     UpstreamError,
 )
-from hotseat.relay.routing.dialect import dialect_of
+from hotseat.relay.http.head_parser import parse_request_head
+from hotseat.relay.routing.paths import dialect_for
 from hotseat.settings import ErrorFormat
 
 if TYPE_CHECKING:
@@ -72,13 +73,18 @@ def every_error(kind: type[HotseatError] = HotseatError) -> Iterator[type[Hotsea
         ("/completion", True, "OpenAI/Python", AUTO, Dialect.TEXT),
         ("/health", True, "", OPENAI, Dialect.TEXT),
         ("/v1", True, "", AUTO, Dialect.TEXT),
+        ("/v1/messages/batches", False, "", AUTO, Dialect.ANTHROPIC),
+        ("/v1/anything", True, "", AUTO, Dialect.OPENAI),
     ],
 )
 def test_the_dialect_of_a_caller(
     path: str, stainless: bool, user_agent: str, format_: ErrorFormat, dialect: Dialect
 ) -> None:
     """Only under /v1/ an SDK is spoken to in its own way, and the configuration can pin one."""
-    assert dialect_of(path.encode(), stainless, user_agent.encode(), format_) is dialect
+    lines = [f"POST {path} HTTP/1.1", "Host: box", f"User-Agent: {user_agent}", *["X-Stainless-Lang: js"] * stainless]
+    head = parse_request_head("\r\n".join([*lines, "", ""]).encode())
+
+    assert dialect_for(head, format_) is dialect
 
 
 @pytest.mark.parametrize(

@@ -24,11 +24,11 @@ from hotseat.config.load import read
 from hotseat.config.problems import ConfigError
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
-from hotseat.errors import ClientError, HotseatError, UpstreamError
+from hotseat.errors import ClientError, UpstreamError
 from hotseat.identifiers import Address, ModelName
 from hotseat.relay.access.authority import reduce_absolute
 from hotseat.relay.access.policy import Policy
-from hotseat.relay.context import Context
+from hotseat.relay.context import Context, Reply
 from hotseat.relay.downstream.request_reader import RequestReader
 from hotseat.relay.http.head_cache import Memory
 from hotseat.relay.http.multipart import FormReader
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hotseat.relay.exchange.request import Request
-    from hotseat.relay.http.request_head import RequestHead
     from hotseat.relay.http.response_head import ResponseHead
 
     Outcome = tuple[object, ...]
@@ -88,33 +87,19 @@ def body_naming(data: bytes) -> None:
 # Requests, as they come in over a connection
 
 
-class Listener:
-    """Writes down what was read off a connection."""
-
-    def __init__(self) -> None:
-        self.outcomes: list[Outcome] = []
-        self._is_over = False
-
-    def request_read(self, request: Request) -> None:
-        head, content = request.head, request.body.whole()
-        CONTEXT.bodies.forget(request.body)  # as whoever answers it would
-        self._note(request.keep_alive, "read", head.method, head.target, content)
-
-    def request_answered(self, answer: bytes, *, keep_alive: bool) -> None:
-        self._note(keep_alive, "answered", answer)
-
-    def request_refused(self, error: HotseatError, head: RequestHead | None, *, keep_alive: bool) -> None:
-        self._note(keep_alive, "refused", error.status)
-
-    def _note(self, keep_alive: bool, *what: object) -> None:
-        """What comes after the last answer of a connection is dropped, whatever it is."""
-        if not self._is_over:
-            self.outcomes.append((*what, keep_alive))
-        self._is_over = self._is_over or not keep_alive
-
-    def body_awaited(self) -> None: ...
-    def expect_within(self, seconds: float) -> None: ...
-    def expect_nothing(self) -> None: ...
+def noted(items: list[Request | Reply]) -> list[Outcome]:
+    """What was read off a connection; what comes after its last response is dropped, whatever it is."""
+    outcomes: list[Outcome] = []
+    for item in items:
+        if isinstance(item, Reply):
+            status, _, rest = item.data.partition(b"\r\n")  # words and ids of errors may differ
+            outcomes.append(("answered", status, rest if b" 204 " in status else b"", item.keep_alive))
+        else:
+            head, content = item.head, item.body.whole()
+            CONTEXT.bodies.forget(item.body)  # as whoever answers it would
+            outcomes.append(("read", head.method, head.target, content, item.keep_alive))
+    last = next((place for place, (*_, keep_alive) in enumerate(outcomes) if not keep_alive), len(outcomes))
+    return outcomes[: last + 1]
 
 
 async def a_context() -> Context:
@@ -129,13 +114,13 @@ CONTEXT = LOOP.run_until_complete(a_context())
 
 
 def outcomes(*parts: bytes) -> list[Outcome]:
-    listener = Listener()
-    reader = RequestReader(CONTEXT, listener, "127.0.0.1")
+    reader = RequestReader(CONTEXT, "127.0.0.1")
     for part in parts:
-        if reader.feed(part):  # no longer HTTP
+        reader.feed(part)
+        if reader.ahead:  # no longer HTTP
             break
-    reader.forget()
-    return listener.outcomes
+    reader.stop()
+    return noted(reader.items)
 
 
 def framing(data: bytes) -> None:

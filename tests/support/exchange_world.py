@@ -18,8 +18,8 @@ from hotseat.catalog.spec import LoadingState, Timeouts
 from hotseat.fleet.route import THIS_HOST, OtherHost
 from hotseat.identifiers import Address, ClientId, HostName, ModelName, TicketId, Upstream
 from hotseat.relay.access.policy import Policy
-from hotseat.relay.downstream.admission import Admission, admit
-from hotseat.relay.downstream.body_limits import Bodies
+from hotseat.relay.downstream.admission import admit
+from hotseat.relay.downstream.limits import Bodies
 from hotseat.relay.exchange.exchange import DONE, QUEUED, Exchange
 from hotseat.relay.exchange.request import Request
 from hotseat.relay.exchange.states import TRANSITIONS
@@ -331,7 +331,6 @@ class CheckedExchange(Exchange):
 def request_of(lines: bytes, body: bytes) -> Request:
     head = parse_request_head(lines)
     admission = admit(head, Policy(Settings()), CATALOG)
-    assert isinstance(admission, Admission)
     return Request(b"box-7", admission, Body(body), ClientId("me"), 1000.0)
 
 

@@ -14,6 +14,7 @@ from tests.support.scripted_upstream import ScriptedUpstream, on_a_path, on_a_po
 from tests.support.transport import Wire
 from tests.support.waiting import come_true
 
+from hotseat.activity.recent import Activity
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.identifiers import Address, ModelName, Upstream
@@ -97,12 +98,12 @@ class Finished:
     tokens: Tokens | None
 
 
-@dataclass
-class RecordedActivity:
+class RecordedActivity(Activity):
     """Records finished requests and refusals."""
 
-    entries: list[Finished] = field(default_factory=list)
-    refusals: list[str] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.entries: list[Finished] = []
+        self.refusals: list[str] = []
 
     def refused(self, code: str) -> None:
         self.refusals.append(code)
@@ -117,7 +118,7 @@ class RecordedActivity:
         client: ClientId,
         asked: Asked,
         request_id: bytes,
-        tokens: Tokens | None,
+        tokens: Tokens | None = None,
     ) -> None:
         self.entries.append(Finished(model, status, waited_s, first_byte_s, seconds, request_id, tokens))
 
@@ -150,7 +151,7 @@ class RelayRig:
 
     def connection(self) -> ClientConnection:
         """The only client connection, as the relay has it."""
-        [connection] = self.relay.connections._open
+        [connection] = self.relay.connections.open
         assert isinstance(connection, ClientConnection)
         return connection
 

@@ -4,46 +4,39 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
-from hotseat.relay.access.wrong_keys import WrongKeys
-from hotseat.relay.downstream.admission_cache import HeadCache
-from hotseat.relay.downstream.body_limits import Bodies
+from hotseat.error_bodies import Dialect, answer
+from hotseat.errors import HotseatError
+from hotseat.relay.access.api_keys import WrongKeys
+from hotseat.relay.access.host_requests import refusal_for_host
+from hotseat.relay.downstream.admission import HeadCache
+from hotseat.relay.downstream.limits import Bodies
 from hotseat.relay.http.request_id import numbered
+from hotseat.relay.routing.paths import dialect_for
 from hotseat.relay.upstream.connection import UpstreamConnection
 from hotseat.relay.upstream.pool import Pool
 
 if TYPE_CHECKING:
-    from hotseat.activity.recent import Asked, Tokens
+    from hotseat.activity.recent import Activity
     from hotseat.dispatch.dispatcher import Dispatcher
     from hotseat.fleet.host_selector import HostSelector
-    from hotseat.identifiers import Address, ClientId, ModelName, Seconds
+    from hotseat.identifiers import Address, ModelName
     from hotseat.relay.access.policy import Policy
     from hotseat.relay.exchange.request import Request
     from hotseat.relay.http.body import Body
+    from hotseat.relay.http.request_head import RequestHead
 
 
-class ActivityLog(Protocol):
-    """Records finished requests, and counts refused ones."""
+class Reply(NamedTuple):
+    """A complete response of our own; sent in order like any other."""
 
-    def refused(self, code: str) -> None: ...
-
-    def finished(
-        self,
-        model: ModelName,
-        status: int,
-        waited_s: Seconds,
-        first_byte_s: Seconds | None,
-        seconds: Seconds,
-        client: ClientId,
-        asked: Asked,
-        request_id: bytes,
-        tokens: Tokens | None,
-    ) -> None: ...
+    data: bytes
+    keep_alive: bool
 
 
 class Context:
-    def __init__(self, dispatcher: Dispatcher, policy: Policy, management: Address, activity: ActivityLog) -> None:
+    def __init__(self, dispatcher: Dispatcher, policy: Policy, management: Address, activity: Activity) -> None:
         loop = asyncio.get_running_loop()
         self.now = loop.time
         self.later = loop.call_later
@@ -68,6 +61,33 @@ class Context:
         """Count what this body takes; raises if all of them together take too much."""
         self.bodies.count(body)
         self.bodies.check(body, self.policy.limits, is_proxy=body.is_spooled and self.policy.trusts(body.sender))
+
+    def refusal(
+        self, error: HotseatError, head: RequestHead | None, *, keep_alive: bool, request_id: bytes = b""
+    ) -> Reply:
+        """In the error format that the client expects, as far as its head can be read; counts it."""
+        if head is None:
+            self.activity.refused(error.code)
+            return Reply(answer(error, Dialect.TEXT, request_id=self.new_id(), close=not keep_alive), keep_alive)
+        error = refusal_for_host(error, head)
+        self.activity.refused(error.code)
+        request_id = request_id or head.request_id or self.new_id()
+        dialect, is_head = dialect_for(head, self.policy.error_format), head.method == b"HEAD"
+        told = answer(error, dialect, request_id=request_id, close=not keep_alive, head_only=is_head)
+        return Reply(self.policy.cors.readable(told, head), keep_alive)
+
+    def objection(self, request: Request, model: str = "") -> HotseatError | None:
+        """The error if the policy rejects a request that an earlier one admitted; None for requests without a key."""
+        if request.verdict.account is None:
+            return None
+        try:
+            verdict = self.policy.identify(request.head)
+            self.policy.check_may_ask(verdict, request.destination)
+            if verdict.account is not None and model:
+                verdict.account.check_may_use(model)
+        except HotseatError as error:
+            return error
+        return None
 
     def forget(self, request: Request) -> None:
         """Release a request that ends before it began: its client left, or the rest of it is not read."""

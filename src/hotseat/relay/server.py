@@ -5,24 +5,29 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
+from hotseat.relay.access.authority import host_of
 from hotseat.relay.context import Context
-from hotseat.relay.downstream.connection import ClientConnection
+from hotseat.relay.downstream.connection import LINGER_S, ClientConnection
 from hotseat.relay.downstream.connections import Connections
-from hotseat.relay.downstream.tls import BACKLOG, TlsListener
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
     import ssl
 
-    from hotseat.activity.recent import InProgress
+    from hotseat.activity.recent import Activity
     from hotseat.dispatch.dispatcher import Dispatcher
-    from hotseat.identifiers import Address, ModelName, Seconds
+    from hotseat.identifiers import Address, Seconds
     from hotseat.relay.access.policy import Policy
-    from hotseat.relay.context import ActivityLog
 
 log = logging.getLogger(__name__)
+
+BACKLOG = 4096
+AGAIN_S: Seconds = 0.1
+"""Delay after a failed accept, for instance without free descriptors."""
 
 
 class Relay:
@@ -31,7 +36,7 @@ class Relay:
         dispatcher: Dispatcher,
         policy: Policy,
         management: Address,
-        activity: ActivityLog,
+        activity: Activity,
         *,
         most_connections: int | None = None,
     ) -> None:
@@ -48,15 +53,11 @@ class Relay:
             # Accepted sockets inherit this: uvloop sets it itself, asyncio only for some sockets.
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if tls is None:
-                self._listeners.append(await self._listen_plain(sock))
+                accept = partial(ClientConnection, self.context, self.connections)
+                server = await asyncio.get_running_loop().create_server(accept, sock=sock, backlog=BACKLOG)
+                self._listeners.append(server)
             else:
                 self._listeners.append(TlsListener(self.context, self.connections, self._tasks, sock, tls))
-
-    async def _listen_plain(self, sock: socket.socket) -> asyncio.Server:
-        def accept() -> ClientConnection:
-            return ClientConnection(self.context, self.connections)
-
-        return await asyncio.get_running_loop().create_server(accept, sock=sock, backlog=BACKLOG)
 
     async def drain(self, within: Seconds) -> None:
         """Stop accepting; return when every client is gone, after `within` seconds at the latest."""
@@ -80,8 +81,55 @@ class Relay:
         if ended := self.connections.judge_again():
             log.warning("requests were aborted because their keys no longer allow them count=%d", ended)
 
-    def in_progress(self) -> list[InProgress]:
-        return self.connections.in_progress()
 
-    def last_pieces(self, model: ModelName) -> list[object]:
-        return self.connections.last_pieces(model)
+class TlsListener:
+    """Accepts TLS connections at one socket: counts them before the handshake, and limits its duration.
+
+    The event loops' own servers report a connection only after its handshake, for which they wait a minute.
+    """
+
+    def __init__(
+        self, context: Context, connections: Connections, tasks: Tasks, sock: socket.socket, tls: ssl.SSLContext
+    ) -> None:
+        self._context = context
+        self._connections = connections
+        self._tasks = tasks
+        self._tls = tls
+        self._loop = asyncio.get_running_loop()
+        sock.setblocking(False)
+        sock.listen(BACKLOG)
+        self._accepting = tasks.start(self._accept(sock), "accept")
+        self._accepting.add_done_callback(lambda _: sock.close())  # an accept in progress would keep it open
+
+    def close(self) -> None:
+        self._accepting.cancel()
+
+    async def _accept(self, listening: socket.socket) -> None:
+        while True:
+            try:
+                sock, name = await self._loop.sock_accept(listening)
+            except OSError:
+                await asyncio.sleep(AGAIN_S)
+                continue
+            peer = host_of(name)
+            if self._connections.arrived(peer) is None:
+                self._tasks.start(self._handshake(sock, peer), "TLS handshake")
+            else:  # no response is possible without TLS
+                self._connections.count.remove(peer)
+                sock.close()
+
+    async def _handshake(self, sock: socket.socket, peer: str) -> None:
+        """The connection takes over the count, or the count is reverted."""
+        client = ClientConnection(self._context, self._connections, is_counted=True)
+        try:
+            with suppress(OSError):  # includes ssl.SSLError; there is nobody to report it to
+                await self._loop.connect_accepted_socket(
+                    lambda: client,
+                    sock,
+                    ssl=self._tls,
+                    ssl_handshake_timeout=self._context.policy.limits.header_timeout_s,
+                    ssl_shutdown_timeout=LINGER_S,
+                )
+        finally:
+            if not client.peer:
+                self._connections.count.remove(peer)

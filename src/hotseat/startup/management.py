@@ -44,7 +44,7 @@ def api_deps(shared: Shared, models: ModelParts, monitoring: Monitoring, relayin
         settings=lambda: shared.active.settings,
         logs=ModelLogs(models.dispatcher, models.supervisor.outputs),
         activity=monitoring.activity,
-        in_progress=relaying.relay.in_progress,
+        in_progress=relaying.relay.connections.in_progress,
         history=monitoring.store_writer.read,
         config=relaying.reloader.report,
         reload=relaying.reloader.reload,

@@ -30,6 +30,6 @@ def make_relay(
     """The relay does not listen yet."""
     policy = shared.policy(shared.active.settings)
     relay = Relay(models.dispatcher, policy, management, monitoring.activity, most_connections=most_connections)
-    liveness = Liveness(models.scheduler.in_use, relay.last_pieces, models.dispatcher.tell)
+    liveness = Liveness(models.scheduler.in_use, relay.connections.last_pieces, models.dispatcher.tell)
     target = ConfigApplier(shared, models, monitoring.metrics, relay)
     return RelayParts(relay, liveness, Reloader(shared.active, shared.start.model_folders, target))

@@ -194,7 +194,7 @@ async def test_what_waits_behind_an_answer_that_is_cut_gives_its_place_back(open
 
     await come_true(lambda: account(rig).in_flight == 0)
     assert during == 2
-    assert len(rig.relay.connections) == 1
+    assert len(rig.relay.connections.open) == 1
 
 
 async def test_an_upload_behind_a_request_that_is_served_takes_its_place_when_it_is_read(open_rig: OpenRig) -> None:

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from hotseat.errors import ClientError, Forbidden
 from hotseat.relay.access.authority import reduce_absolute
-from hotseat.relay.access.origin import MOST_REMEMBERED, OriginCheck
-from hotseat.relay.access.own_names import own_names
+from hotseat.relay.access.origin import MOST_REMEMBERED, OriginCheck, own_names
 from hotseat.relay.access.page_rights import PageRights
 from hotseat.relay.http.request_head import RequestHead
 from hotseat.settings import Access
@@ -28,7 +27,7 @@ def gate_for(
     access: Access | None = None, listen: tuple[str, int] = OWN, own_names: tuple[str, ...] = ()
 ) -> OriginCheck:
     access = access or Access()
-    return OriginCheck(access, PageRights(access.allowed_origins), listen, own_names=own_names)
+    return OriginCheck(access, PageRights(access.allowed_origins), (listen[0], *own_names))
 
 
 PLAIN = gate_for()

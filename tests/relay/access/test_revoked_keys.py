@@ -62,7 +62,7 @@ async def test_what_is_half_read_with_a_removed_key_is_refused(open_rig: OpenRig
     """A request that is still being read gets 401 and does not reach a model."""
     rig = await open_rig(access=Access(api_keys=(ANN, BOB)))
     client = await rig.send(chat("alpha", OF_ANN)[:-1])
-    await come_true(lambda: len(rig.relay.connections) == 1)
+    await come_true(lambda: len(rig.relay.connections.open) == 1)
     await turns()
     reload(rig, BOB)
 

@@ -8,7 +8,7 @@ import pytest
 from tests.support.relay_rig import HELLO, chat, get
 
 from hotseat.identifiers import HostName
-from hotseat.relay.access.wrong_keys import MOST_ADDRESSES, MOST_WRONG, THE_REST, counted_as
+from hotseat.relay.access.api_keys import MOST_ADDRESSES, MOST_WRONG, THE_REST, counted_as
 from hotseat.settings import Access, ApiKey, Fleet, Role, Settings
 
 if TYPE_CHECKING:

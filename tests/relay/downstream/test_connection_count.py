@@ -15,8 +15,9 @@ from tests.support.transport import End
 from tests.support.waiting import come_true
 
 from hotseat.net.listeners import tls_context
+from hotseat.relay.access.authority import host_of
 from hotseat.relay.access.policy import Policy
-from hotseat.relay.downstream.connection_count import MOST_REFUSED, ConnectionCount, host_of
+from hotseat.relay.downstream.limits import MOST_REFUSED, ConnectionCount
 from hotseat.settings import Access, Limits, Settings
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ async def test_a_handshake_that_fails_gives_its_place_back(open_rig: OpenRig, tm
         await come_true(lambda: rig.relay.connections.count.total == 1)
     await come_true(lambda: rig.relay.connections.count.total == 0)
 
-    assert len(rig.relay.connections) == 0
+    assert len(rig.relay.connections.open) == 0
 
 
 async def test_the_last_place_can_be_had_with_tls(open_rig: OpenRig, tmp_path: Path) -> None:

@@ -228,7 +228,7 @@ async def test_a_refused_client_that_stays_is_closed(open_rig: OpenRig) -> None:
     await client.send(b"and")
 
     assert await client.end() is End.CLOSED
-    await come_true(lambda: not rig.relay.connections)
+    await come_true(lambda: not rig.relay.connections.open)
 
 
 async def test_too_many_connections_are_refused(open_rig: OpenRig) -> None:
@@ -275,7 +275,7 @@ async def test_an_address_that_left_is_forgotten(open_rig: OpenRig) -> None:
         client = await rig.send(UNKNOWN)
         await client.message()
         client.hang_up()
-        await come_true(lambda: not rig.relay.connections)
+        await come_true(lambda: not rig.relay.connections.open)
 
 
 async def test_a_refused_head_request_gets_no_body(rig: RelayRig) -> None:
@@ -289,9 +289,9 @@ async def test_a_refused_head_request_gets_no_body(rig: RelayRig) -> None:
 async def test_a_client_that_never_speaks_leaves_no_trace(rig: RelayRig) -> None:
     """A client that connects and leaves is not recorded."""
     client = await rig.client()
-    await come_true(lambda: len(rig.relay.connections) == 1)
+    await come_true(lambda: len(rig.relay.connections.open) == 1)
     client.hang_up()
-    await come_true(lambda: len(rig.relay.connections) == 0)
+    await come_true(lambda: len(rig.relay.connections.open) == 0)
 
     assert rig.activity.entries == []
 
@@ -301,7 +301,7 @@ async def test_a_client_that_leaves_amid_its_body_leaves_no_trace(rig: RelayRig)
     client = await rig.send(chat()[:-5])
     await come_true(lambda: rig.relay.context.bodies.in_memory > 0)
     client.hang_up()
-    await come_true(lambda: len(rig.relay.connections) == 0)
+    await come_true(lambda: len(rig.relay.connections.open) == 0)
 
     assert rig.relay.context.bodies.in_memory == 0
     assert rig.alpha.requests == 0

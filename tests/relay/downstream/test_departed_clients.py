@@ -15,7 +15,7 @@ from tests.support.transport import End
 from tests.support.waiting import come_true
 
 from hotseat.net.listeners import tls_context
-from hotseat.relay.downstream.request_queue import MOST_AHEAD
+from hotseat.relay.downstream.request_reader import MOST_AHEAD
 from hotseat.settings import Limits
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ async def test_hundreds_that_sent_too_much_and_left_keep_no_place(rig: RelayRig,
     await come_true(lambda: rig.waiting() > DEPARTED // 2)
     await asyncio.to_thread(leave, clients, behind=TOO_MUCH)
 
-    await come_true(lambda: rig.waiting() == 0 and len(rig.relay.connections) == 0, SOON_S)
+    await come_true(lambda: rig.waiting() == 0 and len(rig.relay.connections.open) == 0, SOON_S)
     rig.launcher.become_ready("slow")
     _, answered = await rig.exchange(chat())
     assert answered.status == 200
@@ -112,7 +112,7 @@ async def test_a_client_that_leaves_a_websocket_that_is_held_is_noticed(rig: Rel
     await client.send(b"unread")
     client.hang_up()
 
-    await come_true(lambda: rig.in_flight() == 0 and len(rig.relay.connections) == 0, SOON_S)
+    await come_true(lambda: rig.in_flight() == 0 and len(rig.relay.connections.open) == 0, SOON_S)
 
 
 async def test_a_client_that_leaves_behind_what_nobody_takes_is_idle(open_rig: OpenRig) -> None:
@@ -122,7 +122,7 @@ async def test_a_client_that_leaves_behind_what_nobody_takes_is_idle(open_rig: O
     client.sock.send(b"x" * 20_000_000)
     client.hang_up()
 
-    await come_true(lambda: rig.in_flight() == 0 and len(rig.relay.connections) == 0, SOON_S)
+    await come_true(lambda: rig.in_flight() == 0 and len(rig.relay.connections.open) == 0, SOON_S)
     assert len(await call.line.wire.read_to_end()) < sent
 
 

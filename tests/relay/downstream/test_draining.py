@@ -40,7 +40,7 @@ async def test_idle_connections_are_closed_at_once(rig: RelayRig) -> None:
     used, call = await rig.reached(get())
     await call.say(HELLO)
     await used.message()
-    await come_true(lambda: len(rig.relay.connections) == 2)
+    await come_true(lambda: len(rig.relay.connections.open) == 2)
     await within(PROMPTLY_S, rig.relay.drain(within=5))
 
     assert await fresh.end() is End.CLOSED
@@ -126,7 +126,7 @@ async def test_a_client_that_was_accepted_in_the_last_moment_does_not_delay_the_
     await within(PROMPTLY_S, rig.relay.drain(within=5))
 
     assert await client.end() in End
-    assert len(rig.relay.connections) == 0
+    assert len(rig.relay.connections.open) == 0
 
 
 async def test_whoever_watches_hotseat_does_not_hold_it_up(rig: RelayRig) -> None:

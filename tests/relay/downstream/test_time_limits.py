@@ -67,7 +67,7 @@ async def test_a_body_that_never_begins_has_the_time_of_a_body(rig: RelayRig) ->
 async def test_a_connection_on_which_nothing_comes_is_closed(rig: RelayRig) -> None:
     """A connection without a request is closed after headerTimeout, without a response."""
     client = await rig.client()
-    await come_true(lambda: len(rig.relay.connections) > 0)
+    await come_true(lambda: len(rig.relay.connections.open) > 0)
     await rig.later(11)
 
     assert await client.end() is End.CLOSED

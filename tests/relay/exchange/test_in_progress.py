@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 async def test_a_request_is_listed_from_its_arrival_to_its_end(rig: RelayRig) -> None:
     """A request is reported as waiting, then as sent, and not at all after its end."""
     client = await rig.send(chat("slow"))
-    await come_true(rig.relay.in_progress)
-    [waiting] = rig.relay.in_progress()
+    await come_true(rig.relay.connections.in_progress)
+    [waiting] = rig.relay.connections.in_progress()
     rig.launcher.become_ready("slow")
     call = await rig.upstreams["slow"].call()
-    [sent] = rig.relay.in_progress()
+    [sent] = rig.relay.connections.in_progress()
     await call.say(HELLO)
     await client.message()
 
@@ -31,7 +31,7 @@ async def test_a_request_is_listed_from_its_arrival_to_its_end(rig: RelayRig) ->
     assert sent.ticket == waiting.ticket
     assert sent.first_byte_s is None
     assert 0 < sent.waited_s <= sent.seconds
-    assert rig.relay.in_progress() == []
+    assert rig.relay.connections.in_progress() == []
 
 
 async def test_an_answer_that_has_begun_says_when(rig: RelayRig) -> None:
@@ -39,7 +39,7 @@ async def test_an_answer_that_has_begun_says_when(rig: RelayRig) -> None:
     client = await rig.send(chat("alpha"))
     call = await rig.alpha.call()
     await call.say(HELLO[:-1])
-    await come_true(lambda: rig.relay.in_progress()[0].first_byte_s is not None)
+    await come_true(lambda: rig.relay.connections.in_progress()[0].first_byte_s is not None)
     await call.say(HELLO[-1:])
 
     assert (await client.message()).status == 200
@@ -50,26 +50,26 @@ async def test_the_management_api_is_no_models_request(rig: RelayRig) -> None:
     await rig.send(get("/hotseat/requests"))
     await rig.management.call()
 
-    assert rig.relay.in_progress() == []
+    assert rig.relay.connections.in_progress() == []
 
 
 async def test_a_request_that_is_cancelled_while_it_waits_gets_a_503(rig: RelayRig) -> None:
     """A waiting request that is cancelled gets 503 with the reason."""
     client = await rig.send(chat("slow"))
-    await come_true(rig.relay.in_progress)
-    rig.dispatcher.cancel_request(rig.relay.in_progress()[0].ticket)
+    await come_true(rig.relay.connections.in_progress)
+    rig.dispatcher.cancel_request(rig.relay.connections.in_progress()[0].ticket)
     answer = await client.message()
 
     assert answer.status == 503
     assert b"an operator cancelled this request" in answer.body
-    assert rig.relay.in_progress() == []
+    assert rig.relay.connections.in_progress() == []
 
 
 async def test_a_request_that_is_cancelled_in_flight_leaves_its_upstream(rig: RelayRig) -> None:
     """A request in flight that is cancelled before its response gets 503 request_cancelled and releases its lease."""
     client = await rig.send(chat("alpha"))
     await rig.alpha.call()
-    rig.dispatcher.cancel_request(rig.relay.in_progress()[0].ticket)
+    rig.dispatcher.cancel_request(rig.relay.connections.in_progress()[0].ticket)
     reply = await client.message()
 
     assert reply.status == 503
@@ -80,8 +80,8 @@ async def test_a_request_that_is_cancelled_in_flight_leaves_its_upstream(rig: Re
 async def test_a_request_cannot_be_cancelled_twice(rig: RelayRig) -> None:
     """Cancelling a ticket a second time raises UnknownTicket."""
     client = await rig.send(chat("slow"))
-    await come_true(rig.relay.in_progress)
-    ticket = rig.relay.in_progress()[0].ticket
+    await come_true(rig.relay.connections.in_progress)
+    ticket = rig.relay.connections.in_progress()[0].ticket
     rig.dispatcher.cancel_request(ticket)
     await client.message()
 

@@ -165,7 +165,7 @@ async def test_what_a_departed_client_pipelined_is_not_served(rig: RelayRig) -> 
     client, call = await rig.reached(chat() + chat() + chat())
     client.hang_up()
     await call.ended()
-    await come_true(lambda: len(rig.relay.connections) == 0)
+    await come_true(lambda: len(rig.relay.connections.open) == 0)
 
     assert rig.alpha.requests == 1
     assert len(rig.activity.entries) == 1
@@ -174,7 +174,7 @@ async def test_what_a_departed_client_pipelined_is_not_served(rig: RelayRig) -> 
 async def test_a_client_that_leaves_after_its_answer_leaves_the_upstream_alone(rig: RelayRig) -> None:
     """After a complete response the upstream connection is reused, even if the client disconnects."""
     await rig.exchange(get())
-    await come_true(lambda: len(rig.relay.connections) == 0)
+    await come_true(lambda: len(rig.relay.connections.open) == 0)
     await rig.exchange(get())
 
     assert len(rig.alpha.lines) == 1

@@ -16,7 +16,7 @@ from tests.support.waiting import come_true
 
 from hotseat.catalog.spec import LoadingState, Timeouts
 from hotseat.relay.access.policy import Policy
-from hotseat.relay.downstream import admission_cache
+from hotseat.relay.downstream import admission
 from hotseat.relay.downstream.connection import ClientConnection
 from hotseat.relay.exchange import exchange, framers, start, states, targets
 from hotseat.relay.exchange.accounting import Accounting
@@ -59,9 +59,9 @@ PARTS: tuple[tuple[object, str], ...] = (
     (framers.Verbatim, "end"),
     (Pool, "put_back"),
     (Pool, "take"),
-    (admission_cache, "parse_request_head"),
-    (admission_cache, "admit"),
-    (admission_cache.HeadCache, "admission"),
+    (admission, "parse_request_head"),
+    (admission, "admit"),
+    (admission.HeadCache, "admission"),
     (Policy, "identify"),
     (Policy, "client_of"),
     (UpstreamConnection, "keep_to"),
@@ -162,7 +162,7 @@ async def test_one_client_whose_deadline_raises(
 ) -> None:
     """The client whose deadline check raises is reset, and the other one gets its 408."""
     unlucky, lucky = await rig.send(get()[:-10]), await rig.send(get()[:-10])
-    await come_true(lambda: len(rig.relay.connections) == 2)
+    await come_true(lambda: len(rig.relay.connections.open) == 2)
     calls = Calls(raising=0)
     monkeypatch.setattr(ClientConnection, "time_is_up", calls.around("time_is_up", ClientConnection.time_is_up))
     await rig.later(11)
@@ -171,7 +171,7 @@ async def test_one_client_whose_deadline_raises(
     assert sorted(end.value for end in ends) == sorted(end.value for end in (End.RESET, End.CLOSED))
     assert b"408" in unlucky.unread + lucky.unread
     assert "raising.Raised" in caplog.text
-    await come_true(lambda: len(rig.relay.connections) == 0)
+    await come_true(lambda: len(rig.relay.connections.open) == 0)
 
 
 async def test_one_client_that_cannot_be_judged_by_new_rules(

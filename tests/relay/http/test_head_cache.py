@@ -347,7 +347,7 @@ async def test_a_known_head_with_an_absurd_length_is_refused(rig: RelayRig, digi
 
 async def test_all_known_bodies_together_have_a_limit(rig: RelayRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """The total memory limit applies to bodies with cached heads."""
-    monkeypatch.setattr("hotseat.relay.downstream.body_limits.MOST_IN_MEMORY", 100_000)
+    monkeypatch.setattr("hotseat.relay.downstream.limits.MOST_IN_MEMORY", 100_000)
     body = b'{"model":"slow","x":"%b"}' % (b"a" * 60_000)
     learning = await rig.send(post(body))
     await come_true(lambda: rig.waiting() == 1)

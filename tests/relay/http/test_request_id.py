@@ -181,7 +181,7 @@ async def test_what_is_under_way_can_be_found_by_its_name(rig: RelayRig) -> None
     """A waiting request is reported with its id."""
     client = await rig.send(chat("slow", "X-Request-Id: mine"))
     await come_true(lambda: rig.waiting() == 1)
-    [waiting] = rig.relay.in_progress()
+    [waiting] = rig.relay.connections.in_progress()
     client.hang_up()
 
     assert waiting.id == b"mine"

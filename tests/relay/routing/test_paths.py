@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from tests.support.fake_launcher import catalog, spec
 
-from hotseat.error_bodies import Dialect
 from hotseat.relay.routing.model_name import PathKind, find_destination
 from hotseat.relay.routing.paths import PathTable, needs_no_key
 from hotseat.settings import Role
@@ -158,20 +157,6 @@ def test_only_what_computes_takes_a_slot(target: str, takes_slot: bool) -> None:
 def test_a_peer_is_asked_for_inference_only(method: str, target: str, goes: bool) -> None:
     """Only listed inference paths are forwarded to peers."""
     assert PATHS.of_model(method.encode(), target.encode()).goes_to_peers is goes
-
-
-@pytest.mark.parametrize(
-    ("path", "dialect"),
-    [
-        ("/v1/messages", Dialect.ANTHROPIC),
-        ("/v1/messages/batches", Dialect.ANTHROPIC),
-        ("/v1/anything", Dialect.OPENAI),
-        ("/completion", Dialect.TEXT),
-    ],
-)
-def test_the_table_says_how_errors_read(path: str, dialect: Dialect) -> None:
-    """The path decides the error format: Anthropic, OpenAI or text."""
-    assert PATHS.of_model(b"POST", path.encode()).dialect is dialect
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PROPFIND"])

@@ -10,7 +10,7 @@ from tests.support.fake_launcher import spec
 from hotseat.catalog.named_models import RemoteModel, Selector, Strategy
 from hotseat.catalog.spec import BodyChanges
 from hotseat.identifiers import Address, ModelName
-from hotseat.relay.routing.selector import choose
+from hotseat.relay.routing.route import choose
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.view import ModelView, View
 

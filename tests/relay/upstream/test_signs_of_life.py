@@ -29,7 +29,7 @@ WEBSOCKET = get("/echo?model=alpha", "Connection: Upgrade", "Upgrade: websocket"
 
 
 def pieces(rig: RelayRig) -> list[object]:
-    return rig.relay.last_pieces(ALPHA)
+    return rig.relay.connections.last_pieces(ALPHA)
 
 
 async def test_each_piece_of_an_answer_is_a_sign(rig: RelayRig) -> None:
@@ -41,7 +41,7 @@ async def test_each_piece_of_an_answer_is_a_sign(rig: RelayRig) -> None:
     await call.say(b"again")
 
     await come_true(lambda: pieces(rig) == [b"again"])
-    assert rig.relay.last_pieces(ModelName("beta")) == []
+    assert rig.relay.connections.last_pieces(ModelName("beta")) == []
 
 
 async def test_what_comes_through_a_websocket_is_a_sign(rig: RelayRig) -> None:

@@ -1,4 +1,4 @@
-"""Our own API keys, if configured: who holds one, its role, and which header carried it.
+"""Our own API keys, if configured: who holds one, its role, which header carried it; and how often one was wrong.
 
 paths.py defines what a role may do. Without configured keys all requests pass unchanged, because credentials then
 concern only the upstream.
@@ -7,22 +7,41 @@ concern only the upstream.
 from __future__ import annotations
 
 import binascii
+import logging
 from base64 import b64decode
+from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from hmac import compare_digest
+from ipaddress import IPv6Address, ip_network
 from typing import TYPE_CHECKING
 
 from hotseat.activity.usage import HELD
-from hotseat.errors import Forbidden, Unauthorized
+from hotseat.errors import Forbidden, ForeignHost, HostUnproven, TooManyWrongKeys, Unauthorized
+from hotseat.fleet.host_headers import PROOF
+from hotseat.relay.access.authority import ip_of
 from hotseat.settings import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from hotseat.activity.usage import Account
+    from hotseat.errors import HotseatError
+    from hotseat.identifiers import Instant, Seconds
+    from hotseat.relay.http.request_head import RequestHead
+
+log = logging.getLogger(__name__)
 
 RANK = {role: rank for rank, role in enumerate(Role)}
+MOST_WRONG = 20
+"""Wrong keys from one address in a minute before it gets 429."""
+MINUTE: Seconds = 60.0
+MOST_ADDRESSES = 1024
+"""Counted separately; all further addresses in the same minute share one counter."""
+THE_REST = "other addresses"
+NETWORK_BITS = 64
+"""Of an IPv6 address: whoever has one has the whole network."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +100,8 @@ class Keys:
         secret = secret.strip() if secret else b""
         if not secret:
             return None
-        presented, found = _digest(secret), None
+        # Digests have equal lengths, so a comparison reveals nothing about a key's length.
+        presented, found = sha256(secret).digest(), None
         for account in self._accounts:  # no early exit, since the duration would reveal which key matched
             if compare_digest(account.digest, presented):
                 found = account
@@ -99,17 +119,61 @@ def _secret_in(authorization: bytes | None) -> bytes | None:
     if scheme.lower() == b"bearer":
         return credential.strip()
     if scheme.lower() == b"basic":
-        return _password_in(credential.strip())
+        with suppress(binascii.Error):
+            return b64decode(credential.strip(), validate=True).partition(b":")[2]
     return None
 
 
-def _password_in(credential: bytes) -> bytes | None:
-    try:
-        return b64decode(credential, validate=True).partition(b":")[2]
-    except binascii.Error:
-        return None
+class WrongKeys:
+    """Counts wrong keys per address: too many get 429 and a log entry.
+
+    Only refused requests get here, so a valid key is never slowed down, even from an address that also guesses.
+    A minute begins with the first wrong key; without wrong keys there is no state, not even a timer.
+    """
+
+    def __init__(self, now: Callable[[], Instant], later: Callable[[Seconds, Callable[[], None]], object]) -> None:
+        self._now, self._later = now, later
+        self._counts: Counter[str] = Counter()
+        self._ends_at: Instant = 0.0
+
+    def answer(self, error: HotseatError, head: RequestHead, peer: str) -> HotseatError:
+        """The original error, or 429 if this address sent too many."""
+        if not _is_guess(error, head):
+            return error
+        if self._count(counted_as(peer)) <= MOST_WRONG or isinstance(error, HostUnproven):
+            return error  # a host with an invalid proof must learn that, so that it tries another host
+        return TooManyWrongKeys(
+            "too many invalid API keys from this address; a valid key is still accepted",
+            retry_after=max(1.0, self._ends_at - self._now()),
+        )
+
+    def _count(self, address: str) -> int:
+        if not self._counts:
+            self._ends_at = self._now() + MINUTE
+            self._later(MINUTE, self.end_minute)
+        if address not in self._counts and len(self._counts) >= MOST_ADDRESSES:
+            address = THE_REST
+        self._counts[address] += 1
+        return self._counts[address]
+
+    def end_minute(self) -> None:
+        """Log each address that sent wrong keys, and reset."""
+        counts, self._counts = self._counts, Counter()
+        for address, count in counts.items():
+            log.warning("invalid API keys were sent from=%s count=%d in_s=%d", address, count, MINUTE)
 
 
-def _digest(secret: bytes) -> bytes:
-    """Equal lengths, so that a comparison reveals nothing about a key's length."""
-    return sha256(secret).digest()
+def counted_as(peer: str) -> str:
+    """The address, or its network for IPv6, where a single machine has many."""
+    address = ip_of(peer)
+    if isinstance(address, IPv6Address):
+        return str(ip_network((address, NETWORK_BITS), strict=False))
+    return peer if address is None else str(address)
+
+
+def _is_guess(error: HotseatError, head: RequestHead) -> bool:
+    """A request without a key is not a guess: browsers try that first."""
+    known = head.known
+    if isinstance(error, Unauthorized | ForeignHost):
+        return b"authorization" in known or b"x-api-key" in known
+    return isinstance(error, HostUnproven) and PROOF in known

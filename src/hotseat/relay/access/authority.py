@@ -1,16 +1,18 @@
-"""PURE: parses a Host header, an absolute target or an origin into a name or address and a port."""
+"""PURE: names, addresses and ports: in a Host header, an absolute target or an origin, and of the other side."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 from hotseat.errors import ClientError
 
 DEFAULT_PORTS = {b"http": 80, b"https": 443}
 LOOPBACK = frozenset(("localhost", "127.0.0.1", "[::1]"))
 """Equivalent names of this machine. Names under .localhost are excluded: they can be separate origins."""
+MAPPED_BITS = 96
+"""Length of the prefix of IPv4-mapped addresses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +53,36 @@ def looks_like_an_ip(name: str) -> bool:
 def address_in(name: str) -> IPv4Address | IPv6Address | None:
     """The address if the name is one; an IPv4-mapped IPv6 address counts as IPv4."""
     try:
-        address = IPv6Address(name[1:-1]) if name.startswith("[") else IPv4Address(name)
+        return _unmapped(IPv6Address(name[1:-1]) if name.startswith("[") else IPv4Address(name))
     except ValueError:
         return None
+
+
+def host_of(name: object) -> str:
+    """The host in a socket's peer name, `local` for a unix socket; an IPv4-mapped IPv6 address becomes IPv4."""
+    host = str(name[0]) if isinstance(name, tuple) else "local"
+    return host.removeprefix("::ffff:") if "." in host else host
+
+
+def ip_of(peer: str) -> IPv4Address | IPv6Address | None:
+    """The peer's IP address, IPv4 if it is mapped; None for a unix socket."""
+    try:
+        return _unmapped(ip_address(peer))
+    except ValueError:
+        return None
+
+
+def _unmapped(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
     return address.ipv4_mapped or address if isinstance(address, IPv6Address) else address
+
+
+def network_of(entry: str) -> IPv4Network | IPv6Network:
+    """An IPv4-mapped IPv6 network becomes an IPv4 network, like its peers."""
+    network = ip_network(entry, strict=False)
+    if isinstance(network, IPv4Network) or network.prefixlen < MAPPED_BITS:
+        return network
+    mapped = network.network_address.ipv4_mapped
+    return network if mapped is None else IPv4Network((mapped, network.prefixlen - MAPPED_BITS))
 
 
 def reduce_absolute(target: bytes, host: bytes) -> bytes:

@@ -15,7 +15,7 @@ from hotseat.errors import HostUnproven, HotseatError, NotServed, ShuttingDown, 
 from hotseat.fleet.host_headers import FOR_CLIENT, FOR_MODEL, FOR_ROLE, FROM_HOST, INFERENCE, OPERATE, PROOF, said_by
 from hotseat.fleet.host_proof import FleetSecret, LogLimit, ProofChecker
 from hotseat.relay.access.api_keys import Verdict
-from hotseat.relay.routing.model_name import Destination, PathKind
+from hotseat.relay.routing.model_name import MODEL_IN_URL, Destination
 from hotseat.settings import Role
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def destination_for_host(head: RequestHead, catalog: Catalog, paths: PathTable) 
     if model is None:
         return None
     named_model = catalog.follow(unquote(model.decode("latin-1")))
-    return Destination(PathKind.MODEL_IN_URL, head.target, named_model, rule=paths.of_model(head.method, head.target))
+    return Destination(MODEL_IN_URL, head.target, named_model, rule=paths.of_model(head.method, head.target))
 
 
 def refusal_for_host(error: HotseatError, head: RequestHead) -> HotseatError:

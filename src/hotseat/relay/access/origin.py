@@ -8,15 +8,17 @@ valid key may use any Host.
 from __future__ import annotations
 
 import re
+import socket
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from hotseat.errors import ClientError, Forbidden, ForeignHost
 from hotseat.relay.access.authority import address_in, looks_like_an_ip, parsed
 from hotseat.relay.access.page_rights import ANY, EVERYTHING, SANDBOXED, Page
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Iterable
 
     from hotseat.relay.access.authority import Authority
     from hotseat.relay.access.page_rights import PageRights
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 MOST_REMEMBERED = 1024
 LONGEST_QUOTE = 120
+HOSTS = Path("/etc/hosts")
+LARGEST_HOSTS_FILE = 1 << 20
 
 OWN_SITE = (None, b"same-origin", b"none")
 STATIC_PAGES = (b"/hotseat/ui/", b"/hotseat/assets/")
@@ -37,24 +41,14 @@ LOCAL_SUFFIXES = (".localhost", ".local", ".internal")
 class OriginCheck:
     """Caches admitted callers, so that the usual request costs one lookup."""
 
-    def __init__(
-        self,
-        access: Access,
-        origins: PageRights,
-        listen: tuple[str, int],
-        fleet_address: str = "",
-        own_names: Collection[str] = (),
-    ) -> None:
-        """`fleet_address` is where other hosts of the fleet reach us, so it is one of our names."""
+    def __init__(self, access: Access, origins: PageRights, called: Iterable[str]) -> None:
+        """`called`: names of this host and where it listens."""
         entries = [_PORT.sub("", entry.lower()) for entry in access.allowed_hosts]
         # A listen address is not one of our names: 0.0.0.0 stays rejected.
-        called = (listen[0].lower(), urlsplit(fleet_address).hostname or "", *own_names)
-        own = [name for name in called if name and not looks_like_an_ip(name)]
+        own = [name.lower() for name in called if name and not looks_like_an_ip(name)]
         self._names = frozenset(("localhost", *own, *(entry.removeprefix(".") for entry in entries)))
-        self._suffixes = (
-            *LOCAL_SUFFIXES,
-            *(entry.removeprefix("*") for entry in entries if entry.startswith((".", "*."))),
-        )
+        suffixes = (entry.removeprefix("*") for entry in entries if entry.startswith((".", "*.")))
+        self._suffixes = (*LOCAL_SUFFIXES, *suffixes)
         self._any_host = ANY in entries
         self._origins = origins
         self._welcome: set[tuple[bytes, bytes | None, bytes | None]] = set()
@@ -65,13 +59,17 @@ class OriginCheck:
         origin, site = known.get(b"origin"), known.get(b"sec-fetch-site")
         caller = (host, origin, site)
         if caller not in self._welcome and self._let_in(head, host, has_key):
-            self._remember(caller)
+            if len(self._welcome) >= MOST_REMEMBERED:
+                self._welcome.clear()
+            self._welcome.add(caller)
         if origin is not None or site is not None:
             _check_is_no_plain_form(head)
 
     def _let_in(self, head: RequestHead, host: bytes, has_key: Callable[[], bool]) -> bool:
         """Raises if the request is not allowed; returns whether the same caller may request anything."""
-        here, origin, site = _read_host(host), head.known.get(b"origin"), head.known.get(b"sec-fetch-site")
+        here, origin, site = parsed(host), head.known.get(b"origin"), head.known.get(b"sec-fetch-site")
+        if here is None:
+            raise ClientError("the Host header must be a name or an address, with or without a port")
         is_known = self._any_host or self._is_known(here.name)
         if not is_known and not has_key():
             raise ForeignHost(
@@ -85,17 +83,12 @@ class OriginCheck:
             return False
         return is_known
 
-    def _remember(self, caller: tuple[bytes, bytes | None, bytes | None]) -> None:
-        if len(self._welcome) >= MOST_REMEMBERED:
-            self._welcome.clear()
-        self._welcome.add(caller)
-
     def _is_known(self, name: str) -> bool:
         bare = name.removesuffix(".")
         if bare in self._names or bare.endswith(self._suffixes):
             return True
-        if looks_like_an_ip(bare):
-            return _is_usable_ip(bare)
+        if looks_like_an_ip(bare):  # it cannot be rebound, but 0.0.0.0 gets past a browser's own protection
+            return (address := address_in(bare)) is not None and not address.is_unspecified
         return "." not in name
 
     def _check_origin(self, head: RequestHead, origin: bytes, here: Authority) -> bool:
@@ -114,19 +107,6 @@ class OriginCheck:
 
 
 _PORT = re.compile(r"(?<![:0-9]):[0-9]+$")
-
-
-def _read_host(host: bytes) -> Authority:
-    here = parsed(host)
-    if here is None:
-        raise ClientError("the Host header must be a name or an address, with or without a port")
-    return here
-
-
-def _is_usable_ip(name: str) -> bool:
-    """An address cannot be rebound, but 0.0.0.0 reaches this host past a browser's own protection."""
-    address = address_in(name)
-    return address is not None and not address.is_unspecified
 
 
 def _check_is_page(head: RequestHead) -> None:
@@ -149,3 +129,23 @@ def _check_is_no_plain_form(head: RequestHead) -> None:
 
 def _quoted(raw: bytes) -> str:
     return raw[:LONGEST_QUOTE].decode("ascii", "replace")
+
+
+def own_names(hosts: Path = HOSTS) -> frozenset[str]:
+    """The host name, and the names on the same line of the hosts file, which usually has the full name.
+
+    Other names in that file are ignored even if they resolve to this machine, as in block lists of unwanted servers.
+    """
+    name = _plain(socket.gethostname())
+    if name in ("", "localhost"):
+        return frozenset()
+    text = ""
+    with suppress(OSError), hosts.open(errors="replace") as file:
+        text = file.read(LARGEST_HOSTS_FILE)
+    lines = (line.partition("#")[0].lower().split()[1:] for line in text.splitlines())
+    beside = (other for names in lines if name in map(_plain, names) for other in names)
+    return frozenset((name, *map(_plain, beside)))
+
+
+def _plain(name: str) -> str:
+    return name.lower().removesuffix(".")

@@ -1,4 +1,4 @@
-"""PURE: what a page may do here, by its `Origin`.
+"""PURE: what a page may do here, by its `Origin`; the CORS headers that let it read our responses.
 
 A browser does not let a page choose its `Origin`. All sandboxed pages and files have `null`, including those of model
 servers: it is foreign, and if the configuration allows it, it is for inference only.
@@ -10,7 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from hotseat.relay.access.authority import DEFAULT_PORTS, LOOPBACK, parsed
-from hotseat.relay.routing.paths import ONLY_LISTED, is_ours
+from hotseat.relay.routing.paths import ONLY_LISTED, is_ours, path_at_model
 from hotseat.settings import Role
 
 if TYPE_CHECKING:
@@ -67,9 +67,35 @@ class PageRights:
         method, path = asked_method(head), head.target.partition(b"?")[0]
         if is_ours(method, path):
             return path == b"/v1/models" or path.startswith(b"/v1/models/")
-        if path.startswith(b"/upstream/"):  # the model name is not parsed yet
-            path = path[max(path.find(b"/v1/", len(b"/upstream/")), 0) :]
-        return self._paths.of_model(method, path).role is Role.INFERENCE
+        return self._paths.of_model(method, path_at_model(path)).role is Role.INFERENCE
+
+    # CORS: without these headers a browser hides our responses from pages of other allowed origins.
+
+    def lines(self, head: RequestHead) -> list[bytes]:
+        """Header lines for the response; none if the caller needs none or may not read it."""
+        origin, host = head.known.get(b"origin"), head.known.get(b"host", b"localhost")
+        if origin is None or (here := parsed(host)) is None:
+            return []
+        page = self.page(origin, here)
+        if page is Page.OWN or not self.may_ask(page, head):
+            return []
+        return [b"Access-Control-Allow-Origin: %b" % origin, b"Vary: Origin"]
+
+    def readable(self, answer: bytes, head: RequestHead) -> bytes:
+        """Adds the CORS headers to a response of our own."""
+        status_line, line_end, rest = answer.partition(b"\r\n")
+        return line_end.join([status_line, *self.lines(head), rest])
+
+    def preflight(self, head: RequestHead) -> bytes | None:
+        """The complete response to a CORS preflight."""
+        if head.method != b"OPTIONS" or b"access-control-request-method" not in head.known:
+            return None
+        if not (lines := self.lines(head)):
+            return None
+        lines.append(b"Access-Control-Allow-Methods: %b" % asked_method(head))
+        if wanted := head.known.get(b"access-control-request-headers"):
+            lines.append(b"Access-Control-Allow-Headers: %b" % wanted)
+        return b"HTTP/1.1 204 No Content\r\n%b\r\nAccess-Control-Max-Age: 86400\r\n\r\n" % b"\r\n".join(lines)
 
 
 def _page_at(there: Authority, here: Authority, default_port: int) -> Page | None:

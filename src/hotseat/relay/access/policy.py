@@ -2,45 +2,29 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from hotseat.activity.usage import Accounts
-from hotseat.errors import HotseatError, TooLarge
 from hotseat.fleet.host_headers import FOR_CLIENT
 from hotseat.identifiers import ClientId
 from hotseat.relay.access.api_keys import Keys
-from hotseat.relay.access.authority import reduce_absolute
-from hotseat.relay.access.cors import Cors
+from hotseat.relay.access.authority import ip_of, network_of, reduce_absolute
 from hotseat.relay.access.host_requests import HostVerifier
-from hotseat.relay.access.origin import OriginCheck
-from hotseat.relay.access.own_names import own_names
+from hotseat.relay.access.origin import OriginCheck, own_names
 from hotseat.relay.access.page_rights import PageRights
-from hotseat.relay.downstream.connection_count import ip_of
-from hotseat.relay.routing.body_rules import must_stay_in_memory
 from hotseat.relay.routing.paths import PathTable, needs_no_key
 
 if TYPE_CHECKING:
-    from hotseat.identifiers import Bytes
     from hotseat.relay.access.api_keys import Verdict
     from hotseat.relay.http.request_head import RequestHead
     from hotseat.relay.routing.model_name import Destination
     from hotseat.settings import Settings
 
-MAPPED_BITS = 96
-"""Length of the IPv6 prefix of IPv4-mapped addresses."""
 LONGEST_CLIENT = 64
 """Bytes of a header that names a client, so that per-client state cannot grow with what clients send."""
-
-
-class Admitted(Protocol):
-    """A request that was admitted under an earlier policy."""
-
-    head: RequestHead
-    destination: Destination
-    verdict: Verdict
 
 
 class Policy:
@@ -50,26 +34,23 @@ class Policy:
         self.settings = settings
         self.accounts = accounts or Accounts()
         self.has_keys = bool(settings.access.api_keys)
+        self.has_secrets = self.has_keys or settings.fleet is not None
+        """Are there keys or a fleet secret to guess?"""
         self.limits = settings.limits
         self.error_format = settings.error_format
         self.paths = PathTable(settings.inference_paths)
-        origins = PageRights(settings.access.allowed_origins, self.paths)
-        self.cors = Cors(origins)
+        self.cors = PageRights(settings.access.allowed_origins, self.paths)
         self.confines_pages = not settings.trust_pages
         """Pages of model servers share our address and could otherwise do whatever our own may."""
-        fleet_address = settings.fleet.address if settings.fleet else ""
-        self._gate = OriginCheck(settings.access, origins, settings.listen, fleet_address, own_names())
+        # Other hosts of the fleet reach us at the fleet's address, so it is one of our names.
+        fleet_name = urlsplit(settings.fleet.address).hostname if settings.fleet else None
+        self._gate = OriginCheck(settings.access, self.cors, (settings.listen[0], fleet_name or "", *own_names()))
         self._host_verifier = host_verifier or HostVerifier(settings.fleet)
         self.is_proven_again = self._host_verifier.is_proven_again
         self._keys = Keys(self.accounts.open(settings.access.api_keys))
         self._client_header = settings.access.client_header.lower().encode()
         self._ignored = [re.compile(pattern.encode()) for pattern in settings.ignore_paths]
         self._trusted = tuple(map(network_of, settings.access.trusted_proxies))
-
-    @property
-    def has_secrets(self) -> bool:
-        """Are there keys or a fleet secret to guess?"""
-        return bool(self.settings.access.api_keys) or self.settings.fleet is not None
 
     def check_sender(self, head: RequestHead) -> None:
         """Check Host and Origin before anything has an effect; raises the error for strangers."""
@@ -96,26 +77,6 @@ class Policy:
         if verdict.account is not None and destination.named_model is not None:
             verdict.account.check_may_use(destination.named_model.name)
 
-    def objection(self, request: Admitted, model: str) -> HotseatError | None:
-        """The error if these rules reject a request that earlier ones admitted; None for requests without a key."""
-        if request.verdict.account is None:
-            return None
-        try:
-            verdict = self.identify(request.head)
-            self.check_may_ask(verdict, request.destination)
-            if verdict.account is not None and model:
-                verdict.account.check_may_use(model)
-        except HotseatError as error:
-            return error
-        return None
-
-    def most_bytes(self, head: RequestHead, destination: Destination) -> Bytes:
-        """The size limit of the body; raises if Content-Length exceeds it."""
-        most = self.limits.json_body if must_stay_in_memory(head, destination) else self.limits.body
-        if head.length is not None and head.length > most:
-            raise too_large(most)
-        return most
-
     def may_start(self, head: RequestHead, destination: Destination) -> bool:
         """A browser that fetches icons for a page under /upstream/ must not cause a swap."""
         if not head.target.startswith(b"/upstream/"):
@@ -138,16 +99,3 @@ class Policy:
         if named:
             return ClientId(named[:LONGEST_CLIENT].decode("latin-1"))
         return ClientId(verdict.holder or peer)
-
-
-def network_of(entry: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
-    """An IPv4-mapped IPv6 network becomes an IPv4 network, like its peers."""
-    network = ipaddress.ip_network(entry, strict=False)
-    if isinstance(network, ipaddress.IPv4Network) or network.prefixlen < MAPPED_BITS:
-        return network
-    mapped = network.network_address.ipv4_mapped
-    return network if mapped is None else ipaddress.IPv4Network((mapped, network.prefixlen - MAPPED_BITS))
-
-
-def too_large(most: Bytes) -> TooLarge:
-    return TooLarge(f"the body is larger than {most} bytes. Raise limits.body or limits.jsonBody, or send less.")

@@ -49,11 +49,7 @@ def confined(fields: Iterable[Field]) -> list[Field]:
 
 def is_harmless(fields: Iterable[Field]) -> bool:
     """Is there exactly one Content-Type that is never a page, and no acting header?"""
-    types = []
-    for name, value in fields:
-        lower = name.lower()
-        if lower in ACTING:
-            return False
-        if lower == b"content-type":
-            types.append(value)
-    return len(types) == 1 and _is_harmless_type(types[0]) is not None
+    values = [(name.lower(), value) for name, value in fields]
+    types = [value for name, value in values if name == b"content-type"]
+    is_acting = any(name in ACTING for name, _ in values)
+    return not is_acting and len(types) == 1 and _is_harmless_type(types[0]) is not None

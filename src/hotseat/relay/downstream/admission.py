@@ -1,23 +1,34 @@
-"""PURE, except for proofs of fleet hosts, each of which is accepted once: may a request with this head be served?"""
+"""Parses the head of a request and checks whether it may be served, and remembers the result for the same head.
+
+Except for proofs of fleet hosts, each of which is accepted once, what follows from a head is a pure function of its
+bytes under one policy and one catalog. Clients send the same head again and again; often only its length and its
+request id change, so the cache key omits them, and the proof of a fleet host, which is checked for each request.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from hotseat.catalog.named_models import Selector
+from hotseat.errors import HotseatError, TooLarge
+from hotseat.fleet.host_headers import PROOF
 from hotseat.relay.access.host_requests import destination_for_host, said_in
-from hotseat.relay.routing.body_rules import must_stay_in_memory, names_in_json
-from hotseat.relay.routing.model_name import destination_for
+from hotseat.relay.http.head_cache import HeadTemplate, Memory, split_length
+from hotseat.relay.http.head_parser import check_size, parse_request_head
+from hotseat.relay.http.request_id import USUAL, split_id
+from hotseat.relay.routing.model_name import MANAGEMENT, MODEL_IN_BODY, destination_for, must_name_model
 
 if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
-    from hotseat.errors import HotseatError
     from hotseat.identifiers import Address, Bytes
     from hotseat.relay.access.api_keys import Verdict
     from hotseat.relay.access.policy import Policy
-    from hotseat.relay.http.head_cache import HeadTemplate
     from hotseat.relay.http.request_head import RequestHead
     from hotseat.relay.routing.model_name import Destination
+
+PROOF_LINE = b"\r\n%b: " % PROOF
+"""As our own hosts write it."""
 
 
 @dataclass(slots=True)
@@ -44,10 +55,6 @@ class Admission:
     sent_as: bytes = b""
     """The last upstream head without its length: for this address and this client address."""
 
-    def allows(self, length: int | None) -> bool:
-        """May a request with this head, but this Content-Length, be served?"""
-        return length is None or (length <= self.most_bytes and not self.head.chunked)
-
     def of_one_request(self, head: RequestHead, destination: Destination) -> Admission:
         """A copy for a request that is changed on its way; its upstream head is its own."""
         return replace(self, head=head, destination=destination, sent_to=None, sent_for="", sent_as=b"")
@@ -63,23 +70,99 @@ class NotAdmitted(Exception):
         self.outcome = outcome
 
 
-def admit(head: RequestHead, policy: Policy, catalog: Catalog) -> Admission | bytes:
-    """Check a head before anything has an effect; returns our own answer if it is a CORS preflight."""
+class HeadCache:
+    def __init__(self, policy: Policy, catalog: Catalog) -> None:
+        self._policy, self._catalog = policy, catalog
+        self.known: Memory[Admission] = Memory()
+
+    def admission(self, lines: bytes, policy: Policy, catalog: Catalog) -> tuple[Admission, int | None, bytes]:
+        """What follows from a complete head, its Content-Length, and its request id; raises NotAdmitted."""
+        if self._policy is not policy or self._catalog is not catalog:
+            self._policy, self._catalog, self.known = policy, catalog, Memory()
+        rest, length = split_length(lines)
+        rest, proof = _split_proof(rest)
+        key, request_id = split_id(rest)
+        found = self.known.recall(key)
+        if found is not None and _is_valid_again(found, length, proof):
+            return found, length, request_id
+        admission = _admitted(lines, policy, catalog)
+        if _means_the_same_again(admission, length, request_id, proof):
+            admission.template = None if length is None or admission.said else HeadTemplate(lines)
+            self.known.learn(key, admission)
+        return admission, admission.head.length, admission.head.request_id
+
+
+def _split_proof(lines: bytes) -> tuple[bytes, bytes]:
+    """A head without the proof of the forwarding host, and the proof, which is valid for one request."""
+    begin = lines.find(PROOF_LINE)
+    if begin < 0:
+        return lines, b""
+    end = lines.find(b"\r\n", begin + len(PROOF_LINE))
+    return lines[:begin] + lines[end:], lines[begin + len(PROOF_LINE) : end]
+
+
+def _is_valid_again(found: Admission, length: int | None, proof: bytes) -> bool:
+    if length is not None and (length > found.most_bytes or found.head.chunked):
+        return False
+    return not found.said or found.policy.is_proven_again(found.said, proof)
+
+
+def _means_the_same_again(admission: Admission, length: int | None, request_id: bytes, proof: bytes) -> bool:
+    """Is everything that was cut out for the key exactly what the parser found, and does nothing else vary?"""
+    head = admission.head
+    if head.is_websocket:  # its key is a new one each time
+        return False
+    # With a body, the same head may mean the model named there.
+    if not head.has_body and head.announces_names and admission.destination.kind is not MANAGEMENT:
+        return False
+    # An id that passes unchanged would be taken for part of the head, and a second one before it would be lost.
+    is_cut_out = head.length == length and head.id_header is USUAL and head.request_id == request_id
+    return is_cut_out and head.known.get(PROOF, b"") == proof
+
+
+def _admitted(lines: bytes, policy: Policy, catalog: Catalog) -> Admission:
+    head = None
+    try:
+        parsed = parse_request_head(lines)
+        check_size(len(lines), policy.limits.header)
+        head = parsed
+        return admit(head, policy, catalog)
+    except HotseatError as error:
+        raise NotAdmitted(head, error) from None
+
+
+def admit(head: RequestHead, policy: Policy, catalog: Catalog) -> Admission:
+    """Check a head before anything has an effect; raises NotAdmitted with our own answer to a CORS preflight."""
     policy.check_sender(head)
     if (preflight := policy.cors.preflight(head)) is not None:
-        return preflight
+        raise NotAdmitted(head, preflight)
     verdict = policy.identify(head)
     passed_on = destination_for_host(head, catalog, policy.paths) if verdict.from_host else None
     destination = passed_on or destination_for(head, catalog, policy.paths)
     policy.check_may_ask(verdict, destination)
-    return Admission(
-        head,
-        destination,
-        verdict,
-        policy.most_bytes(head, destination),
-        not must_stay_in_memory(head, destination),
-        names_in_json(head, destination),
-        said_in(head) if verdict.from_host else b"",
-        policy,
-        catalog,
-    )
+    in_memory = _must_stay_in_memory(head, destination)
+    most = policy.limits.json_body if in_memory else policy.limits.body
+    if head.length is not None and head.length > most:
+        raise too_large(most)
+    said = said_in(head) if verdict.from_host else b""
+    in_json = _names_in_json(head, destination)
+    return Admission(head, destination, verdict, most, not in_memory, in_json, said, policy, catalog)
+
+
+def _must_stay_in_memory(head: RequestHead, destination: Destination) -> bool:
+    """JSON that is read or changed is decoded as a whole; forms and opaque uploads can stay on disk."""
+    named = destination.named_model
+    # A selector's targets each get their own name.
+    is_changed = named is not None and (isinstance(named, Selector) or bool(named.changes))
+    if destination.kind is not MODEL_IN_BODY and not is_changed:
+        return False
+    return head.boundary is None and (destination.target.startswith(b"/v1/") or head.is_json)
+
+
+def _names_in_json(head: RequestHead, destination: Destination) -> bool:
+    is_plain = head.boundary is None and b"content-encoding" not in head.known
+    return is_plain and destination.kind is MODEL_IN_BODY and must_name_model(head, destination)
+
+
+def too_large(most: Bytes) -> TooLarge:
+    return TooLarge(f"the body is larger than {most} bytes. Raise limits.body or limits.jsonBody, or send less.")

@@ -10,12 +10,13 @@ import asyncio
 import socket
 import struct
 from contextlib import suppress
-from typing import TYPE_CHECKING, cast
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol, cast
 
-from hotseat.relay.downstream.connection_count import host_of
-from hotseat.relay.downstream.refusals import refusal, too_many_connections
-from hotseat.relay.downstream.request_queue import NEVER, RequestQueue
-from hotseat.relay.downstream.stages import BETWEEN, BODY, CLOSED, DISCARDING, OPEN, TUNNEL
+from hotseat.errors import Busy, TooSlow
+from hotseat.relay.access.authority import host_of
+from hotseat.relay.context import Reply
+from hotseat.relay.downstream.request_reader import BETWEEN, BODY, HEAD, LOST, RequestReader
 from hotseat.relay.exchange.exchange import Exchange
 from hotseat.relay.exchange.start import start
 
@@ -25,11 +26,10 @@ if TYPE_CHECKING:
     from hotseat.errors import HotseatError
     from hotseat.identifiers import Instant, Seconds
     from hotseat.relay.context import Context
-    from hotseat.relay.downstream.connections import Connections
-    from hotseat.relay.downstream.refusals import Reply
-    from hotseat.relay.downstream.stages import Stage
+    from hotseat.relay.downstream.limits import Excess
     from hotseat.relay.exchange.request import Request
 
+NEVER: Instant = float("inf")
 FAREWELL_S: Seconds = 1.0
 """How long a fleet host may still send on a connection that we close, until it notices."""
 LINGER_S: Seconds = 2.0
@@ -37,79 +37,91 @@ LINGER_S: Seconds = 2.0
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
-class ClientConnection(asyncio.Protocol):
-    __slots__ = (
-        "_buffered_at_check",
-        "_connections",
-        "_context",
-        "_is_counted",
-        "_is_host",
-        "_queue",
-        "_reader",
-        "deadline",
-        "exchange",
-        "is_full",
-        "peer",
-        "stage",
-        "transport",
-        "write",
-    )
+class Stage(Enum):
+    OPEN = "open"
+    TUNNEL = "tunnel"
+    DISCARDING = "discarding"
+    """The last response is sent, or nobody reads it; we wait for the client to close, or it has closed."""
 
-    def __init__(self, context: Context, connections: Connections, *, is_counted: bool = False) -> None:
+
+# Bound once: Python 3.11 needs as long for an enum member lookup as for a call.
+OPEN, TUNNEL, DISCARDING = Stage
+
+
+class Owner(Protocol):
+    """Knows all connections, counts them and ends them."""
+
+    open: set[ClientConnection]
+    held: set[ClientConnection]
+    """Those with paused reading, whose transports would not notice a disconnect."""
+
+    def arrived(self, peer: str) -> Excess | None: ...
+    def part(self, connection: ClientConnection) -> None: ...
+
+
+class ClientConnection(asyncio.Protocol):
+    def __init__(self, context: Context, owner: Owner, *, is_counted: bool = False) -> None:
         """`is_counted`: it was counted when it was accepted, before its TLS handshake."""
         self._context = context
-        self._connections = connections
+        self._owner = owner
         self._is_counted = is_counted
         self.transport: asyncio.Transport
-        self.stage: Stage = OPEN
+        self.write: Callable[[bytes], None]
+        self._reader: RequestReader
+        self.stage = OPEN
         self.peer = ""
-        self._queue: RequestQueue
+        self.deadline: Instant = NEVER
+        """When `time_is_up` is called if nothing else happens until then."""
         self.exchange: Exchange | None = None
         """Of the request that is being served."""
         self.is_full = False
         """Is so much unread that nothing should be added?"""
         self._is_host = False
+        self._is_advancing = False
         self._buffered_at_check = 0
-        self.deadline: Instant = NEVER
 
     # Called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
-        self.write: Callable[[bytes], None] = self.transport.write
+        self.write = self.transport.write
         self.peer = host_of(transport.get_extra_info("peername"))
-        self._queue = RequestQueue(self._context, self, self.peer)
-        self._reader = self._queue.reader
-        excess = self._connections.join(self, is_counted=self._is_counted)
+        self._reader = RequestReader(self._context, self.peer)
+        self._owner.open.add(self)
+        excess = None if self._is_counted else self._owner.arrived(self.peer)
+        if excess is not None and excess.may_be_told:
+            error = Busy(f"too many connections ({excess.limit}). Try again in a moment.", retry_after=1)
+            return self._serve(self._context.refusal(error, None, keep_alive=False))
         if excess is not None:
-            return self.reply(too_many_connections(self._context, excess)) if excess.may_be_told else self.abort()
+            return self.abort()
         self.expect_within(self._context.policy.limits.header_timeout_s)
         # Accepted just as the shutdown began.
         return self.drain() if self._context.is_draining else None
 
     def data_received(self, data: bytes) -> None:
         if self.exchange is None and self.stage is OPEN and not self.is_full:
-            self._queue.ahead = ahead = self._reader.feed(data)
-            if self.exchange is None or ahead:
-                self._queue.advance()
+            self._reader.feed(data)
+            self._advance()
         elif self.stage is TUNNEL and self.exchange is not None:
             self.exchange.from_client(data)
         elif self.stage is not DISCARDING:
-            self._queue.keep_for_later(data)
+            self._reader.keep(data)
+            if self._reader.stage is LOST and self.exchange is not None and self.exchange.request.head.is_websocket:
+                self.abort()  # a tunnel cannot begin with bytes missing
 
     def eof_received(self) -> None:
         """A disconnect. The transport would report the loss only after the client had read all that was written."""
         self._abandon()
         self.stage = DISCARDING
-        self._queue.forget_all()
+        self._reader.forget_all()
         self.expect_within(self._context.policy.limits.idle_timeout_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.stage = CLOSED
+        self.stage = DISCARDING
         self.deadline = NEVER
-        self._connections.part(self)
+        self._owner.part(self)
         self._abandon()
-        self._queue.forget_all()
+        self._reader.forget_all()
 
     def pause_writing(self) -> None:
         self.is_full = True
@@ -127,27 +139,56 @@ class ClientConnection(asyncio.Protocol):
             return self.exchange.client_is_writable()
         if self.stage is DISCARDING:
             return self.expect_within(LINGER_S)
-        self._queue.expect_rest()
-        return self._queue.advance()
+        self._reader.restart_timer()
+        return self._advance()
 
-    # Called by the queue
+    # Serving
 
-    def begin(self, request: Request) -> None:
+    def _advance(self) -> None:
+        """Serve what was read. A loop, not recursion: one read may contain many refused requests."""
+        if self._is_advancing:
+            return
+        self._is_advancing, reader = True, self._reader
+        try:
+            # Until the client has read its responses nothing is served: they would pile up here.
+            while self.exchange is None and self.stage is OPEN and not self.is_full:
+                if reader.items:
+                    self._serve(reader.items.pop(0))
+                elif reader.ahead:
+                    ahead, reader.ahead = reader.ahead, b""
+                    reader.feed(ahead)
+                else:
+                    self._await_more()
+                    break
+        finally:
+            self._is_advancing = False
+
+    def _serve(self, item: Request | Reply) -> None:
+        if isinstance(item, Reply):
+            self.transport.write(item.data)
+            return None if item.keep_alive else self.linger()
         self.deadline = NEVER  # the next request may be half read; its timer continues after this response
-        if request.verdict.from_host:
+        if item.verdict.from_host:
             self._is_host = True
-        self.exchange = exchange = Exchange(self._context, self, request)
-        exchange.run(start, exchange)
+        self.exchange = exchange = Exchange(self._context, self, item)
+        return exchange.run(start, exchange)
 
-    def reply(self, reply: Reply) -> None:
-        self.transport.write(reply.data)
-        if not reply.keep_alive:
-            self.linger()
+    def _await_more(self) -> None:
+        reader = self._reader
+        if reader.stage is LOST:
+            return self.linger()
+        if reader.wants_continue:
+            reader.wants_continue = False
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        if reader.stage is BETWEEN:
+            return self.expect_within(self._context.policy.limits.idle_timeout_s)
+        self.deadline = reader.deadline
+        return None
 
     def linger(self) -> None:
         """Half-close, let the client finish sending, then close."""
         self.stage = DISCARDING
-        self._queue.forget_all()
+        self._reader.forget_all()
         self._buffered_at_check = 0  # a client that still reads its response gets the full time for it
         if self.transport.can_write_eof():
             self.transport.write_eof()
@@ -156,7 +197,6 @@ class ClientConnection(asyncio.Protocol):
         self.expect_within(LINGER_S)
 
     def expect_within(self, seconds: Seconds) -> None:
-        """`time_is_up` is called if nothing else happens until then."""
         self.deadline = self._context.now() + seconds
 
     # Called by the exchange
@@ -164,27 +204,27 @@ class ClientConnection(asyncio.Protocol):
     def refuse(self, error: HotseatError, *, keep_alive: bool) -> None:
         assert self.exchange is not None
         request = self.exchange.request
-        told = refusal(self._context, error, request.head, keep_alive=keep_alive, request_id=request.id)
+        told = self._context.refusal(error, request.head, keep_alive=keep_alive, request_id=request.id)
         self.transport.write(told.data)
 
     def exchange_ended(self, *, keep_alive: bool, now: Instant) -> None:
         self.exchange = None
         if not keep_alive:
             return self.linger()
-        context, queue = self._context, self._queue
-        is_idle = self.stage is OPEN and self._reader.stage is BETWEEN and not (queue.items or queue.ahead)
+        context, reader = self._context, self._reader
+        is_idle = self.stage is OPEN and reader.stage is BETWEEN and not (reader.items or reader.ahead)
         if is_idle and not context.is_draining:
             self.deadline = now + context.policy.limits.idle_timeout_s
             return None
-        queue.expect_rest()
-        queue.advance()
+        reader.restart_timer()
+        self._advance()
         return self.drain() if context.is_draining else None
 
     def become_tunnel(self) -> None:
         """From here on bytes pass both ways unchanged, starting with those already buffered."""
         assert self.exchange is not None
         self.stage = TUNNEL
-        ahead, self._queue.ahead = self._queue.ahead, b""
+        ahead, self._reader.ahead = self._reader.ahead, b""
         self.exchange.from_client(ahead)
 
     def tunnel_ended(self) -> None:
@@ -198,11 +238,11 @@ class ClientConnection(asyncio.Protocol):
 
     def hold(self) -> None:
         """The upstream cannot take more for now."""
-        self._connections.held.add(self)
+        self._owner.held.add(self)
         self.transport.pause_reading()
 
     def go_on(self) -> None:
-        self._connections.held.discard(self)
+        self._owner.held.discard(self)
         if not self.transport.is_closing():
             self.transport.resume_reading()
 
@@ -210,7 +250,7 @@ class ClientConnection(asyncio.Protocol):
         """End visibly incomplete: without the last chunk, or by a reset where a clean close would look complete."""
         self.exchange = None
         self.stage = DISCARDING
-        self._queue.forget_all()
+        self._reader.forget_all()
         if last_words:
             self.transport.write(last_words)
         if looks_complete:
@@ -233,32 +273,32 @@ class ClientConnection(asyncio.Protocol):
 
     def judge_again(self) -> int:
         """The policy has changed: refuse or cut requests that it no longer allows; returns how many."""
-        ended = self._queue.judge_again()
+        ended = self._reader.judge_again()
         ended += self.exchange is not None and self.exchange.judge_again()
-        self._queue.advance()
+        self._advance()
         return ended
 
     def time_is_up(self) -> None:
+        """A client that reads nothing must not occupy a model forever; a slow reader may continue."""
         self.deadline = NEVER
-        if self.transport.get_write_buffer_size():
-            return self._client_reads_slowly()
+        if buffered := self.transport.get_write_buffer_size():
+            if buffered >= self._buffered_at_check > 0:
+                return self.abort()
+            self._buffered_at_check = buffered
+            return self.expect_within(self._context.policy.limits.idle_timeout_s)
         if self.stage is TUNNEL:
             return self.abort()
-        return None if self._queue.refuse_slow() else self.transport.close()
-
-    def _client_reads_slowly(self) -> None:
-        """A client that reads nothing must not occupy a model forever; a slow reader may continue."""
-        buffered = self.transport.get_write_buffer_size()
-        if buffered >= self._buffered_at_check > 0:
-            return self.abort()
-        self._buffered_at_check = buffered
-        return self.expect_within(self._context.policy.limits.idle_timeout_s)
+        reader = self._reader
+        if self.stage is not OPEN or reader.stage not in (HEAD, BODY):
+            return self.transport.close()
+        reader.give_up(TooSlow(f"the rest of the request did not arrive in time ({reader.stage.value})"))
+        return self._advance()
 
     def drain(self) -> None:
         """Take no more requests: close the connection now if it is idle, else after its response."""
         if self.exchange is not None and self.exchange.is_feed:
             return self.abort()  # it would never end by itself
-        if self.exchange is None and not self._queue.items and self._reader.stage is not BODY:
+        if self.exchange is None and not self._reader.items and self._reader.stage is not BODY:
             return self.expect_within(FAREWELL_S) if self._is_host else self.transport.close()
         return None
 

@@ -9,16 +9,17 @@ import asyncio
 import logging
 import select
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from hotseat.relay.downstream.connection_count import ConnectionCount
+from hotseat.relay.downstream.limits import ConnectionCount
 from hotseat.tasks import attempt
 
 if TYPE_CHECKING:
     from hotseat.activity.recent import InProgress
-    from hotseat.identifiers import Instant, ModelName, Seconds
+    from hotseat.identifiers import ModelName, Seconds
     from hotseat.relay.context import Context
-    from hotseat.relay.downstream.connection_count import Excess
+    from hotseat.relay.downstream.connection import ClientConnection
+    from hotseat.relay.downstream.limits import Excess
     from hotseat.relay.exchange.exchange import Exchange
 
 log = logging.getLogger(__name__)
@@ -30,37 +31,17 @@ HUNG_UP = getattr(select, "POLLRDHUP", select.POLLHUP)
 """What Linux reports for a connection that the peer has closed, even if earlier bytes are unread."""
 
 
-class Connection(Protocol):
-    """A client connection as seen from here."""
-
-    peer: str
-    deadline: Instant
-    transport: asyncio.Transport
-    exchange: Exchange | None
-
-    def time_is_up(self) -> None: ...
-    def drain(self) -> None: ...
-    def abort(self) -> None: ...
-    def judge_again(self) -> int: ...
-    def eof_received(self) -> None: ...
-    def go_on(self) -> None: ...
-
-
 class Connections:
     def __init__(self, context: Context, most: int | None = None) -> None:
         """`most`: how many fit into the process's file descriptors; None: any number."""
         self._context = context
-        self._open: set[Connection] = set()
-        self.held: set[Connection] = set()
-        """Connections with paused reading, whose transports would not notice a disconnect."""
+        self.open: set[ClientConnection] = set()
+        self.held: set[ClientConnection] = set()
         self.count = ConnectionCount(most)
         self._all_gone = asyncio.Event()
         self._swept_at = context.now()
         self._loop = asyncio.get_running_loop()
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
-
-    def __len__(self) -> int:
-        return len(self._open)
 
     # Called by connections
 
@@ -69,19 +50,11 @@ class Connections:
         policy = self._context.policy
         return self.count.add(peer, policy.limits, is_proxy=policy.trusts(peer))
 
-    def departed(self, peer: str) -> None:
-        self.count.remove(peer)
-
-    def join(self, connection: Connection, *, is_counted: bool) -> Excess | None:
-        """Returns the limit that it exceeds, if any; `is_counted`: `arrived` was called for it."""
-        self._open.add(connection)
-        return None if is_counted else self.arrived(connection.peer)
-
-    def part(self, connection: Connection) -> None:
-        self._open.discard(connection)
+    def part(self, connection: ClientConnection) -> None:
+        self.open.discard(connection)
         self.held.discard(connection)
-        self.departed(connection.peer)
-        if self._context.is_draining and not self._open:
+        self.count.remove(connection.peer)
+        if self._context.is_draining and not self.open:
             self._all_gone.set()
 
     # Called by the relay
@@ -96,33 +69,32 @@ class Connections:
         return [piece for each in self._exchanges() if (piece := each.last_piece(model)) is not None]
 
     def _exchanges(self) -> list[Exchange]:
-        return [each.exchange for each in self._open if each.exchange is not None]
+        return [each.exchange for each in self.open if each.exchange is not None]
 
     def judge_again(self) -> int:
         """The policy has changed: end the requests that it no longer allows; returns how many."""
-        return sum(map(self._judged_again, tuple(self._open)))
-
-    def _judged_again(self, connection: Connection) -> int:
-        """How many of its requests ended. One that cannot be checked is cut, so that the others still are."""
-        try:
-            return connection.judge_again()
-        except Exception:
-            log.exception("internal error client=%s", connection.peer)
-            return int(attempt(connection.abort))
+        ended = 0
+        for connection in tuple(self.open):
+            try:
+                ended += connection.judge_again()
+            except Exception:  # it is cut, so that the others are still checked
+                log.exception("internal error client=%s", connection.peer)
+                ended += attempt(connection.abort)
+        return ended
 
     async def drain(self, within: Seconds) -> None:
         """Return when every client is gone, after `within` seconds at the latest."""
-        for connection in tuple(self._open):
+        for connection in tuple(self.open):
             if not attempt(connection.drain):
                 attempt(connection.abort)
-        if self._open:
+        if self.open:
             with suppress(TimeoutError):
                 async with asyncio.timeout(within):
                     await self._all_gone.wait()
 
     def close(self) -> None:
         self._sweeper.cancel()
-        for connection in tuple(self._open):
+        for connection in tuple(self.open):
             attempt(connection.abort)
 
     # Deadlines
@@ -138,11 +110,12 @@ class Connections:
         self._swept_at = now
         if now - before > STOPPED_S:
             return
-        for connection in [each for each in self._open if each.deadline <= now]:
+        for connection in [each for each in self.open if each.deadline <= now]:
             if not attempt(connection.time_is_up):
                 attempt(connection.abort)
 
     def _look_for_departed(self) -> None:
+        """Of whom the kernel reports a disconnect while we do not read: nobody would read the upstream's response."""
         if not self.held:
             return
         by_number = {each.transport.get_extra_info("socket").fileno(): each for each in self.held}
@@ -150,10 +123,5 @@ class Connections:
         for number in by_number:
             poll.register(number, HUNG_UP)
         for number, _ in poll.poll(0):
-            attempt(_hang_up, by_number[number])
-
-
-def _hang_up(connection: Connection) -> None:
-    """The kernel reports a disconnect while we do not read. Nobody would read the upstream's response."""
-    connection.eof_received()
-    connection.go_on()  # so that the transport sees it as well
+            attempt(by_number[number].eof_received)
+            attempt(by_number[number].go_on)  # so that the transport sees it as well

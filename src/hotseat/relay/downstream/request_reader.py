@@ -1,18 +1,21 @@
-"""Reads requests from one connection: a head, what follows from it, and its body.
+"""Reads requests from one connection, and keeps them in the order of their arrival until they are served.
 
-It knows nothing about transports or order. It reports each complete or refused request to its owner, and how long the
-next bytes may take. After a request whose end is unknown it is LOST and reads no further.
+It knows nothing about transports. After a request whose end is unknown it is LOST and reads no further.
+
+While a request is being served, further input goes to a small buffer instead of pausing the transport: a paused
+transport reports neither EOF nor loss of its connection, and a disconnect must be seen within milliseconds. A client
+that overflows the buffer gets the responses to what was read, then the connection closes.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Protocol
+from enum import Enum
+from typing import TYPE_CHECKING
 
-from hotseat.errors import ForeignHost, HostUnproven, HotseatError, TooManyWrongKeys, Unauthorized, broken
-from hotseat.relay.access.policy import too_large
-from hotseat.relay.downstream.admission import NotAdmitted
-from hotseat.relay.downstream.stages import BETWEEN, BODY, HEAD, LOST
+from hotseat.errors import HotseatError, TooManyWrongKeys, broken
+from hotseat.relay.context import Reply
+from hotseat.relay.downstream.admission import NotAdmitted, too_large
 from hotseat.relay.exchange.request import Request
 from hotseat.relay.http.body import Body
 from hotseat.relay.http.body_framing import ChunkedBody, CountedBody
@@ -20,10 +23,9 @@ from hotseat.relay.http.head_parser import PartialHead
 from hotseat.relay.routing.model_name import MANAGEMENT
 
 if TYPE_CHECKING:
-    from hotseat.identifiers import Bytes, ClientId, Seconds
+    from hotseat.identifiers import Bytes, ClientId, Instant
     from hotseat.relay.context import Context
     from hotseat.relay.downstream.admission import Admission
-    from hotseat.relay.downstream.stages import Reading
     from hotseat.relay.http.request_head import RequestHead
 
 log = logging.getLogger(__name__)
@@ -34,50 +36,35 @@ SMALL_BODY: Bytes = 16 << 10
 """Bodies up to this size that arrive with their head are not counted in the total of all bodies."""
 MOST_AT_ONCE = 256
 """Requests in one read (a quarter of a megabyte); beyond this nothing more is read."""
+MOST_AHEAD: Bytes = 64 << 10
+"""Limit of buffered pipelined requests; beyond it nothing more is read from the client."""
 NO_BODY = CountedBody(0)
-GUESSES = (Unauthorized, ForeignHost, HostUnproven)
-"""Errors that a wrong key or a wrong proof causes."""
 
 
-class Owner(Protocol):
-    """The connection that uses the reader."""
+class Reading(Enum):
+    BETWEEN = "between requests"
+    HEAD = "head"
+    BODY = "body"
+    LOST = "lost"
 
-    def request_read(self, request: Request) -> None: ...
-    def request_answered(self, answer: bytes, *, keep_alive: bool) -> None:
-        """The relay answers this request itself."""
 
-    def request_refused(self, error: HotseatError, head: RequestHead | None, *, keep_alive: bool) -> None: ...
-    def body_awaited(self) -> None:
-        """The client waits for 100 Continue before it sends the body."""
-
-    def expect_within(self, seconds: Seconds) -> None: ...
-    def expect_nothing(self) -> None: ...
+# Bound once: Python 3.11 needs as long for an enum member lookup as for a call.
+BETWEEN, HEAD, BODY, LOST = Reading
 
 
 class RequestReader:
-    __slots__ = (
-        "_begun",
-        "_client",
-        "_context",
-        "_framing",
-        "_is_tunnel",
-        "_last",
-        "_owner",
-        "_peer",
-        "_request",
-        "_requests",
-        "stage",
-        "wants_continue",
-    )
-
-    def __init__(self, context: Context, owner: Owner, peer: str) -> None:
+    def __init__(self, context: Context, peer: str) -> None:
         self._context = context
-        self._owner = owner
         self._peer = peer
-        self.stage: Reading = BETWEEN
+        self.stage = BETWEEN
+        self.items: list[Request | Reply] = []
+        """What was read and is not served yet."""
+        self.ahead = b""
+        """Bytes that were received while a request was being served."""
+        self.deadline: Instant = 0.0
+        """Of the half-read request, if there is one."""
         self.wants_continue = False
-        self._requests = 0
-        """Requests begun in the current read."""
+        """Does the client wait for 100 Continue before it sends the body?"""
         self._begun: PartialHead | None = None
         self._request: Request | None = None
         """The request whose body is being read."""
@@ -88,88 +75,104 @@ class RequestReader:
         """Of the previous request: clients repeat themselves."""
         self._client: ClientId
 
-    def feed(self, data: bytes) -> bytes:
-        """Read data; returns what follows a websocket request and is no longer HTTP."""
-        self._requests = 0
+    def feed(self, data: bytes) -> None:
+        """Read data into `items`; what follows a websocket request is no longer HTTP and goes to `ahead`."""
         try:
-            return self._feed(data)
+            while data and self.stage is not LOST:
+                if self.stage is BETWEEN:
+                    data = self._read_request(data)
+                else:
+                    data = self._read_body(data) if self.stage is BODY else self._read_on(data)
+                if self._is_tunnel:
+                    self._is_tunnel, self.ahead = False, data
+                    return
         except Exception as problem:
             # A bug of ours, not the client's fault: a half-read request ends with a 500.
             log.error("internal error client=%s", self._peer, exc_info=problem)
             self.give_up(broken(problem))
-            return b""
 
-    def _feed(self, data: bytes) -> bytes:
-        while data and self.stage is not LOST:
-            if self.stage is BETWEEN:
-                data = self._read_request(data)
-            else:
-                data = self._read_body(data) if self.stage is BODY else self._read_on(data)
-            if self._is_tunnel:
-                self._is_tunnel = False
-                return data
-        return b""
+    def keep(self, data: bytes) -> None:
+        """Buffer what arrives while a request is being served."""
+        if self.stage is not LOST:
+            self.ahead += data
+            if len(self.ahead) > MOST_AHEAD:
+                self.stop()
 
-    def give_up(self, error: HotseatError, head: RequestHead | None = None) -> None:
+    def restart_timer(self) -> None:
+        """The timeout of a half-read request runs only while we read."""
+        limits = self._context.policy.limits
+        self.deadline = self._context.now() + (limits.header_timeout_s if self.stage is HEAD else limits.body_timeout_s)
+
+    def give_up(self, error: HotseatError) -> None:
         """Refuse and read no further: the end of this request is unknown or too far away."""
         if self.stage is LOST:
             return
-        if self._request is not None:
-            head = self._request.head
-        self.forget()
-        self._owner.expect_nothing()
-        self._owner.request_refused(error, head, keep_alive=False)
+        head = None if self._request is None else self._request.head
+        self.stop()
+        self.items.append(self._context.refusal(error, head, keep_alive=False))
 
-    def judge_again(self) -> bool:
-        """The policy has changed: read no further if it rejects the current request."""
-        error = None if self._request is None else self._context.policy.objection(self._request, "")
-        if error is not None:
-            self.give_up(error)
-        return error is not None
-
-    def forget(self) -> None:
-        """Drop the half-read request without a response, and read no further."""
+    def stop(self) -> None:
+        """Read no further: drop the half-read request without a response, and the buffer."""
         if self._request is not None:
             self._context.forget(self._request)
         self._request, self._begun, self._framing = None, None, NO_BODY
-        self.stage = LOST
-        self.wants_continue = False
+        self.stage, self.ahead, self.wants_continue = LOST, b"", False
+
+    def forget_all(self) -> None:
+        """Drop all requests at once, because a client that does not read keeps the connection open."""
+        self.stop()
+        for item in self.items:
+            if isinstance(item, Request):
+                self._context.forget(item)
+        self.items.clear()
+
+    def judge_again(self) -> int:
+        """The policy has changed: refuse requests that it no longer allows; returns how many."""
+        ended, context = 0, self._context
+        for place, item in enumerate(self.items):
+            if isinstance(item, Request) and (error := context.objection(item)) is not None:
+                context.forget(item)
+                self.items[place] = context.refusal(error, item.head, keep_alive=item.keep_alive, request_id=item.id)
+                ended += 1
+        if self._request is not None and (error := context.objection(self._request)) is not None:
+            self.give_up(error)
+            ended += 1
+        return ended
 
     # Heads
 
     def _read_request(self, data: bytes) -> bytes:
         """Read a head, and its body if that is small and complete; returns what follows."""
-        self._requests += 1
-        if self._requests > MOST_AT_ONCE:
-            self.forget()
+        if self.items and len(self.items) == MOST_AT_ONCE:
+            self.stop()
             return b""
         last = self._last
         if last is not None and (template := last.template) is not None and last.policy is self._context.policy:
             found = template.found_in(data)
             if found is not None and found[0] <= last.most_bytes and last.catalog is self._context.dispatcher.catalog:
                 return self._begin(last, last.head.request_id, found[0], data, found[1])
-        return self._read_head(data.lstrip(b"\r\n") if data.startswith(BLANK_LINES) else data)
+        if data.startswith(BLANK_LINES) and not (data := data.lstrip(b"\r\n")):
+            return b""
+        return self._read_head(data)
 
     def _read_head(self, data: bytes) -> bytes:
         """The same for a head that differs from the previous one by more than its length."""
         end = data.find(b"\r\n\r\n") + 4
         if end < 4:
-            return self._begin_head(data) if data else b""
+            self._begun, self.stage = PartialHead(), HEAD
+            self.restart_timer()
+            return self._read_on(data)
         context = self._context
         try:
             found = context.heads.admission(data[:end], context.policy, context.dispatcher.catalog)
         except NotAdmitted as answer:
-            return self._answer_head(answer, data[end:])
+            self._answer_head(answer.head, answer.outcome)
+            return data[end:]
         self._last, length, request_id = found
         head = self._last.head
         self._client = context.policy.client_of(head, self._last.verdict, self._peer)
         self._is_tunnel = head.is_websocket
         return self._begin(self._last, request_id, length or 0, data, end)
-
-    def _begin_head(self, data: bytes) -> bytes:
-        self._begun, self.stage = PartialHead(), HEAD
-        self._owner.expect_within(self._context.policy.limits.header_timeout_s)
-        return self._read_on(data)
 
     def _read_on(self, data: bytes) -> bytes:
         """Read the rest of a head, or a part of it."""
@@ -184,26 +187,19 @@ class RequestReader:
         self._begun, self.stage = None, BETWEEN
         return self._read_head(lines)
 
-    def _answer_head(self, answer: NotAdmitted, rest: bytes) -> bytes:
+    def _answer_head(self, head: RequestHead | None, outcome: HotseatError | bytes) -> None:
         """Answer or refuse a request at its head. Without a body to skip, the connection stays usable."""
-        head, outcome = answer.head, answer.outcome
-        if isinstance(outcome, HotseatError):
-            return self._refuse_head(outcome, head, rest)
-        assert head is not None
-        if head.has_body:
-            self.forget()
-        self._owner.request_answered(outcome, keep_alive=head.keep_alive and not head.has_body)
-        return rest
-
-    def _refuse_head(self, error: HotseatError, head: RequestHead | None, rest: bytes) -> bytes:
         context = self._context
-        if head is not None and isinstance(error, GUESSES) and context.policy.has_secrets:
-            error = context.wrong_keys.answer(error, head, self._peer)
-        if head is None or head.has_body or isinstance(error, TooManyWrongKeys):  # wrong guesses lose the connection
-            self.give_up(error, head)
+        if isinstance(outcome, HotseatError) and head is not None and context.policy.has_secrets:
+            outcome = context.wrong_keys.answer(outcome, head, self._peer)
+        is_guess = isinstance(outcome, TooManyWrongKeys)  # wrong guesses lose the connection
+        keep_alive = head is not None and head.keep_alive and not head.has_body and not is_guess
+        if not keep_alive:
+            self.stop()
+        if isinstance(outcome, bytes):
+            self.items.append(Reply(outcome, keep_alive))
         else:
-            self._owner.request_refused(error, head, keep_alive=head.keep_alive)
-        return rest
+            self.items.append(context.refusal(outcome, head, keep_alive=keep_alive))
 
     # Bodies
 
@@ -214,7 +210,7 @@ class RequestReader:
         body_end = end + length
         if length <= SMALL_BODY and len(data) >= body_end and not head.chunked:
             body = Body(data[end:body_end], boundary=head.boundary)
-            self._owner.request_read(Request(request_id, admission, body, self._client, context.now()))
+            self.items.append(Request(request_id, admission, body, self._client, context.now()))
             return data[body_end:]
         body = Body(may_spool=admission.may_spool, boundary=head.boundary)
         body.sender = self._peer
@@ -222,22 +218,17 @@ class RequestReader:
         return data[end:]
 
     def _begin_body(self, request: Request, length: Bytes) -> None:
-        limits, head = self._context.policy.limits, request.head
-        self._request, self.stage = request, BODY
-        self._framing = ChunkedBody(limits.header) if head.chunked else CountedBody(length)
-        try:
-            self._take_place(request, is_small=length <= SMALL_BODY and not head.chunked)
-        except HotseatError as error:
-            return self.give_up(error)
-        self.wants_continue = head.wants_continue
-        self._owner.expect_within(limits.body_timeout_s)
-        return self._owner.body_awaited()
-
-    def _take_place(self, request: Request, *, is_small: bool) -> None:
-        """Before a large body is read: a request over its key's limits is refused at the head."""
-        account = request.verdict.account
-        if account is not None and not is_small and request.destination.kind is not MANAGEMENT:
-            request.key_use = account.admit(request.began)
+        """A request with a large body is refused here if it exceeds its key's limits, before its body is read."""
+        head, account = request.head, request.verdict.account
+        self._request, self.stage, self.wants_continue = request, BODY, head.wants_continue
+        self._framing = ChunkedBody(self._context.policy.limits.header) if head.chunked else CountedBody(length)
+        self.restart_timer()
+        is_large = head.chunked or length > SMALL_BODY
+        if account is not None and is_large and request.destination.kind is not MANAGEMENT:
+            try:
+                request.key_use = account.admit(request.began)
+            except HotseatError as error:
+                self.give_up(error)
 
     def _read_body(self, data: bytes) -> bytes:
         """Returns what follows the body."""
@@ -246,7 +237,7 @@ class RequestReader:
         try:
             content, rest = framing.take(data)
             if content:
-                self._keep(request, content)
+                self._add(request, content)
             if framing.is_complete:
                 request.body.complete()
         except HotseatError as error:
@@ -255,23 +246,18 @@ class RequestReader:
             self.give_up(_disk_failed(request, problem))
         else:
             if framing.is_complete:
-                self._complete(request)
+                self._request, self._framing = None, NO_BODY
+                self.stage, self.wants_continue = BETWEEN, False
+                self.items.append(request)
         return rest
 
-    def _keep(self, request: Request, content: bytes) -> None:
+    def _add(self, request: Request, content: bytes) -> None:
         body, most = request.body, request.admission.most_bytes
-        self._owner.expect_within(self._context.policy.limits.body_timeout_s)
+        self.restart_timer()
         body.add(content)
         if body.size > most:
             raise too_large(most)
         self._context.check_space(body)
-
-    def _complete(self, request: Request) -> None:
-        self._request, self._framing = None, NO_BODY
-        self.stage = BETWEEN
-        self.wants_continue = False
-        self._owner.expect_nothing()
-        self._owner.request_read(request)
 
 
 def _disk_failed(request: Request, problem: OSError) -> HotseatError:

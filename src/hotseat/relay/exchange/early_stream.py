@@ -17,7 +17,7 @@ from hotseat.error_bodies import encodable, one_line, passed_on_error, stream_er
 from hotseat.relay.exchange.exchange import QUEUED, Queued
 from hotseat.relay.exchange.framers import Rechunk, chunk
 from hotseat.relay.http.response_head import BodyEnd, read_response_head, response_bytes
-from hotseat.relay.routing.dialect import dialect_for
+from hotseat.relay.routing.paths import dialect_for
 
 if TYPE_CHECKING:
     import asyncio

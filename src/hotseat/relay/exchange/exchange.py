@@ -18,7 +18,7 @@ from hotseat.errors import HotseatError, LoadFailed, UpstreamError, broken
 from hotseat.relay.exchange.accounting import Accounting
 from hotseat.relay.exchange.token_usage import tokens_in
 from hotseat.relay.exchange.upstream_head import upstream_head
-from hotseat.relay.routing.dialect import dialect_for
+from hotseat.relay.routing.paths import dialect_for
 from hotseat.settings import Role
 from hotseat.tasks import attempt
 
@@ -199,7 +199,7 @@ class Exchange:
     def judge_again(self) -> bool:
         """The policy has changed: end the request with an error if it rejects it."""
         key_use = self.accounting.key_use
-        error = self.context.policy.objection(self.request, "" if key_use is None else key_use.model)
+        error = self.context.objection(self.request, "" if key_use is None else key_use.model)
         if error is None or self.state is DONE:
             return False
         self.fail(error)

@@ -10,8 +10,7 @@ from hotseat.relay.http.body import PIECE
 from hotseat.relay.http.json_limits import SMALL
 from hotseat.relay.http.json_rewrite import BEFORE_AN_OBJECT, rewrite_json
 from hotseat.relay.http.plain_bodies import names_one_model
-from hotseat.relay.routing.body_rules import must_name_model
-from hotseat.relay.routing.model_name import model_and_members, model_in_json, with_model_in_query
+from hotseat.relay.routing.model_name import model_and_members, model_in_json, must_name_model, with_model_in_query
 from hotseat.settings import MiB
 
 if TYPE_CHECKING:

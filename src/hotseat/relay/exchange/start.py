@@ -12,8 +12,7 @@ from hotseat.fleet.route import ThisHost
 from hotseat.relay.exchange.fleet_hop import FleetHop
 from hotseat.relay.exchange.targets import MANAGEMENT_API, FleetHost, LocalModel, PeerModel
 from hotseat.relay.routing.model_name import MANAGEMENT
-from hotseat.relay.routing.route import named_model_of
-from hotseat.relay.routing.selector import choose
+from hotseat.relay.routing.route import choose, named_model_of
 
 if TYPE_CHECKING:
     from hotseat.catalog.named_models import Servable

@@ -1,7 +1,7 @@
 """Recognises heads that came before, but for their Content-Length, and keeps what was found out about them.
 
 Clients and servers repeat themselves, and the same bytes mean the same. Only heads that llhttp and every check accepted
-are kept. downstream/admission_cache.py uses this for requests, upstream/ for responses.
+are kept. downstream/admission.py uses this for requests, upstream/ for responses.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import islice
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
@@ -22,15 +22,11 @@ from hotseat.relay.http.json_rewrite import read_members
 from hotseat.relay.routing.paths import ONLY_LISTED, READING, STRICTEST, PathTable, is_ours, rule_of_ours, without_slash
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.named_models import NamedModel
     from hotseat.relay.http.json_rewrite import Members
     from hotseat.relay.http.request_head import RequestHead
     from hotseat.relay.routing.paths import PathRule
-
-Decoded = TypeVar("Decoded")
 
 UPSTREAM = b"/upstream/"
 HOME_PATHS = frozenset((b"/", b"/ui"))
@@ -51,8 +47,7 @@ class PathKind(Enum):
 
 
 # Bound once: Python 3.11 needs as long for an enum member lookup as for a call.
-MANAGEMENT: Final = PathKind.MANAGEMENT
-MODEL_IN_BODY: Final = PathKind.MODEL_IN_BODY
+MANAGEMENT, MODEL_IN_URL, MODEL_IN_BODY, RUNNING_MODEL = PathKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,28 +75,30 @@ def find_destination(
     method: bytes, target: bytes, catalog: Catalog, paths: PathTable = ONLY_LISTED, *, has_readable_body: bool = False
 ) -> Destination:
     """Raises for targets that two parsers could read differently, and for unknown models."""
-    path, mark, query = target.partition(b"?")
+    path, _, query = target.partition(b"?")
     if _SUSPECT.search(target) or not target.startswith(b"/"):
         _refuse_ambiguous(target, path)
     if path.startswith(UPSTREAM):
         return _destination_at_upstream(method, target, path, catalog, paths)
-    if is_ours(method, bare := without_slash(path)):
-        return Destination(MANAGEMENT, bare + mark + query, rule=rule_of_ours(method, bare))
+    if is_ours(method, without_slash(path)):
+        return _management(method, target, path)
     if path.startswith(COMFYUI) and (comfyui := catalog.named_model("comfyui_auto")):
         target = target[len(COMFYUI) - 1 :]
-        return Destination(PathKind.MODEL_IN_URL, target, comfyui, rule=paths.of_model(method, target))
+        return Destination(MODEL_IN_URL, target, comfyui, rule=paths.of_model(method, target))
     named = _model_in_query(query) if b"model=" in query else None
     rule = paths.of_model(method, target)
-    if has_readable_body or (named is None and _may_name_in_body(method, path)):
+    # Is a body of undeclared type searched too?
+    is_searched = method == b"POST" or (method in (b"PUT", b"PATCH") and not path.startswith(b"/v1/"))
+    if has_readable_body or (named is None and is_searched):
         return Destination(MODEL_IN_BODY, target, named=named, rule=rule)
     if named is not None:
-        return Destination(PathKind.MODEL_IN_URL, target, _configured(named, catalog), rule=rule)
-    return Destination(PathKind.RUNNING_MODEL, target, rule=rule)
+        return Destination(MODEL_IN_URL, target, _configured(named, catalog), rule=rule)
+    return Destination(RUNNING_MODEL, target, rule=rule)
 
 
-def _may_name_in_body(method: bytes, path: bytes) -> bool:
-    """Is a body of undeclared type searched too?"""
-    return method == b"POST" or (method in (b"PUT", b"PATCH") and not path.startswith(b"/v1/"))
+def must_name_model(head: RequestHead, destination: Destination) -> bool:
+    """Is an unreadable body the client's mistake? Not if the query names the model."""
+    return head.method == b"POST" and destination.named is None and destination.target.startswith(b"/v1/")
 
 
 # A quick check of the whole target; only matches are checked in detail.
@@ -134,10 +131,10 @@ def _destination_at_upstream(
                 return _management(method, target, path, named_model)
         elif named_model := catalog.named_model(name):
             suffix = target[end:] if path[end:] else b"/" + target[end:]
-            return Destination(PathKind.MODEL_IN_URL, suffix, named_model, rule=paths.of_model(method, suffix))
+            return Destination(MODEL_IN_URL, suffix, named_model, rule=paths.of_model(method, suffix))
         end = path.rfind(b"/", start, end)
     if method == b"DELETE" or (method in READING and without_slash(path).endswith(b"/load")):
-        return _management(method, target, path, None)
+        return _management(method, target, path)
     raise _unknown_in_url(path[start:], catalog)
 
 
@@ -147,7 +144,7 @@ def _loads_or_unloads(method: bytes, rest: bytes) -> bool:
     return (method == b"DELETE" and not rest) or (method in READING and rest == b"/load")
 
 
-def _management(method: bytes, target: bytes, path: bytes, named_model: NamedModel | None) -> Destination:
+def _management(method: bytes, target: bytes, path: bytes, named_model: NamedModel | None = None) -> Destination:
     bare = without_slash(path)
     return Destination(MANAGEMENT, bare + target[len(path) :], named_model, rule=rule_of_ours(method, bare))
 
@@ -191,16 +188,17 @@ class _Named(msgspec.Struct, gc=False):
 
 
 _read_named = msgspec.json.Decoder(_Named).decode
-
-
-EMPTY = "is empty; send JSON with a `model` field"
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def model_in_json(body: bytes) -> str | None:
     """The last `model` member; None if there is none; raises for anything invalid."""
     if len(body) > SMALL:
         check_values(body)
-    model = _decoded_json(body, _read_named).model
+    try:
+        model = _read_named(body).model
+    except UNREADABLE as problem:
+        raise _unreadable(problem, body) from problem
     if model is msgspec.UNSET:
         return None
     if not model:
@@ -216,21 +214,21 @@ def model_and_members(body: bytes) -> tuple[str | None, Members | None]:
     if not has_few_members(body):
         return model_in_json(body), None
     check_values(body)
-    members = _decoded_json(body, read_members)
+    try:
+        members = read_members(body)
+    except UNREADABLE as problem:
+        raise _unreadable(problem, body) from problem
     named = members.get("model")
     return model_in_json(b'{"model":%b}' % bytes(named)) if named is not None else None, members
 
 
-def _decoded_json(body: bytes, decode: Callable[[bytes], Decoded]) -> Decoded:
-    try:
-        return decode(body)
-    except msgspec.ValidationError as problem:
-        raise ClientError(f"the request body must be a JSON object with a string as `model`: {problem}") from problem
-    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-        why = f"is not valid JSON: {why_not_json(problem, body)}" if body else EMPTY
-        raise ClientError(f"the request body {why}") from problem
-    except RecursionError as problem:
-        raise ClientError("the request body is nested too deeply") from problem
+def _unreadable(problem: Exception, body: bytes) -> ClientError:
+    if isinstance(problem, msgspec.ValidationError):
+        return ClientError(f"the request body must be a JSON object with a string as `model`: {problem}")
+    if isinstance(problem, RecursionError):
+        return ClientError("the request body is nested too deeply")
+    why = f"is not valid JSON: {why_not_json(problem, body)}" if body else "is empty; send JSON with a `model` field"
+    return ClientError(f"the request body {why}")
 
 
 def name_for_v1(named: str | None, catalog: Catalog) -> NamedModel:

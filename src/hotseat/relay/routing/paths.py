@@ -1,6 +1,6 @@
-"""PURE: the rules of each path: required role, whether it takes a slot of the server, its error format.
+"""PURE: the rules of each path: required role, whether it takes a slot of the server; and its error format.
 
-One table serves access control, slots and error bodies. The lookup uses the method and the path as forwarded, byte by
+One table serves access control and slots. The lookup uses the method and the path as forwarded, byte by
 byte: a path in any other spelling is not found, and needs the role `operate`. Roles exist only if `apiKeys` is set.
 """
 
@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hotseat.error_bodies import Dialect
-from hotseat.settings import Role
+from hotseat.settings import ErrorFormat, Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from hotseat.relay.http.request_head import RequestHead
 
 READING = (b"GET", b"HEAD")
 OPEN_TO_ALL = (b"/health", b"/hotseat/ready")
@@ -33,13 +35,13 @@ class PathRule:
     """The server computes for it, so it waits for a free slot."""
     is_action: bool = False
     """It changes something, so it is written to the audit log."""
-    dialect: Dialect = Dialect.TEXT
-    """The error format. OPENAI applies to clients that identify as an SDK of OpenAI's API."""
     goes_to_peers: bool = False
 
 
 NO_KEY = PathRule(None)
-LOADS = PathRule(Role.OPERATE, is_action=True)
+LISTS = PathRule(Role.INFERENCE)
+LOOKS = PathRule(Role.OPERATE)
+ACTS = PathRule(Role.OPERATE, is_action=True)
 STRICTEST = PathRule(Role.ADMIN, is_action=True)
 
 # The APIs of OpenAI and Anthropic, then llama.cpp, vLLM, SGLang, text-embeddings-inference, whisper.cpp and
@@ -62,19 +64,11 @@ DESCRIBING = "/health /v1/health /props /models /v1/models"
 /slots and /metrics, need the role `operate`."""
 
 
-def _by_prefix(path: bytes) -> Dialect:
-    if path.startswith(b"/v1/messages"):
-        return Dialect.ANTHROPIC
-    return Dialect.OPENAI if path.startswith(b"/v1/") else Dialect.TEXT
-
-
 def _rows(
     method: bytes, paths: str, *, takes_slot: bool = False, goes_to_peers: bool = True
 ) -> dict[tuple[bytes, bytes], PathRule]:
-    return {
-        (method, path): PathRule(Role.INFERENCE, takes_slot, dialect=_by_prefix(path), goes_to_peers=goes_to_peers)
-        for path in paths.encode().split()
-    }
+    rule = PathRule(Role.INFERENCE, takes_slot, goes_to_peers=goes_to_peers)
+    return {(method, path): rule for path in paths.encode().split()}
 
 
 INFERENCE = {
@@ -97,7 +91,7 @@ class PathTable:
         """The rule of a target that is forwarded to a model server."""
         path = target.partition(b"?")[0]
         listed = self._inference.get((b"GET" if method == b"HEAD" else method, path))
-        return listed or PathRule(Role.OPERATE, is_action=method not in READING, dialect=_by_prefix(path))
+        return listed or (LOOKS if method in READING else ACTS)
 
 
 ONLY_LISTED = PathTable()
@@ -109,10 +103,11 @@ def rule_of_ours(method: bytes, path: bytes) -> PathRule:
     if reads and path in OPEN_TO_ALL:
         return NO_KEY
     if path.startswith(b"/hotseat/"):
-        return PathRule(Role.OPERATE if reads or _OPERATING.fullmatch(path) else Role.ADMIN, is_action=not reads)
+        change = ACTS if _OPERATING.fullmatch(path) else STRICTEST
+        return LOOKS if reads else change
     if path.startswith(b"/upstream/"):
-        return LOADS
-    return PathRule(Role.OPERATE if path == b"/metrics" else Role.INFERENCE, dialect=_by_prefix(path))
+        return ACTS
+    return LOOKS if path == b"/metrics" else LISTS
 
 
 _OPERATING = re.compile(rb"/hotseat/(?:reload|yield|profiles(?:/.*)?|requests/.*|fleet/.*)")
@@ -132,3 +127,23 @@ def without_slash(path: bytes) -> bytes:
 
 def needs_no_key(method: bytes, path: bytes) -> bool:
     return method in READING and without_slash(path) in OPEN_TO_ALL
+
+
+def path_at_model(target: bytes) -> bytes:
+    """The path without the name of a model in front of it, as far as that can be told before the name is resolved."""
+    path = target.partition(b"?")[0]
+    return path[max(path.find(b"/v1/", len(b"/upstream/")), 0) :] if path.startswith(b"/upstream/") else path
+
+
+def dialect_for(head: RequestHead, error_format: ErrorFormat) -> Dialect:
+    """The error format of a client: always plain text outside /v1/."""
+    path = path_at_model(head.target)
+    if not path.startswith(b"/v1/"):
+        return Dialect.TEXT
+    if error_format is not ErrorFormat.AUTO:
+        return Dialect.OPENAI if error_format is ErrorFormat.OPENAI else Dialect.TEXT
+    if path.startswith(b"/v1/messages"):
+        return Dialect.ANTHROPIC
+    agent = head.known.get(b"user-agent", b"")
+    is_sdk = b"x-stainless-lang" in head.known or agent.startswith((b"OpenAI/", b"ai-sdk/")) or b" ai-sdk/" in agent
+    return Dialect.OPENAI if is_sdk else Dialect.TEXT

@@ -1,19 +1,28 @@
-"""Resolves a request's model from its path and body, and checks whether it may start it."""
+"""Resolves a request's model from its path and body, chooses a selector's target, and checks what may start a model."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
+from hotseat.catalog.named_models import RemoteModel, Strategy
 from hotseat.errors import ClientError, NotRunning
 from hotseat.relay.routing.model_name import MODEL_IN_BODY, name_for_v1
+from hotseat.scheduling.lifecycle import Phase
 
 if TYPE_CHECKING:
-    from hotseat.catalog.named_models import NamedModel
+    from collections.abc import Mapping, Sequence
+
+    from hotseat.catalog.named_models import NamedModel, Selector, Servable
     from hotseat.catalog.spec import ModelSpec
     from hotseat.dispatch.dispatcher import Dispatcher
-    from hotseat.identifiers import Address
+    from hotseat.identifiers import Address, ModelName
     from hotseat.relay.access.policy import Policy
     from hotseat.relay.exchange.request import Request
+    from hotseat.scheduling.view import View
+
+RUNNING = (Phase.READY, Phase.LOADING)
+WARM = (*RUNNING, Phase.ASLEEP)
+LEAVING = (Phase.DRAINING, Phase.UNLOADING, Phase.BACKOFF)
 
 
 def named_model_of(request: Request, dispatcher: Dispatcher) -> NamedModel:
@@ -51,3 +60,54 @@ def running_server(spec: ModelSpec, dispatcher: Dispatcher) -> Address:
     if model.upstream is None or not model.is_running:
         raise NotRunning(f"{spec.name} is not running, and a websocket does not start it (compat.ignoreWebsockets)")
     return model.upstream.address
+
+
+# Selectors
+
+
+def choose(
+    selector: Selector, targets: Sequence[Servable], view: View, peer_requests: Mapping[ModelName, int]
+) -> Servable:
+    """The target for one request. `peer_requests` counts the requests at models of peers."""
+    match selector.strategy:
+        case Strategy.PIN:
+            return targets[0]
+        case Strategy.WARM:
+            return _warmest(targets, Standing(view, peer_requests))
+        case Strategy.SPILLOVER:
+            return _shortest_queue(targets, Standing(view, peer_requests), selector.spillover)
+        case _:
+            assert_never(selector.strategy)
+
+
+class Standing:
+    """The state of each target."""
+
+    def __init__(self, view: View, peer_requests: Mapping[ModelName, int]) -> None:
+        self._models = {model.name: model for model in view.models}
+        self._peer_requests = peer_requests
+
+    def users(self, target: Servable) -> int:
+        """Requests in flight or waiting."""
+        if isinstance(target, RemoteModel):
+            return self._peer_requests.get(target.name, 0)
+        model = self._models[target.name]
+        return model.in_flight + model.waiting
+
+    def phase(self, target: Servable) -> Phase | None:
+        """None for a model of a peer, whose phase is unknown."""
+        return None if isinstance(target, RemoteModel) else self._models[target.name].phase
+
+
+def _warmest(targets: Sequence[Servable], standing: Standing) -> Servable:
+    warm = (target for phase in WARM for target in targets if standing.phase(target) is phase)
+    return next(warm, targets[0])
+
+
+def _shortest_queue(targets: Sequence[Servable], standing: Standing, most: int) -> Servable:
+    """Fill running targets in order, then start the next one; if all are full, the one with the fewest requests."""
+    open_ones = [target for target in targets if standing.phase(target) not in LEAVING] or targets
+    in_use = [target for target in open_ones if standing.phase(target) in RUNNING or standing.users(target)]
+    not_full = [target for target in in_use if standing.users(target) < most]
+    next_ones = not_full or [target for target in open_ones if target not in in_use]
+    return next_ones[0] if next_ones else min(open_ones, key=standing.users)

@@ -1,0 +1,102 @@
+"""Limits for all clients together: connections, and the memory and disk space of request bodies.
+
+Connections count from the moment the kernel hands them over, before TLS and the first byte; bodies as they arrive.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from hotseat.errors import Busy
+
+if TYPE_CHECKING:
+    from hotseat.identifiers import Bytes
+    from hotseat.relay.http.body import Body
+    from hotseat.settings import Limits
+
+MOST_REFUSED = 64
+"""Beyond a limit, this many get an error; further ones are closed silently, because a response takes time."""
+MOST_IN_MEMORY: Bytes = 512 << 20
+"""All bodies together."""
+
+
+class Excess(NamedTuple):
+    """The limit that a connection exceeds, and whether it gets an error."""
+
+    limit: str
+    may_be_told: bool
+
+
+class ConnectionCount:
+    def __init__(self, fits: int | None = None) -> None:
+        """`fits`: how many connections the process's file descriptors allow; None: any number."""
+        self.total = 0
+        self._fits = fits
+        self._from: Counter[str] = Counter()
+
+    def add(self, peer: str, limits: Limits, *, is_proxy: bool) -> Excess | None:
+        """Count it; returns the limit that it exceeds, if any. A trusted proxy stands for many clients."""
+        self.total += 1
+        self._from[peer] += 1
+        most, per_address = self.bounds(limits)
+        if self.total > most:
+            return Excess("limits.connections", self.total - most <= MOST_REFUSED)
+        if self._from[peer] > per_address and not is_proxy:
+            return Excess("limits.connectionsPerAddress", self._from[peer] - per_address <= MOST_REFUSED)
+        return None
+
+    def remove(self, peer: str) -> None:
+        self.total -= 1
+        self._from[peer] -= 1
+        if not self._from[peer]:
+            del self._from[peer]
+
+    def bounds(self, limits: Limits) -> tuple[int, int]:
+        """The limits in total and per address."""
+        if self._fits is None or limits.connections <= self._fits:
+            return limits.connections, limits.per_address
+        return self._fits, min(limits.per_address, max(1, self._fits // 2))
+
+
+class Bodies:
+    def __init__(self) -> None:
+        self.in_memory: Bytes = 0
+        """Without small bodies."""
+        self.on_disk: Bytes = 0
+        self._on_disk_of: Counter[str] = Counter()
+        """By sender address."""
+
+    def count(self, body: Body) -> None:
+        """Update the count of a body to its current size."""
+        self.in_memory += body.in_memory - body.counted
+        body.counted = body.in_memory
+        if body.is_spooled or body.counted_on_disk:
+            self._count_on_disk(body, body.on_disk)
+
+    def _count_on_disk(self, body: Body, size: Bytes) -> None:
+        more = size - body.counted_on_disk
+        body.counted_on_disk = size
+        self.on_disk += more
+        self._on_disk_of[body.sender] += more
+        if not self._on_disk_of[body.sender]:
+            del self._on_disk_of[body.sender]
+
+    def check(self, body: Body, limits: Limits, *, is_proxy: bool) -> None:
+        """Raises if bodies take too much. One address may use half of the disk limit, a proxy all of it."""
+        if self.in_memory > MOST_IN_MEMORY:
+            raise Busy("too many large requests at once. Try again in a moment.", retry_after=1)
+        if not body.is_spooled:
+            return
+        most = limits.most_uploads
+        if self.on_disk > most:
+            raise Busy(f"concurrent uploads exceed {most} bytes (limits.uploads). Try again later.", retry_after=1)
+        if self._on_disk_of[body.sender] > max(most // 2, limits.body) and not is_proxy:
+            raise Busy("the uploads from this address use half of limits.uploads. Try again later.", retry_after=1)
+
+    def forget(self, body: Body) -> None:
+        self.in_memory -= body.counted
+        body.counted = 0
+        if body.counted_on_disk:
+            self._count_on_disk(body, 0)
+        body.close()
