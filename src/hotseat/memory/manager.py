@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -89,15 +90,19 @@ class MemoryManager:
             launcher, self._gauge, lambda: catalog() if self._settings().measuring.is_on else None
         )
 
-    def watch_over(self, scheduler: SchedulerAccess, tasks: Tasks) -> None:
-        """Start to report measurements and programs with precedence to the dispatcher."""
-        watch = MemoryMonitor(scheduler, self._footprints, self._figures, lambda: this_machine().borrowers)
-        self._rounds = Polling(
-            self._gauge, lambda: self._looked_at(scheduler), watch.report_measurement, lambda: self._pause_s(scheduler)
+    def watch(self, scheduler: SchedulerAccess, tasks: Tasks) -> MemoryWatch:
+        """Start to report measurements and programs with precedence to the scheduler."""
+        monitor = MemoryMonitor(scheduler, self._footprints, self._figures, lambda: this_machine().borrowers)
+        polling = Polling(
+            self._gauge,
+            lambda: self._looked_at(scheduler),
+            monitor.report_measurement,
+            lambda: self._pause_s(scheduler),
         )
-        self.precedence = Precedence(scheduler.tell, lambda: self._settings().yield_to, lambda: self._pids().values())
-        tasks.start(self._rounds.walk(), "measure memory")
-        tasks.start(self.precedence.walk(), "look for programs with precedence")
+        precedence = Precedence(scheduler.tell, lambda: self._settings().yield_to, lambda: self._pids().values())
+        tasks.start(polling.walk(), "measure memory")
+        tasks.start(precedence.walk(), "look for programs with precedence")
+        return MemoryWatch(polling, precedence)
 
     def _looked_at(self, scheduler: SchedulerAccess) -> Mapping[ModelName, int] | None:
         """Model pids; None where memory decides nothing, so that no driver is woken."""
@@ -107,10 +112,18 @@ class MemoryManager:
         wants = wants_to_look(self._looked_at(scheduler), scheduler.catalog)
         return self._settings().measuring.every_s if wants else None
 
+
+@dataclass(frozen=True, slots=True)
+class MemoryWatch:
+    """The tasks that look at memory while hotseat runs."""
+
+    polling: Polling
+    precedence: Precedence
+
     def on_event(self, event: Event) -> None:
         """Measure at once when a server starts or stops."""
         if isinstance(event, CHANGES_MEMORY):
-            self._rounds.look_now()
+            self.polling.look_now()
 
 
 def wants_to_look(running: Mapping[ModelName, int] | None, catalog: Catalog) -> bool:

@@ -48,7 +48,7 @@ def api_deps(shared: Shared, models: ModelParts, monitoring: Monitoring, relayin
         history=monitoring.store_writer.read,
         config=relaying.reloader.report,
         reload=relaying.reloader.reload,
-        precedence=models.memory.precedence,
+        precedence=models.memory_watch.precedence,
         accounts=shared.accounts.all,
         metrics=monitoring.metrics.render,
         is_closing=shared.shutdown.is_closing,

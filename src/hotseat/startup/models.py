@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.config.active import ActiveConfig
     from hotseat.identifiers import ModelName
+    from hotseat.memory.manager import MemoryWatch
     from hotseat.model_servers.supervisor import Supervisor
     from hotseat.startup.shared import Shared
     from hotseat.tasks import Tasks
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 class ModelParts:
     supervisor: Supervisor
     memory: MemoryManager
+    memory_watch: MemoryWatch
     scheduler: Scheduler
     journal: Journal
     dispatcher: Dispatcher
@@ -61,10 +63,9 @@ async def open_models(stack: AsyncExitStack, shared: Shared, supervisor: Supervi
     memory = MemoryManager(learned, supervisor.pids, lambda: shared.active.settings)
     scheduler = Scheduler(await fill_catalog(shared.active, memory))
     keep_model_stats(stack, learned, scheduler, journal)
-    launcher = memory.launcher(supervisor, lambda: scheduler.catalog)
-    parts = ModelParts(
-        supervisor, memory, scheduler, journal, Dispatcher(scheduler, launcher, journal), UnmetLimits(scheduler)
-    )
+    dispatcher = Dispatcher(scheduler, memory.launcher(supervisor, lambda: scheduler.catalog), journal)
+    memory_watch, unmet_limits = memory.watch(dispatcher, shared.tasks), UnmetLimits(scheduler)
+    parts = ModelParts(supervisor, memory, memory_watch, scheduler, journal, dispatcher, unmet_limits)
     watch_models(parts, shared.tasks)
     return parts
 
@@ -85,8 +86,7 @@ def keep_model_stats(stack: AsyncExitStack, learned: LearnedStore, scheduler: Sc
 
 def watch_models(parts: ModelParts, tasks: Tasks) -> None:
     parts.journal.listen(parts.unmet_limits.watch)
-    parts.memory.watch_over(parts.dispatcher, tasks)
-    parts.journal.listen(lambda entry: parts.memory.on_event(entry.event))
+    parts.journal.listen(lambda entry: parts.memory_watch.on_event(entry.event))
     parts.journal.listen(DefaultModelLoader(parts.dispatcher, tasks).watch)
 
 
