@@ -73,8 +73,8 @@ class Context:
         self.activity.refused(error.code)
         request_id = request_id or head.request_id or self.new_id()
         dialect, is_head = dialect_for(head, self.policy.error_format), head.method == b"HEAD"
-        told = answer(error, dialect, request_id=request_id, close=not keep_alive, head_only=is_head)
-        return Reply(self.policy.cors.readable(told, head), keep_alive)
+        response = answer(error, dialect, request_id=request_id, close=not keep_alive, head_only=is_head)
+        return Reply(self.policy.cors.readable(response, head), keep_alive)
 
     def objection(self, request: Request, model: str = "") -> HotseatError | None:
         """The error if the policy rejects a request that an earlier one admitted; None for requests without a key."""

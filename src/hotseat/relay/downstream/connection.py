@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hotseat.relay.exchange.request import Request
 
 NEVER: Instant = float("inf")
-FAREWELL_S: Seconds = 1.0
+HOST_CLOSE_S: Seconds = 1.0
 """How long a fleet host may still send on a connection that we close, until it notices."""
 LINGER_S: Seconds = 2.0
 """How long a refused client may go on sending before we close: an immediate close could destroy the response."""
@@ -89,7 +89,7 @@ class ClientConnection(asyncio.Protocol):
         self._reader = RequestReader(self._context, self.peer)
         self._owner.open.add(self)
         excess = None if self._is_counted else self._owner.arrived(self.peer)
-        if excess is not None and excess.may_be_told:
+        if excess is not None and excess.gets_error:
             error = Busy(f"too many connections ({excess.limit}). Try again in a moment.", retry_after=1)
             return self._serve(self._context.refusal(error, None, keep_alive=False))
         if excess is not None:
@@ -204,8 +204,8 @@ class ClientConnection(asyncio.Protocol):
     def refuse(self, error: HotseatError, *, keep_alive: bool) -> None:
         assert self.exchange is not None
         request = self.exchange.request
-        told = self._context.refusal(error, request.head, keep_alive=keep_alive, request_id=request.id)
-        self.transport.write(told.data)
+        reply = self._context.refusal(error, request.head, keep_alive=keep_alive, request_id=request.id)
+        self.transport.write(reply.data)
 
     def exchange_ended(self, *, keep_alive: bool, now: Instant) -> None:
         self.exchange = None
@@ -299,7 +299,7 @@ class ClientConnection(asyncio.Protocol):
         if self.exchange is not None and self.exchange.is_feed:
             return self.abort()  # it would never end by itself
         if self.exchange is None and not self._reader.items and self._reader.stage is not BODY:
-            return self.expect_within(FAREWELL_S) if self._is_host else self.transport.close()
+            return self.expect_within(HOST_CLOSE_S) if self._is_host else self.transport.close()
         return None
 
 

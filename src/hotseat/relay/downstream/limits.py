@@ -25,7 +25,7 @@ class Excess(NamedTuple):
     """The limit that a connection exceeds, and whether it gets an error."""
 
     limit: str
-    may_be_told: bool
+    gets_error: bool
 
 
 class ConnectionCount:

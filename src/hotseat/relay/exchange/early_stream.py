@@ -170,8 +170,8 @@ class EarlyStream(Rechunk):
             return event
         kind = head.known.get(b"content-type", b"no content type").decode("latin-1")
         said = one_line(self._kept.decode("utf-8", "replace"), LONGEST_SHOWN)
-        told = f"{self._spec.name} responded {head.status} with {kind} instead of an event stream: {said}"
-        return stream_error(told, "upstream_failed", dialect)
+        message = f"{self._spec.name} responded {head.status} with {kind} instead of an event stream: {said}"
+        return stream_error(message, "upstream_failed", dialect)
 
 
 def _path(request: Request) -> bytes:

@@ -143,13 +143,13 @@ class Exchange:
 
     # Called by the dispatcher
 
-    def granted(self, upstream: Upstream, because: str = "") -> None:
+    def granted(self, upstream: Upstream, reason: str = "") -> None:
         accounting = self.accounting
         try:  # like `run`, but faster: every request passes here
             self.upstream = upstream
             accounting.granted_at = self.context.now()
-            if because:
-                accounting.waited_for = because
+            if reason:
+                accounting.waited_for = reason
             if accounting.key_use is not None:
                 accounting.use_devices(self.target.devices)
             if accounting.ticket is not None:  # else `ask` has not returned yet

@@ -32,7 +32,7 @@ def is_untaken(sock: socket.socket, earlier: Bytes, problem: Exception | None) -
 def bytes_acknowledged(sock: socket.socket) -> Bytes | None:
     """None if the system does not report it."""
     try:
-        told = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, BYTES_ACKED + 8)
-        return int(struct.unpack_from("Q", told, BYTES_ACKED)[0]) - SYN
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, BYTES_ACKED + 8)
+        return int(struct.unpack_from("Q", info, BYTES_ACKED)[0]) - SYN
     except (OSError, AttributeError, struct.error):
         return None

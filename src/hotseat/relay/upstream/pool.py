@@ -114,7 +114,7 @@ class Pool(Generic[Connection]):
         except UnicodeError as problem:  # raised when an invalid host name is looked up
             return failed(f"no connection to {address}: {problem}")
         except Exception as problem:
-            log.exception("internal error dialling=%s", address)
+            log.exception("internal error action=connect address=%s", address)
             return failed(f"no connection to {address}: {problem}")
         return connected(connection)
 
