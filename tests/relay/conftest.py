@@ -56,7 +56,7 @@ async def open_rig(tmp_path: Path) -> AsyncIterator[OpenRig]:
 @pytest.fixture(autouse=True)
 def slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits that a busy machine makes are no waits worth reporting."""
-    monkeypatch.setattr("hotseat.relay.http.own_headers.WORTH_REPORTING_S", 5.0)
+    monkeypatch.setattr("hotseat.relay.http.forwarded_head.WORTH_REPORTING_S", 5.0)
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from hotseat.relay.access.wrong_keys import WrongKeys
 from hotseat.relay.downstream.admission_cache import HeadCache
 from hotseat.relay.downstream.body_limits import Bodies
 from hotseat.relay.http.request_id import numbered
-from hotseat.relay.upstream.connection import UpstreamConnection
 from hotseat.relay.upstream.pool import Pool
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ class Context:
         """Replaced as a whole when the configuration changes."""
         self.management = management
         self.activity = activity
-        self.pool = Pool(UpstreamConnection)
+        self.pool = Pool()
         self.hosts: Hosts | None = None
         """The fleet; None if this host is in none."""
         self.new_id = numbered()

@@ -12,7 +12,7 @@ from hotseat.errors import HotseatError
 from hotseat.fleet.host_headers import PROOF
 from hotseat.relay.downstream.admission import NotAdmitted, admit
 from hotseat.relay.http.head_cache import HeadTemplate, Memory, split_length
-from hotseat.relay.http.head_parser import check_size, parse_request_head
+from hotseat.relay.http.request_head import check_size, parse_request_head
 from hotseat.relay.http.request_id import USUAL, split_id
 from hotseat.relay.routing.model_name import MANAGEMENT
 

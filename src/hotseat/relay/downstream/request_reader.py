@@ -15,8 +15,8 @@ from hotseat.relay.downstream.admission import NotAdmitted
 from hotseat.relay.downstream.stages import BETWEEN, BODY, HEAD, LOST
 from hotseat.relay.exchange.request import Request
 from hotseat.relay.http.body import Body
-from hotseat.relay.http.body_framing import ChunkedBody, CountedBody
-from hotseat.relay.http.head_parser import PartialHead
+from hotseat.relay.http.body_framing import CountedBody, RequestChunks
+from hotseat.relay.http.request_head import PartialHead
 from hotseat.relay.routing.model_name import MANAGEMENT
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class RequestReader:
         self._begun: PartialHead | None = None
         self._request: Request | None = None
         """The request whose body is being read."""
-        self._framing: CountedBody | ChunkedBody = NO_BODY
+        self._framing: CountedBody | RequestChunks = NO_BODY
         self._is_tunnel = False
         """Was the last request one for a websocket? What follows it is not HTTP."""
         self._last: Admission | None = None
@@ -224,7 +224,7 @@ class RequestReader:
     def _begin_body(self, request: Request, length: Bytes) -> None:
         limits, head = self._context.policy.limits, request.head
         self._request, self.stage = request, BODY
-        self._framing = ChunkedBody(limits.header) if head.chunked else CountedBody(length)
+        self._framing = RequestChunks(limits.header) if head.chunked else CountedBody(length)
         try:
             self._take_place(request, is_small=length <= SMALL_BODY and not head.chunked)
         except HotseatError as error:

@@ -15,7 +15,8 @@ import msgspec
 from hotseat.catalog.spec import LoadingState
 from hotseat.error_bodies import encodable, one_line, passed_on_error, stream_error
 from hotseat.relay.exchange.framers import LAST, chunk
-from hotseat.relay.http.response_head import BodyEnd, read_response_head, response_bytes
+from hotseat.relay.http.forwarded_head import response_bytes
+from hotseat.relay.http.response_head import BodyEnd, read_response_head
 
 if TYPE_CHECKING:
     import asyncio

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 
 from hotseat.catalog.spec import UNCHANGED
 from hotseat.errors import ClientError, Forbidden, TooLarge, UnsupportedEncoding
-from hotseat.relay.http.body import PIECE
+from hotseat.relay.http.body import PIECE, names_one_model
 from hotseat.relay.http.fields import SWITCH
 from hotseat.relay.http.forwarded_head import forwarded_fields, lines_about_client, upstream_lines
-from hotseat.relay.http.json_limits import SMALL
-from hotseat.relay.http.json_rewrite import BEFORE_AN_OBJECT, rewrite_json
-from hotseat.relay.http.plain_bodies import names_one_model
+from hotseat.relay.http.json_bodies import BEFORE_AN_OBJECT, SMALL, rewrite_json
 from hotseat.relay.routing.body_rules import must_name_model
 from hotseat.relay.routing.dialect import dialect_for
 from hotseat.relay.routing.model_name import model_and_members, model_in_json, with_model_in_query
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Address, Bytes, ClientId, Instant
     from hotseat.relay.downstream.admission import Admission
     from hotseat.relay.http.body import Body
-    from hotseat.relay.http.json_rewrite import Members
+    from hotseat.relay.http.json_bodies import Members
     from hotseat.settings import ErrorFormat
 
 MAY_HAVE_BODY = frozenset((b"POST", b"PUT", b"PATCH"))

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from hotseat.relay.exchange.framers import Rechunk, framer_for
-from hotseat.relay.http.own_headers import lines_about_waiting
-from hotseat.relay.http.response_head import CLOSE, LAST_CHUNK, response_bytes
+from hotseat.relay.http.forwarded_head import lines_about_waiting, prepare, response_bytes
+from hotseat.relay.http.response_head import CLOSE, LAST_CHUNK
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +49,7 @@ def is_ordinary(exchange: Answered, head: ResponseHead) -> bool:
 def ordinary_bytes(exchange: Answered, head: ResponseHead, length: Bytes | None, data: bytes) -> bytes:
     """The prepared head with length and request id, and the part of the body that came with it."""
     confine = exchange.accounting.model is not None and exchange.context.policy.confines_pages
-    lines, request = (head.prepared or head.prepare())[confine], exchange.request
+    lines, request = (head.prepared or prepare(head))[confine], exchange.request
     framing = b"" if length is None else b"Content-Length: %d\r\n" % length
     if request.verdict.from_host:  # it knows the id, and recognises a head that is always the same
         return b"%b%b\r\n%b" % (lines, framing, data)

@@ -13,7 +13,7 @@ from hotseat.relay.exchange.framers import Verbatim
 from hotseat.relay.exchange.parts import State
 from hotseat.relay.exchange.response_start import is_ordinary, ordinary_bytes, special_response
 from hotseat.relay.http.fields import SWITCHING
-from hotseat.relay.upstream.exiting import is_dying
+from hotseat.relay.upstream.kernel import is_dying
 
 if TYPE_CHECKING:
     import asyncio
@@ -115,14 +115,8 @@ class Connected(State):
     def lost(self, *, may_retry: bool) -> None:
         self._unexpected("the end of the connection")
 
-    def from_upstream(self, data: bytes) -> None:
-        self._unexpected("data")
-
     def upstream_is_full(self) -> None: ...
     def upstream_is_writable(self) -> None: ...
-    def tunnel_ended(self) -> None:
-        self._unexpected("the end of a tunnel")
-
     def failed(self, error: UpstreamError) -> None:
         exchange = self._exchange
         exchange.run(lambda: exchange.fail(UpstreamError(f"{exchange.target.label} failed: {error.message}.")))
@@ -238,7 +232,6 @@ class Sent(Connected):
         exchange.has_begun = True
         connection = self._connection
         connection.user = exchange.state = Tunnel(exchange, connection)
-        connection.become_tunnel()
         exchange.client.become_tunnel()
         if data:
             connection.data_received(data)
@@ -276,7 +269,7 @@ class Tunnel(Connected):
         self._exchange.client.tunnel_used()
         self._connection.forward(data)
 
-    def from_upstream(self, data: bytes) -> None:
+    def write(self, data: bytes) -> None:
         self._exchange.client.tunnel_used()
         self._exchange.client.write(data)
 
@@ -286,8 +279,8 @@ class Tunnel(Connected):
     def upstream_is_writable(self) -> None:
         self._exchange.client.go_on()
 
-    def tunnel_ended(self) -> None:
-        """The upstream closed it."""
+    def lost(self, *, may_retry: bool) -> None:
+        """The upstream closed the tunnel."""
         self._exchange.finished(SWITCHING, self._exchange.context.now(), ())
         self._exchange.client.tunnel_ended()
 

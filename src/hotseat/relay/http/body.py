@@ -7,6 +7,7 @@ are in memory, and the rest stays in the file.
 
 from __future__ import annotations
 
+import re
 import tempfile
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING, TypeVar
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hotseat.identifiers import Bytes
+    from hotseat.relay.http.request_head import RequestHead
 
 IN_MEMORY: Bytes = 1 << 20
 PIECE: Bytes = 256 << 10
@@ -109,7 +111,8 @@ class Body:
         """The next part of a spooled body, up to `length` bytes; empty at its end."""
         for content in [range(self.size)] if self._layout is None else self._layout:
             if offset < len(content):
-                return self._read(content[offset : offset + length])
+                part = content[offset : offset + length]
+                return part if isinstance(part, bytes) else self._read(part)
             offset -= len(content)
         return b""
 
@@ -125,12 +128,10 @@ class Body:
         self._file.write(self._content)
         self._content = b""
 
-    def _read(self, content: bytes | range) -> bytes:
-        if isinstance(content, bytes):
-            return content
+    def _read(self, part: range) -> bytes:
         assert self._file is not None
-        self._file.seek(content.start)
-        return self._file.read(len(content))
+        self._file.seek(part.start)
+        return self._file.read(len(part))
 
 
 def _spliced(content: Content, spans: Iterable[tuple[int, int]], value: bytes) -> list[Content | bytes]:
@@ -141,3 +142,23 @@ def _spliced(content: Content, spans: Iterable[tuple[int, int]], value: bytes) -
         kept = end
     pieces.append(content[kept:])
     return pieces
+
+
+_CHARSET = rb";[ \t]*charset=[\w-]+"
+_is_plain_form = re.compile(
+    rb"multipart/form-data(?:%b)?;[ \t]*boundary=(?:\"[^\"\\]+\"|[^\s\";,]+)(?:%b)?" % (_CHARSET, _CHARSET), re.I
+).fullmatch
+
+
+def names_one_model(head: RequestHead, body: Body) -> bool:
+    """Is the name that we found or set in the body the only one that any parser would find?
+
+    A peer must get the name of the model that the caller was authorised for. So it gets neither compressed bodies nor
+    forms where parsers differ about where a part begins or what it is called. Our own model servers authorise nobody.
+    """
+    kinds = [value.strip().lower() for name, value in head.fields if name.lower() == b"content-type"]
+    if len(kinds) > 1 or head.is_encoded:
+        return False
+    if kinds and kinds[0].startswith(b"multipart/"):
+        return body.form is not None and body.form.is_plain and _is_plain_form(kinds[0]) is not None
+    return not (kinds and kinds[0].startswith(b"application/x-www-form-urlencoded"))

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hotseat.errors import ClientError
-from hotseat.relay.http.form_parts import is_plain_part
 from hotseat.settings import KiB
 
 if TYPE_CHECKING:
@@ -52,22 +51,6 @@ class Field:
 
 class FormReader:
     """Finds text fields called `name`; its memory is bounded, however large the form is."""
-
-    __slots__ = (
-        "_counted_until",
-        "_delimiter",
-        "_fields",
-        "_is_odd",
-        "_is_over",
-        "_name",
-        "_opened",
-        "_opening",
-        "_over_at",
-        "_parts",
-        "_reach",
-        "_read",
-        "_tail",
-    )
 
     def __init__(self, boundary: bytes, name: str) -> None:
         self._delimiter = b"\r\n--" + boundary
@@ -155,8 +138,8 @@ class FormReader:
         opening = self._opening[: max(end - self._opened, 0)]  # more was kept while no delimiter was found
         head, blank_line, value = opening.partition(b"\r\n\r\n")
         is_whole = blank_line != b"" and len(head) <= LONGEST_PART_HEAD
-        self._is_odd |= not (is_whole and is_plain_part(head, self._name.encode()))
-        if is_whole and text_field_name(head) == self._name:
+        self._is_odd |= not (is_whole and _is_plain_part(head, self._name.encode()))
+        if is_whole and _text_field_name(head) == self._name:
             start = self._opened + len(head) + len(blank_line)
             self._fields.append(Field(value.decode("utf-8", "replace"), start, end))
 
@@ -166,7 +149,7 @@ _DISPOSITION = re.compile(rb"^content-disposition:[ \t]*form-data[ \t]*(;[^\r\n]
 _PARAMETER = re.compile(rb';[ \t]*([^\s=;"]+)=(?:"((?:[^"\\]|\\.)*)"|([^\s;"]*))')
 
 
-def text_field_name(head: bytes) -> str | None:
+def _text_field_name(head: bytes) -> str | None:
     """The name of a part with this head; None for a file, or without a name."""
     disposition = _DISPOSITION.search(head)
     if disposition is None:
@@ -177,3 +160,21 @@ def text_field_name(head: bytes) -> str | None:
     if b"name" not in parameters or b"filename" in parameters:
         return None
     return parameters[b"name"].decode("utf-8", "replace")
+
+
+_PLAIN_DISPOSITION = re.compile(
+    rb"content-disposition: ?form-data; ?name=(?:\"([^\"\\\r\n]*)\"|([^\s;\"\\=*]+))"
+    rb"(; ?filename=(?:\"[^\"\\\r\n]*\"|[^\s;\"\\]+)(?:; ?filename\*=[^\s;\"\\]+)?)?",
+    re.I,
+)
+_HARMLESS = re.compile(rb"content-(?:(?:type|length): ?[^\r\n]*|transfer-encoding: ?(?:binary|8bit|7bit))", re.I)
+
+
+def _is_plain_part(head: bytes, name: bytes) -> bool:
+    """Do all parsers agree on the name of the part, and on whether it is the field `name` or a file?"""
+    lines = head.split(b"\r\n")
+    found = [match for match in map(_PLAIN_DISPOSITION.fullmatch, lines) if match]
+    if len(found) != 1 or len(lines) != 1 + sum(_HARMLESS.fullmatch(line) is not None for line in lines):
+        return False
+    quoted, plain, file = found[0].groups()
+    return file is None or (quoted or plain) != name

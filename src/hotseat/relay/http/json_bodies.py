@@ -1,21 +1,29 @@
-"""Applies the configured changes to a JSON body on its way to the upstream.
+"""PURE: reads JSON bodies, limits what that costs, and applies the configured changes on the way to the upstream.
 
-Members stay raw bytes, so that big integers, long floats and nested strings leave exactly as they came.
+Members stay raw bytes, so that big integers, long floats and nested strings leave exactly as they came. Decoding blocks
+all other requests, so its work is limited before: commas and colons inside strings count too, since a string with that
+many fits into no context.
 """
 
 from __future__ import annotations
 
+import re
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hotseat.errors import ClientError
-from hotseat.relay.http.json_errors import why_not_json
-from hotseat.relay.http.json_limits import SMALL, check_inner, check_members, check_values
+from hotseat.errors import ClientError, TooLarge
+from hotseat.settings import KiB
 
 if TYPE_CHECKING:
     from hotseat.catalog.spec import BodyChanges
+
+SMALL = 256 * KiB
+"""Smaller bodies are cheap, whatever they contain."""
+MOST_VALUES = 300_000
+MOST_MEMBERS = 25_000
+"""Of an object that is changed: each becomes a Python object."""
 
 Members = dict[str, msgspec.Raw]
 
@@ -26,6 +34,26 @@ _OTHER_MODELS = {"".join(letters) for letters in product(*zip("model", "MODEL", 
 _NULL = msgspec.Raw(b"null")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 BEFORE_AN_OBJECT = b" \t\r\n\x00\xef\xbb\xbf\xfe\xff"
+_HALF_PAIR = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
+
+
+def check_values(body: bytes) -> None:
+    """There is a comma between two values."""
+    if body.count(b",") > MOST_VALUES:
+        raise TooLarge(f"the request body has more than {MOST_VALUES:,} values. Send fewer.")
+
+
+def has_few_members(body: bytes) -> bool:
+    """There is a colon in each member."""
+    return body.count(b":") <= MOST_MEMBERS
+
+
+def why_not_json(problem: Exception, body: bytes) -> str:
+    """The decoder reports the first half of a surrogate pair as the end of the input."""
+    if "truncated" in str(problem) and (half := _HALF_PAIR.search(body)):
+        where = f"{half.group().decode()} (byte {half.start()})"
+        return f"{where} is half of a surrogate pair, which is not a character. Send both halves or neither"
+    return str(problem)
 
 
 def rewrite_json(body: bytes, changes: BodyChanges, members: Members | None = None) -> bytes:
@@ -35,9 +63,7 @@ def rewrite_json(body: bytes, changes: BodyChanges, members: Members | None = No
     """
     if not changes:
         return body
-    if members is None:
-        members = _members_to_change(body)
-    if members is None:
+    if members is None and (members := _members_to_change(body)) is None:
         return body
     if changes.model_name:
         _name(members, changes.model_name)
@@ -52,7 +78,9 @@ def rewrite_json(body: bytes, changes: BodyChanges, members: Members | None = No
 
 def _members_to_change(body: bytes) -> Members | None:
     if len(body) > SMALL:
-        check_members(body)
+        if not has_few_members(body):
+            text = f"the request body has more than {MOST_MEMBERS:,} colons, too many to be changed"
+            raise TooLarge(f"{text} (useModelName, filters). Send fewer, or remove those settings from the model.")
         check_values(body)
     return _members_of(body)
 
@@ -103,7 +131,8 @@ def _set(members: Members, steps: list[str], value: Any) -> None:
 
 def _inner_members(members: Members, name: str) -> Members | None:
     raw = bytes(members.get(name, _NULL))
-    check_inner(raw, name)
+    if len(raw) > SMALL:  # each path into it decodes it again
+        raise TooLarge(f"`{name}` in the request body is larger than {SMALL // KiB} KiB, too large to be changed.")
     return _members_of(raw)
 
 
