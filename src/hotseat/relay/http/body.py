@@ -54,20 +54,14 @@ class Body:
         self.size += len(part)
         if self.form is not None:
             self.form.feed(part)
+        if self._may_spool and self.size > IN_MEMORY and self._file is None:
+            self._spool()
         if self._file is not None:
             self._file.write(part)
+        elif isinstance(self._content, bytearray):
+            self._content += part
         else:
-            self._keep(part)
-            if self._may_spool and self.size > IN_MEMORY:
-                self._spool()
-
-    def _keep(self, part: bytes) -> None:
-        if not self._content:
-            self._content = part
-            return
-        if isinstance(self._content, bytes):
-            self._content = bytearray(self._content)
-        self._content += part
+            self._content = bytearray(self._content) + part if self._content else part
 
     def complete(self) -> None:
         """The body is complete; raises if the disk does not take what was buffered for it."""
@@ -102,17 +96,21 @@ class Body:
     def splice(self, spans: Iterable[tuple[int, int]], value: bytes) -> None:
         """Replace each span by `value`; what is on disk stays there."""
         if self._file is None:
-            return self.replace(b"".join(_spliced(self.whole(), spans, value)))
-        self._layout = _spliced(range(self.size), spans, value)
-        self.size = sum(map(len, self._layout))
-        return None
+            self.replace(b"".join(_spliced(self.whole(), spans, value)))
+        else:
+            self._layout = _spliced(range(self.size), spans, value)
+            self.size = sum(map(len, self._layout))
 
     def pieces_from(self, offset: int, length: Bytes = PIECE) -> bytes:
         """The next part of a spooled body, up to `length` bytes; empty at its end."""
         for content in [range(self.size)] if self._layout is None else self._layout:
             if offset < len(content):
                 part = content[offset : offset + length]
-                return part if isinstance(part, bytes) else self._read(part)
+                if isinstance(part, bytes):
+                    return part
+                assert self._file is not None
+                self._file.seek(part.start)
+                return self._file.read(len(part))
             offset -= len(content)
         return b""
 
@@ -128,15 +126,9 @@ class Body:
         self._file.write(self._content)
         self._content = b""
 
-    def _read(self, part: range) -> bytes:
-        assert self._file is not None
-        self._file.seek(part.start)
-        return self._file.read(len(part))
-
 
 def _spliced(content: Content, spans: Iterable[tuple[int, int]], value: bytes) -> list[Content | bytes]:
-    pieces: list[Content | bytes] = []
-    kept = 0
+    pieces, kept = list[Content | bytes](), 0
     for start, end in spans:
         pieces += [content[kept:start], value]
         kept = end

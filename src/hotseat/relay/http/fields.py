@@ -5,17 +5,8 @@ from __future__ import annotations
 Field = tuple[bytes, bytes]
 
 HOP_BY_HOP = frozenset(
-    (
-        b"connection",
-        b"keep-alive",
-        b"proxy-connection",
-        b"te",
-        b"trailer",
-        b"transfer-encoding",
-        b"upgrade",
-        b"proxy-authenticate",
-        b"proxy-authorization",
-    )
+    b"connection keep-alive proxy-connection te trailer transfer-encoding upgrade"
+    b" proxy-authenticate proxy-authorization".split()
 )
 SWITCHING = 101
 SWITCH = [b"Connection: Upgrade", b"Upgrade: websocket"]

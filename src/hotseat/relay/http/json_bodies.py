@@ -31,6 +31,7 @@ read_members = msgspec.json.Decoder(Members).decode
 _write = msgspec.json.encode
 
 _OTHER_MODELS = {"".join(letters) for letters in product(*zip("model", "MODEL", strict=True))} - {"model"}
+"""Servers written in Go match the name case-insensitively."""
 _NULL = msgspec.Raw(b"null")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 BEFORE_AN_OBJECT = b" \t\r\n\x00\xef\xbb\xbf\xfe\xff"
@@ -66,13 +67,15 @@ def rewrite_json(body: bytes, changes: BodyChanges, members: Members | None = No
     if members is None and (members := _members_to_change(body)) is None:
         return body
     if changes.model_name:
-        _name(members, changes.model_name)
-    for path in changes.strip:
-        if not _leads_into_model(path):
-            _strip(members, path.split("."))
-    for path, value in changes.set.items():
-        if not _leads_into_model(path):
-            _set(members, path.split("."), value)
+        for name in _OTHER_MODELS & members.keys():
+            del members[name]
+        members["model"] = _raw(changes.model_name)
+    for steps in (path.split(".") for path in changes.strip):
+        if steps[0] != "model":  # filters must not change it
+            _strip(members, steps)
+    for steps, value in ((path.split("."), value) for path, value in changes.set.items()):
+        if steps[0] != "model":
+            _set(members, steps, value)
     return _write(members)
 
 
@@ -93,18 +96,6 @@ def _members_of(raw: bytes) -> Members | None:
         if raw.lstrip(BEFORE_AN_OBJECT).startswith(b"{"):
             raise ClientError(f"the request body is not valid JSON: {why_not_json(problem, raw)}") from problem
         return None
-
-
-def _name(members: Members, model: str) -> None:
-    """Servers written in Go match `model` case-insensitively."""
-    for name in _OTHER_MODELS & members.keys():
-        del members[name]
-    members["model"] = _raw(model)
-
-
-def _leads_into_model(path: str) -> bool:
-    """Filters must not change the model."""
-    return path.partition(".")[0] == "model"
 
 
 def _strip(members: Members, steps: list[str]) -> bool:

@@ -110,16 +110,12 @@ class FormReader:
         """Positions of complete delimiters; the line break after one may be that before the next."""
         start = window.find(self._delimiter)
         while start >= 0 and self._parts <= MOST_PARTS:
-            self._count(begin + start)
+            if begin + start >= self._counted_until:  # the next window may show it again
+                self._parts, self._counted_until = self._parts + 1, begin + start + 1
             found = _REST_OF_DELIMITER.match(window, start + len(self._delimiter))
             if found:
                 yield start, found.end()
             start = window.find(self._delimiter, found.end() - 2 if found else start + 1)
-
-    def _count(self, place: int) -> None:
-        """Once, though the next window may show it again."""
-        if place >= self._counted_until:
-            self._parts, self._counted_until = self._parts + 1, place + 1
 
     def _collect(self, window: bytes, begin: int, until: int) -> None:
         """Keep the beginning of the current part, as far as the window shows it."""
@@ -130,11 +126,11 @@ class FormReader:
 
     def _end_part(self, window: bytes, begin: int, until: int) -> None:
         """The current part, if there is one, ends at `until` in the window."""
+        end = begin + until
         if self._opened is None:
-            self._is_odd = begin + until > 0  # text before the first part
+            self._is_odd = end > 0  # text before the first part
             return
         self._collect(window, begin, until)
-        end = begin + until
         opening = self._opening[: max(end - self._opened, 0)]  # more was kept while no delimiter was found
         head, blank_line, value = opening.partition(b"\r\n\r\n")
         is_whole = blank_line != b"" and len(head) <= LONGEST_PART_HEAD

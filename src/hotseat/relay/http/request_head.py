@@ -15,7 +15,7 @@ from hotseat.errors import ClientError, ExpectationFailed, HeadTooLarge, NotImpl
 from hotseat.fleet.host_headers import BLANKS, FOR_CLIENT, FOR_MODEL, FOR_ROLE, FROM_HOST, PROOF
 from hotseat.relay.http.fields import FoundHead, connection_options, keeps_alive
 from hotseat.relay.http.multipart import boundary_of
-from hotseat.relay.http.request_id import USUAL, id_header_for, usable_id
+from hotseat.relay.http.request_id import USUAL, client_id
 
 if TYPE_CHECKING:
     from hotseat.identifiers import Bytes
@@ -25,12 +25,8 @@ END = b"\r\n\r\n"
 SPOKEN = ("1.1", "1.0")
 SPOKEN_AS = tuple(b" HTTP/%b" % version.encode() for version in SPOKEN)
 FRAMING = frozenset((b"content-length", b"transfer-encoding"))
-SHOWN_ONCE = frozenset(
-    (
-        *(b"host", b"origin", b"sec-fetch-site", b"sec-fetch-mode", b"authorization", b"x-api-key"),
-        *(FROM_HOST, FOR_CLIENT, FOR_MODEL, FOR_ROLE, PROOF),
-    )
-)
+SHOWN_ONCE = frozenset(b"host origin sec-fetch-site sec-fetch-mode authorization x-api-key".split())
+SHOWN_ONCE |= {FROM_HOST, FOR_CLIENT, FOR_MODEL, FOR_ROLE, PROOF}
 """Checks read one value of these, so a second one would pass unchecked."""
 _TAB_IN_FRAMING = re.compile(rb"\r\n(?:content-length|transfer-encoding):[^\r\n]*\t", re.IGNORECASE)
 
@@ -168,8 +164,7 @@ def read_head(method: bytes, target: bytes, version: str, fields: list[Field]) -
     head = RequestHead(method, target, http10, fields, known, _length(known), chunked, options)
     head.keep_alive = keeps_alive(version, options)
     head.boundary = boundary_of(known.get(b"content-type", b""))
-    head.id_header = id_header_for(known, fields)
-    head.request_id = usable_id(known, head.id_header)
+    head.id_header, head.request_id = client_id(known, fields)
     head.is_websocket = _is_websocket(head)
     return head
 
@@ -196,8 +191,7 @@ def _is_chunked(coding: bytes | None, http10: bool) -> bool:
 
 
 def _length(known: dict[bytes, bytes]) -> int | None:
-    length = known.get(b"content-length")
-    if length is None:
+    if (length := known.get(b"content-length")) is None:
         return None
     if not length.isdigit():
         raise ClientError("the Content-Length is not a number")

@@ -133,8 +133,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        user = self.user
-        if user is None:
+        if (user := self.user) is None:
             return self.close()  # unexpected bytes
         try:
             if self.reader.feed(data, user) and self.user is not None:
@@ -188,11 +187,9 @@ class UpstreamConnection(asyncio.Protocol):
         """The rest of the response is useless: the upstream's mistake, or a bug of ours."""
         self.user = None
         self._transport.abort()
-        if user is None:
-            return
-        if isinstance(problem, UpstreamError):
+        if isinstance(problem, UpstreamError) and user is not None:
             user.failed(problem)
-        else:
+        elif user is not None:
             user.crashed(problem)
 
     def _complete(self, user: User) -> None:
@@ -218,12 +215,11 @@ class UpstreamConnection(asyncio.Protocol):
     def _send_more(self) -> None:
         """Send a spooled body in parts, as fast as the upstream takes it."""
         while self._body is not None and not self._is_write_paused and not self._transport.is_closing():
-            piece = self._body.pieces_from(self._sent)
-            if not piece:
+            if piece := self._body.pieces_from(self._sent):
+                self._sent += len(piece)
+                self._transport.write(piece)
+            else:
                 self._body = None
-                return
-            self._sent += len(piece)
-            self._transport.write(piece)
 
 
 def _probe(sock: socket.socket, address: Address, timeouts: Timeouts) -> None:

@@ -84,10 +84,8 @@ class Pool:
             connection.keep_to(timeouts)
         except TimeoutError:
             return failed(f"no connection to {address} within {within:g} s")
-        except OSError as problem:
-            return failed(f"no connection to {address}: {problem.strerror or problem}")
-        except UnicodeError as problem:  # raised when an invalid host name is looked up
-            return failed(f"no connection to {address}: {problem}")
+        except (OSError, UnicodeError) as problem:  # the latter if an invalid host name is looked up
+            return failed(f"no connection to {address}: {getattr(problem, 'strerror', None) or problem}")
         except Exception as problem:
             if connection is not None:
                 connection.close()
