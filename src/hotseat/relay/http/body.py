@@ -68,14 +68,6 @@ class Body:
         if self._file is not None:
             self._file.flush()
 
-    @property
-    def in_memory(self) -> Bytes:
-        return 0 if self._file is not None else self.size
-
-    @property
-    def on_disk(self) -> Bytes:
-        return self.size if self._file is not None else 0
-
     def copied(self) -> bytes:
         """All of it; what is on disk stays there."""
         return self.whole() if self._file is None else self.pieces_from(0, self.size)

@@ -6,6 +6,7 @@ collect: what follows from that is done after it has returned.
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,7 @@ CHUNK_SIZES = {b"%x" % size: size for size in range(1, 0x1000)}
 """How servers write the sizes of the small chunks in streams."""
 CHUNKED = b"\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
 """Puts llhttp before the first chunk; after the last one it accepts line ends and nothing else."""
+_find_blank_lines = re.compile(END).finditer
 
 
 class CountedBody:
@@ -59,6 +61,7 @@ class _End:
 class _Content(_End):
     """Chunks may be tiny and many, so each costs only one call."""
 
+    is_in_chunk = False
     trailers: Bytes = 0
     overhead: Bytes = 0
     """Bytes since the last content, including trailers."""
@@ -76,8 +79,6 @@ class _Content(_End):
 
 
 class _Chunks(_Content):
-    is_in_chunk = False
-
     def on_body(self, part: bytes) -> None:
         self.overhead = 0
 
@@ -88,21 +89,39 @@ class _Chunks(_Content):
         self.is_in_chunk = False
 
 
-class _Chunked:
-    is_complete = is_between_chunks = False
+class ChunkedBody:
+    """The chunks of a response, passed on as they are."""
+
+    is_complete = False
+    _collect: type[_Content] = _Chunks
     _llhttp: type[Parser] = httptools.HttpResponseParser
     _first_line = b"HTTP/1.1 200 OK"
     _error: type[HotseatError] = UpstreamError
 
-    def __init__(self, found: _Content) -> None:
-        self._found = found
-        self._parser = self._new_parser(found)
-        found.trailers = found.overhead = 0
+    def __init__(self) -> None:
+        self._found = self._collect()
+        self._parser = self._new_parser(self._found)
+        self._found.trailers = self._found.overhead = 0
+        self._tail = b""
+        self.is_between_chunks = True
+        """Can something be inserted as a chunk of its own?"""
 
     def _new_parser(self, found: _End) -> Parser:
         parser = self._llhttp(found)
         parser.feed_data(self._first_line + CHUNKED)
         return parser
+
+    def take(self, data: bytes) -> tuple[bytes, bytes]:
+        if self.is_between_chunks:
+            end = data.find(b"\r\n", 0, 5)
+            size = CHUNK_SIZES.get(data[:end]) if end > 0 else None
+            if size is not None and len(data) == end + size + 4 and data.endswith(b"\r\n"):
+                return data, b""  # exactly one small chunk: it does not change the state of llhttp
+        is_accepted, self._tail = self._feed(data), (self._tail + data[-5:])[-5:]
+        if self.is_complete and not (is_accepted and self._tail.endswith(END) and self._tail[0] not in b"\r\n"):
+            raise sent_more()
+        self.is_between_chunks = not self._found.is_in_chunk and data.endswith(b"\r\n")
+        return data, b""
 
     def _feed(self, data: bytes) -> bool:
         """Did llhttp accept all of it? It does not if anything but line ends follows the body."""
@@ -123,43 +142,20 @@ class _Chunked:
             raise UpstreamError("the upstream sent too much between two chunks")
 
 
-class ChunkedBody(_Chunked):
-    """The chunks of a response, passed on as they are."""
-
-    _found: _Chunks
-
-    def __init__(self) -> None:
-        super().__init__(_Chunks())
-        self.is_between_chunks = True
-        """Can something be inserted as a chunk of its own?"""
-        self._tail = b""
-
-    def take(self, data: bytes) -> tuple[bytes, bytes]:
-        if self.is_between_chunks:
-            end = data.find(b"\r\n", 0, 5)
-            size = CHUNK_SIZES.get(data[:end]) if end > 0 else None
-            if size is not None and len(data) == end + size + 4 and data.endswith(b"\r\n"):
-                return data, b""  # exactly one small chunk: it does not change the state of llhttp
-        is_accepted, self._tail = self._feed(data), (self._tail + data[-5:])[-5:]
-        if self.is_complete and not (is_accepted and self._tail.endswith(END) and self._tail[0] not in b"\r\n"):
-            raise sent_more()
-        self.is_between_chunks = not self._found.is_in_chunk and data.endswith(b"\r\n")
-        return data, b""
-
-
-class DecodedBody(_Chunked):
+class DecodedBody(ChunkedBody):
     """The content of chunks. Trailers are dropped.
 
     llhttp reports that a body is complete, but not where it ends. So a second parser stays one read behind, and gets
     the last read in parts, up to the one in which the body ends.
     """
 
+    _collect = _Content
+
     def __init__(self) -> None:
-        super().__init__(_Content())
+        super().__init__()
+        self.is_between_chunks = False
         self._end = _End()
         self._behind = self._new_parser(self._end)
-        self._tail = b""
-        """The last bytes of the previous read, since the end may arrive in two reads."""
 
     def take(self, data: bytes) -> tuple[bytes, bytes]:
         self._feed(data)
@@ -167,19 +163,16 @@ class DecodedBody(_Chunked):
         if self.is_complete:
             return content, data[self._end_in(data) :]
         self._behind.feed_data(data)
-        self._tail = (self._tail + data[-3:])[-3:]
         return content, b""
 
     def _end_in(self, data: bytes) -> int:
-        """Where the body ends: at a blank line, but content may contain some too."""
-        searched, before = self._tail + data, len(self._tail)
-        begin, at = 0, searched.find(END)
-        while at >= 0:
-            end = at + len(END) - before
+        """Where the body ends: at a blank line, which may have begun before; but content may contain some too."""
+        begin = 0
+        for end in (1, 2, 3, *(found.end() for found in _find_blank_lines(data))):
             self._behind.feed_data(data[begin:end])
             if self._end.is_complete:
                 return end
-            begin, at = end, searched.find(END, at + len(END))
+            begin = end
         raise self._error("the body is malformed: it ends without a blank line")
 
 

@@ -68,9 +68,8 @@ def upstream_lines(head: RequestHead, target: bytes, address: Address, lines: li
 
 def framed(lines: bytes, id_header: bytes, request_id: bytes, length: int | None) -> bytes:
     """Adds request id and framing: every body was read completely, so its length is known."""
-    if length is None:
-        return b"%b%b: %b\r\n\r\n" % (lines, id_header, request_id)
-    return b"%b%b: %b\r\nContent-Length: %d\r\n\r\n" % (lines, id_header, request_id, length)
+    framing = b"" if length is None else b"Content-Length: %d\r\n" % length
+    return b"%b%b: %b\r\n%b\r\n" % (lines, id_header, request_id, framing)
 
 
 # For the client

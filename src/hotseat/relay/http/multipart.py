@@ -62,9 +62,9 @@ class FormReader:
         self._opened: int | None = None
         """Where the current part begins; None before the first."""
         self._opening = b""
-        self._is_over = False
         self._parts, self._counted_until = 0, -2
-        self._over_at = 0
+        self._over_at: int | None = None
+        """Where the last part ends; further bytes are ignored."""
         self._is_odd = False
         """Parsers may disagree about what has been read so far."""
         self._fields: list[Field] = []
@@ -80,31 +80,28 @@ class FormReader:
     @property
     def is_plain(self) -> bool:
         """Is it complete, from its first byte to its last, and would all parsers find the same parts?"""
-        return self._is_over and not self._is_odd and self._read - self._over_at <= len(b"\r\n")
+        return self._over_at is not None and not self._is_odd and self._read - self._over_at <= len(b"\r\n")
 
     def feed(self, data: bytes) -> None:
         """Process the next bytes of the form, however they are split."""
         begin = self._read - len(self._tail)
         self._read += len(data)
-        if self._is_over:
-            return None
-        window = self._tail + data
-        behind = 0
+        if self._over_at is not None:
+            return
+        window, behind = self._tail + data, 0
         for start, end in self._delimiters(window, begin):
             self._end_part(window, begin, start)
+            self._opened, self._opening, behind = begin + end, b"", end
             if window.endswith(b"--", start, end) or len(self._fields) > MOST_FIELDS:
                 self._over_at = begin + end
-                return self._stop()
-            self._opened, self._opening, behind = begin + end, b"", end
-        if self._parts > MOST_PARTS:
-            return self._stop()
-        self._collect(window, begin, len(window))
-        self._tail = window[max(behind - 2, len(window) - self._reach, 0) :]
-        return None
-
-    def _stop(self) -> None:
-        """Ignore all further bytes."""
-        self._is_over, self._tail, self._opening = True, b"", b""
+                break
+        if self._parts > MOST_PARTS and self._over_at is None:
+            self._over_at = 0
+        if self._over_at is None:
+            self._collect(window, begin, len(window))
+            self._tail = window[max(behind - 2, len(window) - self._reach, 0) :]
+        else:
+            self._tail = self._opening = b""
 
     def _delimiters(self, window: bytes, begin: int) -> Iterator[tuple[int, int]]:
         """Positions of complete delimiters; the line break after one may be that before the next."""

@@ -75,8 +75,15 @@ class UpstreamConnection(asyncio.Protocol):
         """Limit the idle time as configured, and enable the kernel's keep-alive probes."""
         if timeouts.idle_s is not None:
             self._longest_idle_s = timeouts.idle_s
+        sock: socket.socket = self._transport.get_extra_info("socket")
         with suppress(OSError):  # for instance of a closed socket, which is reported elsewhere
-            _probe(self._transport.get_extra_info("socket"), self.address, timeouts)
+            if timeouts.keepalive_s is not None and not self.address.unix_path:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                for option in ("TCP_KEEPIDLE", "TCP_KEEPINTVL"):
+                    if hasattr(socket, option):  # macOS has another name for the first, and its own default
+                        sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), max(1, int(timeouts.keepalive_s)))
+            if timeouts.lost_s is not None and hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(timeouts.lost_s * 1000))
 
     # Called by its user
 
@@ -90,7 +97,6 @@ class UpstreamConnection(asyncio.Protocol):
         return self.reader.pieces[-1] if self.reader.pieces else None
 
     def send(self, user: User, head: bytes, body: Body, *, expects_body: bool = True) -> None:
-        """`expects_body`: False for HEAD."""
         self.user = user
         self.reader.expects_body = expects_body
         self._requests += 1
@@ -165,19 +171,17 @@ class UpstreamConnection(asyncio.Protocol):
         user, self.user = self.user, None
         if user is None:
             return self._home.forget(self)
+        was_stale = not self.reader.has_begun and self._requests > 1
         try:
-            self._lost(user, exc)
+            if self.reader.ends_with_connection and exc is None and not user.server_is_exiting:
+                user.ended(self._home.now(), self.reader.pieces)
+            else:
+                user.lost(may_retry=was_stale and (user.only_reads or self._is_untaken(exc)))
         except Exception as problem:
             user.crashed(problem)
         return None
 
     # End
-
-    def _lost(self, user: User, problem: Exception | None) -> None:
-        if self.reader.ends_with_connection and problem is None and not user.server_is_exiting:
-            return user.ended(self._home.now(), self.reader.pieces)
-        was_stale = not self.reader.has_begun and self._requests > 1
-        return user.lost(may_retry=was_stale and (user.only_reads or self._is_untaken(problem)))
 
     def _is_untaken(self, problem: Exception | None) -> bool:
         """Was it closed while idle, just as we used it again? TLS changes the number of bytes."""
@@ -220,14 +224,3 @@ class UpstreamConnection(asyncio.Protocol):
                 self._transport.write(piece)
             else:
                 self._body = None
-
-
-def _probe(sock: socket.socket, address: Address, timeouts: Timeouts) -> None:
-    """Let the kernel probe the connection after this much silence, and repeatedly."""
-    if timeouts.keepalive_s is not None and not address.unix_path:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option in ("TCP_KEEPIDLE", "TCP_KEEPINTVL"):
-            if hasattr(socket, option):  # macOS has another name for the first, and its own default
-                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), max(1, int(timeouts.keepalive_s)))
-    if timeouts.lost_s is not None and hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(timeouts.lost_s * 1000))

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
 BYTES_ACKED = 120
 """Offset of `tcpi_bytes_acked` in Linux's struct tcp_info."""
-SYN = 1
-"""The opener's SYN counts as one acknowledged byte."""
 PF_EXITING = 0x4
 """A bit of the ninth field of /proc/PID/stat."""
 
@@ -36,7 +34,7 @@ def bytes_acknowledged(sock: socket.socket) -> Bytes | None:
     """None if the system does not report it."""
     try:
         told = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, BYTES_ACKED + 8)
-        return int(struct.unpack_from("Q", told, BYTES_ACKED)[0]) - SYN
+        return int(struct.unpack_from("Q", told, BYTES_ACKED)[0]) - 1  # the SYN counts as an acknowledged byte
     except (OSError, AttributeError, struct.error):
         return None
 

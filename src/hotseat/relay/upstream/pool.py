@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hotseat.catalog.spec import DEFAULT_TIMEOUTS
@@ -37,7 +38,6 @@ class Pool:
         self._tasks = Tasks()
         self.heads: Memory[ResponseHead] = Memory()
         """Parsed heads of responses."""
-        self._tls: ssl.SSLContext | None = None
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
 
     @property
@@ -100,16 +100,16 @@ class Pool:
         if address.unix_path:
             _, connection = await self._loop.create_unix_connection(make, address.unix_path)
         else:
-            tls = self._tls_context() if address.tls else None
+            tls = self._tls if address.tls else None
             way = await self._dialler.way_to(address)
             _, connection = await self._loop.create_connection(make, ssl=tls, **way)
         return connection
 
-    def _tls_context(self) -> ssl.SSLContext:
-        if self._tls is None:
-            self._tls = ssl.create_default_context()
-            self._tls.set_alpn_protocols(["http/1.1"])
-        return self._tls
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        context = ssl.create_default_context()
+        context.set_alpn_protocols(["http/1.1"])
+        return context
 
     def _sweep(self) -> None:
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)

@@ -54,7 +54,6 @@ class ResponseReader:
         self.expects_body = True
         """False for a response to HEAD."""
         self.has_begun = False
-        self.is_complete = False
         self.pieces: list[bytes] = []
         """The last parts received, long ones shortened, for token counts. A deque is ten times as large."""
 
@@ -62,7 +61,7 @@ class ResponseReader:
         """The next response is another one; returns the last parts of this one."""
         self._body = None
         self._interim_heads = 0
-        self.has_begun = self.is_complete = False
+        self.has_begun = False
         pieces, self.pieces = self.pieces, []
         return pieces
 
@@ -79,8 +78,7 @@ class ResponseReader:
         """Returns whether the response is complete."""
         body = self._body
         if body is None:
-            self._feed_head(data, receiver)
-            return self.is_complete
+            return self._feed_head(data, receiver)
         pieces = self.pieces
         pieces.append(data if len(data) <= LARGE else ends_of(data))
         if len(pieces) > LAST_PIECES:
@@ -89,12 +87,11 @@ class ResponseReader:
         if rest:
             raise sent_more()
         receiver.write(relayed)
-        self.is_complete = body.is_complete
-        return self.is_complete
+        return body.is_complete
 
     # Heads
 
-    def _feed_head(self, data: bytes, receiver: Receiver) -> None:
+    def _feed_head(self, data: bytes, receiver: Receiver) -> bool:
         last = self.head
         if last.template is not None and not self.has_begun:
             found = last.template.found_in(data)
@@ -109,7 +106,7 @@ class ResponseReader:
         if end < 4:
             _check_line_ends(data)  # or its head might never be complete
             self._partial = data
-            return None
+            return False
         self._partial = b""
         head, length = self._parsed(data[:end])
         return self._begin(head, length, data[end:], receiver)
@@ -139,24 +136,24 @@ class ResponseReader:
 
     # Bodies
 
-    def _begin(self, head: ResponseHead, length: Bytes | None, data: bytes, receiver: Receiver) -> None:
+    def _begin(self, head: ResponseHead, length: Bytes | None, data: bytes, receiver: Receiver) -> bool:
         """Check the data that came with the head first: an error can still be sent with a status."""
-        self.head = head
+        self.head, is_complete = head, True
         if head.status == SWITCHING:
             self._body = CountedBody(UNTIL_CLOSED)
-            return receiver.switched(head, data)
+            receiver.switched(head, data)
+            return False
         if not self.expects_body:
-            self.is_complete, data = True, b""
-        elif length == len(data) and head.body_end is LENGTH:
-            self.is_complete = True  # nearly all responses that are not streams
-        else:
+            data = b""
+        elif length != len(data) or head.body_end is not LENGTH:  # nearly only streams
             body = self._body = _body_of(head, length, decoded=receiver.needs_decoded_body)
             data, rest = body.take(data)
             if rest:
                 raise sent_more()
-            self.is_complete = body.is_complete
+            is_complete = body.is_complete
         self.pieces.append(data if len(data) <= LARGE else ends_of(data))
-        return receiver.head_received(head, length, data, is_complete=self.is_complete)
+        receiver.head_received(head, length, data, is_complete=is_complete)
+        return is_complete
 
 
 def _check_line_ends(head: bytes) -> None:
