@@ -97,6 +97,7 @@ class ChunkedBody:
     _llhttp: type[Parser] = httptools.HttpResponseParser
     _first_line = b"HTTP/1.1 200 OK"
     _error: type[HotseatError] = UpstreamError
+    _message = "the upstream's response"
 
     def __init__(self) -> None:
         self._found = self._collect()
@@ -132,7 +133,7 @@ class ChunkedBody:
         except httptools.HttpParserError as problem:
             is_accepted = False
             if not found.is_complete:
-                raise self._error(f"the body is malformed: {problem}") from None
+                raise self._error(f"{self._message} is malformed: {problem}") from None
         self.is_complete = found.is_complete
         self._check_cost(found.trailers if found.is_complete else found.overhead)
         return is_accepted
@@ -173,7 +174,7 @@ class DecodedBody(ChunkedBody):
             if self._end.is_complete:
                 return end
             begin = end
-        raise self._error("the body is malformed: it ends without a blank line")
+        raise self._error(f"{self._message} is malformed: its body ends without a blank line")
 
 
 class RequestChunks(DecodedBody):
@@ -182,6 +183,7 @@ class RequestChunks(DecodedBody):
     _llhttp = httptools.HttpRequestParser
     _first_line = b"POST / HTTP/1.1\r\nHost: x"
     _error = ClientError
+    _message = "the request"
 
     def __init__(self, most_overhead: Bytes) -> None:
         super().__init__()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import httptools
 
@@ -46,9 +46,7 @@ class BodyEnd(Enum):
 
 
 # Bound once: Python 3.11 needs as long for an enum member lookup as for a call.
-LENGTH: Final = BodyEnd.LENGTH
-LAST_CHUNK: Final = BodyEnd.LAST_CHUNK
-CLOSE: Final = BodyEnd.CLOSE
+NO_BODY, LENGTH, LAST_CHUNK, CLOSE = BodyEnd
 
 
 @dataclass(slots=True)
@@ -149,7 +147,7 @@ def _body_end(status: int, fields: list[Field], *, has_length: bool) -> BodyEnd:
     if codings and codings != [b"chunked"]:
         raise UpstreamError("the upstream used a transfer coding other than chunked, or several")
     if status in (SWITCHING, 204, 304):
-        return BodyEnd.HEAD
+        return NO_BODY
     if codings:
         return LAST_CHUNK
     return LENGTH if has_length else CLOSE

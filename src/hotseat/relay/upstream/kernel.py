@@ -26,8 +26,7 @@ def is_untaken(sock: socket.socket, earlier: Bytes, problem: Exception | None) -
         return isinstance(problem, BrokenPipeError)
     if problem is not None:
         return False  # a reset may overtake the acknowledgement of what was read
-    acknowledged = bytes_acknowledged(sock)
-    return acknowledged is not None and acknowledged <= earlier
+    return (acknowledged := bytes_acknowledged(sock)) is not None and acknowledged <= earlier
 
 
 def bytes_acknowledged(sock: socket.socket) -> Bytes | None:

@@ -8,7 +8,6 @@ import ssl
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from hotseat.catalog.spec import DEFAULT_TIMEOUTS
 from hotseat.net.happy_eyeballs import Dialler
 from hotseat.relay.http.head_cache import Memory
 from hotseat.relay.upstream.connection import UpstreamConnection
@@ -70,9 +69,7 @@ class Pool:
         for connection in self._idle.pop(address, []):
             connection.close()
 
-    def dial(
-        self, address: Address, connected: Connected, failed: Failed, timeouts: Timeouts = DEFAULT_TIMEOUTS
-    ) -> asyncio.Task[None]:
+    def dial(self, address: Address, connected: Connected, failed: Failed, timeouts: Timeouts) -> asyncio.Task[None]:
         """Connect; exactly one of the two callbacks is called, unless the task is cancelled."""
         return self._tasks.start(self._dial(address, connected, failed, timeouts), f"dial {address}")
 
