@@ -23,7 +23,7 @@ from hotseat.errors import (
     UnknownModel,
     UpstreamError,
 )
-from hotseat.relay.http.head_parser import parse_request_head
+from hotseat.relay.http.request_head import parse_request_head
 from hotseat.relay.routing.paths import dialect_for
 from hotseat.settings import ErrorFormat
 

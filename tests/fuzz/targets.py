@@ -156,14 +156,14 @@ class Receiver:
 
 
 def verdict(*parts: bytes) -> object:
-    reader, receiver = ResponseReader(HEADS), Receiver()
+    reader, receiver, is_complete = ResponseReader(HEADS), Receiver(), False
     try:
         for part in parts:
-            if part and not reader.is_complete and not receiver.is_switched:
-                reader.feed(part, receiver)
+            if part and not is_complete and not receiver.is_switched:
+                is_complete = reader.feed(part, receiver)
     except UpstreamError:
         return "refused"
-    return "switched" if receiver.is_switched else (reader.is_complete, receiver.relayed)
+    return "switched" if receiver.is_switched else (is_complete, receiver.relayed)
 
 
 HEADS: Memory[ResponseHead] = Memory()

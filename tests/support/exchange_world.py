@@ -25,7 +25,7 @@ from hotseat.relay.exchange.request import Request
 from hotseat.relay.exchange.states import TRANSITIONS
 from hotseat.relay.http.body import Body
 from hotseat.relay.http.head_cache import Memory
-from hotseat.relay.http.head_parser import parse_request_head
+from hotseat.relay.http.request_head import parse_request_head
 from hotseat.relay.upstream.connection import UpstreamConnection
 from hotseat.settings import Settings
 
@@ -144,7 +144,7 @@ class FakePool:
         return self.dials[-1]
 
     def open(self, address: Address) -> UpstreamConnection:
-        connection = UpstreamConnection(address, self)  # type: ignore[arg-type]
+        connection = UpstreamConnection(address, self)
         connection.connection_made(FakeTransport())
         self.made.append(connection)
         return connection

@@ -14,7 +14,6 @@ from hotseat.relay.downstream.admission import HeadCache
 from hotseat.relay.downstream.limits import Bodies
 from hotseat.relay.http.request_id import numbered
 from hotseat.relay.routing.paths import dialect_for
-from hotseat.relay.upstream.connection import UpstreamConnection
 from hotseat.relay.upstream.pool import Pool
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ class Context:
         """Replaced as a whole when the configuration changes."""
         self.management = management
         self.activity = activity
-        self.pool = Pool(UpstreamConnection)
+        self.pool = Pool()
         self.hosts: HostSelector | None = None
         """The fleet; None if this host is in none."""
         self.new_id = numbered()

@@ -22,7 +22,8 @@ from hotseat.relay.exchange import exchange, framers, start, states, targets
 from hotseat.relay.exchange.accounting import Accounting
 from hotseat.relay.exchange.early_stream import EarlyStream
 from hotseat.relay.exchange.fleet_hop import FleetHop
-from hotseat.relay.upstream import response_bodies, response_reader
+from hotseat.relay.http import body_framing
+from hotseat.relay.upstream import response_reader
 from hotseat.relay.upstream.connection import UpstreamConnection
 from hotseat.relay.upstream.pool import Pool
 from hotseat.settings import Access, ApiKey, Role, Settings
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
 STREAM = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 PARTS: tuple[tuple[object, str], ...] = (
     (response_reader, "parse_response_head"),
-    (response_bodies.ChunkedBody, "on_header"),
-    (response_bodies.ChunkedBody, "take"),
+    (body_framing.ChunkedBody, "_feed"),
+    (body_framing.ChunkedBody, "take"),
     (ClientConnection, "exchange_ended"),
     (ClientConnection, "refuse"),
     (start, "named_model_of"),

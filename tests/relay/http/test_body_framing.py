@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from tests.support.relay_rig import chunked
 
 from hotseat.errors import ClientError, HeadTooLarge
-from hotseat.relay.http.body_framing import MOST_CHUNKS, ChunkedBody, CountedBody
+from hotseat.relay.http.body_framing import MOST_CHUNKS, CountedBody, RequestChunks
 
 BEHIND = b"GET / HTTP/1.1\r\nHost: box\r\n\r\n"
 ODD = [b"\r\n\r\n", b"0\r\n\r\n", b"\r\n0\r\n\r\n", b"X: y\r\n\r\n", b"0", b"\r", b"\n", b"a"]
 """Content that looks like the end of a body."""
 
 
-def taken(body: CountedBody | ChunkedBody, *pieces: bytes) -> tuple[bytes, bytes]:
+def taken(body: CountedBody | RequestChunks, *pieces: bytes) -> tuple[bytes, bytes]:
     """The content of all pieces, and what follows it."""
     content, rest = b"", b""
     for piece in pieces:
@@ -43,7 +43,7 @@ def test_a_body_in_chunks_ends_at_the_same_place_however_it_is_cut(
     places = [0, *sorted(cuts), len(sent)]
     pieces = [sent[begin:end] for begin, end in pairwise(places) if begin < end]
 
-    assert taken(ChunkedBody(1000), *pieces) == (b"".join(parts), BEHIND)
+    assert taken(RequestChunks(1000), *pieces) == (b"".join(parts), BEHIND)
 
 
 @given(content=st.binary(max_size=50), cut=st.integers(0, 60))
@@ -59,7 +59,7 @@ def test_a_counted_body_ends_where_its_length_says(content: bytes, cut: int) -> 
 def test_malformed_chunks_are_refused(sent: bytes) -> None:
     """At the first wrong byte."""
     with pytest.raises(ClientError, match="malformed"):
-        ChunkedBody(1000).take(sent)
+        RequestChunks(1000).take(sent)
 
 
 @pytest.mark.parametrize(
@@ -68,12 +68,12 @@ def test_malformed_chunks_are_refused(sent: bytes) -> None:
 def test_what_is_between_chunks_is_bounded(sent: bytes) -> None:
     """An extension or trailers may be as long as a head and no longer."""
     with pytest.raises(HeadTooLarge):
-        ChunkedBody(1000).take(sent)
+        RequestChunks(1000).take(sent)
 
 
 def test_extensions_of_many_chunks_may_be_longer_than_one_head() -> None:
     """Each is counted alone."""
-    body = ChunkedBody(1000)
+    body = RequestChunks(1000)
     for _ in range(10):
         assert body.take(b"1;" + b"x" * 900 + b"\r\na\r\n") == (b"a", b"")
 
@@ -81,6 +81,6 @@ def test_extensions_of_many_chunks_may_be_longer_than_one_head() -> None:
 def test_tiny_chunks_are_bounded_in_number() -> None:
     """What looks like an end does not count as one."""
     large = b"a\r\n\r\n" * (2 * MOST_CHUNKS)
-    assert taken(ChunkedBody(1000), chunked(large)) == (large, b"")
+    assert taken(RequestChunks(1000), chunked(large)) == (large, b"")
     with pytest.raises(ClientError, match="chunks of 1 bytes on average"):
-        ChunkedBody(1000).take(b"1\r\na\r\n" * (MOST_CHUNKS + 2000))
+        RequestChunks(1000).take(b"1\r\na\r\n" * (MOST_CHUNKS + 2000))

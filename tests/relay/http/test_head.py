@@ -6,9 +6,9 @@ import pytest
 
 from hotseat.errors import ClientError, TooLarge, UpstreamError
 from hotseat.identifiers import Address
-from hotseat.relay.http.head_parser import PartialHead, parse_request_head
-from hotseat.relay.http.request_head import read_head
-from hotseat.relay.http.response_head import read_response_head, response_bytes
+from hotseat.relay.http.forwarded_head import response_bytes
+from hotseat.relay.http.request_head import PartialHead, parse_request_head, read_head
+from hotseat.relay.http.response_head import read_response_head
 
 HOST = (b"Host", b"box")
 

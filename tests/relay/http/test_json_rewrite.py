@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from hotseat.catalog.spec import BodyChanges
 from hotseat.errors import ClientError, TooLarge
-from hotseat.relay.http.json_limits import SMALL
-from hotseat.relay.http.json_rewrite import rewrite_json
+from hotseat.relay.http.json_bodies import SMALL, rewrite_json
 
 
 @pytest.mark.parametrize(

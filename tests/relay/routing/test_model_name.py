@@ -15,8 +15,7 @@ from hotseat.catalog.named_models import Profile, RemoteModel, Selector, Strateg
 from hotseat.catalog.spec import BodyChanges, LaunchRecipe, ModelSpec
 from hotseat.errors import ClientError, HotseatError, UnknownModel
 from hotseat.identifiers import Address, ModelName
-from hotseat.relay.http.json_limits import MOST_MEMBERS, SMALL
-from hotseat.relay.http.json_rewrite import rewrite_json
+from hotseat.relay.http.json_bodies import MOST_MEMBERS, SMALL, rewrite_json
 from hotseat.relay.routing.model_name import (
     Destination,
     PathKind,

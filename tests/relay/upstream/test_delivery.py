@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.waiting import eventually
 
-from hotseat.relay.upstream.delivery import bytes_acknowledged, is_untaken
+from hotseat.relay.upstream.kernel import bytes_acknowledged, is_untaken
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ import pytest
 from tests.support.relay_rig import HELLO, chat
 from tests.support.waiting import come_true
 
-from hotseat.relay.upstream.exiting import is_dying
+from hotseat.relay.upstream.kernel import is_dying
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

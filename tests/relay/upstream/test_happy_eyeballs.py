@@ -18,13 +18,14 @@ from tests.support.waiting import come_true
 from hotseat.catalog.spec import DEFAULT_TIMEOUTS, Timeouts
 from hotseat.identifiers import Address
 from hotseat.net.happy_eyeballs import Dialler, Place
-from hotseat.relay.upstream.connection import UpstreamConnection
 from hotseat.relay.upstream.pool import Pool
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support.relay_rig import RelayRig
+
+    from hotseat.relay.upstream.connection import UpstreamConnection
 
 
 async def reached(dialler: Dialler, port: int) -> str:
@@ -112,7 +113,7 @@ async def test_each_reason_is_reported_where_they_differ() -> None:
 class Outcome:
     """What became of a call to `pool.dial`."""
 
-    def __init__(self, pool: Pool[UpstreamConnection], address: Address, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> None:
+    def __init__(self, pool: Pool, address: Address, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> None:
         self.connection: UpstreamConnection | None = None
         self.problem = ""
         self.task = pool.dial(address, self._connected, self._failed, timeouts)
@@ -131,7 +132,7 @@ def open_files() -> int:
 
 async def test_the_pool_dials_every_address_of_a_name() -> None:
     """The pool connects to the second address if the first one does not answer."""
-    pool = Pool(UpstreamConnection, Dialler(two))
+    pool = Pool(Dialler(two))
     with black_hole(FIRST) as port, listener(SECOND, port):
         outcome = Outcome(pool, Address("box.test", port))
         await within(5, outcome.task)
@@ -143,7 +144,7 @@ async def test_the_pool_dials_every_address_of_a_name() -> None:
 
 async def test_all_addresses_together_have_one_time_limit() -> None:
     """timeouts.connect applies to all addresses together, and no socket stays open."""
-    pool = Pool(UpstreamConnection, Dialler(two))
+    pool = Pool(Dialler(two))
     before = open_files()
     with black_hole(FIRST) as port, black_hole(SECOND, port):
         outcome = Outcome(pool, Address("box.test", port), Timeouts(connect_s=0.4))
@@ -156,7 +157,7 @@ async def test_all_addresses_together_have_one_time_limit() -> None:
 
 async def test_a_dial_that_nobody_waits_for_leaves_nothing_open() -> None:
     """A cancelled connection attempt leaves no socket open."""
-    pool = Pool(UpstreamConnection, Dialler(two))
+    pool = Pool(Dialler(two))
     with black_hole(FIRST) as port, black_hole(SECOND, port):
         before = open_files()
         outcome = Outcome(pool, Address("box.test", port))
@@ -193,7 +194,7 @@ async def test_a_certificate_is_checked_against_the_name(tmp_path: Path, monkeyp
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     server = await asyncio.get_running_loop().create_server(asyncio.Protocol, SECOND, 0, ssl=context)
-    pool, port = Pool(UpstreamConnection, Dialler(two)), port_of(server.sockets[0])
+    pool, port = Pool(Dialler(two)), port_of(server.sockets[0])
     good, bad = (Outcome(pool, Address(name, port, tls=True)) for name in ("localhost", "box.test"))
     await within(5, asyncio.gather(good.task, bad.task))
     await pool.aclose()

@@ -15,7 +15,7 @@ from hotseat.errors import HotseatError, TooLarge
 from hotseat.fleet.host_headers import PROOF
 from hotseat.relay.access.host_requests import destination_for_host, said_in
 from hotseat.relay.http.head_cache import HeadTemplate, Memory, split_length
-from hotseat.relay.http.head_parser import check_size, parse_request_head
+from hotseat.relay.http.request_head import check_size, parse_request_head
 from hotseat.relay.http.request_id import USUAL, split_id
 from hotseat.relay.routing.model_name import MANAGEMENT, MODEL_IN_BODY, destination_for, must_name_model
 

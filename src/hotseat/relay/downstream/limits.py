@@ -69,10 +69,11 @@ class Bodies:
 
     def count(self, body: Body) -> None:
         """Update the count of a body to its current size."""
-        self.in_memory += body.in_memory - body.counted
-        body.counted = body.in_memory
+        in_memory = 0 if body.is_spooled else body.size
+        self.in_memory += in_memory - body.counted
+        body.counted = in_memory
         if body.is_spooled or body.counted_on_disk:
-            self._count_on_disk(body, body.on_disk)
+            self._count_on_disk(body, body.size - in_memory)
 
     def _count_on_disk(self, body: Body, size: Bytes) -> None:
         more = size - body.counted_on_disk

@@ -18,8 +18,8 @@ from hotseat.relay.context import Reply
 from hotseat.relay.downstream.admission import NotAdmitted, too_large
 from hotseat.relay.exchange.request import Request
 from hotseat.relay.http.body import Body
-from hotseat.relay.http.body_framing import ChunkedBody, CountedBody
-from hotseat.relay.http.head_parser import PartialHead
+from hotseat.relay.http.body_framing import CountedBody, RequestChunks
+from hotseat.relay.http.request_head import PartialHead
 from hotseat.relay.routing.model_name import MANAGEMENT
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class RequestReader:
         self._begun: PartialHead | None = None
         self._request: Request | None = None
         """The request whose body is being read."""
-        self._framing: CountedBody | ChunkedBody = NO_BODY
+        self._framing: CountedBody | RequestChunks = NO_BODY
         self._is_tunnel = False
         """Was the last request one for a websocket? What follows it is not HTTP."""
         self._last: Admission | None = None
@@ -221,7 +221,7 @@ class RequestReader:
         """A request with a large body is refused here if it exceeds its key's limits, before its body is read."""
         head, account = request.head, request.verdict.account
         self._request, self.stage, self.wants_continue = request, BODY, head.wants_continue
-        self._framing = ChunkedBody(self._context.policy.limits.header) if head.chunked else CountedBody(length)
+        self._framing = RequestChunks(self._context.policy.limits.header) if head.chunked else CountedBody(length)
         self.restart_timer()
         is_large = head.chunked or length > SMALL_BODY
         if account is not None and is_large and request.destination.kind is not MANAGEMENT:

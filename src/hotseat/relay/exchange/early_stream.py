@@ -16,7 +16,8 @@ from hotseat.catalog.spec import LoadingState
 from hotseat.error_bodies import encodable, one_line, passed_on_error, stream_error
 from hotseat.relay.exchange.exchange import QUEUED, Queued
 from hotseat.relay.exchange.framers import Rechunk, chunk
-from hotseat.relay.http.response_head import BodyEnd, read_response_head, response_bytes
+from hotseat.relay.http.forwarded_head import response_bytes
+from hotseat.relay.http.response_head import BodyEnd, read_response_head
 from hotseat.relay.routing.paths import dialect_for
 
 if TYPE_CHECKING:

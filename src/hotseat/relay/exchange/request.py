@@ -6,10 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hotseat.errors import ClientError, Forbidden, TooLarge, UnsupportedEncoding
-from hotseat.relay.http.body import PIECE
-from hotseat.relay.http.json_limits import SMALL
-from hotseat.relay.http.json_rewrite import BEFORE_AN_OBJECT, rewrite_json
-from hotseat.relay.http.plain_bodies import names_one_model
+from hotseat.relay.http.body import PIECE, names_one_model
+from hotseat.relay.http.json_bodies import BEFORE_AN_OBJECT, SMALL, rewrite_json
 from hotseat.relay.routing.model_name import model_and_members, model_in_json, must_name_model, with_model_in_query
 from hotseat.settings import MiB
 
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Bytes, ClientId, Instant
     from hotseat.relay.downstream.admission import Admission
     from hotseat.relay.http.body import Body
-    from hotseat.relay.http.json_rewrite import Members
+    from hotseat.relay.http.json_bodies import Members
 
 MOST_UNDECLARED: Bytes = 16 * MiB
 """Limit for reading JSON back into memory that was not declared as JSON and therefore went to disk."""

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from hotseat.error_bodies import one_line
 from hotseat.relay.exchange.early_stream import EarlyStream
 from hotseat.relay.exchange.framers import Dechunk, Rechunk, Verbatim
-from hotseat.relay.http.response_head import CLOSE, LAST_CHUNK, response_bytes
+from hotseat.relay.http.forwarded_head import prepare, response_bytes
+from hotseat.relay.http.response_head import CLOSE, LAST_CHUNK
 
 if TYPE_CHECKING:
     from hotseat.identifiers import Bytes, Seconds
@@ -41,7 +42,7 @@ def is_ordinary(exchange: Exchange, head: ResponseHead) -> bool:
 def ordinary_bytes(exchange: Exchange, head: ResponseHead, length: Bytes | None, data: bytes) -> bytes:
     """The prepared head with length and request id, and the part of the body that came with it."""
     confine = exchange.accounting.model is not None and exchange.context.policy.confines_pages
-    lines, request = (head.prepared or head.prepare())[confine], exchange.request
+    lines, request = (head.prepared or prepare(head))[confine], exchange.request
     framing = b"" if length is None else b"Content-Length: %d\r\n" % length
     if request.verdict.from_host:  # it knows the id, and recognises a head that is always the same
         return b"%b%b\r\n%b" % (lines, framing, data)

@@ -13,7 +13,7 @@ from hotseat.relay.exchange.exchange import QUEUED, Done, Queued, State
 from hotseat.relay.exchange.framers import Verbatim
 from hotseat.relay.exchange.response_start import is_ordinary, ordinary_bytes, special_response
 from hotseat.relay.http.fields import SWITCHING
-from hotseat.relay.upstream.exiting import is_dying
+from hotseat.relay.upstream.kernel import is_dying
 
 if TYPE_CHECKING:
     import asyncio
@@ -126,7 +126,7 @@ class Connected(State):
     def _unexpected(self, *args: Any, **kwargs: Any) -> None:
         raise AssertionError(f"{type(self).__name__} does not expect this")
 
-    head_received = switched = ended = lost = from_upstream = tunnel_ended = _unexpected
+    head_received = switched = ended = lost = _unexpected
 
     def upstream_is_full(self) -> None: ...
     def upstream_is_writable(self) -> None: ...
@@ -216,7 +216,6 @@ class Sent(Connected):
         exchange.accounting.first_byte_at = exchange.context.now()
         exchange.client.write(start)
         connection.user = exchange.state = Tunnel(exchange, connection)
-        connection.become_tunnel()
         exchange.client.become_tunnel()
         if data:
             connection.data_received(data)
@@ -250,7 +249,7 @@ class Tunnel(Connected):
         self._exchange.client.tunnel_used()
         self._connection.forward(data)
 
-    def from_upstream(self, data: bytes) -> None:
+    def write(self, data: bytes) -> None:
         self._exchange.client.tunnel_used()
         self._exchange.client.write(data)
 
@@ -260,8 +259,8 @@ class Tunnel(Connected):
     def upstream_is_writable(self) -> None:
         self._exchange.client.go_on()
 
-    def tunnel_ended(self) -> None:
-        """The upstream closed it."""
+    def lost(self, *, may_retry: bool) -> None:
+        """The upstream closed the tunnel."""
         self._exchange.finished(SWITCHING, self._exchange.context.now(), ())
         self._exchange.client.tunnel_ended()
 

@@ -7,6 +7,7 @@ are in memory, and the rest stays in the file.
 
 from __future__ import annotations
 
+import re
 import tempfile
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING, TypeVar
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hotseat.identifiers import Bytes
+    from hotseat.relay.http.request_head import RequestHead
 
 IN_MEMORY: Bytes = 1 << 20
 PIECE: Bytes = 256 << 10
@@ -52,33 +54,19 @@ class Body:
         self.size += len(part)
         if self.form is not None:
             self.form.feed(part)
+        if self._may_spool and self.size > IN_MEMORY and self._file is None:
+            self._spool()
         if self._file is not None:
             self._file.write(part)
+        elif isinstance(self._content, bytearray):
+            self._content += part
         else:
-            self._keep(part)
-            if self._may_spool and self.size > IN_MEMORY:
-                self._spool()
-
-    def _keep(self, part: bytes) -> None:
-        if not self._content:
-            self._content = part
-            return
-        if isinstance(self._content, bytes):
-            self._content = bytearray(self._content)
-        self._content += part
+            self._content = bytearray(self._content) + part if self._content else part
 
     def complete(self) -> None:
         """The body is complete; raises if the disk does not take what was buffered for it."""
         if self._file is not None:
             self._file.flush()
-
-    @property
-    def in_memory(self) -> Bytes:
-        return 0 if self._file is not None else self.size
-
-    @property
-    def on_disk(self) -> Bytes:
-        return self.size if self._file is not None else 0
 
     def copied(self) -> bytes:
         """All of it; what is on disk stays there."""
@@ -100,16 +88,21 @@ class Body:
     def splice(self, spans: Iterable[tuple[int, int]], value: bytes) -> None:
         """Replace each span by `value`; what is on disk stays there."""
         if self._file is None:
-            return self.replace(b"".join(_spliced(self.whole(), spans, value)))
-        self._layout = _spliced(range(self.size), spans, value)
-        self.size = sum(map(len, self._layout))
-        return None
+            self.replace(b"".join(_spliced(self.whole(), spans, value)))
+        else:
+            self._layout = _spliced(range(self.size), spans, value)
+            self.size = sum(map(len, self._layout))
 
     def pieces_from(self, offset: int, length: Bytes = PIECE) -> bytes:
         """The next part of a spooled body, up to `length` bytes; empty at its end."""
         for content in [range(self.size)] if self._layout is None else self._layout:
             if offset < len(content):
-                return self._read(content[offset : offset + length])
+                part = content[offset : offset + length]
+                if isinstance(part, bytes):
+                    return part
+                assert self._file is not None
+                self._file.seek(part.start)
+                return self._file.read(len(part))
             offset -= len(content)
         return b""
 
@@ -125,19 +118,31 @@ class Body:
         self._file.write(self._content)
         self._content = b""
 
-    def _read(self, content: bytes | range) -> bytes:
-        if isinstance(content, bytes):
-            return content
-        assert self._file is not None
-        self._file.seek(content.start)
-        return self._file.read(len(content))
-
 
 def _spliced(content: Content, spans: Iterable[tuple[int, int]], value: bytes) -> list[Content | bytes]:
-    pieces: list[Content | bytes] = []
-    kept = 0
+    pieces, kept = list[Content | bytes](), 0
     for start, end in spans:
         pieces += [content[kept:start], value]
         kept = end
     pieces.append(content[kept:])
     return pieces
+
+
+_CHARSET = rb";[ \t]*charset=[\w-]+"
+_is_plain_form = re.compile(
+    rb"multipart/form-data(?:%b)?;[ \t]*boundary=(?:\"[^\"\\]+\"|[^\s\";,]+)(?:%b)?" % (_CHARSET, _CHARSET), re.I
+).fullmatch
+
+
+def names_one_model(head: RequestHead, body: Body) -> bool:
+    """Is the name that we found or set in the body the only one that any parser would find?
+
+    A peer must get the name of the model that the caller was authorised for. So it gets neither compressed bodies nor
+    forms where parsers differ about where a part begins or what it is called. Our own model servers authorise nobody.
+    """
+    kinds = [value.strip().lower() for name, value in head.fields if name.lower() == b"content-type"]
+    if len(kinds) > 1 or head.is_encoded:
+        return False
+    if kinds and kinds[0].startswith(b"multipart/"):
+        return body.form is not None and body.form.is_plain and _is_plain_form(kinds[0]) is not None
+    return not (kinds and kinds[0].startswith(b"application/x-www-form-urlencoded"))

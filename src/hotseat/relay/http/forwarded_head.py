@@ -1,6 +1,6 @@
-"""PURE: the head of a request as an upstream gets it.
+"""PURE: a head as the other side gets it: that of a request for the upstream, that of a response for the client.
 
-Framing is never forwarded: the upstream gets our own. Hop-by-hop fields end here, and so does every field named in
+Framing is never forwarded: each side gets our own. Hop-by-hop fields end here, and so does every field named in
 `Connection`.
 """
 
@@ -8,35 +8,41 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hotseat.relay.http.fields import HOP_BY_HOP, named_in_connection
+from hotseat.relay.access.sandbox import confined
+from hotseat.relay.http.fields import HOP_BY_HOP, SWITCH, SWITCHING
 from hotseat.relay.http.request_id import BESIDE
 from hotseat.relay.http.request_id import NAME as REQUEST_ID
+from hotseat.relay.http.response_head import SAID_BY_US
 
 if TYPE_CHECKING:
-    from hotseat.identifiers import Address
-    from hotseat.relay.http.request_head import RequestHead
+    from collections.abc import Iterable
 
-ENDS_HERE = HOP_BY_HOP | {b"content-length", b"host", b"expect", b"x-forwarded-for", REQUEST_ID}
+    from hotseat.identifiers import Address, Bytes
+    from hotseat.relay.http.request_head import RequestHead
+    from hotseat.relay.http.response_head import ResponseHead
+
+END_IN_REQUESTS = HOP_BY_HOP | {b"content-length", b"host", b"expect", b"x-forwarded-for", REQUEST_ID}
+END_IN_RESPONSES = HOP_BY_HOP | SAID_BY_US | {b"content-length"}
 SAID_BY_PROXIES = frozenset((b"forwarded", b"x-forwarded-proto", b"x-forwarded-host", b"x-real-ip"))
 INTERNAL = b"hotseat-"
+ALLOW_ORIGIN = b"access-control-allow-origin"
+
+# For the upstream
 
 
 def forwarded_fields(head: RequestHead, removed: frozenset[bytes], trust_proxies: bool) -> list[bytes]:
     """The header lines forwarded to an upstream, as received."""
-    ends_here = ENDS_HERE | removed if removed else ENDS_HERE
+    ends_here = END_IN_REQUESTS | removed
+    if not trust_proxies:
+        ends_here |= SAID_BY_PROXIES
     if head.id_header is BESIDE:
-        ends_here = ends_here - {REQUEST_ID}
-    if b"connection" in head.known:
-        ends_here = ends_here | named_in_connection(head.fields)
-    lines = []
-    for name, value in head.fields:
-        lower = name.lower()
-        if lower in ends_here or lower.startswith(INTERNAL):
-            continue
-        if lower in SAID_BY_PROXIES and not trust_proxies:
-            continue
-        lines.append(b"%b: %b" % (name, value))
-    return lines
+        ends_here -= {REQUEST_ID}
+    ends_here |= head.options
+    return [
+        b"%b: %b" % (name, value)
+        for name, value in head.fields
+        if (lower := name.lower()) not in ends_here and not lower.startswith(INTERNAL)
+    ]
 
 
 def lines_about_client(head: RequestHead, peer: str, scheme: bytes, trust_proxies: bool) -> list[bytes]:
@@ -59,6 +65,54 @@ def upstream_lines(head: RequestHead, target: bytes, address: Address, lines: li
 
 def framed(lines: bytes, id_header: bytes, request_id: bytes, length: int | None) -> bytes:
     """Adds request id and framing: every body was read completely, so its length is known."""
-    if length is None:
-        return b"%b%b: %b\r\n\r\n" % (lines, id_header, request_id)
-    return b"%b%b: %b\r\nContent-Length: %d\r\n\r\n" % (lines, id_header, request_id, length)
+    framing = b"" if length is None else b"Content-Length: %d\r\n" % length
+    return b"%b%b: %b\r\n%b\r\n" % (lines, id_header, request_id, framing)
+
+
+# For the client
+
+
+def prepare(head: ResponseHead) -> tuple[bytes, bytes]:
+    """Make what clients without special needs get, once for all of them."""
+    plain, confined_lines = (_lines(head, [], dechunk=False, confine=each) for each in (False, True))
+    head.prepared = b"\r\n".join([*plain, b""]), b"\r\n".join([*confined_lines, b""])
+    return head.prepared
+
+
+def response_bytes(
+    head: ResponseHead,
+    length: Bytes | None,
+    cors: list[bytes],
+    *,
+    dechunk: bool,
+    close: bool,
+    http10: bool,
+    confine: bool,
+    ours: Iterable[bytes] = (),
+) -> bytes:
+    """The head for the client: the upstream's fields, confined or not, our own, and our connection framing."""
+    lines = _lines(head, cors, dechunk=dechunk, confine=confine)
+    if length is not None:
+        lines.append(b"Content-Length: %d" % length)
+    lines += ours
+    if head.status == SWITCHING:
+        lines += SWITCH
+    elif close:
+        lines.append(b"Connection: close")
+    elif http10:
+        lines.append(b"Connection: keep-alive")
+    return b"\r\n".join([*lines, b"", b""])
+
+
+def _lines(head: ResponseHead, cors: list[bytes], *, dechunk: bool, confine: bool) -> list[bytes]:
+    # Browsers reject a response that names two origins, and model servers often name one themselves.
+    ends_here = END_IN_RESPONSES | head.options | ({ALLOW_ORIGIN} if cors else set())
+    if not dechunk:  # a body relayed chunk by chunk keeps its coding and its trailers; both belong together
+        ends_here -= {b"transfer-encoding", b"trailer"}
+    fields = [(name, value) for name, value in head.fields if name.lower() not in ends_here]
+    if confine and head.status != SWITCHING:
+        fields = confined(fields)
+    lines = [b"HTTP/1.1 %d %b" % (head.status, head.reason), *map(b"%b: %b".__mod__, fields), *cors]
+    if head.is_event_stream and b"x-accel-buffering" not in head.known:
+        lines.append(b"X-Accel-Buffering: no")
+    return lines

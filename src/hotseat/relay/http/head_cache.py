@@ -6,6 +6,7 @@ are kept. downstream/admission.py uses this for requests, upstream/ for response
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -13,9 +14,8 @@ if TYPE_CHECKING:
 
 MOST_KNOWN = 512
 LONGEST_KNOWN: Bytes = 4 << 10
-LONGEST_NUMBER = 19
-
-SPELLINGS = (b"\r\nContent-Length: ", b"\r\ncontent-length: ")
+LONGEST_NUMBER = 18
+_find_length = re.compile(rb"\r\n(?:Content-Length|content-length): ([0-9]{1,%d})(?=\r\n)" % LONGEST_NUMBER).search
 
 Head = TypeVar("Head")
 
@@ -25,14 +25,8 @@ def split_length(head: bytes) -> tuple[bytes, int | None]:
 
     The caller checks that this was all the framing that the parser found before it keeps a head.
     """
-    for spelling in SPELLINGS:
-        begin = head.find(spelling)
-        if begin >= 0:
-            end = head.find(b"\r\n", begin + len(spelling))
-            number = head[begin + len(spelling) : end]
-            if number.isdigit() and len(number) < LONGEST_NUMBER:
-                return head[:begin] + head[end:], int(number)
-    return head, None
+    found = _find_length(head)
+    return (head, None) if found is None else (head[: found.start()] + head[found.end() :], int(found[1]))
 
 
 class HeadTemplate:
@@ -41,9 +35,9 @@ class HeadTemplate:
     __slots__ = ("_before", "_begin", "_behind", "_rest")
 
     def __init__(self, head: bytes) -> None:
-        spelling = next(spelling for spelling in SPELLINGS if spelling in head)
-        begin = head.find(spelling) + len(spelling)
-        end = head.find(b"\r\n", begin)
+        found = _find_length(head)
+        assert found is not None
+        begin, end = found.span(1)
         self._before, self._behind = head[:begin], head[end:]
         self._begin, self._rest = begin, len(head) - end
 
@@ -51,7 +45,7 @@ class HeadTemplate:
         """The stated length and the end of the head, if `data` begins with this head."""
         if not data.startswith(self._before):
             return None
-        end = data.find(b"\r", self._begin, self._begin + LONGEST_NUMBER)
+        end = data.find(b"\r", self._begin, self._begin + LONGEST_NUMBER + 1)
         number = data[self._begin : end]
         if not number.isdigit() or not data.startswith(self._behind, end):
             return None

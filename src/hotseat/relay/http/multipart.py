@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hotseat.errors import ClientError
-from hotseat.relay.http.form_parts import is_plain_part
 from hotseat.settings import KiB
 
 if TYPE_CHECKING:
@@ -53,22 +52,6 @@ class Field:
 class FormReader:
     """Finds text fields called `name`; its memory is bounded, however large the form is."""
 
-    __slots__ = (
-        "_counted_until",
-        "_delimiter",
-        "_fields",
-        "_is_odd",
-        "_is_over",
-        "_name",
-        "_opened",
-        "_opening",
-        "_over_at",
-        "_parts",
-        "_reach",
-        "_read",
-        "_tail",
-    )
-
     def __init__(self, boundary: bytes, name: str) -> None:
         self._delimiter = b"\r\n--" + boundary
         self._reach = len(self._delimiter) + LONGEST_PADDING + len(b"\r\n")
@@ -79,9 +62,9 @@ class FormReader:
         self._opened: int | None = None
         """Where the current part begins; None before the first."""
         self._opening = b""
-        self._is_over = False
         self._parts, self._counted_until = 0, -2
-        self._over_at = 0
+        self._over_at: int | None = None
+        """Where the last part ends; further bytes are ignored."""
         self._is_odd = False
         """Parsers may disagree about what has been read so far."""
         self._fields: list[Field] = []
@@ -97,46 +80,39 @@ class FormReader:
     @property
     def is_plain(self) -> bool:
         """Is it complete, from its first byte to its last, and would all parsers find the same parts?"""
-        return self._is_over and not self._is_odd and self._read - self._over_at <= len(b"\r\n")
+        return self._over_at is not None and not self._is_odd and self._read - self._over_at <= len(b"\r\n")
 
     def feed(self, data: bytes) -> None:
         """Process the next bytes of the form, however they are split."""
         begin = self._read - len(self._tail)
         self._read += len(data)
-        if self._is_over:
-            return None
-        window = self._tail + data
-        behind = 0
+        if self._over_at is not None:
+            return
+        window, behind = self._tail + data, 0
         for start, end in self._delimiters(window, begin):
             self._end_part(window, begin, start)
+            self._opened, self._opening, behind = begin + end, b"", end
             if window.endswith(b"--", start, end) or len(self._fields) > MOST_FIELDS:
                 self._over_at = begin + end
-                return self._stop()
-            self._opened, self._opening, behind = begin + end, b"", end
-        if self._parts > MOST_PARTS:
-            return self._stop()
-        self._collect(window, begin, len(window))
-        self._tail = window[max(behind - 2, len(window) - self._reach, 0) :]
-        return None
-
-    def _stop(self) -> None:
-        """Ignore all further bytes."""
-        self._is_over, self._tail, self._opening = True, b"", b""
+                break
+        if self._parts > MOST_PARTS and self._over_at is None:
+            self._over_at = 0
+        if self._over_at is None:
+            self._collect(window, begin, len(window))
+            self._tail = window[max(behind - 2, len(window) - self._reach, 0) :]
+        else:
+            self._tail = self._opening = b""
 
     def _delimiters(self, window: bytes, begin: int) -> Iterator[tuple[int, int]]:
         """Positions of complete delimiters; the line break after one may be that before the next."""
         start = window.find(self._delimiter)
         while start >= 0 and self._parts <= MOST_PARTS:
-            self._count(begin + start)
+            if begin + start >= self._counted_until:  # the next window may show it again
+                self._parts, self._counted_until = self._parts + 1, begin + start + 1
             found = _REST_OF_DELIMITER.match(window, start + len(self._delimiter))
             if found:
                 yield start, found.end()
             start = window.find(self._delimiter, found.end() - 2 if found else start + 1)
-
-    def _count(self, place: int) -> None:
-        """Once, though the next window may show it again."""
-        if place >= self._counted_until:
-            self._parts, self._counted_until = self._parts + 1, place + 1
 
     def _collect(self, window: bytes, begin: int, until: int) -> None:
         """Keep the beginning of the current part, as far as the window shows it."""
@@ -147,16 +123,16 @@ class FormReader:
 
     def _end_part(self, window: bytes, begin: int, until: int) -> None:
         """The current part, if there is one, ends at `until` in the window."""
+        end = begin + until
         if self._opened is None:
-            self._is_odd = begin + until > 0  # text before the first part
+            self._is_odd = end > 0  # text before the first part
             return
         self._collect(window, begin, until)
-        end = begin + until
         opening = self._opening[: max(end - self._opened, 0)]  # more was kept while no delimiter was found
         head, blank_line, value = opening.partition(b"\r\n\r\n")
         is_whole = blank_line != b"" and len(head) <= LONGEST_PART_HEAD
-        self._is_odd |= not (is_whole and is_plain_part(head, self._name.encode()))
-        if is_whole and text_field_name(head) == self._name:
+        self._is_odd |= not (is_whole and _is_plain_part(head, self._name.encode()))
+        if is_whole and _text_field_name(head) == self._name:
             start = self._opened + len(head) + len(blank_line)
             self._fields.append(Field(value.decode("utf-8", "replace"), start, end))
 
@@ -166,7 +142,7 @@ _DISPOSITION = re.compile(rb"^content-disposition:[ \t]*form-data[ \t]*(;[^\r\n]
 _PARAMETER = re.compile(rb';[ \t]*([^\s=;"]+)=(?:"((?:[^"\\]|\\.)*)"|([^\s;"]*))')
 
 
-def text_field_name(head: bytes) -> str | None:
+def _text_field_name(head: bytes) -> str | None:
     """The name of a part with this head; None for a file, or without a name."""
     disposition = _DISPOSITION.search(head)
     if disposition is None:
@@ -177,3 +153,21 @@ def text_field_name(head: bytes) -> str | None:
     if b"name" not in parameters or b"filename" in parameters:
         return None
     return parameters[b"name"].decode("utf-8", "replace")
+
+
+_PLAIN_DISPOSITION = re.compile(
+    rb"content-disposition: ?form-data; ?name=(?:\"([^\"\\\r\n]*)\"|([^\s;\"\\=*]+))"
+    rb"(; ?filename=(?:\"[^\"\\\r\n]*\"|[^\s;\"\\]+)(?:; ?filename\*=[^\s;\"\\]+)?)?",
+    re.I,
+)
+_HARMLESS = re.compile(rb"content-(?:(?:type|length): ?[^\r\n]*|transfer-encoding: ?(?:binary|8bit|7bit))", re.I)
+
+
+def _is_plain_part(head: bytes, name: bytes) -> bool:
+    """Do all parsers agree on the name of the part, and on whether it is the field `name` or a file?"""
+    lines = head.split(b"\r\n")
+    found = [match for match in map(_PLAIN_DISPOSITION.fullmatch, lines) if match]
+    if len(found) != 1 or len(lines) != 1 + sum(_HARMLESS.fullmatch(line) is not None for line in lines):
+        return False
+    quoted, plain, file = found[0].groups()
+    return file is None or (quoted or plain) != name

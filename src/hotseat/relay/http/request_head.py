@@ -1,38 +1,34 @@
-"""PURE: what the head of a request says, after head_parser.py has parsed its bytes."""
+"""PURE: parses the head of a request from its bytes alone.
+
+llhttp parses the syntax; what it accepts and other servers read differently is refused here.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hotseat.errors import ClientError, ExpectationFailed, NotImplementedHere, TooLarge
+import httptools
+
+from hotseat.errors import ClientError, ExpectationFailed, HeadTooLarge, NotImplementedHere, TooLarge
 from hotseat.fleet.host_headers import BLANKS, FOR_CLIENT, FOR_MODEL, FOR_ROLE, FROM_HOST, PROOF
-from hotseat.relay.http.fields import named_in_connection
+from hotseat.relay.http.fields import FoundHead, connection_options, keeps_alive
 from hotseat.relay.http.multipart import boundary_of
-from hotseat.relay.http.request_id import USUAL, id_header_for, usable_id
+from hotseat.relay.http.request_id import USUAL, client_id
 
 if TYPE_CHECKING:
+    from hotseat.identifiers import Bytes
     from hotseat.relay.http.fields import Field
 
+END = b"\r\n\r\n"
 SPOKEN = ("1.1", "1.0")
-WEBSOCKET = [b"websocket"]
+SPOKEN_AS = tuple(b" HTTP/%b" % version.encode() for version in SPOKEN)
 FRAMING = frozenset((b"content-length", b"transfer-encoding"))
-SHOWN_ONCE = frozenset(
-    (
-        b"host",
-        b"origin",
-        b"sec-fetch-site",
-        b"sec-fetch-mode",
-        b"authorization",
-        b"x-api-key",
-        FROM_HOST,
-        FOR_CLIENT,
-        FOR_MODEL,
-        FOR_ROLE,
-        PROOF,
-    )
-)
+SHOWN_ONCE = frozenset(b"host origin sec-fetch-site sec-fetch-mode authorization x-api-key".split())
+SHOWN_ONCE |= {FROM_HOST, FOR_CLIENT, FOR_MODEL, FOR_ROLE, PROOF}
 """Checks read one value of these, so a second one would pass unchecked."""
+_TAB_IN_FRAMING = re.compile(rb"\r\n(?:content-length|transfer-encoding):[^\r\n]*\t", re.IGNORECASE)
 
 
 @dataclass(slots=True)
@@ -46,14 +42,16 @@ class RequestHead:
     length: int | None
     """Content-Length; None if absent or for a chunked body."""
     chunked: bool
+    options: frozenset[bytes] = frozenset()
+    """What `Connection` names."""
+    keep_alive: bool = True
+    """May the connection be used for further requests?"""
     boundary: bytes | None = None
     """Separates the parts of a form; None for other bodies."""
     id_header: bytes = USUAL
     """Carries the request id to the upstream."""
     request_id: bytes = b""
     """The client's id of the request; empty if it sent none, or none fit for logs and headers."""
-    keep_alive: bool = True
-    """May the connection be used for further requests?"""
     is_websocket: bool = False
     """Does it ask for a websocket, as browsers and clients do it? Any other offered protocol is ignored."""
 
@@ -71,11 +69,13 @@ class RequestHead:
         return self.boundary is not None or self.is_json
 
     @property
+    def is_encoded(self) -> bool:
+        return self.known.get(b"content-encoding", b"identity").lower() != b"identity"
+
+    @property
     def has_readable_body(self) -> bool:
         """Is there a body declared as JSON or a form? Then the model that it names counts."""
-        if not self.has_body or self.known.get(b"content-encoding", b"identity").lower() != b"identity":
-            return False
-        return self.announces_names
+        return self.has_body and not self.is_encoded and self.announces_names
 
     @property
     def is_navigation(self) -> bool:
@@ -91,6 +91,64 @@ class RequestHead:
         return b"expect" in self.known and not self.http10
 
 
+class PartialHead:
+    """A head that arrives in several reads. Parsing what is there of it only serves to refuse garbage at once."""
+
+    def __init__(self) -> None:
+        self._lines = b""
+        self._parser = httptools.HttpRequestParser(None)
+
+    def add(self, data: bytes, most: Bytes) -> bytes:
+        """All bytes so far if the head is complete, else none; raises if it is malformed or too large."""
+        searched, self._lines = max(0, len(self._lines) - 3), self._lines + data
+        if self._lines.find(END, searched) >= 0:
+            return self._lines
+        if (problem := _problem_of(self._parser, data)) is not None:
+            raise problem
+        check_size(len(self._lines), most)
+        return b""
+
+
+def check_size(size: Bytes, most: Bytes) -> None:
+    """The limit holds for a head, and for what comes between two chunks of a body."""
+    if size > most:
+        raise HeadTooLarge(f"the head is larger than {most} bytes (limits.header)")
+
+
+def parse_request_head(lines: bytes) -> RequestHead:
+    """Parse a complete head, including its blank line; raises with advice for the client."""
+    found = FoundHead()
+    parser = httptools.HttpRequestParser(found)
+    problem = _problem_of(parser, lines)
+    if not found.is_complete:
+        raise problem or ClientError("the request is malformed: its head is incomplete")
+    if (method := parser.get_method()) == b"CONNECT":
+        raise NotImplementedHere("CONNECT is not supported")
+    _check_spelling(lines[:-2])
+    head = read_head(method, found.first, parser.get_http_version(), found.fields)
+    if problem is not None:
+        raise problem  # with the complete head: our own words for it, if any, came first
+    return head
+
+
+def _problem_of(parser: httptools.HttpRequestParser, data: bytes) -> ClientError | None:
+    try:
+        parser.feed_data(data)
+    except httptools.HttpParserUpgrade:
+        return None  # the head ends here in any case; what was offered is in its fields
+    except httptools.HttpParserError as problem:
+        return ClientError(f"the request is malformed: {problem}")
+    return None
+
+
+def _check_spelling(lines: bytes) -> None:
+    """Refuse what llhttp accepts and others do not: RTSP and ICE for HTTP, a tab as blank around a length."""
+    if not lines.partition(b"\r\n")[0].endswith(SPOKEN_AS):
+        raise ClientError("the first line does not end with HTTP/1.1. Send HTTP/1.1.")
+    if _TAB_IN_FRAMING.search(lines):
+        raise ClientError("a tab precedes the Content-Length or Transfer-Encoding value. Send a space.")
+
+
 def read_head(method: bytes, target: bytes, version: str, fields: list[Field]) -> RequestHead:
     """Check what llhttp leaves to us; raises with advice for the client."""
     known = _first_of_each(fields)
@@ -102,13 +160,12 @@ def read_head(method: bytes, target: bytes, version: str, fields: list[Field]) -
     chunked = _is_chunked(known.get(b"transfer-encoding"), http10)
     if known.get(b"expect", b"100-continue").lower() != b"100-continue":
         raise ExpectationFailed("only Expect: 100-continue is supported")
-    head = RequestHead(method, target, http10, fields, known, _length(known), chunked)
+    options = connection_options(fields)
+    head = RequestHead(method, target, http10, fields, known, _length(known), chunked, options)
+    head.keep_alive = keeps_alive(version, options)
     head.boundary = boundary_of(known.get(b"content-type", b""))
-    head.id_header = id_header_for(known, fields)
-    head.request_id = usable_id(known, head.id_header)
-    options = named_in_connection(fields)
-    head.keep_alive = b"keep-alive" in options if http10 else b"close" not in options
-    head.is_websocket = b"upgrade" in options and _is_websocket(head)
+    head.id_header, head.request_id = client_id(known, fields)
+    head.is_websocket = _is_websocket(head)
     return head
 
 
@@ -134,8 +191,7 @@ def _is_chunked(coding: bytes | None, http10: bool) -> bool:
 
 
 def _length(known: dict[bytes, bytes]) -> int | None:
-    length = known.get(b"content-length")
-    if length is None:
+    if (length := known.get(b"content-length")) is None:
         return None
     if not length.isdigit():
         raise ClientError("the Content-Length is not a number")
@@ -145,8 +201,6 @@ def _length(known: dict[bytes, bytes]) -> int | None:
 
 
 def _is_websocket(head: RequestHead) -> bool:
-    """Is a websocket all that this head offers, which names `Upgrade` in `Connection`?"""
-    if head.method != b"GET" or head.http10 or not FRAMING.isdisjoint(head.known):
+    if b"upgrade" not in head.options or head.method != b"GET" or head.http10 or not FRAMING.isdisjoint(head.known):
         return False
-    offered = [value.strip(BLANKS).lower() for name, value in head.fields if name.lower() == b"upgrade"]
-    return offered == WEBSOCKET
+    return [value.strip(BLANKS).lower() for name, value in head.fields if name.lower() == b"upgrade"] == [b"websocket"]

@@ -1,10 +1,7 @@
 """PURE except for randomness: the id of a request in its response, at the model server, in the log and in the activity.
 
 A client's own `X-Request-Id` is used if it is short and plain, so that a gateway's id stays the same everywhere.
-Otherwise hotseat generates one: a random prefix of the process, and a number.
-
-Values of others in `X-Request-Id` pass unchanged, in requests and responses. If that is not the id that hotseat uses,
-hotseat's own is added as `Hotseat-Request-Id`.
+Any other value in it passes unchanged, in requests and responses, and hotseat adds its own as `Hotseat-Request-Id`.
 """
 
 from __future__ import annotations
@@ -23,40 +20,29 @@ NAME = b"x-request-id"
 USUAL, BESIDE = b"X-Request-Id", b"Hotseat-Request-Id"
 """The header that carries hotseat's id of a request, and the one used if the first holds another id."""
 LONGEST = 128
-SPELLINGS = (b"\r\nX-Request-Id: ", b"\r\nx-request-id: ", b"\r\nX-Request-ID: ")
 SIGNS = b"0123456789abcdefghjkmnpqrstvwxyz"
 """Characters that nobody confuses when reading one out."""
 
-_is_plain = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,%d}" % LONGEST).fullmatch
+PLAIN = rb"([A-Za-z0-9._:/+=@-]{1,%d})" % LONGEST
+_is_plain = re.compile(PLAIN).fullmatch
+_find_line = re.compile(rb"\r\n(?:X-Request-Id|x-request-id|X-Request-ID): %b(?=\r\n)" % PLAIN).search
 
 
-def id_header_for(known: dict[bytes, bytes], fields: list[Field]) -> bytes:
-    """The header that carries the id upstream; an id that we cannot use passes as the client sent it."""
+def client_id(known: dict[bytes, bytes], fields: list[Field]) -> tuple[bytes, bytes]:
+    """The header that carries the id upstream, and the client's id; empty if none is fit for logs and headers."""
     if NAME not in known:
-        return USUAL
-    is_only_one = [name.lower() for name, _ in fields].count(NAME) == 1
-    return USUAL if is_only_one and _is_plain(known[NAME]) else BESIDE
-
-
-def usable_id(known: dict[bytes, bytes], id_header: bytes) -> bytes:
-    """The client's id of the request; empty if it sent none, or none fit for logs and headers.
-
-    A fleet host that forwards a request may have had to add its id beside another.
-    """
-    said = known.get(NAME if id_header is USUAL else BESIDE.lower(), b"")
-    return said if _is_plain(said) else b""
+        return USUAL, b""
+    if _is_plain(known[NAME]) and [name.lower() for name, _ in fields].count(NAME) == 1:
+        return USUAL, known[NAME]
+    # That one passes as the client sent it; a fleet host may have had to add the id beside it.
+    said = known.get(BESIDE.lower(), b"")
+    return BESIDE, said if _is_plain(said) else b""
 
 
 def split_id(head: bytes) -> tuple[bytes, bytes]:
     """A head without the line of its request id, and the id; the whole head if it has no plain one."""
-    for spelling in SPELLINGS:
-        begin = head.find(spelling)
-        if begin >= 0:
-            end = head.find(b"\r\n", begin + len(spelling))
-            name = head[begin + len(spelling) : end]
-            if _is_plain(name):
-                return head[:begin] + head[end:], name
-    return head, b""
+    found = _find_line(head)
+    return (head, b"") if found is None else (head[: found.start()] + head[found.end() :], found[1])
 
 
 def numbered() -> Callable[[], bytes]:

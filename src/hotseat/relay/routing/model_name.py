@@ -16,15 +16,13 @@ from urllib.parse import quote, unquote_to_bytes
 import msgspec
 
 from hotseat.errors import ClientError, UnknownModel, did_you_mean
-from hotseat.relay.http.json_errors import why_not_json
-from hotseat.relay.http.json_limits import SMALL, check_values, has_few_members
-from hotseat.relay.http.json_rewrite import read_members
+from hotseat.relay.http.json_bodies import SMALL, check_values, has_few_members, read_members, why_not_json
 from hotseat.relay.routing.paths import ONLY_LISTED, READING, STRICTEST, PathTable, is_ours, rule_of_ours, without_slash
 
 if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.named_models import NamedModel
-    from hotseat.relay.http.json_rewrite import Members
+    from hotseat.relay.http.json_bodies import Members
     from hotseat.relay.http.request_head import RequestHead
     from hotseat.relay.routing.paths import PathRule
 

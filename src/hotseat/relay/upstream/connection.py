@@ -8,94 +8,57 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import suppress
-from enum import Enum
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from hotseat.errors import UpstreamError
+from hotseat.relay.http.fields import SWITCHING
 from hotseat.relay.http.response_head import IDLE_S
-from hotseat.relay.upstream.delivery import is_untaken
-from hotseat.relay.upstream.pool import Pooled
+from hotseat.relay.upstream.kernel import is_untaken
 from hotseat.relay.upstream.response_reader import Receiver, ResponseReader
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from hotseat.catalog.spec import Timeouts
     from hotseat.identifiers import Address, Bytes, Instant, Seconds
     from hotseat.relay.http.body import Body
-    from hotseat.relay.upstream.pool import Pool
+    from hotseat.relay.http.head_cache import Memory
+    from hotseat.relay.http.response_head import ResponseHead
+
+
+class Home(Protocol):
+    """The pool that it is in while it is idle."""
+
+    heads: Memory[ResponseHead]
+    now: Callable[[], Instant]
+
+    def put_back(self, connection: UpstreamConnection) -> None: ...
+    def forget(self, connection: UpstreamConnection) -> None: ...
 
 
 class User(Receiver, Protocol):
     """The exchange that uses the connection, in the state it is in."""
 
     @property
-    def only_reads(self) -> bool:
-        """Can the request be repeated without side effects?"""
-        ...
-
+    def only_reads(self) -> bool: ...  # can the request be repeated without side effects?
     @property
     def server_is_exiting(self) -> bool: ...
-    def ended(self, now: Instant, pieces: Sequence[bytes]) -> None:
-        """The response is complete; `pieces` are its last parts."""
-        ...
-
-    def lost(self, *, may_retry: bool) -> None:
-        """The upstream closed the connection before its response was complete."""
-        ...
-
+    def ended(self, now: Instant, pieces: Sequence[bytes]) -> None: ...  # with the last parts of the response
+    def lost(self, *, may_retry: bool) -> None: ...  # before the response was complete, or the end of a tunnel
     def failed(self, error: UpstreamError) -> None: ...
-    def crashed(self, problem: Exception) -> None:
-        """A bug of ours."""
-        ...
-
-    # Only for tunnels
-    def from_upstream(self, data: bytes) -> None: ...
+    def crashed(self, problem: Exception) -> None: ...  # a bug of ours
     def upstream_is_full(self) -> None: ...
     def upstream_is_writable(self) -> None: ...
-    def tunnel_ended(self) -> None: ...
 
 
-class Stage(Enum):
-    IDLE = "idle"
-    USED = "used"
-    TUNNEL = "tunnel"
-    CLOSED = "closed"
+class UpstreamConnection(asyncio.Protocol):
+    _transport: asyncio.Transport
 
-
-# Bound once: Python 3.11 needs as long for an enum member lookup as for a call.
-IDLE: Final = Stage.IDLE
-USED: Final = Stage.USED
-TUNNEL: Final = Stage.TUNNEL
-CLOSED: Final = Stage.CLOSED
-
-
-class UpstreamConnection(Pooled):
-    __slots__ = (
-        "_body",
-        "_earlier",
-        "_idle_until",
-        "_is_held",
-        "_is_write_paused",
-        "_longest_idle_s",
-        "_pool",
-        "_requests",
-        "_sent",
-        "_size",
-        "_stage",
-        "_transport",
-        "address",
-        "reader",
-        "user",
-    )
-
-    def __init__(self, address: Address, pool: Pool[UpstreamConnection]) -> None:
+    def __init__(self, address: Address, home: Home) -> None:
         self.address = address
         self.user: User | None = None
-        self.reader = ResponseReader(pool.heads)
-        self._pool = pool
-        self._transport: asyncio.Transport
-        self._stage = IDLE
+        self.reader = ResponseReader(home.heads)
+        self._home = home
         self._requests = 0
         self._earlier: Bytes = 0
         """Bytes sent before the current request, and the size of that one."""
@@ -112,8 +75,15 @@ class UpstreamConnection(Pooled):
         """Limit the idle time as configured, and enable the kernel's keep-alive probes."""
         if timeouts.idle_s is not None:
             self._longest_idle_s = timeouts.idle_s
+        sock: socket.socket = self._transport.get_extra_info("socket")
         with suppress(OSError):  # for instance of a closed socket, which is reported elsewhere
-            _probe(self._transport.get_extra_info("socket"), self.address, timeouts)
+            if timeouts.keepalive_s is not None and not self.address.unix_path:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                for option in ("TCP_KEEPIDLE", "TCP_KEEPINTVL"):
+                    if hasattr(socket, option):  # macOS has another name for the first, and its own default
+                        sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), max(1, int(timeouts.keepalive_s)))
+            if timeouts.lost_s is not None and hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(timeouts.lost_s * 1000))
 
     # Called by its user
 
@@ -127,9 +97,7 @@ class UpstreamConnection(Pooled):
         return self.reader.pieces[-1] if self.reader.pieces else None
 
     def send(self, user: User, head: bytes, body: Body, *, expects_body: bool = True) -> None:
-        """`expects_body`: False for HEAD."""
         self.user = user
-        self._stage = USED
         self.reader.expects_body = expects_body
         self._requests += 1
         self._earlier, self._size = self._earlier + self._size, len(head) + body.size
@@ -146,15 +114,12 @@ class UpstreamConnection(Pooled):
     def release(self) -> None:
         """The exchange ends before the response: the rest is useless."""
         self.user = None
-        if self._stage is TUNNEL and not self._is_write_paused:
-            return self.close()  # the client's last bytes are still sent if the upstream takes them
-        return self._drop()
-
-    def become_tunnel(self) -> None:
-        self._stage = TUNNEL
+        if self.reader.head.status == SWITCHING and not self._is_write_paused:
+            self.close()  # the client's last bytes are still sent if the upstream takes them
+        else:
+            self._transport.abort()
 
     def close(self) -> None:
-        self._stage = CLOSED
         self._transport.close()
 
     def pause(self) -> None:
@@ -174,83 +139,72 @@ class UpstreamConnection(Pooled):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        user = self.user
-        if user is None:
+        if (user := self.user) is None:
             return self.close()  # unexpected bytes
         try:
-            if self._stage is TUNNEL:
-                self.reader.keep(data)
-                return user.from_upstream(data)
-            self.reader.feed(data, user)
-            if self.reader.is_complete and self.user is not None:
+            if self.reader.feed(data, user) and self.user is not None:
                 self._complete(self.user)
-        except UpstreamError as problem:
-            self._drop()
-            user.failed(problem)
         except Exception as problem:
-            self._drop()
-            user.crashed(problem)
+            self._crash(user, problem)
         return None
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
-        if self._stage is TUNNEL and self.user is not None:
+        if self.user is not None:
             self.user.upstream_is_full()
 
     def resume_writing(self) -> None:
         self._is_write_paused = False
         user = self.user
-        if self._stage is TUNNEL and user is not None:
-            user.upstream_is_writable()
         try:
+            if user is not None:
+                user.upstream_is_writable()
             self._send_more()
         except Exception as problem:
-            self._drop()
-            if user is not None:
-                user.crashed(problem)
+            self._crash(user, problem)
 
     def eof_received(self) -> None:
         """The upstream sends nothing more and will not read what is left to send."""
         self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        stage, self._stage = self._stage, CLOSED
         user, self.user = self.user, None
         if user is None:
-            return self._pool.forget(self)
+            return self._home.forget(self)
+        was_stale = not self.reader.has_begun and self._requests > 1
         try:
-            self._lost(user, stage, exc)
+            if self.reader.ends_with_connection and exc is None and not user.server_is_exiting:
+                user.ended(self._home.now(), self.reader.pieces)
+            else:
+                user.lost(may_retry=was_stale and (user.only_reads or self._is_untaken(exc)))
         except Exception as problem:
             user.crashed(problem)
         return None
 
-    def _lost(self, user: User, stage: Stage, problem: Exception | None) -> None:
-        if stage is TUNNEL:
-            return user.tunnel_ended()
-        if self.reader.ends_with_connection and problem is None and not user.server_is_exiting:
-            return user.ended(self._pool.now(), self.reader.pieces)
-        was_stale = not self.reader.has_begun and self._requests > 1
-        return user.lost(may_retry=was_stale and (user.only_reads or self._is_untaken(problem)))
+    # End
 
     def _is_untaken(self, problem: Exception | None) -> bool:
-        """Was it closed while idle, just as we used it again?"""
-        if self.address.tls:
-            return False  # TLS changes the number of bytes
-        return is_untaken(self._transport.get_extra_info("socket"), self._earlier, problem)
+        """Was it closed while idle, just as we used it again? TLS changes the number of bytes."""
+        return not self.address.tls and is_untaken(self._transport.get_extra_info("socket"), self._earlier, problem)
 
-    # End
+    def _crash(self, user: User | None, problem: Exception) -> None:
+        """The rest of the response is useless: the upstream's mistake, or a bug of ours."""
+        self.user = None
+        self._transport.abort()
+        if isinstance(problem, UpstreamError) and user is not None:
+            user.failed(problem)
+        elif user is not None:
+            user.crashed(problem)
 
     def _complete(self, user: User) -> None:
         self.user = None
-        now = self._pool.now()
+        now = self._home.now()
         if self._is_held:
             self.resume()  # the last write may have paused us for a slow client
         if self._can_be_reused():
-            self._stage = IDLE
             self._idle_until = now + min(self.reader.head.idle_s, self._longest_idle_s)
-            self._pool.put_back(self)
+            self._home.put_back(self)
         else:
-            self._stage = CLOSED
             self._transport.abort()
         user.ended(now, self.reader.finish())
 
@@ -262,33 +216,11 @@ class UpstreamConnection(Pooled):
         # A server may wrongly send a body in response to HEAD.
         return head.keeps_alive and head.idle_s > 0 and self._requests < head.most_requests and self.reader.expects_body
 
-    def _drop(self) -> None:
-        """The rest of the response is useless."""
-        self.user = None
-        self._stage = CLOSED
-        self._transport.abort()
-
     def _send_more(self) -> None:
         """Send a spooled body in parts, as fast as the upstream takes it."""
-        while self._body is not None and not self._is_write_paused and self._stage is not CLOSED:
-            piece = self._body.pieces_from(self._sent)
-            if not piece:
+        while self._body is not None and not self._is_write_paused and not self._transport.is_closing():
+            if piece := self._body.pieces_from(self._sent):
+                self._sent += len(piece)
+                self._transport.write(piece)
+            else:
                 self._body = None
-                return
-            self._sent += len(piece)
-            self._transport.write(piece)
-
-
-def _probe(sock: socket.socket, address: Address, timeouts: Timeouts) -> None:
-    if timeouts.keepalive_s is not None and not address.unix_path:
-        keep_alive(sock, timeouts.keepalive_s)
-    if timeouts.lost_s is not None and hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(timeouts.lost_s * 1000))
-
-
-def keep_alive(sock: socket.socket, seconds: Seconds) -> None:
-    """Let the kernel probe the connection after this much silence, and repeatedly."""
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option in ("TCP_KEEPIDLE", "TCP_KEEPINTVL"):
-        if hasattr(socket, option):  # macOS has another name for the first, and its own default
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), max(1, int(seconds)))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Generic, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from hotseat.catalog.spec import DEFAULT_TIMEOUTS
 from hotseat.net.happy_eyeballs import Dialler
 from hotseat.relay.http.head_cache import Memory
+from hotseat.relay.upstream.connection import UpstreamConnection
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -20,39 +20,23 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Address, Instant, Seconds
     from hotseat.relay.http.response_head import ResponseHead
 
+    Connected = Callable[[UpstreamConnection], None]
+    Failed = Callable[[str], None]
+
 log = logging.getLogger(__name__)
 
 SWEEP_S: Seconds = 1.0
 
 
-class Pooled(asyncio.Protocol, ABC):
-    """A connection as the pool uses it."""
-
-    __slots__ = ()
-    address: Address
-
-    @abstractmethod
-    def can_be_used(self, now: Instant) -> bool: ...
-    @abstractmethod
-    def keep_to(self, timeouts: Timeouts) -> None: ...
-    @abstractmethod
-    def close(self) -> None: ...
-
-
-Connection = TypeVar("Connection", bound=Pooled)
-
-
-class Pool(Generic[Connection]):
-    def __init__(self, kind: Callable[[Address, Pool[Connection]], Connection], dialler: Dialler | None = None) -> None:
-        self._kind = kind
+class Pool:
+    def __init__(self, dialler: Dialler | None = None) -> None:
         self._dialler = dialler or Dialler()
         self._loop = asyncio.get_running_loop()
         self.now: Callable[[], Instant] = self._loop.time
-        self._idle: dict[Address, list[Connection]] = {}
+        self._idle: dict[Address, list[UpstreamConnection]] = {}
         self._tasks = Tasks()
         self.heads: Memory[ResponseHead] = Memory()
         """Parsed heads of responses."""
-        self._tls: ssl.SSLContext | None = None
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
 
     @property
@@ -60,7 +44,7 @@ class Pool(Generic[Connection]):
         """How many connections are idle."""
         return sum(map(len, self._idle.values()))
 
-    def take(self, address: Address) -> Connection | None:
+    def take(self, address: Address) -> UpstreamConnection | None:
         """An idle connection that should still be alive, the most recent first."""
         idle = self._idle.get(address)
         now = self.now() if idle else 0.0
@@ -71,10 +55,10 @@ class Pool(Generic[Connection]):
             connection.close()
         return None
 
-    def put_back(self, connection: Connection) -> None:
+    def put_back(self, connection: UpstreamConnection) -> None:
         self._idle.setdefault(connection.address, []).append(connection)
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: UpstreamConnection) -> None:
         """The other side closed it while it was idle."""
         idle = self._idle.get(connection.address, [])
         if connection in idle:
@@ -85,82 +69,61 @@ class Pool(Generic[Connection]):
         for connection in self._idle.pop(address, []):
             connection.close()
 
-    def dial(
-        self,
-        address: Address,
-        connected: Callable[[Connection], None],
-        failed: Callable[[str], None],
-        timeouts: Timeouts = DEFAULT_TIMEOUTS,
-    ) -> asyncio.Task[None]:
+    def dial(self, address: Address, connected: Connected, failed: Failed, timeouts: Timeouts) -> asyncio.Task[None]:
         """Connect; exactly one of the two callbacks is called, unless the task is cancelled."""
         return self._tasks.start(self._dial(address, connected, failed, timeouts), f"dial {address}")
 
-    async def _dial(
-        self,
-        address: Address,
-        connected: Callable[[Connection], None],
-        failed: Callable[[str], None],
-        timeouts: Timeouts,
-    ) -> None:
-        within = patience(address, timeouts)
+    async def _dial(self, address: Address, connected: Connected, failed: Failed, timeouts: Timeouts) -> None:
+        within, connection = patience(address, timeouts), None
         try:
             async with asyncio.timeout(within):
                 connection = await self._connect(address)
-            self._prepare(connection, timeouts)
+            connection.keep_to(timeouts)
         except TimeoutError:
             return failed(f"no connection to {address} within {within:g} s")
-        except OSError as problem:
-            return failed(f"no connection to {address}: {problem.strerror or problem}")
-        except UnicodeError as problem:  # raised when an invalid host name is looked up
-            return failed(f"no connection to {address}: {problem}")
+        except (OSError, UnicodeError) as problem:  # the latter if an invalid host name is looked up
+            return failed(f"no connection to {address}: {getattr(problem, 'strerror', None) or problem}")
         except Exception as problem:
+            if connection is not None:
+                connection.close()
             log.exception("internal error action=connect address=%s", address)
             return failed(f"no connection to {address}: {problem}")
         return connected(connection)
 
-    def _prepare(self, connection: Connection, timeouts: Timeouts) -> None:
-        try:
-            connection.keep_to(timeouts)
-        except Exception:
-            connection.close()
-            raise
-
-    async def _connect(self, address: Address) -> Connection:
-        def make() -> Connection:
-            return self._kind(address, self)
+    async def _connect(self, address: Address) -> UpstreamConnection:
+        def make() -> UpstreamConnection:
+            return UpstreamConnection(address, self)
 
         if address.unix_path:
             _, connection = await self._loop.create_unix_connection(make, address.unix_path)
         else:
-            tls = self._tls_context() if address.tls else None
+            tls = self._tls if address.tls else None
             way = await self._dialler.way_to(address)
             _, connection = await self._loop.create_connection(make, ssl=tls, **way)
         return connection
 
-    def _tls_context(self) -> ssl.SSLContext:
-        if self._tls is None:
-            self._tls = ssl.create_default_context()
-            self._tls.set_alpn_protocols(["http/1.1"])
-        return self._tls
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        context = ssl.create_default_context()
+        context.set_alpn_protocols(["http/1.1"])
+        return context
 
     def _sweep(self) -> None:
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
-        now = self.now()
-        for address, idle in list(self._idle.items()):
-            self._idle[address] = [connection for connection in idle if connection.can_be_used(now)]
-            for connection in idle:
-                if not connection.can_be_used(now):
+        now, idle = self.now(), self._idle
+        self._idle = {}
+        for connections in idle.values():
+            for connection in connections:
+                if connection.can_be_used(now):
+                    self.put_back(connection)
+                else:
                     connection.close()
-            if not self._idle[address]:
-                del self._idle[address]
 
     async def aclose(self) -> None:
         self._sweeper.cancel()
         await self._tasks.aclose()
-        for idle in self._idle.values():
-            for connection in idle:
-                connection.close()
-        self._idle.clear()
+        for address in list(self._idle):
+            self.leave(address)
 
 
 def patience(address: Address, timeouts: Timeouts) -> Seconds | None:

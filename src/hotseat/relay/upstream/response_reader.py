@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from hotseat.errors import UpstreamError
 from hotseat.relay.exchange.token_usage import LARGE, LAST_PIECES, ends_of
+from hotseat.relay.http.body_framing import UNTIL_CLOSED, ChunkedBody, CountedBody, DecodedBody, sent_more
 from hotseat.relay.http.fields import SWITCHING
 from hotseat.relay.http.head_cache import HeadTemplate, split_length
-from hotseat.relay.http.response_head import CLOSE, LAST_CHUNK, LENGTH, parse_response_head
-from hotseat.relay.upstream.response_bodies import ChunkedBody, CloseDelimitedBody, CountedBody, DecodedBody
+from hotseat.relay.http.response_head import CLOSE, LAST_CHUNK, LENGTH, malformed, parse_response_head
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Bytes
     from hotseat.relay.http.head_cache import Memory
     from hotseat.relay.http.response_head import ResponseHead
-    from hotseat.relay.upstream.response_bodies import ResponseBody
 
 LARGEST_HEAD = 64 << 10
 MOST_INTERIM_HEADS = 16
@@ -35,46 +34,26 @@ class Receiver(Protocol):
     """Takes a response while it arrives."""
 
     @property
-    def write(self) -> Callable[[bytes], None]:
-        """Takes the parts of the body after the first."""
-        ...
-
-    @property
     def needs_decoded_body(self) -> bool: ...
+    @property
+    def write(self) -> Callable[[bytes], None]: ...  # takes the body after its first part, and what a tunnel carries
+    def switched(self, head: ResponseHead, data: bytes) -> None: ...  # to another protocol
     def head_received(self, head: ResponseHead, length: Bytes | None, data: bytes, *, is_complete: bool) -> None:
         """The head, and as much of the body as arrived with it."""
-        ...
-
-    def switched(self, head: ResponseHead, data: bytes) -> None:
-        """The upstream uses another protocol from here on."""
-        ...
 
 
 class ResponseReader:
-    __slots__ = (
-        "_body",
-        "_heads",
-        "_interim_heads",
-        "_partial",
-        "expects_body",
-        "has_begun",
-        "head",
-        "is_complete",
-        "pieces",
-    )
-
     def __init__(self, heads: Memory[ResponseHead]) -> None:
         self._heads = heads
         self.head: ResponseHead = NONE_YET
         """Of the current response, or of the last one."""
-        self._body: ResponseBody | None = None
+        self._body: CountedBody | ChunkedBody | DecodedBody | None = None
         self._partial = b""
         """The part of a head that has arrived."""
         self._interim_heads = 0
         self.expects_body = True
         """False for a response to HEAD."""
         self.has_begun = False
-        self.is_complete = False
         self.pieces: list[bytes] = []
         """The last parts received, long ones shortened, for token counts. A deque is ten times as large."""
 
@@ -82,7 +61,7 @@ class ResponseReader:
         """The next response is another one; returns the last parts of this one."""
         self._body = None
         self._interim_heads = 0
-        self.has_begun = self.is_complete = False
+        self.has_begun = False
         pieces, self.pieces = self.pieces, []
         return pieces
 
@@ -93,27 +72,26 @@ class ResponseReader:
     @property
     def ends_with_connection(self) -> bool:
         """Is the end of the connection the end of the response?"""
-        return isinstance(self._body, CloseDelimitedBody)
+        return self._body is not None and self.head.body_end is CLOSE
 
-    def feed(self, data: bytes, receiver: Receiver) -> None:
+    def feed(self, data: bytes, receiver: Receiver) -> bool:
+        """Returns whether the response is complete."""
         body = self._body
         if body is None:
             return self._feed_head(data, receiver)
-        pieces = self.pieces  # as in `keep`: every chunk passes here
+        pieces = self.pieces
         pieces.append(data if len(data) <= LARGE else ends_of(data))
         if len(pieces) > LAST_PIECES:
             del pieces[0]
-        receiver.write(body.take(data))
-        self.is_complete = body.is_complete
-        return None
-
-    def keep(self, data: bytes) -> None:
-        self.pieces.append(data if len(data) <= LARGE else ends_of(data))
-        del self.pieces[:-LAST_PIECES]
+        relayed, rest = body.take(data)
+        if rest:
+            raise sent_more()
+        receiver.write(relayed)
+        return body.is_complete
 
     # Heads
 
-    def _feed_head(self, data: bytes, receiver: Receiver) -> None:
+    def _feed_head(self, data: bytes, receiver: Receiver) -> bool:
         last = self.head
         if last.template is not None and not self.has_begun:
             found = last.template.found_in(data)
@@ -128,17 +106,14 @@ class ResponseReader:
         if end < 4:
             _check_line_ends(data)  # or its head might never be complete
             self._partial = data
-            return None
+            return False
         self._partial = b""
         head, length = self._parsed(data[:end])
         return self._begin(head, length, data[end:], receiver)
 
     def _without_interim_heads(self, data: bytes) -> bytes:
         """Remove 100, 102 and 103: they are between the upstream and us."""
-        while data.startswith(INTERIM) and data[9:12] != b"101":
-            end = data.find(b"\r\n\r\n")
-            if end < 0:
-                break
+        while data.startswith(INTERIM) and data[9:12] != b"101" and (end := data.find(b"\r\n\r\n")) >= 0:
             _check_line_ends(data[:end])
             self._interim_heads += 1
             if self._interim_heads > MOST_INTERIM_HEADS:
@@ -161,36 +136,34 @@ class ResponseReader:
 
     # Bodies
 
-    def _begin(self, head: ResponseHead, length: Bytes | None, data: bytes, receiver: Receiver) -> None:
+    def _begin(self, head: ResponseHead, length: Bytes | None, data: bytes, receiver: Receiver) -> bool:
         """Check the data that came with the head first: an error can still be sent with a status."""
-        self.head = head
+        self.head, is_complete = head, True
         if head.status == SWITCHING:
-            return receiver.switched(head, data)
-        if length == len(data) and head.body_end is LENGTH and self.expects_body:
-            self.is_complete = True  # nearly all responses that are not streams
-        else:
-            data = self._begin_body(head, length, data, receiver)
-        self.pieces.append(data if len(data) <= LARGE else ends_of(data))
-        return receiver.head_received(head, length, data, is_complete=self.is_complete)
-
-    def _begin_body(self, head: ResponseHead, length: Bytes | None, data: bytes, receiver: Receiver) -> bytes:
+            self._body = CountedBody(UNTIL_CLOSED)
+            receiver.switched(head, data)
+            return False
         if not self.expects_body:
-            self.is_complete = True
-            return b""
-        body = self._body = _body_of(head, length, decoded=receiver.needs_decoded_body)
-        relayed = body.take(data)
-        self.is_complete = body.is_complete
-        return relayed
+            data = b""
+        elif length != len(data) or head.body_end is not LENGTH:  # nearly only streams
+            body = self._body = _body_of(head, length, decoded=receiver.needs_decoded_body)
+            data, rest = body.take(data)
+            if rest:
+                raise sent_more()
+            is_complete = body.is_complete
+        self.pieces.append(data if len(data) <= LARGE else ends_of(data))
+        receiver.head_received(head, length, data, is_complete=is_complete)
+        return is_complete
 
 
 def _check_line_ends(head: bytes) -> None:
     if _BARE_LF.search(head):
-        raise UpstreamError("the upstream's response is malformed: a line does not end with CR LF")
+        raise malformed("a line does not end with CR LF")
 
 
-def _body_of(head: ResponseHead, length: Bytes | None, *, decoded: bool) -> ResponseBody:
+def _body_of(head: ResponseHead, length: Bytes | None, *, decoded: bool) -> CountedBody | ChunkedBody | DecodedBody:
     if head.body_end is LAST_CHUNK:
         return DecodedBody() if decoded else ChunkedBody()
     if head.body_end is CLOSE:
-        return CloseDelimitedBody()
+        return CountedBody(UNTIL_CLOSED)
     return CountedBody(length or 0 if head.body_end is LENGTH else 0)
