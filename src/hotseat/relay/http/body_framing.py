@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import httptools
@@ -169,7 +170,8 @@ class DecodedBody(ChunkedBody):
     def _end_in(self, data: bytes) -> int:
         """Where the body ends: at a blank line, which may have begun before; but content may contain some too."""
         begin = 0
-        for end in (1, 2, 3, *(found.end() for found in _find_blank_lines(data))):
+        blank_lines = (found.end() for found in _find_blank_lines(data))
+        for end in chain((1, 2, 3), blank_lines):  # many requests may follow the body: look no further than needed
             self._behind.feed_data(data[begin:end])
             if self._end.is_complete:
                 return end
