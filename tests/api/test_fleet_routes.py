@@ -189,7 +189,8 @@ async def test_a_silent_host_is_named(hosts: Served) -> None:
     fleet["b"].launcher.broken = ()
     await fleet["b"].dispatcher.load(QWEN)
     await fleet["c"].dispatcher.load(LLAMA)
-    await come_true(lambda: fleet["a"].phases_seen("b") and fleet["a"].phases_seen("c"))
+    await come_true(lambda: fleet["a"].phases_seen("b") == {"qwen": "ready"})
+    await come_true(lambda: fleet["a"].phases_seen("c") == {"llama": "ready"})
     for name in "bc":
         await hosts.fall_silent(name)
     qwen = await hosts.get("a", "/hotseat/models/qwen")

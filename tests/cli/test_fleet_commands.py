@@ -45,7 +45,8 @@ async def test_status_shows_the_hosts(gpu1: CommandLine, fleet: Company) -> None
     """One row per host has its state, its orders and its models."""
     await fleet["gpu2"].dispatcher.load(QWEN)
     await gpu1.type("fleet", "cordon", "gpu2")
-    await come_true(lambda: fleet["gpu1"].fleet_admin.view().hosts[1].orders and fleet["gpu1"].phases_seen("gpu2"))
+    await come_true(lambda: fleet["gpu1"].fleet_admin.view().hosts[1].orders)
+    await come_true(lambda: fleet["gpu1"].phases_seen("gpu2") == {"qwen": "ready"})
     said = await gpu1.type("fleet", "status")
     head, here, other = said.out.splitlines()
 
@@ -139,7 +140,7 @@ async def test_a_near_miss_gets_a_suggestion(gpu1: CommandLine) -> None:
 async def test_why_names_the_other_hosts(gpu1: CommandLine, fleet: Company) -> None:
     """This host's reason comes first, then each other host's, or that it gave none."""
     await fleet["gpu2"].dispatcher.load(QWEN)
-    await come_true(lambda: fleet["gpu1"].phases_seen("gpu2"))
+    await come_true(lambda: fleet["gpu1"].phases_seen("gpu2") == {"qwen": "ready"})
     spoken = (await gpu1.type("why", "qwen")).out.splitlines()
     fleet.silent.add("gpu2")
     silent = (await gpu1.type("why", "qwen")).out.splitlines()
