@@ -57,9 +57,10 @@ class HostVerifier:
 
     def is_proven_again(self, said: bytes, proof: bytes) -> bool:
         """Is this proof valid for another request with a cached head?"""
+        if self._checker is None:
+            return False
         try:
-            if self._checker is not None:
-                self._checker.check("", said, proof)
+            self._checker.check("", said, proof)
         except HostUnproven:  # reported when the head is parsed again
             return False
         return True
