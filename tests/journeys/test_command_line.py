@@ -52,9 +52,9 @@ def test_doctor_finds_nothing_wrong_with_a_hotseat_that_works(rig: Hotseat) -> N
     rig.load("alpha")
     printed = rig.cli("doctor", "--config", str(rig.config), "--json")
 
-    findings = {finding["about"]: finding for finding in json.loads(printed.stdout)}
+    findings = {finding["check"]: finding for finding in json.loads(printed.stdout)}
     assert printed.returncode == 0, printed.stdout
-    assert findings["programs"]["said"].endswith("llama-server")
+    assert findings["programs"]["message"].endswith("llama-server")
     assert findings["orphans"]["state"] == "ok"
 
 
