@@ -152,6 +152,7 @@ class DecodedBody(ChunkedBody):
     """
 
     _collect = _Content
+    _may_add_line_ends = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -160,10 +161,10 @@ class DecodedBody(ChunkedBody):
         self._behind = self._new_parser(self._end)
 
     def take(self, data: bytes) -> tuple[bytes, bytes]:
-        self._feed(data)
+        is_accepted = self._feed(data)
         content, self._found.parts = b"".join(self._found.parts), []
         if self.is_complete:
-            return content, data[self._end_in(data) :]
+            return content, b"" if is_accepted and self._may_add_line_ends else data[self._end_in(data) :]
         self._behind.feed_data(data)
         return content, b""
 
@@ -186,6 +187,7 @@ class RequestChunks(DecodedBody):
     _first_line = b"POST / HTTP/1.1\r\nHost: x"
     _error = ClientError
     _message = "the request"
+    _may_add_line_ends = True
 
     def __init__(self, most_overhead: Bytes) -> None:
         super().__init__()
