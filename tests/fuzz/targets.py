@@ -114,7 +114,7 @@ CONTEXT = LOOP.run_until_complete(a_context())
 
 
 def outcomes(*parts: bytes) -> list[Outcome]:
-    reader = RequestReader(CONTEXT, "127.0.0.1")
+    reader = RequestReader(CONTEXT, "127.0.0.1", lambda: None)
     for part in parts:
         reader.feed(part)
         if reader.ahead:  # no longer HTTP

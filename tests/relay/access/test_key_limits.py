@@ -209,6 +209,17 @@ async def test_an_upload_behind_a_request_that_is_served_takes_its_place_when_it
     await come_true(lambda: account(rig).in_flight == 0)
 
 
+async def test_the_first_of_two_pipelined_requests_takes_the_only_place(open_rig: OpenRig) -> None:
+    """An upload that arrives behind a request, in the same read, does not take the place before it."""
+    rig = await open_rig(access=Access(api_keys=(ApiKey("k", concurrency=1),)))
+    upload = get("/v1/chat/completions", BEARER + "k", "Transfer-Encoding: chunked", method="POST")
+    client = await rig.send(chat("alpha", BEARER + "k") + upload + chunked(b"x" * 50_000))
+    await (await rig.alpha.call()).say(HELLO)
+    statuses = [(await client.message()).status, (await client.message()).status]
+
+    assert statuses == [200, 429]
+
+
 async def test_a_key_for_one_model_opens_no_other(open_rig: OpenRig) -> None:
     """A key for one model gets 403 for another one, wherever it is named, and nothing is started."""
     rig = await open_rig(access=Access(api_keys=(ApiKey("k", Role.OPERATE, models=("alpha",)),)))

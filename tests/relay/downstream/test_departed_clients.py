@@ -15,7 +15,7 @@ from tests.support.transport import End
 from tests.support.waiting import come_true
 
 from hotseat.net.listeners import tls_context
-from hotseat.relay.downstream.request_reader import MOST_AHEAD
+from hotseat.relay.downstream.request_reader import LOST, MOST_AHEAD
 from hotseat.settings import Limits
 
 if TYPE_CHECKING:
@@ -142,3 +142,15 @@ async def test_whoever_sends_too_much_before_a_websocket_begins_is_cut_off(rig: 
 
     assert await client.end() is End.RESET
     assert await call.ended() in End
+
+
+async def test_a_websocket_behind_a_request_does_not_begin_with_bytes_missing(rig: RelayRig) -> None:
+    """A client that sends too much behind a pipelined websocket request gets the response before it, and no tunnel."""
+    client, call = await rig.reached(get("/x?model=alpha") + WEBSOCKET + b"early")
+    await client.send(TOO_MUCH)
+    [connection] = rig.relay.connections.open
+    await come_true(lambda: connection._reader.stage is LOST)
+    await call.say(HELLO)
+
+    assert (await client.message()).body == b"hello"
+    assert await client.read_to_end() == b""

@@ -86,7 +86,7 @@ class ClientConnection(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
         self.write = self.transport.write
         self.peer = host_of(transport.get_extra_info("peername"))
-        self._reader = RequestReader(self._context, self.peer)
+        self._reader = RequestReader(self._context, self.peer, self._advance)
         self._owner.open.add(self)
         excess = None if self._is_counted else self._owner.arrived(self.peer)
         if excess is not None and excess.gets_error:

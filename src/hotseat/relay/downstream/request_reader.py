@@ -23,6 +23,8 @@ from hotseat.relay.http.request_head import PartialHead
 from hotseat.relay.routing.model_name import MANAGEMENT
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hotseat.identifiers import Bytes, ClientId, Instant
     from hotseat.relay.context import Context
     from hotseat.relay.downstream.admission import Admission
@@ -53,9 +55,11 @@ BETWEEN, HEAD, BODY, LOST = Reading
 
 
 class RequestReader:
-    def __init__(self, context: Context, peer: str) -> None:
+    def __init__(self, context: Context, peer: str, serve: Callable[[], None]) -> None:
+        """`serve` is called when a request is complete and more data follows it."""
         self._context = context
         self._peer = peer
+        self._serve = serve
         self.stage = BETWEEN
         self.items: list[Request | Reply] = []
         """What was read and is not served yet."""
@@ -69,6 +73,8 @@ class RequestReader:
         self._request: Request | None = None
         """The request whose body is being read."""
         self._framing: CountedBody | RequestChunks = NO_BODY
+        self._at_once = 0
+        """Requests of the current read."""
         self._is_tunnel = False
         """Was the last request one for a websocket? What follows it is not HTTP."""
         self._last: Admission | None = None
@@ -77,6 +83,7 @@ class RequestReader:
 
     def feed(self, data: bytes) -> None:
         """Read data into `items`; what follows a websocket request is no longer HTTP and goes to `ahead`."""
+        self._at_once = 0
         try:
             while data and self.stage is not LOST:
                 if self.stage is BETWEEN:
@@ -86,6 +93,8 @@ class RequestReader:
                 if self._is_tunnel:
                     self._is_tunnel, self.ahead = False, data
                     return
+                if self.items and data:  # the first begins before the next is read, so that it is counted first
+                    self._serve()
         except Exception as problem:
             # A bug of ours, not the client's fault: a half-read request ends with a 500.
             log.error("internal error client=%s", self._peer, exc_info=problem)
@@ -97,6 +106,13 @@ class RequestReader:
             self.ahead += data
             if len(self.ahead) > MOST_AHEAD:
                 self.stop()
+                self._drop_websocket()
+
+    def _drop_websocket(self) -> None:
+        """A tunnel cannot begin with bytes missing."""
+        if self.items and isinstance(last := self.items[-1], Request) and last.head.is_websocket:
+            self._context.forget(last)
+            del self.items[-1]
 
     def restart_timer(self) -> None:
         """The timeout of a half-read request runs only while we read."""
@@ -143,7 +159,8 @@ class RequestReader:
 
     def _read_request(self, data: bytes) -> bytes:
         """Read a head, and its body if that is small and complete; returns what follows."""
-        if self.items and len(self.items) == MOST_AT_ONCE:
+        self._at_once += 1
+        if self._at_once > MOST_AT_ONCE:
             self.stop()
             return b""
         last = self._last
