@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.certificate import CERTIFICATE
 from tests.support.misbehaving_servers import HEALTHY
 from tests.support.names import FIRST, SECOND, black_hole, port_of, two
+from tests.support.ports import free_port
 from tests.support.supervisor_rig import model, played_by
 
 from hotseat.identifiers import Address
@@ -68,13 +70,24 @@ async def test_without_a_question_an_open_port_is_enough(rig: SupervisorRig) -> 
     """`checkEndpoint: none` for servers that have nothing to ask."""
     await rig.ready(model("hangs_health", check_endpoint=None))
 
-    assert "timed out" in await rig.failed(model("never_listens", check_endpoint=None, health_check_timeout_s=0.3))
+    assert "timed out" in await rig.failed(model("binds_only", check_endpoint=None, health_check_timeout_s=0.3))
+
+
+@pytest.mark.parametrize("check_endpoint", ["/health", None], ids=["asked", "only dialled"])
+async def test_a_connection_to_itself_is_no_server(check_endpoint: str | None) -> None:
+    """The kernel may choose the server's port for our own end of the connection, which then connects to itself."""
+    port = free_port()
+    server = Readiness(Address("127.0.0.1", port), check_endpoint, ConnectsToItself())
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(server.reached(), 0.3)
+
+    assert server.last_answer == "nothing is listening there"
 
 
 @pytest.mark.parametrize(
     ("role", "reason"),
     [
-        ("never_listens", "nothing is listening there"),
+        ("binds_only", "nothing is listening there"),
         ("never_ready", "the last response was 503"),
         ("sends_elsewhere", "the last response was 302"),
         ("answers_204", "the last response was 204"),
@@ -138,6 +151,15 @@ async def test_the_end_of_a_server_ends_the_questions(rig: SupervisorRig) -> Non
 def test_questions_become_rarer(elapsed: float, expected: float) -> None:
     """2 % of the time elapsed, between 5 and 250 ms."""
     assert pause(elapsed) == pytest.approx(expected)
+
+
+class ConnectsToItself(Dialler):
+    async def way_to(self, address: Address) -> dict[str, Any]:
+        sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((address.host, address.port))
+        sock.connect((address.host, address.port))
+        return {"sock": sock}
 
 
 class Healthy:

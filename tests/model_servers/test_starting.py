@@ -122,7 +122,7 @@ async def test_a_server_that_dies_by_a_nameless_signal_says_its_number(rig: Supe
 async def test_last_words_are_those_of_this_launch(rig: SupervisorRig) -> None:
     """What an earlier launch wrote is kept, but it is not the reason of this failure."""
     await rig.failed(model("dies_while_loading"))
-    failed = await rig.supervisor.start(rig.next_start(model("never_listens", health_check_timeout_s=0.3)))
+    failed = await rig.supervisor.start(rig.next_start(model("binds_only", health_check_timeout_s=0.3)))
 
     assert isinstance(failed, UpstreamFailed)
     assert "failed to load" not in failed.error.in_full

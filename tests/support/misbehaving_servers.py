@@ -106,6 +106,14 @@ def never_listens(port: str) -> None:
     wait_for_ever()
 
 
+def binds_only(port: str) -> None:
+    """Never listens either, but keeps others from listening on its port."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", int(port)))
+        say("reading", port)
+        wait_for_ever()
+
+
 def hangs_health(port: str) -> None:
     serve(listen(port), lambda _: b"")
 

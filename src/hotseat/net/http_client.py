@@ -78,9 +78,17 @@ async def connected(
         tls = tls_context() if address.tls else None
         reader, writer = await asyncio.open_connection(ssl=tls, **await dialler.way_to(address))
     try:
+        if is_connected_to_itself(writer.transport):
+            raise ConnectionRefusedError(f"nothing is listening on {address.authority}")
         yield reader, writer
     finally:
         writer.transport.abort()
+
+
+def is_connected_to_itself(transport: asyncio.WriteTransport) -> bool:
+    """The kernel may choose the very port that we connect to for our own end, if nothing listens there."""
+    here, there = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
+    return bool(here) and here == there
 
 
 @cache
