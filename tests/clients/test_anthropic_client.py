@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import anthropic
 import pytest
 from tests.support.hotseat import Hotseat
 from tests.support.llama import llama
@@ -21,6 +20,8 @@ CERTAIN = {"temperature": 0}
 @pytest.mark.llama
 def test_a_streamed_message_says_what_a_plain_one_says(tmp_path: Path) -> None:
     """Both have the same text, and the stream ends properly."""
+    import anthropic  # here, because it takes seconds in every worker of a run
+
     with (
         Hotseat({"models": {"alpha": llama("alpha")}}, tmp_path) as hotseat,
         anthropic.Anthropic(base_url=hotseat.url, api_key="none") as client,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import openai
 import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import openai
     from tests.support.hotseat import Hotseat
 
 pytestmark = pytest.mark.llama
@@ -17,6 +17,8 @@ pytestmark = pytest.mark.llama
 
 @pytest.fixture
 def client(rig: Hotseat) -> Iterator[openai.OpenAI]:
+    import openai  # here, because it takes seconds in every worker of a run
+
     with openai.OpenAI(base_url=f"{rig.url}/v1", api_key="none", timeout=30) as client:
         yield client
 
@@ -52,6 +54,8 @@ def test_embeddings_through_the_client(client: openai.OpenAI) -> None:
 
 def test_the_text_of_an_error_is_seen(client: openai.OpenAI) -> None:
     """What the exception prints names the model that does not exist."""
+    import openai
+
     with pytest.raises(openai.NotFoundError) as caught:
         client.chat.completions.create(model="aplha", messages=[{"role": "user", "content": "hello"}])
 
