@@ -1,12 +1,14 @@
 """How hard the searches search: `HYPOTHESIS_PROFILE=deep` searches for minutes where `quick` takes seconds.
 
-And what coverage follows: not the programs that tests start but for the guard in its own tests, and not tests marked
-`uncounted`, because it makes Python four times as slow and other tests go the same ways.
+And which tests coverage counts: those of the packages that have a guaranteed figure, except tests marked `uncounted`.
+It makes Python up to four times as slow, so it looks away from what other tests execute too, and from the programs that
+tests start, except for the guard in its own tests.
 """
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,6 +25,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 leave_programs_alone()
 
+TESTS = Path(__file__).parent
+COUNTED = {"catalog", "estimates", "fleet", "hardware", "model_servers", "relay", "scheduling", "simulation"}
+"""Folders of tests; scripts/check_coverage.sh has the figures."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Who began last would be waited for alone."""
@@ -31,7 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    counting = Coverage.current() if item.get_closest_marker("uncounted") else None
+    counting = None if is_counted(item) else Coverage.current()
     if counting is not None:
         counting.stop()
     try:
@@ -40,3 +46,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         if counting is not None:
             counting.start()
             leave_programs_alone()
+
+
+def is_counted(item: pytest.Item) -> bool:
+    return item.path.relative_to(TESTS).parts[0] in COUNTED and item.get_closest_marker("uncounted") is None

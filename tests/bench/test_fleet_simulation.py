@@ -18,8 +18,6 @@ from tests.support.depth import by_depth
 if TYPE_CHECKING:
     from bench.fleet_simulation.figures import Figures
 
-pytestmark = pytest.mark.uncounted
-
 HOSTS, MODELS, REQUESTS = 20, 200, 20_000
 BEGINNING = by_depth(1_000, deep=3_000)
 COST = Cost(500, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)

@@ -10,8 +10,6 @@ from bench.scheduling.golden import TOLERANCE, cells, key, numbers, read_golden
 if TYPE_CHECKING:
     from bench.scheduling.runs import Cell
 
-pytestmark = pytest.mark.uncounted
-
 
 @pytest.mark.parametrize("cell", cells(), ids=key)
 def test_a_scenario_has_its_golden_numbers(cell: Cell) -> None:

@@ -9,8 +9,6 @@ from bench.scheduling.optimum import Instance, compared, instance, least_total_l
 
 from hotseat.simulation.trace import Model
 
-pytestmark = pytest.mark.uncounted
-
 A, B = Model("A", 5.0, 1.0, 1, 20.0), Model("B", 10.0, 1.0, 1, 20.0)
 
 

@@ -10,8 +10,6 @@ from hotseat.simulation.results import figures
 from hotseat.simulation.scenario import catalog_of
 from hotseat.simulation.simulator import play
 
-pytestmark = pytest.mark.uncounted
-
 
 @pytest.mark.parametrize(
     ("workload", "rule", "loads"),

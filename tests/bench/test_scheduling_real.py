@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
 from bench.scheduling.real import compare, faster
 from bench.scheduling.workloads import two_clients
-
-pytestmark = pytest.mark.uncounted
 
 
 def test_real_processes_do_what_was_simulated() -> None:

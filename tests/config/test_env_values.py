@@ -20,10 +20,6 @@ if TYPE_CHECKING:
 
     from tests.support.config_files import ConfigFiles
 
-pytestmark = pytest.mark.uncounted
-
-pytestmark = pytest.mark.uncounted
-
 CANARY = "Canary-7f3a91c0"
 SCHEMA = Config.model_json_schema()
 
