@@ -136,10 +136,10 @@ class Proxied:
 
     def _history(self, name: str) -> list[dict[str, Any]]:
         """The journal entries of the model and of the one before it, each once."""
-        found = {entry["n"]: entry for model in (REST, name) for entry in self._story(model)}
+        found = {entry["n"]: entry for model in (REST, name) for entry in self._entries_of(model)}
         return [found[n] for n in sorted(found)]
 
-    def _story(self, model: str) -> list[dict[str, Any]]:
+    def _entries_of(self, model: str) -> list[dict[str, Any]]:
         return list(self.hotseat.call("GET", f"/hotseat/models/{model}").json()["history"])
 
 

@@ -161,16 +161,16 @@ async def test_why_has_the_reasons_of_other_hosts(hosts: Served) -> None:
     fleet["b"].launcher.broken = ()
     await fleet["b"].dispatcher.load(QWEN)
     await come_true(lambda: fleet["a"].phases_seen("b") == {"qwen": "ready"})
-    story = await hosts.get("a", "/hotseat/models/q")
+    details = await hosts.get("a", "/hotseat/models/q")
     alone = await hosts.get("a", "/hotseat/models/q?local=true")
     theirs = fleet["b"].dispatcher.view().model(QWEN).why
 
-    assert (story["host"], story["phase"]) == ("a", "cold")
-    assert story["other_hosts"] == [{"host": "b", "phase": "ready", "why": theirs}]
+    assert (details["host"], details["phase"]) == ("a", "cold")
+    assert details["other_hosts"] == [{"host": "b", "phase": "ready", "why": theirs}]
     assert alone["other_hosts"] == []
 
 
-async def test_a_guest_has_the_story_of_its_host(hosts: Served) -> None:
+async def test_the_details_of_a_model_of_another_host_come_from_that_host(hosts: Served) -> None:
     """The host that has a model reports on it, whether it is cold or ready."""
     await come_true(lambda: "llama" in hosts.fleet["a"].dispatcher.catalog.fleet_models)
     cold = await hosts.get("a", "/hotseat/models/llama")

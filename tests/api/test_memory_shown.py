@@ -33,26 +33,26 @@ async def test_every_figure_says_where_it_comes_from(roomy: Management) -> None:
     models = (await roomy.get("/hotseat/models")).json()["models"]
 
     assert [each["footprint"] for each in models] == [
-        {"counts_as": {"gpu0": 4 * GIB}, "source": "estimated", "estimated": {"gpu0": 4 * GIB}, "measured": None},
-        {"counts_as": {"gpu0": 8 * GIB}, "source": "declared", "estimated": None, "measured": None},
-        {"counts_as": None, "source": "unknown", "estimated": None, "measured": None},
+        {"reserved": {"gpu0": 4 * GIB}, "source": "estimated", "estimated": {"gpu0": 4 * GIB}, "measured": None},
+        {"reserved": {"gpu0": 8 * GIB}, "source": "declared", "estimated": None, "measured": None},
+        {"reserved": None, "source": "unknown", "estimated": None, "measured": None},
     ]
 
 
 async def test_what_was_measured_is_shown_with_the_devices(roomy: Management) -> None:
-    """A measured footprint replaces the estimate; devices show budget, available and taken memory."""
+    """A measured footprint replaces the estimate; devices show budget, available and reserved memory."""
     await roomy.dispatcher.load(QWEN)
     roomy.dispatcher.tell(MemoryMeasured(QWEN, LaunchId(1), {gpu(0): 5 * GIB}))
     roomy.dispatcher.tell(DevicesChanged({gpu(0): 20 * GIB}))
     answer = (await roomy.get("/hotseat/models")).json()
 
     assert answer["models"][0]["footprint"] == {
-        "counts_as": {"gpu0": 5 * GIB},
+        "reserved": {"gpu0": 5 * GIB},
         "source": "measured",
         "estimated": {"gpu0": 4 * GIB},
         "measured": {"gpu0": 5 * GIB},
     }
-    assert answer["devices"] == [{"device": "gpu0", "budget": 24 * GIB, "available": 20 * GIB, "taken": 5 * GIB}]
+    assert answer["devices"] == [{"device": "gpu0", "budget": 24 * GIB, "available": 20 * GIB, "reserved": 5 * GIB}]
 
 
 async def test_the_feed_tells_what_was_measured(roomy: Management) -> None:

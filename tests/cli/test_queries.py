@@ -130,7 +130,7 @@ async def test_followed_logs_go_on_until_the_server_ends(command_line: CommandLi
     assert following.result().out == "old\nnew\n"
 
 
-async def test_why_tells_the_story(command_line: CommandLine) -> None:
+async def test_why_prints_the_phase_and_its_causes(command_line: CommandLine) -> None:
     """The phase comes first, then the causes of the last start and the last stop."""
     await command_line.type("load", "qwen")
     await command_line.type("load", "org/llama")

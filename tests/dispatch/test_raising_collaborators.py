@@ -162,7 +162,7 @@ def calls_of_a_clean_run() -> list[str]:
     return calls.made
 
 
-def test_the_story_calls_everybody() -> None:
+def test_a_clean_run_calls_every_collaborator() -> None:
     """What is never called would never raise."""
     assert {*LAUNCHER, "granted", "refused", "cut", "record", "note", "write"} <= set(calls_of_a_clean_run())
 

@@ -111,24 +111,24 @@ hearings = st.builds(
 
 
 @dataclass
-class Story:
+class WrittenRecords:
     """All that was written, numbered, and what is there at the end: the world's own truth."""
 
     changes: list[tuple[Bucket, Written | Removed]]
     there: dict[Bucket, dict[str, Written]]
 
     @staticmethod
-    def of(history: Sequence[tuple[Bucket, tuple[str, msgspec.Struct | None]]]) -> Story:
-        story = Story([], {bucket: {} for bucket in Bucket})
+    def of(history: Sequence[tuple[Bucket, tuple[str, msgspec.Struct | None]]]) -> WrittenRecords:
+        records = WrittenRecords([], {bucket: {} for bucket in Bucket})
         for number, (bucket, (key, record)) in enumerate(history, start=1):
             if record is None:
-                story.changes.append((bucket, Removed(key, Revision(number))))
-                story.there[bucket].pop(key, None)
+                records.changes.append((bucket, Removed(key, Revision(number))))
+                records.there[bucket].pop(key, None)
             else:
                 written = Written(key, encoded(record), Revision(number))
-                story.changes.append((bucket, written))
-                story.there[bucket][key] = written
-        return story
+                records.changes.append((bucket, written))
+                records.there[bucket][key] = written
+        return records
 
     def hosts(self) -> dict[HostName, HostRecord]:
         found = {}
@@ -148,10 +148,10 @@ class Story:
         return decoded(written.value, CatalogRecord).offers.get(model) if written else None
 
 
-def roster_after(story: Story, hearing: Hearing, *, is_interrupted: bool) -> Roster:
+def roster_after(records: WrittenRecords, hearing: Hearing, *, is_interrupted: bool) -> Roster:
     """A roster that received the history in this way, and the missed part after an interruption."""
     roster = Roster(HostName("me"))
-    numbered = sorted(enumerate(story.changes), key=lambda each: hearing.order[each[0]])
+    numbered = sorted(enumerate(records.changes), key=lambda each: hearing.order[each[0]])
     for number, (bucket, change) in numbered:
         if is_interrupted and hearing.missed[number]:
             continue
@@ -159,7 +159,7 @@ def roster_after(story: Story, hearing: Hearing, *, is_interrupted: bool) -> Ros
             roster.apply(bucket, change, 0.0)
     if is_interrupted:
         for bucket in Bucket:
-            anew: list[Change] = [BegunAnew(), *story.there[bucket].values(), CaughtUp()]
+            anew: list[Change] = [BegunAnew(), *records.there[bucket].values(), CaughtUp()]
             for each in anew:
                 roster.apply(bucket, each, 0.0)
     return roster
@@ -177,14 +177,14 @@ def snapshot(roster: Roster) -> Any:
     )
 
 
-def judge(story: Story, roster: Roster) -> None:
+def judge(records: WrittenRecords, roster: Roster) -> None:
     """Every placement by the world's own truth."""
-    hosts = story.hosts()
+    hosts = records.hosts()
     for model in MODELS:
         decision = place(model, ClientId("x"), roster, LATER)
         if isinstance(decision, Nowhere):
             continue
-        record, offer, wish = hosts.get(decision.host), story.offer(model), story.wish(decision.host)
+        record, offer, wish = hosts.get(decision.host), records.offer(model), records.wish(decision.host)
         assert record is not None, f"{decision.host} is gone"
         assert not record.is_leaving
         assert not wish.drained
@@ -200,15 +200,15 @@ def judge(story: Story, roster: Roster) -> None:
 
 
 def tells_the_truth(history: Any, one: Hearing, other: Hearing) -> None:
-    story = Story.of(history)
+    records = WrittenRecords.of(history)
     rosters = [
-        roster_after(story, one, is_interrupted=False),
-        roster_after(story, other, is_interrupted=False),
-        roster_after(story, one, is_interrupted=True),
-        roster_after(story, other, is_interrupted=True),
+        roster_after(records, one, is_interrupted=False),
+        roster_after(records, other, is_interrupted=False),
+        roster_after(records, one, is_interrupted=True),
+        roster_after(records, other, is_interrupted=True),
     ]
     for roster in rosters:
-        judge(story, roster)
+        judge(records, roster)
         assert snapshot(roster) == snapshot(rosters[0])
 
 
@@ -294,7 +294,7 @@ def test_a_load_is_decided_in_some_worlds() -> None:
     kinds = {Serve, Load, Nowhere}
 
     def has_all(example: tuple[Any, Hearing]) -> bool:
-        roster = roster_after(Story.of(example[0]), example[1], is_interrupted=True)
+        roster = roster_after(WrittenRecords.of(example[0]), example[1], is_interrupted=True)
         return {type(place(model, ClientId("x"), roster, LATER)) for model in MODELS} == kinds
 
     assert find(st.tuples(histories, hearings), has_all, settings=SEARCH)

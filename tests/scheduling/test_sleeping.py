@@ -214,10 +214,10 @@ def test_a_sleeper_takes_host_memory(stage: Stage) -> None:
     yard.with_ready("qwen")
     yard >> load(1, "llama") << puts_to_sleep("qwen")
     yard >> asleep("qwen") << starts("llama")
-    taken = {device.place: device.taken for device in yard.scheduler.view(yard.now).devices}
+    reserved = {device.place: device.reserved for device in yard.scheduler.view(yard.now).devices}
     footprint = yard.view("qwen").footprint
 
-    assert taken == {gpu(0): 20 * GIB, HOST_MEMORY: 20 * GIB}
+    assert reserved == {gpu(0): 20 * GIB, HOST_MEMORY: 20 * GIB}
     assert footprint is not None
     assert (dict(footprint.memory), footprint.source) == (ram(20), Source.ESTIMATED)
 

@@ -77,7 +77,7 @@ class HeldTask:
     def __init__(self, company: Company) -> None:
         self._company = company
 
-    async def story(self, host: HostName, address: str, model: ModelName) -> dict[str, Any] | None:
+    async def model_details(self, host: HostName, address: str, model: ModelName) -> dict[str, Any] | None:
         there = self._at(address)
         if there is None:
             return None

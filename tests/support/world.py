@@ -147,7 +147,7 @@ class World:
         self.is_closing = False
         self.is_sound = True
         """False from an event until it was processed: a broken promise leaves it False."""
-        self.story: list[tuple[Instant, Event | Command]] = []
+        self.history: list[tuple[Instant, Event | Command]] = []
         self._numbers = itertools.count(1)
         self._served_before: dict[tuple[ModelName, str], Counter[str]] = {}
         """How often others were served by a model since a client waits for it, or since it was served itself."""
@@ -222,7 +222,7 @@ class World:
             self.now, self.wake = max(self.now, self.wake), NEVER
             self.tell(ClockReached())
         else:
-            raise Broken(f"the timer rings without end at {self.now}\n{self.recent_story()}")
+            raise Broken(f"the timer rings without end at {self.now}\n{self.recent_history()}")
         self.now = until
         self._compare(self.scheduler.view(until))
 
@@ -282,7 +282,7 @@ class World:
             if not self._one_good_round():
                 self._require(self.wake < NEVER, f"{self.waiting} and {self.unloads} wait for ever")
                 self.pass_time(max(0.0, self.wake - self.now))
-        raise Broken(f"after {ROUNDS} rounds {self.waiting} and {self.unloads} still wait\n{self.recent_story()}")
+        raise Broken(f"after {ROUNDS} rounds {self.waiting} and {self.unloads} still wait\n{self.recent_history()}")
 
     def _one_good_round(self) -> bool:
         tickets = [*self.leases, *self.orphans]
@@ -306,10 +306,10 @@ class World:
     def tell(self, event: Event) -> None:
         self.is_sound = False
         loads = self.awaited_loads()
-        self.story.append((self.now, event))
+        self.history.append((self.now, event))
         commands = self.scheduler.handle(event, self.now)
         for command in commands:
-            self.story.append((self.now, command))
+            self.history.append((self.now, command))
             self._carry_out(command)
         view = self.scheduler.view(self.now)
         self._notice_leaving(view, [load for load in loads if load in self.awaited_loads()])
@@ -582,10 +582,10 @@ class World:
 
     def _require(self, so: object, promise: str) -> None:
         if not so:
-            raise Broken(f"{promise}\n{self.recent_story()}")
+            raise Broken(f"{promise}\n{self.recent_history()}")
 
-    def recent_story(self) -> str:
-        return "\n".join(f"{when:8.2f}  {what}" for when, what in self.story[-60:])
+    def recent_history(self) -> str:
+        return "\n".join(f"{when:8.2f}  {what}" for when, what in self.history[-60:])
 
 
 def _agree(phase: Phase, server: Server | None) -> bool:
