@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.catalogs import model, one_at_a_time, sleeps, with_budget, without
 from tests.support.fake_launcher import FakeLauncher
-from tests.support.playbook import upstream_of
+from tests.support.scheduler_driver import upstream_of
 from tests.support.virtual_time import advance, in_virtual_time
 
 from hotseat.dispatch.dispatcher import STUCK_S, Dispatcher
