@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.chaos.client import End
 from bench.chaos.injecting import AFTERMATH_S
-from bench.chaos.requests import REAL, REAL_GIB, ROOM_GIB, STUBS
+from bench.chaos.requests import BUDGET_GIB, REAL, REAL_GIB, STUBS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -129,5 +129,5 @@ def crowded(record: list[dict[str, Any]]) -> Iterator[str]:
     for line in record:
         if line["what"] == "born":
             alive = [line["model"], *line["company"]]
-            if sum(GIB[model] for model in alive) > ROOM_GIB or alive.count(line["model"]) > 1:
-                yield f"started with too little room at {line['at']:.3f}: {' beside '.join(alive)}"
+            if sum(GIB[model] for model in alive) > BUDGET_GIB or alive.count(line["model"]) > 1:
+                yield f"started with too little memory at {line['at']:.3f}: {' beside '.join(alive)}"

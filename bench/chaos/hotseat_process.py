@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from bench.chaos.requests import REAL, REAL_GIB, ROOM_GIB, STUBS
+from bench.chaos.requests import BUDGET_GIB, REAL, REAL_GIB, STUBS
 from tests.support.hotseat import MARK, PROGRAM
 from tests.support.llama import llama
 from tests.support.ports import free_port
@@ -120,7 +120,7 @@ class HotseatProcess:
             models[name]["replicas"] = dict(bounds)
         models.pop(without, None)
         config = {
-            "devices": {"gpu0": {"memory": f"{ROOM_GIB}GiB"}},
+            "devices": {"gpu0": {"memory": f"{BUDGET_GIB}GiB"}},
             "healthCheckTimeout": 4,
             "unloadTimeout": 2,
             "scheduler": {"maxQueue": 48},

@@ -14,7 +14,7 @@ REAL = "alpha"
 """The model that a real llama-server serves."""
 STUBS = {"red": 4, "green": 4, "blue": 6, "white": 10}
 """The models that upstream.py serves, with the GiB that each takes."""
-ROOM_GIB, REAL_GIB = 10, 4
+BUDGET_GIB, REAL_GIB = 10, 4
 
 REQUEST_FAULTS = (
     "late", "slow", "error", "reset-early", "fin-early", "die-early", "garble-head", "reset-mid", "fin-mid", "die-mid",

@@ -76,7 +76,7 @@ def no_regret(record: Record) -> Iterator[Verdict]:
 
 
 def waiting(record: Record) -> Iterator[Verdict]:
-    alone = [name for name, workload in WORKLOADS.items() if workload.room_for_one]
+    alone = [name for name, workload in WORKLOADS.items() if workload.fits_one]
     shares = [each.share_of_bound for name in alone for each in record.of(name, TURNS)]
     if shares:
         yield Verdict("longest wait / bound, workloads where one model fits", max(shares), Side.AT_MOST, 1.0)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bench.scheduling.runs import ROOMY_LINE
+from bench.scheduling.runs import UNLIMITED_QUEUE
 from bench.scheduling.workloads import agents
 
 from hotseat.catalog.catalog import Policy
@@ -67,7 +67,7 @@ def ready_path() -> Cost:
 def contended() -> Cost:
     """Ten agents on ten models of which one fits: every event of the whole run."""
     trace = agents(1, count=10)
-    timed = Timed(Scheduler(catalog_of(trace, Policy(max_queue=ROOMY_LINE))))
+    timed = Timed(Scheduler(catalog_of(trace, Policy(max_queue=UNLIMITED_QUEUE))))
     play(trace, timed)
     return Cost("contended", 10, 1, 9, timed.seconds / timed.events * 1e6)
 
@@ -110,7 +110,7 @@ class Filled:
         trace = Trace(servers, (), Memory({"gpu0": float(resident)}))
         self.names = [ModelName(server.name) for server in servers]
         self.resident = resident
-        self.scheduler = Scheduler(catalog_of(trace, Policy(max_queue=ROOMY_LINE)))
+        self.scheduler = Scheduler(catalog_of(trace, Policy(max_queue=UNLIMITED_QUEUE)))
         self._tickets = 1_000_000
         for name in self.names[:resident]:
             self._make_ready(name)

@@ -24,7 +24,7 @@ class Workload:
     name: str
     title: str
     trace: Callable[[int], Trace]
-    room_for_one: bool = True
+    fits_one: bool = True
     """No two of its models fit together: the waiting bound is proved for it."""
     is_open: bool = False
     """Arrivals do not depend on answers, so a clairvoyant policy can know them."""
@@ -194,14 +194,14 @@ WORKLOADS = {
         Workload("a2", "one client alternating between two models", one_client_alternating),
         Workload("b", "4 agents on 4 models", agents),
         Workload("b2", "8 agents over 3 models", swarm),
-        Workload("c", "Zipf over 20 models, 48 GiB", zipf, room_for_one=False, is_open=True),
-        Workload("c2", "the same on 2 × 24 GiB", zipf_on_two, room_for_one=False, is_open=True),
-        Workload("c3", "the same at 4 × the rate", zipf_heavy, room_for_one=False, is_open=True),
-        Workload("d", "embed, rerank, chat; any two fit", rag, room_for_one=False),
+        Workload("c", "Zipf over 20 models, 48 GiB", zipf, fits_one=False, is_open=True),
+        Workload("c2", "the same on 2 × 24 GiB", zipf_on_two, fits_one=False, is_open=True),
+        Workload("c3", "the same at 4 × the rate", zipf_heavy, fits_one=False, is_open=True),
+        Workload("d", "embed, rerank, chat; any two fit", rag, fits_one=False),
         Workload("d2", "3 agents, planner and coder in turn", planners_and_coders),
         Workload("e", "one user beside a batch of 600", user_and_batch),
         Workload("f1", "three clients keep A busy for ever", starver),
-        Workload("f2", "cyclic over five models, four fit", cyclic, room_for_one=False, is_open=True),
+        Workload("f2", "cyclic over five models, four fit", cyclic, fits_one=False, is_open=True),
         Workload("f3", "gaps that mislead", misleading_gaps),
         Workload("g", "one model", single, is_open=True),
     )

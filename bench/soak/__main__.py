@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from bench.soak.samples import Sample
 
 CONFIG = {
-    "devices": {"room": {"memory": "2GiB"}},
+    "devices": {"gpu": {"memory": "2GiB"}},
     "models": {
         "alpha": llama("alpha", memory="1GiB"),
         "beta": llama("beta", memory="1GiB"),

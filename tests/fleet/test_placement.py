@@ -181,10 +181,10 @@ def test_where_a_model_failed_it_is_sought_last_until_its_host_says_more() -> No
     assert where(rig) == (Serve, "a")
 
 
-# Free room
+# Free memory
 
 
-def test_free_room_here_comes_first() -> None:
+def test_free_memory_here_comes_first() -> None:
     """Of equally idle hosts with free memory, this host loads the model."""
     rig = RosterRig().hosts(host("a"), host("here"), host("z"))
 
@@ -224,14 +224,14 @@ def test_a_host_where_it_failed_is_tried_last() -> None:
     assert where(rig) == (Load, "a")
 
 
-def test_claimed_room_is_not_free() -> None:
+def test_claimed_memory_is_not_free() -> None:
     """Memory that a claim needs does not count as free."""
     rig = RosterRig().hosts(host("here", gib=15), host("a", gib=15)).claim("llama", "here")
 
     assert where(rig) == (Load, "a")
 
 
-def test_room_that_a_waiting_model_needs_is_not_free() -> None:
+def test_memory_that_a_waiting_model_needs_is_not_free() -> None:
     """Memory that a model waits for on its host does not count as free."""
     rig = RosterRig().hosts(host("here", there("llama", "cold"), gib=15), host("a", gib=15))
 
@@ -252,7 +252,7 @@ def test_a_model_of_unknown_size_needs_a_whole_device() -> None:
     assert where(rig) == (Load, "a")
 
 
-def test_a_host_without_budgets_has_room_while_nothing_runs() -> None:
+def test_a_host_without_budgets_has_memory_while_nothing_runs() -> None:
     """A host without budgets has free memory only while no model runs there."""
     rig = RosterRig().hosts(host("here", there("llama"), gib=None), host("a", gib=None))
 
@@ -266,10 +266,10 @@ def test_a_model_that_sleeps_leaves_the_turn_to_others() -> None:
     assert placed(rig).reason == "here has enough free memory"
 
 
-# Room that must be made
+# Memory that must be freed
 
 
-def test_room_is_made_where_it_costs_least() -> None:
+def test_memory_is_freed_where_it_costs_least() -> None:
     """Without free memory, the host is selected whose victim is idle longest and loads fastest."""
     rig = RosterRig().hosts(
         host("here", there("llama", gib=20, idle_s=100, load_s=50)),

@@ -60,7 +60,7 @@ def test_an_exclusive_model_pushes_the_others_out(new_driver: NewDriver) -> None
     driver >> exited("embed") << starts("qwen")
 
 
-def test_a_whole_group_makes_room(new_driver: NewDriver) -> None:
+def test_a_whole_group_is_unloaded_for_another_model(new_driver: NewDriver) -> None:
     """All members that are in the way leave, and the newcomer waits for the last of them."""
     driver = new_driver(in_groups(PAIR, models=("planner", "coder", "qwen")))
     driver.with_ready("planner").with_ready("coder")

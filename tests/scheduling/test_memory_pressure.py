@@ -193,7 +193,7 @@ def test_whoever_cannot_help_stays(new_driver: NewDriver) -> None:
     driver >> left_by_others(4) << wakes_at(31)
 
 
-def test_room_that_others_use_is_refused_with_the_figures(new_driver: NewDriver) -> None:
+def test_a_model_without_memory_because_of_others_is_refused_with_the_figures(new_driver: NewDriver) -> None:
     """It is not said to never fit, and nothing is evicted for it."""
     driver = new_driver(with_budget(model("big", gib=20), model("small", gib=2)))
     driver.with_ready("small")
@@ -327,7 +327,7 @@ class Weighed:
             if isinstance(command, StartUpstream):
                 self.launches[command.model] = command.launch
                 taken = sum(self.counted[name] for name in self.launches)
-                assert taken <= min(24 * GIB, self.left), f"{command.model} is started without room"
+                assert taken <= min(24 * GIB, self.left), f"{command.model} is started without free memory"
             if isinstance(command, StopUpstream):
                 assert command.cause in (Cause.EVICTION, Cause.EXCEEDS_MEMORY, Cause.YIELD)
         check(self.scheduler._state)

@@ -57,7 +57,7 @@ def test_nothing_is_read_ahead_while_the_turn_lasts(driver: SchedulerDriver) -> 
     assert driver.reading == {"llama": "v1"}
 
 
-def test_files_are_read_also_where_an_operator_made_the_room(new_driver: NewDriver) -> None:
+def test_files_are_read_also_where_an_operator_freed_the_memory(new_driver: NewDriver) -> None:
     """Memory is freed for whatever reason a model leaves."""
     driver = new_driver(one_at_a_time("qwen", "llama")).with_ready("qwen", 1)
     driver >> unload(7, "qwen")
@@ -101,7 +101,7 @@ def test_a_model_may_say_that_it_is_not_read_ahead(new_driver: NewDriver) -> Non
     assert driver.reading == {}
 
 
-def test_a_model_that_finds_room_is_started_and_not_read_ahead(new_driver: NewDriver) -> None:
+def test_a_model_that_fits_is_started_and_not_read_ahead(new_driver: NewDriver) -> None:
     """There is nothing to wait for."""
     driver = new_driver(with_budget(model("qwen", gib=10), model("llama", gib=10))).with_ready("qwen", 1)
     driver >> arrives(2, "llama") << starts("llama")

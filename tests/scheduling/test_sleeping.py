@@ -304,7 +304,7 @@ def test_waking_takes_both_tiers_until_it_is_done(new_driver: NewDriver) -> None
     driver >> awake("qwen") << grants(2) << starts("cpu")
 
 
-def test_room_that_was_there_at_the_eviction_and_is_not_at_the_end(new_driver: NewDriver) -> None:
+def test_memory_that_was_free_at_the_eviction_and_is_not_at_the_end(new_driver: NewDriver) -> None:
     """While it drained others came to the host memory: then it is stopped after all."""
     models = (model("qwen", gib=20, sleep=sleeps()), model("llama", gib=20))
     driver = new_driver(with_ram(with_budget(*models, patience=0), 32)).with_ready("qwen", 1)

@@ -58,7 +58,7 @@ def test_a_swap_says_why(driver: SchedulerDriver) -> None:
     assert driver.reason == "unloaded to free memory for llama"
 
 
-def test_room_is_free_when_the_process_is_gone(driver: SchedulerDriver) -> None:
+def test_memory_is_free_when_the_process_is_gone(driver: SchedulerDriver) -> None:
     """Telling a server to stop gives no memory back: its exit does."""
     driver.with_ready("qwen")
     driver >> arrives(1, "llama") << stops("qwen")
@@ -179,7 +179,7 @@ def test_a_younger_claim_outlasts_an_older_ones_drain(new_driver: NewDriver) -> 
     driver >> exited("qwen") << starts("llama")
 
 
-def test_why_those_wait_whose_room_is_being_cleared(driver: SchedulerDriver) -> None:
+def test_why_those_wait_whose_memory_is_being_freed(driver: SchedulerDriver) -> None:
     """From the start of the drain, waiting requests show it as their reason."""
     driver.with_ready("qwen", 1)
     driver >> arrives(2, "llama") << wakes_at(50)

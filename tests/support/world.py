@@ -421,7 +421,7 @@ class World:
         self._check_company(name, command.spec)
         server = Server(name, command.launch, command.spec)
         self.servers[command.launch] = server
-        self._require(self.is_within_budget(), f"{name} is started without room")
+        self._require(self.is_within_budget(), f"{name} is started without free memory")
 
     def _check_company(self, name: ModelName, spec: ModelSpec) -> None:
         for other in self.servers.values():
@@ -435,7 +435,7 @@ class World:
         self._require(not self.leases_on(server), f"{server.model} is put to sleep under {self.leases_on(server)}")
         self._require(not server.causes, f"{server.model} is put to sleep, but should go: {server.causes}")
         server.life, server.level = Life.DOZING, command.level
-        self._require(self.is_within_budget(), f"{server.model} falls asleep without room")
+        self._require(self.is_within_budget(), f"{server.model} falls asleep without free memory")
 
     def _woken(self, command: WakeUp) -> None:
         server = self.servers.get(command.launch)
@@ -445,7 +445,7 @@ class World:
         self._require(self._waits_for(server.model), f"{server.model} is woken for nobody")
         self._check_company(server.model, server.spec)
         server.life = Life.WAKING
-        self._require(self.is_within_budget(), f"{server.model} is woken without room")
+        self._require(self.is_within_budget(), f"{server.model} is woken without free memory")
 
     def _stopped(self, command: StopUpstream) -> None:
         server = self.servers.get(command.launch)
