@@ -51,7 +51,7 @@ def read_record(path: Path) -> list[dict[str, Any]]:
 
 def violations(evidence: Evidence) -> list[str]:
     """What should not have happened, one sentence each."""
-    return [*wrong_answers(evidence), *repeated(evidence), *crowded(evidence.record)]
+    return [*wrong_answers(evidence), *repeated(evidence), *exceeding_memory(evidence.record)]
 
 
 def wrong_answers(evidence: Evidence) -> Iterator[str]:
@@ -125,9 +125,9 @@ def repeated(evidence: Evidence) -> Iterator[str]:
             yield f"{result.wish.id} was answered and never executed"
 
 
-def crowded(record: list[dict[str, Any]]) -> Iterator[str]:
+def exceeding_memory(record: list[dict[str, Any]]) -> Iterator[str]:
     for line in record:
         if line["what"] == "born":
-            alive = [line["model"], *line["company"]]
+            alive = [line["model"], *line["others"]]
             if sum(GIB[model] for model in alive) > BUDGET_GIB or alive.count(line["model"]) > 1:
                 yield f"started with too little memory at {line['at']:.3f}: {' beside '.join(alive)}"

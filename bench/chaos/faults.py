@@ -28,9 +28,9 @@ class FaultInjector(Injector):
         self._faults = {
             "kill -9 of a server": self._kill_server,
             "SIGSTOP of a server": self._stop_server,
-            "health check hangs": lambda: self._mood("hang", 4.5),
-            "server exits at start": lambda: self._mood("exit", LASTS_S),
-            "slow load": lambda: self._mood("slow", LASTS_S),
+            "health check hangs": lambda: self._misbehave("hang", 4.5),
+            "server exits at start": lambda: self._misbehave("exit", LASTS_S),
+            "slow load": lambda: self._misbehave("slow", LASTS_S),
             "port taken by another process": self._steal_port,
             "unload by an operator": self._unload,
             "load by an operator": self._load,
@@ -71,40 +71,40 @@ class FaultInjector(Injector):
         for pid in stopped:
             send_signal(pid, signal.SIGCONT)
 
-    async def _mood(self, mood: str, lasts_s: float) -> None:
+    async def _misbehave(self, behaviour: str, lasts_s: float) -> None:
         model = self._any_stub()
-        self._rig.set_mood(model, mood)
+        self._rig.set_behaviour(model, behaviour)
         for pid in self._rig.servers(model):
             send_signal(pid, signal.SIGKILL)
         await asyncio.sleep(lasts_s)
-        self._rig.set_mood(model, "")
+        self._rig.set_behaviour(model, "")
 
     async def _steal_port(self) -> None:
         """Another process listens on the next server's port and answers health checks."""
         async with asyncio.TaskGroup() as group:
-            thief = group.create_task(self._be_thief())
-            await self._mood("steal", LASTS_S)
+            occupying = group.create_task(self._occupy_ports())
+            await self._misbehave("steal", LASTS_S)
             await asyncio.sleep(0.5)
-            thief.cancel()
+            occupying.cancel()
 
-    async def _be_thief(self) -> None:
-        thieves = []
+    async def _occupy_ports(self) -> None:
+        servers = []
         try:
             while True:
                 for port in self._rig.stolen_ports():
                     with suppress(OSError):
-                        thieves.append(await asyncio.start_server(self._pretend, "127.0.0.1", port))
+                        servers.append(await asyncio.start_server(self._pretend, "127.0.0.1", port))
                     self._rig.tell_taken(port)
                 await asyncio.sleep(0.01)
         finally:
-            for thief in thieves:
-                thief.close()
+            for server in servers:
+                server.close()
 
     async def _pretend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, asyncio.IncompleteReadError):
             head = await reader.readuntil(b"\r\n\r\n")
             if head.startswith(b"POST"):
-                self.trouble.append("a request went to a stranger on a stolen port")
+                self.trouble.append("a request went to another process on a stolen port")
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
             await writer.drain()
         writer.close()

@@ -84,7 +84,7 @@ class Run:
         for rig in self._rigs:
             problems += [problem async for problem in self._left_behind(rig, idle[rig.name])]
             problems += bugs(rig)
-        record = [line for rig in self._rigs for line in read_record(rig.folder / "moods" / "record")]
+        record = [line for rig in self._rigs for line in read_record(rig.folder / "stubs" / "record")]
         evidence = Evidence(self._results, record, self._injector.injected, reference)
         found = [*problems, *violations(evidence)]
         lives = sum(rig.lives for rig in self._rigs)

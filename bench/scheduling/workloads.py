@@ -70,7 +70,7 @@ def agents(seed: int, count: int = 4) -> Trace:
     return on(24, [model(f"m{n}", 20) for n in range(count)], clients)
 
 
-def swarm(seed: int, each: int = 30) -> Trace:
+def eight_agents(seed: int, each: int = 30) -> Trace:
     dice = Random(seed)
     clients = [Closed(f"ag{n}", tasks(dice, each)) for n in range(8)]
     return on(24, [model(f"m{n}", 18) for n in range(3)], clients)
@@ -158,7 +158,7 @@ def user_and_batch(seed: int, turns: int = 25, jobs: int = 600, width: int = 8) 
     return on(24, [model("chat", 20), model("bulk", 20)], [user, batch])
 
 
-def starver(seed: int, each: int = 150) -> Trace:
+def busy_model(seed: int, each: int = 150) -> Trace:
     dice = Random(seed)
     clients = [
         Closed(f"hot{n}", tuple(Step(0.2, "A", log_normal(dice, 4.0)) for _ in range(each)), start=float(n))
@@ -193,14 +193,14 @@ WORKLOADS = {
         Workload("a", "two clients, a model each, closed loop", two_clients),
         Workload("a2", "one client alternating between two models", one_client_alternating),
         Workload("b", "4 agents on 4 models", agents),
-        Workload("b2", "8 agents over 3 models", swarm),
+        Workload("b2", "8 agents over 3 models", eight_agents),
         Workload("c", "Zipf over 20 models, 48 GiB", zipf, fits_one=False, is_open=True),
         Workload("c2", "the same on 2 × 24 GiB", zipf_on_two, fits_one=False, is_open=True),
         Workload("c3", "the same at 4 × the rate", zipf_heavy, fits_one=False, is_open=True),
         Workload("d", "embed, rerank, chat; any two fit", rag, fits_one=False),
         Workload("d2", "3 agents, planner and coder in turn", planners_and_coders),
         Workload("e", "one user beside a batch of 600", user_and_batch),
-        Workload("f1", "three clients keep A busy for ever", starver),
+        Workload("f1", "three clients keep A busy for ever", busy_model),
         Workload("f2", "cyclic over five models, four fit", cyclic, fits_one=False, is_open=True),
         Workload("f3", "gaps that mislead", misleading_gaps),
         Workload("g", "one model", single, is_open=True),

@@ -51,7 +51,7 @@ class Account:
             self.wrong.append(f"{what}: {status} instead of {expected}")
 
 
-class Company:
+class LoadClients:
     """All clients at once, while the block runs."""
 
     def __init__(self, port: int, seed: int) -> None:
@@ -59,14 +59,14 @@ class Company:
         self._account = Account()
         self._tasks = Tasks()
 
-    async def __aenter__(self) -> Company:
+    async def __aenter__(self) -> LoadClients:
         for n in range(TALKERS):
             self._start(self._talk(random.Random(f"{self._seed}/talker/{n}"), Manner.PATIENT))
         for n in range(LEAVERS):
             self._start(self._talk(random.Random(f"{self._seed}/leaver/{n}"), Manner.HANGS_UP))
         for n in range(WATCHERS):
             self._start(self._look(random.Random(f"{self._seed}/watcher/{n}")))
-        self._start(self._babble(random.Random(f"{self._seed}/nonsense")))
+        self._start(self._send_nonsense(random.Random(f"{self._seed}/nonsense")))
         self._start(self._follow())
         return self
 
@@ -77,8 +77,8 @@ class Company:
         account, self._account = self._account, Account()
         return account
 
-    def _start(self, role: Coroutine[None, None, None]) -> None:
-        self._tasks.start(role, "role")
+    def _start(self, client: Coroutine[None, None, None]) -> None:
+        self._tasks.start(client, "client")
 
     async def _talk(self, dice: random.Random, manner: Manner) -> None:
         client = Client(self._port)
@@ -86,7 +86,7 @@ class Company:
             self._account.note(await client.ask(wish(dice, manner)))
             await asyncio.sleep(dice.expovariate(1 / PAUSE_S))
 
-    async def _babble(self, dice: random.Random) -> None:
+    async def _send_nonsense(self, dice: random.Random) -> None:
         while True:
             said = dice.choice(NONSENSE)
             expected = 404 if b"nobody" in said else 400

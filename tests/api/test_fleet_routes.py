@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 import pytest
 from tests.support.fake_launcher import FakeLauncher
-from tests.support.fleet_in_process import MODELS, Company, company
+from tests.support.fleet_in_process import MODELS, InProcessFleet, in_process_fleet
 from tests.support.management import Management, application, around, served
 from tests.support.waiting import come_true
 
@@ -30,7 +30,7 @@ QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
 class Served:
     """A fleet of a, b and c whose APIs are served; c alone has llama, and does not get qwen."""
 
-    fleet: Company
+    fleet: InProcessFleet
     doors: dict[str, httpx2.AsyncClient]
     stack: dict[str, AsyncExitStack]
 
@@ -52,7 +52,7 @@ async def hosts(tmp_path: Path) -> AsyncIterator[Served]:
     urls = {name: f"http://127.0.0.1:{sock.getsockname()[1]}" for name, sock in sockets.items()}
     async with AsyncExitStack() as stack:
         fleet = await stack.enter_async_context(
-            company(
+            in_process_fleet(
                 *urls,
                 models=lambda name: MODELS[1:] if name == "c" else MODELS[:1],
                 launcher=lambda name: FakeLauncher(broken=("qwen",) if name == "b" else ()),

@@ -79,10 +79,10 @@ def test_nobodys_answer_breaks_because_of_nats(fault: str) -> None:
     assert "for no reason" in found
 
 
-@pytest.mark.parametrize("company", [["white"], ["red"], ["green", "green"]])
-def test_too_little_memory_is_found(company: list[str]) -> None:
+@pytest.mark.parametrize("others", [["white"], ["red"], ["green", "green"]])
+def test_too_little_memory_is_found(others: list[str]) -> None:
     """A budget of 10 GiB holds neither 14 GiB, nor 12 GiB, nor the same model twice."""
-    born = {"what": "born", "model": "red", "pid": 2, "at": 1.0, "company": company}
+    born = {"what": "born", "model": "red", "pid": 2, "at": 1.0, "others": others}
     (found,) = judged(result(End.WHOLE, RIGHT), RAN, born)
 
     assert "too little memory" in found

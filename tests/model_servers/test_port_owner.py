@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.misbehaving_servers import HEALTHY
 from tests.support.ports import free_port
-from tests.support.supervisor_rig import model, played_by
+from tests.support.supervisor_rig import command_for, model
 
 from hotseat.model_servers import port_owner, sock_diag
 from hotseat.model_servers.port_owner import is_of_launch, name_of, owner_of, stranger_on
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 async def test_a_stranger_who_took_the_port_does_not_become_ready(rig: SupervisorRig) -> None:
     """It answers 200 like a server of ours, but it is not: the start fails and names it."""
     port = free_port()
-    spec = model("", argv=played_by("never_listens", str(port)), proxy=f"http://127.0.0.1:{port}")
+    spec = model("", argv=command_for("never_listens", str(port)), proxy=f"http://127.0.0.1:{port}")
     starting = asyncio.get_running_loop().create_task(rig.failed(spec))
     await rig.said("reading")
     async with await asyncio.start_server(answer, "127.0.0.1", port):

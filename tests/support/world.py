@@ -418,12 +418,12 @@ class World:
         self._require(self._waits_for(name), f"{name} is started for nobody")
         self._require(command.spec == self.catalog.models[name], f"{name} is started with an old recipe")
         self._require(self._backoff_until.get(name, 0.0) <= self.now, f"{name} is started before its backoff ends")
-        self._check_company(name, command.spec)
+        self._check_servers_beside(name, command.spec)
         server = Server(name, command.launch, command.spec)
         self.servers[command.launch] = server
         self._require(self.is_within_budget(), f"{name} is started without free memory")
 
-    def _check_company(self, name: ModelName, spec: ModelSpec) -> None:
+    def _check_servers_beside(self, name: ModelName, spec: ModelSpec) -> None:
         for other in self.servers.values():
             if not other.is_asleep and other.model != name:
                 self._require(self.may_load_beside(spec, other.spec), f"{name} is started beside {other.model}")
@@ -443,7 +443,7 @@ class World:
         assert server
         self._require(command.level == server.level, f"{server.model} slept otherwise: {server.level}")
         self._require(self._waits_for(server.model), f"{server.model} is woken for nobody")
-        self._check_company(server.model, server.spec)
+        self._check_servers_beside(server.model, server.spec)
         server.life = Life.WAKING
         self._require(self.is_within_budget(), f"{server.model} is woken without free memory")
 

@@ -464,12 +464,12 @@ async def test_the_queue_length_is_sent_to_the_host_that_forwarded_a_request(ope
     waiting = await rig.send(chat("alpha", *passed_on()))
     await come_true(lambda: rig.waiting() == 1)
     await call.say(HELLO)
-    in_company = await client.message()
+    with_queue = await client.message()
     await (await rig.alpha.call()).say(HELLO)
     last = await waiting.message()
 
     assert not any("hotseat-queue-length" in answered.names for answered in alone)
-    assert in_company["hotseat-queue-length"] == "2"
+    assert with_queue["hotseat-queue-length"] == "2"
     assert "hotseat-queue-length" not in last.names
 
 
