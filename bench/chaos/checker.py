@@ -55,11 +55,11 @@ def violations(evidence: Evidence) -> list[str]:
 
 
 def wrong_answers(evidence: Evidence) -> Iterator[str]:
-    dying = [result for result in evidence.results if result.wish.fault in DEADLY]
+    dying = [result for result in evidence.results if result.planned.fault in DEADLY]
     for result in evidence.results:
         if problem := wrong(result, evidence, dying):
-            wish = result.wish
-            who = f"{wish.id} ({wish.kind.value}, {wish.model}, {wish.fault or 'no fault'})"
+            planned = result.planned
+            who = f"{planned.id} ({planned.kind.value}, {planned.model}, {planned.fault or 'no fault'})"
             yield f"{who}: {problem}{around(result, evidence)}"
 
 
@@ -76,13 +76,13 @@ def around(result: RequestResult, evidence: Evidence) -> str:
 def wrong(result: RequestResult, evidence: Evidence, dying: list[RequestResult]) -> str | None:
     match result.end:
         case End.WHOLE:
-            return unlike(result.text, result.wish.expected if result.wish.is_obeyed else evidence.reference)
+            return unlike(result.text, result.planned.expected if result.planned.is_obeyed else evidence.reference)
         case End.ERROR:
             return (
                 None if result.status in HONEST and result.text else f"{result.status} with the reason {result.text!r}"
             )
         case End.BROKEN:
-            if result.wish.fault in BREAKING or explained(result, evidence.injected, CUTTING) or died(result, dying):
+            if result.planned.fault in BREAKING or explained(result, evidence.injected, CUTTING) or died(result, dying):
                 return None
             return f"broken after {result.text!r} for no reason"
         case End.SILENT | End.UNREACHED:
@@ -97,7 +97,7 @@ def wrong(result: RequestResult, evidence: Evidence, dying: list[RequestResult])
 def died(result: RequestResult, dying: list[RequestResult]) -> bool:
     """Whether another request ended the server that this one used."""
     return any(
-        other.wish.model == result.wish.model
+        other.planned.model == result.planned.model
         and other.began <= result.ended
         and result.began <= other.ended + AFTERMATH_S
         for other in dying
@@ -121,8 +121,8 @@ def repeated(evidence: Evidence) -> Iterator[str]:
         if times > 1:
             yield f"{name} was executed {times} times"
     for result in evidence.results:
-        if result.end is End.WHOLE and result.wish.is_obeyed and not ran[result.wish.id]:
-            yield f"{result.wish.id} was answered and never executed"
+        if result.end is End.WHOLE and result.planned.is_obeyed and not ran[result.planned.id]:
+            yield f"{result.planned.id} was answered and never executed"
 
 
 def exceeding_memory(record: list[dict[str, Any]]) -> Iterator[str]:

@@ -22,8 +22,8 @@ LASTS_S = 1.5
 
 
 class FaultInjector(Injector):
-    def __init__(self, rig: HotseatProcess, dice: random.Random) -> None:
-        super().__init__(dice)
+    def __init__(self, rig: HotseatProcess, rng: random.Random) -> None:
+        super().__init__(rng)
         self._rig = rig
         self._faults = {
             "kill -9 of a server": self._kill_server,
@@ -46,17 +46,17 @@ class FaultInjector(Injector):
         self._weights = [8, 4, 2, 2, 3, 2, 3, 4, 3, 2, 2, 2, 2, 1, 1, 1]
 
     def _draw(self) -> str:
-        return self._dice.choices(list(self._faults), self._weights)[0]
+        return self._rng.choices(list(self._faults), self._weights)[0]
 
     # Servers
 
     def _any_stub(self) -> str:
-        return self._dice.choice(list(STUBS))
+        return self._rng.choice(list(STUBS))
 
     def _any_server(self) -> list[int]:
         """The processes of a random model that runs."""
         models = [*STUBS, REAL]
-        self._dice.shuffle(models)
+        self._rng.shuffle(models)
         return next((servers for model in models if (servers := self._rig.servers(model))), [])
 
     async def _kill_server(self) -> None:
@@ -67,7 +67,7 @@ class FaultInjector(Injector):
         stopped = self._any_server()
         for pid in stopped:
             send_signal(pid, signal.SIGSTOP)
-        await asyncio.sleep(self._dice.uniform(0.1, LASTS_S))
+        await asyncio.sleep(self._rng.uniform(0.1, LASTS_S))
         for pid in stopped:
             send_signal(pid, signal.SIGCONT)
 
@@ -112,7 +112,7 @@ class FaultInjector(Injector):
     # Operators
 
     async def _unload(self) -> None:
-        force = self._dice.choice(["", "?force=true"])
+        force = self._rng.choice(["", "?force=true"])
         await self._rig.ask("DELETE", f"/upstream/{self._any_stub()}{force}")
 
     async def _load(self) -> None:
@@ -121,7 +121,7 @@ class FaultInjector(Injector):
     async def _reload(self, changed: str = "", without: str = "") -> None:
         self._rig.write(changed, without)
         self._rig.reload()
-        await asyncio.sleep(self._dice.uniform(0, LASTS_S))
+        await asyncio.sleep(self._rng.uniform(0, LASTS_S))
         self._rig.write()
         self._rig.reload()
 
@@ -142,7 +142,7 @@ class FaultInjector(Injector):
 
     async def _limited(self, what: int, soft: int) -> None:
         self._rig.limit(what, soft)
-        await asyncio.sleep(self._dice.uniform(0.1, LASTS_S))
+        await asyncio.sleep(self._rng.uniform(0.1, LASTS_S))
         self._rig.limit(what, -1)
 
     # hotseat itself

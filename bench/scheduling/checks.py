@@ -132,7 +132,7 @@ LIMITS_US = {("ready path", 1, 0): 10.0, ("contended", 10, 0): 100.0, ("crowded"
 
 def costs(record: Record) -> Iterator[Verdict]:
     for cost in record.costs:
-        if limit := LIMITS_US.get((cost.what, cost.models, cost.wished)):
+        if limit := LIMITS_US.get((cost.what, cost.models, cost.requested)):
             size = f"{cost.models} models, {cost.resident} resident, {cost.waiting} waiting"
             yield Verdict(f"µs per decision, {cost.what} ({size})", cost.us_per_event, Side.AT_MOST, limit)
 

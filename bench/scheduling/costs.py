@@ -39,7 +39,7 @@ class Cost:
     resident: int
     waiting: int
     us_per_event: float
-    wished: int = 0
+    requested: int = 0
     """The requested queue length; more than `waiting` if filling took too long."""
 
 
@@ -93,13 +93,13 @@ class Timed:
 def crowded(models: int, resident: int, waiting: int) -> Cost:
     """Arrivals and departures, of resident and of missing models, at this load."""
     rig = Filled(models, resident)
-    waits = rig.fill_line(waiting)
+    waits = rig.fill_queue(waiting)
     probes = list(rig.probes())
     begun = time.process_time()
     for event in probes:
         rig.scheduler.handle(event, 1.0)
     spent = time.process_time() - begun
-    return Cost("crowded", models, resident, waits, spent / len(probes) * 1e6, wished=waiting)
+    return Cost("crowded", models, resident, waits, spent / len(probes) * 1e6, requested=waiting)
 
 
 class Filled:
@@ -125,7 +125,7 @@ class Filled:
         self._tickets += 1
         return RequestArrived(TicketId(self._tickets), name, SOMEBODY)
 
-    def fill_line(self, waiting: int) -> int:
+    def fill_queue(self, waiting: int) -> int:
         """Queue so many requests for the missing models; returns how many were queued before the time was up."""
         missing = self.names[self.resident :]
         until = time.monotonic() + LONGEST_S

@@ -85,7 +85,7 @@ async def test_only_what_is_wanted_is_read(rig: Rig) -> None:
     assert [ended.at for ended in await rig.store_writer.read(0, None, 1)] == [NOW + 40]
 
 
-async def test_nothing_is_kept_unless_that_is_wished(rig: Rig) -> None:
+async def test_nothing_is_kept_unless_that_is_configured(rig: Rig) -> None:
     """Then the last ones are read from memory."""
     rig.kept = ActivityKept()
     for model in (QWEN, LLAMA, QWEN):

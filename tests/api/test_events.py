@@ -41,10 +41,10 @@ async def test_what_happens_is_fed_as_it_happens(rig: Management) -> None:
     async with rig.feed("/hotseat/events") as lines:
         await subscribed(rig)
         await rig.get("/upstream/alpha/load")
-        wish, ready = await next_event(lines), await next_event(lines)
+        requested, ready = await next_event(lines), await next_event(lines)
 
-    assert (wish["id"], wish["event"]) == ("1", "LoadRequested")
-    entry: dict[str, Any] = json.loads(wish["data"])
+    assert (requested["id"], requested["event"]) == ("1", "LoadRequested")
+    entry: dict[str, Any] = json.loads(requested["data"])
     assert entry["event"]["model"] == "alpha"
     assert entry["commands"][0]["reason"] == "loaded explicitly (operator or preload)"
     assert (ready["id"], ready["event"]) == ("2", "UpstreamReady")

@@ -31,14 +31,14 @@ class Served:
     """A fleet of a, b and c whose APIs are served; c alone has llama, and does not get qwen."""
 
     fleet: InProcessFleet
-    doors: dict[str, httpx2.AsyncClient]
+    clients: dict[str, httpx2.AsyncClient]
     stack: dict[str, AsyncExitStack]
 
     async def ask(self, host: str, method: str, path: str) -> httpx2.Response:
-        return await self.doors[host].request(method, path)
+        return await self.clients[host].request(method, path)
 
     async def get(self, host: str, path: str) -> Any:
-        return (await self.doors[host].get(path)).json()
+        return (await self.clients[host].get(path)).json()
 
     async def fall_silent(self, host: str) -> None:
         """The host stops listening but remains a member of the fleet."""
@@ -66,10 +66,10 @@ async def hosts(tmp_path: Path) -> AsyncIterator[Served]:
             host = fleet[name]
             parts: Management = around(host.dispatcher, host.journal, host.launcher, client, tmp_path / name)
             parts.fleet = host.fleet_admin
-            rig.doors[name] = client
-            door = rig.stack[name] = await stack.enter_async_context(AsyncExitStack())
-            await door.enter_async_context(served(application(parts), fd=sock.fileno()))
-            door.callback(sock.close)
+            rig.clients[name] = client
+            host_stack = rig.stack[name] = await stack.enter_async_context(AsyncExitStack())
+            await host_stack.enter_async_context(served(application(parts), fd=sock.fileno()))
+            host_stack.callback(sock.close)
         yield rig
 
 

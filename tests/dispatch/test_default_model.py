@@ -71,7 +71,7 @@ async def test_a_default_that_sleeps_comes_back_too() -> None:
 
 
 @in_virtual_time
-async def test_it_stays_away_unless_that_is_wished() -> None:
+async def test_the_default_is_not_loaded_unless_that_is_configured() -> None:
     """Without the setting nothing is loaded that was not requested."""
     async with opened(replace(CATALOG, returns_to_default=False)) as dispatcher:
         await dispatcher.load(OTHER)

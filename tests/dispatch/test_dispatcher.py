@@ -405,7 +405,7 @@ async def test_the_timer_rings_at_the_end_of_a_ttl() -> None:
 
 
 @in_virtual_time
-async def test_a_later_wish_replaces_the_timer() -> None:
+async def test_a_later_timer_replaces_the_earlier_one() -> None:
     """There is one timer: when the scheduler asks for another time, the earlier one does not ring."""
     async with opened(launcher=FakeLauncher(slow=("qwen",))) as rig:
         asyncio.get_running_loop().call_later(10, rig.launcher.become_ready, "qwen")

@@ -80,10 +80,10 @@ class RaisingRig:
         self.waiters.append(FakeWaiter(self, name, self.calls))
         return self.waiters[-1]
 
-    def operate(self, wish: Coroutine[Any, Any, None]) -> None:
+    def operate(self, call: Coroutine[Any, Any, None]) -> None:
         async def answered() -> None:
             with suppress(HotseatError):
-                await wish
+                await call
 
         self.tasks.start(answered(), "operate")
 

@@ -147,7 +147,7 @@ async def test_an_order_outlives_its_host() -> None:
 
 
 @in_virtual_time
-async def test_a_wish_that_cannot_be_read_is_written_over() -> None:
+async def test_an_order_that_cannot_be_read_is_overwritten() -> None:
     """An unreadable order record is replaced by the next order."""
     async with in_process_fleet("a", "b") as fleet:
         await fleet["a"].node.store.put(Bucket.ORDERS, "b", b"scribble")

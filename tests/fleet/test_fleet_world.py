@@ -75,7 +75,7 @@ catalogs = st.builds(
         max_size=3,
     ),
 )
-wishes = st.builds(HostOrder, st.booleans(), st.booleans())
+orders = st.builds(HostOrder, st.booleans(), st.booleans())
 claims = st.builds(
     lambda model, host, replica: Claim(model, host, host, "", replica),
     st.sampled_from(MODELS),
@@ -84,7 +84,7 @@ claims = st.builds(
 )
 writes = st.one_of(
     st.tuples(st.just(Bucket.HOSTS), records.map(lambda record: (str(record.name), record))),
-    st.tuples(st.just(Bucket.ORDERS), st.tuples(st.sampled_from(HOSTS), wishes)),
+    st.tuples(st.just(Bucket.ORDERS), st.tuples(st.sampled_from(HOSTS), orders)),
     st.tuples(st.just(Bucket.CLAIMS), claims.map(lambda claim: (f"{claim.model}.{claim.replica}", claim))),
     st.tuples(st.just(Bucket.CATALOGS), st.tuples(st.just(CATALOG), catalogs)),
     st.tuples(st.sampled_from(Bucket), st.tuples(st.sampled_from([*HOSTS, "m.0", CATALOG]), st.none())),
@@ -96,7 +96,7 @@ histories = st.tuples(catalogs, st.lists(writes, max_size=14)).map(
 
 
 @dataclass
-class Hearing:
+class Delivery:
     """One way to receive a history: what is missed, what arrives twice, and in which order."""
 
     order: Sequence[float]
@@ -104,8 +104,8 @@ class Hearing:
     twice: Sequence[bool]
 
 
-hearings = st.builds(
-    Hearing,
+deliveries = st.builds(
+    Delivery,
     *(st.lists(each, min_size=15, max_size=15) for each in (st.floats(0, 1), st.booleans(), st.booleans())),
 )
 
@@ -139,7 +139,7 @@ class WrittenRecords:
                 continue
         return found
 
-    def wish(self, host: HostName) -> HostOrder:
+    def order(self, host: HostName) -> HostOrder:
         written = self.there[Bucket.ORDERS].get(host)
         return decoded(written.value, HostOrder) if written else HostOrder()
 
@@ -148,14 +148,14 @@ class WrittenRecords:
         return decoded(written.value, CatalogRecord).offers.get(model) if written else None
 
 
-def roster_after(records: WrittenRecords, hearing: Hearing, *, is_interrupted: bool) -> Roster:
+def roster_after(records: WrittenRecords, delivery: Delivery, *, is_interrupted: bool) -> Roster:
     """A roster that received the history in this way, and the missed part after an interruption."""
     roster = Roster(HostName("me"))
-    numbered = sorted(enumerate(records.changes), key=lambda each: hearing.order[each[0]])
+    numbered = sorted(enumerate(records.changes), key=lambda each: delivery.order[each[0]])
     for number, (bucket, change) in numbered:
-        if is_interrupted and hearing.missed[number]:
+        if is_interrupted and delivery.missed[number]:
             continue
-        for _ in range(1 + hearing.twice[number]):
+        for _ in range(1 + delivery.twice[number]):
             roster.apply(bucket, change, 0.0)
     if is_interrupted:
         for bucket in Bucket:
@@ -184,22 +184,22 @@ def judge(records: WrittenRecords, roster: Roster) -> None:
         decision = place(model, ClientId("x"), roster, LATER)
         if isinstance(decision, Nowhere):
             continue
-        record, offer, wish = hosts.get(decision.host), records.offer(model), records.wish(decision.host)
+        record, offer, order = hosts.get(decision.host), records.offer(model), records.order(decision.host)
         assert record is not None, f"{decision.host} is gone"
         assert not record.is_leaving
-        assert not wish.drained
+        assert not order.drained
         assert offer is not None
         assert offer.labels.items() <= record.labels.items(), "labelled out"
         phases = [residence.phase for residence in record.residents if residence.model == model]
         if isinstance(decision, Serve):
             assert phases[0] in ("ready", "loading", "asleep", "cold")
         else:
-            assert not wish.cordoned
+            assert not order.cordoned
             assert not {"ready", "loading", "asleep", "cold"}.intersection(phases)
             assert not record.devices or offer.memory[GPU] <= record.devices[GPU].budget
 
 
-def tells_the_truth(history: Any, one: Hearing, other: Hearing) -> None:
+def tells_the_truth(history: Any, one: Delivery, other: Delivery) -> None:
     records = WrittenRecords.of(history)
     rosters = [
         roster_after(records, one, is_interrupted=False),
@@ -212,8 +212,8 @@ def tells_the_truth(history: Any, one: Hearing, other: Hearing) -> None:
         assert snapshot(roster) == snapshot(rosters[0])
 
 
-@given(histories, hearings, hearings)
-def test_rosters_agree_and_no_request_goes_where_it_may_not(history: Any, one: Hearing, other: Hearing) -> None:
+@given(histories, deliveries, deliveries)
+def test_rosters_agree_and_no_request_goes_where_it_may_not(history: Any, one: Delivery, other: Delivery) -> None:
     """All rosters agree in the end, even if changes arrive late, twice or after an interruption."""
     tells_the_truth(history, one, other)
 
@@ -275,7 +275,7 @@ def those_that_are_gone_stay(roster: Roster, name: HostName) -> None:
 def test_planted_bugs_are_found(where: Any, name: str, bug: Any) -> None:
     """The search finds each planted bug."""
 
-    def is_broken(example: tuple[Any, Hearing, Hearing]) -> bool:
+    def is_broken(example: tuple[Any, Delivery, Delivery]) -> bool:
         try:
             tells_the_truth(*example)
         except AssertionError:
@@ -284,7 +284,7 @@ def test_planted_bugs_are_found(where: Any, name: str, bug: Any) -> None:
 
     with patch.object(where, name, bug):
         try:
-            find(st.tuples(histories, hearings, hearings), is_broken, settings=SEARCH)
+            find(st.tuples(histories, deliveries, deliveries), is_broken, settings=SEARCH)
         except NoSuchExample:
             pytest.fail(f"{bug.__name__} was not found")
 
@@ -293,8 +293,8 @@ def test_a_load_is_decided_in_some_worlds() -> None:
     """The search reaches a state in which placement serves, loads and refuses."""
     kinds = {Serve, Load, Nowhere}
 
-    def has_all(example: tuple[Any, Hearing]) -> bool:
+    def has_all(example: tuple[Any, Delivery]) -> bool:
         roster = roster_after(WrittenRecords.of(example[0]), example[1], is_interrupted=True)
         return {type(place(model, ClientId("x"), roster, LATER)) for model in MODELS} == kinds
 
-    assert find(st.tuples(histories, hearings), has_all, settings=SEARCH)
+    assert find(st.tuples(histories, deliveries), has_all, settings=SEARCH)

@@ -442,7 +442,7 @@ def test_labels_are_constraints() -> None:
 
 def test_a_cordoned_host_serves_what_it_has_and_loads_nothing() -> None:
     """A cordoned host serves its models but loads no others."""
-    rig = RosterRig().hosts(host("a", there("qwen"))).wish("a", cordoned=True)
+    rig = RosterRig().hosts(host("a", there("qwen"))).order("a", cordoned=True)
 
     assert where(rig) == (Serve, "a")
     assert "a is cordoned" in placed(rig, LLAMA).reason
@@ -450,16 +450,16 @@ def test_a_cordoned_host_serves_what_it_has_and_loads_nothing() -> None:
 
 def test_a_drained_host_gets_nothing() -> None:
     """A drained host gets no requests; the model is loaded on another host."""
-    rig = RosterRig().hosts(host("a", there("qwen"))).wish("a", cordoned=True, drained=True)
+    rig = RosterRig().hosts(host("a", there("qwen"))).order("a", cordoned=True, drained=True)
     assert isinstance(placed(rig), Nowhere)
     rig.hosts(host("here"))
 
     assert where(rig) == (Load, "here")
 
 
-def test_a_wish_that_is_taken_back_holds_no_more() -> None:
+def test_an_order_that_was_withdrawn_has_no_effect() -> None:
     """After its order is withdrawn, a host loads models again."""
-    rig = RosterRig().hosts(host("a")).wish("a", cordoned=True).remove(Bucket.ORDERS, "a")
+    rig = RosterRig().hosts(host("a")).order("a", cordoned=True).remove(Bucket.ORDERS, "a")
 
     assert where(rig) == (Load, "a")
 
@@ -499,7 +499,7 @@ def test_many_hosts_are_not_all_named() -> None:
     """The error names at most three hosts for each kind of obstacle."""
     rig = RosterRig().hosts(*(host(f"h{n}") for n in range(9)), host("z", is_leaving=True))
     for n in range(9):
-        rig.wish(f"h{n}", cordoned=True)
+        rig.order(f"h{n}", cordoned=True)
 
     assert placed(rig, GEMMA) == Nowhere(
         "gemma cannot be placed: z is shutting down; h0, h1, h2 and 6 more are cordoned."

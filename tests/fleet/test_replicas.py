@@ -209,7 +209,7 @@ def test_only_what_serves_counts() -> None:
     rig = RosterRig("a", catalog=fleet_catalog(qwen=offer(most=3))).hosts(
         host("a", unused(500)), host("b", unused(500))
     )
-    rig.wish("b", drained=True)
+    rig.order("b", drained=True)
 
     assert to_spare(rig.roster, rig.now) == []
 

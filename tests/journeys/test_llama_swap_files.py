@@ -100,7 +100,7 @@ def test_a_file_is_found_right(
     assert all(re.match(rf".*/{name}\.yaml:\d+:\d+: (note|warning): ", line) for line in places)
 
 
-def test_a_web_page_has_its_own_front_door(tmp_path: Path, environ: dict[str, str]) -> None:
+def test_a_web_page_is_served_under_its_own_path(tmp_path: Path, environ: dict[str, str]) -> None:
     """ComfyUI is reached under /comfyui/, as in llama-swap."""
     with Hotseat(SAMPLES / "comfyui.yaml", tmp_path, environ=environ) as rig:
         answer = rig.call("GET", "/comfyui/prompt?x=1")

@@ -66,7 +66,7 @@ async def test_an_operator_asks_for_one_device() -> None:
     assert left == ""
 
 
-async def test_an_operator_takes_his_wish_back_while_a_program_runs() -> None:
+async def test_an_operator_withdraws_a_yield_while_a_program_runs() -> None:
     """Models still yield, and the operator sees to which program."""
     rig = PrecedenceRig("game*")
     rig.precedence.yield_memory("training")

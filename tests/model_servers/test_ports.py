@@ -110,7 +110,7 @@ async def test_a_fixed_port_that_is_answered_already_is_not_started_on(rig: Supe
 async def test_a_server_that_lost_its_port_is_started_on_another(
     rig: SupervisorRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the end of our hold and the server's own a stranger may be quicker: that passes."""
+    """Between the end of our hold and the server's own another process may be quicker: that passes."""
     rivals: list[socket.socket] = []
     vacate = PortLease.vacate
 

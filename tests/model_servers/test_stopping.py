@@ -124,7 +124,7 @@ async def test_a_stop_command_that_hangs_ends_with_its_server(rig: SupervisorRig
 
 
 async def test_a_stop_command_is_not_run_for_a_server_that_is_gone(rig: SupervisorRig, tmp_path: Path) -> None:
-    """Its pid may be a stranger's by now."""
+    """Its pid may belong to another process by now."""
     note = tmp_path / "note"
     stop = command_for("stop_politely", "${PID}", str(note))
     await rig.failed(model("dies_while_loading", stop=stop))

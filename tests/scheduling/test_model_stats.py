@@ -45,28 +45,28 @@ def test_before_anything_was_seen() -> None:
 
 def test_the_first_measurement_replaces_the_guess() -> None:
     """One load is enough to know better."""
-    habits = StatsOfModels()
-    habits.loaded(QWEN, 12)
+    stats = StatsOfModels()
+    stats.loaded(QWEN, 12)
 
-    assert habits.load_s(QWEN) == habits.measured_load_s(QWEN) == 12
+    assert stats.load_s(QWEN) == stats.measured_load_s(QWEN) == 12
 
 
 def test_an_odd_load_does_not_count_for_ever() -> None:
     """Later loads move the figure slowly."""
-    habits = StatsOfModels()
-    habits.loaded(QWEN, 10)
-    habits.loaded(QWEN, 40)
+    stats = StatsOfModels()
+    stats.loaded(QWEN, 10)
+    stats.loaded(QWEN, 40)
 
-    assert habits.load_s(QWEN) == pytest.approx(10 + FRESH * 30)
+    assert stats.load_s(QWEN) == pytest.approx(10 + FRESH * 30)
 
 
 def test_a_model_never_seen_is_like_the_others() -> None:
     """The mean of what was seen is a better guess than ours."""
-    habits = StatsOfModels()
-    habits.loaded(QWEN, 10)
-    habits.loaded(LLAMA, 20)
+    stats = StatsOfModels()
+    stats.loaded(QWEN, 10)
+    stats.loaded(LLAMA, 20)
 
-    assert habits.load_s(GEMMA) == 15
+    assert stats.load_s(GEMMA) == 15
 
 
 def test_only_finished_loads_count(driver: SchedulerDriver) -> None:
@@ -149,13 +149,13 @@ def test_reads_are_no_use(driver: SchedulerDriver) -> None:
 
 def test_what_is_kept_is_bounded() -> None:
     """However many clients come, however often."""
-    habits = StatsOfModels()
+    stats = StatsOfModels()
     for n in range(KEPT_CLIENTS + 10):
-        habits.went(QWEN, habits.of(QWEN), ClientId(str(n)), n, n + 1)
-        habits.of(QWEN).used_again(n, straight=True)
+        stats.went(QWEN, stats.of(QWEN), ClientId(str(n)), n, n + 1)
+        stats.of(QWEN).used_again(n, straight=True)
 
-    assert len(habits._last_visits) == KEPT_CLIENTS
-    assert len(habits.of(QWEN).gaps) == KEPT_GAPS
+    assert len(stats._last_visits) == KEPT_CLIENTS
+    assert len(stats.of(QWEN).gaps) == KEPT_GAPS
 
 
 def test_what_was_learned_survives_a_restart() -> None:
@@ -176,9 +176,9 @@ def test_what_was_learned_survives_a_restart() -> None:
 
 
 @pytest.mark.parametrize("junk", [7, None, [], {"load_s": "long"}, {"load_s": -1}, {"gaps": 3}, {"load_s": True}])
-def test_what_does_not_look_like_habits_is_passed_over(junk: Any) -> None:
+def test_what_does_not_look_like_stats_is_ignored(junk: Any) -> None:
     """An old or broken file costs a little learning, nothing else."""
-    habits = StatsOfModels()
-    habits.adopt({"qwen": junk})
+    stats = StatsOfModels()
+    stats.adopt({"qwen": junk})
 
-    assert habits.of(QWEN) == ModelStats()
+    assert stats.of(QWEN) == ModelStats()

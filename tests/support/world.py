@@ -120,14 +120,14 @@ class Server:
 @dataclass(frozen=True)
 class Wanted:
     model: ModelName
-    wish: RequestKind
+    kind: RequestKind
     client: str = ""
 
 
 @dataclass(frozen=True)
 class Lease:
     server: Server
-    wish: RequestKind
+    kind: RequestKind
 
 
 class World:
@@ -157,8 +157,8 @@ class World:
     # Clients and operators
 
     def arrive(self, model: ModelName, *, reads: bool = False, client: str = "someone") -> TicketId:
-        wish = RequestKind.READ if reads else RequestKind.USE
-        ticket = self._ticket(model, wish, client)
+        kind = RequestKind.READ if reads else RequestKind.USE
+        ticket = self._ticket(model, kind, client)
         self.tell(RequestArrived(ticket, model, ClientId(client), takes_slot=not reads))
         return ticket
 
@@ -358,16 +358,16 @@ class World:
         assert server
         self._require(not server.is_leaving, f"{command.ticket} is sent to {wanted.model}, which is on its way out")
         self._require(command.upstream == server.upstream, f"{command.ticket} is sent to {command.upstream}")
-        self.leases[command.ticket] = Lease(server, wanted.wish)
+        self.leases[command.ticket] = Lease(server, wanted.kind)
         self._check_slots(server)
         self._check_fairness(wanted)
 
     def _check_fairness(self, granted: Wanted) -> None:
         """While a client waits for a model, no other client is served by it more than PLACES times."""
-        if granted.wish is not RequestKind.USE:
+        if granted.kind is not RequestKind.USE:
             return
         in_line = [
-            each for each in self.waiting.values() if each.model == granted.model and each.wish is RequestKind.USE
+            each for each in self.waiting.values() if each.model == granted.model and each.kind is RequestKind.USE
         ]
         waiting = {each.client for each in in_line}
         for other in waiting - {granted.client}:
@@ -379,7 +379,7 @@ class World:
 
     def _check_slots(self, server: Server) -> None:
         limit = server.spec.concurrency_limit
-        used = sum(lease.wish is RequestKind.USE for lease in self.leases_on(server))
+        used = sum(lease.kind is RequestKind.USE for lease in self.leases_on(server))
         self._require(limit is None or used <= limit, f"{used} requests at once on {server.model}, which takes {limit}")
 
     def _confirmed(self, command: Confirm) -> None:
@@ -388,7 +388,7 @@ class World:
             return
         wanted = self.waiting.pop(command.ticket, None)
         self._require(
-            wanted and wanted.wish is RequestKind.LOAD, f"{command.ticket} is confirmed, but asked for nothing"
+            wanted and wanted.kind is RequestKind.LOAD, f"{command.ticket} is confirmed, but asked for nothing"
         )
         server = self.server_of(command.model)
         self._require(server and server.life is Life.UP, f"{command.model} is said to be ready, and is not")
@@ -575,9 +575,9 @@ class World:
             del self.leases[ticket]
         self.orphans += gone
 
-    def _ticket(self, model: ModelName, wish: RequestKind, client: str = "operator") -> TicketId:
+    def _ticket(self, model: ModelName, kind: RequestKind, client: str = "operator") -> TicketId:
         ticket = TicketId(next(self._numbers))
-        self.waiting[ticket] = Wanted(model, wish, client)
+        self.waiting[ticket] = Wanted(model, kind, client)
         return ticket
 
     def _require(self, so: object, promise: str) -> None:

@@ -16,7 +16,7 @@ from hotseat.model_servers.guard_link import Order
 from hotseat.model_servers.launch_env import environment, find_program
 from hotseat.model_servers.load_progress import taken_in, weight_of
 from hotseat.model_servers.output import Pipe
-from hotseat.model_servers.port_owner import describe_process, is_loopback, owner_of, stranger_on
+from hotseat.model_servers.port_owner import describe_process, foreign_process_on, is_loopback, owner_of
 from hotseat.model_servers.ports import is_taken
 from hotseat.model_servers.readiness import Readiness, accepts, addresses_of
 from hotseat.model_servers.server_process import Child
@@ -199,9 +199,9 @@ class Launch:
         child = self._child = await self._spawn(recipe, loan)
         self._check_wanted()
         address = await self._until_ready(child, recipe)
-        stranger = None if address.unix_path else stranger_on(address.host, address.port, child.pid, child.marker)
-        if stranger:
-            raise Trouble(f"{address} is in use by another process, {describe_process(stranger)}")
+        foreign = None if address.unix_path else foreign_process_on(address.host, address.port, child.pid, child.marker)
+        if foreign:
+            raise Trouble(f"{address} is in use by another process, {describe_process(foreign)}")
         self._address = address
         return Upstream(address, child.pid)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MODEL = ModelName("org/model")
 B = HostName("b")
 US = FleetClient(HostName("a"), Signer(FleetSecret(["hush"])))
-STRANGER = FleetClient(HostName("a"), Signer(FleetSecret(["guessed"])))
+WITHOUT_SECRET = FleetClient(HostName("a"), Signer(FleetSecret(["guessed"])))
 
 
 async def keyed(open_rig: OpenRig) -> tuple[RelayRig, str]:
@@ -54,13 +54,13 @@ async def test_a_host_reads_the_details_of_a_model_from_another(open_rig: OpenRi
     assert call.request.first_line.split()[:2] == ["GET", "/hotseat/models/org%2Fmodel?local=true"]
 
 
-async def test_a_stranger_gets_nothing(open_rig: OpenRig) -> None:
+async def test_a_host_without_the_secret_gets_nothing(open_rig: OpenRig) -> None:
     """Without the secret, the details are None and a stop is an error."""
     _, url = await keyed(open_rig)
 
-    assert await STRANGER.model_details(B, url, MODEL) is None
+    assert await WITHOUT_SECRET.model_details(B, url, MODEL) is None
     with pytest.raises(HostUnresponsive, match=r"responded 403: .*fleet\.secret"):
-        await STRANGER.stop(B, url, MODEL)
+        await WITHOUT_SECRET.stop(B, url, MODEL)
 
 
 async def test_a_host_is_asked_to_stop_a_model(open_rig: OpenRig) -> None:
