@@ -180,7 +180,10 @@ KIT = Path("tests/conformance")
 """Written for any proxy, in its own words."""
 
 
-@pytest.mark.parametrize(("folder", "retired"), [("src", IN_SOURCES), ("tests", IN_ALL_CODE), ("bench", IN_ALL_CODE)])
+@pytest.mark.parametrize(
+    ("folder", "retired"),
+    [("src", IN_SOURCES), *((folder, IN_ALL_CODE) for folder in ("tests", "bench", "scripts", "clients"))],
+)
 def test_no_name_uses_a_retired_word(folder: str, retired: frozenset[str]) -> None:
     """Names of files, classes, functions and variables are made of other words."""
     found = [

@@ -16,7 +16,7 @@ test_the_promises_hold_in_any_world.settings = settings(max_examples=2 * setting
 
 @pytest.mark.parametrize("seed", range(30))
 def test_the_promises_hold_over_a_long_life(seed: int) -> None:
-    """Where a search likes the odd and the short, rng bring the ordinary and the long."""
+    """A search prefers odd and short inputs; random ones are ordinary and long."""
     rng = random.Random(seed)
     life = Chaos()
     life.open(rng.choice(sorted(RIGS)), rng.choice(ENDINGS), frozenset(rng.sample(TROUBLES, rng.randrange(3))))
