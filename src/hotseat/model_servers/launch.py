@@ -292,11 +292,11 @@ def too_soon(how: str) -> str:
 
 async def refuse_if_taken(address: Address) -> None:
     """A process that answers before the start is not ours."""
-    for door in addresses_of(address):
-        if (door.unix_path or is_loopback(door.host)) and await accepts(door, Dialler()):
-            owner = None if door.unix_path else owner_of(door.host, door.port)
+    for each in addresses_of(address):
+        if (each.unix_path or is_loopback(each.host)) and await accepts(each, Dialler()):
+            owner = None if each.unix_path else owner_of(each.host, each.port)
             raise Trouble(
-                f"{door} is already in use by another process{f', {describe_process(owner)}' if owner else ''}"
+                f"{each} is already in use by another process{f', {describe_process(owner)}' if owner else ''}"
             )
 
 
