@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from clients.caller import calling
 from clients.rig import open_rig
-from clients.situations import SITUATIONS, Letdown
+from clients.situations import SITUATIONS, ClientFailure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,16 +23,16 @@ class Row:
     version: str
     limit_s: float | None
     """After how long without a byte it gives up by default; None: never."""
-    letdowns: Mapping[str, str]
+    failures: Mapping[str, str]
     """By the name of a situation: what the client did instead of what its user needs."""
 
     def surprises(self) -> Iterator[str]:
         """Where the client is worse, or better, than the list says."""
-        for name, letdown in self.letdowns.items():
+        for name, failure in self.failures.items():
             if name not in self.client.limits:
-                yield f"{self.client.name} in {name}: {letdown}"
+                yield f"{self.client.name} in {name}: {failure}"
         for name in self.client.limits:
-            if name not in self.letdowns:
+            if name not in self.failures:
                 yield f"{self.client.name} in {name}: does what its user needs; strike its limit from the roster"
 
 
@@ -43,10 +43,10 @@ def row(client: Client) -> Row:
         open_rig(Path(folder)) as rig,
         calling(client.argv, rig.url) as caller,
     ):
-        letdowns = {}
+        failures = {}
         for situation in SITUATIONS:
             try:
                 situation(rig, caller)
-            except Letdown as letdown:
-                letdowns[situation.__name__] = str(letdown)
-        return Row(client, caller.version, caller.limit_s, letdowns)
+            except ClientFailure as failure:
+                failures[situation.__name__] = str(failure)
+        return Row(client, caller.version, caller.limit_s, failures)

@@ -1,4 +1,4 @@
-"""The situations that every client is tested in; each passes, or raises a Letdown with what the client did wrong."""
+"""The situations that every client is tested in; each passes, or raises ClientFailure with what went wrong."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOTICED_WITHIN_S = 1.0
 ONE_MINUTE_S = 60 / SPEED
 
 
-class Letdown(AssertionError):
+class ClientFailure(AssertionError):
     """The client did not do what its user needs."""
 
 
@@ -120,7 +120,7 @@ SITUATIONS: tuple[Callable[[Rig, Caller], None], ...] = (
 
 def expect(fact: bool, otherwise: str) -> None:
     if not fact:
-        raise Letdown(otherwise)
+        raise ClientFailure(otherwise)
 
 
 def expect_whole(outcome: Outcome, model: str) -> None:

@@ -76,8 +76,8 @@ def lifecycle() -> str:
         "The phases of a model's server and the legal transitions between them.\n"
         "Any other transition raises `InvalidMove` in the scheduler."
     )
-    room = ", ".join(f"`{phase.value}`" for phase in Phase if phase.takes_memory)
-    return page("Model lifecycle", about, f"```mermaid\n{diagram()}\n```", f"A model uses memory while it is {room}.")
+    phases = ", ".join(f"`{phase.value}`" for phase in Phase if phase.takes_memory)
+    return page("Model lifecycle", about, f"```mermaid\n{diagram()}\n```", f"A model uses memory while it is {phases}.")
 
 
 def exchange_states() -> str:

@@ -26,8 +26,8 @@ def main() -> int:
     )
     options = parser.parse_args()
     print(f"seed {options.seed}", file=sys.stderr)
-    story = options.seed, options.minutes * 60, options.requests, tell
-    outcome = asyncio.run(run_fleet(options.fleet, *story) if options.fleet else run(*story))
+    run_options = options.seed, options.minutes * 60, options.requests, tell
+    outcome = asyncio.run(run_fleet(options.fleet, *run_options) if options.fleet else run(*run_options))
     print(report(outcome))
     return 1 if outcome.violations else 0
 

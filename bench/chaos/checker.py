@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.chaos.client import End
 from bench.chaos.injecting import AFTERMATH_S
-from bench.chaos.requests import REAL, REAL_GIB, ROOM_GIB, STUBS
+from bench.chaos.requests import BUDGET_GIB, REAL, REAL_GIB, STUBS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -51,15 +51,15 @@ def read_record(path: Path) -> list[dict[str, Any]]:
 
 def violations(evidence: Evidence) -> list[str]:
     """What should not have happened, one sentence each."""
-    return [*wrong_answers(evidence), *repeated(evidence), *crowded(evidence.record)]
+    return [*wrong_answers(evidence), *repeated(evidence), *exceeding_memory(evidence.record)]
 
 
 def wrong_answers(evidence: Evidence) -> Iterator[str]:
-    dying = [result for result in evidence.results if result.wish.fault in DEADLY]
+    dying = [result for result in evidence.results if result.planned.fault in DEADLY]
     for result in evidence.results:
         if problem := wrong(result, evidence, dying):
-            wish = result.wish
-            who = f"{wish.id} ({wish.kind.value}, {wish.model}, {wish.fault or 'no fault'})"
+            planned = result.planned
+            who = f"{planned.id} ({planned.kind.value}, {planned.model}, {planned.fault or 'no fault'})"
             yield f"{who}: {problem}{around(result, evidence)}"
 
 
@@ -76,13 +76,13 @@ def around(result: RequestResult, evidence: Evidence) -> str:
 def wrong(result: RequestResult, evidence: Evidence, dying: list[RequestResult]) -> str | None:
     match result.end:
         case End.WHOLE:
-            return unlike(result.text, result.wish.expected if result.wish.is_obeyed else evidence.reference)
+            return unlike(result.text, result.planned.expected if result.planned.is_obeyed else evidence.reference)
         case End.ERROR:
             return (
                 None if result.status in HONEST and result.text else f"{result.status} with the reason {result.text!r}"
             )
         case End.BROKEN:
-            if result.wish.fault in BREAKING or explained(result, evidence.injected, CUTTING) or died(result, dying):
+            if result.planned.fault in BREAKING or explained(result, evidence.injected, CUTTING) or died(result, dying):
                 return None
             return f"broken after {result.text!r} for no reason"
         case End.SILENT | End.UNREACHED:
@@ -97,7 +97,7 @@ def wrong(result: RequestResult, evidence: Evidence, dying: list[RequestResult])
 def died(result: RequestResult, dying: list[RequestResult]) -> bool:
     """Whether another request ended the server that this one used."""
     return any(
-        other.wish.model == result.wish.model
+        other.planned.model == result.planned.model
         and other.began <= result.ended
         and result.began <= other.ended + AFTERMATH_S
         for other in dying
@@ -121,13 +121,13 @@ def repeated(evidence: Evidence) -> Iterator[str]:
         if times > 1:
             yield f"{name} was executed {times} times"
     for result in evidence.results:
-        if result.end is End.WHOLE and result.wish.is_obeyed and not ran[result.wish.id]:
-            yield f"{result.wish.id} was answered and never executed"
+        if result.end is End.WHOLE and result.planned.is_obeyed and not ran[result.planned.id]:
+            yield f"{result.planned.id} was answered and never executed"
 
 
-def crowded(record: list[dict[str, Any]]) -> Iterator[str]:
+def exceeding_memory(record: list[dict[str, Any]]) -> Iterator[str]:
     for line in record:
         if line["what"] == "born":
-            alive = [line["model"], *line["company"]]
-            if sum(GIB[model] for model in alive) > ROOM_GIB or alive.count(line["model"]) > 1:
-                yield f"started with too little room at {line['at']:.3f}: {' beside '.join(alive)}"
+            alive = [line["model"], *line["others"]]
+            if sum(GIB[model] for model in alive) > BUDGET_GIB or alive.count(line["model"]) > 1:
+                yield f"started with too little memory at {line['at']:.3f}: {' beside '.join(alive)}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from bench.chaos.requests import PATIENCE_S, Kind, Manner
 
 if TYPE_CHECKING:
-    from bench.chaos.requests import Wish
+    from bench.chaos.requests import PlannedRequest
 
 Wire = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -35,7 +35,7 @@ class Broken(Exception):
 class RequestResult:
     """What a client recorded of one request."""
 
-    wish: Wish
+    planned: PlannedRequest
     end: End
     status: int
     text: str
@@ -59,27 +59,27 @@ class Client:
             self.close()
             self._port, self._rig = port, rig
 
-    async def ask(self, wish: Wish) -> RequestResult:
+    async def ask(self, planned: PlannedRequest) -> RequestResult:
         began = time.monotonic()
-        answer = Answer(wish)
-        limit = wish.leaves_after_s if wish.manner is Manner.HANGS_UP else PATIENCE_S
+        answer = Answer(planned)
+        limit = planned.leaves_after_s if planned.manner is Manner.HANGS_UP else PATIENCE_S
         try:
             async with asyncio.timeout(limit):
-                end = await self._converse(wish, answer)
+                end = await self._converse(planned, answer)
         except TimeoutError:
-            end = End.LEFT if wish.manner is Manner.HANGS_UP else End.TOO_LATE
+            end = End.LEFT if planned.manner is Manner.HANGS_UP else End.TOO_LATE
         # A slow reader may still be reading when the other end is long gone, and would mistake that for silence.
-        if end is not End.WHOLE or answer.closes or wish.manner is Manner.SLOW:
+        if end is not End.WHOLE or answer.closes or planned.manner is Manner.SLOW:
             self.close()
-        return RequestResult(wish, end, answer.status, answer.said(), began, time.monotonic(), self._rig)
+        return RequestResult(planned, end, answer.status, answer.said(), began, time.monotonic(), self._rig)
 
-    async def _converse(self, wish: Wish, answer: Answer) -> End:
+    async def _converse(self, planned: PlannedRequest, answer: Answer) -> End:
         try:
             reader, writer = self._wire = self._wire or await asyncio.open_connection("127.0.0.1", self._port)
         except OSError:
             return End.UNREACHED
         try:
-            writer.write(request_bytes(wish))
+            writer.write(request_bytes(planned))
             await writer.drain()
         except OSError:
             pass  # the server may have answered before it had read everything
@@ -97,8 +97,8 @@ class Client:
 
 
 class Answer:
-    def __init__(self, wish: Wish) -> None:
-        self._wish = wish
+    def __init__(self, planned: PlannedRequest) -> None:
+        self._planned = planned
         self.status = 0
         self.problem = ""
         self.closes = False
@@ -125,7 +125,7 @@ class Answer:
             self._body += await reader.readexactly(size)
             if await reader.readexactly(2) != b"\r\n":
                 raise Broken
-            if self._wish.manner is Manner.SLOW and size > 1:
+            if self._planned.manner is Manner.SLOW and size > 1:
                 await asyncio.sleep(0.0002)
         if await reader.readexactly(2) != b"\r\n":
             raise Broken
@@ -147,23 +147,23 @@ class Answer:
         if done != "data: [DONE]":
             raise ValueError("a stream without its last event")
         parsed = [json.loads(event.removeprefix("data: ")) for event in events]
-        if self._wish.is_obeyed:
+        if self._planned.is_obeyed:
             return " ".join(word["text"] for word in parsed)
         return "".join(delta["delta"].get("content") or "" for word in parsed for delta in word["choices"])
 
 
-def request_bytes(wish: Wish) -> bytes:
-    if wish.kind is Kind.UPLOAD:
-        target = f"/upstream/{wish.model}/upload/{wish.id}/{wish.fault or 'none'}"
-        return framed(target, "application/octet-stream", wish.upload())
+def request_bytes(planned: PlannedRequest) -> bytes:
+    if planned.kind is Kind.UPLOAD:
+        target = f"/upstream/{planned.model}/upload/{planned.id}/{planned.fault or 'none'}"
+        return framed(target, "application/octet-stream", planned.upload())
     asked = {
-        "model": wish.model,
-        "id": wish.id,
-        "fault": wish.fault,
-        "words": wish.words,
-        "stream": wish.kind is Kind.STREAM,
+        "model": planned.model,
+        "id": planned.id,
+        "fault": planned.fault,
+        "words": planned.words,
+        "stream": planned.kind is Kind.STREAM,
         "messages": [{"role": "user", "content": "hello"}],
-        "max_tokens": wish.words,
+        "max_tokens": planned.words,
         "temperature": 0,
     }
     return framed("/v1/chat/completions", "application/json", json.dumps(asked).encode())

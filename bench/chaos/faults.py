@@ -22,15 +22,15 @@ LASTS_S = 1.5
 
 
 class FaultInjector(Injector):
-    def __init__(self, rig: HotseatProcess, dice: random.Random) -> None:
-        super().__init__(dice)
+    def __init__(self, rig: HotseatProcess, rng: random.Random) -> None:
+        super().__init__(rng)
         self._rig = rig
         self._faults = {
             "kill -9 of a server": self._kill_server,
             "SIGSTOP of a server": self._stop_server,
-            "health check hangs": lambda: self._mood("hang", 4.5),
-            "server exits at start": lambda: self._mood("exit", LASTS_S),
-            "slow load": lambda: self._mood("slow", LASTS_S),
+            "health check hangs": lambda: self._misbehave("hang", 4.5),
+            "server exits at start": lambda: self._misbehave("exit", LASTS_S),
+            "slow load": lambda: self._misbehave("slow", LASTS_S),
             "port taken by another process": self._steal_port,
             "unload by an operator": self._unload,
             "load by an operator": self._load,
@@ -46,17 +46,17 @@ class FaultInjector(Injector):
         self._weights = [8, 4, 2, 2, 3, 2, 3, 4, 3, 2, 2, 2, 2, 1, 1, 1]
 
     def _draw(self) -> str:
-        return self._dice.choices(list(self._faults), self._weights)[0]
+        return self._rng.choices(list(self._faults), self._weights)[0]
 
     # Servers
 
     def _any_stub(self) -> str:
-        return self._dice.choice(list(STUBS))
+        return self._rng.choice(list(STUBS))
 
     def _any_server(self) -> list[int]:
         """The processes of a random model that runs."""
         models = [*STUBS, REAL]
-        self._dice.shuffle(models)
+        self._rng.shuffle(models)
         return next((servers for model in models if (servers := self._rig.servers(model))), [])
 
     async def _kill_server(self) -> None:
@@ -67,44 +67,44 @@ class FaultInjector(Injector):
         stopped = self._any_server()
         for pid in stopped:
             send_signal(pid, signal.SIGSTOP)
-        await asyncio.sleep(self._dice.uniform(0.1, LASTS_S))
+        await asyncio.sleep(self._rng.uniform(0.1, LASTS_S))
         for pid in stopped:
             send_signal(pid, signal.SIGCONT)
 
-    async def _mood(self, mood: str, lasts_s: float) -> None:
+    async def _misbehave(self, behaviour: str, lasts_s: float) -> None:
         model = self._any_stub()
-        self._rig.set_mood(model, mood)
+        self._rig.set_behaviour(model, behaviour)
         for pid in self._rig.servers(model):
             send_signal(pid, signal.SIGKILL)
         await asyncio.sleep(lasts_s)
-        self._rig.set_mood(model, "")
+        self._rig.set_behaviour(model, "")
 
     async def _steal_port(self) -> None:
         """Another process listens on the next server's port and answers health checks."""
         async with asyncio.TaskGroup() as group:
-            thief = group.create_task(self._be_thief())
-            await self._mood("steal", LASTS_S)
+            occupying = group.create_task(self._occupy_ports())
+            await self._misbehave("steal", LASTS_S)
             await asyncio.sleep(0.5)
-            thief.cancel()
+            occupying.cancel()
 
-    async def _be_thief(self) -> None:
-        thieves = []
+    async def _occupy_ports(self) -> None:
+        servers = []
         try:
             while True:
                 for port in self._rig.stolen_ports():
                     with suppress(OSError):
-                        thieves.append(await asyncio.start_server(self._pretend, "127.0.0.1", port))
+                        servers.append(await asyncio.start_server(self._pretend, "127.0.0.1", port))
                     self._rig.tell_taken(port)
                 await asyncio.sleep(0.01)
         finally:
-            for thief in thieves:
-                thief.close()
+            for server in servers:
+                server.close()
 
     async def _pretend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, asyncio.IncompleteReadError):
             head = await reader.readuntil(b"\r\n\r\n")
             if head.startswith(b"POST"):
-                self.trouble.append("a request went to a stranger on a stolen port")
+                self.trouble.append("a request went to another process on a stolen port")
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
             await writer.drain()
         writer.close()
@@ -112,7 +112,7 @@ class FaultInjector(Injector):
     # Operators
 
     async def _unload(self) -> None:
-        force = self._dice.choice(["", "?force=true"])
+        force = self._rng.choice(["", "?force=true"])
         await self._rig.ask("DELETE", f"/upstream/{self._any_stub()}{force}")
 
     async def _load(self) -> None:
@@ -121,7 +121,7 @@ class FaultInjector(Injector):
     async def _reload(self, changed: str = "", without: str = "") -> None:
         self._rig.write(changed, without)
         self._rig.reload()
-        await asyncio.sleep(self._dice.uniform(0, LASTS_S))
+        await asyncio.sleep(self._rng.uniform(0, LASTS_S))
         self._rig.write()
         self._rig.reload()
 
@@ -142,7 +142,7 @@ class FaultInjector(Injector):
 
     async def _limited(self, what: int, soft: int) -> None:
         self._rig.limit(what, soft)
-        await asyncio.sleep(self._dice.uniform(0.1, LASTS_S))
+        await asyncio.sleep(self._rng.uniform(0.1, LASTS_S))
         self._rig.limit(what, -1)
 
     # hotseat itself

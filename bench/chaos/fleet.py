@@ -41,7 +41,7 @@ class Fleet:
         names = string.ascii_lowercase[:count]
         self.has_skew = may_skew_clocks()
         self.rigs = [HotseatProcess(folder / name, self._program(name == names[-1])) for name in names]
-        self.doors = {rig.name: Wire(rig.port) for rig in self.rigs}
+        self.wires = {rig.name: Wire(rig.port) for rig in self.rigs}
         """The links that the other hosts use; clients do not."""
         self.lines = {rig.name: [Wire(server.port) for server in nats] for rig in self.rigs}
         for rig in self.rigs:
@@ -50,7 +50,7 @@ class Fleet:
                 "nats": [f"nats://127.0.0.1:{wire.port}" for wire in self.lines[rig.name]],
                 "name": rig.name,
                 "secret": "hush",
-                "address": f"http://127.0.0.1:{self.doors[rig.name].port}",
+                "address": f"http://127.0.0.1:{self.wires[rig.name].port}",
             }
 
     def _program(self, is_ahead: bool) -> list[str]:
@@ -58,7 +58,7 @@ class Fleet:
 
     async def mend(self, *rigs: HotseatProcess) -> None:
         for rig in rigs or self.rigs:
-            for wire in (self.doors[rig.name], *self.lines[rig.name]):
+            for wire in (self.wires[rig.name], *self.lines[rig.name]):
                 await wire.mend()
 
     async def until_connected(self) -> None:
@@ -67,7 +67,7 @@ class Fleet:
 
     def end(self) -> None:
         for rig in self.rigs:
-            for wire in (self.doors[rig.name], *self.lines[rig.name]):
+            for wire in (self.wires[rig.name], *self.lines[rig.name]):
                 wire.cut()
             for pid in rig.processes():
                 send_signal(pid, signal.SIGCONT)
@@ -83,16 +83,16 @@ class Fleet:
             return next((each for each in self.nats if each.name == leader), server)
         return self.nats[0]
 
-    async def wish(self, host: str, wish: HostOrder | None) -> None:
+    async def order(self, host: str, order: HostOrder | None) -> None:
         """Set an operator's order; None withdraws it."""
         store = JetStream(FleetSettings(tuple(server.url for server in self.nats), HostName("operator")))
         store.open()
         try:
             await store.until_connected(CONNECTED_S)
-            if wish is None:
+            if order is None:
                 await store.remove(Bucket.ORDERS, host)
             else:
-                await store.put(Bucket.ORDERS, host, encoded(wish))
+                await store.put(Bucket.ORDERS, host, encoded(order))
         finally:
             await store.aclose()
 

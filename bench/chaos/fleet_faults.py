@@ -24,8 +24,8 @@ SHORT_S, LEASE_AND_MORE_S = 2.0, 12.0
 
 
 class FleetInjector(Injector):
-    def __init__(self, fleet: Fleet, dice: random.Random) -> None:
-        super().__init__(dice)
+    def __init__(self, fleet: Fleet, rng: random.Random) -> None:
+        super().__init__(rng)
         self._fleet = fleet
         self._deck: list[str] = []
         self._faults = {
@@ -35,9 +35,9 @@ class FleetInjector(Injector):
             "kill -9 of NATS' leader": self._kill_leader,
             "all of NATS is down": self._kill_nats,
             "a host is cut off from NATS": lambda: self._part(self._fleet.lines),
-            "a host is out of reach": lambda: self._part({name: [door] for name, door in self._fleet.doors.items()}),
+            "a host is out of reach": lambda: self._part({name: [wire] for name, wire in self._fleet.wires.items()}),
             "a host is cut off from all": lambda: self._part(
-                {name: [door, *self._fleet.lines[name]] for name, door in self._fleet.doors.items()}
+                {name: [wire, *self._fleet.lines[name]] for name, wire in self._fleet.wires.items()}
             ),
             "kill -9 of a server": self._kill_server,
             "reload with a changed model": self._reload,
@@ -46,22 +46,22 @@ class FleetInjector(Injector):
 
     def _draw(self) -> str:
         if not self._deck:
-            self._deck = self._dice.sample(list(self._faults), len(self._faults))
+            self._deck = self._rng.sample(list(self._faults), len(self._faults))
         return self._deck.pop()
 
     def _any_host(self) -> HotseatProcess:
-        return self._dice.choice(self._fleet.rigs)
+        return self._rng.choice(self._fleet.rigs)
 
     async def _a_while(self) -> None:
         """Usually shorter than a lease, sometimes longer."""
-        await asyncio.sleep(self._dice.choice([SHORT_S, SHORT_S, SHORT_S, LEASE_AND_MORE_S]))
+        await asyncio.sleep(self._rng.choice([SHORT_S, SHORT_S, SHORT_S, LEASE_AND_MORE_S]))
 
     # Hosts
 
     async def _kill_host(self) -> str:
         rig = self._any_host()
         await rig.end(signal.SIGKILL)
-        self._fleet.doors[rig.name].cut()
+        self._fleet.wires[rig.name].cut()
         await self._a_while()
         await self._start(rig)
         return rig.name
@@ -69,7 +69,7 @@ class FleetInjector(Injector):
     async def _restart_host(self) -> str:
         rig = self._any_host()
         code = await rig.end(signal.SIGTERM)
-        self._fleet.doors[rig.name].cut()
+        self._fleet.wires[rig.name].cut()
         if code != 0:
             self.trouble.append(f"{rig.name} ended with {code} after SIGTERM")
         if left := rig.processes():
@@ -89,15 +89,15 @@ class FleetInjector(Injector):
 
     async def _drain(self) -> None:
         rig = self._any_host()
-        await self._fleet.wish(rig.name, HostOrder(cordoned=True, drained=True, by="the injector"))
+        await self._fleet.order(rig.name, HostOrder(cordoned=True, drained=True, by="the injector"))
         await self._a_while()
-        await self._fleet.wish(rig.name, None)
+        await self._fleet.order(rig.name, None)
 
     # Links
 
     async def _part(self, wires: dict[str, list[Wire]]) -> None:
         rig = self._any_host()
-        is_frozen = self._dice.random() < 0.5
+        is_frozen = self._rng.random() < 0.5
         for wire in wires[rig.name]:
             wire.freeze() if is_frozen else wire.cut()
         await self._a_while()
@@ -125,15 +125,15 @@ class FleetInjector(Injector):
 
     async def _kill_server(self) -> None:
         rigs, models = list(self._fleet.rigs), [*STUBS, REAL]
-        self._dice.shuffle(rigs)
-        self._dice.shuffle(models)
+        self._rng.shuffle(rigs)
+        self._rng.shuffle(models)
         found = (servers for rig in rigs for model in models if (servers := rig.servers(model)))
         for pid in next(found, []):
             send_signal(pid, signal.SIGKILL)
 
     async def _reload(self) -> None:
         """Reload all hosts one after the other, as a rollout does, and back."""
-        changed = self._dice.choice(list(STUBS))
+        changed = self._rng.choice(list(STUBS))
         for rig in self._fleet.rigs:
             rig.write(changed)
             rig.reload()

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from bench.chaos.requests import REAL, REAL_GIB, ROOM_GIB, STUBS
+from bench.chaos.requests import BUDGET_GIB, REAL, REAL_GIB, STUBS
 from tests.support.hotseat import MARK, PROGRAM
 from tests.support.llama import llama
 from tests.support.ports import free_port
@@ -38,7 +38,7 @@ class HotseatProcess:
         self.fleet: Mapping[str, Any] = {}
         """The fleet section of its configuration; empty: not in a fleet."""
         self.replicas: Mapping[str, Mapping[str, int]] = {}
-        (folder / "moods" / "alive").mkdir(parents=True)
+        (folder / "stubs" / "alive").mkdir(parents=True)
         self.log = folder / "hotseat.log"
         self._mark = f"{MARK}={folder}".encode()
         self._config = folder / "config.yaml"
@@ -94,7 +94,7 @@ class HotseatProcess:
         """The model's running servers: one, unless something is wrong."""
         if model not in STUBS:
             return self.processes("llama-server -m")
-        noted = [int(path.stem) for path in (self.folder / "moods" / "alive").glob(f"*.{model}")]
+        noted = [int(path.stem) for path in (self.folder / "stubs" / "alive").glob(f"*.{model}")]
         return [pid for pid in noted if self._mark in environment(pid)]
 
     async def ask(self, method: str, path: str) -> Any:
@@ -120,7 +120,7 @@ class HotseatProcess:
             models[name]["replicas"] = dict(bounds)
         models.pop(without, None)
         config = {
-            "devices": {"gpu0": {"memory": f"{ROOM_GIB}GiB"}},
+            "devices": {"gpu0": {"memory": f"{BUDGET_GIB}GiB"}},
             "healthCheckTimeout": 4,
             "unloadTimeout": 2,
             "scheduler": {"maxQueue": 48},
@@ -135,22 +135,22 @@ class HotseatProcess:
         self._config.write_text("models: {red: {cmdd: nothing}}\n")
 
     def _stub(self, name: str, gib: int, *, is_changed: bool) -> dict[str, Any]:
-        words = [sys.executable, "-I", "-S", str(STUB), "${PORT}", name, str(self.folder / "moods")]
+        words = [sys.executable, "-I", "-S", str(STUB), "${PORT}", name, str(self.folder / "stubs")]
         command = " ".join(word if word == "${PORT}" else shlex.quote(word) for word in words)
         extra = " again" if is_changed else ""
         return {"cmd": command + extra, "memory": f"{gib}GiB", "timeouts": {"responseHeader": 3}}
 
-    def set_mood(self, model: str, mood: str) -> None:
+    def set_behaviour(self, model: str, behaviour: str) -> None:
         """How the next starts of a model fail; empty: they succeed."""
-        (self.folder / "moods" / model).write_text(mood)
+        (self.folder / "stubs" / model).write_text(behaviour)
 
     def stolen_ports(self) -> list[int]:
         """Ports whose server waits for them to be stolen."""
-        moods = self.folder / "moods"
-        return [int(path.suffix[1:]) for path in moods.glob("stolen.*") if not self._taken(path).exists()]
+        stubs = self.folder / "stubs"
+        return [int(path.suffix[1:]) for path in stubs.glob("stolen.*") if not self._taken(path).exists()]
 
     def tell_taken(self, port: int) -> None:
-        (self.folder / "moods" / f"taken.{port}").touch()
+        (self.folder / "stubs" / f"taken.{port}").touch()
 
     @staticmethod
     def _taken(stolen: Path) -> Path:

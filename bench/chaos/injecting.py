@@ -32,8 +32,8 @@ class Injected:
 
 
 class Injector:
-    def __init__(self, dice: random.Random) -> None:
-        self._dice = dice
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
         self.injected: list[Injected] = []
         self.trouble: list[str] = []
         """Failures of a host itself."""
@@ -44,7 +44,7 @@ class Injector:
         """Run until `is_over`; a fault in progress is ended first, so that everything works again."""
         while not is_over.is_set():
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._dice.uniform(SHORTEST_PAUSE_S, LONGEST_PAUSE_S)):
+                async with asyncio.timeout(self._rng.uniform(SHORTEST_PAUSE_S, LONGEST_PAUSE_S)):
                     await is_over.wait()
                     return
             await self.inject(self._draw())

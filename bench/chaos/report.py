@@ -51,10 +51,10 @@ def reasons(results: Iterable[RequestResult]) -> Counter[str]:
 def table(evidence: Evidence) -> Iterator[str]:
     """What clients saw: for request faults exactly, for the others while they lasted."""
     yield f"{'fault':<30}{'times':>7}" + "".join(f"{end.value:>23}" for end in End)
-    by_wish: dict[str, list[RequestResult]] = {}
+    by_fault: dict[str, list[RequestResult]] = {}
     for result in evidence.results:
-        by_wish.setdefault(result.wish.fault or "(no fault of its own)", []).append(result)
-    for fault, those in sorted(by_wish.items()):
+        by_fault.setdefault(result.planned.fault or "(no fault of its own)", []).append(result)
+    for fault, those in sorted(by_fault.items()):
         yield row(fault, len(those), those)
     for name in sorted({fault.name for fault in evidence.injected}):
         times = [fault for fault in evidence.injected if fault.name == name]

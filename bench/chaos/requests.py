@@ -14,7 +14,7 @@ REAL = "alpha"
 """The model that a real llama-server serves."""
 STUBS = {"red": 4, "green": 4, "blue": 6, "white": 10}
 """The models that upstream.py serves, with the GiB that each takes."""
-ROOM_GIB, REAL_GIB = 10, 4
+BUDGET_GIB, REAL_GIB = 10, 4
 
 REQUEST_FAULTS = (
     "late", "slow", "error", "reset-early", "fin-early", "die-early", "garble-head", "reset-mid", "fin-mid", "die-mid",
@@ -38,7 +38,7 @@ class Manner(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class PlannedRequest:
     id: str
     model: str
     kind: Kind
@@ -64,16 +64,16 @@ class Wish:
         return self.model in STUBS
 
 
-def draw(dice: random.Random, name: str) -> Wish:
-    model = dice.choices([*STUBS, REAL], [4, 4, 3, 1, 1])[0]
-    kind = dice.choices(list(Kind), [6, 6, 0.2 if model in STUBS else 0])[0]
-    fault = dice.choices(REQUEST_FAULTS, RATES)[0] if model in STUBS and dice.random() < 0.12 else ""
+def draw(rng: random.Random, name: str) -> PlannedRequest:
+    model = rng.choices([*STUBS, REAL], [4, 4, 3, 1, 1])[0]
+    kind = rng.choices(list(Kind), [6, 6, 0.2 if model in STUBS else 0])[0]
+    fault = rng.choices(REQUEST_FAULTS, RATES)[0] if model in STUBS and rng.random() < 0.12 else ""
     if kind is not Kind.STREAM and fault == "garble-mid":
         fault = "fin-mid"  # a body with a length has no framing to corrupt
-    manner = dice.choices(list(Manner), [16, 2, 1])[0]
+    manner = rng.choices(list(Manner), [16, 2, 1])[0]
     if fault in ("stall-mid", "late"):
         manner = Manner.HANGS_UP
-    words = dice.choice([1, 8, 40, 40, 400]) if model in STUBS else 8
+    words = rng.choice([1, 8, 40, 40, 400]) if model in STUBS else 8
     if manner is Manner.SLOW and model in STUBS:
         words = 2_000
-    return Wish(name, model, kind, fault, manner, words, dice.choice([0.0, 0.02, 0.2, 1.0, 4.0]))
+    return PlannedRequest(name, model, kind, fault, manner, words, rng.choice([0.0, 0.02, 0.2, 1.0, 4.0]))

@@ -17,7 +17,7 @@ from bench.chaos.checker import Evidence, read_record, violations
 from bench.chaos.client import Client, End
 from bench.chaos.faults import FaultInjector
 from bench.chaos.hotseat_process import QUIET_WITHIN_S, HotseatProcess, send_signal, until
-from bench.chaos.requests import REAL, Kind, Manner, Wish, draw
+from bench.chaos.requests import REAL, Kind, Manner, PlannedRequest, draw
 from tests.support.processes import command_line
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Run:
         for rig in self._rigs:
             problems += [problem async for problem in self._left_behind(rig, idle[rig.name])]
             problems += bugs(rig)
-        record = [line for rig in self._rigs for line in read_record(rig.folder / "moods" / "record")]
+        record = [line for rig in self._rigs for line in read_record(rig.folder / "stubs" / "record")]
         evidence = Evidence(self._results, record, self._injector.injected, reference)
         found = [*problems, *violations(evidence)]
         lives = sum(rig.lives for rig in self._rigs)
@@ -97,7 +97,9 @@ class Run:
 
     async def _reference(self) -> str:
         """The answer of the real model while no fault is injected."""
-        result = await Client(self._rigs[0].port).ask(Wish("calm", REAL, Kind.UNARY, "", Manner.PATIENT, 8, 0))
+        result = await Client(self._rigs[0].port).ask(
+            PlannedRequest("calm", REAL, Kind.UNARY, "", Manner.PATIENT, 8, 0)
+        )
         if result.end is not End.WHOLE:
             raise AssertionError(f"the real model does not answer without faults: {result}")
         return result.text
@@ -127,19 +129,19 @@ class Run:
             await asyncio.wait(clients)
 
     async def _be_client(self, n: int) -> None:
-        dice = random.Random(f"{self._seed}/{n}")
+        rng = random.Random(f"{self._seed}/{n}")
         client = Client(self._rigs[0].port, self._rigs[0].name)
         for count in itertools.count():
             if self._is_over.is_set():
                 break
-            if dice.random() < RESTLESSNESS:
-                rig = dice.choice(self._rigs)
+            if rng.random() < RESTLESSNESS:
+                rig = rng.choice(self._rigs)
                 client.go_to(rig.port, rig.name)
-            result = await client.ask(draw(dice, f"{n}-{count}"))
+            result = await client.ask(draw(rng, f"{n}-{count}"))
             self._results.append(result)
             if self._most is not None and len(self._results) >= self._most:
                 self._is_over.set()
-            await asyncio.sleep(UNREACHED_S if result.end is End.UNREACHED else dice.uniform(0, LONGEST_THOUGHT_S))
+            await asyncio.sleep(UNREACHED_S if result.end is End.UNREACHED else rng.uniform(0, LONGEST_THOUGHT_S))
         client.close()
 
     async def _tell_progress(self) -> None:

@@ -27,18 +27,18 @@ class Server:
     def __init__(self, port: int, model: str, folder: str) -> None:
         self._port, self._model, self._folder = port, model, folder
         self._record = os.open(f"{folder}/record", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        self._mood = self._read_mood()
+        self._behaviour = self._read_behaviour()
 
     def run(self) -> None:
         signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-        self.note("born", pid=os.getpid(), company=self._company())
+        self.note("born", pid=os.getpid(), others=self._running_models())
         self._start_detached_child()
-        if self._mood == "exit":
+        if self._behaviour == "exit":
             print("told to exit at the start", flush=True)
             os._exit(1)
-        if self._mood == "slow":
+        if self._behaviour == "slow":
             time.sleep(1.0)
-        if self._mood == "steal":
+        if self._behaviour == "steal":
             self._let_be_stolen()
         with socket.create_server(("127.0.0.1", self._port), backlog=128) as listener:
             while True:
@@ -49,14 +49,14 @@ class Server:
         line = json.dumps({"what": what, "model": self._model, "at": time.monotonic(), **facts}) + "\n"
         os.write(self._record, line.encode())
 
-    def _read_mood(self) -> str:
+    def _read_behaviour(self) -> str:
         try:
-            with open(f"{self._folder}/{self._model}") as mood:
-                return mood.read()
+            with open(f"{self._folder}/{self._model}") as file:
+                return file.read()
         except FileNotFoundError:
             return ""
 
-    def _company(self) -> list[str]:
+    def _running_models(self) -> list[str]:
         """The models of running servers, by their notes in the folder; then adds a note of its own."""
         alive = f"{self._folder}/alive"
         found = []
@@ -100,7 +100,7 @@ class Server:
     def _answer(self, connection: socket.socket, line: str, body: bytes) -> None:
         method, target, _ = line.split(" ")
         if method == "GET":
-            if self._mood == "hang" and target == "/health":
+            if self._behaviour == "hang" and target == "/health":
                 time.sleep(LATE_S)
             return connection.sendall(framed(b"{}", 200 if target == "/health" else 404))
         if target.startswith("/upload/"):

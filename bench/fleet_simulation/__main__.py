@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.fleet_simulation.costs import costs
-from bench.fleet_simulation.fleet import played
+from bench.fleet_simulation.fleet import simulate
 from bench.fleet_simulation.page import print_report, write_page
 from bench.fleet_simulation.policies import POLICIES
 from bench.fleet_simulation.record import Record
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> Record:
     found = []
     for name in options.only:
         print(f"{name}: {options.requests} requests, {options.hosts} hosts", file=sys.stderr, flush=True)
-        found.append(played(name, work, POLICIES[name]))
+        found.append(simulate(name, work, POLICIES[name]))
     return Record(
         date=datetime.now(UTC).date().isoformat(),
         machine=f"{platform.machine()}, Python {platform.python_version()}",

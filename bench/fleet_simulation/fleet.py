@@ -48,7 +48,7 @@ class Fleet:
         self.tally = Tally()
         self._workload = workload
         self._clock = Clock()
-        self._dice = Random(workload.seed + 3)
+        self._rng = Random(workload.seed + 3)
         self._hosts = {machine.name: Host(machine, self._clock, self, DIGEST) for machine in workload.machines}
         self._names = list(self._hosts)
         self._models = {model.name: model for model in workload.models}
@@ -82,8 +82,8 @@ class Fleet:
         self._write(Bucket.CATALOGS, DIGEST, encoded(catalog_of(self._workload)))
         for host in self._hosts.values():
             self._publish(host)
-            self._clock.at(self._dice.uniform(0, RENEWED_S), self._renews, host)
-            self._clock.at(self._dice.uniform(0, SPARED_EVERY_S), self._spares, host)
+            self._clock.at(self._rng.uniform(0, RENEWED_S), self._renews, host)
+            self._clock.at(self._rng.uniform(0, SPARED_EVERY_S), self._spares, host)
 
     # Requests
 
@@ -95,7 +95,7 @@ class Fleet:
     def _entry(self) -> HostName:
         """A load balancer uses only hosts that are up."""
         while True:
-            name = self._dice.choice(self._names)
+            name = self._rng.choice(self._names)
             if self._hosts[name].is_up:
                 return name
 
@@ -211,7 +211,7 @@ class Fleet:
             roster.apply(bucket, change, self._clock.now)
 
     def _spares(self, host: Host) -> None:
-        roster = self._rosters[self._dice.randrange(len(self._rosters))]
+        roster = self._rosters[self._rng.randrange(len(self._rosters))]
         if host.is_up:
             roster.me = host.machine.name
             for spare in to_spare(roster, self._clock.now):
@@ -291,7 +291,7 @@ def catalog_of(workload: Workload) -> CatalogRecord:
     )
 
 
-def played(name: str, workload: Workload, make: Maker) -> Figures:
+def simulate(name: str, workload: Workload, make: Maker) -> Figures:
     begun = process_time()
     fleet = Fleet(workload, make)
     tally = fleet.run()

@@ -46,13 +46,13 @@ class WithoutAffinity:
         return place(ask.model.name, NOBODY, roster, now)
 
 
-class Dealer:
+class FittingHosts:
     """For policies that only know which hosts are up and which fit a model at all."""
 
     is_fleet = False
 
     def __init__(self, hosts: Sequence[Host], seed: int) -> None:
-        self._hosts, self._dice = hosts, Random(seed)
+        self._hosts, self._rng = hosts, Random(seed)
         self._fitting: dict[tuple[int, str], list[Host]] = {}
 
     def fitting(self, model: Model) -> list[Host]:
@@ -64,16 +64,16 @@ class Dealer:
         return self._fitting[kind]
 
 
-class AtRandom(Dealer):
+class AtRandom(FittingHosts):
     """A load balancer in front of hosts that do not know each other."""
 
     def choose(self, ask: Ask, roster: Roster, now: Instant) -> Decision:
         hosts = self.fitting(ask.model)
-        living = [host for host in self._dice.sample(hosts, min(3, len(hosts))) if host.is_up]
+        living = [host for host in self._rng.sample(hosts, min(3, len(hosts))) if host.is_up]
         return Serve(living[0].machine.name, "chance") if living else Nowhere("nobody lives")
 
 
-class LeastLoaded(Dealer):
+class LeastLoaded(FittingHosts):
     """A load balancer that counts connections exactly."""
 
     def choose(self, ask: Ask, roster: Roster, now: Instant) -> Decision:
@@ -81,7 +81,7 @@ class LeastLoaded(Dealer):
         if not living:
             return Nowhere("nobody lives")
         fewest = min(len(host.requests) for host in living)
-        best = self._dice.choice([host for host in living if len(host.requests) == fewest])
+        best = self._rng.choice([host for host in living if len(host.requests) == fewest])
         return Serve(best.machine.name, "fewest connections")
 
 

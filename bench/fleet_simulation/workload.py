@@ -76,38 +76,38 @@ class Workload:
 
     def asks(self) -> Iterator[Ask]:
         """In the order of time."""
-        dice = Random(self.seed)
+        rng = Random(self.seed)
         shares = list(accumulate(rank**-ZIPF for rank in range(1, len(self.models) + 1)))
         now = 0.0
         mean = REQUESTS_PER_HOST_S * len(self.machines)
         swing = (NOON_TO_NIGHT - 1.0) / (NOON_TO_NIGHT + 1.0)
         for _ in range(self.requests):
-            now += dice.expovariate(mean * (1.0 - swing * sin(2 * pi * (now / self.day_s + 0.25))))
-            rank = bisect(shares, dice.random() * shares[-1])
+            now += rng.expovariate(mean * (1.0 - swing * sin(2 * pi * (now / self.day_s + 0.25))))
+            rank = bisect(shares, rng.random() * shares[-1])
             model = self.models[min(rank, len(self.models) - 1)]
             crowd = max(1, round(CLIENTS * (rank + 1) ** -ZIPF / shares[-1]))
-            client = ClientId(f"{model.name}/{dice.randrange(crowd)}")
-            yield Ask(now, model, client, dice.lognormvariate(0.0, SPREAD) * SERVICE_S)
+            client = ClientId(f"{model.name}/{rng.randrange(crowd)}")
+            yield Ask(now, model, client, rng.lognormvariate(0.0, SPREAD) * SERVICE_S)
 
     def failures(self) -> list[tuple[Instant, HostName]]:
-        dice = Random(self.seed + 1)
-        failing = dice.sample([machine.name for machine in self.machines], round(FAILING * len(self.machines)))
-        return [(dice.uniform(0.1, 0.9) * self.day_s, name) for name in failing]
+        rng = Random(self.seed + 1)
+        failing = rng.sample([machine.name for machine in self.machines], round(FAILING * len(self.machines)))
+        return [(rng.uniform(0.1, 0.9) * self.day_s, name) for name in failing]
 
 
 def workload(hosts: int, models: int, requests: int, seed: int) -> Workload:
     """Sizes are distributed evenly and then shuffled, so that small fleets have large hosts, too."""
-    dice = Random(seed + 2)
-    memory, sizes = dealt(MEMORY_GIB, hosts, dice), dealt(SIZES_GIB, models, dice)
+    rng = Random(seed + 2)
+    memory, sizes = dealt(MEMORY_GIB, hosts, rng), dealt(SIZES_GIB, models, rng)
     machines = [Machine(HostName(f"h{n:04}"), gib, SITE if n % 2 else "") for n, gib in enumerate(memory)]
     offered = [
-        Model(ModelName(f"m{n:05}"), gib, SITE if dice.random() < ITS_MODELS else "") for n, gib in enumerate(sizes)
+        Model(ModelName(f"m{n:05}"), gib, SITE if rng.random() < ITS_MODELS else "") for n, gib in enumerate(sizes)
     ]
     return Workload(tuple(machines), tuple(offered), requests, seed)
 
 
-def dealt(shares: tuple[tuple[int, float], ...], count: int, dice: Random) -> list[int]:
+def dealt(shares: tuple[tuple[int, float], ...], count: int, rng: Random) -> list[int]:
     cards = [value for value, share in shares for _ in range(max(1, round(share * count)))][:count]
     cards += [shares[0][0]] * (count - len(cards))
-    dice.shuffle(cards)
+    rng.shuffle(cards)
     return cards

@@ -81,12 +81,12 @@ def command(model: Path) -> str:
 
 def trace(names: Sequence[str], requests: int, seed: int = 1) -> list[str]:
     """Popular models, and a client that repeats its last one."""
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     weights = [FAVOURITE**n for n in range(len(names))]
     asked = [names[0]]
     while len(asked) < requests:
-        again = dice.random() < STAYS
-        asked.append(asked[-1] if again else dice.choices(names, weights)[0])
+        again = rng.random() < STAYS
+        asked.append(asked[-1] if again else rng.choices(names, weights)[0])
     return asked
 
 

@@ -76,7 +76,7 @@ def no_regret(record: Record) -> Iterator[Verdict]:
 
 
 def waiting(record: Record) -> Iterator[Verdict]:
-    alone = [name for name, workload in WORKLOADS.items() if workload.room_for_one]
+    alone = [name for name, workload in WORKLOADS.items() if workload.fits_one]
     shares = [each.share_of_bound for name in alone for each in record.of(name, TURNS)]
     if shares:
         yield Verdict("longest wait / bound, workloads where one model fits", max(shares), Side.AT_MOST, 1.0)
@@ -132,7 +132,7 @@ LIMITS_US = {("ready path", 1, 0): 10.0, ("contended", 10, 0): 100.0, ("crowded"
 
 def costs(record: Record) -> Iterator[Verdict]:
     for cost in record.costs:
-        if limit := LIMITS_US.get((cost.what, cost.models, cost.wished)):
+        if limit := LIMITS_US.get((cost.what, cost.models, cost.requested)):
             size = f"{cost.models} models, {cost.resident} resident, {cost.waiting} waiting"
             yield Verdict(f"µs per decision, {cost.what} ({size})", cost.us_per_event, Side.AT_MOST, limit)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bench.scheduling.runs import ROOMY_LINE
+from bench.scheduling.runs import UNLIMITED_QUEUE
 from bench.scheduling.workloads import agents
 
 from hotseat.catalog.catalog import Policy
@@ -39,7 +39,7 @@ class Cost:
     resident: int
     waiting: int
     us_per_event: float
-    wished: int = 0
+    requested: int = 0
     """The requested queue length; more than `waiting` if filling took too long."""
 
 
@@ -67,7 +67,7 @@ def ready_path() -> Cost:
 def contended() -> Cost:
     """Ten agents on ten models of which one fits: every event of the whole run."""
     trace = agents(1, count=10)
-    timed = Timed(Scheduler(catalog_of(trace, Policy(max_queue=ROOMY_LINE))))
+    timed = Timed(Scheduler(catalog_of(trace, Policy(max_queue=UNLIMITED_QUEUE))))
     play(trace, timed)
     return Cost("contended", 10, 1, 9, timed.seconds / timed.events * 1e6)
 
@@ -93,13 +93,13 @@ class Timed:
 def crowded(models: int, resident: int, waiting: int) -> Cost:
     """Arrivals and departures, of resident and of missing models, at this load."""
     rig = Filled(models, resident)
-    waits = rig.fill_line(waiting)
+    waits = rig.fill_queue(waiting)
     probes = list(rig.probes())
     begun = time.process_time()
     for event in probes:
         rig.scheduler.handle(event, 1.0)
     spent = time.process_time() - begun
-    return Cost("crowded", models, resident, waits, spent / len(probes) * 1e6, wished=waiting)
+    return Cost("crowded", models, resident, waits, spent / len(probes) * 1e6, requested=waiting)
 
 
 class Filled:
@@ -110,7 +110,7 @@ class Filled:
         trace = Trace(servers, (), Memory({"gpu0": float(resident)}))
         self.names = [ModelName(server.name) for server in servers]
         self.resident = resident
-        self.scheduler = Scheduler(catalog_of(trace, Policy(max_queue=ROOMY_LINE)))
+        self.scheduler = Scheduler(catalog_of(trace, Policy(max_queue=UNLIMITED_QUEUE)))
         self._tickets = 1_000_000
         for name in self.names[:resident]:
             self._make_ready(name)
@@ -125,7 +125,7 @@ class Filled:
         self._tickets += 1
         return RequestArrived(TicketId(self._tickets), name, SOMEBODY)
 
-    def fill_line(self, waiting: int) -> int:
+    def fill_queue(self, waiting: int) -> int:
         """Queue so many requests for the missing models; returns how many were queued before the time was up."""
         missing = self.names[self.resident :]
         until = time.monotonic() + LONGEST_S

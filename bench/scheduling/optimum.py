@@ -112,21 +112,21 @@ def undominated(points: list[Point]) -> list[Point]:
 
 
 def instances(count: int) -> Iterator[Instance]:
-    dice = Random(SEED)
-    return (instance(dice) for _ in range(count))
+    rng = Random(SEED)
+    return (instance(rng) for _ in range(count))
 
 
-def instance(dice: Random) -> Instance:
+def instance(rng: Random) -> Instance:
     """Two or three models, 9 to 26 requests, low or high load, rare or frequent changes of model."""
-    kinds = dice.choice([2, 2, 3])
-    count = dice.randint(10, 26) if kinds == 2 else dice.randint(9, 21)
-    models = [Model("ABC"[n], dice.choice([5.0, 10.0, 20.0, 40.0]), 1.0, 1, 20.0) for n in range(kinds)]
-    services = [dice.choice([1.0, 3.0, 6.0]) for _ in range(kinds)]
+    kinds = rng.choice([2, 2, 3])
+    count = rng.randint(10, 26) if kinds == 2 else rng.randint(9, 21)
+    models = [Model("ABC"[n], rng.choice([5.0, 10.0, 20.0, 40.0]), 1.0, 1, 20.0) for n in range(kinds)]
+    services = [rng.choice([1.0, 3.0, 6.0]) for _ in range(kinds)]
     arrivals: list[list[float]] = [[] for _ in range(kinds)]
-    now, chosen = 0.0, dice.randrange(kinds)
-    gap, loyalty = dice.choice([1.0, 4.0, 12.0, 30.0]), dice.choice([0.0, 0.3, 0.6, 0.85])
+    now, chosen = 0.0, rng.randrange(kinds)
+    gap, loyalty = rng.choice([1.0, 4.0, 12.0, 30.0]), rng.choice([0.0, 0.3, 0.6, 0.85])
     for _ in range(count):
-        now += dice.expovariate(1 / gap)
-        chosen = chosen if dice.random() <= loyalty else dice.randrange(kinds)
+        now += rng.expovariate(1 / gap)
+        chosen = chosen if rng.random() <= loyalty else rng.randrange(kinds)
         arrivals[chosen].append(round(now, 2))
     return Instance(tuple(models), tuple(services), tuple(map(tuple, arrivals)))

@@ -20,7 +20,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from bench.scheduling.runs import TURNS, decider
-from bench.scheduling.workloads import planners_and_coders, starver, swarm, two_clients
+from bench.scheduling.workloads import busy_model, eight_agents, planners_and_coders, two_clients
 from tests.support.hotseat import Hotseat
 
 from hotseat.cli.client import Server
@@ -43,9 +43,9 @@ PATIENCE_S = 120.0
 
 TRACES: dict[str, Trace] = {
     "a": two_clients(1, each=20),
-    "b2": swarm(1, each=10),
+    "b2": eight_agents(1, each=10),
     "d2": planners_and_coders(1, rounds=6),
-    "f1": starver(1, each=40),
+    "f1": busy_model(1, each=40),
 }
 """Shortened, so that all of them take two minutes."""
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hotseat.simulation.trace import Trace
 
 WORKERS = min(2, os.cpu_count() or 1)
-ROOMY_LINE = 1_000_000
+UNLIMITED_QUEUE = 1_000_000
 """No request is refused: waiting is what is compared."""
 
 TURNS, CLAIRVOYANT = "turns", "clairvoyant"
@@ -67,7 +67,7 @@ def outcome(cell: Cell) -> Outcome:
 
 
 def decider(name: str, trace: Trace) -> Decider:
-    catalog = catalog_of(trace, Policy(patience=PATIENCES.get(name, 0.0), max_queue=ROOMY_LINE))
+    catalog = catalog_of(trace, Policy(patience=PATIENCES.get(name, 0.0), max_queue=UNLIMITED_QUEUE))
     if name in PATIENCES:
         return Turns(Scheduler(catalog))
     return Clairvoyant(catalog, trace) if name == CLAIRVOYANT else peer(name, catalog)
@@ -96,5 +96,5 @@ def workload_cells(names: Iterable[str], seeds: Sequence[int]) -> list[Cell]:
 def deciders_of(workload: str) -> tuple[str, ...]:
     """Other values of patience only where turns decide; a clairvoyant only where the future is known."""
     known = WORKLOADS[workload]
-    ours = tuple(PATIENCES) if known.room_for_one else (TURNS,)
+    ours = tuple(PATIENCES) if known.fits_one else (TURNS,)
     return (*PEERS, *ours, *([CLAIRVOYANT] if known.is_open else []))

@@ -90,15 +90,19 @@ def patience_cell(record: Record, workload: str, decider: str) -> str:
 def bound_rows(record: Record) -> Rows:
     shares = {name: [each.share_of_bound for each in record.of(name, TURNS)] for name in (*WORKLOADS, "crowd")}
     body = [
-        [label(name) if name in WORKLOADS else f"{len(found)} random scenarios", room(name), f"{max(found):.2f}"]
+        [
+            label(name) if name in WORKLOADS else f"{len(found)} random scenarios",
+            models_that_fit(name),
+            f"{max(found):.2f}",
+        ]
         for name, found in shares.items()
         if found
     ]
     return [["scenario", "models that fit", "longest claim-to-ready / bound"], *body] if body else []
 
 
-def room(name: str) -> str:
-    return "one" if name == "crowd" or WORKLOADS[name].room_for_one else "several"
+def models_that_fit(name: str) -> str:
+    return "one" if name == "crowd" or WORKLOADS[name].fits_one else "several"
 
 
 def mix_rows(record: Record) -> Rows:

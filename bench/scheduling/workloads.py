@@ -24,7 +24,7 @@ class Workload:
     name: str
     title: str
     trace: Callable[[int], Trace]
-    room_for_one: bool = True
+    fits_one: bool = True
     """No two of its models fit together: the waiting bound is proved for it."""
     is_open: bool = False
     """Arrivals do not depend on answers, so a clairvoyant policy can know them."""
@@ -42,47 +42,47 @@ def on(gib: float, models: Iterable[Model], clients: Sequence[Client]) -> Trace:
     return Trace(tuple(models), tuple(clients), Memory({FIRST_DEVICE: gib}))
 
 
-def log_normal(dice: Random, mean: float, spread: float = 0.6) -> float:
+def log_normal(rng: Random, mean: float, spread: float = 0.6) -> float:
     """`spread` is the standard deviation as a share of the mean."""
     variance = math.log(1 + spread * spread)
-    return dice.lognormvariate(math.log(mean) - variance / 2, math.sqrt(variance))
+    return rng.lognormvariate(math.log(mean) - variance / 2, math.sqrt(variance))
 
 
 def two_clients(seed: int, each: int = 60) -> Trace:
-    dice = Random(seed)
-    steps = {name: tuple(Step(0.5 * (n > 0), name, log_normal(dice, 3.0)) for n in range(each)) for name in ("A", "B")}
+    rng = Random(seed)
+    steps = {name: tuple(Step(0.5 * (n > 0), name, log_normal(rng, 3.0)) for n in range(each)) for name in ("A", "B")}
     clients = [Closed(f"c{name}", steps[name], start=0.1 * n) for n, name in enumerate(steps)]
     return on(24, [model("A", 20), model("B", 20)], clients)
 
 
 def one_client_alternating(seed: int) -> Trace:
-    dice = Random(seed)
-    steps = tuple(Step(0.5, "AB"[n % 2], log_normal(dice, 3.0)) for n in range(60))
+    rng = Random(seed)
+    steps = tuple(Step(0.5, "AB"[n % 2], log_normal(rng, 3.0)) for n in range(60))
     return on(24, [model("A", 20), model("B", 20)], [Closed("c", steps)])
 
 
 def agents(seed: int, count: int = 4) -> Trace:
-    dice = Random(seed)
+    rng = Random(seed)
     clients = [
-        Closed(f"ag{n}", tuple(Step(dice.uniform(0.5, 2.5), f"m{n}", log_normal(dice, 4.0)) for _ in range(40)))
+        Closed(f"ag{n}", tuple(Step(rng.uniform(0.5, 2.5), f"m{n}", log_normal(rng, 4.0)) for _ in range(40)))
         for n in range(count)
     ]
     return on(24, [model(f"m{n}", 20) for n in range(count)], clients)
 
 
-def swarm(seed: int, each: int = 30) -> Trace:
-    dice = Random(seed)
-    clients = [Closed(f"ag{n}", tasks(dice, each)) for n in range(8)]
+def eight_agents(seed: int, each: int = 30) -> Trace:
+    rng = Random(seed)
+    clients = [Closed(f"ag{n}", tasks(rng, each)) for n in range(8)]
     return on(24, [model(f"m{n}", 18) for n in range(3)], clients)
 
 
-def tasks(dice: Random, count: int) -> tuple[Step, ...]:
+def tasks(rng: Random, count: int) -> tuple[Step, ...]:
     """Tasks of three to eight steps on one model each."""
     steps: list[Step] = []
     while len(steps) < count:
-        name = f"m{dice.randrange(3)}"
-        more = dice.randint(3, 8)
-        steps += [Step(dice.uniform(0.3, 2.0), name, log_normal(dice, 4.0)) for _ in range(more)]
+        name = f"m{rng.randrange(3)}"
+        more = rng.randint(3, 8)
+        steps += [Step(rng.uniform(0.3, 2.0), name, log_normal(rng, 4.0)) for _ in range(more)]
     return tuple(steps[:count])
 
 
@@ -91,12 +91,12 @@ ZIPF_SIZES = (5, 20, 9, 2, 14, 5, 1, 30, 9, 5, 20, 2, 14, 9, 5, 3, 30, 9, 5, 20)
 
 def zipf_clients(seed: int, count: int, rate: float) -> list[Open]:
     """Poisson arrivals of ten users, popularity 1/rank over twenty models."""
-    dice, now, asked = Random(seed), 0.0, []
+    rng, now, asked = Random(seed), 0.0, []
     weights = [1 / (n + 1) for n in range(len(ZIPF_SIZES))]
     for n in range(count):
-        now += dice.expovariate(rate)
-        chosen = dice.choices(range(len(ZIPF_SIZES)), weights)[0]
-        asked.append(Open(f"u{n % 10}", now, f"m{chosen:02d}", log_normal(dice, 5.0)))
+        now += rng.expovariate(rate)
+        chosen = rng.choices(range(len(ZIPF_SIZES)), weights)[0]
+        asked.append(Open(f"u{n % 10}", now, f"m{chosen:02d}", log_normal(rng, 5.0)))
     return asked
 
 
@@ -126,42 +126,42 @@ def zipf_heavy(seed: int) -> Trace:
 
 
 def rag(seed: int, users: int = 5, visits: int = 6, turns: int = 4) -> Trace:
-    dice = Random(seed)
+    rng = Random(seed)
     clients = []
     for user in range(users):
         steps: list[Step] = []
         for turn in [turn for _ in range(visits) for turn in range(turns)]:
-            pause = dice.uniform(60, 240) if turn == 0 else dice.uniform(5, 25)
-            chat = Step(0.05, "chat", log_normal(dice, 8.0))
+            pause = rng.uniform(60, 240) if turn == 0 else rng.uniform(5, 25)
+            chat = Step(0.05, "chat", log_normal(rng, 8.0))
             steps += [Step(pause, "embed", 0.1), Step(0.05, "rerank", 0.5), chat]
-        clients.append(Closed(f"u{user}", tuple(steps), start=dice.uniform(0, 60)))
+        clients.append(Closed(f"u{user}", tuple(steps), start=rng.uniform(0, 60)))
     return on(24, [model("chat", 19), model("embed", 2.5), model("rerank", 4)], clients)
 
 
 def planners_and_coders(seed: int, rounds: int = 25) -> Trace:
-    dice = Random(seed)
+    rng = Random(seed)
     clients = []
     for user in range(3):
         steps: list[Step] = []
         for _ in range(rounds):
-            steps.append(Step(dice.uniform(0.5, 2), "planner", log_normal(dice, 5.0)))
-            more = dice.randint(2, 5)
-            steps += [Step(dice.uniform(0.3, 1.5), "coder", log_normal(dice, 6.0)) for _ in range(more)]
+            steps.append(Step(rng.uniform(0.5, 2), "planner", log_normal(rng, 5.0)))
+            more = rng.randint(2, 5)
+            steps += [Step(rng.uniform(0.3, 1.5), "coder", log_normal(rng, 6.0)) for _ in range(more)]
         clients.append(Closed(f"u{user}", tuple(steps), start=2.0 * user))
     return on(24, [model("planner", 20), model("coder", 20)], clients)
 
 
 def user_and_batch(seed: int, turns: int = 25, jobs: int = 600, width: int = 8) -> Trace:
-    dice = Random(seed)
-    user = Closed("user", tuple(Step(dice.uniform(10, 30), "chat", log_normal(dice, 4.0)) for _ in range(turns)))
-    batch = Pool("batch", width, tuple(Job("bulk", log_normal(dice, 6.0)) for _ in range(jobs)))
+    rng = Random(seed)
+    user = Closed("user", tuple(Step(rng.uniform(10, 30), "chat", log_normal(rng, 4.0)) for _ in range(turns)))
+    batch = Pool("batch", width, tuple(Job("bulk", log_normal(rng, 6.0)) for _ in range(jobs)))
     return on(24, [model("chat", 20), model("bulk", 20)], [user, batch])
 
 
-def starver(seed: int, each: int = 150) -> Trace:
-    dice = Random(seed)
+def busy_model(seed: int, each: int = 150) -> Trace:
+    rng = Random(seed)
     clients = [
-        Closed(f"hot{n}", tuple(Step(0.2, "A", log_normal(dice, 4.0)) for _ in range(each)), start=float(n))
+        Closed(f"hot{n}", tuple(Step(0.2, "A", log_normal(rng, 4.0)) for _ in range(each)), start=float(n))
         for n in range(3)
     ]
     cold = Closed("cold", tuple(Step(5.0, "B", 2.0) for _ in range(15)), start=10.0)
@@ -180,10 +180,10 @@ def misleading_gaps(_seed: int, count: int = 40) -> Trace:
 
 
 def single(seed: int) -> Trace:
-    dice, now, asked = Random(seed), 0.0, []
+    rng, now, asked = Random(seed), 0.0, []
     for _ in range(200):
-        now += dice.expovariate(0.5)
-        asked.append(Open("u", now, "A", log_normal(dice, 3.0)))
+        now += rng.expovariate(0.5)
+        asked.append(Open("u", now, "A", log_normal(rng, 3.0)))
     return on(24, [model("A", 20)], asked)
 
 
@@ -193,15 +193,15 @@ WORKLOADS = {
         Workload("a", "two clients, a model each, closed loop", two_clients),
         Workload("a2", "one client alternating between two models", one_client_alternating),
         Workload("b", "4 agents on 4 models", agents),
-        Workload("b2", "8 agents over 3 models", swarm),
-        Workload("c", "Zipf over 20 models, 48 GiB", zipf, room_for_one=False, is_open=True),
-        Workload("c2", "the same on 2 × 24 GiB", zipf_on_two, room_for_one=False, is_open=True),
-        Workload("c3", "the same at 4 × the rate", zipf_heavy, room_for_one=False, is_open=True),
-        Workload("d", "embed, rerank, chat; any two fit", rag, room_for_one=False),
+        Workload("b2", "8 agents over 3 models", eight_agents),
+        Workload("c", "Zipf over 20 models, 48 GiB", zipf, fits_one=False, is_open=True),
+        Workload("c2", "the same on 2 × 24 GiB", zipf_on_two, fits_one=False, is_open=True),
+        Workload("c3", "the same at 4 × the rate", zipf_heavy, fits_one=False, is_open=True),
+        Workload("d", "embed, rerank, chat; any two fit", rag, fits_one=False),
         Workload("d2", "3 agents, planner and coder in turn", planners_and_coders),
         Workload("e", "one user beside a batch of 600", user_and_batch),
-        Workload("f1", "three clients keep A busy for ever", starver),
-        Workload("f2", "cyclic over five models, four fit", cyclic, room_for_one=False, is_open=True),
+        Workload("f1", "three clients keep A busy for ever", busy_model),
+        Workload("f2", "cyclic over five models, four fit", cyclic, fits_one=False, is_open=True),
         Workload("f3", "gaps that mislead", misleading_gaps),
         Workload("g", "one model", single, is_open=True),
     )

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.soak.load import Company
+from bench.soak.load import LoadClients
 from bench.soak.page import CHART, PAGE, Outcome, page
 from bench.soak.picture import picture
 from bench.soak.samples import cpu_s, gauge, look, trends
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from bench.soak.samples import Sample
 
 CONFIG = {
-    "devices": {"room": {"memory": "2GiB"}},
+    "devices": {"gpu": {"memory": "2GiB"}},
     "models": {
         "alpha": llama("alpha", memory="1GiB"),
         "beta": llama("beta", memory="1GiB"),
@@ -58,13 +58,13 @@ async def watched(rig: Hotseat, seconds: float, seed: int) -> Outcome:
     samples: list[Sample] = []
     ends: Counter[str] = Counter()
     wrong: list[str] = []
-    async with Company(rig.port, seed) as company:
+    async with LoadClients(rig.port, seed) as clients:
         for n in range(1, LOOKS + 1):
             await asyncio.sleep(began + n * seconds / LOOKS - time.monotonic())
-            account = company.take_account()
+            account = clients.take_account()
             samples.append(await asyncio.to_thread(look, rig, time.monotonic() - began, account))
             add(ends, wrong, account)
-    add(ends, wrong, company.take_account())
+    add(ends, wrong, clients.take_account())
     spent_s = cpu_s(rig.process.pid)
     loads = await asyncio.to_thread(loads_of, rig)
     return Outcome(seed, samples, dict(ends.most_common()), wrong, trends(samples), loads, spent_s)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bench.chaos.client import Client, End
-from bench.chaos.requests import Kind, Manner, Wish
+from bench.chaos.requests import Kind, Manner, PlannedRequest
 
 from hotseat.tasks import Tasks
 
@@ -40,7 +40,7 @@ class Account:
 
     def note(self, result: RequestResult) -> None:
         self.ends[result.end.value] += 1
-        if result.end is End.WHOLE and result.wish.kind is Kind.UNARY:
+        if result.end is End.WHOLE and result.planned.kind is Kind.UNARY:
             self.answered_s.append(result.ended - result.began)
         if result.end not in (End.WHOLE, End.LEFT):
             self.wrong.append(f"{result.end.value}: {result.status} {result.text[:200]}")
@@ -51,7 +51,7 @@ class Account:
             self.wrong.append(f"{what}: {status} instead of {expected}")
 
 
-class Company:
+class LoadClients:
     """All clients at once, while the block runs."""
 
     def __init__(self, port: int, seed: int) -> None:
@@ -59,14 +59,14 @@ class Company:
         self._account = Account()
         self._tasks = Tasks()
 
-    async def __aenter__(self) -> Company:
+    async def __aenter__(self) -> LoadClients:
         for n in range(TALKERS):
             self._start(self._talk(random.Random(f"{self._seed}/talker/{n}"), Manner.PATIENT))
         for n in range(LEAVERS):
             self._start(self._talk(random.Random(f"{self._seed}/leaver/{n}"), Manner.HANGS_UP))
         for n in range(WATCHERS):
             self._start(self._look(random.Random(f"{self._seed}/watcher/{n}")))
-        self._start(self._babble(random.Random(f"{self._seed}/nonsense")))
+        self._start(self._send_nonsense(random.Random(f"{self._seed}/nonsense")))
         self._start(self._follow())
         return self
 
@@ -77,27 +77,27 @@ class Company:
         account, self._account = self._account, Account()
         return account
 
-    def _start(self, role: Coroutine[None, None, None]) -> None:
-        self._tasks.start(role, "role")
+    def _start(self, client: Coroutine[None, None, None]) -> None:
+        self._tasks.start(client, "client")
 
-    async def _talk(self, dice: random.Random, manner: Manner) -> None:
+    async def _talk(self, rng: random.Random, manner: Manner) -> None:
         client = Client(self._port)
         while True:
-            self._account.note(await client.ask(wish(dice, manner)))
-            await asyncio.sleep(dice.expovariate(1 / PAUSE_S))
+            self._account.note(await client.ask(planned(rng, manner)))
+            await asyncio.sleep(rng.expovariate(1 / PAUSE_S))
 
-    async def _babble(self, dice: random.Random) -> None:
+    async def _send_nonsense(self, rng: random.Random) -> None:
         while True:
-            said = dice.choice(NONSENSE)
+            said = rng.choice(NONSENSE)
             expected = 404 if b"nobody" in said else 400
             self._account.note_answer(await self._post(said), expected, f"nonsense {said!r}")
-            await asyncio.sleep(dice.expovariate(1 / PAUSE_S))
+            await asyncio.sleep(rng.expovariate(1 / PAUSE_S))
 
-    async def _look(self, dice: random.Random) -> None:
+    async def _look(self, rng: random.Random) -> None:
         while True:
-            path = dice.choice(PATHS)
+            path = rng.choice(PATHS)
             self._account.note_answer(await self._get(path), 200, path)
-            await asyncio.sleep(dice.expovariate(1 / PAUSE_S))
+            await asyncio.sleep(rng.expovariate(1 / PAUSE_S))
 
     async def _follow(self) -> None:
         """Read the events repeatedly from the beginning, like a user who opens many pages in a day."""
@@ -133,8 +133,8 @@ class Company:
             writer.transport.abort()
 
 
-def wish(dice: random.Random, manner: Manner) -> Wish:
-    model = dice.choices([*MODELS], [*MODELS.values()])[0]
-    kind = dice.choice([Kind.UNARY, Kind.STREAM])
-    words = 400 if manner is Manner.HANGS_UP else dice.choice([4, 16, 64])
-    return Wish("", model, kind, "", manner, words, dice.uniform(0.0, 1.0))
+def planned(rng: random.Random, manner: Manner) -> PlannedRequest:
+    model = rng.choices([*MODELS], [*MODELS.values()])[0]
+    kind = rng.choice([Kind.UNARY, Kind.STREAM])
+    words = 400 if manner is Manner.HANGS_UP else rng.choice([4, 16, 64])
+    return PlannedRequest("", model, kind, "", manner, words, rng.uniform(0.0, 1.0))

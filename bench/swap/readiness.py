@@ -39,10 +39,10 @@ def notice_all(starts: int) -> list[Noticed]:
 
 
 async def _notice_all(starts: int) -> list[Noticed]:
-    dice = random.Random(1)
+    rng = random.Random(1)
     async with open_supervisor(os.environ) as supervisor:
         stage = SupervisorRig(supervisor)
-        return [await _notice(stage, SHORTEST_S * (LONGEST_S / SHORTEST_S) ** dice.random()) for _ in range(starts)]
+        return [await _notice(stage, SHORTEST_S * (LONGEST_S / SHORTEST_S) ** rng.random()) for _ in range(starts)]
 
 
 async def _notice(stage: SupervisorRig, load_s: Seconds) -> Noticed:

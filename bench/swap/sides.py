@@ -37,7 +37,7 @@ echo "$EPOCHREALTIME" >"$1"
 shift
 exec "$@"
 """
-ROOM = {REST: "2GiB", TINY: "2GiB", BIG: "3GiB"}
+MEMORY = {REST: "2GiB", TINY: "2GiB", BIG: "3GiB"}
 BUDGET = "3GiB"
 """Of RAM for models: enough for one of them."""
 
@@ -106,7 +106,7 @@ class Proxied:
 
     def __init__(self, folder: Path, settings: Mapping[str, Any] | None = None) -> None:
         self._marks = Marks(folder)
-        models = {name: {"cmd": self._marks.command(name, "${PORT}"), "memory": room} for name, room in ROOM.items()}
+        models = {name: {"cmd": self._marks.command(name, "${PORT}"), "memory": size} for name, size in MEMORY.items()}
         config = {"devices": {"ram": {"memory": BUDGET}}, "models": models, **(settings or {})}
         self.hotseat = Hotseat(config, folder)
 
@@ -136,10 +136,10 @@ class Proxied:
 
     def _history(self, name: str) -> list[dict[str, Any]]:
         """The journal entries of the model and of the one before it, each once."""
-        found = {entry["n"]: entry for model in (REST, name) for entry in self._story(model)}
+        found = {entry["n"]: entry for model in (REST, name) for entry in self._entries_of(model)}
         return [found[n] for n in sorted(found)]
 
-    def _story(self, model: str) -> list[dict[str, Any]]:
+    def _entries_of(self, model: str) -> list[dict[str, Any]]:
         return list(self.hotseat.call("GET", f"/hotseat/models/{model}").json()["history"])
 
 

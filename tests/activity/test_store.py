@@ -85,7 +85,7 @@ async def test_only_what_is_wanted_is_read(rig: Rig) -> None:
     assert [ended.at for ended in await rig.store_writer.read(0, None, 1)] == [NOW + 40]
 
 
-async def test_nothing_is_kept_unless_that_is_wished(rig: Rig) -> None:
+async def test_nothing_is_kept_unless_that_is_configured(rig: Rig) -> None:
     """Then the last ones are read from memory."""
     rig.kept = ActivityKept()
     for model in (QWEN, LLAMA, QWEN):
@@ -164,7 +164,7 @@ async def test_a_full_disk_is_logged_once_and_so_is_its_end(rig: Rig, caplog: py
     caplog.set_level(logging.INFO)
     rig.finish()
     await rig.store_writer.close()
-    with no_room(rig.file.stat().st_size):
+    with limited_file_size(rig.file.stat().st_size):
         for _ in range(3):
             for _ in range(500):
                 rig.finish(LLAMA)
@@ -180,7 +180,7 @@ async def test_a_full_disk_is_logged_once_and_so_is_its_end(rig: Rig, caplog: py
 
 
 @contextmanager
-def no_room(size: int) -> Iterator[None]:
+def limited_file_size(size: int) -> Iterator[None]:
     """Inside the block no file of this process can grow beyond this."""
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

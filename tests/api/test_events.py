@@ -41,10 +41,10 @@ async def test_what_happens_is_fed_as_it_happens(rig: Management) -> None:
     async with rig.feed("/hotseat/events") as lines:
         await subscribed(rig)
         await rig.get("/upstream/alpha/load")
-        wish, ready = await next_event(lines), await next_event(lines)
+        requested, ready = await next_event(lines), await next_event(lines)
 
-    assert (wish["id"], wish["event"]) == ("1", "LoadRequested")
-    entry: dict[str, Any] = json.loads(wish["data"])
+    assert (requested["id"], requested["event"]) == ("1", "LoadRequested")
+    entry: dict[str, Any] = json.loads(requested["data"])
     assert entry["event"]["model"] == "alpha"
     assert entry["commands"][0]["reason"] == "loaded explicitly (operator or preload)"
     assert (ready["id"], ready["event"]) == ("2", "UpstreamReady")
@@ -118,7 +118,7 @@ def test_what_is_no_longer_kept_is_a_gap() -> None:
 async def test_the_last_lines_of_a_model(rig: Management) -> None:
     """The output of one model is plain text with the requested number of lines."""
     for n in range(5):
-        rig.papers.write("alpha", f"line {n}")
+        rig.logs.write("alpha", f"line {n}")
     answer = await rig.get("/hotseat/logs?model=al&lines=2")
 
     assert answer.headers["content-type"].startswith("text/plain")
@@ -127,25 +127,25 @@ async def test_the_last_lines_of_a_model(rig: Management) -> None:
 
 async def test_the_lines_of_all_models_say_whose_they_are(rig: Management) -> None:
     """Without a model, each line begins with the name of the model that wrote it."""
-    rig.papers.write("alpha", "hello")
-    rig.papers.write("dud", "oh no")
+    rig.logs.write("alpha", "hello")
+    rig.logs.write("dud", "oh no")
 
     assert (await rig.get("/hotseat/logs")).text == "alpha | hello\ndud | oh no\n"
 
 
 async def test_the_output_of_all_models_is_followed_at_once(rig: Management) -> None:
     """A follower gets the last lines and then new lines of every model, and is removed when it disconnects."""
-    rig.papers.write("alpha", "old")
-    rig.papers.write("dud", "older")
+    rig.logs.write("alpha", "old")
+    rig.logs.write("dud", "older")
     async with rig.feed("/hotseat/logs?follow=true&lines=1") as lines:
         past = [await next_event(lines), await next_event(lines)]
-        await come_true(lambda: rig.papers.readers("alpha") and rig.papers.readers("dud"))
-        rig.papers.write("dud", "new")
+        await come_true(lambda: rig.logs.readers("alpha") and rig.logs.readers("dud"))
+        rig.logs.write("dud", "new")
         news = await next_event(lines)
 
     assert past == [{"data": "alpha | old"}, {"data": "dud | older"}]
     assert news == {"data": "dud | new"}
-    await come_true(lambda: not rig.papers.readers("alpha") and not rig.papers.readers("dud"))
+    await come_true(lambda: not rig.logs.readers("alpha") and not rig.logs.readers("dud"))
 
 
 async def test_logs_of_an_unknown_model_are_404(rig: Management) -> None:

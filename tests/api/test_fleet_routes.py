@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 import pytest
 from tests.support.fake_launcher import FakeLauncher
-from tests.support.fleet_in_process import MODELS, Company, company
+from tests.support.fleet_in_process import MODELS, InProcessFleet, in_process_fleet
 from tests.support.management import Management, application, around, served
 from tests.support.waiting import come_true
 
@@ -30,15 +30,15 @@ QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
 class Served:
     """A fleet of a, b and c whose APIs are served; c alone has llama, and does not get qwen."""
 
-    fleet: Company
-    doors: dict[str, httpx2.AsyncClient]
+    fleet: InProcessFleet
+    clients: dict[str, httpx2.AsyncClient]
     stack: dict[str, AsyncExitStack]
 
     async def ask(self, host: str, method: str, path: str) -> httpx2.Response:
-        return await self.doors[host].request(method, path)
+        return await self.clients[host].request(method, path)
 
     async def get(self, host: str, path: str) -> Any:
-        return (await self.doors[host].get(path)).json()
+        return (await self.clients[host].get(path)).json()
 
     async def fall_silent(self, host: str) -> None:
         """The host stops listening but remains a member of the fleet."""
@@ -52,7 +52,7 @@ async def hosts(tmp_path: Path) -> AsyncIterator[Served]:
     urls = {name: f"http://127.0.0.1:{sock.getsockname()[1]}" for name, sock in sockets.items()}
     async with AsyncExitStack() as stack:
         fleet = await stack.enter_async_context(
-            company(
+            in_process_fleet(
                 *urls,
                 models=lambda name: MODELS[1:] if name == "c" else MODELS[:1],
                 launcher=lambda name: FakeLauncher(broken=("qwen",) if name == "b" else ()),
@@ -66,10 +66,10 @@ async def hosts(tmp_path: Path) -> AsyncIterator[Served]:
             host = fleet[name]
             parts: Management = around(host.dispatcher, host.journal, host.launcher, client, tmp_path / name)
             parts.fleet = host.fleet_admin
-            rig.doors[name] = client
-            door = rig.stack[name] = await stack.enter_async_context(AsyncExitStack())
-            await door.enter_async_context(served(application(parts), fd=sock.fileno()))
-            door.callback(sock.close)
+            rig.clients[name] = client
+            host_stack = rig.stack[name] = await stack.enter_async_context(AsyncExitStack())
+            await host_stack.enter_async_context(served(application(parts), fd=sock.fileno()))
+            host_stack.callback(sock.close)
         yield rig
 
 
@@ -161,16 +161,16 @@ async def test_why_has_the_reasons_of_other_hosts(hosts: Served) -> None:
     fleet["b"].launcher.broken = ()
     await fleet["b"].dispatcher.load(QWEN)
     await come_true(lambda: fleet["a"].phases_seen("b") == {"qwen": "ready"})
-    story = await hosts.get("a", "/hotseat/models/q")
+    details = await hosts.get("a", "/hotseat/models/q")
     alone = await hosts.get("a", "/hotseat/models/q?local=true")
     theirs = fleet["b"].dispatcher.view().model(QWEN).why
 
-    assert (story["host"], story["phase"]) == ("a", "cold")
-    assert story["other_hosts"] == [{"host": "b", "phase": "ready", "why": theirs}]
+    assert (details["host"], details["phase"]) == ("a", "cold")
+    assert details["other_hosts"] == [{"host": "b", "phase": "ready", "why": theirs}]
     assert alone["other_hosts"] == []
 
 
-async def test_a_guest_has_the_story_of_its_host(hosts: Served) -> None:
+async def test_the_details_of_a_model_of_another_host_come_from_that_host(hosts: Served) -> None:
     """The host that has a model reports on it, whether it is cold or ready."""
     await come_true(lambda: "llama" in hosts.fleet["a"].dispatcher.catalog.fleet_models)
     cold = await hosts.get("a", "/hotseat/models/llama")

@@ -105,7 +105,7 @@ async def test_a_patient_client_gets_its_slow_load(rig: Management) -> None:
     assert loading.result().json()["message"] == "slow is ready"
 
 
-class Guest:
+class FakeWaiter:
     """Holds a lease until it is cut."""
 
     def __init__(self) -> None:
@@ -121,11 +121,11 @@ class Guest:
 async def test_force_cuts_requests_in_flight(rig: Management) -> None:
     """With force, a stop cuts the requests in flight instead of waiting for them."""
     await rig.get("/upstream/alpha/load")
-    guest = Guest()
-    ticket = rig.dispatcher.ask(rig.dispatcher.catalog.resolve("alpha").name, OPERATOR, guest)
+    waiter = FakeWaiter()
+    ticket = rig.dispatcher.ask(rig.dispatcher.catalog.resolve("alpha").name, OPERATOR, waiter)
     async with asyncio.TaskGroup() as group:
         stopping = group.create_task(rig.delete("/upstream/alpha?force=true"))
-        await guest.was_cut.wait()
+        await waiter.was_cut.wait()
         rig.dispatcher.leave(ticket)
 
     assert stopping.result().json()["message"] == "alpha has stopped"

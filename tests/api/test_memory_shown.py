@@ -19,48 +19,48 @@ if TYPE_CHECKING:
 
 QWEN = ModelName("qwen")
 GUESS = Footprint({gpu(0): 4 * GIB}, Source.ESTIMATED)
-RIG = with_budget(model("qwen", estimated=GUESS.memory, learned=GUESS), model("llama", gib=8), model("unknown"))
+CATALOG = with_budget(model("qwen", estimated=GUESS.memory, learned=GUESS), model("llama", gib=8), model("unknown"))
 
 
 @pytest.fixture
-async def roomy(tmp_path: Path) -> AsyncIterator[Management]:
-    async with management(tmp_path / "socket", RIG) as rig:
+async def rig(tmp_path: Path) -> AsyncIterator[Management]:
+    async with management(tmp_path / "socket", CATALOG) as rig:
         yield rig
 
 
-async def test_every_figure_says_where_it_comes_from(roomy: Management) -> None:
+async def test_every_figure_says_where_it_comes_from(rig: Management) -> None:
     """The source of a footprint is estimated, declared or unknown."""
-    models = (await roomy.get("/hotseat/models")).json()["models"]
+    models = (await rig.get("/hotseat/models")).json()["models"]
 
     assert [each["footprint"] for each in models] == [
-        {"counts_as": {"gpu0": 4 * GIB}, "source": "estimated", "estimated": {"gpu0": 4 * GIB}, "measured": None},
-        {"counts_as": {"gpu0": 8 * GIB}, "source": "declared", "estimated": None, "measured": None},
-        {"counts_as": None, "source": "unknown", "estimated": None, "measured": None},
+        {"reserved": {"gpu0": 4 * GIB}, "source": "estimated", "estimated": {"gpu0": 4 * GIB}, "measured": None},
+        {"reserved": {"gpu0": 8 * GIB}, "source": "declared", "estimated": None, "measured": None},
+        {"reserved": None, "source": "unknown", "estimated": None, "measured": None},
     ]
 
 
-async def test_what_was_measured_is_shown_with_the_devices(roomy: Management) -> None:
-    """A measured footprint replaces the estimate; devices show budget, available and taken memory."""
-    await roomy.dispatcher.load(QWEN)
-    roomy.dispatcher.tell(MemoryMeasured(QWEN, LaunchId(1), {gpu(0): 5 * GIB}))
-    roomy.dispatcher.tell(DevicesChanged({gpu(0): 20 * GIB}))
-    answer = (await roomy.get("/hotseat/models")).json()
+async def test_what_was_measured_is_shown_with_the_devices(rig: Management) -> None:
+    """A measured footprint replaces the estimate; devices show budget, available and reserved memory."""
+    await rig.dispatcher.load(QWEN)
+    rig.dispatcher.tell(MemoryMeasured(QWEN, LaunchId(1), {gpu(0): 5 * GIB}))
+    rig.dispatcher.tell(DevicesChanged({gpu(0): 20 * GIB}))
+    answer = (await rig.get("/hotseat/models")).json()
 
     assert answer["models"][0]["footprint"] == {
-        "counts_as": {"gpu0": 5 * GIB},
+        "reserved": {"gpu0": 5 * GIB},
         "source": "measured",
         "estimated": {"gpu0": 4 * GIB},
         "measured": {"gpu0": 5 * GIB},
     }
-    assert answer["devices"] == [{"device": "gpu0", "budget": 24 * GIB, "available": 20 * GIB, "taken": 5 * GIB}]
+    assert answer["devices"] == [{"device": "gpu0", "budget": 24 * GIB, "available": 20 * GIB, "reserved": 5 * GIB}]
 
 
-async def test_the_feed_tells_what_was_measured(roomy: Management) -> None:
+async def test_the_feed_tells_what_was_measured(rig: Management) -> None:
     """The event of a measurement also has the estimate and the budgets, by device name."""
-    await roomy.dispatcher.load(QWEN)
-    measured = MemoryMeasured(QWEN, LaunchId(1), {gpu(0): 5 * GIB}, GUESS.memory, RIG.budgets)
-    roomy.dispatcher.tell(measured)
-    history = (await roomy.get("/hotseat/models/qwen")).json()["history"]
+    await rig.dispatcher.load(QWEN)
+    measured = MemoryMeasured(QWEN, LaunchId(1), {gpu(0): 5 * GIB}, GUESS.memory, CATALOG.budgets)
+    rig.dispatcher.tell(measured)
+    history = (await rig.get("/hotseat/models/qwen")).json()["history"]
 
     assert history[-1]["event"] == {
         "type": "MemoryMeasured",
@@ -72,15 +72,15 @@ async def test_the_feed_tells_what_was_measured(roomy: Management) -> None:
     }
 
 
-async def test_models_yield_memory_and_load_again(roomy: Management) -> None:
+async def test_models_yield_memory_and_load_again(rig: Management) -> None:
     """During a yield a load gets 503 with Retry-After; after it, the model loads again."""
-    await roomy.dispatcher.load(QWEN)
-    made = await roomy.client.post("/hotseat/yield")
-    await come_true(lambda: not roomy.dispatcher.view().running())
-    refused = await roomy.get("/upstream/qwen/load")
-    shown = (await roomy.get("/hotseat/models")).json()["yielding"]
-    back = await roomy.delete("/hotseat/yield")
-    loaded = await roomy.get("/upstream/qwen/load")
+    await rig.dispatcher.load(QWEN)
+    made = await rig.client.post("/hotseat/yield")
+    await come_true(lambda: not rig.dispatcher.view().running())
+    refused = await rig.get("/upstream/qwen/load")
+    shown = (await rig.get("/hotseat/models")).json()["yielding"]
+    back = await rig.delete("/hotseat/yield")
+    loaded = await rig.get("/upstream/qwen/load")
 
     assert made.json()["message"] == "all models are being unloaded"
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "30")
@@ -89,10 +89,10 @@ async def test_models_yield_memory_and_load_again(roomy: Management) -> None:
     assert loaded.status_code == 200
 
 
-async def test_one_device_is_yielded(roomy: Management) -> None:
+async def test_one_device_is_yielded(rig: Management) -> None:
     """A yield of one device names it; an unknown device is 404 with the nearest name."""
-    made = await roomy.client.post("/hotseat/yield?device=gpu0")
-    wrong = await roomy.client.post("/hotseat/yield?device=gpu7")
+    made = await rig.client.post("/hotseat/yield?device=gpu0")
+    wrong = await rig.client.post("/hotseat/yield?device=gpu7")
 
     assert made.json()["message"] == "the models on gpu0 are being unloaded"
     assert (wrong.status_code, wrong.json()["error"]) == (

@@ -57,12 +57,12 @@ def test_the_program_keeps_its_socket_in_a_folder_of_its_own(tmp_path: Path) -> 
     folder.mkdir()
     with Hotseat({"models": {}}, tmp_path, environ={"TMPDIR": str(folder)}) as rig:
         (private,) = folder.iterdir()
-        rights, door = private.stat(), (private / "api").stat()
+        rights, api_socket = private.stat(), (private / "api").stat()
         with socket.socket(socket.AF_UNIX) as waiter:
             waiter.connect(str(private / "api"))
         answer = rig.call("GET", "/health")
 
     assert (stat.S_IMODE(rights.st_mode), rights.st_uid) == (0o700, os.geteuid())
-    assert (stat.S_IMODE(door.st_mode), door.st_uid) == (0o600, os.geteuid())
+    assert (stat.S_IMODE(api_socket.st_mode), api_socket.st_uid) == (0o600, os.geteuid())
     assert answer.status == 200
     assert list(folder.iterdir()) == []

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ALPHA, SOMEONE = ModelName("alpha"), ClientId("someone")
 
 
-class Guest:
+class FakeWaiter:
     """Writes down how it was ended."""
 
     def __init__(self) -> None:
@@ -89,25 +89,25 @@ async def test_what_is_in_progress_says_how_far_it_is(rig: Management) -> None:
 
 async def test_a_request_that_waits_is_refused(rig: Management) -> None:
     """A cancelled waiting request gets an error with the reason and leaves the queue."""
-    guest = Guest()
-    ticket = rig.dispatcher.ask(ModelName("slow"), SOMEONE, guest)
+    waiter = FakeWaiter()
+    ticket = rig.dispatcher.ask(ModelName("slow"), SOMEONE, waiter)
     answer = await rig.delete(f"/hotseat/requests/{ticket}")
     rig.dispatcher.leave(ticket)
 
     assert answer.json() == {"status": "ok", "message": f"ticket {ticket} was cancelled"}
-    assert guest.outcomes == ["refused: an operator cancelled this request while it was waiting"]
+    assert waiter.outcomes == ["refused: an operator cancelled this request while it was waiting"]
     assert (await rig.get("/hotseat/queue")).json()["waiting"] == []
 
 
 async def test_a_request_in_flight_is_cut(rig: Management) -> None:
     """A cancelled request in flight is cut with the reason."""
     await rig.get("/upstream/alpha/load")
-    guest = Guest()
-    ticket = rig.dispatcher.ask(ALPHA, SOMEONE, guest)
+    waiter = FakeWaiter()
+    ticket = rig.dispatcher.ask(ALPHA, SOMEONE, waiter)
     await rig.delete(f"/hotseat/requests/{ticket}")
     rig.dispatcher.leave(ticket)
 
-    assert guest.outcomes == ["cut: an operator cancelled this request"]
+    assert waiter.outcomes == ["cut: an operator cancelled this request"]
 
 
 async def test_a_load_that_waits_can_be_ended_too(rig: Management) -> None:
@@ -127,8 +127,8 @@ async def test_a_key_ends_requests_of_its_own_models_only(rig: Management) -> No
     """A key with a list of models gets 403 for requests of other models and for unknown tickets."""
     rig.accounts.open([ApiKey("sesame", Role.OPERATE, models=("alpha",))])
     as_holder = {HELD: sha256(b"sesame").hexdigest()}
-    guests = {model: Guest() for model in ("slow", "alpha")}
-    tickets = {model: rig.dispatcher.ask(ModelName(model), SOMEONE, guest) for model, guest in guests.items()}
+    waiters = {model: FakeWaiter() for model in ("slow", "alpha")}
+    tickets = {model: rig.dispatcher.ask(ModelName(model), SOMEONE, waiter) for model, waiter in waiters.items()}
     answers = [
         await rig.client.delete(f"/hotseat/requests/{ticket}", headers=as_holder)
         for ticket in (*tickets.values(), 4711)
@@ -137,7 +137,7 @@ async def test_a_key_ends_requests_of_its_own_models_only(rig: Management) -> No
         rig.dispatcher.leave(ticket)
 
     assert [answer.status_code for answer in answers] == [403, 200, 403]
-    assert guests["slow"].outcomes == []
+    assert waiters["slow"].outcomes == []
 
 
 async def test_a_ticket_that_is_gone_cannot_be_ended(rig: Management) -> None:

@@ -65,11 +65,11 @@ async def test_a_loading_model_shows_how_much_it_has_read(waiting_rig: Managemen
     """The progress is in the row, in the model's details and in the model list; other models have none."""
     waiting_rig.shares_read |= {"slow": 0.41666, "alpha": 1.0}
     rows = {row["model"]: row for row in (await waiting_rig.get("/hotseat/models")).json()["models"]}
-    story = (await waiting_rig.get("/hotseat/models/slow")).json()
+    details = (await waiting_rig.get("/hotseat/models/slow")).json()
     listed = (await waiting_rig.get("/v1/models/slow")).json()
 
     assert (rows["slow"]["progress"], rows["alpha"]["progress"]) == (0.417, None)
-    assert story["progress"] == 0.417
+    assert details["progress"] == 0.417
     assert listed["status"] == {"value": "loading", "progress": 0.417}
 
 
@@ -84,34 +84,34 @@ async def test_the_models_come_with_what_they_may_take_and_a_clock(rig: Manageme
     assert not any(model["pinned"] for model in body["models"])
 
 
-async def test_a_models_story_has_the_causes(rig: Management) -> None:
+async def test_the_details_of_a_model_have_the_causes(rig: Management) -> None:
     """A model's details have the reasons of its last start and its last stop."""
     await rig.get("/upstream/alpha/load")
     await rig.get("/upstream/org/model/load")
-    story = (await rig.get("/hotseat/models/alpha")).json()
+    details = (await rig.get("/hotseat/models/alpha")).json()
 
-    assert story["phase"] == "cold"
-    assert story["last_start"]["reason"] == "loaded explicitly (operator or preload)"
-    assert story["last_stop"]["reason"] == "unloaded to free memory for org/model"
-    assert [entry["event"]["type"] for entry in story["history"]][-1] == "UpstreamExited"
+    assert details["phase"] == "cold"
+    assert details["last_start"]["reason"] == "loaded explicitly (operator or preload)"
+    assert details["last_stop"]["reason"] == "unloaded to free memory for org/model"
+    assert [entry["event"]["type"] for entry in details["history"]][-1] == "UpstreamExited"
 
 
-async def test_a_story_tells_no_secrets(rig: Management) -> None:
+async def test_the_details_of_a_model_contain_no_secrets(rig: Management) -> None:
     """A start in the history has no command line and no environment."""
     await rig.get("/upstream/alpha/load")
-    story = await rig.get("/hotseat/models/alpha")
+    details = await rig.get("/hotseat/models/alpha")
 
-    [start] = [c for entry in story.json()["history"] for c in entry["commands"] if c["type"] == "StartUpstream"]
+    [start] = [c for entry in details.json()["history"] for c in entry["commands"] if c["type"] == "StartUpstream"]
     assert start == {
         "type": "StartUpstream",
         "model": "alpha",
         "launch": 1,
         "reason": "loaded explicitly (operator or preload)",
     }
-    assert "hush" not in story.text
+    assert "hush" not in details.text
 
 
-async def test_a_slashed_name_has_a_story_too(rig: Management) -> None:
+async def test_a_name_with_a_slash_has_details_too(rig: Management) -> None:
     """An encoded slash in the path is part of the model's name."""
     assert (await rig.get("/hotseat/models/org%2Fmodel")).json()["model"] == "org/model"
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ALPHA = ModelName("alpha")
 
 
-class Guest:
+class FakeWaiter:
     def __init__(self) -> None:
         self.is_granted = asyncio.Event()
 
@@ -42,9 +42,9 @@ async def next_item(lines: AsyncIterator[str]) -> dict[str, Any]:
 
 
 async def use(rig: Management, model: ModelName, client: str) -> None:
-    guest = Guest()
-    ticket = rig.dispatcher.ask(model, ClientId(client), guest)
-    await guest.is_granted.wait()
+    waiter = FakeWaiter()
+    ticket = rig.dispatcher.ask(model, ClientId(client), waiter)
+    await waiter.is_granted.wait()
     rig.dispatcher.leave(ticket)
 
 

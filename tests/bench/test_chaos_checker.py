@@ -8,15 +8,15 @@ import pytest
 from bench.chaos.checker import Evidence, violations
 from bench.chaos.client import End, RequestResult
 from bench.chaos.injecting import Injected
-from bench.chaos.requests import Kind, Manner, Wish
+from bench.chaos.requests import Kind, Manner, PlannedRequest
 
-WISH = Wish("3-7", "red", Kind.STREAM, "", Manner.PATIENT, words=3, leaves_after_s=0)
+PLANNED = PlannedRequest("3-7", "red", Kind.STREAM, "", Manner.PATIENT, words=3, leaves_after_s=0)
 RIGHT = "red/3-7/0 red/3-7/1 red/3-7/2"
 RAN = {"what": "ran", "model": "red", "id": "3-7", "pid": 1, "at": 0.0}
 
 
 def result(end: End, text: str = "", status: int = 200) -> RequestResult:
-    return RequestResult(WISH, end, status, text, began=10.0, ended=11.0)
+    return RequestResult(PLANNED, end, status, text, began=10.0, ended=11.0)
 
 
 def judged(one: RequestResult, *record: dict[str, Any], injected: str = "") -> list[str]:
@@ -65,7 +65,7 @@ def test_what_must_not_happen_is_found(one: RequestResult, record: list[dict[str
 @pytest.mark.parametrize(("killed", "found"), [("a", 0), ("b", 1)])
 def test_only_who_asked_the_killed_host_may_be_left_without_a_word(killed: str, found: int) -> None:
     """All other clients get a response, whichever host served them."""
-    asked_a = RequestResult(WISH, End.SILENT, 0, "", began=10.0, ended=11.0, rig="a")
+    asked_a = RequestResult(PLANNED, End.SILENT, 0, "", began=10.0, ended=11.0, rig="a")
     killing = Injected("kill -9 of a host", 9.0, 9.5, killed)
 
     assert len(violations(Evidence([asked_a], [], [killing], reference="hello"))) == found
@@ -79,10 +79,10 @@ def test_nobodys_answer_breaks_because_of_nats(fault: str) -> None:
     assert "for no reason" in found
 
 
-@pytest.mark.parametrize("company", [["white"], ["red"], ["green", "green"]])
-def test_too_little_room_is_found(company: list[str]) -> None:
+@pytest.mark.parametrize("others", [["white"], ["red"], ["green", "green"]])
+def test_too_little_memory_is_found(others: list[str]) -> None:
     """A budget of 10 GiB holds neither 14 GiB, nor 12 GiB, nor the same model twice."""
-    born = {"what": "born", "model": "red", "pid": 2, "at": 1.0, "company": company}
+    born = {"what": "born", "model": "red", "pid": 2, "at": 1.0, "others": others}
     (found,) = judged(result(End.WHOLE, RIGHT), RAN, born)
 
-    assert "too little room" in found
+    assert "too little memory" in found

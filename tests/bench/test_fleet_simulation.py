@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from bench.fleet_simulation.clock import Clock
 from bench.fleet_simulation.costs import Cost, cost_of
-from bench.fleet_simulation.fleet import played
+from bench.fleet_simulation.fleet import simulate
 from bench.fleet_simulation.page import sections
 from bench.fleet_simulation.policies import POLICIES
 from bench.fleet_simulation.record import Record
@@ -29,7 +29,7 @@ def day() -> Figures:
 
 
 def run(policy: str, requests: int) -> Figures:
-    return played(policy, workload(HOSTS, MODELS, requests, seed=1), POLICIES[policy])
+    return simulate(policy, workload(HOSTS, MODELS, requests, seed=1), POLICIES[policy])
 
 
 def test_nearly_everybody_is_served(day: Figures) -> None:
@@ -70,7 +70,7 @@ def test_a_fleet_loads_less_than_hosts_that_know_nothing_of_each_other() -> None
 def test_clients_come_back_where_that_costs_nothing() -> None:
     """With few models and many replicas, each client has its own replica, and waits do not grow."""
     few = workload(HOSTS, 6, 4000, seed=1)
-    ours, without = (played(policy, few, POLICIES[policy]) for policy in ("hotseat", "without affinity"))
+    ours, without = (simulate(policy, few, POLICIES[policy]) for policy in ("hotseat", "without affinity"))
 
     assert ours.affinity > 1.2 * without.affinity
     assert ours.wait_mean_s < 1.2 * without.wait_mean_s

@@ -55,9 +55,9 @@ def test_a_difference_in_any_request_is_noticed(record: Record) -> None:
     assert not verdicts(replace(record, outcomes=other))[0].holds
 
 
-def test_a_cost_is_judged_by_the_line_it_was_wished_for(record: Record) -> None:
+def test_a_cost_is_judged_by_the_requested_queue_length(record: Record) -> None:
     """If the queue could not be filled in time, the cost is measured with a shorter one and still judged."""
-    slow = Cost("crowded", 1000, 64, 700, us_per_event=501.0, wished=10_000)
+    slow = Cost("crowded", 1000, 64, 700, us_per_event=501.0, requested=10_000)
 
     assert [verdict.holds for verdict in verdicts(replace(record, costs=(slow,)))] == [True, True, False]
 

@@ -28,14 +28,14 @@ def test_a_scenario_is_a_valid_trace(scenario: str) -> None:
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_room_for_one_is_true(name: str) -> None:
+def test_fits_one_is_true_for_models_that_do_not_fit_in_pairs(name: str) -> None:
     """The bound is claimed for exactly those workloads of which no two models fit together."""
     trace = WORKLOADS[name].trace(1)
     catalog = catalog_of(trace)
     shares = [needs(spec, catalog) for spec in catalog.models.values()]
     pairs = [(a, b) for n, a in enumerate(shares) for b in shares[:n]]
 
-    assert WORKLOADS[name].room_for_one is not any(within_budget(pair, catalog) for pair in pairs)
+    assert WORKLOADS[name].fits_one is not any(within_budget(pair, catalog) for pair in pairs)
 
 
 @pytest.mark.parametrize("rule", ["turns", "fifo", "collate", "ollama"])

@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 from playwright.sync_api import Error as PlaywrightError
 from tests.support.browser import open_browser
-from tests.support.hostile_page import lure, serving
+from tests.support.hostile_page import hostile_page, serving
 from tests.support.hotseat import Hotseat
 from tests.support.stubs import stub
 from tests.support.waiting import eventually
@@ -225,7 +225,7 @@ def test_a_page_from_another_origin_can_do_nothing(rig: Hotseat, browser: Browse
     """Fetches, forms, tags, frames, beacons, WebSockets, event streams and windows are all rejected without effect."""
     rig.load("alpha")
     before = state(rig)
-    with serving(lure(rig.url)) as site:
+    with serving(hostile_page(rig.url)) as site:
         attack = attacked(browser, rig, f"http://{host}:{site.port}/")
 
     assert attack.readable == []
@@ -242,7 +242,7 @@ def test_a_page_from_another_server_on_this_machine_can_only_use_models(
     rig = own_rig
     rig.load("alpha")
     before = state(rig)
-    with serving(lure(rig.url)) as site:
+    with serving(hostile_page(rig.url)) as site:
         attack = attacked(browser, rig, f"http://{host}:{site.port}/")
 
     assert {each.partition(":")[0] for each in attack.readable} == {
@@ -274,7 +274,7 @@ def test_a_page_that_uses_dns_rebinding_can_do_nothing(rig: Hotseat, browser: Br
     """The browser sees one origin; hotseat rejects the requests because of the host name."""
     rig.load("alpha")
     before = state(rig)
-    attack = attacked(browser, rig, f"http://{REBOUND}:{rig.port}/lure", lure(""))
+    attack = attacked(browser, rig, f"http://{REBOUND}:{rig.port}/hostile", hostile_page(""))
     del attack.statuses[200]  # the attacker's own page
 
     assert attack.readable == []
@@ -305,7 +305,7 @@ def test_a_page_from_an_allowed_origin_can_do_everything(tmp_path: Path, browser
         origin = f"http://{EVIL}:{site.port}"
         with Hotseat({"allowedOrigins": [origin], "models": MODELS}, tmp_path) as rig:
             rig.load("alpha")
-            site.page = lure(rig.url)
+            site.page = hostile_page(rig.url)
             attack = attacked(browser, rig, f"{origin}/")
 
     tried = {each.partition(":")[0] for each in attack.readable}

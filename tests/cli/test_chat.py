@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from tests.support.command_line import Typed
 
 
-class Parrot(ThreadingHTTPServer):
+class ScriptedServer(ThreadingHTTPServer):
     """Answers each request with the next scripted events, and records the requests."""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Voice)
+        super().__init__(("127.0.0.1", 0), ScriptedHandler)
         self.answers: list[list[Any]] = []
         self.asked: list[Any] = []
         self.url = f"http://127.0.0.1:{self.server_port}"
 
 
-class Voice(BaseHTTPRequestHandler):
-    server: Parrot
+class ScriptedHandler(BaseHTTPRequestHandler):
+    server: ScriptedServer
 
     def do_POST(self) -> None:
         self.server.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
@@ -47,12 +47,12 @@ class Voice(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def parrot() -> Iterator[Parrot]:
-    with Parrot() as parrot:
-        serving = threading.Thread(target=parrot.serve_forever)
+def server() -> Iterator[ScriptedServer]:
+    with ScriptedServer() as server:
+        serving = threading.Thread(target=server.serve_forever)
         serving.start()
-        yield parrot
-        parrot.shutdown()
+        yield server
+        server.shutdown()
         serving.join()
 
 
@@ -60,40 +60,40 @@ def piece(text: str, kind: str = "content") -> dict[str, Any]:
     return {"choices": [{"delta": {kind: text}}]}
 
 
-def test_a_question_is_answered(parrot: Parrot, typed: Typed) -> None:
+def test_a_question_is_answered(server: ScriptedServer, typed: Typed) -> None:
     """Pieces are concatenated; control sequences and reasoning do not reach a pipe."""
-    parrot.answers = [
+    server.answers = [
         [piece("hmm", "reasoning_content"), piece("He\x1b[31mllo,\n"), {"choices": []}, piece("you"), "[DONE]"]
     ]
-    said = typed("run", "m", "hi", "--url", parrot.url)
+    said = typed("run", "m", "hi", "--url", server.url)
 
     assert (said.code, said.out) == (0, "Hello,\nyou\n")
-    assert parrot.asked == [{"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True}]
+    assert server.asked == [{"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True}]
 
 
-def test_a_pipe_may_ask(parrot: Parrot, typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_may_ask(server: ScriptedServer, typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a prompt, standard input is the prompt."""
     monkeypatch.setattr(sys, "stdin", io.StringIO("from a file"))
-    parrot.answers = [[piece("yes"), "[DONE]"]]
-    typed("run", "m", "--url", parrot.url)
+    server.answers = [[piece("yes"), "[DONE]"]]
+    typed("run", "m", "--url", server.url)
 
-    assert parrot.asked[0]["messages"][0]["content"] == "from a file"
+    assert server.asked[0]["messages"][0]["content"] == "from a file"
 
 
 @pytest.mark.parametrize("error", ["it died", {"message": "it died", "code": "upstream_failed"}])
-def test_an_error_within_the_stream_is_a_failure(parrot: Parrot, typed: Typed, error: object) -> None:
+def test_an_error_within_the_stream_is_a_failure(server: ScriptedServer, typed: Typed, error: object) -> None:
     """The text before the error is printed."""
-    parrot.answers = [[piece("well"), {"error": error}]]
-    said = typed("run", "m", "hi", "--url", parrot.url)
+    server.answers = [[piece("well"), {"error": error}]]
+    said = typed("run", "m", "hi", "--url", server.url)
 
     assert (said.code, said.out, said.err) == (1, "well", "hotseat: it died\n")
 
 
 def test_a_conversation_remembers(
-    parrot: Parrot, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The history lasts until /clear; a failed prompt is not part of it, and end of input ends the command."""
-    parrot.answers = [[piece("1"), "[DONE]"], [{"error": "no"}], [piece("2"), "[DONE]"], [piece("3"), "[DONE]"]]
+    server.answers = [[piece("1"), "[DONE]"], [{"error": "no"}], [piece("2"), "[DONE]"], [piece("3"), "[DONE]"]]
     lines = iter(["one", "", "fails", "two", "/?", "/clear", "three"])
 
     def typed(_: str) -> str:
@@ -103,15 +103,15 @@ def test_a_conversation_remembers(
             raise EOFError from None
 
     monkeypatch.setattr("builtins.input", typed)
-    converse(Chat(Server(parrot.url), "m"))
+    converse(Chat(Server(server.url), "m"))
 
-    asked = [[message["content"] for message in body["messages"]] for body in parrot.asked]
+    asked = [[message["content"] for message in body["messages"]] for body in server.asked]
     assert asked == [["one"], ["one", "1", "fails"], ["one", "1", "two"], ["three"]]
     assert "/clear starts a new conversation" in capsys.readouterr().out
 
 
 def test_ctrl_c_at_the_prompt_throws_the_line_away(
-    parrot: Parrot, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A message says how to quit."""
     lines: list[str | None] = ["/bye", None]
@@ -122,10 +122,10 @@ def test_ctrl_c_at_the_prompt_throws_the_line_away(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("builtins.input", typed)
-    converse(Chat(Server(parrot.url), "m"))
+    converse(Chat(Server(server.url), "m"))
 
     assert "(/bye quits)" in capsys.readouterr().out
-    assert parrot.asked == []
+    assert server.asked == []
 
 
 def test_an_unreachable_server_exits_4(typed: Typed) -> None:

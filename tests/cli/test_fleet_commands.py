@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import httpx2
 import pytest
 from tests.support.command_line import CommandLine, completed
-from tests.support.fleet_in_process import Company, company
+from tests.support.fleet_in_process import InProcessFleet, in_process_fleet
 from tests.support.management import application, around, served
 from tests.support.waiting import come_true
 
@@ -25,13 +25,13 @@ QWEN = ModelName("qwen")
 
 
 @pytest.fixture
-async def fleet() -> AsyncIterator[Company]:
-    async with company("gpu1", "gpu2") as fleet:
+async def fleet() -> AsyncIterator[InProcessFleet]:
+    async with in_process_fleet("gpu1", "gpu2") as fleet:
         yield fleet
 
 
 @pytest.fixture
-async def gpu1(fleet: Company, typed: Typed, tmp_path: Path) -> AsyncIterator[CommandLine]:
+async def gpu1(fleet: InProcessFleet, typed: Typed, tmp_path: Path) -> AsyncIterator[CommandLine]:
     """A command line for one of two hosts."""
     host = fleet["gpu1"]
     async with httpx2.AsyncClient() as client:
@@ -41,7 +41,7 @@ async def gpu1(fleet: Company, typed: Typed, tmp_path: Path) -> AsyncIterator[Co
             yield CommandLine(rig, f"http://127.0.0.1:{port}", typed)
 
 
-async def test_status_shows_the_hosts(gpu1: CommandLine, fleet: Company) -> None:
+async def test_status_shows_the_hosts(gpu1: CommandLine, fleet: InProcessFleet) -> None:
     """One row per host has its state, its orders and its models."""
     await fleet["gpu2"].dispatcher.load(QWEN)
     await gpu1.type("fleet", "cordon", "gpu2")
@@ -57,7 +57,7 @@ async def test_status_shows_the_hosts(gpu1: CommandLine, fleet: Company) -> None
     assert "qwen (ready)" in other
 
 
-async def test_status_shows_orders_of_hosts_that_are_not_there(gpu1: CommandLine, fleet: Company) -> None:
+async def test_status_shows_orders_of_hosts_that_are_not_there(gpu1: CommandLine, fleet: InProcessFleet) -> None:
     """Orders wait for the host, and can be withdrawn meanwhile."""
     await gpu1.type("fleet", "drain", "gpu2")
     await fleet["gpu2"].node.leave()
@@ -80,7 +80,7 @@ async def test_status_for_programs(gpu1: CommandLine) -> None:
     assert said["connection"] == "connected"
 
 
-async def test_status_says_that_a_host_is_apart(gpu1: CommandLine, fleet: Company) -> None:
+async def test_status_says_that_a_host_is_apart(gpu1: CommandLine, fleet: InProcessFleet) -> None:
     """`hotseat ps` says so too, since people look there first."""
     fleet["gpu1"].store.cut_off()
     await come_true(lambda: fleet["gpu1"].fleet_admin.connection.value == "disconnected")
@@ -90,7 +90,7 @@ async def test_status_says_that_a_host_is_apart(gpu1: CommandLine, fleet: Compan
     assert "gpu1 is disconnected from its fleet" in ps.out
 
 
-async def test_status_shows_who_was_chosen(gpu1: CommandLine, fleet: Company) -> None:
+async def test_status_shows_who_was_chosen(gpu1: CommandLine, fleet: InProcessFleet) -> None:
     """An agreed load that has not begun is shown with its reason; a host that refused is shown as unreachable."""
     host_selector = fleet["gpu1"].node.host_selector
     host_selector.turned_away(HostName("gpu2"))
@@ -104,7 +104,7 @@ async def test_status_shows_who_was_chosen(gpu1: CommandLine, fleet: Company) ->
 
 
 @pytest.mark.parametrize(("give", "take", "order"), [("cordon", "uncordon", "cordon"), ("drain", "undrain", "drain")])
-async def test_orders_are_typed(gpu1: CommandLine, fleet: Company, give: str, take: str, order: str) -> None:
+async def test_orders_are_typed(gpu1: CommandLine, fleet: InProcessFleet, give: str, take: str, order: str) -> None:
     """Each order can be withdrawn."""
 
     def orders() -> list[str]:
@@ -119,7 +119,7 @@ async def test_orders_are_typed(gpu1: CommandLine, fleet: Company, give: str, ta
     assert "gpu2" in given.out
 
 
-async def test_a_model_is_moved_by_a_command(gpu1: CommandLine, fleet: Company) -> None:
+async def test_a_model_is_moved_by_a_command(gpu1: CommandLine, fleet: InProcessFleet) -> None:
     """The command returns when the model is ready on the new host and gone from the old one."""
     await fleet["gpu1"].dispatcher.load(QWEN)
     said = await gpu1.type("fleet", "move", "q", "gpu2")
@@ -137,7 +137,7 @@ async def test_a_near_miss_gets_a_suggestion(gpu1: CommandLine) -> None:
     assert 'Did you mean "qwen"?' in model.err
 
 
-async def test_why_names_the_other_hosts(gpu1: CommandLine, fleet: Company) -> None:
+async def test_why_names_the_other_hosts(gpu1: CommandLine, fleet: InProcessFleet) -> None:
     """This host's reason comes first, then each other host's, or that it gave none."""
     await fleet["gpu2"].dispatcher.load(QWEN)
     await come_true(lambda: fleet["gpu1"].phases_seen("gpu2") == {"qwen": "ready"})

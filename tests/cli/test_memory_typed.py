@@ -26,23 +26,23 @@ UNKNOWN = {"estimated": None, "measured": None}
     ("footprint", "words"),
     [
         (None, ""),
-        ({"counts_as": None, "source": "unknown", **UNKNOWN}, "a whole device"),
-        ({"counts_as": {}, "source": "measured", **UNKNOWN}, "none (measured)"),
+        ({"reserved": None, "source": "unknown", **UNKNOWN}, "a whole device"),
+        ({"reserved": {}, "source": "measured", **UNKNOWN}, "none (measured)"),
         (
-            {"counts_as": {"gpu0": 4 * GiB, "ram": GiB}, "source": "estimated", **UNKNOWN},
+            {"reserved": {"gpu0": 4 * GiB, "ram": GiB}, "source": "estimated", **UNKNOWN},
             "gpu0 4.0 GiB (estimated), ram 1.0 GiB (estimated)",
         ),
         (
-            {"counts_as": {"gpu0": 5 * GiB}, "source": "measured", **KNOWN},
+            {"reserved": {"gpu0": 5 * GiB}, "source": "measured", **KNOWN},
             "gpu0 5.0 GiB (measured, estimated 3.0 GiB)",
         ),
         (
-            {"counts_as": {"gpu0": 8 * GiB}, "source": "declared", **KNOWN},
+            {"reserved": {"gpu0": 8 * GiB}, "source": "declared", **KNOWN},
             "gpu0 8.0 GiB (declared, estimated 3.0 GiB, measured 5.0 GiB)",
         ),
     ],
 )
-def test_ps_says_what_a_model_counts_as(footprint: dict[str, object] | None, words: str) -> None:
+def test_ps_shows_the_memory_reserved_for_a_model(footprint: dict[str, object] | None, words: str) -> None:
     """The text has the source of the figure, and the other figures."""
     assert memory_in_words(footprint) == words
 
@@ -58,7 +58,7 @@ async def test_ps_says_what_the_devices_have(command_line: CommandLine) -> None:
 
     assert "gpu0 8.0 GiB (declared)" in shown.out
     assert [" ".join(line.split()) for line in shown.out.splitlines()[-2:]] == [
-        "DEVICE BUDGET FOR MODELS TAKEN",
+        "DEVICE BUDGET FOR MODELS RESERVED",
         "gpu0 24.0 GiB 20.0 GiB 8.0 GiB",
     ]
     assert without.out.endswith("\nmemory is yielded: an operator needs the memory\n")

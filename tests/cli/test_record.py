@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 QWEN = ModelName("qwen")
 
 
-class Guest:
+class FakeWaiter:
     def granted(self, upstream: Upstream, reason: str = "") -> None: ...
     def confirmed(self) -> None: ...
     def refused(self, error: HotseatError) -> None: ...
@@ -43,7 +43,7 @@ async def test_what_comes_by_becomes_a_trace(command_line: CommandLine, tmp_path
     await come_true(lambda: dispatcher.traffic.is_watched)
     await dispatcher.load(QWEN)
     for _ in range(2):
-        dispatcher.leave(dispatcher.ask(QWEN, ClientId("10.0.0.7"), Guest()))
+        dispatcher.leave(dispatcher.ask(QWEN, ClientId("10.0.0.7"), FakeWaiter()))
     said = await recording
     trace = parse(file.read_text())
 

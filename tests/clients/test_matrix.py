@@ -9,7 +9,7 @@ import pytest
 from clients.caller import calling
 from clients.client_list import TESTED, Client
 from clients.rig import open_rig
-from clients.situations import SITUATIONS, Letdown
+from clients.situations import SITUATIONS, ClientFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,5 +43,5 @@ def test_a_client_in_a_situation(
     """The client does what its user needs, unless it is known not to; then it still does not."""
     limited = situation.__name__ in client.limits
 
-    with pytest.raises(Letdown) if limited else nullcontext():
+    with pytest.raises(ClientFailure) if limited else nullcontext():
         situation(rig, caller)

@@ -36,7 +36,7 @@ def test_a_known_limit_is_no_surprise() -> None:
     assert list(Row(HASTY, "2.0", None, {"cancel": "left after 9 s"}).surprises()) == []
 
 
-def test_a_new_letdown_is_a_surprise() -> None:
+def test_a_new_failure_is_a_surprise() -> None:
     """The report has the situation and what the client did."""
     row = Row(CAREFUL, "1.1", 600.0, {"full_queue": "asked once"})
 

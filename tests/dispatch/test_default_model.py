@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.catalog import Catalog
 
-HOME, GUEST, NEIGHBOUR = ModelName("home"), ModelName("guest"), ModelName("neighbour")
-MODELS = ("home", model("guest", ttl_s=60.0), model("neighbour"))
-RIG = replace(one_at_a_time(*MODELS), default_model=HOME, returns_to_default=True)
+DEFAULT, OTHER, THIRD = ModelName("default"), ModelName("other"), ModelName("third")
+MODELS = ("default", model("other", ttl_s=60.0), model("third"))
+CATALOG = replace(one_at_a_time(*MODELS), default_model=DEFAULT, returns_to_default=True)
 
 
 @asynccontextmanager
@@ -48,33 +48,33 @@ async def running_after(dispatcher: Dispatcher, seconds: float) -> list[str]:
 
 
 @in_virtual_time
-async def test_the_default_comes_back_when_a_guest_was_not_used() -> None:
+async def test_the_default_comes_back_when_another_model_was_not_used() -> None:
     """The next request without a particular model finds it loaded."""
-    async with opened(RIG) as dispatcher:
-        await dispatcher.load(HOME)
-        await dispatcher.load(GUEST)
+    async with opened(CATALOG) as dispatcher:
+        await dispatcher.load(DEFAULT)
+        await dispatcher.load(OTHER)
         before, after = await running_after(dispatcher, 59), await running_after(dispatcher, 2)
 
-    assert (before, after) == (["guest"], ["home"])
+    assert (before, after) == (["other"], ["default"])
 
 
 @in_virtual_time
 async def test_a_default_that_sleeps_comes_back_too() -> None:
     """It is woken, and a sleeping model does not have to leave for it."""
-    catalog = with_model(RIG, model("home", sleep=sleeps()))
+    catalog = with_model(CATALOG, model("default", sleep=sleeps()))
     async with opened(catalog) as dispatcher:
-        await dispatcher.load(HOME)
-        await dispatcher.load(GUEST)
-        asleep, after = dispatcher.view().model(HOME).phase, await running_after(dispatcher, 61)
+        await dispatcher.load(DEFAULT)
+        await dispatcher.load(OTHER)
+        asleep, after = dispatcher.view().model(DEFAULT).phase, await running_after(dispatcher, 61)
 
-    assert (asleep, after) == (Phase.ASLEEP, ["home"])
+    assert (asleep, after) == (Phase.ASLEEP, ["default"])
 
 
 @in_virtual_time
-async def test_it_stays_away_unless_that_is_wished() -> None:
+async def test_the_default_is_not_loaded_unless_that_is_configured() -> None:
     """Without the setting nothing is loaded that was not requested."""
-    async with opened(replace(RIG, returns_to_default=False)) as dispatcher:
-        await dispatcher.load(GUEST)
+    async with opened(replace(CATALOG, returns_to_default=False)) as dispatcher:
+        await dispatcher.load(OTHER)
 
         assert await running_after(dispatcher, 61) == []
 
@@ -82,9 +82,9 @@ async def test_it_stays_away_unless_that_is_wished() -> None:
 @in_virtual_time
 async def test_an_operator_who_stops_a_model_wants_it_stopped() -> None:
     """Only a ttl brings the default back."""
-    async with opened(RIG) as dispatcher:
-        await dispatcher.load(GUEST)
-        await dispatcher.unload(GUEST)
+    async with opened(CATALOG) as dispatcher:
+        await dispatcher.load(OTHER)
+        await dispatcher.unload(OTHER)
 
         assert await running_after(dispatcher, 1) == []
 
@@ -92,9 +92,9 @@ async def test_an_operator_who_stops_a_model_wants_it_stopped() -> None:
 @in_virtual_time
 async def test_the_default_that_was_not_used_itself_stays_away() -> None:
     """Its own ttl is meant as it says."""
-    models = (model("home", ttl_s=60.0), "guest")
-    async with opened(replace(one_at_a_time(*models), default_model=HOME, returns_to_default=True)) as dispatcher:
-        await dispatcher.load(HOME)
+    models = (model("default", ttl_s=60.0), "other")
+    async with opened(replace(one_at_a_time(*models), default_model=DEFAULT, returns_to_default=True)) as dispatcher:
+        await dispatcher.load(DEFAULT)
 
         assert await running_after(dispatcher, 61) == []
 
@@ -102,21 +102,21 @@ async def test_the_default_that_was_not_used_itself_stays_away() -> None:
 @in_virtual_time
 async def test_nobody_has_to_go_for_it() -> None:
     """Where another model runs that it would push out, it does not come."""
-    pair = Group("pair", swap=False, exclusive=False, members=(GUEST, NEIGHBOUR))
-    rig = replace(in_groups(pair, models=MODELS), default_model=HOME, returns_to_default=True)
-    async with opened(rig) as dispatcher:
-        await dispatcher.load(NEIGHBOUR)
-        await dispatcher.load(GUEST)
+    pair = Group("pair", swap=False, exclusive=False, members=(OTHER, THIRD))
+    catalog = replace(in_groups(pair, models=MODELS), default_model=DEFAULT, returns_to_default=True)
+    async with opened(catalog) as dispatcher:
+        await dispatcher.load(THIRD)
+        await dispatcher.load(OTHER)
 
-        assert await running_after(dispatcher, 61) == ["neighbour"]
+        assert await running_after(dispatcher, 61) == ["third"]
 
 
 @in_virtual_time
 async def test_a_default_that_cannot_come_back_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """No request waits for it, so only the log reports it."""
-    async with opened(RIG, broken=("home",)) as dispatcher:
-        await dispatcher.load(GUEST)
+    async with opened(CATALOG, broken=("default",)) as dispatcher:
+        await dispatcher.load(OTHER)
         with caplog.at_level(logging.WARNING, "hotseat.dispatch.default_model"):
             await running_after(dispatcher, 61)
 
-    assert "return to the default model failed model=home" in caplog.text
+    assert "return to the default model failed model=default" in caplog.text

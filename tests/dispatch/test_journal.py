@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from tests.support.playbook import arrives, leaves, load, upstream_of
+from tests.support.scheduler_driver import arrives, leaves, load, upstream_of
 
 from hotseat.dispatch.journal import BEHIND, KEPT, Entry, Gap, Journal, is_routine
 from hotseat.errors import Busy

@@ -30,8 +30,8 @@ LAUNCHER = ("start", "watch", "ask_slots", "stop", "put_to_sleep", "wake_up", "r
 LONGEST_REST_S = 60
 
 
-class Guest:
-    """A visitor: uses the model for a second when it is granted, and leaves."""
+class FakeWaiter:
+    """A waiter: uses the model for a second when it is granted, and leaves."""
 
     def __init__(self, rig: RaisingRig, name: ModelName, calls: Calls) -> None:
         self.outcomes: list[str] = []
@@ -73,17 +73,17 @@ class RaisingRig:
         traffic.note = calls.around("note", traffic.note)  # type: ignore[method-assign]
         traffic.is_watched = True
         swap_log.write = calls.around("write", swap_log.write)  # type: ignore[method-assign]
-        self.guests: list[Guest] = []
+        self.waiters: list[FakeWaiter] = []
         self.tasks = Tasks()
 
-    def ask(self, name: ModelName) -> Guest:
-        self.guests.append(Guest(self, name, self.calls))
-        return self.guests[-1]
+    def ask(self, name: ModelName) -> FakeWaiter:
+        self.waiters.append(FakeWaiter(self, name, self.calls))
+        return self.waiters[-1]
 
-    def operate(self, wish: Coroutine[Any, Any, None]) -> None:
+    def operate(self, call: Coroutine[Any, Any, None]) -> None:
         async def answered() -> None:
             with suppress(HotseatError):
-                await wish
+                await call
 
         self.tasks.start(answered(), "operate")
 
@@ -113,17 +113,17 @@ async def play(rig: RaisingRig) -> None:
 
 
 async def is_served(rig: RaisingRig, name: ModelName) -> bool:
-    guest = rig.ask(name)
+    waiter = rig.ask(name)
     await advance(10)
-    return guest.outcomes == ["granted"]
+    return waiter.outcomes == ["granted"]
 
 
 def left_behind(rig: RaisingRig) -> Iterator[str]:
     """What has no owner when everybody has come to rest."""
     if [*rig.tasks]:
         yield "an operator was never answered"
-    if unanswered := [number for number, guest in enumerate(rig.guests) if not (guest.outcomes or guest.has_left)]:
-        yield f"guests {unanswered} were never answered"
+    if unanswered := [number for number, waiter in enumerate(rig.waiters) if not (waiter.outcomes or waiter.has_left)]:
+        yield f"waiters {unanswered} were never answered"
     view = rig.dispatcher.view()
     if view.queue or rig.dispatcher._waiters:
         yield "a ticket was left"
@@ -162,7 +162,7 @@ def calls_of_a_clean_run() -> list[str]:
     return calls.made
 
 
-def test_the_story_calls_everybody() -> None:
+def test_a_clean_run_calls_every_collaborator() -> None:
     """What is never called would never raise."""
     assert {*LAUNCHER, "granted", "refused", "cut", "record", "note", "write"} <= set(calls_of_a_clean_run())
 

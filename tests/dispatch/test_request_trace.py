@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 QWEN, ANN = ModelName("qwen"), ClientId("ann")
 
 
-class Guest:
+class FakeWaiter:
     def granted(self, upstream: Upstream, reason: str = "") -> None: ...
     def confirmed(self) -> None: ...
     def refused(self, error: HotseatError) -> None: ...
@@ -67,7 +67,7 @@ async def watching(traffic: Traffic) -> AsyncIterator[list[RequestTiming | Misse
 
 
 async def a_request(dispatcher: Dispatcher, seconds: float) -> None:
-    ticket = dispatcher.ask(QWEN, ANN, Guest())
+    ticket = dispatcher.ask(QWEN, ANN, FakeWaiter())
     await advance(seconds)
     dispatcher.leave(ticket)
     await asyncio.sleep(0)
@@ -79,7 +79,7 @@ async def test_a_request_is_reported_when_it_has_ended() -> None:
     launcher = FakeLauncher(slow=("qwen",))
     async with a_dispatcher(launcher) as dispatcher, watching(dispatcher.traffic) as items:
         begin = asyncio.get_running_loop().time()
-        first = dispatcher.ask(QWEN, ANN, Guest())
+        first = dispatcher.ask(QWEN, ANN, FakeWaiter())
         await advance(10)
         launcher.become_ready("qwen")
         await advance(3)
@@ -99,8 +99,8 @@ async def test_a_request_that_was_never_served_is_reported_without_a_grant() -> 
         a_dispatcher(FakeLauncher(slow=("qwen",)), max_queue=1) as dispatcher,
         watching(dispatcher.traffic) as items,
     ):
-        waits = dispatcher.ask(QWEN, ANN, Guest())
-        dispatcher.ask(QWEN, ANN, Guest())
+        waits = dispatcher.ask(QWEN, ANN, FakeWaiter())
+        dispatcher.ask(QWEN, ANN, FakeWaiter())
         dispatcher.leave(waits)
         await asyncio.sleep(0)
 
@@ -111,10 +111,10 @@ async def test_a_request_that_was_never_served_is_reported_without_a_grant() -> 
 async def test_nothing_is_noted_while_nobody_watches() -> None:
     """Neither before nor after a watch; a request that was in flight at its start is not reported."""
     async with a_dispatcher() as dispatcher:
-        under_way = dispatcher.ask(QWEN, ANN, Guest())
+        under_way = dispatcher.ask(QWEN, ANN, FakeWaiter())
         async with watching(dispatcher.traffic) as items:
             dispatcher.leave(under_way)
-            dispatcher.ask(QWEN, ANN, Guest())
+            dispatcher.ask(QWEN, ANN, FakeWaiter())
             await asyncio.sleep(0)
         await a_request(dispatcher, 1)
 
@@ -126,7 +126,7 @@ async def test_nothing_is_noted_while_nobody_watches() -> None:
 async def test_reads_are_not_traffic() -> None:
     """A request that takes no slot neither waits nor delays others."""
     async with a_dispatcher() as dispatcher, watching(dispatcher.traffic) as items:
-        dispatcher.leave(dispatcher.ask(QWEN, ANN, Guest(), takes_slot=False))
+        dispatcher.leave(dispatcher.ask(QWEN, ANN, FakeWaiter(), takes_slot=False))
         await asyncio.sleep(0)
 
         assert items == []

@@ -38,7 +38,7 @@ def test_no_class_of_the_relay_has_many_methods() -> None:
 
 
 def test_no_file_of_the_relay_is_long() -> None:
-    """Strangers' bytes arrive here: each part must fit into one's head."""
+    """Bytes of unknown clients arrive here: each part must fit into one's head."""
     lengths = {str(path.relative_to(RELAY)): len(path.read_text().splitlines()) for path in RELAY.rglob("*.py")}
 
     assert {name: length for name, length in lengths.items() if length > MOST_LINES} == {}

@@ -100,7 +100,7 @@ def test_weights_are_copied_for_a_processor_that_wants_them_otherwise() -> None:
 
 
 @pytest.mark.parametrize("options", ["--no-repack", "-ngl 1"])
-def test_nothing_is_copied_where_it_is_not_wished(options: str) -> None:
+def test_nothing_is_copied_where_copies_are_not_used(options: str) -> None:
     """No copy is made if it is switched off, or with a device."""
     assert size(guess(options, FoundModels(flags=AMX)), Kind.WEIGHTS, backing=Backing.READ_ONCE) == 0
 

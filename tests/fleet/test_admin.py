@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.fake_launcher import FakeLauncher, spec
-from tests.support.fleet_in_process import MODELS, company
+from tests.support.fleet_in_process import MODELS, in_process_fleet
 from tests.support.virtual_time import in_virtual_time
 from tests.support.waiting import come_true
 
@@ -21,12 +21,12 @@ from hotseat.identifiers import HostName, ModelName
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
-    from tests.support.fleet_in_process import Company
+    from tests.support.fleet_in_process import InProcessFleet
 
 QWEN = ModelName("qwen")
 
 
-def orders(fleet: Company, seen_by: str, host: str) -> set[Order]:
+def orders(fleet: InProcessFleet, seen_by: str, host: str) -> set[Order]:
     [seen] = [each for each in fleet[seen_by].fleet_admin.view().hosts if each.name == host]
     return set(seen.orders)
 
@@ -37,7 +37,7 @@ def orders(fleet: Company, seen_by: str, host: str) -> set[Order]:
 @in_virtual_time
 async def test_each_host_is_seen_with_what_is_on_it() -> None:
     """The view has every host with its address and state, and when it was last seen."""
-    async with company("a", "b") as fleet:
+    async with in_process_fleet("a", "b") as fleet:
         await fleet["b"].dispatcher.load(QWEN)
         await come_true(lambda: fleet["a"].phases_seen("b") == {"qwen": "ready"})
         seen = fleet["a"].fleet_admin.view()
@@ -53,7 +53,7 @@ async def test_each_host_is_seen_with_what_is_on_it() -> None:
 @in_virtual_time
 async def test_a_host_that_refused_a_connection_is_shunned_for_a_while() -> None:
     """The view shows that the host is left out, and counts what was sent there and refused."""
-    async with company("a", "b") as fleet:
+    async with in_process_fleet("a", "b") as fleet:
         host_selector = fleet["a"].node.host_selector
         host_selector.sent(HostName("b"), QWEN)
         host_selector.turned_away(HostName("b"))
@@ -65,7 +65,7 @@ async def test_a_host_that_refused_a_connection_is_shunned_for_a_while() -> None
 @in_virtual_time
 async def test_a_host_without_the_store_says_that_it_is_apart() -> None:
     """A disconnected host still shows the hosts that it knew."""
-    async with company("a", "b") as fleet:
+    async with in_process_fleet("a", "b") as fleet:
         fleet["a"].store.cut_off()
         await come_true(lambda: fleet["a"].fleet_admin.connection is FleetConnection.DISCONNECTED)
 
@@ -75,7 +75,7 @@ async def test_a_host_without_the_store_says_that_it_is_apart() -> None:
 @in_virtual_time
 async def test_what_was_counted_of_a_host_goes_with_it() -> None:
     """When a host leaves the fleet, its counters are removed."""
-    async with company("a", "b") as fleet:
+    async with in_process_fleet("a", "b") as fleet:
         fleet["a"].node.host_selector.sent(HostName("b"), QWEN)
         await fleet["b"].node.leave()
         await come_true(lambda: len(fleet["a"].fleet_admin.view().hosts) == 1)
@@ -86,7 +86,7 @@ async def test_what_was_counted_of_a_host_goes_with_it() -> None:
 @in_virtual_time
 async def test_who_decided_is_counted() -> None:
     """Claims made by this host, claims lost to another host, and decisions without the store are counted."""
-    async with company("a", "b") as fleet:
+    async with in_process_fleet("a", "b") as fleet:
         await fleet["a"].fleet_admin.move("qwen", "b")
         theirs = Claim(ModelName("llama"), HostName("b"), HostName("b"), "it was asked for")
         await fleet["b"].node.store.create(Bucket.CLAIMS, key_of(theirs.model, 0), encoded(theirs))
@@ -109,7 +109,7 @@ async def test_who_decided_is_counted() -> None:
 @in_virtual_time
 async def test_orders_are_given_and_taken_back_one_by_one() -> None:
     """Withdrawing a cordon keeps the drain; without orders there is no record."""
-    async with company("a", "b") as fleet:
+    async with in_process_fleet("a", "b") as fleet:
         fleet_admin = fleet["a"].fleet_admin
         await fleet_admin.give("b", Order.CORDON)
         await fleet_admin.give("b", Order.DRAIN)
@@ -125,7 +125,7 @@ async def test_orders_are_given_and_taken_back_one_by_one() -> None:
 @in_virtual_time
 async def test_orders_of_two_operators_both_apply() -> None:
     """Two orders for one host, given at the same moment, both apply."""
-    async with company("a", "b", "c") as fleet:
+    async with in_process_fleet("a", "b", "c") as fleet:
         await asyncio.gather(
             fleet["a"].fleet_admin.give("c", Order.CORDON), fleet["b"].fleet_admin.give("c", Order.DRAIN)
         )
@@ -136,7 +136,7 @@ async def test_orders_of_two_operators_both_apply() -> None:
 @in_virtual_time
 async def test_an_order_outlives_its_host() -> None:
     """An order for a host that has left can still be withdrawn."""
-    async with company("a", "b") as fleet:
+    async with in_process_fleet("a", "b") as fleet:
         await fleet["a"].fleet_admin.give("b", Order.CORDON)
         await come_true(lambda: orders(fleet, "a", "b") == {Order.CORDON})
         await fleet["b"].node.leave()
@@ -147,9 +147,9 @@ async def test_an_order_outlives_its_host() -> None:
 
 
 @in_virtual_time
-async def test_a_wish_that_cannot_be_read_is_written_over() -> None:
+async def test_an_order_that_cannot_be_read_is_overwritten() -> None:
     """An unreadable order record is replaced by the next order."""
-    async with company("a", "b") as fleet:
+    async with in_process_fleet("a", "b") as fleet:
         await fleet["a"].node.store.put(Bucket.ORDERS, "b", b"scribble")
         await fleet["a"].fleet_admin.give("b", Order.DRAIN)
         await come_true(lambda: orders(fleet, "a", "b") == {Order.DRAIN})
@@ -162,7 +162,7 @@ async def test_a_wish_that_cannot_be_read_is_written_over() -> None:
 @in_virtual_time
 async def test_nobody_is_ordered_about_who_is_unknown() -> None:
     """An order for an unknown host is an error that suggests a similar name."""
-    async with company("gpu1", "gpu2") as fleet:
+    async with in_process_fleet("gpu1", "gpu2") as fleet:
         with pytest.raises(UnknownHost, match='Did you mean "gpu2"'):
             await fleet["gpu1"].fleet_admin.give("gpu22", Order.DRAIN)
 
@@ -170,7 +170,7 @@ async def test_nobody_is_ordered_about_who_is_unknown() -> None:
 @in_virtual_time
 async def test_without_the_store_no_order_is_given() -> None:
     """Without the store, an order is an error that says that nothing was changed."""
-    async with company("a", "b") as fleet:
+    async with in_process_fleet("a", "b") as fleet:
         fleet["a"].store.cut_off()
         with pytest.raises(FleetDisconnected, match="nothing was changed for b"):
             await fleet["a"].fleet_admin.give("b", Order.DRAIN)
@@ -179,7 +179,7 @@ async def test_without_the_store_no_order_is_given() -> None:
 @in_virtual_time
 async def test_a_drained_host_empties() -> None:
     """A drained host unloads its idle models."""
-    async with company("a", "b") as fleet:
+    async with in_process_fleet("a", "b") as fleet:
         await fleet["b"].dispatcher.load(QWEN)
         await fleet["a"].fleet_admin.give("b", Order.DRAIN)
 
@@ -192,7 +192,9 @@ async def test_a_drained_host_empties() -> None:
 @in_virtual_time
 async def test_a_model_moves() -> None:
     """A move loads the model on the target first, and stops it on the source only when it is ready there."""
-    async with company("a", "b", launcher=lambda name: FakeLauncher(slow=("qwen",) if name == "b" else ())) as fleet:
+    async with in_process_fleet(
+        "a", "b", launcher=lambda name: FakeLauncher(slow=("qwen",) if name == "b" else ())
+    ) as fleet:
         await fleet["a"].dispatcher.load(QWEN)
         moving = Tasks().start(fleet["a"].fleet_admin.move("q", "b"), "move")
         await come_true(lambda: fleet["b"].launcher.is_starting("qwen"))
@@ -208,7 +210,7 @@ async def test_a_model_moves() -> None:
 @in_virtual_time
 async def test_a_third_host_may_be_asked_to_move_a_model() -> None:
     """A host can move a model between two other hosts, and from another host to itself."""
-    async with company("a", "b", "c") as fleet:
+    async with in_process_fleet("a", "b", "c") as fleet:
         await fleet["a"].dispatcher.load(QWEN)
         await come_true(lambda: fleet["c"].phases_seen("a") == {"qwen": "ready"})
         there = await fleet["c"].fleet_admin.move("qwen", "b")
@@ -222,7 +224,7 @@ async def test_a_third_host_may_be_asked_to_move_a_model() -> None:
 @in_virtual_time
 async def test_a_model_that_is_nowhere_is_loaded_where_it_shall_be() -> None:
     """Moving a model that runs nowhere loads it on the target."""
-    async with company("a", "b") as fleet:
+    async with in_process_fleet("a", "b") as fleet:
         said = await fleet["a"].fleet_admin.move("qwen", "b")
 
         assert said == "qwen is ready on b; no surplus copy on another host"
@@ -232,7 +234,7 @@ async def test_a_model_that_is_nowhere_is_loaded_where_it_shall_be() -> None:
 @in_virtual_time
 async def test_a_move_that_was_interrupted_is_finished_when_asked_again() -> None:
     """If the model is ready on both hosts, a move stops it on the source."""
-    async with company("a", "b") as fleet:
+    async with in_process_fleet("a", "b") as fleet:
         for name in ("a", "b"):
             await fleet[name].dispatcher.load(QWEN)
         await come_true(lambda: fleet["a"].phases_seen("b") == {"qwen": "ready"})
@@ -244,7 +246,7 @@ async def test_a_move_that_was_interrupted_is_finished_when_asked_again() -> Non
 async def test_replicas_that_are_always_wanted_stay() -> None:
     """After a move, the model runs on the target and still on the minimum number of hosts."""
     models = (spec("qwen", replicas=Replicas(2, 3)),)
-    async with company("a", "b", "c", models=lambda _: models) as fleet:
+    async with in_process_fleet("a", "b", "c", models=lambda _: models) as fleet:
         await come_true(lambda: sum("qwen" in fleet[name].running() for name in "abc") == 2)
         [third] = [name for name in "abc" if "qwen" not in fleet[name].running()]
         await come_true(lambda: len(fleet[third].fleet_admin.sightings(QWEN)) == 2)
@@ -257,7 +259,9 @@ async def test_replicas_that_are_always_wanted_stay() -> None:
 @in_virtual_time
 async def test_a_load_that_fails_stops_nothing() -> None:
     """If the load on the target fails, the model stays on the source, and the error has the target's reason."""
-    async with company("a", "b", launcher=lambda name: FakeLauncher(broken=("qwen",) if name == "b" else ())) as fleet:
+    async with in_process_fleet(
+        "a", "b", launcher=lambda name: FakeLauncher(broken=("qwen",) if name == "b" else ())
+    ) as fleet:
         await fleet["a"].dispatcher.load(QWEN)
         with pytest.raises(LoadFailed, match=r"did not become ready on b, .* qwen exited with code 1"):
             await fleet["a"].fleet_admin.move("qwen", "b")
@@ -268,7 +272,7 @@ async def test_a_load_that_fails_stops_nothing() -> None:
 @in_virtual_time
 async def test_a_model_goes_where_it_runs_not_where_it_failed() -> None:
     """A move stops the model on the host where it runs, not on the one where its start failed."""
-    async with company(
+    async with in_process_fleet(
         "a", "b", "c", launcher=lambda name: FakeLauncher(broken=("qwen",) if name == "b" else ())
     ) as fleet:
         with pytest.raises(LoadFailed):
@@ -282,7 +286,7 @@ async def test_a_model_goes_where_it_runs_not_where_it_failed() -> None:
 @in_virtual_time
 async def test_a_host_that_leaves_meanwhile_ends_the_move() -> None:
     """If the target leaves the fleet during a move, the move is an error."""
-    async with company("a", "b", launcher=lambda _: FakeLauncher(slow=("qwen",))) as fleet:
+    async with in_process_fleet("a", "b", launcher=lambda _: FakeLauncher(slow=("qwen",))) as fleet:
         moving = Tasks().start(fleet["a"].fleet_admin.move("qwen", "b"), "move")
         await come_true(lambda: fleet["a"].phases_seen("b") == {"qwen": "loading"})
         await fleet["b"].node.leave()
@@ -294,7 +298,7 @@ async def test_a_host_that_leaves_meanwhile_ends_the_move() -> None:
 @in_virtual_time
 async def test_a_host_that_does_not_stop_it_is_named() -> None:
     """If the source does not answer, the error says that the model is ready on the target and still on the source."""
-    async with company("a", "b", "c") as fleet:
+    async with in_process_fleet("a", "b", "c") as fleet:
         await fleet["a"].dispatcher.load(QWEN)
         await come_true(lambda: fleet["c"].phases_seen("a") == {"qwen": "ready"})
         fleet.silent.add("a")
@@ -309,7 +313,7 @@ async def test_a_host_that_does_not_stop_it_is_named() -> None:
 )
 async def test_a_closed_host_gets_nothing(order: Order, says: str) -> None:
     """A move to a cordoned or drained host is an error that says to withdraw the order first."""
-    async with company("a", "b") as fleet:
+    async with in_process_fleet("a", "b") as fleet:
         await fleet["a"].fleet_admin.give("b", order)
         await come_true(lambda: orders(fleet, "a", "b") == {order})
         with pytest.raises(CannotMove, match=f"qwen cannot move to b, which {says}"):
@@ -319,7 +323,7 @@ async def test_a_closed_host_gets_nothing(order: Order, says: str) -> None:
 @in_virtual_time
 async def test_a_host_that_does_not_have_it_gets_nothing() -> None:
     """A move to a host without the model in its configuration is an error."""
-    async with company("a", "b", models=lambda name: MODELS if name == "a" else MODELS[1:]) as fleet:
+    async with in_process_fleet("a", "b", models=lambda name: MODELS if name == "a" else MODELS[1:]) as fleet:
         with pytest.raises(CannotMove, match="b does not have qwen in its configuration"):
             await fleet["a"].fleet_admin.move("qwen", "b")
 
@@ -327,7 +331,7 @@ async def test_a_host_that_does_not_have_it_gets_nothing() -> None:
 @in_virtual_time
 async def test_names_are_looked_up_in_the_whole_fleet() -> None:
     """An unknown model or host is an error that suggests a similar name."""
-    async with company("gpu1", "gpu2") as fleet:
+    async with in_process_fleet("gpu1", "gpu2") as fleet:
         with pytest.raises(UnknownModel, match='Did you mean "qwen"'):
             await fleet["gpu1"].fleet_admin.move("qwem", "gpu2")
         with pytest.raises(UnknownHost, match='Did you mean "gpu'):

@@ -75,7 +75,7 @@ catalogs = st.builds(
         max_size=3,
     ),
 )
-wishes = st.builds(HostOrder, st.booleans(), st.booleans())
+orders = st.builds(HostOrder, st.booleans(), st.booleans())
 claims = st.builds(
     lambda model, host, replica: Claim(model, host, host, "", replica),
     st.sampled_from(MODELS),
@@ -84,7 +84,7 @@ claims = st.builds(
 )
 writes = st.one_of(
     st.tuples(st.just(Bucket.HOSTS), records.map(lambda record: (str(record.name), record))),
-    st.tuples(st.just(Bucket.ORDERS), st.tuples(st.sampled_from(HOSTS), wishes)),
+    st.tuples(st.just(Bucket.ORDERS), st.tuples(st.sampled_from(HOSTS), orders)),
     st.tuples(st.just(Bucket.CLAIMS), claims.map(lambda claim: (f"{claim.model}.{claim.replica}", claim))),
     st.tuples(st.just(Bucket.CATALOGS), st.tuples(st.just(CATALOG), catalogs)),
     st.tuples(st.sampled_from(Bucket), st.tuples(st.sampled_from([*HOSTS, "m.0", CATALOG]), st.none())),
@@ -96,7 +96,7 @@ histories = st.tuples(catalogs, st.lists(writes, max_size=14)).map(
 
 
 @dataclass
-class Hearing:
+class Delivery:
     """One way to receive a history: what is missed, what arrives twice, and in which order."""
 
     order: Sequence[float]
@@ -104,31 +104,31 @@ class Hearing:
     twice: Sequence[bool]
 
 
-hearings = st.builds(
-    Hearing,
+deliveries = st.builds(
+    Delivery,
     *(st.lists(each, min_size=15, max_size=15) for each in (st.floats(0, 1), st.booleans(), st.booleans())),
 )
 
 
 @dataclass
-class Story:
+class WrittenRecords:
     """All that was written, numbered, and what is there at the end: the world's own truth."""
 
     changes: list[tuple[Bucket, Written | Removed]]
     there: dict[Bucket, dict[str, Written]]
 
     @staticmethod
-    def of(history: Sequence[tuple[Bucket, tuple[str, msgspec.Struct | None]]]) -> Story:
-        story = Story([], {bucket: {} for bucket in Bucket})
+    def of(history: Sequence[tuple[Bucket, tuple[str, msgspec.Struct | None]]]) -> WrittenRecords:
+        records = WrittenRecords([], {bucket: {} for bucket in Bucket})
         for number, (bucket, (key, record)) in enumerate(history, start=1):
             if record is None:
-                story.changes.append((bucket, Removed(key, Revision(number))))
-                story.there[bucket].pop(key, None)
+                records.changes.append((bucket, Removed(key, Revision(number))))
+                records.there[bucket].pop(key, None)
             else:
                 written = Written(key, encoded(record), Revision(number))
-                story.changes.append((bucket, written))
-                story.there[bucket][key] = written
-        return story
+                records.changes.append((bucket, written))
+                records.there[bucket][key] = written
+        return records
 
     def hosts(self) -> dict[HostName, HostRecord]:
         found = {}
@@ -139,7 +139,7 @@ class Story:
                 continue
         return found
 
-    def wish(self, host: HostName) -> HostOrder:
+    def order(self, host: HostName) -> HostOrder:
         written = self.there[Bucket.ORDERS].get(host)
         return decoded(written.value, HostOrder) if written else HostOrder()
 
@@ -148,18 +148,18 @@ class Story:
         return decoded(written.value, CatalogRecord).offers.get(model) if written else None
 
 
-def roster_after(story: Story, hearing: Hearing, *, is_interrupted: bool) -> Roster:
+def roster_after(records: WrittenRecords, delivery: Delivery, *, is_interrupted: bool) -> Roster:
     """A roster that received the history in this way, and the missed part after an interruption."""
     roster = Roster(HostName("me"))
-    numbered = sorted(enumerate(story.changes), key=lambda each: hearing.order[each[0]])
+    numbered = sorted(enumerate(records.changes), key=lambda each: delivery.order[each[0]])
     for number, (bucket, change) in numbered:
-        if is_interrupted and hearing.missed[number]:
+        if is_interrupted and delivery.missed[number]:
             continue
-        for _ in range(1 + hearing.twice[number]):
+        for _ in range(1 + delivery.twice[number]):
             roster.apply(bucket, change, 0.0)
     if is_interrupted:
         for bucket in Bucket:
-            anew: list[Change] = [BegunAnew(), *story.there[bucket].values(), CaughtUp()]
+            anew: list[Change] = [BegunAnew(), *records.there[bucket].values(), CaughtUp()]
             for each in anew:
                 roster.apply(bucket, each, 0.0)
     return roster
@@ -177,43 +177,43 @@ def snapshot(roster: Roster) -> Any:
     )
 
 
-def judge(story: Story, roster: Roster) -> None:
+def judge(records: WrittenRecords, roster: Roster) -> None:
     """Every placement by the world's own truth."""
-    hosts = story.hosts()
+    hosts = records.hosts()
     for model in MODELS:
         decision = place(model, ClientId("x"), roster, LATER)
         if isinstance(decision, Nowhere):
             continue
-        record, offer, wish = hosts.get(decision.host), story.offer(model), story.wish(decision.host)
+        record, offer, order = hosts.get(decision.host), records.offer(model), records.order(decision.host)
         assert record is not None, f"{decision.host} is gone"
         assert not record.is_leaving
-        assert not wish.drained
+        assert not order.drained
         assert offer is not None
         assert offer.labels.items() <= record.labels.items(), "labelled out"
         phases = [residence.phase for residence in record.residents if residence.model == model]
         if isinstance(decision, Serve):
             assert phases[0] in ("ready", "loading", "asleep", "cold")
         else:
-            assert not wish.cordoned
+            assert not order.cordoned
             assert not {"ready", "loading", "asleep", "cold"}.intersection(phases)
             assert not record.devices or offer.memory[GPU] <= record.devices[GPU].budget
 
 
-def tells_the_truth(history: Any, one: Hearing, other: Hearing) -> None:
-    story = Story.of(history)
+def tells_the_truth(history: Any, one: Delivery, other: Delivery) -> None:
+    records = WrittenRecords.of(history)
     rosters = [
-        roster_after(story, one, is_interrupted=False),
-        roster_after(story, other, is_interrupted=False),
-        roster_after(story, one, is_interrupted=True),
-        roster_after(story, other, is_interrupted=True),
+        roster_after(records, one, is_interrupted=False),
+        roster_after(records, other, is_interrupted=False),
+        roster_after(records, one, is_interrupted=True),
+        roster_after(records, other, is_interrupted=True),
     ]
     for roster in rosters:
-        judge(story, roster)
+        judge(records, roster)
         assert snapshot(roster) == snapshot(rosters[0])
 
 
-@given(histories, hearings, hearings)
-def test_rosters_agree_and_no_request_goes_where_it_may_not(history: Any, one: Hearing, other: Hearing) -> None:
+@given(histories, deliveries, deliveries)
+def test_rosters_agree_and_no_request_goes_where_it_may_not(history: Any, one: Delivery, other: Delivery) -> None:
     """All rosters agree in the end, even if changes arrive late, twice or after an interruption."""
     tells_the_truth(history, one, other)
 
@@ -275,7 +275,7 @@ def those_that_are_gone_stay(roster: Roster, name: HostName) -> None:
 def test_planted_bugs_are_found(where: Any, name: str, bug: Any) -> None:
     """The search finds each planted bug."""
 
-    def is_broken(example: tuple[Any, Hearing, Hearing]) -> bool:
+    def is_broken(example: tuple[Any, Delivery, Delivery]) -> bool:
         try:
             tells_the_truth(*example)
         except AssertionError:
@@ -284,7 +284,7 @@ def test_planted_bugs_are_found(where: Any, name: str, bug: Any) -> None:
 
     with patch.object(where, name, bug):
         try:
-            find(st.tuples(histories, hearings, hearings), is_broken, settings=SEARCH)
+            find(st.tuples(histories, deliveries, deliveries), is_broken, settings=SEARCH)
         except NoSuchExample:
             pytest.fail(f"{bug.__name__} was not found")
 
@@ -293,8 +293,8 @@ def test_a_load_is_decided_in_some_worlds() -> None:
     """The search reaches a state in which placement serves, loads and refuses."""
     kinds = {Serve, Load, Nowhere}
 
-    def has_all(example: tuple[Any, Hearing]) -> bool:
-        roster = roster_after(Story.of(example[0]), example[1], is_interrupted=True)
+    def has_all(example: tuple[Any, Delivery]) -> bool:
+        roster = roster_after(WrittenRecords.of(example[0]), example[1], is_interrupted=True)
         return {type(place(model, ClientId("x"), roster, LATER)) for model in MODELS} == kinds
 
-    assert find(st.tuples(histories, hearings), has_all, settings=SEARCH)
+    assert find(st.tuples(histories, deliveries), has_all, settings=SEARCH)

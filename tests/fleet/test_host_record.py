@@ -105,7 +105,7 @@ def test_a_model_that_left_the_catalog_is_recorded_while_its_process_runs() -> N
     assert [each.model for each in described(View(1.0, (gone,), ())).residents] == ["gone"]
 
 
-def test_room_is_what_models_may_still_take() -> None:
+def test_free_memory_is_what_models_may_still_use() -> None:
     """Free memory is what other programs leave minus what models take, and never negative."""
     devices = (
         DeviceView(gpu(0), 24 * GIB, 20 * GIB, 8 * GIB),

@@ -17,7 +17,7 @@ import uvloop
 from tests.support.certificate import CERTIFICATE
 from tests.support.fleets import PATIENCE_S, Watching, fleet_at
 from tests.support.nats import nats_servers
-from tests.support.nats_jwt import papers
+from tests.support.nats_jwt import operator_mode
 from tests.support.waiting import come_true, come_true_async
 
 from hotseat.fleet.backoff import Backoff
@@ -287,7 +287,7 @@ async def test_an_nkey(tmp_path: Path) -> None:
 
 async def test_a_file_of_credentials(tmp_path: Path) -> None:
     """A store connects with a credentials file as `nsc` writes it."""
-    known = papers()
+    known = operator_mode()
     (tmp_path / "host.creds").write_text(known.credentials)
     async with nats_servers(tmp_path, more=known.config) as (server,):
         login = NatsLogin(credentials=str(tmp_path / "host.creds"))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.fleet import QWEN
-from tests.support.fleet_store import Player, SteppedStore, played
+from tests.support.fleet_store import SteppedStore, SteppedTask, run_to_end
 
 from hotseat.fleet import load_claims
 from hotseat.fleet.claim_table import Held
@@ -36,7 +36,7 @@ def held(agreed: Agreed) -> Held:
 def test_whoever_is_first_has_decided() -> None:
     """The second host gets the claim that the first one wrote."""
     store = SteppedStore()
-    first, second = played(claim(store, decision(A), A)), played(claim(store, decision(B), B))
+    first, second = run_to_end(claim(store, decision(A), A)), run_to_end(claim(store, decision(B), B))
 
     assert first == second == Agreed(claim_for(A, A), Revision(1))
 
@@ -44,7 +44,7 @@ def test_whoever_is_first_has_decided() -> None:
 def test_another_replica_is_another_claim() -> None:
     """Claims for two replicas of one model are independent."""
     store = SteppedStore()
-    found = [played(claim(store, decision(A, 0), A)), played(claim(store, decision(B, 1), A))]
+    found = [run_to_end(claim(store, decision(A, 0), A)), run_to_end(claim(store, decision(B, 1), A))]
 
     assert [agreed.claim.host for agreed in found] == [A, B]
 
@@ -52,10 +52,10 @@ def test_another_replica_is_another_claim() -> None:
 def test_a_claim_that_vanished_frees_the_way() -> None:
     """If a claim is removed between the conflict and the read, the second host makes its own."""
     store = SteppedStore()
-    first = played(claim(store, decision(A), A))
-    second = Player(claim(store, decision(B), B))
+    first = run_to_end(claim(store, decision(A), A))
+    second = SteppedTask(claim(store, decision(B), B))
     second.step()
-    played(release(store, held(first)))
+    run_to_end(release(store, held(first)))
     second.step()
     second.step()
 
@@ -65,11 +65,11 @@ def test_a_claim_that_vanished_frees_the_way() -> None:
 def test_a_claim_that_vanishes_again_and_again_is_done_without() -> None:
     """After two attempts a host decides without a claim."""
     store = SteppedStore()
-    late = Player(claim(store, decision(B), B))
+    late = SteppedTask(claim(store, decision(B), B))
     for _ in range(2):
-        other = played(claim(store, decision(A), A))
+        other = run_to_end(claim(store, decision(A), A))
         late.step()
-        played(release(store, held(other)))
+        run_to_end(release(store, held(other)))
         late.step()
 
     assert late.result == Agreed(claim_for(B, B), None)
@@ -77,23 +77,23 @@ def test_a_claim_that_vanishes_again_and_again_is_done_without() -> None:
 
 def test_without_the_store_a_host_decides_alone() -> None:
     """Without the store, a host's own decision holds, and the result has no revision."""
-    assert played(claim(SteppedStore(is_connected=False), decision(A), B)) == Agreed(claim_for(A, B), None)
+    assert run_to_end(claim(SteppedStore(is_connected=False), decision(A), B)) == Agreed(claim_for(A, B), None)
 
 
 def test_a_claim_that_cannot_be_read_binds_nobody() -> None:
     """If a claim cannot be decoded, the host decides without one."""
     store = SteppedStore()
-    played(store.put(Bucket.CLAIMS, KEY, b"who knows"))
+    run_to_end(store.put(Bucket.CLAIMS, KEY, b"who knows"))
 
-    assert played(claim(store, decision(A), A)).revision is None
+    assert run_to_end(claim(store, decision(A), A)).revision is None
 
 
 def test_a_claim_that_cannot_be_taken_back_ends_by_itself() -> None:
     """Releasing a claim without the store raises nothing and leaves the claim."""
     store = SteppedStore()
-    first = played(claim(store, decision(A), A))
+    first = run_to_end(claim(store, decision(A), A))
     store.is_connected = False
-    played(release(store, held(first)))
+    run_to_end(release(store, held(first)))
 
     assert (Bucket.CLAIMS, KEY) in store.there
 
@@ -101,11 +101,11 @@ def test_a_claim_that_cannot_be_taken_back_ends_by_itself() -> None:
 def test_a_claim_of_another_life_is_not_taken_back() -> None:
     """A claim that another host wrote since is not released."""
     store = SteppedStore()
-    first = played(claim(store, decision(A), A))
-    played(store.put(Bucket.CLAIMS, KEY, encoded(claim_for(B, B))))
-    played(release(store, held(first)))
+    first = run_to_end(claim(store, decision(A), A))
+    run_to_end(store.put(Bucket.CLAIMS, KEY, encoded(claim_for(B, B))))
+    run_to_end(release(store, held(first)))
 
-    assert played(claim(store, decision(C), C)).claim.host == B
+    assert run_to_end(claim(store, decision(C), C)).claim.host == B
 
 
 @pytest.mark.parametrize("model", ["qwen", "org/model:Q4 *>", "模型", "." * 300])
@@ -142,10 +142,10 @@ def test_hosts_that_do_not_listen_are_found() -> None:
 
 def claim_and_select(order: list[int]) -> None:
     store = SteppedStore()
-    players = [Player(load_claims.claim(store, decision(host), host)) for host in map(HostName, "abcd")]
+    tasks = [SteppedTask(load_claims.claim(store, decision(host), host)) for host in map(HostName, "abcd")]
     for number in [*order, *range(4), *range(4), *range(4)]:
-        if not players[number].is_done:
-            players[number].step()
-    hosts = {player.result.claim.host for player in players}
+        if not tasks[number].is_done:
+            tasks[number].step()
+    hosts = {task.result.claim.host for task in tasks}
 
     assert len(hosts) == 1, f"they went to {hosts}"

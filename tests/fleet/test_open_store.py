@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.fleets import fleet_at
 from tests.support.nats import nats_servers
-from tests.support.nats_jwt import papers
+from tests.support.nats_jwt import operator_mode
 
 from hotseat.fleet.open_store import open_store
 from hotseat.fleet.store import Bucket, StoreError
@@ -49,7 +49,7 @@ async def test_a_login_that_cannot_be_used_is_logged(
     monkeypatch.setattr("hotseat.fleet.open_store.FIRST_S", 0.5)
     (tmp_path / "odd").write_text("no seed\n" * 3)
     login = NatsLogin(**{key: str(tmp_path / file)})
-    async with nats_servers(tmp_path, more=papers().config) as (server,):
+    async with nats_servers(tmp_path, more=operator_mode().config) as (server,):
         fleet = Fleet((server.url,), HostName("test"), login=login)
         async with open_store(fleet) as store:
             assert not store.is_connected

@@ -181,10 +181,10 @@ def test_where_a_model_failed_it_is_sought_last_until_its_host_says_more() -> No
     assert where(rig) == (Serve, "a")
 
 
-# Free room
+# Free memory
 
 
-def test_free_room_here_comes_first() -> None:
+def test_free_memory_here_comes_first() -> None:
     """Of equally idle hosts with free memory, this host loads the model."""
     rig = RosterRig().hosts(host("a"), host("here"), host("z"))
 
@@ -224,14 +224,14 @@ def test_a_host_where_it_failed_is_tried_last() -> None:
     assert where(rig) == (Load, "a")
 
 
-def test_claimed_room_is_not_free() -> None:
+def test_claimed_memory_is_not_free() -> None:
     """Memory that a claim needs does not count as free."""
     rig = RosterRig().hosts(host("here", gib=15), host("a", gib=15)).claim("llama", "here")
 
     assert where(rig) == (Load, "a")
 
 
-def test_room_that_a_waiting_model_needs_is_not_free() -> None:
+def test_memory_that_a_waiting_model_needs_is_not_free() -> None:
     """Memory that a model waits for on its host does not count as free."""
     rig = RosterRig().hosts(host("here", there("llama", "cold"), gib=15), host("a", gib=15))
 
@@ -252,7 +252,7 @@ def test_a_model_of_unknown_size_needs_a_whole_device() -> None:
     assert where(rig) == (Load, "a")
 
 
-def test_a_host_without_budgets_has_room_while_nothing_runs() -> None:
+def test_a_host_without_budgets_has_memory_while_nothing_runs() -> None:
     """A host without budgets has free memory only while no model runs there."""
     rig = RosterRig().hosts(host("here", there("llama"), gib=None), host("a", gib=None))
 
@@ -266,10 +266,10 @@ def test_a_model_that_sleeps_leaves_the_turn_to_others() -> None:
     assert placed(rig).reason == "here has enough free memory"
 
 
-# Room that must be made
+# Memory that must be freed
 
 
-def test_room_is_made_where_it_costs_least() -> None:
+def test_memory_is_freed_where_it_costs_least() -> None:
     """Without free memory, the host is selected whose victim is idle longest and loads fastest."""
     rig = RosterRig().hosts(
         host("here", there("llama", gib=20, idle_s=100, load_s=50)),
@@ -442,7 +442,7 @@ def test_labels_are_constraints() -> None:
 
 def test_a_cordoned_host_serves_what_it_has_and_loads_nothing() -> None:
     """A cordoned host serves its models but loads no others."""
-    rig = RosterRig().hosts(host("a", there("qwen"))).wish("a", cordoned=True)
+    rig = RosterRig().hosts(host("a", there("qwen"))).order("a", cordoned=True)
 
     assert where(rig) == (Serve, "a")
     assert "a is cordoned" in placed(rig, LLAMA).reason
@@ -450,16 +450,16 @@ def test_a_cordoned_host_serves_what_it_has_and_loads_nothing() -> None:
 
 def test_a_drained_host_gets_nothing() -> None:
     """A drained host gets no requests; the model is loaded on another host."""
-    rig = RosterRig().hosts(host("a", there("qwen"))).wish("a", cordoned=True, drained=True)
+    rig = RosterRig().hosts(host("a", there("qwen"))).order("a", cordoned=True, drained=True)
     assert isinstance(placed(rig), Nowhere)
     rig.hosts(host("here"))
 
     assert where(rig) == (Load, "here")
 
 
-def test_a_wish_that_is_taken_back_holds_no_more() -> None:
+def test_an_order_that_was_withdrawn_has_no_effect() -> None:
     """After its order is withdrawn, a host loads models again."""
-    rig = RosterRig().hosts(host("a")).wish("a", cordoned=True).remove(Bucket.ORDERS, "a")
+    rig = RosterRig().hosts(host("a")).order("a", cordoned=True).remove(Bucket.ORDERS, "a")
 
     assert where(rig) == (Load, "a")
 
@@ -499,7 +499,7 @@ def test_many_hosts_are_not_all_named() -> None:
     """The error names at most three hosts for each kind of obstacle."""
     rig = RosterRig().hosts(*(host(f"h{n}") for n in range(9)), host("z", is_leaving=True))
     for n in range(9):
-        rig.wish(f"h{n}", cordoned=True)
+        rig.order(f"h{n}", cordoned=True)
 
     assert placed(rig, GEMMA) == Nowhere(
         "gemma cannot be placed: z is shutting down; h0, h1, h2 and 6 more are cordoned."

@@ -95,7 +95,7 @@ def test_a_model_that_is_not_ready_anywhere_has_no_replicas_to_add() -> None:
     assert more(host("a")) is None
 
 
-def test_one_more_takes_room_from_what_is_unused() -> None:
+def test_one_more_takes_memory_from_what_is_unused() -> None:
     """A further replica may evict an idle model but not one in use."""
     used = there("llama", gib=20, in_flight=1)
     assert more(host("a", waiting(60)), host("b", used)) is None
@@ -105,7 +105,7 @@ def test_one_more_takes_room_from_what_is_unused() -> None:
     assert found.host == "c"
 
 
-def test_one_more_takes_no_room_from_what_is_always_wanted() -> None:
+def test_one_more_takes_no_memory_from_what_is_always_wanted() -> None:
     """A further replica does not evict a model with a minimum number of replicas."""
     kept = there("llama", gib=20, idle_s=3000)
     rig = RosterRig(catalog=fleet_catalog(qwen=offer(most=3), llama=offer(20, least=1)))
@@ -156,7 +156,7 @@ def test_enough_are_enough() -> None:
     assert to_keep(rig.roster, rig.now) == []
 
 
-def test_where_there_is_no_room_for_it_nothing_is_pushed_out() -> None:
+def test_where_there_is_no_memory_for_it_nothing_is_evicted() -> None:
     """A required replica evicts a model only if that was idle for longer than its load time."""
     assert kept(host("here", there("llama", gib=20, idle_s=10, load_s=20))) == []
     assert len(kept(host("here", there("llama", gib=20, idle_s=30, load_s=20)))) == 1
@@ -209,7 +209,7 @@ def test_only_what_serves_counts() -> None:
     rig = RosterRig("a", catalog=fleet_catalog(qwen=offer(most=3))).hosts(
         host("a", unused(500)), host("b", unused(500))
     )
-    rig.wish("b", drained=True)
+    rig.order("b", drained=True)
 
     assert to_spare(rig.roster, rig.now) == []
 

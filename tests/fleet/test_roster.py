@@ -118,7 +118,7 @@ def test_one_bucket_begins_anew_without_the_others() -> None:
 @pytest.mark.parametrize("bucket", list(Bucket))
 def test_what_cannot_be_read_is_counted_and_is_not_there(bucket: Bucket) -> None:
     """A malformed record is counted, and counts as absent, in every bucket."""
-    rig = RosterRig().hosts(host("a")).wish("a", cordoned=True).claim("qwen", "a")
+    rig = RosterRig().hosts(host("a")).order("a", cordoned=True).claim("qwen", "a")
     key = {Bucket.HOSTS: "a", Bucket.CLAIMS: "qwen.0", Bucket.CATALOGS: CATALOG, Bucket.ORDERS: "a"}[bucket]
     rig.write_bytes(bucket, key, b'{"what": "is this"}' if bucket is not Bucket.ORDERS else b"[").after(3)
 

@@ -85,7 +85,7 @@ async def test_a_host_with_another_secret_is_no_member(raw: InProcess) -> None:
     assert [change.key for change in await state(host(raw, NEW)) if isinstance(change, Written)] == ["gpu2"]
 
 
-async def test_what_is_written_over_by_a_stranger_is_gone(raw: InProcess) -> None:
+async def test_what_is_overwritten_without_the_secret_is_gone(raw: InProcess) -> None:
     """A watch reports a record that is overwritten without a signature as removed."""
     ours = host(raw)
     await ours.create(Bucket.HOSTS, "gpu1", GPU1)
@@ -96,7 +96,7 @@ async def test_what_is_written_over_by_a_stranger_is_gone(raw: InProcess) -> Non
         assert await watching.next() == Removed("gpu1", revision)
 
 
-async def test_a_stranger_cannot_keep_a_place_taken(raw: InProcess) -> None:
+async def test_a_writer_without_the_secret_cannot_keep_a_name_taken(raw: InProcess) -> None:
     """An unsigned record can be overwritten by create; a signed one is a conflict."""
     await raw.put(Bucket.HOSTS, "gpu1", FORGED)
     await host(raw).create(Bucket.HOSTS, "gpu1", GPU1)

@@ -36,7 +36,7 @@ def test_nobody_knows_whose_the_memory_of_a_silent_device_is() -> None:
     assert reading.available() == {GPU: 24 * GiB, RAM: GiB}
 
 
-def test_a_server_in_a_container_is_no_stranger() -> None:
+def test_a_server_in_a_container_is_not_foreign() -> None:
     """While one of our servers cannot be seen, no memory counts as foreign."""
     reading = Reading({GPU: DeviceReading(24 * GiB, GiB)}, elsewhere=(40,))
 

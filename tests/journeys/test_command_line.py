@@ -81,7 +81,7 @@ def test_devices_shows_what_a_model_takes(rig: Hotseat) -> None:
 
 
 def test_why_names_the_cause_of_a_swap(rig: Hotseat) -> None:
-    """After a swap, why says of the model that left who needed its room."""
+    """After a swap, why says of the model that left which model needed its memory."""
     rig.load("alpha")
     rig.load("beta")
     printed = rig.cli("why", "alpha")

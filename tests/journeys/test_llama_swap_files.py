@@ -57,23 +57,23 @@ def test_a_file_serves_every_name_it_gives(name: str, tmp_path: Path, environ: d
     """Each server gets the words and the environment the file gives it, and each request what the file makes of it."""
     expected = expected_of(name)
     with Hotseat(SAMPLES / f"{name}.yaml", tmp_path, environ=environ) as rig:
-        seen = {model: called(rig, model, story) for model, story in expected.items()}
+        seen = {model: called(rig, model, each) for model, each in expected.items()}
 
     assert seen == expected
 
 
-def called(rig: Hotseat, model: str, story: dict[str, Any]) -> dict[str, Any]:
-    """What a server tells of a request for `model`, as far as the story goes."""
+def called(rig: Hotseat, model: str, expected: dict[str, Any]) -> dict[str, Any]:
+    """What a server tells of a request for `model`, as far as `expected` has fields for it."""
     answer = rig.call("POST", "/v1/chat/completions", {"model": model, **ASKED}, **KEY)
     assert answer.status == 200, (model, answer.body)
     body = answer.json()
     body["argv"] = shlex.join(body["argv"]).replace(str(body["port"]), "PORT")
     for part in ("env", "headers"):
-        body[part] = {key: body[part].get(key) for key in story.get(part, {})}
-    if "beside" in story:
-        body["beside"] = story["beside"]
-        eventually(lambda: sorted(rig.running()) == sorted([*story["beside"], model]))  # a preload may be under way
-    return {part: body[part] for part in story}
+        body[part] = {key: body[part].get(key) for key in expected.get(part, {})}
+    if "beside" in expected:
+        body["beside"] = expected["beside"]
+        eventually(lambda: sorted(rig.running()) == sorted([*expected["beside"], model]))  # a preload may be under way
+    return {part: body[part] for part in expected}
 
 
 def test_keys_of_hotseat_stay_with_hotseat(tmp_path: Path, environ: dict[str, str]) -> None:
@@ -100,7 +100,7 @@ def test_a_file_is_found_right(
     assert all(re.match(rf".*/{name}\.yaml:\d+:\d+: (note|warning): ", line) for line in places)
 
 
-def test_a_web_page_has_its_own_front_door(tmp_path: Path, environ: dict[str, str]) -> None:
+def test_a_web_page_is_served_under_its_own_path(tmp_path: Path, environ: dict[str, str]) -> None:
     """ComfyUI is reached under /comfyui/, as in llama-swap."""
     with Hotseat(SAMPLES / "comfyui.yaml", tmp_path, environ=environ) as rig:
         answer = rig.call("GET", "/comfyui/prompt?x=1")

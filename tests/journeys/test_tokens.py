@@ -52,7 +52,7 @@ def test_embeddings_are_counted(rig: Hotseat) -> None:
 
 
 def test_the_activity_outlives_hotseat(tmp_path: Path) -> None:
-    """What ended is kept where that is wished, up to the last request before the end."""
+    """What ended is kept where that is configured, up to the last request before the end."""
     config = {"activity": {"keepDays": 7}, "models": {"alpha": llama("alpha")}}
     with Hotseat(config, tmp_path) as rig:
         rig.chat("alpha", 5, **{"X-Request-Id": "mine"})

@@ -136,7 +136,7 @@ async def test_an_estimate_refuses_nobody(caplog: pytest.LogCaptureFixture) -> N
     assert "memory was not released model=llama device=gpu0 needed='19 GiB' free='2 GiB'" in caplog.text
 
 
-class Hungry(FakeLauncher):
+class LauncherShortOfMemory(FakeLauncher):
     """llama's server exits at once while its memory is not free."""
 
     def __init__(self, card: Card) -> None:
@@ -150,11 +150,11 @@ class Hungry(FakeLauncher):
         return await super().start(command)
 
 
-def with_hungry_llama(card: Card) -> tuple[Dispatcher, Hungry]:
+def short_of_memory(card: Card) -> tuple[Dispatcher, LauncherShortOfMemory]:
     guess = Footprint({gpu(0): 20 * GIB}, Source.ESTIMATED)
     scheduler = Scheduler(with_budget(model("qwen", gib=20), model("llama", learned=guess)))
-    hungry = Hungry(card)
-    return Dispatcher(scheduler, MemoryGatedLauncher(hungry, card, lambda: scheduler.catalog), Journal()), hungry
+    launcher = LauncherShortOfMemory(card)
+    return Dispatcher(scheduler, MemoryGatedLauncher(launcher, card, lambda: scheduler.catalog), Journal()), launcher
 
 
 @in_virtual_time
@@ -162,13 +162,13 @@ def with_hungry_llama(card: Card) -> tuple[Dispatcher, Hungry]:
 async def test_a_start_that_failed_for_want_of_memory_is_tried_once_more(late_by: float, starts: int) -> None:
     """It is retried if the memory became free after all; otherwise the server's own output is the error."""
     card = Card()
-    dispatcher, hungry = with_hungry_llama(card)
+    dispatcher, launcher = short_of_memory(card)
     await dispatcher.load(QWEN)
     card.free_at = now() + late_by
     outcome = (await asyncio.gather(dispatcher.load(LLAMA), return_exceptions=True))[0]
     await dispatcher.shut_down(within=0)
 
-    assert hungry.starts.count(LLAMA) == starts
+    assert launcher.starts.count(LLAMA) == starts
     assert str(outcome) == ("None" if starts == 2 else "llama exited with code 1")
 
 
@@ -176,8 +176,8 @@ async def test_a_start_that_failed_for_want_of_memory_is_tried_once_more(late_by
 async def test_a_start_that_nobody_wants_is_not_tried_again() -> None:
     """It failed because it was told to stop, even if memory is missing too."""
     card = Card()
-    dispatcher, hungry = with_hungry_llama(card)
-    hungry.slow = ("llama",)
+    dispatcher, launcher = short_of_memory(card)
+    launcher.slow = ("llama",)
     await dispatcher.load(QWEN)
     card.free_at = now() + 5.5
     loading = Tasks().start(dispatcher.load(LLAMA), "load")
@@ -186,7 +186,7 @@ async def test_a_start_that_nobody_wants_is_not_tried_again() -> None:
     await asyncio.gather(loading, return_exceptions=True)
     await dispatcher.shut_down(within=0)
 
-    assert hungry.starts == [QWEN, LLAMA]
+    assert launcher.starts == [QWEN, LLAMA]
 
 
 @in_virtual_time

@@ -45,7 +45,7 @@ class Nowhere:
         pass
 
 
-class Yard:
+class MonitorRig:
     """A dispatcher with qwen ready, and a watch that receives measurements."""
 
     def __init__(self, dispatcher: Dispatcher, journal: Journal, borrowers: Collection[DeviceName]) -> None:
@@ -85,28 +85,28 @@ class Yard:
 
 
 @asynccontextmanager
-async def opened(catalog: Catalog, borrowers: Collection[DeviceName] = ()) -> AsyncIterator[Yard]:
+async def opened(catalog: Catalog, borrowers: Collection[DeviceName] = ()) -> AsyncIterator[MonitorRig]:
     journal = Journal()
     dispatcher = Dispatcher(Scheduler(catalog), FakeLauncher(), journal)
     await dispatcher.load(QWEN)
-    yield Yard(dispatcher, journal, borrowers)
+    yield MonitorRig(dispatcher, journal, borrowers)
     await dispatcher.shut_down(within=0)
 
 
 async def test_a_model_is_measured() -> None:
     """A server that is larger than its estimate counts as measured."""
-    async with opened(with_budget(model("qwen", learned=Footprint({gpu(0): 4 * GIB}, Source.ESTIMATED)))) as yard:
-        yard.see(taken_gib=6, used_gib=6)
+    async with opened(with_budget(model("qwen", learned=Footprint({gpu(0): 4 * GIB}, Source.ESTIMATED)))) as rig:
+        rig.see(taken_gib=6, used_gib=6)
 
-        assert yard.footprint == Footprint({gpu(0): 6 * GIB}, Source.MEASURED)
+        assert rig.footprint == Footprint({gpu(0): 6 * GIB}, Source.MEASURED)
 
 
 async def test_what_was_measured_is_reported_beside_what_was_expected() -> None:
     """The event contains the estimate and the budget."""
-    async with opened(with_budget(model("qwen", estimated={gpu(0): 4 * GIB}))) as yard:
-        yard.see(taken_gib=6, used_gib=6)
+    async with opened(with_budget(model("qwen", estimated={gpu(0): 4 * GIB}))) as rig:
+        rig.see(taken_gib=6, used_gib=6)
 
-        measured = yard.journal.entries()[-1].event
+        measured = rig.journal.entries()[-1].event
         assert measured == MemoryMeasured(
             QWEN, LaunchId(1), {gpu(0): 6 * GIB}, estimated={gpu(0): 4 * GIB}, budgets={gpu(0): 24 * GIB}
         )
@@ -114,130 +114,130 @@ async def test_what_was_measured_is_reported_beside_what_was_expected() -> None:
 
 async def test_an_estimate_that_was_right_is_called_measured_once_the_model_was_used() -> None:
     """The figure is the same, but its source is the measurement."""
-    async with opened(with_budget(model("qwen", learned=Footprint({gpu(0): 6 * GIB}, Source.ESTIMATED)))) as yard:
-        yard.see(taken_gib=6, used_gib=6)
-        yard.use()
-        yard.see(taken_gib=6, used_gib=6)
+    async with opened(with_budget(model("qwen", learned=Footprint({gpu(0): 6 * GIB}, Source.ESTIMATED)))) as rig:
+        rig.see(taken_gib=6, used_gib=6)
+        rig.use()
+        rig.see(taken_gib=6, used_gib=6)
 
-        assert yard.footprint == Footprint({gpu(0): 6 * GIB}, Source.MEASURED)
+        assert rig.footprint == Footprint({gpu(0): 6 * GIB}, Source.MEASURED)
 
 
 async def test_an_estimate_that_was_too_high_is_forgotten_once_the_model_was_used() -> None:
     """Until then the estimate counts: untouched pages are not resident yet."""
-    async with opened(with_budget(model("qwen", learned=Footprint({gpu(0): 9 * GIB}, Source.ESTIMATED)))) as yard:
-        yard.see(taken_gib=6, used_gib=6)
-        unused = yard.footprint
-        yard.use()
-        yard.see(taken_gib=6, used_gib=6)
+    async with opened(with_budget(model("qwen", learned=Footprint({gpu(0): 9 * GIB}, Source.ESTIMATED)))) as rig:
+        rig.see(taken_gib=6, used_gib=6)
+        unused = rig.footprint
+        rig.use()
+        rig.see(taken_gib=6, used_gib=6)
 
         assert unused == Footprint({gpu(0): 9 * GIB}, Source.ESTIMATED)
-        assert yard.footprint == Footprint({gpu(0): 6 * GIB}, Source.MEASURED)
+        assert rig.footprint == Footprint({gpu(0): 6 * GIB}, Source.MEASURED)
 
 
 async def test_a_server_that_sleeps_is_measured_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it keeps counts while it sleeps, and its figure awake does not change."""
     awake = Footprint({gpu(0): 20 * GIB}, Source.MEASURED)
-    rig = with_budget(model("qwen", learned=awake, sleep=sleeps()), model("llama", gib=20))
-    async with opened(rig) as yard:
-        await yard.dispatcher.load(ModelName("llama"))
-        yard.see(taken_gib=20, used_gib=20)
-        just_asleep = yard.footprint
+    catalog = with_budget(model("qwen", learned=awake, sleep=sleeps()), model("llama", gib=20))
+    async with opened(catalog) as rig:
+        await rig.dispatcher.load(ModelName("llama"))
+        rig.see(taken_gib=20, used_gib=20)
+        just_asleep = rig.footprint
         monkeypatch.setattr("hotseat.memory.monitor.SETTLED_S", 0.0)
-        yard.see(taken_gib=1, used_gib=21)
-        yard.see(taken_gib=1, used_gib=21)
+        rig.see(taken_gib=1, used_gib=21)
+        rig.see(taken_gib=1, used_gib=21)
 
         assert just_asleep == Footprint({}, Source.ESTIMATED)
-        assert yard.footprint == Footprint({gpu(0): GIB}, Source.MEASURED)
-        assert yard.dispatcher.catalog.models[QWEN].learned == awake
-        measured = [entry for entry in yard.journal.entries() if isinstance(entry.event, MemoryMeasured)]
+        assert rig.footprint == Footprint({gpu(0): GIB}, Source.MEASURED)
+        assert rig.dispatcher.catalog.models[QWEN].learned == awake
+        measured = [entry for entry in rig.journal.entries() if isinstance(entry.event, MemoryMeasured)]
         assert len(measured) == 1
 
 
 async def test_a_server_that_cannot_be_seen_is_not_measured() -> None:
     """Its estimate stays, for example in a container."""
-    async with opened(with_budget(model("qwen", learned=Footprint({gpu(0): 9 * GIB}, Source.ESTIMATED)))) as yard:
-        yard.see(used_gib=6, elsewhere=(PID,))
+    async with opened(with_budget(model("qwen", learned=Footprint({gpu(0): 9 * GIB}, Source.ESTIMATED)))) as rig:
+        rig.see(used_gib=6, elsewhere=(PID,))
 
-        assert yard.footprint == Footprint({gpu(0): 9 * GIB}, Source.ESTIMATED)
-        assert yard.available == 24
+        assert rig.footprint == Footprint({gpu(0): 9 * GIB}, Source.ESTIMATED)
+        assert rig.available == 24
 
 
 async def test_growth_of_a_page_is_no_news() -> None:
     """The scheduler gets an event when a figure changes by more than a hundredth."""
-    async with opened(with_budget(model("qwen"))) as yard:
-        yard.see(taken_gib=6, used_gib=6)
-        yard.see(taken_gib=6.01, used_gib=6.01)
-        small = yard.footprint
-        yard.see(taken_gib=7, used_gib=7)
+    async with opened(with_budget(model("qwen"))) as rig:
+        rig.see(taken_gib=6, used_gib=6)
+        rig.see(taken_gib=6.01, used_gib=6.01)
+        small = rig.footprint
+        rig.see(taken_gib=7, used_gib=7)
 
         assert small == Footprint({gpu(0): 6 * GIB}, Source.MEASURED)
-        assert yard.footprint == Footprint({gpu(0): 7 * GIB}, Source.MEASURED)
+        assert rig.footprint == Footprint({gpu(0): 7 * GIB}, Source.MEASURED)
 
 
 async def test_more_than_declared_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
     """The declared figure stays in force, and a warning tells its author."""
-    async with opened(with_budget(model("qwen", gib=4))) as yard:
-        yard.see(taken_gib=6, used_gib=6)
-        yard.see(taken_gib=9, used_gib=9)
+    async with opened(with_budget(model("qwen", gib=4))) as rig:
+        rig.see(taken_gib=6, used_gib=6)
+        rig.see(taken_gib=9, used_gib=9)
 
-        assert yard.footprint == Footprint({gpu(0): 4 * GIB}, Source.DECLARED)
+        assert rig.footprint == Footprint({gpu(0): 4 * GIB}, Source.DECLARED)
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert warnings == ["model uses more memory than declared model=qwen device=gpu0 used='6 GiB' declared='4 GiB'"]
 
 
 async def test_others_count_when_they_stay() -> None:
     """One measurement may see memory that is being released; three in a row see another program."""
-    async with opened(with_budget(model("qwen", gib=4))) as yard:
-        yard.see(taken_gib=4, used_gib=4)
+    async with opened(with_budget(model("qwen", gib=4))) as rig:
+        rig.see(taken_gib=4, used_gib=4)
         seen = []
         for _ in range(3):
-            yard.see(taken_gib=4, used_gib=16)
-            seen.append(yard.available)
+            rig.see(taken_gib=4, used_gib=16)
+            seen.append(rig.available)
 
         assert seen == [24, 24, 12]
 
 
 async def test_others_who_leave_are_noticed_at_once() -> None:
     """Free memory is used at once."""
-    async with opened(with_budget(model("qwen", gib=4))) as yard:
+    async with opened(with_budget(model("qwen", gib=4))) as rig:
         for _ in range(3):
-            yard.see(taken_gib=4, used_gib=16)
-        yard.see(taken_gib=4, used_gib=4)
+            rig.see(taken_gib=4, used_gib=16)
+        rig.see(taken_gib=4, used_gib=4)
 
-        assert yard.available == 24
+        assert rig.available == 24
 
 
 async def test_others_are_forgotten_when_nobody_looks_any_more() -> None:
     """A reload has switched measuring off: the whole budget counts again."""
-    async with opened(with_budget(model("qwen", gib=4))) as yard:
+    async with opened(with_budget(model("qwen", gib=4))) as rig:
         for _ in range(3):
-            yard.see(taken_gib=4, used_gib=16)
-        yard.look_away()
-        yard.look_away()
+            rig.see(taken_gib=4, used_gib=16)
+        rig.look_away()
+        rig.look_away()
 
-        assert yard.available == 24
-        assert yard.journal.entries()[-1].event == DevicesChanged({})
-        assert sum(isinstance(entry.event, DevicesChanged) for entry in yard.journal.entries()) == 2
+        assert rig.available == 24
+        assert rig.journal.entries()[-1].event == DevicesChanged({})
+        assert sum(isinstance(entry.event, DevicesChanged) for entry in rig.journal.entries()) == 2
 
 
 async def test_a_driver_that_does_not_answer_changes_nothing() -> None:
     """An empty reading gives no event."""
-    async with opened(with_budget(model("qwen", gib=4))) as yard:
+    async with opened(with_budget(model("qwen", gib=4))) as rig:
         for _ in range(3):
-            yard.see_nothing()
+            rig.see_nothing()
 
-        assert yard.available == 24
+        assert rig.available == 24
 
 
 async def test_on_unified_memory_both_kinds_are_one_models() -> None:
     """Its server's RAM does not count as foreign on the GPU that uses the RAM."""
-    async with opened(with_budget(model("qwen")), borrowers=(GPU,)) as yard:
+    async with opened(with_budget(model("qwen")), borrowers=(GPU,)) as rig:
         for _ in range(3):
             uses = {PID: {GPU: Use(10 * GIB), RAM: Use(2 * GIB)}}
-            yard.report_measurement(Reading({GPU: DeviceReading(24 * GIB, 12 * GIB)}, uses))
+            rig.report_measurement(Reading({GPU: DeviceReading(24 * GIB, 12 * GIB)}, uses))
 
-        assert yard.footprint == Footprint({gpu(0): 12 * GIB}, Source.MEASURED)
-        assert yard.available == 24
+        assert rig.footprint == Footprint({gpu(0): 12 * GIB}, Source.MEASURED)
+        assert rig.available == 24
 
 
 def test_a_desktop_is_always_there() -> None:

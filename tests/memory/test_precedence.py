@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 GAME = OtherProgram(4242, "game.exe")
 
 
-class Street:
+class PrecedenceRig:
     """The running programs, and the events that the scheduler received."""
 
     def __init__(self, *patterns: str) -> None:
@@ -36,54 +36,54 @@ class Street:
 
 async def test_models_yield_memory_while_a_program_runs() -> None:
     """There is one event when the program starts and one when it has ended."""
-    street = Street("game*")
-    await street.precedence.look()
-    street.about = [GAME]
-    await street.precedence.look()
-    await street.precedence.look()
-    street.about = []
-    await street.precedence.look()
+    rig = PrecedenceRig("game*")
+    await rig.precedence.look()
+    rig.about = [GAME]
+    await rig.precedence.look()
+    await rig.precedence.look()
+    rig.about = []
+    await rig.precedence.look()
 
-    assert street.events == [YieldRequested("game.exe is running (pid 4242)"), YieldEnded()]
-    assert street.asked[0] == (("game*",), (7, 8))
+    assert rig.events == [YieldRequested("game.exe is running (pid 4242)"), YieldEnded()]
+    assert rig.asked[0] == (("game*",), (7, 8))
 
 
 async def test_nobody_is_looked_for_where_nobody_is_named() -> None:
     """A search costs a pass over all processes."""
-    street = Street()
-    await street.precedence.look()
+    rig = PrecedenceRig()
+    await rig.precedence.look()
 
-    assert (street.asked, street.events) == ([], [])
+    assert (rig.asked, rig.events) == ([], [])
 
 
 async def test_an_operator_asks_for_one_device() -> None:
     """It lasts until the operator withdraws it."""
-    street = Street()
-    street.precedence.yield_memory("training", frozenset({gpu(0)}))
-    left = street.precedence.resume()
+    rig = PrecedenceRig()
+    rig.precedence.yield_memory("training", frozenset({gpu(0)}))
+    left = rig.precedence.resume()
 
-    assert street.events == [YieldRequested("training", frozenset({gpu(0)})), YieldEnded()]
+    assert rig.events == [YieldRequested("training", frozenset({gpu(0)})), YieldEnded()]
     assert left == ""
 
 
-async def test_an_operator_takes_his_wish_back_while_a_program_runs() -> None:
+async def test_an_operator_withdraws_a_yield_while_a_program_runs() -> None:
     """Models still yield, and the operator sees to which program."""
-    street = Street("game*")
-    street.precedence.yield_memory("training")
-    street.about = [GAME]
-    await street.precedence.look()
-    left = street.precedence.resume()
+    rig = PrecedenceRig("game*")
+    rig.precedence.yield_memory("training")
+    rig.about = [GAME]
+    await rig.precedence.look()
+    left = rig.precedence.resume()
 
     assert left == "game.exe is running (pid 4242)"
-    assert street.events[-1] == YieldRequested("game.exe is running (pid 4242)")
+    assert rig.events[-1] == YieldRequested("game.exe is running (pid 4242)")
 
 
 async def test_programs_are_looked_for_again_and_again() -> None:
     """The search repeats while hotseat runs."""
-    street = Street("game*")
+    rig = PrecedenceRig("game*")
     tasks = Tasks()
-    tasks.start(street.precedence.walk(), "walk")
-    await come_true(lambda: len(street.asked) >= 3)
+    tasks.start(rig.precedence.walk(), "walk")
+    await come_true(lambda: len(rig.asked) >= 3)
     await tasks.aclose()
 
-    assert street.events == []
+    assert rig.events == []

@@ -1,4 +1,4 @@
-"""The guard, asked directly: what it does with large, cancelled and late wishes."""
+"""The guard, asked directly: what it does with large, cancelled and late commands."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def test_an_order_to_a_guard_that_has_just_died_fails(guard: Guard) -> Non
 
 
 async def test_signals_to_what_has_ended_reach_nobody(guard: Guard) -> None:
-    """Its pid may be a stranger's: the guard, its parent, knows."""
+    """Its pid may belong to another process: the guard, its parent, knows."""
     process = await guard.spawn(Order(TRUE, ("true",), {}), nowhere())
     await process.gone
     process.signal(signal.SIGKILL)

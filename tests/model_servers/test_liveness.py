@@ -92,7 +92,7 @@ async def watching(*servers: InUse) -> AsyncIterator[Watched]:
 
 async def test_a_stopped_server_is_reported_once(rig: SupervisorRig, caplog: pytest.LogCaptureFixture) -> None:
     """With its model, its launch and how long it was silent."""
-    ready = await rig.ready(model("dutiful"))
+    ready = await rig.ready(model("healthy"))
     assert ready.upstream.pid
     os.kill(ready.upstream.pid, signal.SIGSTOP)
     watched = Watched(in_use(ready))
@@ -109,7 +109,7 @@ async def test_a_stopped_server_is_reported_once(rig: SupervisorRig, caplog: pyt
 
 async def test_a_server_that_answers_its_health_check_is_left_alone(rig: SupervisorRig) -> None:
     """However long its requests take, and whatever it answers."""
-    ready = await rig.ready(model("dutiful"))
+    ready = await rig.ready(model("healthy"))
     watched = Watched(in_use(ready), in_use(ready, "/not-there")._replace(launch=LaunchId(99)))
     watch = watched.liveness()
     await watched.pass_by(watch, 4 * LIMIT_S)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support import small_hotseat
 from tests.support.processes import all_pids, command_line, environment
-from tests.support.supervisor_rig import GUARD_INTERPRETER, SupervisorRig, is_alive, model, played_by
+from tests.support.supervisor_rig import GUARD_INTERPRETER, SupervisorRig, command_for, is_alive, model
 from tests.support.waiting import come_true, eventually
 
 from hotseat.model_servers.descendants import Record, current_pid_scope, start_of, write
@@ -54,7 +54,7 @@ async def test_what_a_killed_server_leaves_behind_is_ended(rig: SupervisorRig, h
 
 async def test_the_leftovers_of_one_launch_are_not_anothers(rig: SupervisorRig) -> None:
     """What a living server has sent into the background stays when its neighbour ends."""
-    neighbour = await rig.ready(model("dutiful"))
+    neighbour = await rig.ready(model("healthy"))
     ready = await rig.ready(model("leaks_grandchildren", "setsid"))
     grandchild = int(await rig.said("grandchild "))
     await rig.end(neighbour)
@@ -86,7 +86,7 @@ async def test_a_detached_process_without_environment_ends_with_the_last_launch(
 
 async def test_a_detached_process_does_not_delay_the_end_of_a_launch(rig: SupervisorRig) -> None:
     """It may belong to another launch, so this one does not wait for it."""
-    neighbour = await rig.ready(model("dutiful"))
+    neighbour = await rig.ready(model("healthy"))
     ready = await rig.ready(model("leaks_grandchildren", "wiped"))
     detached = int(await rig.said("grandchild "))
     await come_true(lambda: not environment(detached))
@@ -108,7 +108,7 @@ async def test_a_killed_guard_takes_all_with_it(rig: SupervisorRig, how: str) ->
     assert exited.exit_status.startswith("was terminated by SIGKILL")
     assert not is_alive(grandchild)
     assert not is_alive(ready.upstream.pid or 0)
-    assert is_alive((await rig.ready(model("dutiful"))).upstream.pid or 0)
+    assert is_alive((await rig.ready(model("healthy"))).upstream.pid or 0)
 
 
 async def test_a_guard_that_dies_before_it_answers_fails_the_start(rig: SupervisorRig) -> None:
@@ -116,19 +116,19 @@ async def test_a_guard_that_dies_before_it_answers_fails_the_start(rig: Supervis
     guard = await the_guard()
     os.kill(guard, signal.SIGSTOP)
     asyncio.get_running_loop().call_later(0.1, os.kill, guard, signal.SIGKILL)
-    error = await rig.failed(model("dutiful"))
+    error = await rig.failed(model("healthy"))
 
     assert "the guard process was killed" in error
 
 
 async def test_the_guard_is_not_ended_by_what_ends_a_terminal(rig: SupervisorRig) -> None:
     """Ctrl-C and a service manager's SIGTERM go to every process; the guard outlives them to do its work."""
-    ready = await rig.ready(model("dutiful"))
+    ready = await rig.ready(model("healthy"))
     before = await the_guard()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         os.kill(before, number)
     await rig.end(ready)
-    await rig.ready(model("dutiful"))
+    await rig.ready(model("healthy"))
 
     assert await the_guard() == before
 
@@ -136,7 +136,7 @@ async def test_the_guard_is_not_ended_by_what_ends_a_terminal(rig: SupervisorRig
 @pytest.mark.parametrize("how", ["plain", "setsid", "wiped"])
 def test_nothing_outlives_a_killed_hotseat(start_hotseat: Callable[..., SmallHotseat], how: str) -> None:
     """kill -9 of the parent: server and grandchild are gone within a moment, wherever they went."""
-    small = start_hotseat({"part": ["leaks_grandchildren", how]}, {"part": ["dutiful"]})
+    small = start_hotseat({"server": ["leaks_grandchildren", how]}, {"server": ["healthy"]})
     grandchild = next(int(line.split()[1]) for line in small.said if line.startswith("grandchild"))
     os.kill(small.process.pid, signal.SIGKILL)
 
@@ -153,11 +153,11 @@ def test_what_outlived_hotseat_and_its_guard_is_ended_by_the_next_hotseat(
     start_hotseat: Callable[..., SmallHotseat],
 ) -> None:
     """Both are killed at once: the kernel ends the server, and the next start what the server had started."""
-    small = start_hotseat({"part": ["leaks_grandchildren", "setsid"]}, {"part": ["dutiful"]})
+    small = start_hotseat({"server": ["leaks_grandchildren", "setsid"]}, {"server": ["healthy"]})
     grandchild = next(int(line.split()[1]) for line in small.said if line.startswith("grandchild"))
     kill_with_guard(small)
     eventually(lambda: small.left() == [grandchild])
-    successor = start_hotseat({"part": ["dutiful"]})
+    successor = start_hotseat({"server": ["healthy"]})
 
     assert eventually(lambda: not command_line(grandchild))
     end(successor)
@@ -182,13 +182,13 @@ def test_a_detached_process_without_environment_is_ended_by_the_next_hotseat(
     start_hotseat: Callable[..., SmallHotseat],
 ) -> None:
     """Nothing about it tells whose it is, but the guard had seen it among its descendants."""
-    small = start_hotseat({"part": ["leaks_grandchildren", "wiped"]}, {"part": ["dutiful"]})
+    small = start_hotseat({"server": ["leaks_grandchildren", "wiped"]}, {"server": ["healthy"]})
     detached = grandchild_of(small)
     kill_with_guard(small)
     eventually(lambda: not small.left())
     assert not environment(detached)
     assert is_alive(detached)
-    successor = start_hotseat({"part": ["dutiful"]})
+    successor = start_hotseat({"server": ["healthy"]})
 
     eventually(lambda: not command_line(detached))
     end(successor)
@@ -196,14 +196,14 @@ def test_a_detached_process_without_environment_is_ended_by_the_next_hotseat(
 
 def test_a_pid_that_became_somebody_elses_is_left_alone(start_hotseat: Callable[..., SmallHotseat]) -> None:
     """A recorded number is believed only with the time at which its process began."""
-    small = start_hotseat({"part": ["leaks_grandchildren", "wiped"]}, {"part": ["dutiful"]})
+    small = start_hotseat({"server": ["leaks_grandchildren", "wiped"]}, {"server": ["healthy"]})
     detached = grandchild_of(small)
     kill_with_guard(small)
     (record,) = small.records.glob("*.json")
     kept = json.loads(record.read_text())
     kept["descendants"] = {pid: start - 1 for pid, start in kept["descendants"].items()}
     record.write_text(json.dumps(kept))
-    successor = start_hotseat({"part": ["dutiful"]})
+    successor = start_hotseat({"server": ["healthy"]})
 
     assert command_line(detached)
     assert record.exists() is False
@@ -219,7 +219,7 @@ def test_a_broken_record_keeps_nobody_from_starting(
     broken = tmp_path / "records" / "7.json"
     broken.parent.mkdir()
     broken.write_text(text)
-    small = start_hotseat({"part": ["dutiful"]})
+    small = start_hotseat({"server": ["healthy"]})
 
     assert not broken.exists()
     end(small)
@@ -242,7 +242,7 @@ async def test_the_record_ends_with_the_last_server(tmp_path: Path) -> None:
     """And none is needed where nothing runs."""
     async with open_supervisor(os.environ, interpreter=GUARD_INTERPRETER, records=tmp_path / "records") as supervisor:
         rig = SupervisorRig(supervisor)
-        ready = await rig.ready(model("dutiful"))
+        ready = await rig.ready(model("healthy"))
         await come_true(lambda: [*tmp_path.glob("records/*.json")])
         await rig.end(ready)
         await come_true(lambda: not [*tmp_path.glob("records/*.json")])
@@ -256,16 +256,16 @@ async def test_where_no_record_can_be_kept_everything_else_works(tmp_path: Path)
     async with open_supervisor(
         os.environ, interpreter=GUARD_INTERPRETER, records=tmp_path / "file" / "x"
     ) as supervisor:
-        ready = await SupervisorRig(supervisor).ready(model("dutiful"))
+        ready = await SupervisorRig(supervisor).ready(model("healthy"))
 
     assert not is_alive(ready.upstream.pid or 0)
 
 
 def test_what_has_a_guard_is_left_alone(start_hotseat: Callable[..., SmallHotseat]) -> None:
     """A second hotseat on the same machine ends nothing of the first, whatever its record says."""
-    first = start_hotseat({"part": ["leaks_grandchildren", "wiped"]}, {"part": ["dutiful"]})
+    first = start_hotseat({"server": ["leaks_grandchildren", "wiped"]}, {"server": ["healthy"]})
     grandchild = grandchild_of(first)
-    second = start_hotseat({"part": ["dutiful"]})
+    second = start_hotseat({"server": ["healthy"]})
 
     assert command_line(grandchild)
     end(first, second)
@@ -275,7 +275,7 @@ def test_a_server_that_ignores_sigterm_does_not_outlive_a_killed_hotseat(
     start_hotseat: Callable[..., SmallHotseat],
 ) -> None:
     """It gets one second."""
-    small = start_hotseat({"part": ["ignores_sigterm"]})
+    small = start_hotseat({"server": ["ignores_sigterm"]})
     os.kill(small.process.pid, signal.SIGKILL)
 
     eventually(lambda: not small.left())
@@ -284,14 +284,14 @@ def test_a_server_that_ignores_sigterm_does_not_outlive_a_killed_hotseat(
 def test_a_stop_command_is_run_for_a_killed_hotseat(start_hotseat: Callable[..., SmallHotseat], tmp_path: Path) -> None:
     """Killing the client of a container leaves the container: only its stop command ends it."""
     note = tmp_path / "note"
-    small = start_hotseat({"part": ["tells_of_sigterm"], "stop": played_by("stop_politely", "${PID}", str(note))})
+    small = start_hotseat({"server": ["tells_of_sigterm"], "stop": command_for("stop_politely", "${PID}", str(note))})
     os.kill(small.process.pid, signal.SIGKILL)
 
     assert eventually(lambda: note.exists() and note.read_text().endswith("\n") and note.read_text())
     eventually(lambda: not small.left())
 
 
-@pytest.mark.parametrize("stop", [played_by("fail_to_stop", "${PID}"), ("{}", "${PID}"), ("dockr", "stop")])
+@pytest.mark.parametrize("stop", [command_for("fail_to_stop", "${PID}"), ("{}", "${PID}"), ("dockr", "stop")])
 def test_a_stop_command_that_fails_does_not_save_the_server(
     start_hotseat: Callable[..., SmallHotseat], stop: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -300,15 +300,15 @@ def test_a_stop_command_that_fails_does_not_save_the_server(
     broken.write_bytes(b"\x7fno program")
     broken.chmod(0o755)
     stop = tuple(word.replace("{}", str(broken)) for word in stop)
-    small = start_hotseat({"part": ["ignores_sigterm"], "stop": stop})
+    small = start_hotseat({"server": ["ignores_sigterm"], "stop": stop})
     os.kill(small.process.pid, signal.SIGKILL)
 
     eventually(lambda: not small.left())
 
 
 def test_a_stop_command_that_hangs_ends_with_the_unload_timeout(start_hotseat: Callable[..., SmallHotseat]) -> None:
-    stop = played_by("hang_while_stopping", "${PID}")
-    small = start_hotseat({"part": ["ignores_sigterm"], "stop": stop, "unload_timeout_s": 0.5})
+    stop = command_for("hang_while_stopping", "${PID}")
+    small = start_hotseat({"server": ["ignores_sigterm"], "stop": stop, "unload_timeout_s": 0.5})
     os.kill(small.process.pid, signal.SIGKILL)
 
     eventually(lambda: not small.left())
@@ -317,10 +317,10 @@ def test_a_stop_command_that_hangs_ends_with_the_unload_timeout(start_hotseat: C
 class SmallHotseat:
     """A process that opened a supervisor, with what its servers had said when they were ready."""
 
-    def __init__(self, parts: list[dict[str, Any]], run: str) -> None:
+    def __init__(self, servers: list[dict[str, Any]], run: str) -> None:
         self._mark = f"{RUN}={run}".encode()
         self.records = Path(run) / "records"
-        argv = [sys.executable, "-m", "tests.support.small_hotseat", json.dumps(parts), f"{run}/records"]
+        argv = [sys.executable, "-m", "tests.support.small_hotseat", json.dumps(servers), f"{run}/records"]
         env = {**os.environ, RUN: run}
         self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, env=env, cwd=REPOSITORY)
         assert self.process.stdout
@@ -336,8 +336,8 @@ class SmallHotseat:
 def start_hotseat(tmp_path: Path) -> Iterator[Callable[..., SmallHotseat]]:
     started = []
 
-    def build(*parts: dict[str, Any]) -> SmallHotseat:
-        started.append(SmallHotseat(list(parts), str(tmp_path)))
+    def build(*servers: dict[str, Any]) -> SmallHotseat:
+        started.append(SmallHotseat(list(servers), str(tmp_path)))
         return started[-1]
 
     yield build

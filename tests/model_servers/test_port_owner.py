@@ -1,4 +1,4 @@
-"""A stranger's port never passes for a server of ours."""
+"""A port of another process never passes for a server of ours."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.misbehaving_servers import HEALTHY
 from tests.support.ports import free_port
-from tests.support.supervisor_rig import model, played_by
+from tests.support.supervisor_rig import command_for, model
 
 from hotseat.model_servers import port_owner, sock_diag
-from hotseat.model_servers.port_owner import is_of_launch, name_of, owner_of, stranger_on
+from hotseat.model_servers.port_owner import foreign_process_on, is_of_launch, name_of, owner_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from tests.support.supervisor_rig import SupervisorRig
 
 
-async def test_a_stranger_who_took_the_port_does_not_become_ready(rig: SupervisorRig) -> None:
+async def test_another_process_that_took_the_port_does_not_become_ready(rig: SupervisorRig) -> None:
     """It answers 200 like a server of ours, but it is not: the start fails and names it."""
     port = free_port()
-    spec = model("", argv=played_by("never_listens", str(port)), proxy=f"http://127.0.0.1:{port}")
+    spec = model("", argv=command_for("never_listens", str(port)), proxy=f"http://127.0.0.1:{port}")
     starting = asyncio.get_running_loop().create_task(rig.failed(spec))
     await rig.said("reading")
     async with await asyncio.start_server(answer, "127.0.0.1", port):
         error = await starting
 
-    stranger = f"{name_of(os.getpid())} (pid {os.getpid()})"
-    assert f"http://127.0.0.1:{port} is in use by another process, {stranger}" in error
+    other = f"{name_of(os.getpid())} (pid {os.getpid()})"
+    assert f"http://127.0.0.1:{port} is in use by another process, {other}" in error
 
 
 async def test_a_server_started_by_a_script_is_ours(rig: SupervisorRig) -> None:
@@ -40,10 +40,10 @@ async def test_a_server_started_by_a_script_is_ours(rig: SupervisorRig) -> None:
     address = ready.upstream.address
 
     assert owner_of(address.host, address.port) != ready.upstream.pid
-    assert stranger_on(address.host, address.port, ready.upstream.pid or 0, "") is None
+    assert foreign_process_on(address.host, address.port, ready.upstream.pid or 0, "") is None
 
 
-async def test_the_engine_of_a_container_is_no_stranger(rig: SupervisorRig, tmp_path: Path) -> None:
+async def test_the_engine_of_a_container_is_not_foreign(rig: SupervisorRig, tmp_path: Path) -> None:
     """The owner can be checked only if the server runs in a visible process."""
     docker = tmp_path / "docker"
     docker.write_text("#!/bin/sh\necho running\nsleep 1000 &\nwait\n")
@@ -82,15 +82,15 @@ def test_a_port_that_nobody_listens_on_has_no_owner() -> None:
 
 
 def test_other_machines_and_names_are_not_looked_into() -> None:
-    assert stranger_on("192.0.2.1", 80, os.getpid(), "") is None
-    assert stranger_on("gpu-box", 80, os.getpid(), "") is None
+    assert foreign_process_on("192.0.2.1", 80, os.getpid(), "") is None
+    assert foreign_process_on("gpu-box", 80, os.getpid(), "") is None
 
 
-def test_where_the_system_tells_nothing_nobody_is_a_stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_system_tells_nothing_no_process_is_foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on macOS, which has no /proc."""
     monkeypatch.setattr(port_owner, "PROC", str(tmp_path))
     with socket.create_server(("127.0.0.1", 0)) as server:
-        assert stranger_on("127.0.0.1", server.getsockname()[1], 1, "") is None
+        assert foreign_process_on("127.0.0.1", server.getsockname()[1], 1, "") is None
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.ports import free_port
-from tests.support.supervisor_rig import model, played_by
+from tests.support.supervisor_rig import command_for, model
 
 from hotseat.model_servers import ports as ports_module
 from hotseat.model_servers.ports import PortLease, Ports
@@ -78,10 +78,10 @@ def test_when_no_port_is_left_it_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
 async def test_a_port_comes_back_with_the_end_of_its_server(rig: SupervisorRig) -> None:
     """The same model gets the same number again."""
     preferred = free_port()
-    first = await rig.ready(model("dutiful", preferred_port=preferred))
-    second = await rig.ready(model("dutiful", preferred_port=preferred))
+    first = await rig.ready(model("healthy", preferred_port=preferred))
+    second = await rig.ready(model("healthy", preferred_port=preferred))
     await rig.end(first)
-    third = await rig.ready(model("dutiful", preferred_port=preferred))
+    third = await rig.ready(model("healthy", preferred_port=preferred))
 
     assert first.upstream.address.port == third.upstream.address.port == preferred
     assert second.upstream.address.port > preferred
@@ -90,7 +90,7 @@ async def test_a_port_comes_back_with_the_end_of_its_server(rig: SupervisorRig) 
 async def test_a_port_comes_back_when_nothing_was_started(rig: SupervisorRig) -> None:
     preferred = free_port()
     await rig.failed(model("", argv=("llama-servr", "${PORT}"), preferred_port=preferred))
-    ready = await rig.ready(model("dutiful", preferred_port=preferred))
+    ready = await rig.ready(model("healthy", preferred_port=preferred))
 
     assert ready.upstream.address.port == preferred
 
@@ -99,7 +99,7 @@ async def test_a_fixed_port_that_is_answered_already_is_not_started_on(rig: Supe
     """The failure names the process there; nothing was started."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        spec = model("", argv=played_by("dutiful", str(port)), proxy=f"http://localhost:{port}")
+        spec = model("", argv=command_for("healthy", str(port)), proxy=f"http://localhost:{port}")
         error = await rig.failed(spec)
 
     assert f"http://127.0.0.1:{port} is already in use by another process, " in error
@@ -110,7 +110,7 @@ async def test_a_fixed_port_that_is_answered_already_is_not_started_on(rig: Supe
 async def test_a_server_that_lost_its_port_is_started_on_another(
     rig: SupervisorRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the end of our hold and the server's own a stranger may be quicker: that passes."""
+    """Between the end of our hold and the server's own another process may be quicker: that passes."""
     rivals: list[socket.socket] = []
     vacate = PortLease.vacate
 
@@ -120,7 +120,7 @@ async def test_a_server_that_lost_its_port_is_started_on_another(
             rivals.append(socket.create_server(("127.0.0.1", loan.port)))
 
     monkeypatch.setattr(PortLease, "vacate", vacate_for_a_rival)
-    ready = await rig.ready(model("dutiful"))
+    ready = await rig.ready(model("healthy"))
     [rival] = rivals
     taken = rival.getsockname()[1]
     rival.close()

@@ -134,7 +134,7 @@ async def test_one_model_at_a_time_is_read_ahead(weights: Path) -> None:
 
     async with open_supervisor(os.environ, interpreter=GUARD_INTERPRETER, available=spare) as supervisor:
         spec = model("maps_half", str(weights))
-        wishes = [ReadAhead(ModelName(name), spec, "the test says so") for name in ("qwen", "llama")]
-        await asyncio.gather(*(supervisor.read_ahead(wish) for wish in wishes))
+        commands = [ReadAhead(ModelName(name), spec, "the test says so") for name in ("qwen", "llama")]
+        await asyncio.gather(*(supervisor.read_ahead(command) for command in commands))
 
     assert meetings == []

@@ -12,7 +12,7 @@ from tests.support.certificate import CERTIFICATE
 from tests.support.misbehaving_servers import HEALTHY
 from tests.support.names import FIRST, SECOND, black_hole, port_of, two
 from tests.support.ports import free_port
-from tests.support.supervisor_rig import model, played_by
+from tests.support.supervisor_rig import command_for, model
 
 from hotseat.identifiers import Address
 from hotseat.model_servers import readiness
@@ -35,7 +35,7 @@ async def test_localhost_is_asked_on_both_its_addresses(rig: SupervisorRig) -> N
 
 async def test_localhost_becomes_the_address_that_answered(rig: SupervisorRig) -> None:
     """Requests need not look up the name again."""
-    ready = await rig.ready(model("dutiful", proxy="http://localhost:${PORT}"))
+    ready = await rig.ready(model("healthy", proxy="http://localhost:${PORT}"))
 
     assert ready.upstream.address.host == "127.0.0.1"
 
@@ -53,7 +53,7 @@ async def test_a_dead_address_of_a_name_does_not_hide_the_server(check_endpoint:
 
 async def test_a_unix_socket_is_asked_like_a_port(rig: SupervisorRig, tmp_path: Path) -> None:
     path = str(tmp_path / "s")
-    ready = await rig.ready(model("", argv=played_by("on_unix_socket", path), proxy=f"unix:{path}"))
+    ready = await rig.ready(model("", argv=command_for("on_unix_socket", path), proxy=f"unix:{path}"))
 
     assert ready.upstream.address.unix_path == path
 
@@ -85,7 +85,7 @@ async def test_a_connection_to_itself_is_no_server(check_endpoint: str | None) -
 
 
 @pytest.mark.parametrize(
-    ("role", "reason"),
+    ("behaviour", "reason"),
     [
         ("binds_only", "nothing is listening there"),
         ("never_ready", "the last response was 503"),
@@ -94,9 +94,9 @@ async def test_a_connection_to_itself_is_no_server(check_endpoint: str | None) -
         ("talks_nonsense", "it sent an invalid response (the response was not HTTP)"),
     ],
 )
-async def test_only_200_is_ready(rig: SupervisorRig, role: str, reason: str) -> None:
+async def test_only_200_is_ready(rig: SupervisorRig, behaviour: str, reason: str) -> None:
     """Redirects are not followed, other good answers do not count, and the failure says what came instead."""
-    error = await rig.failed(model(role, health_check_timeout_s=2.0))
+    error = await rig.failed(model(behaviour, health_check_timeout_s=2.0))
 
     assert "health check timed out after 2 seconds" in error
     assert reason in error

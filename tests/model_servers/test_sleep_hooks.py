@@ -166,7 +166,7 @@ async def test_a_server_that_does_not_say_whether_it_sleeps(rig: SupervisorRig) 
 
 async def test_a_server_that_keeps_its_connections(rig: SupervisorRig) -> None:
     """Its word counts when it is said, not when it hangs up; here it is that it cannot."""
-    ready = await rig.ready(model("dutiful"))
+    ready = await rig.ready(model("healthy"))
     fell = await rig.supervisor.put_to_sleep(put_to_sleep(ready, SleepLevel("1", (step_of("POST /sleep"),), ())))
     await rig.end(ready)
 

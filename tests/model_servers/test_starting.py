@@ -30,7 +30,7 @@ TRIES = 3
 
 async def test_a_server_that_answers_is_ready(rig: SupervisorRig) -> None:
     """Its address is where it answers and its pid is the program's own."""
-    ready = await rig.ready(model("dutiful"))
+    ready = await rig.ready(model("healthy"))
 
     assert b"misbehaving_servers.py" in (await command_line(ready.upstream.pid))
     assert ready.upstream.address.host == "127.0.0.1"
@@ -39,7 +39,7 @@ async def test_a_server_that_answers_is_ready(rig: SupervisorRig) -> None:
 
 async def test_a_server_is_asked_for_its_slots(rig: SupervisorRig) -> None:
     """Only if its Server header is llama.cpp: for others the request would be unexpected."""
-    telling, silent = await rig.ready(model("tells_its_slots")), await rig.ready(model("dutiful"))
+    telling, silent = await rig.ready(model("tells_its_slots")), await rig.ready(model("healthy"))
 
     assert await rig.supervisor.ask_slots(telling) == SlotsLearned(telling.model, telling.launch, 3)
     assert await rig.supervisor.ask_slots(silent) is None
@@ -58,13 +58,13 @@ async def test_a_start_costs_little_more_than_the_server_takes(rig: SupervisorRi
 
 async def test_a_program_that_does_not_exist_is_named(rig: SupervisorRig) -> None:
     """The sentence says which word of the command line to look at."""
-    error = await rig.failed(model("dutiful", argv=("llama-servr", "--port", "${PORT}")))
+    error = await rig.failed(model("healthy", argv=("llama-servr", "--port", "${PORT}")))
 
     assert error == 'qwen is not ready: no program named "llama-servr" on PATH.'
 
 
 async def test_a_file_that_does_not_exist_is_named(rig: SupervisorRig) -> None:
-    error = await rig.failed(model("dutiful", argv=("/opt/nowhere/llama-server", "${PORT}")))
+    error = await rig.failed(model("healthy", argv=("/opt/nowhere/llama-server", "${PORT}")))
 
     assert error == 'qwen is not ready: the file "/opt/nowhere/llama-server" does not exist.'
 
@@ -72,7 +72,7 @@ async def test_a_file_that_does_not_exist_is_named(rig: SupervisorRig) -> None:
 async def test_a_file_that_may_not_be_run_is_named(rig: SupervisorRig, tmp_path: Path) -> None:
     program = tmp_path / "llama-server"
     program.write_text("#!/bin/sh\n")
-    error = await rig.failed(model("dutiful", argv=(str(program), "${PORT}")))
+    error = await rig.failed(model("healthy", argv=(str(program), "${PORT}")))
 
     assert error.startswith(f'qwen is not ready: "{program}" is not executable')
 
@@ -82,7 +82,7 @@ async def test_a_file_that_is_no_program_fails_with_the_kernels_reason(rig: Supe
     program = tmp_path / "llama-server"
     program.write_bytes(b"\x7fnot an executable at all")
     program.chmod(0o755)
-    error = await rig.failed(model("dutiful", argv=(str(program), "${PORT}")))
+    error = await rig.failed(model("healthy", argv=(str(program), "${PORT}")))
 
     assert error == f"qwen is not ready: {program} cannot be run: Exec format error."
 
@@ -162,7 +162,7 @@ async def test_a_launch_that_is_stopped_while_loading_says_so(rig: SupervisorRig
 
 async def test_a_launch_that_is_stopped_before_it_has_a_process_never_gets_ready(rig: SupervisorRig) -> None:
     """A stop that comes right behind the start is not lost."""
-    command = rig.next_start(model("dutiful"))
+    command = rig.next_start(model("healthy"))
     async with asyncio.TaskGroup() as tasks:
         starting = tasks.create_task(rig.supervisor.start(command))
         tasks.create_task(rig.stop(command))
@@ -186,20 +186,20 @@ async def test_a_start_that_raises_what_nobody_foresaw_leaves_no_process(
     rig: SupervisorRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A bug in hotseat must not leave a process."""
-    monkeypatch.setattr("hotseat.model_servers.launch.stranger_on", lambda *of_whom: 1 // 0)
+    monkeypatch.setattr("hotseat.model_servers.launch.foreign_process_on", lambda *of_whom: 1 // 0)
     with pytest.raises(ZeroDivisionError):
-        await rig.supervisor.start(rig.next_start(model("dutiful")))
+        await rig.supervisor.start(rig.next_start(model("healthy")))
 
     assert (servers(), rig.supervisor.pids()) == ([], {})
 
 
 async def test_stopping_what_nobody_knows_does_nothing(rig: SupervisorRig) -> None:
     """A stop may come late, or twice."""
-    ready = await rig.ready(model("dutiful"))
+    ready = await rig.ready(model("healthy"))
     await rig.end(ready)
 
     await rig.stop(ready)
-    never_begun = rig.next_start(model("dutiful")).launch
+    never_begun = rig.next_start(model("healthy")).launch
     await rig.supervisor.stop(StopUpstream(ready.model, never_begun, Cause.OPERATOR, "never begun"))
 
 
@@ -217,7 +217,7 @@ async def test_a_crash_is_reported_with_the_last_output(rig: SupervisorRig) -> N
 
 async def test_two_models_run_side_by_side(rig: SupervisorRig) -> None:
     """One guard looks after all; the end of one is not the end of another."""
-    first, second = await rig.ready(model("dutiful")), await rig.ready(model("dutiful"))
+    first, second = await rig.ready(model("healthy")), await rig.ready(model("healthy"))
     await rig.end(first)
 
     assert first.upstream.address.port != second.upstream.address.port
@@ -287,6 +287,6 @@ def test_large_files_may_take_long(gigabytes: int, seconds: int) -> None:
 
 async def test_a_server_has_time_where_nobody_says_how_much(rig: SupervisorRig) -> None:
     """It need not be configured."""
-    ready = await rig.ready(model("dutiful", health_check_timeout_s=None))
+    ready = await rig.ready(model("healthy", health_check_timeout_s=None))
 
     assert ready.upstream.pid

@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.supervisor_rig import is_alive, model, played_by
+from tests.support.supervisor_rig import command_for, is_alive, model
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +39,7 @@ async def test_a_stop_takes_milliseconds(rig: SupervisorRig) -> None:
 
 
 async def time_to_stop(rig: SupervisorRig) -> Seconds:
-    ready = await rig.ready(model("dutiful"))
+    ready = await rig.ready(model("healthy"))
     loop = asyncio.get_running_loop()
     began = loop.time()
     await rig.end(ready)
@@ -82,7 +82,7 @@ async def test_a_stop_that_is_cancelled_still_ends_the_server(rig: SupervisorRig
 async def test_a_stop_command_is_run_instead_of_sigterm(rig: SupervisorRig, tmp_path: Path) -> None:
     """It gets the pid of the server, which then ends by what the command does."""
     note = tmp_path / "note"
-    ready = await rig.ready(model("tells_of_sigterm", stop=played_by("stop_politely", "${PID}", str(note))))
+    ready = await rig.ready(model("tells_of_sigterm", stop=command_for("stop_politely", "${PID}", str(note))))
     how = await rig.end(ready)
 
     assert note.read_text() == f"stopping {ready.upstream.pid}\n"
@@ -93,7 +93,7 @@ async def test_a_stop_command_that_fails_is_followed_by_sigterm(
     rig: SupervisorRig, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What it wrote is in the model's output, and the log says that it failed."""
-    ready = await rig.ready(model("tells_of_sigterm", stop=played_by("fail_to_stop", "${PID}")))
+    ready = await rig.ready(model("tells_of_sigterm", stop=command_for("fail_to_stop", "${PID}")))
     with caplog.at_level(logging.WARNING):
         how = await rig.end(ready)
 
@@ -115,8 +115,8 @@ async def test_a_stop_command_that_does_not_exist_is_followed_by_sigterm(
 
 async def test_a_stop_command_that_hangs_ends_with_its_server(rig: SupervisorRig) -> None:
     """Both are killed when the unload timeout is over."""
-    stop = played_by("hang_while_stopping", "${PID}")
-    ready = await rig.ready(model("dutiful", stop=stop, unload_timeout_s=0.5))
+    stop = command_for("hang_while_stopping", "${PID}")
+    ready = await rig.ready(model("healthy", stop=stop, unload_timeout_s=0.5))
     how = await rig.end(ready)
     await rig.said("stopping ")
 
@@ -124,9 +124,9 @@ async def test_a_stop_command_that_hangs_ends_with_its_server(rig: SupervisorRig
 
 
 async def test_a_stop_command_is_not_run_for_a_server_that_is_gone(rig: SupervisorRig, tmp_path: Path) -> None:
-    """Its pid may be a stranger's by now."""
+    """Its pid may belong to another process by now."""
     note = tmp_path / "note"
-    stop = played_by("stop_politely", "${PID}", str(note))
+    stop = command_for("stop_politely", "${PID}", str(note))
     await rig.failed(model("dies_while_loading", stop=stop))
 
     assert not note.exists()
@@ -135,7 +135,7 @@ async def test_a_stop_command_is_not_run_for_a_server_that_is_gone(rig: Supervis
 async def test_a_stop_in_the_middle_of_a_start_runs_the_stop_command_too(rig: SupervisorRig, tmp_path: Path) -> None:
     """A container that is still loading is stopped like one that runs."""
     note = tmp_path / "note"
-    spec = model("never_ready", stop=played_by("stop_politely", "${PID}", str(note)), health_check_timeout_s=2.0)
+    spec = model("never_ready", stop=command_for("stop_politely", "${PID}", str(note)), health_check_timeout_s=2.0)
     error = await rig.failed(spec)
 
     assert "timed out" in error

@@ -1,4 +1,4 @@
-"""The stage on which the scheduler's situations are played."""
+"""Fixtures that drive the scheduler."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.catalogs import one_at_a_time
-from tests.support.playbook import Playbook
+from tests.support.scheduler_driver import SchedulerDriver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.support.playbook import Stage
+    from tests.support.scheduler_driver import NewDriver
 
     from hotseat.catalog.catalog import Catalog
 
 
 @pytest.fixture
-def stage() -> Iterator[Stage]:
-    """Opens yards; each is asked at the end whether anything was left unsaid."""
-    yards: list[Playbook] = []
+def new_driver() -> Iterator[NewDriver]:
+    """Makes drivers; at the end, each checks that every command was asserted."""
+    drivers: list[SchedulerDriver] = []
 
-    def open_yard(catalog: Catalog) -> Playbook:
-        yards.append(Playbook(catalog))
-        return yards[-1]
+    def open_driver(catalog: Catalog) -> SchedulerDriver:
+        drivers.append(SchedulerDriver(catalog))
+        return drivers[-1]
 
-    yield open_yard
-    for yard in yards:
-        yard.is_over()
+    yield open_driver
+    for driver in drivers:
+        driver.is_over()
 
 
 @pytest.fixture
-def yard(stage: Stage) -> Playbook:
+def driver(new_driver: NewDriver) -> SchedulerDriver:
     """Memory for one of qwen, llama and gemma at a time."""
-    return stage(one_at_a_time("qwen", "llama", "gemma"))
+    return new_driver(one_at_a_time("qwen", "llama", "gemma"))

@@ -5,58 +5,58 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.support.catalogs import model, with_budget
-from tests.support.playbook import arrives, clock, exited, leaves, nothing, ready, starts, stops, wakes_at
+from tests.support.scheduler_driver import arrives, clock, exited, leaves, nothing, ready, starts, stops, wakes_at
 
 if TYPE_CHECKING:
-    from tests.support.playbook import Playbook, Stage
+    from tests.support.scheduler_driver import NewDriver, SchedulerDriver
 
 
-def used(yard: Playbook, name: str, ticket: int, *, load_s: float, for_s: float = 1) -> None:
+def used(driver: SchedulerDriver, name: str, ticket: int, *, load_s: float, for_s: float = 1) -> None:
     """Load a model, use it for a while and let it be."""
-    yard >> arrives(ticket, name)
-    yard._unasserted.clear()
-    yard.after(load_s) >> ready(name)
-    yard._unasserted.clear()
-    yard.after(for_s) >> leaves(ticket)
-    yard._unasserted.clear()
+    driver >> arrives(ticket, name)
+    driver._unasserted.clear()
+    driver.after(load_s) >> ready(name)
+    driver._unasserted.clear()
+    driver.after(for_s) >> leaves(ticket)
+    driver._unasserted.clear()
 
 
-def test_the_slow_loader_is_kept(stage: Stage) -> None:
+def test_the_slow_loader_is_kept(new_driver: NewDriver) -> None:
     """Of two that were unused equally long, the one that is quickly loaded again goes."""
-    yard = stage(with_budget(model("slow", gib=10), model("quick", gib=10), model("new", gib=10)))
-    used(yard, "slow", 1, load_s=60)
-    used(yard, "quick", 2, load_s=2)
+    driver = new_driver(with_budget(model("slow", gib=10), model("quick", gib=10), model("new", gib=10)))
+    used(driver, "slow", 1, load_s=60)
+    used(driver, "quick", 2, load_s=2)
 
-    yard.at(500) >> arrives(3, "new") << stops("quick")
+    driver.at(500) >> arrives(3, "new") << stops("quick")
 
 
-def test_the_one_that_is_enough_alone(stage: Stage) -> None:
+def test_the_one_that_is_enough_alone(new_driver: NewDriver) -> None:
     """Two small ones are not stopped where one big one is cheaper than both."""
-    yard = stage(with_budget(model("a", gib=8), model("b", gib=8), model("big", gib=8), model("new", gib=8)))
+    driver = new_driver(with_budget(model("a", gib=8), model("b", gib=8), model("big", gib=8), model("new", gib=8)))
     for ticket, name in enumerate(("a", "b", "big")):
-        used(yard, name, ticket, load_s=10)
+        used(driver, name, ticket, load_s=10)
 
-    yard.at(500) >> arrives(3, "new") << stops("a")
+    driver.at(500) >> arrives(3, "new") << stops("a")
 
 
-def test_whoever_is_not_needed_is_let_off(stage: Stage) -> None:
+def test_whoever_is_not_needed_is_let_off(new_driver: NewDriver) -> None:
     """The cheapest is taken first, but stays if the next one is enough by itself."""
-    yard = stage(with_budget(model("crumb", gib=2), model("loaf", gib=20), model("new", gib=20)))
-    used(yard, "crumb", 1, load_s=1)
-    used(yard, "loaf", 2, load_s=30)
+    driver = new_driver(with_budget(model("crumb", gib=2), model("loaf", gib=20), model("new", gib=20)))
+    used(driver, "crumb", 1, load_s=1)
+    used(driver, "loaf", 2, load_s=30)
 
-    yard.at(500) >> arrives(3, "new") << stops("loaf")
+    driver.at(500) >> arrives(3, "new") << stops("loaf")
 
 
-def test_a_swap_is_reported_when_it_is_complete(stage: Stage) -> None:
+def test_a_swap_is_reported_when_it_is_complete(new_driver: NewDriver) -> None:
     """The client and its wait, what was evicted and why, the load as expected and as measured."""
-    yard = stage(with_budget(model("old", gib=20), model("new", gib=20)))
-    used(yard, "old", 1, load_s=10, for_s=5)
-    yard.at(40) >> arrives(2, "new", "alice") << stops("old")
-    yard.at(41) >> exited("old") << starts("new")
-    yard.at(49) >> ready("new")
-    yard._unasserted.clear()
-    (swap,) = yard.swaps
+    driver = new_driver(with_budget(model("old", gib=20), model("new", gib=20)))
+    used(driver, "old", 1, load_s=10, for_s=5)
+    driver.at(40) >> arrives(2, "new", "alice") << stops("old")
+    driver.at(41) >> exited("old") << starts("new")
+    driver.at(49) >> ready("new")
+    driver._unasserted.clear()
+    (swap,) = driver.swaps
     (went,) = swap.evicted
 
     assert (swap.model, swap.client, swap.waited_s) == ("new", "alice", 9)
@@ -66,28 +66,28 @@ def test_a_swap_is_reported_when_it_is_complete(stage: Stage) -> None:
     assert not went.is_early
 
 
-def test_a_model_that_goes_too_soon_is_noticed(stage: Stage) -> None:
+def test_a_model_that_goes_too_soon_is_noticed(new_driver: NewDriver) -> None:
     """It was there for a shorter time than it took to load: that is thrash."""
-    yard = stage(with_budget(model("old", gib=20), model("new", gib=20)))
-    used(yard, "old", 1, load_s=10)
-    yard.at(12) >> arrives(2, "new") << stops("old")
-    yard.at(13) >> exited("old") << starts("new")
-    yard.at(14) >> leaves(2) << nothing
-    yard.at(23) >> ready("new") << nothing
+    driver = new_driver(with_budget(model("old", gib=20), model("new", gib=20)))
+    used(driver, "old", 1, load_s=10)
+    driver.at(12) >> arrives(2, "new") << stops("old")
+    driver.at(13) >> exited("old") << starts("new")
+    driver.at(14) >> leaves(2) << nothing
+    driver.at(23) >> ready("new") << nothing
 
-    assert yard.swaps[0].evicted[0].is_early
-    assert yard.swaps[0].client is None
+    assert driver.swaps[0].evicted[0].is_early
+    assert driver.swaps[0].client is None
 
 
-def test_a_busy_one_goes_when_its_turn_is_over(stage: Stage) -> None:
+def test_a_busy_one_goes_when_its_turn_is_over(new_driver: NewDriver) -> None:
     """The record says that too."""
-    yard = stage(with_budget(model("old", gib=20), model("new", gib=20)))
-    yard.with_ready("old", 1)
-    yard >> arrives(2, "new") << wakes_at(50)
-    yard.at(50) >> clock << nothing
-    yard.at(51) >> leaves(1) << stops("old")
-    yard.at(52) >> exited("old") << starts("new")
-    yard.at(60) >> ready("new")
-    yard._unasserted.clear()
+    driver = new_driver(with_budget(model("old", gib=20), model("new", gib=20)))
+    driver.with_ready("old", 1)
+    driver >> arrives(2, "new") << wakes_at(50)
+    driver.at(50) >> clock << nothing
+    driver.at(51) >> leaves(1) << stops("old")
+    driver.at(52) >> exited("old") << starts("new")
+    driver.at(60) >> ready("new")
+    driver._unasserted.clear()
 
-    assert yard.swaps[0].evicted[0].reason == "its turn was over (1 request running)"
+    assert driver.swaps[0].evicted[0].reason == "its turn was over (1 request running)"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.catalogs import in_sets, level, model, one_at_a_time, with_budget
-from tests.support.playbook import upstream_of
+from tests.support.scheduler_driver import upstream_of
 
 from hotseat.identifiers import ClientId, LaunchId, ModelName, TicketId
 from hotseat.scheduling import invariants

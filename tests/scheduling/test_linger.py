@@ -7,13 +7,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.catalogs import model, with_budget
-from tests.support.playbook import arrives, clock, exited, grants, leaves, nothing, ready, starts, stops, wakes_at
+from tests.support.scheduler_driver import (
+    arrives,
+    clock,
+    exited,
+    grants,
+    leaves,
+    nothing,
+    ready,
+    starts,
+    stops,
+    wakes_at,
+)
 
 from hotseat.scheduling.linger import Pressure, linger_s, next_use_s
 from hotseat.scheduling.model_stats import ModelStats
 
 if TYPE_CHECKING:
-    from tests.support.playbook import Playbook, Stage
+    from tests.support.scheduler_driver import NewDriver, SchedulerDriver
 
 ONE_WAITS = Pressure(waiting=1, loads_s=10)
 
@@ -67,48 +78,48 @@ def test_the_next_use() -> None:
     assert next_use_s([], 0) == 1
 
 
-def test_a_closed_loop_keeps_its_model_between_two_requests(yard: Playbook) -> None:
+def test_a_closed_loop_keeps_its_model_between_two_requests(driver: SchedulerDriver) -> None:
     """After two returns the model is kept for the third, and nothing is swapped."""
-    yard.with_ready("qwen", 1)
+    driver.with_ready("qwen", 1)
     for start, ticket in ((20, 1), (21, 2), (22, 3)):
-        yard.at(start) >> leaves(ticket) << nothing
-        yard.at(start + 0.5) >> arrives(ticket + 1, "qwen") << grants(ticket + 1)
-    yard >> arrives(9, "llama") << wakes_at(22.5 + 40)
-    yard.at(23) >> leaves(4) << wakes_at(pytest.approx(23.6))  # type: ignore[arg-type]
-    assert yard.why("llama") == "qwen is idle, but its next request is expected soon: protected for 0.6 s more"
+        driver.at(start) >> leaves(ticket) << nothing
+        driver.at(start + 0.5) >> arrives(ticket + 1, "qwen") << grants(ticket + 1)
+    driver >> arrives(9, "llama") << wakes_at(22.5 + 40)
+    driver.at(23) >> leaves(4) << wakes_at(pytest.approx(23.6))  # type: ignore[arg-type]
+    assert driver.why("llama") == "qwen is idle, but its next request is expected soon: protected for 0.6 s more"
 
-    yard.at(23.5) >> arrives(5, "qwen") << grants(5)
+    driver.at(23.5) >> arrives(5, "qwen") << grants(5)
 
 
-def test_who_does_not_come_back_loses_his_model(yard: Playbook) -> None:
+def test_who_does_not_come_back_loses_his_model(driver: SchedulerDriver) -> None:
     """Waiting ends when it no longer pays."""
-    yard.with_ready("qwen", 1)
+    driver.with_ready("qwen", 1)
     for start, ticket in ((20, 1), (21, 2), (22, 3)):
-        yard.at(start) >> leaves(ticket) << nothing
-        yard.at(start + 0.5) >> arrives(ticket + 1, "qwen") << grants(ticket + 1)
-    yard >> arrives(9, "llama") << wakes_at(22.5 + 40)
-    yard.at(23) >> leaves(4) << wakes_at(pytest.approx(23.6))  # type: ignore[arg-type]
+        driver.at(start) >> leaves(ticket) << nothing
+        driver.at(start + 0.5) >> arrives(ticket + 1, "qwen") << grants(ticket + 1)
+    driver >> arrives(9, "llama") << wakes_at(22.5 + 40)
+    driver.at(23) >> leaves(4) << wakes_at(pytest.approx(23.6))  # type: ignore[arg-type]
 
-    yard.at(23.6) >> clock << stops("qwen")
+    driver.at(23.6) >> clock << stops("qwen")
 
 
-def test_one_client_going_to_and_fro_is_never_waited_for(yard: Playbook) -> None:
+def test_one_client_going_to_and_fro_is_never_waited_for(driver: SchedulerDriver) -> None:
     """A→B→A: A's gaps are long enough, but its client was busy elsewhere."""
-    yard.with_ready("qwen", 1)
-    yard.at(11) >> leaves(1) << nothing
+    driver.with_ready("qwen", 1)
+    driver.at(11) >> leaves(1) << nothing
     running, wanted = "qwen", "llama"
     for ticket in range(2, 8):
-        yard.after(0.5) >> arrives(ticket, wanted) << stops(running)
-        yard.after(1) >> exited(running) << starts(wanted)
-        yard.after(10) >> ready(wanted) << grants(ticket)
-        yard.after(1) >> leaves(ticket) << nothing
+        driver.after(0.5) >> arrives(ticket, wanted) << stops(running)
+        driver.after(1) >> exited(running) << starts(wanted)
+        driver.after(10) >> ready(wanted) << grants(ticket)
+        driver.after(1) >> leaves(ticket) << nothing
         running, wanted = wanted, running
 
 
-def test_two_unused_models_are_both_worth_waiting_for(stage: Stage) -> None:
+def test_two_unused_models_are_both_worth_waiting_for(new_driver: NewDriver) -> None:
     """The next check is when the first of them is no longer worth it."""
-    yard = stage(with_budget(model("a", gib=12), model("b", gib=12), model("new", gib=24)))
-    yard.scheduler.model_stats.adopt({"a": {"reuse_gaps": [15, 15]}, "b": {"reuse_gaps": [7, 7]}})
-    yard.with_ready("a").with_ready("b")
+    driver = new_driver(with_budget(model("a", gib=12), model("b", gib=12), model("new", gib=24)))
+    driver.scheduler.model_stats.adopt({"a": {"reuse_gaps": [15, 15]}, "b": {"reuse_gaps": [7, 7]}})
+    driver.with_ready("a").with_ready("b")
 
-    yard >> arrives(1, "new") << wakes_at(pytest.approx(25.5, abs=0.1))  # type: ignore[arg-type]
+    driver >> arrives(1, "new") << wakes_at(pytest.approx(25.5, abs=0.1))  # type: ignore[arg-type]

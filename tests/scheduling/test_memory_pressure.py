@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.catalogs import GIB, gpu, model, with_budget, with_model
-from tests.support.playbook import (
+from tests.support.scheduler_driver import (
     arrives,
     changed,
     clock,
@@ -48,7 +48,7 @@ from hotseat.scheduling.scheduler import Scheduler
 from hotseat.scheduling.view import DeviceView
 
 if TYPE_CHECKING:
-    from tests.support.playbook import Playbook, Stage
+    from tests.support.scheduler_driver import NewDriver, SchedulerDriver
 
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.spec import ModelSpec
@@ -70,235 +70,235 @@ def with_persistent(catalog: Catalog, name: str) -> Catalog:
 # Figures
 
 
-def test_an_estimate_counts_where_nothing_is_declared(stage: Stage) -> None:
+def test_an_estimate_counts_where_nothing_is_declared(new_driver: NewDriver) -> None:
     """Two models that are estimated to fit run together."""
-    yard = stage(with_budget(guessed("qwen", 10), guessed("llama", 14)))
-    yard.with_ready("qwen", 1)
+    driver = new_driver(with_budget(guessed("qwen", 10), guessed("llama", 14)))
+    driver.with_ready("qwen", 1)
 
-    yard >> arrives(2, "llama") << starts("llama")
+    driver >> arrives(2, "llama") << starts("llama")
 
 
-def test_a_declared_figure_stands_against_an_estimate(stage: Stage) -> None:
+def test_a_declared_figure_stands_against_an_estimate(new_driver: NewDriver) -> None:
     """The configuration wins."""
-    yard = stage(with_budget(replace(guessed("qwen", 23), memory={gpu(0): GIB}), model("llama", gib=20)))
+    driver = new_driver(with_budget(replace(guessed("qwen", 23), memory={gpu(0): GIB}), model("llama", gib=20)))
 
-    assert yard.view("qwen").footprint == Footprint({gpu(0): GIB}, Source.DECLARED)
+    assert driver.view("qwen").footprint == Footprint({gpu(0): GIB}, Source.DECLARED)
 
 
-def test_what_was_measured_replaces_the_estimate(stage: Stage) -> None:
+def test_what_was_measured_replaces_the_estimate(new_driver: NewDriver) -> None:
     """Once the server was used its estimate is forgotten, and what it does not take is there for others."""
-    yard = stage(with_budget(guessed("qwen", 20), guessed("llama", 10)))
-    yard.with_ready("qwen", 1)
-    yard >> measured("qwen", 12) << nothing
+    driver = new_driver(with_budget(guessed("qwen", 20), guessed("llama", 10)))
+    driver.with_ready("qwen", 1)
+    driver >> measured("qwen", 12) << nothing
 
-    yard >> arrives(2, "llama") << starts("llama")
-    assert yard.view("qwen").footprint == Footprint({gpu(0): 12 * GIB}, Source.MEASURED)
+    driver >> arrives(2, "llama") << starts("llama")
+    assert driver.view("qwen").footprint == Footprint({gpu(0): 12 * GIB}, Source.MEASURED)
 
 
-def test_a_server_that_was_not_used_yet_keeps_its_estimate(stage: Stage) -> None:
+def test_a_server_that_was_not_used_yet_keeps_its_estimate(new_driver: NewDriver) -> None:
     """Untouched pages do not exist yet, but they will."""
-    yard = stage(with_budget(guessed("qwen", 20)))
-    yard.with_ready("qwen")
-    yard >> measured("qwen", 3) << nothing
+    driver = new_driver(with_budget(guessed("qwen", 20)))
+    driver.with_ready("qwen")
+    driver >> measured("qwen", 3) << nothing
 
-    assert yard.view("qwen").footprint == Footprint({gpu(0): 20 * GIB}, Source.ESTIMATED)
-    assert yard.view("qwen").measured == {gpu(0): 3 * GIB}
+    assert driver.view("qwen").footprint == Footprint({gpu(0): 20 * GIB}, Source.ESTIMATED)
+    assert driver.view("qwen").measured == {gpu(0): 3 * GIB}
 
 
-def test_a_model_without_any_figure_is_measured(stage: Stage) -> None:
+def test_a_model_without_any_figure_is_measured(new_driver: NewDriver) -> None:
     """It has a whole device to itself only until it was measured."""
-    yard = stage(with_budget(model("qwen"), model("llama", gib=10)))
-    yard.with_ready("qwen", 1)
-    yard >> measured("qwen", 12) << nothing
+    driver = new_driver(with_budget(model("qwen"), model("llama", gib=10)))
+    driver.with_ready("qwen", 1)
+    driver >> measured("qwen", 12) << nothing
 
-    yard >> arrives(2, "llama") << starts("llama")
+    driver >> arrives(2, "llama") << starts("llama")
 
 
-def test_the_next_load_counts_what_was_measured(stage: Stage) -> None:
+def test_the_next_load_counts_what_was_measured(new_driver: NewDriver) -> None:
     """A figure outlives the process that it was learned from."""
-    yard = stage(with_budget(guessed("qwen", 4)))
-    yard.with_ready("qwen", 1)
-    yard >> measured("qwen", 30) << wakes_at(11)
-    yard >> leaves(1) << nothing
-    yard.at(11) >> clock << stops("qwen", cause=Cause.EXCEEDS_MEMORY)
-    yard >> exited("qwen") << nothing
+    driver = new_driver(with_budget(guessed("qwen", 4)))
+    driver.with_ready("qwen", 1)
+    driver >> measured("qwen", 30) << wakes_at(11)
+    driver >> leaves(1) << nothing
+    driver.at(11) >> clock << stops("qwen", cause=Cause.EXCEEDS_MEMORY)
+    driver >> exited("qwen") << nothing
 
-    yard >> arrives(2, "qwen") << refuses(2, NeverFits)
-    assert "needs 30 GiB (measured), but the budget of gpu0 is 24 GiB" in yard.error.message
+    driver >> arrives(2, "qwen") << refuses(2, NeverFits)
+    assert "needs 30 GiB (measured), but the budget of gpu0 is 24 GiB" in driver.error.message
 
 
-def test_a_declared_figure_stands_against_what_was_measured(stage: Stage) -> None:
+def test_a_declared_figure_stands_against_what_was_measured(new_driver: NewDriver) -> None:
     """What was seen is shown, and does not count."""
-    yard = stage(with_budget(model("qwen", gib=8), model("llama", gib=16)))
-    yard.with_ready("qwen", 1)
-    yard >> measured("qwen", 12) << nothing
+    driver = new_driver(with_budget(model("qwen", gib=8), model("llama", gib=16)))
+    driver.with_ready("qwen", 1)
+    driver >> measured("qwen", 12) << nothing
 
-    yard >> arrives(2, "llama") << starts("llama")
-    assert yard.view("qwen").measured == {gpu(0): 12 * GIB}
+    driver >> arrives(2, "llama") << starts("llama")
+    assert driver.view("qwen").measured == {gpu(0): 12 * GIB}
 
 
-def test_a_measurement_of_a_process_that_is_gone(stage: Stage) -> None:
+def test_a_measurement_of_a_process_that_is_gone(new_driver: NewDriver) -> None:
     """It says nothing about a current process."""
-    yard = stage(with_budget(guessed("qwen", 4)))
-    yard.with_ready("qwen", 1)
-    yard >> MemoryMeasured(ModelName("qwen"), LaunchId(99), {gpu(0): GIB}) << nothing
+    driver = new_driver(with_budget(guessed("qwen", 4)))
+    driver.with_ready("qwen", 1)
+    driver >> MemoryMeasured(ModelName("qwen"), LaunchId(99), {gpu(0): GIB}) << nothing
 
-    assert yard.view("qwen").measured is None
+    assert driver.view("qwen").measured is None
 
 
-def test_a_measurement_of_a_process_whose_configuration_has_changed(stage: Stage) -> None:
+def test_a_measurement_of_a_process_whose_configuration_has_changed(new_driver: NewDriver) -> None:
     """The new command's figure is not touched by what the old command took."""
     catalog = with_budget(guessed("qwen", 20))
-    yard = stage(catalog)
-    yard.with_ready("qwen", 1)
-    yard >> changed(with_model(catalog, guessed("qwen", 6, version=2))) << nothing
-    yard >> measured("qwen", 12) << nothing
+    driver = new_driver(catalog)
+    driver.with_ready("qwen", 1)
+    driver >> changed(with_model(catalog, guessed("qwen", 6, version=2))) << nothing
+    driver >> measured("qwen", 12) << nothing
 
-    assert needs(yard.scheduler.catalog.resolve("qwen"), yard.scheduler.catalog) == {gpu(0): 6 * GIB}
+    assert needs(driver.scheduler.catalog.resolve("qwen"), driver.scheduler.catalog) == {gpu(0): 6 * GIB}
 
 
 # Others on the device
 
 
-def test_an_idle_model_leaves_when_others_come(stage: Stage) -> None:
+def test_an_idle_model_leaves_when_others_come(new_driver: NewDriver) -> None:
     """The cheapest of them; models in use stay."""
-    yard = stage(with_budget(*(model(name, gib=8) for name in ("a", "b", "c"))))
-    yard.with_ready("a", 1).with_ready("b", 2).with_ready("c", 3)
-    yard.at(40) >> leaves(2) << nothing
-    yard.at(41) >> leaves(3) << nothing
+    driver = new_driver(with_budget(*(model(name, gib=8) for name in ("a", "b", "c"))))
+    driver.with_ready("a", 1).with_ready("b", 2).with_ready("c", 3)
+    driver.at(40) >> leaves(2) << nothing
+    driver.at(41) >> leaves(3) << nothing
 
-    yard >> left_by_others(20) << stops("b", cause=Cause.EXCEEDS_MEMORY)
-    assert yard.reason == "models use 4 GiB more of gpu0 than the 20 GiB available"
-    assert yard.phase("a") is Phase.READY
+    driver >> left_by_others(20) << stops("b", cause=Cause.EXCEEDS_MEMORY)
+    assert driver.reason == "models use 4 GiB more of gpu0 than the 20 GiB available"
+    assert driver.phase("a") is Phase.READY
 
 
-def test_models_in_use_are_not_cut_for_others(stage: Stage) -> None:
+def test_models_in_use_are_not_cut_for_others(new_driver: NewDriver) -> None:
     """They leave as soon as their requests have ended, and not before."""
-    yard = stage(with_budget(model("qwen", gib=8)))
-    yard.with_ready("qwen", 1)
-    yard >> left_by_others(4) << wakes_at(11)
-    yard.at(11) >> clock << wakes_at(12)
-    yard.at(11.5) >> leaves(1) << nothing
+    driver = new_driver(with_budget(model("qwen", gib=8)))
+    driver.with_ready("qwen", 1)
+    driver >> left_by_others(4) << wakes_at(11)
+    driver.at(11) >> clock << wakes_at(12)
+    driver.at(11.5) >> leaves(1) << nothing
 
-    yard.at(12) >> clock << stops("qwen")
+    driver.at(12) >> clock << stops("qwen")
 
 
-def test_whoever_cannot_help_stays(stage: Stage) -> None:
+def test_whoever_cannot_help_stays(new_driver: NewDriver) -> None:
     """A model on another device is none of the crowd's business; neither are those that are there for good."""
     pinned, persistent = model("pinned", gib=8, pinned=True), model("kept", gib=8)
     catalog = with_budget(pinned, persistent, model("far", gib=8, on=1), gib={0: 24, 1: 24})
-    yard = stage(with_persistent(catalog, "kept"))
-    yard.with_ready("pinned").with_ready("kept").with_ready("far")
+    driver = new_driver(with_persistent(catalog, "kept"))
+    driver.with_ready("pinned").with_ready("kept").with_ready("far")
 
-    yard >> left_by_others(4) << wakes_at(31)
+    driver >> left_by_others(4) << wakes_at(31)
 
 
-def test_room_that_others_use_is_refused_with_the_figures(stage: Stage) -> None:
+def test_a_model_without_memory_because_of_others_is_refused_with_the_figures(new_driver: NewDriver) -> None:
     """It is not said to never fit, and nothing is evicted for it."""
-    yard = stage(with_budget(model("big", gib=20), model("small", gib=2)))
-    yard.with_ready("small")
-    yard >> left_by_others(10) << nothing
+    driver = new_driver(with_budget(model("big", gib=20), model("small", gib=2)))
+    driver.with_ready("small")
+    driver >> left_by_others(10) << nothing
 
-    yard >> arrives(1, "big") << refuses(1, NoMemory)
-    assert yard.error.message == (
+    driver >> arrives(1, "big") << refuses(1, NoMemory)
+    assert driver.error.message == (
         "big does not fit right now: it needs 20 GiB, but the budget of gpu0 is 24 GiB,"
         " and other programs leave only 10 GiB of it. Try again when they have finished."
     )
-    assert yard.error.retry_after == 30
-    assert yard.phase("small") is Phase.READY
+    assert driver.error.retry_after == 30
+    assert driver.phase("small") is Phase.READY
 
 
-def test_others_who_have_gone_give_the_budget_back(stage: Stage) -> None:
+def test_others_who_have_gone_give_the_budget_back(new_driver: NewDriver) -> None:
     """The budget is what the configuration says, however much more is free."""
-    yard = stage(with_budget(model("big", gib=20)))
-    yard >> left_by_others(10) << nothing
-    yard >> left_by_others(80) << nothing
+    driver = new_driver(with_budget(model("big", gib=20)))
+    driver >> left_by_others(10) << nothing
+    driver >> left_by_others(80) << nothing
 
-    yard >> arrives(1, "big") << starts("big")
-    assert yard.scheduler.view(0).devices == (DeviceView(gpu(0), 24 * GIB, 24 * GIB, 20 * GIB),)
+    driver >> arrives(1, "big") << starts("big")
+    assert driver.scheduler.view(0).devices == (DeviceView(gpu(0), 24 * GIB, 24 * GIB, 20 * GIB),)
 
 
-def test_what_others_take_is_remembered_over_a_reload(stage: Stage) -> None:
+def test_what_others_take_is_remembered_over_a_reload(new_driver: NewDriver) -> None:
     """A new configuration does not make them go."""
     catalog = with_budget(model("big", gib=20))
-    yard = stage(catalog)
-    yard >> left_by_others(10) << nothing
-    yard >> changed(catalog) << nothing
+    driver = new_driver(catalog)
+    driver >> left_by_others(10) << nothing
+    driver >> changed(catalog) << nothing
 
-    yard >> arrives(1, "big") << refuses(1, NoMemory)
+    driver >> arrives(1, "big") << refuses(1, NoMemory)
 
 
 # Precedence
 
 
-def test_a_yield_unloads_every_model(yard: Playbook) -> None:
+def test_a_yield_unloads_every_model(driver: SchedulerDriver) -> None:
     """A model in use finishes its requests first; new requests are refused with the reason."""
-    yard.with_ready("qwen", 1)
-    yard >> GAME << nothing
-    yard >> arrives(2, "qwen") << refuses(2, Yielding)
-    assert yard.error.message == "no model can be loaded right now: game.exe is running (pid 4242). Try again later."
+    driver.with_ready("qwen", 1)
+    driver >> GAME << nothing
+    driver >> arrives(2, "qwen") << refuses(2, Yielding)
+    assert driver.error.message == "no model can be loaded right now: game.exe is running (pid 4242). Try again later."
 
-    yard >> leaves(1) << stops("qwen", cause=Cause.YIELD)
-    assert yard.scheduler.view(yard.now).yielding == "game.exe is running (pid 4242)"
+    driver >> leaves(1) << stops("qwen", cause=Cause.YIELD)
+    assert driver.scheduler.view(driver.now).yielding == "game.exe is running (pid 4242)"
 
 
-def test_a_yield_stops_a_load(yard: Playbook) -> None:
+def test_a_yield_stops_a_load(driver: SchedulerDriver) -> None:
     """Also one that requests wait for: they are refused at once."""
-    yard >> arrives(1, "qwen") << starts("qwen")
+    driver >> arrives(1, "qwen") << starts("qwen")
 
-    yard >> GAME << refuses(1, Yielding) << stops("qwen", cause=Cause.YIELD)
+    driver >> GAME << refuses(1, Yielding) << stops("qwen", cause=Cause.YIELD)
 
 
-def test_models_load_again_after_the_yield(yard: Playbook) -> None:
+def test_models_load_again_after_the_yield(driver: SchedulerDriver) -> None:
     """The next request loads its model as if nothing had been."""
-    yard >> GAME << nothing
-    yard >> YieldEnded() << nothing
+    driver >> GAME << nothing
+    driver >> YieldEnded() << nothing
 
-    yard >> arrives(1, "qwen") << starts("qwen")
+    driver >> arrives(1, "qwen") << starts("qwen")
 
 
-def test_a_yield_of_one_device_unloads_only_its_models(stage: Stage) -> None:
+def test_a_yield_of_one_device_unloads_only_its_models(new_driver: NewDriver) -> None:
     """Models elsewhere neither leave nor are they refused."""
-    yard = stage(with_budget(model("near", gib=8), model("far", gib=8, on=1), gib={0: 24, 1: 24}))
-    yard.with_ready("near").with_ready("far")
+    driver = new_driver(with_budget(model("near", gib=8), model("far", gib=8, on=1), gib={0: 24, 1: 24}))
+    driver.with_ready("near").with_ready("far")
 
-    yard >> YieldRequested("training", frozenset({gpu(0)})) << stops("near")
-    yard >> arrives(1, "far") << grants(1)
+    driver >> YieldRequested("training", frozenset({gpu(0)})) << stops("near")
+    driver >> arrives(1, "far") << grants(1)
 
 
-def test_who_waits_for_another_device_waits_on(stage: Stage) -> None:
+def test_who_waits_for_another_device_waits_on(new_driver: NewDriver) -> None:
     """Only requests that need the yielded device are refused."""
-    yard = stage(with_budget(model("near", gib=8), model("far", gib=8, on=1), gib={0: 24, 1: 24}))
-    yard >> arrives(1, "far") << starts("far")
+    driver = new_driver(with_budget(model("near", gib=8), model("far", gib=8, on=1), gib={0: 24, 1: 24}))
+    driver >> arrives(1, "far") << starts("far")
 
-    yard >> YieldRequested("training", frozenset({gpu(0)})) << nothing
-    yard >> arrives(2, "near") << refuses(2, Yielding)
+    driver >> YieldRequested("training", frozenset({gpu(0)})) << nothing
+    driver >> arrives(2, "near") << refuses(2, Yielding)
 
 
-def test_one_device_without_budgets_is_every_device(yard: Playbook) -> None:
+def test_one_device_without_budgets_is_every_device(driver: SchedulerDriver) -> None:
     """It is unknown which model is where."""
-    yard.with_ready("qwen")
+    driver.with_ready("qwen")
 
-    yard >> YieldRequested("training", frozenset({gpu(0)})) << stops("qwen")
+    driver >> YieldRequested("training", frozenset({gpu(0)})) << stops("qwen")
 
 
 # The promises
 
 
-def test_a_model_that_stays_during_a_yield_breaks_an_invariant(yard: Playbook) -> None:
+def test_a_model_that_stays_during_a_yield_breaks_an_invariant(driver: SchedulerDriver) -> None:
     """Precedence is a promise too."""
-    yard.with_ready("qwen")
-    yard.scheduler._state.yielding = GAME
+    driver.with_ready("qwen")
+    driver.scheduler._state.yielding = GAME
 
     with pytest.raises(BrokenPromise, match=r"\['qwen'\] are still running although a yield is active"):
-        check(yard.scheduler._state)
+        check(driver.scheduler._state)
 
 
-def test_excess_memory_without_a_pending_check_breaks_an_invariant(stage: Stage) -> None:
+def test_excess_memory_without_a_pending_check_breaks_an_invariant(new_driver: NewDriver) -> None:
     """A changed figure must set `may_exceed_memory`."""
-    yard = stage(with_budget(guessed("qwen", 6)))
-    yard.with_ready("qwen")
-    state = yard.scheduler._state
+    driver = new_driver(with_budget(guessed("qwen", 6)))
+    driver.with_ready("qwen")
+    state = driver.scheduler._state
     state.catalog = replace(state.catalog, available={gpu(0): GIB})
 
     with pytest.raises(BrokenPromise, match=r"models exceed the limits by .*, and no check is pending"):
@@ -327,7 +327,7 @@ class Weighed:
             if isinstance(command, StartUpstream):
                 self.launches[command.model] = command.launch
                 taken = sum(self.counted[name] for name in self.launches)
-                assert taken <= min(24 * GIB, self.left), f"{command.model} is started without room"
+                assert taken <= min(24 * GIB, self.left), f"{command.model} is started without free memory"
             if isinstance(command, StopUpstream):
                 assert command.cause in (Cause.EVICTION, Cause.EXCEEDS_MEMORY, Cause.YIELD)
         check(self.scheduler._state)

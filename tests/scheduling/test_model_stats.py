@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.catalogs import model, with_budget
-from tests.support.playbook import (
+from tests.support.scheduler_driver import (
     arrives,
     exited,
     failed,
@@ -32,7 +32,7 @@ from hotseat.scheduling.model_stats import (
 )
 
 if TYPE_CHECKING:
-    from tests.support.playbook import Playbook, Stage
+    from tests.support.scheduler_driver import NewDriver, SchedulerDriver
 
 QWEN, LLAMA, GEMMA = ModelName("qwen"), ModelName("llama"), ModelName("gemma")
 
@@ -45,74 +45,74 @@ def test_before_anything_was_seen() -> None:
 
 def test_the_first_measurement_replaces_the_guess() -> None:
     """One load is enough to know better."""
-    habits = StatsOfModels()
-    habits.loaded(QWEN, 12)
+    stats = StatsOfModels()
+    stats.loaded(QWEN, 12)
 
-    assert habits.load_s(QWEN) == habits.measured_load_s(QWEN) == 12
+    assert stats.load_s(QWEN) == stats.measured_load_s(QWEN) == 12
 
 
 def test_an_odd_load_does_not_count_for_ever() -> None:
     """Later loads move the figure slowly."""
-    habits = StatsOfModels()
-    habits.loaded(QWEN, 10)
-    habits.loaded(QWEN, 40)
+    stats = StatsOfModels()
+    stats.loaded(QWEN, 10)
+    stats.loaded(QWEN, 40)
 
-    assert habits.load_s(QWEN) == pytest.approx(10 + FRESH * 30)
+    assert stats.load_s(QWEN) == pytest.approx(10 + FRESH * 30)
 
 
 def test_a_model_never_seen_is_like_the_others() -> None:
     """The mean of what was seen is a better guess than ours."""
-    habits = StatsOfModels()
-    habits.loaded(QWEN, 10)
-    habits.loaded(LLAMA, 20)
+    stats = StatsOfModels()
+    stats.loaded(QWEN, 10)
+    stats.loaded(LLAMA, 20)
 
-    assert habits.load_s(GEMMA) == 15
+    assert stats.load_s(GEMMA) == 15
 
 
-def test_only_finished_loads_count(yard: Playbook) -> None:
+def test_only_finished_loads_count(driver: SchedulerDriver) -> None:
     """A start that failed says nothing about how long a load takes."""
-    yard >> arrives(1, "qwen") << starts("qwen")
-    yard.at(3) >> failed("qwen") << refuses(1)
-    assert yard.view("qwen").load_s is None
-    yard.at(13) >> arrives(2, "qwen") << starts("qwen")
-    yard >> leaves(2) << nothing
-    yard.at(21) >> ready("qwen") << nothing
+    driver >> arrives(1, "qwen") << starts("qwen")
+    driver.at(3) >> failed("qwen") << refuses(1)
+    assert driver.view("qwen").load_s is None
+    driver.at(13) >> arrives(2, "qwen") << starts("qwen")
+    driver >> leaves(2) << nothing
+    driver.at(21) >> ready("qwen") << nothing
 
-    assert yard.view("qwen").load_s == 8
+    assert driver.view("qwen").load_s == 8
 
 
-def test_loads_beside_another_are_not_believed(stage: Stage) -> None:
+def test_loads_beside_another_are_not_believed(new_driver: NewDriver) -> None:
     """They share the disk; only the first figure of all is taken as it comes."""
-    yard = stage(with_budget(model("a", gib=10), model("b", gib=10)))
-    yard >> arrives(1, "a") << starts("a")
-    yard >> arrives(2, "b") << starts("b")
-    yard.at(10) >> ready("a") << grants(1)
-    yard.at(20) >> ready("b") << grants(2)
-    assert (yard.view("a").load_s, yard.view("b").load_s) == (10, 20)
-    yard >> exited("a") << nothing
-    yard >> exited("b") << nothing
-    yard >> arrives(3, "a") << starts("a")
-    yard >> arrives(4, "b") << starts("b")
-    yard.at(50) >> ready("a") << grants(3)
+    driver = new_driver(with_budget(model("a", gib=10), model("b", gib=10)))
+    driver >> arrives(1, "a") << starts("a")
+    driver >> arrives(2, "b") << starts("b")
+    driver.at(10) >> ready("a") << grants(1)
+    driver.at(20) >> ready("b") << grants(2)
+    assert (driver.view("a").load_s, driver.view("b").load_s) == (10, 20)
+    driver >> exited("a") << nothing
+    driver >> exited("b") << nothing
+    driver >> arrives(3, "a") << starts("a")
+    driver >> arrives(4, "b") << starts("b")
+    driver.at(50) >> ready("a") << grants(3)
 
-    assert yard.view("a").load_s == 10
+    assert driver.view("a").load_s == 10
 
 
-def test_stops_are_measured(yard: Playbook) -> None:
+def test_stops_are_measured(driver: SchedulerDriver) -> None:
     """From the command to the last process."""
     assert StatsOfModels().stop_s(QWEN) == UNKNOWN_STOP_S
-    yard.with_ready("qwen")
-    yard.at(20) >> arrives(1, "llama") << stops("qwen")
-    yard.at(23) >> exited("qwen") << starts("llama")
+    driver.with_ready("qwen")
+    driver.at(20) >> arrives(1, "llama") << stops("qwen")
+    driver.at(23) >> exited("qwen") << starts("llama")
 
-    assert yard.scheduler.model_stats.stop_s(QWEN) == 3
+    assert driver.scheduler.model_stats.stop_s(QWEN) == 3
 
 
-def test_requests_are_measured_from_lease_to_end(yard: Playbook) -> None:
+def test_requests_are_measured_from_lease_to_end(driver: SchedulerDriver) -> None:
     """Waiting is not service."""
-    yard.with_ready("qwen", 1)
-    yard.at(14) >> leaves(1) << nothing
-    stats = yard.scheduler.model_stats.of(QWEN)
+    driver.with_ready("qwen", 1)
+    driver.at(14) >> leaves(1) << nothing
+    stats = driver.scheduler.model_stats.of(QWEN)
 
     assert (stats.service_s, stats.drain_s) == (4, 4)
 
@@ -127,35 +127,35 @@ def test_a_long_request_is_forgotten_slowly() -> None:
     assert 1 < stats.service_s < 100
 
 
-def test_gaps_are_kept_while_the_model_is_away(yard: Playbook) -> None:
+def test_gaps_are_kept_while_the_model_is_away(driver: SchedulerDriver) -> None:
     """The time to the next use says as much about a model that was evicted."""
-    yard.with_ready("qwen", 1)
-    yard.at(11) >> leaves(1) << nothing
-    yard.at(12) >> arrives(2, "llama", "another") << stops("qwen")
-    yard.at(14) >> arrives(3, "qwen") << nothing
+    driver.with_ready("qwen", 1)
+    driver.at(11) >> leaves(1) << nothing
+    driver.at(12) >> arrives(2, "llama", "another") << stops("qwen")
+    driver.at(14) >> arrives(3, "qwen") << nothing
 
-    assert list(yard.scheduler.model_stats.of(QWEN).reuse_gaps) == [3]
+    assert list(driver.scheduler.model_stats.of(QWEN).reuse_gaps) == [3]
 
 
-def test_reads_are_no_use(yard: Playbook) -> None:
+def test_reads_are_no_use(driver: SchedulerDriver) -> None:
     """A dashboard that polls every second says nothing about reuse."""
-    yard.with_ready("qwen", 1)
-    yard.at(11) >> leaves(1) << nothing
-    yard.at(12) >> arrives(2, "qwen", reads=True) << grants(2)
-    yard.at(13) >> leaves(2) << nothing
+    driver.with_ready("qwen", 1)
+    driver.at(11) >> leaves(1) << nothing
+    driver.at(12) >> arrives(2, "qwen", reads=True) << grants(2)
+    driver.at(13) >> leaves(2) << nothing
 
-    assert list(yard.scheduler.model_stats.of(QWEN).gaps) == []
+    assert list(driver.scheduler.model_stats.of(QWEN).gaps) == []
 
 
 def test_what_is_kept_is_bounded() -> None:
     """However many clients come, however often."""
-    habits = StatsOfModels()
+    stats = StatsOfModels()
     for n in range(KEPT_CLIENTS + 10):
-        habits.went(QWEN, habits.of(QWEN), ClientId(str(n)), n, n + 1)
-        habits.of(QWEN).used_again(n, straight=True)
+        stats.went(QWEN, stats.of(QWEN), ClientId(str(n)), n, n + 1)
+        stats.of(QWEN).used_again(n, straight=True)
 
-    assert len(habits._last_visits) == KEPT_CLIENTS
-    assert len(habits.of(QWEN).gaps) == KEPT_GAPS
+    assert len(stats._last_visits) == KEPT_CLIENTS
+    assert len(stats.of(QWEN).gaps) == KEPT_GAPS
 
 
 def test_what_was_learned_survives_a_restart() -> None:
@@ -176,9 +176,9 @@ def test_what_was_learned_survives_a_restart() -> None:
 
 
 @pytest.mark.parametrize("junk", [7, None, [], {"load_s": "long"}, {"load_s": -1}, {"gaps": 3}, {"load_s": True}])
-def test_what_does_not_look_like_habits_is_passed_over(junk: Any) -> None:
+def test_what_does_not_look_like_stats_is_ignored(junk: Any) -> None:
     """An old or broken file costs a little learning, nothing else."""
-    habits = StatsOfModels()
-    habits.adopt({"qwen": junk})
+    stats = StatsOfModels()
+    stats.adopt({"qwen": junk})
 
-    assert habits.of(QWEN) == ModelStats()
+    assert stats.of(QWEN) == ModelStats()

@@ -18,7 +18,7 @@ from tests.support.catalogs import (
     with_model,
     with_ram,
 )
-from tests.support.playbook import (
+from tests.support.scheduler_driver import (
     arrives,
     asleep,
     awake,
@@ -51,19 +51,19 @@ from hotseat.scheduling.events import DevicesChanged, MemoryMeasured, YieldReque
 from hotseat.scheduling.lifecycle import Phase
 
 if TYPE_CHECKING:
-    from tests.support.playbook import Playbook, Stage
+    from tests.support.scheduler_driver import NewDriver, SchedulerDriver
 
 QWEN = ModelName("qwen")
 
 
 @pytest.fixture
-def rig(stage: Stage) -> Playbook:
+def rig(new_driver: NewDriver) -> SchedulerDriver:
     """One model at a time; qwen can sleep, and is ready and unused."""
-    return stage(one_at_a_time(model("qwen", sleep=sleeps()), "llama", "gemma")).with_ready("qwen")
+    return new_driver(one_at_a_time(model("qwen", sleep=sleeps()), "llama", "gemma")).with_ready("qwen")
 
 
 @pytest.fixture
-def night(rig: Playbook) -> Playbook:
+def asleep_rig(rig: SchedulerDriver) -> SchedulerDriver:
     """qwen sleeps, llama is ready and unused."""
     rig >> load(1, "llama") << puts_to_sleep("qwen")
     rig.after(1) >> asleep("qwen") << starts("llama")
@@ -74,7 +74,7 @@ def night(rig: Playbook) -> Playbook:
 # There and back
 
 
-def test_a_model_that_can_sleep_is_not_stopped(rig: Playbook) -> None:
+def test_a_model_that_can_sleep_is_not_stopped(rig: SchedulerDriver) -> None:
     """Its memory goes to another model when it sleeps, not when it was told to."""
     rig >> arrives(1, "llama") << puts_to_sleep("qwen")
 
@@ -87,39 +87,39 @@ def test_a_model_that_can_sleep_is_not_stopped(rig: Playbook) -> None:
     assert rig.view("qwen").upstream is not None
 
 
-def test_a_model_in_use_is_drained_before_it_sleeps(stage: Stage) -> None:
+def test_a_model_in_use_is_drained_before_it_sleeps(new_driver: NewDriver) -> None:
     """A server may abort what it works on when it is put to sleep."""
-    yard = stage(one_at_a_time(model("qwen", sleep=sleeps()), "llama", patience=0)).with_ready("qwen", 1)
-    yard >> arrives(2, "llama") << nothing
+    driver = new_driver(one_at_a_time(model("qwen", sleep=sleeps()), "llama", patience=0)).with_ready("qwen", 1)
+    driver >> arrives(2, "llama") << nothing
 
-    assert yard.phase("qwen") is Phase.DRAINING
-    assert yard.why("qwen") == "draining 1 request, then going to sleep: unloaded to free memory for llama"
-    yard >> leaves(1) << puts_to_sleep("qwen")
+    assert driver.phase("qwen") is Phase.DRAINING
+    assert driver.why("qwen") == "draining 1 request, then going to sleep: unloaded to free memory for llama"
+    driver >> leaves(1) << puts_to_sleep("qwen")
 
 
-def test_a_model_asleep_is_woken(night: Playbook) -> None:
+def test_a_model_asleep_is_woken(asleep_rig: SchedulerDriver) -> None:
     """Nothing is started: its process is there."""
-    night.after(1000) >> arrives(2, "qwen") << stops("llama")
-    night >> exited("llama") << wakes("qwen")
+    asleep_rig.after(1000) >> arrives(2, "qwen") << stops("llama")
+    asleep_rig >> exited("llama") << wakes("qwen")
 
-    assert night.reason == "started for 1 request"
-    assert night.phase("qwen") is Phase.LOADING
-    assert night.why("qwen") == "waking qwen: 0 of about 10 s"
-    night.after(2) >> awake("qwen") << grants(2, reason="waited for qwen to wake after evicting llama")
+    assert asleep_rig.reason == "started for 1 request"
+    assert asleep_rig.phase("qwen") is Phase.LOADING
+    assert asleep_rig.why("qwen") == "waking qwen: 0 of about 10 s"
+    asleep_rig.after(2) >> awake("qwen") << grants(2, reason="waited for qwen to wake after evicting llama")
 
 
-def test_a_model_that_wakes_for_nobody(night: Playbook) -> None:
+def test_a_model_that_wakes_for_nobody(asleep_rig: SchedulerDriver) -> None:
     """The client may leave; the view still shows that it wakes."""
-    night.after(1000) >> arrives(2, "qwen") << stops("llama")
-    night >> exited("llama") << wakes("qwen")
-    night >> leaves(2) << nothing
+    asleep_rig.after(1000) >> arrives(2, "qwen") << stops("llama")
+    asleep_rig >> exited("llama") << wakes("qwen")
+    asleep_rig >> leaves(2) << nothing
 
-    assert night.why("qwen") == "waking for 0.0 s of about 10.0 s: started for 1 request"
-    night >> awake("qwen") << nothing
-    assert night.phase("qwen") is Phase.READY
+    assert asleep_rig.why("qwen") == "waking for 0.0 s of about 10.0 s: started for 1 request"
+    asleep_rig >> awake("qwen") << nothing
+    assert asleep_rig.phase("qwen") is Phase.READY
 
 
-def test_a_request_that_comes_while_its_model_falls_asleep(rig: Playbook) -> None:
+def test_a_request_that_comes_while_its_model_falls_asleep(rig: SchedulerDriver) -> None:
     """It waits for its turn like everybody else, and wakes the model then."""
     rig >> arrives(1, "llama") << puts_to_sleep("qwen")
     rig >> arrives(2, "qwen") << nothing
@@ -132,26 +132,26 @@ def test_a_request_that_comes_while_its_model_falls_asleep(rig: Playbook) -> Non
     rig >> awake("qwen") << grants(2)
 
 
-def test_what_those_wait_for_whose_model_sleeps(night: Playbook) -> None:
+def test_what_those_wait_for_whose_model_sleeps(asleep_rig: SchedulerDriver) -> None:
     """The sentence says that it is woken, not loaded."""
-    night.after(1000) >> arrives(2, "qwen") << stops("llama")
+    asleep_rig.after(1000) >> arrives(2, "qwen") << stops("llama")
 
-    assert night.why("qwen") == "stopping llama, then waking qwen (about 10 s)"
-    night >> exited("llama") << wakes("qwen")
-    night >> awake("qwen") << grants(2)
+    assert asleep_rig.why("qwen") == "stopping llama, then waking qwen (about 10 s)"
+    asleep_rig >> exited("llama") << wakes("qwen")
+    asleep_rig >> awake("qwen") << grants(2)
 
 
-def test_files_of_a_model_asleep_are_not_read_ahead(night: Playbook) -> None:
+def test_files_of_a_model_asleep_are_not_read_ahead(asleep_rig: SchedulerDriver) -> None:
     """It has what it needs."""
-    night.after(1000) >> arrives(2, "qwen") << stops("llama")
+    asleep_rig.after(1000) >> arrives(2, "qwen") << stops("llama")
 
-    assert not night.reading
+    assert not asleep_rig.reading
 
 
 # Is it worth it?
 
 
-def test_a_quick_sleep_is_used_again(rig: Playbook) -> None:
+def test_a_quick_sleep_is_used_again(rig: SchedulerDriver) -> None:
     """Three seconds there and back are less than stopping and loading."""
     rig.with_sleep_stats("qwen", "llama").with_sleep_stats("qwen", "llama")
 
@@ -160,44 +160,44 @@ def test_a_quick_sleep_is_used_again(rig: Playbook) -> None:
     assert rig.scheduler.model_stats.of(QWEN).sleep_stats_by_level["1"].sleep_s == pytest.approx(1)
 
 
-def test_a_slow_sleep_is_not_used_again(rig: Playbook) -> None:
+def test_a_slow_sleep_is_not_used_again(rig: SchedulerDriver) -> None:
     """After two tries a model that takes longer to wake than to load is stopped."""
     rig.with_sleep_stats("qwen", "llama", wake_s=30).with_sleep_stats("qwen", "llama", wake_s=30)
 
     rig >> arrives(1, "llama") << stops("qwen", cause=Cause.EVICTION)
 
 
-def test_the_quickest_level_is_chosen(stage: Stage) -> None:
+def test_the_quickest_level_is_chosen(new_driver: NewDriver) -> None:
     """Each is tried twice, in their order; then what was measured decides."""
     light, deep = level("1"), level("2")
-    yard = stage(one_at_a_time(model("qwen", sleep=sleeps(light, deep)), "llama")).with_ready("qwen")
-    yard.with_sleep_stats("qwen", "llama", 6, 2).with_sleep_stats("qwen", "llama", 6, 2)
-    yard >> load(1, "llama") << puts_to_sleep("qwen", deep)
-    yard.after(0.1) >> asleep("qwen") << starts("llama")
-    yard.after(10) >> ready("llama") << confirms(1)
-    yard.after(100) >> load(2, "qwen") << stops("llama")
-    yard >> exited("llama") << wakes("qwen")
-    yard.after(3) >> awake("qwen") << confirms(2)
-    yard.after(100).with_sleep_stats("qwen", "llama", 0.1, 3)
+    driver = new_driver(one_at_a_time(model("qwen", sleep=sleeps(light, deep)), "llama")).with_ready("qwen")
+    driver.with_sleep_stats("qwen", "llama", 6, 2).with_sleep_stats("qwen", "llama", 6, 2)
+    driver >> load(1, "llama") << puts_to_sleep("qwen", deep)
+    driver.after(0.1) >> asleep("qwen") << starts("llama")
+    driver.after(10) >> ready("llama") << confirms(1)
+    driver.after(100) >> load(2, "qwen") << stops("llama")
+    driver >> exited("llama") << wakes("qwen")
+    driver.after(3) >> awake("qwen") << confirms(2)
+    driver.after(100).with_sleep_stats("qwen", "llama", 0.1, 3)
 
-    yard >> arrives(1, "llama") << puts_to_sleep("qwen", deep)
+    driver >> arrives(1, "llama") << puts_to_sleep("qwen", deep)
 
 
-def test_what_evicting_a_sleeper_costs(stage: Stage) -> None:
+def test_what_evicting_a_sleeper_costs(new_driver: NewDriver) -> None:
     """A model that wakes quickly is evicted before one that only loads a little faster than that one loads."""
     sleeper, loader = model("qwen", gib=12, sleep=sleeps()), model("llama", gib=12)
-    yard = stage(with_ram(with_budget(sleeper, loader, model("gemma", gib=12), model("big", gib=24)), 64))
-    yard.with_ready("qwen").with_sleep_stats("qwen", "big").with_sleep_stats("qwen", "big").with_ready("llama")
-    yard.after(10) >> load(5, "qwen") << confirms(5)
-    yard.after(10) >> arrives(6, "gemma") << puts_to_sleep("qwen")
+    driver = new_driver(with_ram(with_budget(sleeper, loader, model("gemma", gib=12), model("big", gib=24)), 64))
+    driver.with_ready("qwen").with_sleep_stats("qwen", "big").with_sleep_stats("qwen", "big").with_ready("llama")
+    driver.after(10) >> load(5, "qwen") << confirms(5)
+    driver.after(10) >> arrives(6, "gemma") << puts_to_sleep("qwen")
 
 
-def test_what_was_learned_of_sleep_is_kept(rig: Playbook, stage: Stage) -> None:
+def test_what_was_learned_of_sleep_is_kept(rig: SchedulerDriver, new_driver: NewDriver) -> None:
     """The next run need not try again; what makes no sense is passed over."""
     rig.with_sleep_stats("qwen", "llama", wake_s=30).with_sleep_stats("qwen", "llama", wake_s=30)
     plain = rig.scheduler.model_stats.export()
     plain["llama"]["sleep_stats"] = {"1": "often", "2": {"times": -1, "sleep_s": None, "memory": {"ram": "much"}}}
-    again = stage(one_at_a_time(model("qwen", sleep=sleeps()), "llama"))
+    again = new_driver(one_at_a_time(model("qwen", sleep=sleeps()), "llama"))
     again.scheduler.model_stats.adopt(plain)
     again.with_ready("qwen")
 
@@ -208,156 +208,160 @@ def test_what_was_learned_of_sleep_is_kept(rig: Playbook, stage: Stage) -> None:
 # Memory, by tier
 
 
-def test_a_sleeper_takes_host_memory(stage: Stage) -> None:
+def test_a_sleeper_takes_host_memory(new_driver: NewDriver) -> None:
     """What it had on the device is counted in RAM, where RAM is counted."""
-    yard = stage(with_ram(with_budget(model("qwen", gib=20, sleep=sleeps()), model("llama", gib=20)), 32))
-    yard.with_ready("qwen")
-    yard >> load(1, "llama") << puts_to_sleep("qwen")
-    yard >> asleep("qwen") << starts("llama")
-    taken = {device.place: device.taken for device in yard.scheduler.view(yard.now).devices}
-    footprint = yard.view("qwen").footprint
+    driver = new_driver(with_ram(with_budget(model("qwen", gib=20, sleep=sleeps()), model("llama", gib=20)), 32))
+    driver.with_ready("qwen")
+    driver >> load(1, "llama") << puts_to_sleep("qwen")
+    driver >> asleep("qwen") << starts("llama")
+    reserved = {device.place: device.reserved for device in driver.scheduler.view(driver.now).devices}
+    footprint = driver.view("qwen").footprint
 
-    assert taken == {gpu(0): 20 * GIB, HOST_MEMORY: 20 * GIB}
+    assert reserved == {gpu(0): 20 * GIB, HOST_MEMORY: 20 * GIB}
     assert footprint is not None
     assert (dict(footprint.memory), footprint.source) == (ram(20), Source.ESTIMATED)
 
 
-def test_without_host_memory_for_it_a_model_is_stopped(stage: Stage) -> None:
+def test_without_host_memory_for_it_a_model_is_stopped(new_driver: NewDriver) -> None:
     """What it would keep does not fit."""
-    yard = stage(with_ram(with_budget(model("qwen", gib=20, sleep=sleeps()), model("llama", gib=20)), 16))
-    yard.with_ready("qwen")
+    driver = new_driver(with_ram(with_budget(model("qwen", gib=20, sleep=sleeps()), model("llama", gib=20)), 16))
+    driver.with_ready("qwen")
 
-    yard >> load(1, "llama") << stops("qwen")
+    driver >> load(1, "llama") << stops("qwen")
 
 
-def test_a_deeper_level_fits_where_the_first_does_not(stage: Stage) -> None:
+def test_a_deeper_level_fits_where_the_first_does_not(new_driver: NewDriver) -> None:
     """Host memory decides too, not the clock alone."""
     deep = level("2", keeps_weights=False)
     sleep = sleeps(level("1"), deep)
-    yard = stage(with_ram(with_budget(model("qwen", gib=20, sleep=sleep), model("llama", gib=20)), 16))
-    yard.with_ready("qwen")
+    driver = new_driver(with_ram(with_budget(model("qwen", gib=20, sleep=sleep), model("llama", gib=20)), 16))
+    driver.with_ready("qwen")
 
-    yard >> load(1, "llama") << puts_to_sleep("qwen", deep)
+    driver >> load(1, "llama") << puts_to_sleep("qwen", deep)
 
 
-def test_what_a_sleeper_keeps_on_the_device_counts(stage: Stage) -> None:
+def test_what_a_sleeper_keeps_on_the_device_counts(new_driver: NewDriver) -> None:
     """If that leaves too little memory for the waiting model, it is stopped."""
     keeps = level("1", memory={gpu(0): 2 * GIB})
-    yard = stage(
+    driver = new_driver(
         with_budget(model("qwen", gib=20, sleep=sleeps(keeps)), model("llama", gib=23), model("gemma", gib=22))
     )
-    yard.with_ready("qwen")
-    yard >> load(1, "llama") << stops("qwen")
-    yard >> exited("qwen") << starts("llama")
-    yard.after(10) >> ready("llama") << confirms(1)
-    yard.after(100) >> load(2, "qwen") << stops("llama")
-    yard >> exited("llama") << starts("qwen")
-    yard.after(10) >> ready("qwen") << confirms(2)
+    driver.with_ready("qwen")
+    driver >> load(1, "llama") << stops("qwen")
+    driver >> exited("qwen") << starts("llama")
+    driver.after(10) >> ready("llama") << confirms(1)
+    driver.after(100) >> load(2, "qwen") << stops("llama")
+    driver >> exited("llama") << starts("qwen")
+    driver.after(10) >> ready("qwen") << confirms(2)
 
-    yard.after(100) >> load(3, "gemma") << puts_to_sleep("qwen")
+    driver.after(100) >> load(3, "gemma") << puts_to_sleep("qwen")
 
 
-def test_a_sleeper_in_the_way_is_stopped(stage: Stage) -> None:
+def test_a_sleeper_in_the_way_is_stopped(new_driver: NewDriver) -> None:
     """What it keeps is needed: it costs less to end a sleep than to end work."""
     keeps = level("1", memory={gpu(0): 2 * GIB})
-    yard = stage(with_budget(model("qwen", gib=20, sleep=sleeps(keeps)), model("llama", gib=20), model("big", gib=24)))
-    yard.with_ready("qwen")
-    yard >> load(1, "llama") << puts_to_sleep("qwen")
-    yard >> asleep("qwen") << starts("llama")
-    yard.after(10) >> ready("llama") << confirms(1)
-    yard.after(1000) >> load(2, "big") << stops("qwen") << stops("llama")
+    driver = new_driver(
+        with_budget(model("qwen", gib=20, sleep=sleeps(keeps)), model("llama", gib=20), model("big", gib=24))
+    )
+    driver.with_ready("qwen")
+    driver >> load(1, "llama") << puts_to_sleep("qwen")
+    driver >> asleep("qwen") << starts("llama")
+    driver.after(10) >> ready("llama") << confirms(1)
+    driver.after(1000) >> load(2, "big") << stops("qwen") << stops("llama")
 
-    assert yard.phase("qwen") is Phase.UNLOADING
-    yard >> exited("qwen") << nothing
-    yard >> exited("llama") << starts("big")
+    assert driver.phase("qwen") is Phase.UNLOADING
+    driver >> exited("qwen") << nothing
+    driver >> exited("llama") << starts("big")
 
 
-def test_the_cheapest_sleeper_is_ended_first(stage: Stage) -> None:
+def test_the_cheapest_sleeper_is_ended_first(new_driver: NewDriver) -> None:
     """Two sleep if host memory is enough for two; for a third, the cheapest sleeper is stopped."""
     names = ("one", "two", "three", "four")
     models = [model(name, gib=20, sleep=sleeps()) for name in names]
-    yard = stage(with_ram(with_budget(*models), 40))
-    yard.with_ready("one")
+    driver = new_driver(with_ram(with_budget(*models), 40))
+    driver.with_ready("one")
     for n, (old, new) in enumerate([("one", "two"), ("two", "three")]):
-        yard.after(100) >> load(n, new) << puts_to_sleep(old)
-        yard >> asleep(old) << starts(new)
-        yard.after(10) >> ready(new) << confirms(n)
+        driver.after(100) >> load(n, new) << puts_to_sleep(old)
+        driver >> asleep(old) << starts(new)
+        driver.after(10) >> ready(new) << confirms(n)
 
-    yard.after(100) >> load(9, "four") << stops("three")
-    assert [yard.phase(name) for name in names[:2]] == [Phase.ASLEEP] * 2
+    driver.after(100) >> load(9, "four") << stops("three")
+    assert [driver.phase(name) for name in names[:2]] == [Phase.ASLEEP] * 2
 
 
-def test_waking_takes_both_tiers_until_it_is_done(stage: Stage) -> None:
+def test_waking_takes_both_tiers_until_it_is_done(new_driver: NewDriver) -> None:
     """Another one that would fit beside either of the two does not fit beside both."""
     both = level("1", memory=ram(20))
     models = (model("qwen", gib=20, sleep=sleeps(both)), model("llama", gib=20), replace(model("cpu"), memory=ram(20)))
-    yard = stage(with_ram(with_budget(*models), 32)).with_ready("qwen")
-    yard >> load(1, "llama") << puts_to_sleep("qwen")
-    yard >> asleep("qwen") << starts("llama")
-    yard.after(10) >> ready("llama") << confirms(1)
-    yard.after(1000) >> arrives(2, "qwen") << stops("llama")
-    yard >> exited("llama") << wakes("qwen")
-    yard >> arrives(3, "cpu") << nothing
+    driver = new_driver(with_ram(with_budget(*models), 32)).with_ready("qwen")
+    driver >> load(1, "llama") << puts_to_sleep("qwen")
+    driver >> asleep("qwen") << starts("llama")
+    driver.after(10) >> ready("llama") << confirms(1)
+    driver.after(1000) >> arrives(2, "qwen") << stops("llama")
+    driver >> exited("llama") << wakes("qwen")
+    driver >> arrives(3, "cpu") << nothing
 
-    yard >> awake("qwen") << grants(2) << starts("cpu")
+    driver >> awake("qwen") << grants(2) << starts("cpu")
 
 
-def test_room_that_was_there_at_the_eviction_and_is_not_at_the_end(stage: Stage) -> None:
+def test_memory_that_was_free_at_the_eviction_and_is_not_at_the_end(new_driver: NewDriver) -> None:
     """While it drained others came to the host memory: then it is stopped after all."""
     models = (model("qwen", gib=20, sleep=sleeps()), model("llama", gib=20))
-    yard = stage(with_ram(with_budget(*models, patience=0), 32)).with_ready("qwen", 1)
-    yard >> arrives(2, "llama") << nothing
-    yard >> DevicesChanged({HOST_MEMORY: 4 * GIB}) << wakes_at(yard.now + 1)
+    driver = new_driver(with_ram(with_budget(*models, patience=0), 32)).with_ready("qwen", 1)
+    driver >> arrives(2, "llama") << nothing
+    driver >> DevicesChanged({HOST_MEMORY: 4 * GIB}) << wakes_at(driver.now + 1)
 
-    yard >> leaves(1) << stops("qwen")
+    driver >> leaves(1) << stops("qwen")
 
 
-def test_a_crowded_host_ends_a_sleep(stage: Stage) -> None:
+def test_a_crowded_host_ends_a_sleep(new_driver: NewDriver) -> None:
     """Others take the RAM in which it sleeps."""
     models = (model("qwen", gib=20, sleep=sleeps()), model("llama", gib=20))
-    yard = stage(with_ram(with_budget(*models), 32)).with_ready("qwen")
-    yard >> load(1, "llama") << puts_to_sleep("qwen")
-    yard >> asleep("qwen") << starts("llama")
-    yard.after(10) >> ready("llama") << confirms(1)
+    driver = new_driver(with_ram(with_budget(*models), 32)).with_ready("qwen")
+    driver >> load(1, "llama") << puts_to_sleep("qwen")
+    driver >> asleep("qwen") << starts("llama")
+    driver.after(10) >> ready("llama") << confirms(1)
 
-    yard >> DevicesChanged({HOST_MEMORY: 4 * GIB}) << stops("qwen", cause=Cause.EXCEEDS_MEMORY)
+    driver >> DevicesChanged({HOST_MEMORY: 4 * GIB}) << stops("qwen", cause=Cause.EXCEEDS_MEMORY)
 
 
-def test_what_a_sleeper_keeps_is_learned(stage: Stage) -> None:
+def test_what_a_sleeper_keeps_is_learned(new_driver: NewDriver) -> None:
     """Measured asleep, it says nothing about what it needs awake; and it is remembered for the next time."""
     models = (model("qwen", sleep=sleeps()), model("llama", gib=20))
-    yard = stage(with_ram(with_budget(*models), 32)).with_ready("qwen")
-    yard >> MemoryMeasured(QWEN, LaunchId(1), {gpu(0): 20 * GIB}) << nothing
-    yard >> load(1, "llama") << puts_to_sleep("qwen")
-    yard >> asleep("qwen") << starts("llama")
-    yard >> MemoryMeasured(QWEN, LaunchId(1), {gpu(0): GIB, HOST_MEMORY: 5 * GIB}) << nothing
-    footprint = yard.view("qwen").footprint
+    driver = new_driver(with_ram(with_budget(*models), 32)).with_ready("qwen")
+    driver >> MemoryMeasured(QWEN, LaunchId(1), {gpu(0): 20 * GIB}) << nothing
+    driver >> load(1, "llama") << puts_to_sleep("qwen")
+    driver >> asleep("qwen") << starts("llama")
+    driver >> MemoryMeasured(QWEN, LaunchId(1), {gpu(0): GIB, HOST_MEMORY: 5 * GIB}) << nothing
+    footprint = driver.view("qwen").footprint
 
     assert footprint is not None
     assert (dict(footprint.memory), footprint.source) == ({gpu(0): GIB, **ram(5)}, Source.MEASURED)
-    learned = yard.scheduler.catalog.models[QWEN].learned
+    learned = driver.scheduler.catalog.models[QWEN].learned
     assert learned is not None
     assert learned.memory == {gpu(0): 20 * GIB}
 
 
-def test_somebody_with_precedence_ends_sleeps(stage: Stage) -> None:
+def test_somebody_with_precedence_ends_sleeps(new_driver: NewDriver) -> None:
     """Those that keep something where he wants everything; the others sleep on."""
     on_card = model("qwen", gib=10, sleep=sleeps(level("1", memory={gpu(0): GIB})))
     in_ram = model("llama", gib=10, sleep=sleeps(level("1", memory=ram(10))))
-    yard = (
-        stage(with_ram(with_budget(on_card, in_ram, model("big", gib=23)), 64)).with_ready("qwen").with_ready("llama")
+    driver = (
+        new_driver(with_ram(with_budget(on_card, in_ram, model("big", gib=23)), 64))
+        .with_ready("qwen")
+        .with_ready("llama")
     )
-    yard >> load(1, "big") << puts_to_sleep("qwen") << puts_to_sleep("llama")
-    yard >> asleep("llama") << nothing
+    driver >> load(1, "big") << puts_to_sleep("qwen") << puts_to_sleep("llama")
+    driver >> asleep("llama") << nothing
 
-    yard >> YieldRequested("a game runs", frozenset({gpu(0)})) << refuses(1) << stops("qwen", cause=Cause.YIELD)
-    assert yard.phase("llama") is Phase.ASLEEP
+    driver >> YieldRequested("a game runs", frozenset({gpu(0)})) << refuses(1) << stops("qwen", cause=Cause.YIELD)
+    assert driver.phase("llama") is Phase.ASLEEP
 
 
 # Those that cannot
 
 
-def test_a_model_that_cannot_be_put_to_sleep(rig: Playbook) -> None:
+def test_a_model_that_cannot_be_put_to_sleep(rig: SchedulerDriver) -> None:
     """It is stopped, and not tried again until an operator loads it."""
     rig >> load(1, "llama") << puts_to_sleep("qwen")
     rig >> cannot_sleep("qwen") << stops("qwen", cause=Cause.EVICTION)
@@ -378,36 +382,36 @@ def test_a_model_that_cannot_be_put_to_sleep(rig: Playbook) -> None:
     rig.after(100) >> load(5, "llama") << puts_to_sleep("qwen")
 
 
-def test_a_model_that_cannot_be_woken_is_started_anew(night: Playbook) -> None:
+def test_a_model_that_cannot_be_woken_is_started_anew(asleep_rig: SchedulerDriver) -> None:
     """Waiting requests only wait longer."""
-    night.after(1000) >> arrives(2, "qwen") << stops("llama")
-    night >> exited("llama") << wakes("qwen")
-    night >> cannot_wake("qwen") << stops("qwen", cause=Cause.WAKE_FAILED)
+    asleep_rig.after(1000) >> arrives(2, "qwen") << stops("llama")
+    asleep_rig >> exited("llama") << wakes("qwen")
+    asleep_rig >> cannot_wake("qwen") << stops("qwen", cause=Cause.WAKE_FAILED)
 
-    assert night.reason == "waking it failed (it had not woken after 120 seconds)"
-    night >> exited("qwen") << starts("qwen")
-    night >> ready("qwen") << grants(2)
+    assert asleep_rig.reason == "waking it failed (it had not woken after 120 seconds)"
+    asleep_rig >> exited("qwen") << starts("qwen")
+    asleep_rig >> ready("qwen") << grants(2)
 
 
-def test_a_model_that_dies_in_its_sleep(night: Playbook) -> None:
+def test_a_model_that_dies_in_its_sleep(asleep_rig: SchedulerDriver) -> None:
     """It is cold and does not back off: it served no request, and its next start may well succeed."""
-    night >> exited("qwen") << nothing
+    asleep_rig >> exited("qwen") << nothing
 
-    assert night.phase("qwen") is Phase.COLD
-    assert night.why("qwen") == "qwen was killed by SIGKILL while asleep"
-    assert night.view("qwen").failures == 0
+    assert asleep_rig.phase("qwen") is Phase.COLD
+    assert asleep_rig.why("qwen") == "qwen was killed by SIGKILL while asleep"
+    assert asleep_rig.view("qwen").failures == 0
 
 
-def test_a_model_that_dies_of_being_woken(night: Playbook) -> None:
+def test_a_model_that_dies_of_being_woken(asleep_rig: SchedulerDriver) -> None:
     """It is started again at once for the waiting requests."""
-    night.after(1000) >> arrives(2, "qwen") << stops("llama")
-    night >> exited("llama") << wakes("qwen")
+    asleep_rig.after(1000) >> arrives(2, "qwen") << stops("llama")
+    asleep_rig >> exited("llama") << wakes("qwen")
 
-    night >> exited("qwen") << starts("qwen")
-    night >> ready("qwen") << grants(2)
+    asleep_rig >> exited("qwen") << starts("qwen")
+    asleep_rig >> ready("qwen") << grants(2)
 
 
-def test_a_model_that_dies_while_it_falls_asleep(rig: Playbook) -> None:
+def test_a_model_that_dies_while_it_falls_asleep(rig: SchedulerDriver) -> None:
     """Its memory is free all the same, and the level is not used again."""
     rig >> load(1, "llama") << puts_to_sleep("qwen")
     rig >> exited("qwen") << starts("llama")
@@ -420,36 +424,36 @@ def test_a_model_that_dies_while_it_falls_asleep(rig: Playbook) -> None:
     rig.after(100) >> load(3, "llama") << stops("qwen")
 
 
-def test_facts_about_sleep_that_come_too_late(night: Playbook) -> None:
+def test_facts_about_sleep_that_come_too_late(asleep_rig: SchedulerDriver) -> None:
     """Repeated or unrelated to what is in progress, they change nothing."""
     for fact in (asleep("qwen"), awake("qwen"), cannot_sleep("qwen"), cannot_wake("qwen"), asleep("llama")):
-        night >> fact << nothing
+        asleep_rig >> fact << nothing
 
-    assert night.phase("qwen") is Phase.ASLEEP
+    assert asleep_rig.phase("qwen") is Phase.ASLEEP
 
 
 # Those that are not to sleep any longer
 
 
-def test_a_sleep_has_its_ttl(stage: Stage) -> None:
+def test_a_sleep_has_its_ttl(new_driver: NewDriver) -> None:
     """Then the process ends; not while requests wait for it."""
-    yard = stage(one_at_a_time(model("qwen", sleep=sleeps(ttl_s=60)), "llama")).with_ready("qwen")
-    yard.at(20) >> load(1, "llama") << puts_to_sleep("qwen")
-    yard >> asleep("qwen") << starts("llama") << wakes_at(80)
-    yard.at(30) >> ready("llama") << confirms(1)
+    driver = new_driver(one_at_a_time(model("qwen", sleep=sleeps(ttl_s=60)), "llama")).with_ready("qwen")
+    driver.at(20) >> load(1, "llama") << puts_to_sleep("qwen")
+    driver >> asleep("qwen") << starts("llama") << wakes_at(80)
+    driver.at(30) >> ready("llama") << confirms(1)
 
-    assert yard.view("qwen").expires_at == 80
-    yard.at(80) >> clock << stops("qwen", cause=Cause.TTL)
-    assert yard.reason == "asleep for its sleep.ttl of 60 s"
+    assert driver.view("qwen").expires_at == 80
+    driver.at(80) >> clock << stops("qwen", cause=Cause.TTL)
+    assert driver.reason == "asleep for its sleep.ttl of 60 s"
 
 
-def test_an_operator_ends_a_sleep(night: Playbook) -> None:
+def test_an_operator_ends_a_sleep(asleep_rig: SchedulerDriver) -> None:
     """The operator is notified when the process is gone."""
-    night >> unload(2, "qwen") << stops("qwen", cause=Cause.OPERATOR)
-    night >> exited("qwen") << confirms(2)
+    asleep_rig >> unload(2, "qwen") << stops("qwen", cause=Cause.OPERATOR)
+    asleep_rig >> exited("qwen") << confirms(2)
 
 
-def test_an_operator_stops_a_model_that_falls_asleep(rig: Playbook) -> None:
+def test_an_operator_stops_a_model_that_falls_asleep(rig: SchedulerDriver) -> None:
     """The stop wins; a late report that it sleeps is ignored."""
     rig >> load(1, "llama") << puts_to_sleep("qwen")
     rig >> unload(2, "qwen") << stops("qwen", cause=Cause.OPERATOR)
@@ -457,57 +461,59 @@ def test_an_operator_stops_a_model_that_falls_asleep(rig: Playbook) -> None:
     rig >> exited("qwen") << confirms(2) << starts("llama")
 
 
-def test_an_operator_stops_a_model_that_drains_for_its_sleep(stage: Stage) -> None:
+def test_an_operator_stops_a_model_that_drains_for_its_sleep(new_driver: NewDriver) -> None:
     """It will not sleep."""
-    yard = stage(one_at_a_time(model("qwen", sleep=sleeps()), "llama", patience=0)).with_ready("qwen", 1)
-    yard >> arrives(2, "llama") << nothing
-    yard >> unload(3, "qwen") << wakes_at(yard.now + 10)
+    driver = new_driver(one_at_a_time(model("qwen", sleep=sleeps()), "llama", patience=0)).with_ready("qwen", 1)
+    driver >> arrives(2, "llama") << nothing
+    driver >> unload(3, "qwen") << wakes_at(driver.now + 10)
 
-    yard >> leaves(1) << stops("qwen")
+    driver >> leaves(1) << stops("qwen")
 
 
-def test_an_operator_stops_a_model_that_wakes(night: Playbook) -> None:
+def test_an_operator_stops_a_model_that_wakes(asleep_rig: SchedulerDriver) -> None:
     """Waiting requests are refused, as during a load."""
-    night.after(1000) >> arrives(2, "qwen") << stops("llama")
-    night >> exited("llama") << wakes("qwen")
+    asleep_rig.after(1000) >> arrives(2, "qwen") << stops("llama")
+    asleep_rig >> exited("llama") << wakes("qwen")
 
-    night >> unload(3, "qwen") << refuses(2, Unloaded) << stops("qwen", cause=Cause.OPERATOR)
-    night >> awake("qwen") << nothing
-    night >> exited("qwen") << confirms(3)
+    asleep_rig >> unload(3, "qwen") << refuses(2, Unloaded) << stops("qwen", cause=Cause.OPERATOR)
+    asleep_rig >> awake("qwen") << nothing
+    asleep_rig >> exited("qwen") << confirms(3)
 
 
-def test_a_changed_configuration_ends_a_sleep(night: Playbook) -> None:
+def test_a_changed_configuration_ends_a_sleep(asleep_rig: SchedulerDriver) -> None:
     """A process of the old recipe is of no use any more; a changed way to sleep is none of its business."""
-    catalog = night.scheduler.catalog
-    night >> changed(with_model(catalog, model("qwen", sleep=sleeps(level("2"))))) << nothing
-    night >> changed(with_model(catalog, model("qwen", version=2))) << stops("qwen", cause=Cause.CONFIGURATION)
+    catalog = asleep_rig.scheduler.catalog
+    asleep_rig >> changed(with_model(catalog, model("qwen", sleep=sleeps(level("2"))))) << nothing
+    asleep_rig >> changed(with_model(catalog, model("qwen", version=2))) << stops("qwen", cause=Cause.CONFIGURATION)
 
 
-def test_a_model_asleep_that_may_not_sleep_any_more(night: Playbook) -> None:
+def test_a_model_asleep_that_may_not_sleep_any_more(asleep_rig: SchedulerDriver) -> None:
     """It is woken in the way that belongs to how it was put to sleep."""
-    night >> changed(with_model(night.scheduler.catalog, model("qwen"))) << nothing
+    asleep_rig >> changed(with_model(asleep_rig.scheduler.catalog, model("qwen"))) << nothing
 
-    assert night.view("qwen").expires_at is None
-    night.after(1000) >> arrives(2, "qwen") << stops("llama")
-    night >> exited("llama") << wakes("qwen")
-    night >> awake("qwen") << grants(2)
+    assert asleep_rig.view("qwen").expires_at is None
+    asleep_rig.after(1000) >> arrives(2, "qwen") << stops("llama")
+    asleep_rig >> exited("llama") << wakes("qwen")
+    asleep_rig >> awake("qwen") << grants(2)
 
 
-def test_a_shutdown_while_a_model_sleeps(night: Playbook) -> None:
+def test_a_shutdown_while_a_model_sleeps(asleep_rig: SchedulerDriver) -> None:
     """No process outlives it."""
-    night >> shutdown() << stops("qwen", cause=Cause.SHUTDOWN) << stops("llama", cause=Cause.SHUTDOWN)
+    asleep_rig >> shutdown() << stops("qwen", cause=Cause.SHUTDOWN) << stops("llama", cause=Cause.SHUTDOWN)
 
 
-def test_an_older_claim_on_a_sleeper_in_the_way(stage: Stage) -> None:
+def test_an_older_claim_on_a_sleeper_in_the_way(new_driver: NewDriver) -> None:
     """An older claim on a sleeping model is not delayed because its process is stopped for a younger claim."""
     keeps = level("1", memory={gpu(0): 2 * GIB})
-    yard = stage(with_budget(model("qwen", gib=20, sleep=sleeps(keeps)), model("llama", gib=20), model("big", gib=24)))
-    yard.with_ready("qwen")
-    yard >> load(1, "llama") << puts_to_sleep("qwen")
-    yard >> asleep("qwen") << starts("llama")
-    yard.after(10) >> ready("llama") << confirms(1)
-    yard >> arrives(2, "llama") << grants(2)
-    yard >> arrives(3, "qwen") << wakes_at(yard.now + 40)
-    yard.after(1) >> arrives(4, "big") << nothing
+    driver = new_driver(
+        with_budget(model("qwen", gib=20, sleep=sleeps(keeps)), model("llama", gib=20), model("big", gib=24))
+    )
+    driver.with_ready("qwen")
+    driver >> load(1, "llama") << puts_to_sleep("qwen")
+    driver >> asleep("qwen") << starts("llama")
+    driver.after(10) >> ready("llama") << confirms(1)
+    driver >> arrives(2, "llama") << grants(2)
+    driver >> arrives(3, "qwen") << wakes_at(driver.now + 40)
+    driver.after(1) >> arrives(4, "big") << nothing
 
-    assert yard.phase("qwen") is Phase.ASLEEP
+    assert driver.phase("qwen") is Phase.ASLEEP

@@ -16,11 +16,11 @@ test_the_promises_hold_in_any_world.settings = settings(max_examples=2 * setting
 
 @pytest.mark.parametrize("seed", range(30))
 def test_the_promises_hold_over_a_long_life(seed: int) -> None:
-    """Where a search likes the odd and the short, dice bring the ordinary and the long."""
-    dice = random.Random(seed)
+    """A search prefers odd and short inputs; random ones are ordinary and long."""
+    rng = random.Random(seed)
     life = Chaos()
-    life.open(dice.choice(sorted(RIGS)), dice.choice(ENDINGS), frozenset(dice.sample(TROUBLES, dice.randrange(3))))
+    life.open(rng.choice(sorted(RIGS)), rng.choice(ENDINGS), frozenset(rng.sample(TROUBLES, rng.randrange(3))))
     for _ in range(400):
-        life.something_happens(dice.choice(2 * ORDINARY + TROUBLES), dice.randrange(420))
+        life.something_happens(rng.choice(2 * ORDINARY + TROUBLES), rng.randrange(420))
 
     life.teardown()

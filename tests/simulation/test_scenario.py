@@ -21,12 +21,12 @@ def test_a_model_is_what_its_line_says() -> None:
 
 def test_memory_decides_who_runs_together() -> None:
     """With it models run side by side; without it one at a time, unless a group says otherwise."""
-    roomy = catalog_of(Trace(MODELS, (), Memory({"gpu0": 24.0, "gpu1": 8.0})))
+    two_devices = catalog_of(Trace(MODELS, (), Memory({"gpu0": 24.0, "gpu1": 8.0})))
     alone = catalog_of(Trace(MODELS, ()))
     group = Group("g", ("A", "B"), swap=False)
     grouped = catalog_of(Trace(MODELS, (), groups=(group,)))
 
-    assert [each.groups.must_leave(A, B) for each in (roomy, alone, grouped)] == [False, True, False]
+    assert [each.groups.must_leave(A, B) for each in (two_devices, alone, grouped)] == [False, True, False]
 
 
 def test_the_scheduler_line_is_the_policy() -> None:

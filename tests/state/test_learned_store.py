@@ -18,7 +18,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "state" / "learned.json"
 
 
-def test_rooms_share_a_file_and_not_their_facts(file: Path) -> None:
+def test_sections_share_a_file_and_not_their_facts(file: Path) -> None:
     """Each section has its own keys; another process sees them at once."""
     LearnedStore(file).section("memory").keep("qwen", {"gpu0": 5})
     LearnedStore(file).section("loads").keep("qwen", 12.5)

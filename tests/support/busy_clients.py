@@ -26,7 +26,7 @@ class Pace:
     service: Seconds
 
 
-class RushHour:
+class BusyClients:
     """Each client requests its model again as soon as it was served."""
 
     def __init__(self, catalog: Catalog, pace: Pace) -> None:

@@ -125,7 +125,7 @@ class Chaos(RuleBasedStateMachine):
     def _ordinary(self, what: str, which: int) -> None:
         match what:
             case "ask" | "read":
-                client = f"client {len(self.world.story) % 7}"
+                client = f"client {len(self.world.history) % 7}"
                 self.world.arrive(pick(self.world.catalog.models, which), reads=what == "read", client=client)
             case "flood" if len(self.world.waiting) < PLACES:  # one at a time: each arrival checks all others
                 for _ in range(PLACES + 2):

@@ -18,7 +18,7 @@ MOST_IN_BETWEEN = 16 << 20
 buffer grows to twice of what was read."""
 
 
-class Fountain:
+class EndlessUpstream:
     """Sends as much as the relay accepts."""
 
     def __init__(self, line: Line) -> None:

@@ -67,7 +67,7 @@ class RosterRig:
                 self.write(Bucket.HOSTS, record.name, record)
         return self
 
-    def wish(self, name: str, *, cordoned: bool = False, drained: bool = False) -> RosterRig:
+    def order(self, name: str, *, cordoned: bool = False, drained: bool = False) -> RosterRig:
         return self.write(Bucket.ORDERS, name, HostOrder(cordoned, drained))
 
     def claim(self, model: str, name: str, replica: int = 0, by: str = "elsewhere") -> RosterRig:

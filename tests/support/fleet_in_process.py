@@ -53,7 +53,7 @@ class Host:
 
 
 @dataclass
-class Company:
+class InProcessFleet:
     """Hosts by name."""
 
     board: Board
@@ -71,13 +71,13 @@ class Company:
         )
 
 
-class HeldTask:
+class InProcessFleetClient:
     """A fleet client without sockets: it calls the other dispatchers directly."""
 
-    def __init__(self, company: Company) -> None:
-        self._company = company
+    def __init__(self, fleet: InProcessFleet) -> None:
+        self._fleet = fleet
 
-    async def story(self, host: HostName, address: str, model: ModelName) -> dict[str, Any] | None:
+    async def model_details(self, host: HostName, address: str, model: ModelName) -> dict[str, Any] | None:
         there = self._at(address)
         if there is None:
             return None
@@ -92,25 +92,25 @@ class HeldTask:
 
     def _at(self, address: str) -> Host | None:
         name = address.removeprefix("http://")
-        return None if name in self._company.silent else self._company[name]
+        return None if name in self._fleet.silent else self._fleet[name]
 
 
 @asynccontextmanager
-async def company(
+async def in_process_fleet(
     *names: str,
     models: Callable[[str], Sequence[ModelSpec]] = lambda _: MODELS,
     launcher: Callable[[str], FakeLauncher] = lambda _: FakeLauncher(),
     address: Callable[[str], str] = "http://{}".format,
     has_no_sockets: bool = True,
-) -> AsyncIterator[Company]:
+) -> AsyncIterator[InProcessFleet]:
     """Inside the block the hosts are a fleet and know each other."""
-    together = Company(Board(clock=asyncio.get_running_loop().time))
-    fleet_client = HeldTask(together) if has_no_sockets else None
+    fleet = InProcessFleet(Board(clock=asyncio.get_running_loop().time))
+    fleet_client = InProcessFleetClient(fleet) if has_no_sockets else None
     async with AsyncExitStack() as stack:
         for name in names:
-            made = together.hosts[name] = _host(
+            made = fleet.hosts[name] = _host(
                 Fleet(("nats://nowhere",), HostName(name), address=address(name), secrets=(SECRET,)),
-                InProcess(together.board),
+                InProcess(fleet.board),
                 catalog(*models(name)),
                 launcher(name),
                 fleet_client,
@@ -118,12 +118,16 @@ async def company(
             stack.push_async_callback(made.dispatcher.shut_down, 0)
             await made.node.join()
             stack.push_async_callback(made.node.leave)
-        await together.until_met()
-        yield together
+        await fleet.until_met()
+        yield fleet
 
 
 def _host(
-    settings: Fleet, store: InProcess, models: Catalog, launcher: FakeLauncher, fleet_client: HeldTask | None
+    settings: Fleet,
+    store: InProcess,
+    models: Catalog,
+    launcher: FakeLauncher,
+    fleet_client: InProcessFleetClient | None,
 ) -> Host:
     journal = Journal()
     dispatcher = Dispatcher(Scheduler(models), launcher, journal)

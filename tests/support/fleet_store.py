@@ -54,7 +54,7 @@ class SteppedStore:
         return self.there.get((bucket, key))
 
     def watch(self, bucket: Bucket) -> AsyncIterator[Change]:
-        raise NotImplementedError("nobody watches a store that is played by hand")
+        raise NotImplementedError("nobody watches a store that is stepped by hand")
 
     async def aclose(self) -> None:
         self.there.clear()
@@ -75,7 +75,7 @@ class SteppedStore:
         return Revision(self.writes)
 
 
-class Player:
+class SteppedTask:
     """A coroutine that advances only in `step`."""
 
     def __init__(self, doing: Coroutine[Any, Any, Result]) -> None:
@@ -92,10 +92,10 @@ class Player:
             self.result, self.is_done = end.value, True
 
 
-def played(doing: Coroutine[Any, Any, Result]) -> Result:
+def run_to_end(doing: Coroutine[Any, Any, Result]) -> Result:
     """Run the coroutine to its end without interleaving."""
-    player = Player(doing)
-    while not player.is_done:
-        player.step()
-    result: Result = player.result
+    task = SteppedTask(doing)
+    while not task.is_done:
+        task.step()
+    result: Result = task.result
     return result

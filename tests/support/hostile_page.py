@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PAGE = """<!doctype html><title>lure</title><body><script>
+PAGE = """<!doctype html><title>hostile</title><body><script>
 const base = "%(base)s";
 const chat = JSON.stringify({model: "beta", messages: [{role: "user", content: "hi"}]});
 const readable = [];
@@ -87,7 +87,7 @@ window.outcome = Promise.allSettled(attempts).then(() => readable);
 </script>"""
 
 
-def lure(base: str) -> str:
+def hostile_page(base: str) -> str:
     """The hostile page with hotseat's address; an empty base is the page's own address."""
     return PAGE.replace("%(base)s", base)
 
@@ -103,7 +103,7 @@ def serving(page: str = "") -> Iterator[Site]:
     """A web server that answers every request with the current page of its site."""
     site = Site(page)
 
-    class Lure(BaseHTTPRequestHandler):
+    class PageHandler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             body = site.page.encode()
             self.send_response(200)
@@ -115,7 +115,7 @@ def serving(page: str = "") -> Iterator[Site]:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the name in the base class
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Lure) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), PageHandler) as server:
         thread = Thread(target=server.serve_forever)
         thread.start()
         site.port = server.server_address[1]

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 STARTED_AT = 1_700_000_000.5
 
 
-class Papers:
+class FakeLogs:
     """Log lines that a test writes itself."""
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class Management:
     dispatcher: Dispatcher
     journal: Journal
     launcher: FakeLauncher
-    papers: Papers
+    logs: FakeLogs
     metrics: Metrics
     activity: Activity
     store_writer: StoreWriter
@@ -136,7 +136,7 @@ def around(
     journal.listen(metrics.watch)
     activity = Activity(metrics)
     store_writer = StoreWriter(activity, ActivityStore(folder / "activity.sqlite3"), ActivityKept)
-    return Management(dispatcher, journal, launcher, Papers(), metrics, activity, store_writer, client)
+    return Management(dispatcher, journal, launcher, FakeLogs(), metrics, activity, store_writer, client)
 
 
 def application(rig: Management) -> FastAPI:
@@ -148,7 +148,7 @@ def application(rig: Management) -> FastAPI:
             dispatcher=rig.dispatcher,
             journal=rig.journal,
             settings=lambda: rig.settings,
-            logs=rig.papers,
+            logs=rig.logs,
             activity=rig.activity,
             in_progress=lambda: rig.in_progress,
             history=rig.store_writer.read,

@@ -1,8 +1,8 @@
 """Small servers that misbehave in one way each. A standalone program that uses the standard library only.
 
-    python -I -S misbehaving_servers.py ROLE PORT [ARGUMENT…]
+    python -I -S misbehaving_servers.py BEHAVIOUR PORT [ARGUMENT…]
 
-`never_ready 8080` runs that role on that port. Prints what a test must know, such as a grandchild's pid.
+`never_ready 8080` runs that behaviour on that port. Prints what a test must know, such as a grandchild's pid.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ def be_healthy(port: str) -> None:
     serve(listen(port), lambda line: HEALTHY if b"/health" in line else LOADING)
 
 
-# The roles
+# The behaviours
 
 
-def dutiful(port: str) -> None:
+def healthy(port: str) -> None:
     be_healthy(port)
 
 
@@ -285,5 +285,5 @@ def hang_while_stopping(pid: str) -> None:
 
 
 if __name__ == "__main__":
-    _, role, *arguments = sys.argv
-    globals()[role](*arguments)
+    _, behaviour, *arguments = sys.argv
+    globals()[behaviour](*arguments)

@@ -29,7 +29,7 @@ NO_LIMIT = dict.fromkeys(
 
 
 @dataclass(frozen=True, slots=True)
-class Papers:
+class OperatorMode:
     config: str
     """For the server."""
     credentials: str
@@ -63,7 +63,7 @@ def encoded(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-def papers() -> Papers:
+def operator_mode() -> OperatorMode:
     operator = Signer(nkeys.PREFIX_BYTE_OPERATOR)
     account, system = Signer(nkeys.PREFIX_BYTE_ACCOUNT), Signer(nkeys.PREFIX_BYTE_ACCOUNT)
     user = Signer(nkeys.PREFIX_BYTE_USER)
@@ -75,11 +75,11 @@ def papers() -> Papers:
 operator: {operator.sign(operator.public, "operator", {"type": "operator"})}
 system_account: {system.public}
 resolver: MEMORY
-resolver_preload: {{ {", ".join(f"{name}: {paper}" for name, paper in known.items())} }}
+resolver_preload: {{ {", ".join(f"{name}: {jwt}" for name, jwt in known.items())} }}
 """
-    paper = account.sign(user.public, "host", {"type": "user", "subs": -1, "data": -1, "payload": -1})
-    return Papers(
+    jwt = account.sign(user.public, "host", {"type": "user", "subs": -1, "data": -1, "payload": -1})
+    return OperatorMode(
         config,
-        f"-----BEGIN NATS USER JWT-----\n{paper}\n------END NATS USER JWT------\n\n"
+        f"-----BEGIN NATS USER JWT-----\n{jwt}\n------END NATS USER JWT------\n\n"
         f"-----BEGIN USER NKEY SEED-----\n{user.seed.decode()}\n------END USER NKEY SEED------\n",
     )

@@ -123,8 +123,8 @@ class Driver:
 
 def write_list(processes: dict[int, int], count: Any, listed: Any) -> int:
     """NVML's convention for lists: too small a buffer is an error that returns the required size."""
-    room, count._obj.value = count._obj.value, len(processes)
-    if room < len(processes):
+    capacity, count._obj.value = count._obj.value, len(processes)
+    if capacity < len(processes):
         return TOO_SMALL
     for place, (pid, used) in zip(listed or (), processes.items(), strict=False):
         place.pid, place.usedGpuMemory = pid, used

@@ -102,7 +102,7 @@ class Oracle:
             malformed.append(refused(403))
         holder = self.holder(request)
         if holder is None:
-            return [*malformed, *self._of_a_stranger(request)]
+            return [*malformed, *self._without_key(request)]
         return [*malformed, *self._of(holder, request)]
 
     def holder(self, request: Request) -> Holder | None:
@@ -110,7 +110,7 @@ class Oracle:
         known = [self.book.holders[secret] for secret in secrets(request) if secret in self.book.holders]
         return max(known, key=lambda holder: RANKS.index(holder.role), default=None)
 
-    def _of_a_stranger(self, request: Request) -> list[Outcome]:
+    def _without_key(self, request: Request) -> list[Outcome]:
         if request.method in READ_METHODS and request.path.rstrip("/") in KEYLESS:
             is_exact = request.method == "GET" and request.path in KEYLESS
             return [Own()] if is_exact else [Own(), refused(401, 429)]

@@ -51,7 +51,7 @@ WAYS: tuple[Callable[[str], Fields], ...] = (
     lambda secret: bearer(secret) + bearer(SECRETS["admin"]),
     lambda secret: bearer(UNKNOWN) + bearer(secret),
 )
-STRANGERS: dict[str, tuple[Fields, ...]] = {
+WITHOUT_KEY: dict[str, tuple[Fields, ...]] = {
     "nobody": ((),),
     "unknown": (bearer(UNKNOWN), api_key(UNKNOWN), basic(UNKNOWN)),
     "empty": (bearer(""), api_key(""), basic(""), (("Authorization", "Bearer"),), (("Authorization", ""),)),
@@ -166,42 +166,42 @@ class Trial:
 
 def requests(plan: Plan, own_routes: Sequence[str]) -> Iterator[Trial]:
     """Combine every caller with every path, first with the methods that matter most; the rest is random."""
-    dice = random.Random(plan.seed)
+    rng = random.Random(plan.seed)
     listed = (*INFERENCE_PATHS, *SUBSCRIBED_PATHS, *DESCRIBING_PATHS, "/my/generate")
     for number in range(plan.each):
-        callers = (*STRANGERS, *SECRETS) if number == 0 else tuple(SECRETS)
+        callers = (*WITHOUT_KEY, *SECRETS) if number == 0 else tuple(SECRETS)
         for path, caller in product(sorted((*listed, *MANAGED, *UNUSUAL)), callers):
-            yield of_a_model(dice, caller, path, method_of(dice, number, ("POST", "GET")))
+            yield of_a_model(rng, caller, path, method_of(rng, number, ("POST", "GET")))
         for path, caller in product((*own_routes, *ENCODED_OWN, "/", "/ui", *NESTED), callers):
-            second = dice.choice(("POST", "DELETE", "PUT"))
-            yield of_hotseat(dice, caller, path, method_of(dice, number, ("GET", second)))
+            second = rng.choice(("POST", "DELETE", "PUT"))
+            yield of_hotseat(rng, caller, path, method_of(rng, number, ("GET", second)))
 
 
-def method_of(dice: random.Random, number: int, first: tuple[str, ...]) -> str:
-    return first[number] if number < len(first) else dice.choice((*METHODS, *first))
+def method_of(rng: random.Random, number: int, first: tuple[str, ...]) -> str:
+    return first[number] if number < len(first) else rng.choice((*METHODS, *first))
 
 
-def of_a_model(dice: random.Random, caller: str, path: str, method: str) -> Trial:
-    name = dice.choice(NAMES) if dice.random() < 0.9 else dice.choice(ODD_NAMES)
-    ways = {"none": Naming(), "none, with a body": Naming(body=body_of()), **ways_to_name(name, dice.choice(NAMES))}
-    way = dice.choice([*ways])
-    return Trial(caller, path, way, assembled(dice, caller, method, path, ways[way]))
+def of_a_model(rng: random.Random, caller: str, path: str, method: str) -> Trial:
+    name = rng.choice(NAMES) if rng.random() < 0.9 else rng.choice(ODD_NAMES)
+    ways = {"none": Naming(), "none, with a body": Naming(body=body_of()), **ways_to_name(name, rng.choice(NAMES))}
+    way = rng.choice([*ways])
+    return Trial(caller, path, way, assembled(rng, caller, method, path, ways[way]))
 
 
-def of_hotseat(dice: random.Random, caller: str, path: str, method: str) -> Trial:
-    filled = path.replace("{}", segment(dice.choice(NAMES)))
+def of_hotseat(rng: random.Random, caller: str, path: str, method: str) -> Trial:
+    filled = path.replace("{}", segment(rng.choice(NAMES)))
     ways = {"none": Naming(), "query": Naming(query="model=beta"), "body": Naming(body=body_of(model="beta"))}
-    way = dice.choice(("none", "none", "query", "body"))
-    return Trial(caller, path, way, assembled(dice, caller, method, filled, ways[way]))
+    way = rng.choice(("none", "none", "query", "body"))
+    return Trial(caller, path, way, assembled(rng, caller, method, filled, ways[way]))
 
 
-def assembled(dice: random.Random, caller: str, method: str, path: str, naming: Naming) -> Request:
+def assembled(rng: random.Random, caller: str, method: str, path: str, naming: Naming) -> Request:
     bare, _, own = path.partition("?")
     query = "&".join(part for part in (own, naming.query) if part)
-    fields = credentials(dice, caller) + naming.more
+    fields = credentials(rng, caller) + naming.more
     if naming.body and naming.kind:
         fields += (("Content-Type", naming.kind),)
-    if method == "GET" and not naming.body and dice.random() < 0.1:
+    if method == "GET" and not naming.body and rng.random() < 0.1:
         fields += UPGRADE
     return Request(method, naming.url + bare + ("?" + query if query else ""), fields, naming.body)
 
@@ -214,7 +214,7 @@ UPGRADE = (
 )
 
 
-def credentials(dice: random.Random, caller: str) -> Fields:
-    if caller in STRANGERS:
-        return dice.choice(STRANGERS[caller])
-    return dice.choice(WAYS)(SECRETS[caller])
+def credentials(rng: random.Random, caller: str) -> Fields:
+    if caller in WITHOUT_KEY:
+        return rng.choice(WITHOUT_KEY[caller])
+    return rng.choice(WAYS)(SECRETS[caller])

@@ -14,12 +14,12 @@ from tests.support.supervisor_rig import GUARD_INTERPRETER, SupervisorRig, model
 from hotseat.model_servers.supervisor import open_supervisor
 
 
-async def supervise(parts: list[dict[str, Any]], records: Path) -> None:
+async def supervise(servers: list[dict[str, Any]], records: Path) -> None:
     async with open_supervisor(os.environ, interpreter=GUARD_INTERPRETER, records=records) as supervisor:
-        stage = SupervisorRig(supervisor)
-        for part in parts:
-            await stage.ready(model(*part.pop("part"), **part))
-        print(json.dumps(stage.output.tail(100)), flush=True)
+        rig = SupervisorRig(supervisor)
+        for server in servers:
+            await rig.ready(model(*server.pop("server"), **server))
+        print(json.dumps(rig.output.tail(100)), flush=True)
         await asyncio.Event().wait()
 
 

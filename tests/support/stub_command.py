@@ -19,7 +19,7 @@ PUBLISHED = re.compile(r"(?:[\d.]+:)?(\d+):\d+")
 NAMES = Path(os.environ.get("STUB_NAMES", "/nonexistent"))
 
 
-class Parrot(BaseHTTPRequestHandler):
+class EchoHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
@@ -67,7 +67,7 @@ def main(argv: list[str]) -> None:
         return
     if name := name_in(argv):
         (NAMES / name).write_text(str(os.getpid()))
-    HTTPServer(("127.0.0.1", port_in(argv)), Parrot).serve_forever()
+    HTTPServer(("127.0.0.1", port_in(argv)), EchoHandler).serve_forever()
 
 
 if __name__ == "__main__":

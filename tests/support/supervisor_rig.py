@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-CAST = str(Path(__file__).with_name("misbehaving_servers.py"))
+MISBEHAVING_SERVERS = str(Path(__file__).with_name("misbehaving_servers.py"))
 PYTHON = (sys.executable, "-I", "-S")
 GUARD_INTERPRETER = (sys.executable,) if COVERAGE_CONFIG else PYTHON
 """Coverage reaches into the guard only if it may load site-packages."""
 
 
-def played_by(role: str, *arguments: str) -> tuple[str, ...]:
+def command_for(behaviour: str, *arguments: str) -> tuple[str, ...]:
     """The command line of a misbehaving server."""
-    return (*PYTHON, CAST, role, *arguments)
+    return (*PYTHON, MISBEHAVING_SERVERS, behaviour, *arguments)
 
 
-def model(role: str, *arguments: str, proxy: str = "http://127.0.0.1:${PORT}", **known: Any) -> ModelSpec:
-    """A model whose server is `role`; further fields of the recipe and of the spec are given by name."""
+def model(behaviour: str, *arguments: str, proxy: str = "http://127.0.0.1:${PORT}", **known: Any) -> ModelSpec:
+    """A model whose server is `behaviour`; further fields of the recipe and of the spec are given by name."""
     of_recipe = {name: known.pop(name) for name in tuple(known) if name in LaunchRecipe.__slots__}
-    recipe = LaunchRecipe(**{"argv": played_by(role, "${PORT}", *arguments), "proxy": proxy, **of_recipe})
+    recipe = LaunchRecipe(**{"argv": command_for(behaviour, "${PORT}", *arguments), "proxy": proxy, **of_recipe})
     return ModelSpec(ModelName("qwen"), recipe, **{"health_check_timeout_s": 20.0, **known})
 
 

@@ -120,14 +120,14 @@ class Server:
 @dataclass(frozen=True)
 class Wanted:
     model: ModelName
-    wish: RequestKind
+    kind: RequestKind
     client: str = ""
 
 
 @dataclass(frozen=True)
 class Lease:
     server: Server
-    wish: RequestKind
+    kind: RequestKind
 
 
 class World:
@@ -147,7 +147,7 @@ class World:
         self.is_closing = False
         self.is_sound = True
         """False from an event until it was processed: a broken promise leaves it False."""
-        self.story: list[tuple[Instant, Event | Command]] = []
+        self.history: list[tuple[Instant, Event | Command]] = []
         self._numbers = itertools.count(1)
         self._served_before: dict[tuple[ModelName, str], Counter[str]] = {}
         """How often others were served by a model since a client waits for it, or since it was served itself."""
@@ -157,8 +157,8 @@ class World:
     # Clients and operators
 
     def arrive(self, model: ModelName, *, reads: bool = False, client: str = "someone") -> TicketId:
-        wish = RequestKind.READ if reads else RequestKind.USE
-        ticket = self._ticket(model, wish, client)
+        kind = RequestKind.READ if reads else RequestKind.USE
+        ticket = self._ticket(model, kind, client)
         self.tell(RequestArrived(ticket, model, ClientId(client), takes_slot=not reads))
         return ticket
 
@@ -222,7 +222,7 @@ class World:
             self.now, self.wake = max(self.now, self.wake), NEVER
             self.tell(ClockReached())
         else:
-            raise Broken(f"the timer rings without end at {self.now}\n{self.recent_story()}")
+            raise Broken(f"the timer rings without end at {self.now}\n{self.recent_history()}")
         self.now = until
         self._compare(self.scheduler.view(until))
 
@@ -282,7 +282,7 @@ class World:
             if not self._one_good_round():
                 self._require(self.wake < NEVER, f"{self.waiting} and {self.unloads} wait for ever")
                 self.pass_time(max(0.0, self.wake - self.now))
-        raise Broken(f"after {ROUNDS} rounds {self.waiting} and {self.unloads} still wait\n{self.recent_story()}")
+        raise Broken(f"after {ROUNDS} rounds {self.waiting} and {self.unloads} still wait\n{self.recent_history()}")
 
     def _one_good_round(self) -> bool:
         tickets = [*self.leases, *self.orphans]
@@ -306,10 +306,10 @@ class World:
     def tell(self, event: Event) -> None:
         self.is_sound = False
         loads = self.awaited_loads()
-        self.story.append((self.now, event))
+        self.history.append((self.now, event))
         commands = self.scheduler.handle(event, self.now)
         for command in commands:
-            self.story.append((self.now, command))
+            self.history.append((self.now, command))
             self._carry_out(command)
         view = self.scheduler.view(self.now)
         self._notice_leaving(view, [load for load in loads if load in self.awaited_loads()])
@@ -358,16 +358,16 @@ class World:
         assert server
         self._require(not server.is_leaving, f"{command.ticket} is sent to {wanted.model}, which is on its way out")
         self._require(command.upstream == server.upstream, f"{command.ticket} is sent to {command.upstream}")
-        self.leases[command.ticket] = Lease(server, wanted.wish)
+        self.leases[command.ticket] = Lease(server, wanted.kind)
         self._check_slots(server)
         self._check_fairness(wanted)
 
     def _check_fairness(self, granted: Wanted) -> None:
         """While a client waits for a model, no other client is served by it more than PLACES times."""
-        if granted.wish is not RequestKind.USE:
+        if granted.kind is not RequestKind.USE:
             return
         in_line = [
-            each for each in self.waiting.values() if each.model == granted.model and each.wish is RequestKind.USE
+            each for each in self.waiting.values() if each.model == granted.model and each.kind is RequestKind.USE
         ]
         waiting = {each.client for each in in_line}
         for other in waiting - {granted.client}:
@@ -379,7 +379,7 @@ class World:
 
     def _check_slots(self, server: Server) -> None:
         limit = server.spec.concurrency_limit
-        used = sum(lease.wish is RequestKind.USE for lease in self.leases_on(server))
+        used = sum(lease.kind is RequestKind.USE for lease in self.leases_on(server))
         self._require(limit is None or used <= limit, f"{used} requests at once on {server.model}, which takes {limit}")
 
     def _confirmed(self, command: Confirm) -> None:
@@ -388,7 +388,7 @@ class World:
             return
         wanted = self.waiting.pop(command.ticket, None)
         self._require(
-            wanted and wanted.wish is RequestKind.LOAD, f"{command.ticket} is confirmed, but asked for nothing"
+            wanted and wanted.kind is RequestKind.LOAD, f"{command.ticket} is confirmed, but asked for nothing"
         )
         server = self.server_of(command.model)
         self._require(server and server.life is Life.UP, f"{command.model} is said to be ready, and is not")
@@ -418,12 +418,12 @@ class World:
         self._require(self._waits_for(name), f"{name} is started for nobody")
         self._require(command.spec == self.catalog.models[name], f"{name} is started with an old recipe")
         self._require(self._backoff_until.get(name, 0.0) <= self.now, f"{name} is started before its backoff ends")
-        self._check_company(name, command.spec)
+        self._check_servers_beside(name, command.spec)
         server = Server(name, command.launch, command.spec)
         self.servers[command.launch] = server
-        self._require(self.is_within_budget(), f"{name} is started without room")
+        self._require(self.is_within_budget(), f"{name} is started without free memory")
 
-    def _check_company(self, name: ModelName, spec: ModelSpec) -> None:
+    def _check_servers_beside(self, name: ModelName, spec: ModelSpec) -> None:
         for other in self.servers.values():
             if not other.is_asleep and other.model != name:
                 self._require(self.may_load_beside(spec, other.spec), f"{name} is started beside {other.model}")
@@ -435,7 +435,7 @@ class World:
         self._require(not self.leases_on(server), f"{server.model} is put to sleep under {self.leases_on(server)}")
         self._require(not server.causes, f"{server.model} is put to sleep, but should go: {server.causes}")
         server.life, server.level = Life.DOZING, command.level
-        self._require(self.is_within_budget(), f"{server.model} falls asleep without room")
+        self._require(self.is_within_budget(), f"{server.model} falls asleep without free memory")
 
     def _woken(self, command: WakeUp) -> None:
         server = self.servers.get(command.launch)
@@ -443,9 +443,9 @@ class World:
         assert server
         self._require(command.level == server.level, f"{server.model} slept otherwise: {server.level}")
         self._require(self._waits_for(server.model), f"{server.model} is woken for nobody")
-        self._check_company(server.model, server.spec)
+        self._check_servers_beside(server.model, server.spec)
         server.life = Life.WAKING
-        self._require(self.is_within_budget(), f"{server.model} is woken without room")
+        self._require(self.is_within_budget(), f"{server.model} is woken without free memory")
 
     def _stopped(self, command: StopUpstream) -> None:
         server = self.servers.get(command.launch)
@@ -575,17 +575,17 @@ class World:
             del self.leases[ticket]
         self.orphans += gone
 
-    def _ticket(self, model: ModelName, wish: RequestKind, client: str = "operator") -> TicketId:
+    def _ticket(self, model: ModelName, kind: RequestKind, client: str = "operator") -> TicketId:
         ticket = TicketId(next(self._numbers))
-        self.waiting[ticket] = Wanted(model, wish, client)
+        self.waiting[ticket] = Wanted(model, kind, client)
         return ticket
 
     def _require(self, so: object, promise: str) -> None:
         if not so:
-            raise Broken(f"{promise}\n{self.recent_story()}")
+            raise Broken(f"{promise}\n{self.recent_history()}")
 
-    def recent_story(self) -> str:
-        return "\n".join(f"{when:8.2f}  {what}" for when, what in self.story[-60:])
+    def recent_history(self) -> str:
+        return "\n".join(f"{when:8.2f}  {what}" for when, what in self.history[-60:])
 
 
 def _agree(phase: Phase, server: Server | None) -> bool:

@@ -1,7 +1,7 @@
 // Calls of the public API. URLs are relative to this page, so that hotseat can run under a path prefix of a reverse
 // proxy.
 
-import type { ConfigReport, Fleet, ModelStory, Models, Queue, Requests, Result } from "./types";
+import type { ConfigReport, Fleet, ModelDetails, Models, Queue, Requests, Result } from "./types";
 
 const HOTSEAT = new URL("..", document.baseURI);
 export const ROOT = new URL("..", HOTSEAT);
@@ -19,7 +19,7 @@ export class ApiError extends Error {
 
 export const api = {
   models: () => get<Models>("models"),
-  story: (model: string) => get<ModelStory>(`models/${encoded(model)}`),
+  details: (model: string) => get<ModelDetails>(`models/${encoded(model)}`),
   queue: () => get<Queue>("queue"),
   requests: (after: number) => get<Requests>(`requests?after=${after}`),
   config: () => get<ConfigReport>("config"),

@@ -30,9 +30,9 @@ export interface Model {
   progress?: number | null;
 }
 
-/** What is known about a model's memory; `counts_as` is null if nothing is known. */
+/** What is known about a model's memory; `reserved` is null if nothing is known. */
 export interface Footprint {
-  counts_as: ByDevice | null;
+  reserved: ByDevice | null;
   source: "declared" | "measured" | "estimated" | "unknown";
   estimated: ByDevice | null;
   measured: ByDevice | null;
@@ -43,7 +43,7 @@ export interface Device {
   device: string;
   budget: number;
   available: number;
-  taken: number;
+  reserved: number;
 }
 
 export interface Models {
@@ -117,7 +117,7 @@ export interface Cause {
   reason: string;
 }
 
-export interface ModelStory extends Model {
+export interface ModelDetails extends Model {
   last_start: Cause | null;
   last_stop: Cause | null;
   history: JournalEntry[];

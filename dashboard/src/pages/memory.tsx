@@ -45,7 +45,7 @@ function devicesOf(all: Model[], budgeted: ByDevice): string[] {
 
 /** The sizes that the scheduler uses. */
 function sizes({ footprint, memory }: Model): ByDevice | null {
-  return footprint?.counts_as ?? memory ?? null;
+  return footprint?.reserved ?? memory ?? null;
 }
 
 interface DeviceProps {

@@ -4,7 +4,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { api } from "../data/api";
 import { models, now, stale } from "../data/state";
-import type { Model, ModelStory } from "../data/types";
+import type { Model, ModelDetails } from "../data/types";
 import { Action } from "../parts/actions";
 import { Dialog } from "../parts/dialog";
 import { Page } from "../parts/frame";
@@ -55,7 +55,7 @@ function isFound(model: Model, wanted: string): boolean {
 
 function ModelRow({ model }: { model: Model }) {
   const isOpen = useSignal(false);
-  const story = `story-of-${model.model}`;
+  const details = `details-of-${model.model}`;
   return (
     <li class="model" data-model={model.model} data-phase={model.phase}>
       <div class="model-head">
@@ -63,7 +63,7 @@ function ModelRow({ model }: { model: Model }) {
           type="button"
           class="quiet model-name"
           aria-expanded={isOpen.value}
-          aria-controls={story}
+          aria-controls={details}
           onClick={() => (isOpen.value = !isOpen.value)}
         >
           <span class="twist" aria-hidden="true" />
@@ -79,8 +79,8 @@ function ModelRow({ model }: { model: Model }) {
       <p class="muted why">{reasonOf(model)}</p>
       {model.phase === "loading" && <LoadingBar model={model} />}
       {model.last_error && <LastError model={model} />}
-      <div id={story} hidden={!isOpen.value}>
-        {isOpen.value && <Story model={model} />}
+      <div id={details} hidden={!isOpen.value}>
+        {isOpen.value && <Details model={model} />}
       </div>
     </li>
   );
@@ -115,7 +115,7 @@ function Pair({ name, value, isQuiet }: { name: string; value: string; isQuiet: 
 
 /** The sum over all devices, from the most accurate source. */
 function memoryOf({ memory, footprint }: Model): number | null {
-  const best = footprint?.measured ?? footprint?.counts_as ?? memory;
+  const best = footprint?.measured ?? footprint?.reserved ?? memory;
   return best ? Object.values(best).reduce((sum, each) => sum + each, 0) : null;
 }
 
@@ -209,12 +209,12 @@ function AskToStop({ model, close }: { model: Model; close: () => void }) {
   );
 }
 
-function Story({ model }: { model: Model }) {
-  const story = useSignal<ModelStory | null>(null);
+function Details({ model }: { model: Model }) {
+  const details = useSignal<ModelDetails | null>(null);
   useEffect(() => {
-    api.story(model.model).then((loaded) => (story.value = loaded));
+    api.details(model.model).then((loaded) => (details.value = loaded));
   }, [model.model, model.phase]);
-  const loaded = story.value;
+  const loaded = details.value;
   const since = model.phase_s === null ? null : now.value - model.phase_s - stale.value;
   return (
     <dl class="facts">

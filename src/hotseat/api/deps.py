@@ -64,7 +64,7 @@ class FleetAdmin(Protocol):
     def offering(self, model: ModelName) -> list[HostName]:
         """The other hosts that may run it."""
 
-    async def story(self, host: HostName, model: ModelName) -> dict[str, Any] | None:
+    async def model_details(self, host: HostName, model: ModelName) -> dict[str, Any] | None:
         """What another host's API reports about a model; None if it does not answer in time."""
 
 

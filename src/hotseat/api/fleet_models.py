@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from hotseat.api.fleet_schemas import OtherHost
-from hotseat.api.schemas import ModelStory
+from hotseat.api.schemas import ModelDetails
 from hotseat.errors import HostUnresponsive
 
 if TYPE_CHECKING:
@@ -25,24 +25,24 @@ async def other_hosts(fleet_admin: FleetAdmin, model: ModelName) -> list[OtherHo
 
 
 async def _state_at(fleet_admin: FleetAdmin, seen: Sighting, model: ModelName) -> OtherHost:
-    story = await fleet_admin.story(seen.host, model) or {}
-    return OtherHost(host=seen.host, phase=seen.phase, why=str(story.get("why", "")))
+    details = await fleet_admin.model_details(seen.host, model) or {}
+    return OtherHost(host=seen.host, phase=seen.phase, why=str(details.get("why", "")))
 
 
-async def story_from_fleet(fleet_admin: FleetAdmin, model: ModelName) -> ModelStory:
+async def details_from_fleet(fleet_admin: FleetAdmin, model: ModelName) -> ModelDetails:
     """For a model that only other hosts have: the report of a host that holds it, or else of one that may run it."""
     seen = sorted(fleet_admin.sightings(model), key=_rank)
     host = seen[0].host if seen else next(iter(fleet_admin.offering(model)), None)
     if host is None:
         raise HostUnresponsive(f"{model} belongs to other hosts, and none of them is available")
-    report = await fleet_admin.story(host, model)
+    report = await fleet_admin.model_details(host, model)
     try:
-        story = ModelStory.model_validate(report)
+        details = ModelDetails.model_validate(report)
     except ValidationError:
         phase = seen[0].phase if seen else "not loaded"
         raise HostUnresponsive(f"{model} is {phase} on {host}, which gave no reason") from None
     others = await asyncio.gather(*(_state_at(fleet_admin, each, model) for each in seen[1:]))
-    return story.model_copy(update={"host": host, "other_hosts": list(others)})
+    return details.model_copy(update={"host": host, "other_hosts": list(others)})
 
 
 def _rank(seen: Sighting) -> tuple[int, str]:

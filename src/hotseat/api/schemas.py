@@ -116,7 +116,7 @@ class Queue(BaseModel):
 class Footprint(BaseModel):
     """Memory use of a model per device, in bytes."""
 
-    counts_as: Annotated[dict[str, int] | None, Field(description="Reserved bytes per device; null: a whole device.")]
+    reserved: Annotated[dict[str, int] | None, Field(description="Reserved bytes per device; null: a whole device.")]
     source: Annotated[
         Literal["declared", "measured", "estimated", "unknown"], Field(description="Source of the figure.")
     ]
@@ -135,7 +135,7 @@ class Device(BaseModel):
     available: Annotated[
         int, Field(description="Bytes available to models now; less than the budget if others use it.")
     ]
-    taken: Annotated[int, Field(description="Bytes that the running models count as.")]
+    reserved: Annotated[int, Field(description="Bytes reserved for the running models.")]
 
 
 class Model(BaseModel):
@@ -261,7 +261,7 @@ class JournalEntry(BaseModel):
     commands: list[dict[str, Any]]
 
 
-class ModelStory(Model):
+class ModelDetails(Model):
     """A model, the requests that wait for it, and its recent history."""
 
     host: Annotated[str | None, Field(description="Host that this information is about; null: not in a fleet.")] = None

@@ -62,8 +62,8 @@ class Catalog:
         own |= {name: called(spec, name) for name, spec in self.models.items()}
         object.__setattr__(self, "_called", own)
         named_models: dict[str, NamedModel] = {**own, **self.selectors}
-        for strangers in (self.remotes, self.fleet_models):
-            named_models |= {name: stranger for name, stranger in strangers.items() if name not in named_models}
+        for others in (self.remotes, self.fleet_models):
+            named_models |= {name: other for name, other in others.items() if name not in named_models}
         pins = self.profiles[self.active_profile].pins if self.active_profile else NOTHING
         pinned = {
             name: renamed(named_models[target], target) for name, target in pins.items() if target in named_models

@@ -122,11 +122,11 @@ def exposure(settings: Settings) -> Iterator[Finding]:
 def address(settings: Settings, server: Server) -> Iterator[Finding]:
     """Whether the address is free or in use by a hotseat."""
     host, port = settings.listen
-    door = {"0.0.0.0": "127.0.0.1", "localhost": "127.0.0.1", "::": "::1"}.get(host, host)
-    if not _is_answered(door, port):
+    reachable = {"0.0.0.0": "127.0.0.1", "localhost": "127.0.0.1", "::": "::1"}.get(host, host)
+    if not _is_answered(reachable, port):
         yield Finding("address", State.OK, f"{host}:{port} is free")
         return
-    owner = owner_of(door, port)
+    owner = owner_of(reachable, port)
     if (owner and SERVING.search(_command_line(owner))) or _is_hotseat(server):
         yield Finding("address", State.OK, f"hotseat is running on {host}:{port}")
         return

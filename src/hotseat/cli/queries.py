@@ -18,7 +18,7 @@ STOPPABLE = ("loading", "ready", "draining", "unloading", "asleep")
 NOT_RUNNING = 409
 ALIVE = ("MODEL", "PHASE", "PID", "PORT", "IN FLIGHT", "WAITING", "MEMORY", "TTL LEFT", "SINCE")
 """The columns of `alive_row`."""
-DEVICES = ("DEVICE", "BUDGET", "FOR MODELS", "TAKEN")
+DEVICES = ("DEVICE", "BUDGET", "FOR MODELS", "RESERVED")
 """The columns of `device_row`."""
 
 
@@ -38,7 +38,7 @@ def ps(server: Server, as_json: bool) -> None:
 
 
 def device_row(device: dict[str, Any]) -> tuple[str, ...]:
-    return (device["device"], *(gib(device[key]) for key in ("budget", "available", "taken")))
+    return (device["device"], *(gib(device[key]) for key in ("budget", "available", "reserved")))
 
 
 def is_alive(model: dict[str, Any]) -> bool:
@@ -69,11 +69,9 @@ def memory_in_words(footprint: dict[str, Any] | None) -> str:
     """`ram 1.2 GiB (measured, estimated 1.1 GiB)`; empty where memory does not decide what runs."""
     if footprint is None:
         return ""
-    if footprint["counts_as"] is None:
+    if footprint["reserved"] is None:
         return "a whole device"
-    devices = [
-        f"{device} {gib(size)} ({sources(footprint, device)})" for device, size in footprint["counts_as"].items()
-    ]
+    devices = [f"{device} {gib(size)} ({sources(footprint, device)})" for device, size in footprint["reserved"].items()]
     return ", ".join(devices) or f"none ({footprint['source']})"
 
 
@@ -133,23 +131,23 @@ def logs(server: Server, model: str | None, lines: int, follow: bool, as_json: b
 
 
 def why(server: Server, model: str, as_json: bool) -> None:
-    story = server.ask("GET", f"/hotseat/models/{in_path(model)}")
+    details = server.ask("GET", f"/hotseat/models/{in_path(model)}")
     if as_json:
-        return show_json(story)
-    return print(without_escapes_but_lines("\n".join(sentences(story))))
+        return show_json(details)
+    return print(without_escapes_but_lines("\n".join(sentences(details))))
 
 
-def sentences(story: dict[str, Any]) -> list[str]:
+def sentences(details: dict[str, Any]) -> list[str]:
     """The current state first, then waiting requests, then past causes, then other hosts."""
-    on_host = f" on {story['host']}" if story["host"] else ""
-    lines = [f"{story['model']} is {story['phase']}{on_host}: {story['why']}"]
-    lines += [waiting(ticket) for ticket in story["queue"]]
-    for what, cause in (("started", story["last_start"]), ("stopped", story["last_stop"])):
+    on_host = f" on {details['host']}" if details["host"] else ""
+    lines = [f"{details['model']} is {details['phase']}{on_host}: {details['why']}"]
+    lines += [waiting(ticket) for ticket in details["queue"]]
+    for what, cause in (("started", details["last_start"]), ("stopped", details["last_stop"])):
         if cause:
             lines.append(f"last {what} {moment(cause['at'])}: {cause['reason']}")
-    if story["last_error"] and story["last_error"] != story["why"]:
-        lines.append(f"last failure: {story['last_error']}")
-    return lines + [on_another(seen) for seen in story["other_hosts"]]
+    if details["last_error"] and details["last_error"] != details["why"]:
+        lines.append(f"last failure: {details['last_error']}")
+    return lines + [on_another(seen) for seen in details["other_hosts"]]
 
 
 def on_another(seen: dict[str, Any]) -> str:

@@ -89,10 +89,10 @@ class FleetAdmin:
         """Other hosts that are configured for it."""
         return sorted(member.name for member, _ in self._roster.offering(model) if member.name != self.name)
 
-    async def story(self, host: HostName, model: ModelName) -> dict[str, Any] | None:
+    async def model_details(self, host: HostName, model: ModelName) -> dict[str, Any] | None:
         """That host's report; None if it is silent."""
         member = self._roster.host(host)
-        return None if member is None else await self._fleet_client.story(host, member.record.address, model)
+        return None if member is None else await self._fleet_client.model_details(host, member.record.address, model)
 
     def _known(self, host: str) -> HostName:
         name = HostName(host)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hotseat.fleet.host_proof import Signer
     from hotseat.identifiers import Bytes, HostName, ModelName, Seconds
 
-STORY_S: Seconds = 2.0
+DETAILS_S: Seconds = 2.0
 """How long a status query waits for another host."""
 STOP_S: Seconds = 600.0
 """Lets requests in flight finish; after that the host counts as stuck."""
@@ -36,11 +36,11 @@ class FleetClient:
         self._lines = lines_for_host(me, OPERATOR, OPERATE)
         self._dialler = Dialler()
 
-    async def story(self, host: HostName, address: str, model: ModelName) -> dict[str, Any] | None:
+    async def model_details(self, host: HostName, address: str, model: ModelName) -> dict[str, Any] | None:
         """What a host reports about a model; None if it does not answer in time."""
         try:
             path = f"/hotseat/models/{in_path(model)}?local=true"
-            status, said = await self._ask("GET", host, address, path, STORY_S)
+            status, said = await self._ask("GET", host, address, path, DETAILS_S)
         except (OSError, ValueError):  # includes timeouts
             return None
         return said if status == HTTPStatus.OK else None

@@ -45,7 +45,7 @@ def host_record(
         catalog=digest,
         labels=dict(labels),
         devices={
-            device.place.device: DeviceBudget(device.budget, max(0, device.available - device.taken))
+            device.place.device: DeviceBudget(device.budget, max(0, device.available - device.reserved))
             for device in view.devices
         },
         residents=[

@@ -32,7 +32,7 @@ NOTHING_TO_STOP = ("cold", BACKOFF)
 class FleetClient(Protocol):
     """Calls other hosts over HTTP."""
 
-    async def story(self, host: HostName, address: str, model: ModelName) -> dict[str, Any] | None:
+    async def model_details(self, host: HostName, address: str, model: ModelName) -> dict[str, Any] | None:
         """What a host reports about a model; None if it does not answer in time."""
         ...
 
@@ -116,8 +116,8 @@ class Moves:
             return HostUnresponsive(
                 f"{to} left the fleet before {model} was ready there; nothing was stopped on other hosts"
             )
-        story = await self._fleet_client.story(to, member.record.address, model) or {}
-        why = story.get("last_error") or story.get("why") or f"{to} gave no reason"
+        details = await self._fleet_client.model_details(to, member.record.address, model) or {}
+        why = details.get("last_error") or details.get("why") or f"{to} gave no reason"
         return LoadFailed(f"{model} did not become ready on {to}, and nothing was stopped on other hosts: {why}")
 
     # The source

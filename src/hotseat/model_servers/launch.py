@@ -16,7 +16,7 @@ from hotseat.model_servers.guard_link import Order
 from hotseat.model_servers.launch_env import environment, find_program
 from hotseat.model_servers.load_progress import taken_in, weight_of
 from hotseat.model_servers.output import Pipe
-from hotseat.model_servers.port_owner import describe_process, is_loopback, owner_of, stranger_on
+from hotseat.model_servers.port_owner import describe_process, foreign_process_on, is_loopback, owner_of
 from hotseat.model_servers.ports import is_taken
 from hotseat.model_servers.readiness import Readiness, accepts, addresses_of
 from hotseat.model_servers.server_process import Child
@@ -199,9 +199,9 @@ class Launch:
         child = self._child = await self._spawn(recipe, loan)
         self._check_wanted()
         address = await self._until_ready(child, recipe)
-        stranger = None if address.unix_path else stranger_on(address.host, address.port, child.pid, child.marker)
-        if stranger:
-            raise Trouble(f"{address} is in use by another process, {describe_process(stranger)}")
+        foreign = None if address.unix_path else foreign_process_on(address.host, address.port, child.pid, child.marker)
+        if foreign:
+            raise Trouble(f"{address} is in use by another process, {describe_process(foreign)}")
         self._address = address
         return Upstream(address, child.pid)
 
@@ -292,11 +292,11 @@ def too_soon(how: str) -> str:
 
 async def refuse_if_taken(address: Address) -> None:
     """A process that answers before the start is not ours."""
-    for door in addresses_of(address):
-        if (door.unix_path or is_loopback(door.host)) and await accepts(door, Dialler()):
-            owner = None if door.unix_path else owner_of(door.host, door.port)
+    for each in addresses_of(address):
+        if (each.unix_path or is_loopback(each.host)) and await accepts(each, Dialler()):
+            owner = None if each.unix_path else owner_of(each.host, each.port)
             raise Trouble(
-                f"{door} is already in use by another process{f', {describe_process(owner)}' if owner else ''}"
+                f"{each} is already in use by another process{f', {describe_process(owner)}' if owner else ''}"
             )
 
 

@@ -14,7 +14,7 @@ from hotseat.model_servers.sock_diag import listening
 LISTENING = "0A"
 
 
-def stranger_on(host: str, port: int, leader: int, marker: str) -> int | None:
+def foreign_process_on(host: str, port: int, leader: int, marker: str) -> int | None:
     """The listening process if it does not belong to the launch; None: it does, or it is unknown."""
     if not is_loopback(host):
         return None

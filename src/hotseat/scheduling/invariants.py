@@ -69,21 +69,21 @@ def _books(state: State) -> Iterator[str]:
 
 
 def _model(model: ModelState) -> Iterator[str]:
-    story = f"{model.name} is {model.phase.value} ({model.why})"
+    description = f"{model.name} is {model.phase.value} ({model.why})"
     if (model.launch is not None) != model.phase.takes_memory:
-        yield f"{story} with launch {model.launch}"
+        yield f"{description} with launch {model.launch}"
     if (model.upstream is not None) != _may_be_asked(model):
-        yield f"{story} with upstream {model.upstream}"
+        yield f"{description} with upstream {model.upstream}"
     if (model.sleep_level is None and model.phase is Phase.ASLEEP) or (
         model.sleep_level and model.phase not in WITH_SLEEP_LEVEL
     ):
-        yield f"{story} with sleep level {model.sleep_level}"
+        yield f"{description} with sleep level {model.sleep_level}"
     if model.leases and model.phase not in (Phase.READY, Phase.DRAINING):
-        yield f"{story} with leases {list(model.leases)}"
+        yield f"{description} with leases {list(model.leases)}"
     if model.slots_used != sum(map(takes_slot, model.leases.values())):
-        yield f"{story} counts {model.slots_used} slots for {len(model.leases)} leases"
+        yield f"{description} counts {model.slots_used} slots for {len(model.leases)} leases"
     if model.unload_tickets and not model.phase.takes_memory:
-        yield f"{story} but {model.unload_tickets} are still waiting for its exit"
+        yield f"{description} but {model.unload_tickets} are still waiting for its exit"
 
 
 def _may_be_asked(model: ModelState) -> bool:

@@ -75,12 +75,12 @@ TABLE: dict[tuple[Phase, Move], Phase] = {
 }
 
 
-def after(phase: Phase, move: Move, story: str = "") -> Phase:
-    """The phase after `move`; InvalidMove, with `story`, if the table has no such move."""
+def after(phase: Phase, move: Move, details: str = "") -> Phase:
+    """The phase after `move`; InvalidMove, with `details`, if the table has no such move."""
     try:
         return TABLE[phase, move]
     except KeyError:
-        raise InvalidMove(f"a {phase.value} model cannot {move.value}: {story}") from None
+        raise InvalidMove(f"a {phase.value} model cannot {move.value}: {details}") from None
 
 
 def diagram() -> str:

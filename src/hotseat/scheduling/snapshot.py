@@ -36,9 +36,9 @@ def snapshot(state: State, now: Instant, *, without_cold: bool = False) -> View:
 
 def _devices(state: State) -> tuple[DeviceView, ...]:
     catalog = state.catalog
-    taken = added_up(takes(model, catalog) for model in state.with_process())
+    reserved = added_up(takes(model, catalog) for model in state.with_process())
     return tuple(
-        DeviceView(place, budget, catalog.limits[place], taken.get(place, 0))
+        DeviceView(place, budget, catalog.limits[place], reserved.get(place, 0))
         for place, budget in catalog.budgets.items()
     )
 

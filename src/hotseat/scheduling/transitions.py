@@ -140,7 +140,7 @@ class Transitions:
         model.launch = self.state.next_launch()
         model.has_answered = False
         self.state.read_ahead.pop(model.name, None)
-        self._note_company()
+        self._note_concurrent_loads()
         self.commands.append(StartUpstream(model.name, model.launch, model.spec, reason))
 
     def wake(self, model: ModelState, reason: str) -> None:
@@ -148,7 +148,7 @@ class Transitions:
         assert model.sleep_level is not None
         self._note_claim(model)
         self._enter(model, Move.WAKE, reason)
-        self._note_company()
+        self._note_concurrent_loads()
         self.commands.append(WakeUp(model.name, model.launch, model.sleep_level, reason))
 
     def _note_claim(self, model: ModelState) -> None:
@@ -166,7 +166,7 @@ class Transitions:
         del self.state.read_ahead[name]
         self.commands.append(StopReading(name, reason))
 
-    def _note_company(self) -> None:
+    def _note_concurrent_loads(self) -> None:
         loading = self.state.in_phase(Phase.LOADING)
         for each in loading:
             each.loads_alone = len(loading) == 1

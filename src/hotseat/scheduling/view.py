@@ -92,8 +92,8 @@ class DeviceView:
     budget: Bytes
     available: Bytes
     """What models may use now: less than the budget if other programs use the device."""
-    taken: Bytes
-    """What loaded models count as."""
+    reserved: Bytes
+    """Memory that loaded models count as."""
 
 
 @dataclass(frozen=True, slots=True)

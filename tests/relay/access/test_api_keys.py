@@ -44,7 +44,7 @@ def x_api_key(secret: bytes) -> Credentials:
 
 WAYS = [bearer, lower_bearer, basic, x_api_key]
 
-STRANGERS = [
+UNKNOWN_KEYS = [
     (None, None),
     (b"", b""),
     (b"Bearer", None),
@@ -99,7 +99,7 @@ def test_each_role_may_do_what_those_below_it_may(role: Role, needed: Role) -> N
         KEYS.check_role(verdict, needed)
 
 
-@pytest.mark.parametrize(("authorization", "key"), STRANGERS)
+@pytest.mark.parametrize(("authorization", "key"), UNKNOWN_KEYS)
 def test_without_a_known_key_nobody_passes(authorization: bytes | None, key: bytes | None) -> None:
     """Unknown, empty and malformed credentials are refused, and have no role."""
     verdict = KEYS.identify(authorization, key)

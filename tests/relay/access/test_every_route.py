@@ -25,7 +25,7 @@ OF_MODELS = (
     "/ui",
     "/anything",
 )
-STRANGERS = {
+UNTRUSTED = {
     "a foreign name": ("Host: evil.example",),
     "a name that was made to point here": ("Host: rebound.example:8080", "Origin: http://rebound.example:8080"),
     "the address that browsers let through": ("Host: 0.0.0.0:8080",),
@@ -55,16 +55,16 @@ async def test_there_are_routes_to_try() -> None:
     assert len(routes) > 25
 
 
-@pytest.mark.parametrize("stranger", STRANGERS)
-async def test_every_route_refuses_strangers(rig: RelayRig, stranger: str) -> None:
-    """Each request of a stranger gets 403 without CORS headers, and reaches no server."""
+@pytest.mark.parametrize("caller", UNTRUSTED)
+async def test_every_route_refuses_untrusted_callers(rig: RelayRig, caller: str) -> None:
+    """Each request of an untrusted caller gets 403 without CORS headers, and reaches no server."""
     let_in = []
     client = await rig.client()
     for path in (*own_routes(), *OF_MODELS):
         for method in METHODS:
-            if stranger == "a frame of another site" and is_static_page(path) and method in ("GET", "HEAD"):
+            if caller == "a frame of another site" and is_static_page(path) and method in ("GET", "HEAD"):
                 continue  # a link may open what is only read; what it holds is shown to nobody else
-            await client.send(said(method, path, *STRANGERS[stranger]))
+            await client.send(said(method, path, *UNTRUSTED[caller]))
             answer = await client.message(to=method)
             if answer.status != 403 or "access-control-allow-origin" in answer.names:
                 let_in.append((method, path, answer.status))
@@ -95,10 +95,10 @@ async def test_pages_of_this_machine_reach_no_route_of_our_own(rig: RelayRig, or
     assert rig.management.lines == []
 
 
-@pytest.mark.parametrize("stranger", STRANGERS)
-async def test_no_stranger_opens_a_websocket(rig: RelayRig, stranger: str) -> None:
-    """A websocket handshake of a stranger gets 403 and does not reach the model server."""
+@pytest.mark.parametrize("caller", UNTRUSTED)
+async def test_no_untrusted_caller_opens_a_websocket(rig: RelayRig, caller: str) -> None:
+    """A websocket handshake of an untrusted caller gets 403 and does not reach the model server."""
     fields = ("Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Key: x", "Sec-WebSocket-Version: 13")
 
-    assert (await rig.refusal(said("GET", "/upstream/alpha/ws", *STRANGERS[stranger], *fields))).status == 403
+    assert (await rig.refusal(said("GET", "/upstream/alpha/ws", *UNTRUSTED[caller], *fields))).status == 403
     assert rig.alpha.lines == []

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.relay.exchange.test_fleet_hops import GUESTS, ScriptedHosts, at
+from tests.relay.exchange.test_fleet_hops import FLEET_MODELS, ScriptedHosts, at
 from tests.support.host_headers import SECRET, passed_on
 from tests.support.relay_rig import HELLO, chat, get
 from tests.support.scripted_upstream import on_a_port
@@ -44,7 +44,7 @@ async def box() -> AsyncIterator[ScriptedUpstream]:
 
 async def joined(open_rig: OpenRig, *choices: Route, keys: tuple[ApiKey, ...] = ()) -> tuple[RelayRig, ScriptedHosts]:
     fleet = Fleet(("nats://x",), HostName("here"), secrets=(SECRET,))
-    rig = await open_rig(settings=Settings(fleet=fleet, access=Access(api_keys=keys)), fleet_models=GUESTS)
+    rig = await open_rig(settings=Settings(fleet=fleet, access=Access(api_keys=keys)), fleet_models=FLEET_MODELS)
     rig.relay.context.hosts = hosts = ScriptedHosts(list(choices))  # type: ignore[assignment]
     return rig, hosts
 

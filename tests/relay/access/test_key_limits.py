@@ -303,16 +303,19 @@ async def test_an_action_is_written_down_once(open_rig: OpenRig, caplog: pytest.
     await looked.message()
 
     written = [record.getMessage() for record in caplog.records if record.name == "hotseat.audit"]
-    assert written == ['audit who=key:"ann" from=127.0.0.1 did="DELETE /upstream/alpha" status=200 request=box-7']
+    assert written == [
+        'audit actor=key:"ann" address=127.0.0.1 action="DELETE /upstream/alpha" status=200 request=box-7'
+    ]
 
 
 async def test_an_action_without_keys_is_written_down_too(rig: RelayRig, caplog: pytest.LogCaptureFixture) -> None:
-    """Without keys, the audit line has who=anybody and the address."""
+    """Without keys, the audit line has actor=anonymous and the address."""
     client = await rig.send(get("/upstream/alpha/load"))
     await (await rig.management.call()).say(HELLO)
     await client.message()
 
-    assert 'audit who=anybody from=127.0.0.1 did="GET /upstream/alpha/load" status=200 request=box-7' in caplog.text
+    expected = 'audit actor=anonymous address=127.0.0.1 action="GET /upstream/alpha/load" status=200 request=box-7'
+    assert expected in caplog.text
 
 
 def audited(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -331,14 +334,14 @@ async def test_of_two_keys_the_one_that_let_the_request_in_is_named(
         await (await rig.management.call()).say(HELLO)
         await client.message()
 
-    assert [line.split(" from=")[0] for line in audited(caplog)] == ['audit who=key:"root"'] * 2
+    assert [line.split(" address=")[0] for line in audited(caplog)] == ['audit actor=key:"root"'] * 2
 
 
 async def test_no_name_of_a_key_looks_like_a_host(open_rig: OpenRig, caplog: pytest.LogCaptureFixture) -> None:
     """Audit lines quote names and mark them as key or host, even if a name contains quotes."""
     caplog.handler.setLevel(logging.NOTSET)
     fleet = Fleet(("nats://x",), HostName("here"), secrets=("between-us-hosts",))
-    keys = (ApiKey("one", Role.ADMIN, "host gpu1"), ApiKey("two", Role.ADMIN, '" from=host:"gpu1'))
+    keys = (ApiKey("one", Role.ADMIN, "host gpu1"), ApiKey("two", Role.ADMIN, '" address=host:"gpu1'))
     rig = await open_rig(settings=Settings(fleet=fleet, access=Access(api_keys=keys)))
     path, secrets = "/upstream/alpha/load", ("between-us-hosts",)
     from_host = passed_on(None, path, method="GET", sender="gpu1", client="ci' \"x", role="operate", secrets=secrets)
@@ -348,7 +351,7 @@ async def test_no_name_of_a_key_looks_like_a_host(open_rig: OpenRig, caplog: pyt
         await client.message()
     by_name, by_quote, by_host = audited(caplog)
 
-    assert by_name.startswith('audit who=key:"host gpu1" from=127.0.0.1 ')
-    assert by_quote.startswith('audit who=key:"\\" from=host:\\"gpu1" from=127.0.0.1 ')
-    assert by_host.startswith('audit who=host:"gpu1" from=127.0.0.1 ')
-    assert by_host.endswith(' for="ci\' \\"x"')
+    assert by_name.startswith('audit actor=key:"host gpu1" address=127.0.0.1 ')
+    assert by_quote.startswith('audit actor=key:"\\" address=host:\\"gpu1" address=127.0.0.1 ')
+    assert by_host.startswith('audit actor=host:"gpu1" address=127.0.0.1 ')
+    assert by_host.endswith(' client="ci\' \\"x"')

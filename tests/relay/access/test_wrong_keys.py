@@ -39,7 +39,7 @@ async def test_who_guesses_has_to_wait(open_rig: OpenRig, caplog: pytest.LogCapt
     assert (waits.status, waits["X-Error-Code"]) == (429, "too_many_wrong_keys")
     assert 1 <= int(waits["Retry-After"]) <= 60
     assert rest == b""
-    assert caplog.text.count("invalid API keys were sent from=127.0.0.1 count=21 in_s=60") == 1
+    assert caplog.text.count("invalid API keys were sent address=127.0.0.1 count=21 window_s=60") == 1
     assert again.status == 401
     assert "guess" not in caplog.text
 
@@ -88,7 +88,7 @@ async def test_a_fleets_secret_is_not_to_be_guessed_either(open_rig: OpenRig, ca
     rig.relay.context.wrong_keys.end_minute()
 
     assert {(answer.status, answer["hotseat-not-served"]) for answer in refused} == {(403, "unproven")}
-    assert f"invalid API keys were sent from=127.0.0.1 count={MOST_WRONG + 2}" in caplog.text
+    assert f"invalid API keys were sent address=127.0.0.1 count={MOST_WRONG + 2}" in caplog.text
 
 
 async def test_too_low_a_role_is_no_guess(open_rig: OpenRig) -> None:

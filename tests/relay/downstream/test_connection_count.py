@@ -33,9 +33,9 @@ UNKNOWN = get("/x?model=nobody")
 async def tls_port(rig: RelayRig, folder: Path) -> int:
     file = folder / "certificate.pem"
     file.write_text(CERTIFICATE)
-    door = socket.create_server(("127.0.0.1", 0))
-    await rig.relay.listen([door], tls_context((file, None)))
-    return int(door.getsockname()[1])
+    listener = socket.create_server(("127.0.0.1", 0))
+    await rig.relay.listen([listener], tls_context((file, None)))
+    return int(listener.getsockname()[1])
 
 
 async def connected(port: int, folder: Path, source: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -35,7 +35,7 @@ SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade:
 TOO_MUCH = b"a" * (MOST_AHEAD + 10_000)
 
 
-class Entrance:
+class ClientPort:
     """Where clients of one kind connect; they block, so they live in a thread of their own."""
 
     def __init__(self, port: int, trusting: ssl.SSLContext | None) -> None:
@@ -51,14 +51,14 @@ class Entrance:
 
 
 @pytest.fixture(params=["plain", "tls"])
-async def entrance(rig: RelayRig, tmp_path: Path, request: pytest.FixtureRequest) -> Entrance:
+async def client_port(rig: RelayRig, tmp_path: Path, request: pytest.FixtureRequest) -> ClientPort:
     if request.param == "plain":
-        return Entrance(rig.port, None)
+        return ClientPort(rig.port, None)
     file = tmp_path / "certificate.pem"
     file.write_text(CERTIFICATE)
-    door = socket.create_server(("127.0.0.1", 0))
-    await rig.relay.listen([door], tls_context((file, None)))
-    return Entrance(door.getsockname()[1], ssl.create_default_context(cafile=str(file)))
+    listener = socket.create_server(("127.0.0.1", 0))
+    await rig.relay.listen([listener], tls_context((file, None)))
+    return ClientPort(listener.getsockname()[1], ssl.create_default_context(cafile=str(file)))
 
 
 def leave(clients: list[socket.socket], *, behind: bytes) -> None:
@@ -69,9 +69,9 @@ def leave(clients: list[socket.socket], *, behind: bytes) -> None:
 
 
 @pytest.mark.usefixtures("many_files")
-async def test_hundreds_that_sent_too_much_and_left_keep_no_place(rig: RelayRig, entrance: Entrance) -> None:
+async def test_hundreds_that_sent_too_much_and_left_keep_no_place(rig: RelayRig, client_port: ClientPort) -> None:
     """Clients that sent too much and disconnected leave the queue, and later clients are served."""
-    clients = await asyncio.to_thread(lambda: [entrance.ask(chat("slow")) for _ in range(DEPARTED)])
+    clients = await asyncio.to_thread(lambda: [client_port.ask(chat("slow")) for _ in range(DEPARTED)])
     await come_true(lambda: rig.waiting() > DEPARTED // 2)
     await asyncio.to_thread(leave, clients, behind=TOO_MUCH)
 

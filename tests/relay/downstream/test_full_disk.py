@@ -47,7 +47,7 @@ def test_a_body_that_could_not_be_kept_can_be_thrown_away() -> None:
 
 
 @pytest.mark.usefixtures("small_files")
-async def test_an_upload_whose_last_bytes_find_no_room_is_answered(rig: RelayRig) -> None:
+async def test_an_upload_whose_last_bytes_do_not_fit_on_disk_is_answered(rig: RelayRig) -> None:
     """If the disk is full at the last bytes, the client gets 500 with the reason, and no lease is taken."""
     length = IN_MEMORY + 2_000
     client = await rig.send(get("/up?model=alpha", f"Content-Length: {length}", method="POST") + b"x" * IN_MEMORY)
@@ -107,7 +107,7 @@ async def test_one_address_cannot_have_all_uploads(open_rig: OpenRig) -> None:
     assert not other.is_spoken_to
 
 
-async def test_an_upload_that_is_refused_as_it_is_changed_makes_room(open_rig: OpenRig) -> None:
+async def test_an_upload_that_is_refused_as_it_is_changed_frees_its_space(open_rig: OpenRig) -> None:
     """An upload that was read back into memory and refused counts neither on disk nor in memory afterwards."""
     changed = spec("alpha", changes=BodyChanges(strip=("x",)))
     rig = await open_rig(models=(changed,), limits=Limits(body=UPLOAD, uploads=2 * UPLOAD))

@@ -327,7 +327,7 @@ async def test_blank_lines_before_a_request_are_forgiven(rig: RelayRig) -> None:
     assert (await rig.exchange(b"\r\n" + chat()))[1].status == 200
 
 
-async def test_a_stranger_is_refused_before_its_body(open_rig: OpenRig) -> None:
+async def test_a_foreign_host_name_is_refused_before_the_body(open_rig: OpenRig) -> None:
     """A request with a foreign Host gets 403, which names allowedHosts."""
     rig = await open_rig(access=Access(allowed_hosts=("good.example",)))
     request = chat().replace(b"Host: box", b"Host: evil.example")

@@ -30,11 +30,11 @@ def certificate(tmp_path: Path) -> Path:
 
 async def connected(rig: RelayRig, certificate: Path, *protocols: str) -> Streams:
     """A TLS connection to a second listener of the relay."""
-    door = socket.create_server(("127.0.0.1", 0))
-    await rig.relay.listen([door], tls_context((certificate, None)))
+    listener = socket.create_server(("127.0.0.1", 0))
+    await rig.relay.listen([listener], tls_context((certificate, None)))
     trusting = ssl.create_default_context(cafile=str(certificate))
     trusting.set_alpn_protocols(list(protocols))
-    port = door.getsockname()[1]
+    port = listener.getsockname()[1]
     return await asyncio.open_connection("127.0.0.1", port, ssl=trusting, server_hostname="localhost")
 
 

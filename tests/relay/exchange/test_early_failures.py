@@ -26,7 +26,7 @@ OWN_ERROR = b'{"error":{"message":"too long","type":"exceed_context_size_error",
 
 
 @pytest.fixture
-async def room(open_rig: OpenRig) -> WaitingClient:
+async def waiting(open_rig: OpenRig) -> WaitingClient:
     return waiting_client(await open_rig(models=(*MODELS[:2], WITH_COMMENTS)))
 
 
@@ -41,21 +41,21 @@ def only_event(data: bytes) -> dict[str, Any]:
     return dict(json.loads(line.removeprefix(b"data: ")))
 
 
-async def the_load_fails(room: WaitingClient) -> None:
-    room.rig.launcher.crash("slow", "exited with code 1")
-    room.rig.launcher.become_ready("slow")
+async def the_load_fails(waiting: WaitingClient) -> None:
+    waiting.rig.launcher.crash("slow", "exited with code 1")
+    waiting.rig.launcher.become_ready("slow")
 
 
-async def the_model_is_unloaded(room: WaitingClient) -> None:
-    await room.rig.dispatcher.unload(SLOW)
+async def the_model_is_unloaded(waiting: WaitingClient) -> None:
+    await waiting.rig.dispatcher.unload(SLOW)
 
 
-async def the_model_is_taken_out_of_the_configuration(room: WaitingClient) -> None:
-    room.rig.dispatcher.change_catalog(catalog(*MODELS[:2]))
+async def the_model_is_taken_out_of_the_configuration(waiting: WaitingClient) -> None:
+    waiting.rig.dispatcher.change_catalog(catalog(*MODELS[:2]))
 
 
-async def hotseat_shuts_down(room: WaitingClient) -> None:
-    await room.rig.dispatcher.shut_down(within=1)
+async def hotseat_shuts_down(waiting: WaitingClient) -> None:
+    await waiting.rig.dispatcher.shut_down(within=1)
 
 
 @pytest.mark.parametrize(
@@ -68,23 +68,23 @@ async def hotseat_shuts_down(room: WaitingClient) -> None:
     ],
 )
 async def test_a_wait_in_vain_is_an_error_event(
-    room: WaitingClient, happens: Callable[[WaitingClient], Awaitable[None]], code: str, status: int
+    waiting: WaitingClient, happens: Callable[[WaitingClient], Awaitable[None]], code: str, status: int
 ) -> None:
     """A failed wait ends the stream with an error event, and the recorded status is that of the error."""
-    client, _ = await room.early_answer()
-    await happens(room)
+    client, _ = await waiting.early_answer()
+    await happens(waiting)
     error = only_event(await cut_off(client))["error"]
 
     assert error["code"] == code
     assert "slow" in error["message"] or "hotseat" in error["message"]
-    assert room.status() == status
-    assert room.alarms.set == []
+    assert waiting.status() == status
+    assert waiting.alarms.set == []
 
 
-async def test_an_anthropic_caller_gets_an_error_event_in_its_format(room: WaitingClient) -> None:
+async def test_an_anthropic_caller_gets_an_error_event_in_its_format(waiting: WaitingClient) -> None:
     """On /v1/messages the error is an `error` event in Anthropic's format."""
-    client, _ = await room.early_answer(ask(target="/v1/messages"))
-    await the_load_fails(room)
+    client, _ = await waiting.early_answer(ask(target="/v1/messages"))
+    await the_load_fails(waiting)
     data = await cut_off(client)
 
     assert b"\nevent: error\n" in data
@@ -92,52 +92,52 @@ async def test_an_anthropic_caller_gets_an_error_event_in_its_format(room: Waiti
     assert "slow" in only_event(data)["error"]["message"]
 
 
-async def test_an_upstream_that_dies_before_it_answers_is_named(room: WaitingClient) -> None:
+async def test_an_upstream_that_dies_before_it_answers_is_named(waiting: WaitingClient) -> None:
     """If the upstream closes before its response, the error event says so, and the status is 502."""
-    client, _ = await room.early_answer()
-    (await room.loaded()).hang_up()
+    client, _ = await waiting.early_answer()
+    (await waiting.loaded()).hang_up()
 
     assert "closed the connection before it responded" in only_event(await cut_off(client))["error"]["message"]
-    assert room.status() == 502
+    assert waiting.status() == 502
 
 
 @pytest.mark.parametrize("framing", [CHUNKED_EVENTS + b"18\r\n", EVENTS + b"Content-Length: 99\r\n\r\n"])
-async def test_an_upstream_that_dies_amid_its_stream_is_named(room: WaitingClient, framing: bytes) -> None:
+async def test_an_upstream_that_dies_amid_its_stream_is_named(waiting: WaitingClient, framing: bytes) -> None:
     """If the upstream closes during an event, the event is ended and the error is an event of its own."""
-    client, _ = await room.early_answer()
-    call = await room.loaded()
+    client, _ = await waiting.early_answer()
+    call = await waiting.loaded()
     await call.say(framing + b'data: {"half')
     call.hang_up()
     *_, half, error, rest = (await cut_off(client)).split(b"\n\n")
 
     assert (half, rest) == (b'data: {"half', b"")
     assert "in the middle of its response" in only_event(error)["error"]["message"]
-    assert room.status() == 502
+    assert waiting.status() == 502
 
 
-async def test_the_upstreams_own_error_is_passed_on(room: WaitingClient) -> None:
+async def test_the_upstreams_own_error_is_passed_on(waiting: WaitingClient) -> None:
     """The upstream's error object is sent unchanged as an event."""
-    client, _ = await room.early_answer()
-    await (await room.loaded()).say(answer("400 Bad Request", OWN_ERROR, "Content-Type: application/json"))
+    client, _ = await waiting.early_answer()
+    await (await waiting.loaded()).say(answer("400 Bad Request", OWN_ERROR, "Content-Type: application/json"))
 
     assert only_event(await cut_off(client)) == json.loads(OWN_ERROR)
-    assert room.status() == 400
+    assert waiting.status() == 400
 
 
-async def test_the_upstreams_own_error_in_chunks_is_passed_on(room: WaitingClient) -> None:
+async def test_the_upstreams_own_error_in_chunks_is_passed_on(waiting: WaitingClient) -> None:
     """A chunked error of the upstream is sent unchanged as an event."""
-    client, _ = await room.early_answer()
+    client, _ = await waiting.early_answer()
     head = b"HTTP/1.1 500 Oops\r\nTransfer-Encoding: chunked\r\n\r\n"
-    await (await room.loaded()).say(head + chunked(OWN_ERROR[:20], OWN_ERROR[20:]))
+    await (await waiting.loaded()).say(head + chunked(OWN_ERROR[:20], OWN_ERROR[20:]))
 
     assert only_event(await cut_off(client)) == json.loads(OWN_ERROR)
-    assert room.status() == 500
+    assert waiting.status() == 500
 
 
-async def test_the_upstreams_own_error_is_put_into_the_anthropic_frame(room: WaitingClient) -> None:
+async def test_the_upstreams_own_error_is_put_into_the_anthropic_frame(waiting: WaitingClient) -> None:
     """On /v1/messages the upstream's error is wrapped in Anthropic's format."""
-    client, _ = await room.early_answer(ask(target="/v1/messages"))
-    await (await room.loaded()).say(answer("400 Bad Request", b'{"error":{"message":"too long"}}'))
+    client, _ = await waiting.early_answer(ask(target="/v1/messages"))
+    await (await waiting.loaded()).say(answer("400 Bad Request", b'{"error":{"message":"too long"}}'))
 
     assert only_event(await cut_off(client)) == {
         "type": "error",
@@ -164,35 +164,35 @@ async def test_the_upstreams_own_error_is_put_into_the_anthropic_frame(room: Wai
     ],
 )
 async def test_an_answer_that_is_no_event_stream_becomes_an_error_event(
-    room: WaitingClient, said: bytes, message: str, status: int
+    waiting: WaitingClient, said: bytes, message: str, status: int
 ) -> None:
     """If the response is not an event stream, the error event has its status, type and beginning."""
-    client, _ = await room.early_answer()
-    await (await room.loaded()).say(said)
+    client, _ = await waiting.early_answer()
+    await (await waiting.loaded()).say(said)
     error = only_event(await cut_off(client))["error"]
 
     assert error["message"].startswith("slow responded ")
     assert message in error["message"]
     assert len(error["message"]) < 1000
-    assert room.status() == status
+    assert waiting.status() == status
 
 
-async def test_a_malformed_answer_becomes_an_error_event(room: WaitingClient) -> None:
+async def test_a_malformed_answer_becomes_an_error_event(waiting: WaitingClient) -> None:
     """A malformed response is an error event."""
-    client, _ = await room.early_answer()
-    await (await room.loaded()).say(b"hello")
-    await come_true(lambda: room.rig.in_flight("slow") == 1)
-    await room.rig.upstreams["slow"].lines[-1].wire.send(b"\r\n\r\n")
+    client, _ = await waiting.early_answer()
+    await (await waiting.loaded()).say(b"hello")
+    await come_true(lambda: waiting.rig.in_flight("slow") == 1)
+    await waiting.rig.upstreams["slow"].lines[-1].wire.send(b"\r\n\r\n")
 
     assert "malformed" in only_event(await cut_off(client))["error"]["message"]
 
 
-async def test_a_forced_unload_becomes_an_error_event(room: WaitingClient) -> None:
+async def test_a_forced_unload_becomes_an_error_event(waiting: WaitingClient) -> None:
     """A forced unload ends an early stream with an error event."""
-    client, _ = await room.early_answer()
-    await (await room.loaded()).say(CHUNKED_EVENTS + chunked(b"data: x\n\n")[:-5])
+    client, _ = await waiting.early_answer()
+    await (await waiting.loaded()).say(CHUNKED_EVENTS + chunked(b"data: x\n\n")[:-5])
     await client.read_until(b"data: x")
     await client.read_until(b"\r\n")
-    await room.rig.dispatcher.unload(SLOW, force=True)
+    await waiting.rig.dispatcher.unload(SLOW, force=True)
 
     assert only_event(await cut_off(client))["error"]["code"] == "model_unloaded"

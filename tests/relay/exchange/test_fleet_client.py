@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MODEL = ModelName("org/model")
 B = HostName("b")
 US = FleetClient(HostName("a"), Signer(FleetSecret(["hush"])))
-STRANGER = FleetClient(HostName("a"), Signer(FleetSecret(["guessed"])))
+WITHOUT_SECRET = FleetClient(HostName("a"), Signer(FleetSecret(["guessed"])))
 
 
 async def keyed(open_rig: OpenRig) -> tuple[RelayRig, str]:
@@ -43,10 +43,10 @@ def answer(status: str, **said: str) -> bytes:
     )
 
 
-async def test_a_host_is_asked_for_a_story(open_rig: OpenRig) -> None:
+async def test_a_host_reads_the_details_of_a_model_from_another(open_rig: OpenRig) -> None:
     """A host with the fleet's secret reads a model's details from another host's own view."""
     rig, url = await keyed(open_rig)
-    asking = Tasks().start(US.story(B, url, MODEL), "ask")
+    asking = Tasks().start(US.model_details(B, url, MODEL), "ask")
     call = await rig.management.call()
     await call.say(answer("200 OK", why="it was asked for"))
 
@@ -54,13 +54,13 @@ async def test_a_host_is_asked_for_a_story(open_rig: OpenRig) -> None:
     assert call.request.first_line.split()[:2] == ["GET", "/hotseat/models/org%2Fmodel?local=true"]
 
 
-async def test_a_stranger_gets_nothing(open_rig: OpenRig) -> None:
+async def test_a_host_without_the_secret_gets_nothing(open_rig: OpenRig) -> None:
     """Without the secret, the details are None and a stop is an error."""
     _, url = await keyed(open_rig)
 
-    assert await STRANGER.story(B, url, MODEL) is None
+    assert await WITHOUT_SECRET.model_details(B, url, MODEL) is None
     with pytest.raises(HostUnresponsive, match=r"responded 403: .*fleet\.secret"):
-        await STRANGER.stop(B, url, MODEL)
+        await WITHOUT_SECRET.stop(B, url, MODEL)
 
 
 async def test_a_host_is_asked_to_stop_a_model(open_rig: OpenRig) -> None:
@@ -92,10 +92,10 @@ async def test_a_host_is_asked_to_stop_a_model(open_rig: OpenRig) -> None:
 async def test_what_is_no_hotseat_says_nothing(open_rig: OpenRig) -> None:
     """A response that is not hotseat's, and a closed port, give no details; a stop is an error."""
     rig, url = await keyed(open_rig)
-    asking = Tasks().start(US.story(B, url, MODEL), "ask")
+    asking = Tasks().start(US.model_details(B, url, MODEL), "ask")
     await (await rig.management.call()).say(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]")
 
     assert await asking is None
-    assert await US.story(B, "http://127.0.0.1:9", MODEL) is None
+    assert await US.model_details(B, "http://127.0.0.1:9", MODEL) is None
     with pytest.raises(HostUnresponsive, match="did not respond"):
         await US.stop(B, "http://127.0.0.1:9", MODEL)

@@ -41,7 +41,7 @@ NOWHERE = Address("127.0.0.1", 1)
 FAILED = b"HTTP/1.1 503 x\r\nX-Error-Code: model_failed_to_start\r\nContent-Length: 4\r\n\r\nrest"
 NOT_SERVED = b"HTTP/1.1 503 gone\r\nHotseat-Not-Served: 1\r\nContent-Length: 4\r\n\r\nbusy"
 HERE_NAME = HostName("here")
-GUESTS = {"far": FleetModel(ModelName("far")), "distant": FleetModel(ModelName("far"))}
+FLEET_MODELS = {"far": FleetModel(ModelName("far")), "distant": FleetModel(ModelName("far"))}
 
 
 @dataclass
@@ -117,7 +117,7 @@ def at(name: str, box: ScriptedUpstream | Address) -> OtherHost:
 async def joined(open_rig: OpenRig, *choices: Route | HotseatError, **known: object) -> tuple[RelayRig, ScriptedHosts]:
     rig = await open_rig(
         settings=known.pop("settings", Settings(fleet=Fleet(("nats://x",), HostName("here"), secrets=("hush",)))),
-        fleet_models=GUESTS,
+        fleet_models=FLEET_MODELS,
         **known,
     )
     hosts = ScriptedHosts(list(choices))
@@ -464,12 +464,12 @@ async def test_the_queue_length_is_sent_to_the_host_that_forwarded_a_request(ope
     waiting = await rig.send(chat("alpha", *passed_on()))
     await come_true(lambda: rig.waiting() == 1)
     await call.say(HELLO)
-    in_company = await client.message()
+    with_queue = await client.message()
     await (await rig.alpha.call()).say(HELLO)
     last = await waiting.message()
 
     assert not any("hotseat-queue-length" in answered.names for answered in alone)
-    assert in_company["hotseat-queue-length"] == "2"
+    assert with_queue["hotseat-queue-length"] == "2"
     assert "hotseat-queue-length" not in last.names
 
 

@@ -181,7 +181,7 @@ async def test_a_client_that_leaves_after_its_answer_leaves_the_upstream_alone(r
 
 
 @pytest.mark.usefixtures("many_files")
-async def test_a_flood_of_one_address_leaves_room_for_others(open_rig: OpenRig) -> None:
+async def test_a_flood_of_one_address_does_not_keep_others_out(open_rig: OpenRig) -> None:
     """An address with 700 requests gets three quarters of the queue, and another client can still queue."""
     rig = await open_rig(models=(spec("alpha", concurrency_limit=1), spec("beta")))
     await rig.reached(chat())

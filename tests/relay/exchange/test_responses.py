@@ -335,10 +335,10 @@ async def test_an_allowed_page_may_read_a_refusal(open_rig: OpenRig) -> None:
 async def test_an_allowed_page_may_ask_whether_it_may_ask(open_rig: OpenRig) -> None:
     """A preflight gets 204 from hotseat, starts no model and respects `Connection: close`."""
     rig = await open_rig(access=CHAT_PAGE)
-    wishes = ("Access-Control-Request-Method: POST", "Access-Control-Request-Headers: authorization")
-    client = await rig.send(get("/v1/chat/completions", ORIGIN, *wishes, method="OPTIONS"))
+    preflight = ("Access-Control-Request-Method: POST", "Access-Control-Request-Headers: authorization")
+    client = await rig.send(get("/v1/chat/completions", ORIGIN, *preflight, method="OPTIONS"))
     answered = await client.message()
-    await client.send(get("/v1/x", ORIGIN, wishes[0], "Connection: close", method="OPTIONS"))
+    await client.send(get("/v1/x", ORIGIN, preflight[0], "Connection: close", method="OPTIONS"))
     last = await client.message()
 
     assert answered.status == 204

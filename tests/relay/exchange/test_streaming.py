@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.endless_upstream import MOST_IN_BETWEEN, Fountain
+from tests.support.endless_upstream import MOST_IN_BETWEEN, EndlessUpstream
 from tests.support.relay_rig import HELLO, chat, get, post, turns
 from tests.support.transport import End
 from tests.support.waiting import come_true
@@ -90,18 +90,18 @@ async def test_a_client_that_does_not_read_stops_the_upstream(rig: RelayRig, tas
     await client.send(get())
     call = await rig.alpha.call()
     await call.say(CHUNKED)
-    fountain = Fountain(call.line)
+    upstream = EndlessUpstream(call.line)
     most = 2 * MOST_IN_BETWEEN
-    flow = tasks.start(fountain.flow(most), "flow")
-    await fountain.stands_still()
-    stopped_at = fountain.sent
+    flow = tasks.start(upstream.flow(most), "flow")
+    await upstream.stands_still()
+    stopped_at = upstream.sent
     await client.read_until(b"\r\n\r\n")
     for _ in range(0, most, 1 << 20):
         await client.read_exactly(1 << 20)
     await flow
 
     assert 0 < stopped_at < MOST_IN_BETWEEN
-    assert fountain.sent >= most
+    assert upstream.sent >= most
 
 
 async def test_a_connection_that_was_stopped_serves_the_next_request(rig: RelayRig) -> None:
@@ -146,9 +146,9 @@ async def test_a_client_that_takes_nothing_for_long_is_cut(rig: RelayRig, tasks:
     await client.send(get())
     call = await rig.alpha.call()
     await call.say(CHUNKED)
-    fountain = Fountain(call.line)
-    tasks.start(_until_cut(fountain), "flow")
-    await fountain.stands_still()
+    upstream = EndlessUpstream(call.line)
+    tasks.start(_until_cut(upstream), "flow")
+    await upstream.stands_still()
     assert rig.in_flight() == 1
     await rig.later(61)
     await come_true(lambda: rig.in_flight() == 0)
@@ -158,9 +158,9 @@ async def test_a_client_that_takes_nothing_for_long_is_cut(rig: RelayRig, tasks:
     assert rig.activity.entries[0].status == 499
 
 
-async def _until_cut(fountain: Fountain) -> None:
+async def _until_cut(upstream: EndlessUpstream) -> None:
     try:
-        await fountain.flow(1 << 40)
+        await upstream.flow(1 << 40)
     except OSError:
         return
 

@@ -30,39 +30,39 @@ if TYPE_CHECKING:
 LARGE = 3_000_000
 
 
-class Parrot:
+class EchoServer:
     """A websocket server that echoes, and remembers how its connections ended."""
 
     def __init__(self) -> None:
-        self.visits: list[ServerConnection] = []
+        self.connections: list[ServerConnection] = []
         self.ended = 0
 
-    async def key_use(self, waiter: ServerConnection) -> None:
-        self.visits.append(waiter)
+    async def echo(self, connection: ServerConnection) -> None:
+        self.connections.append(connection)
         try:
-            async for said in waiter:
-                await waiter.send(said)
+            async for said in connection:
+                await connection.send(said)
         except ConnectionClosedError:
             pass
         finally:
             self.ended += 1
 
-    def refuse(self, waiter: ServerConnection, request: Request) -> Response | None:
-        return waiter.respond(418, "no parrots here\n") if request.path.startswith("/refused") else None
+    def refuse(self, connection: ServerConnection, request: Request) -> Response | None:
+        return connection.respond(418, "no echo here\n") if request.path.startswith("/refused") else None
 
 
 @asynccontextmanager
-async def parrot_for(rig: RelayRig) -> AsyncIterator[Parrot]:
-    """Alpha is a parrot."""
-    parrot = Parrot()
+async def echo_server_for(rig: RelayRig) -> AsyncIterator[EchoServer]:
+    """Alpha is an echo server."""
+    echo = EchoServer()
     server: Server
-    async with serve(parrot.key_use, "127.0.0.1", 0, process_request=parrot.refuse, max_size=2 * LARGE) as server:
+    async with serve(echo.echo, "127.0.0.1", 0, process_request=echo.refuse, max_size=2 * LARGE) as server:
         port = next(iter(server.sockets)).getsockname()[1]
         rig.launcher.addresses["alpha"] = Address("127.0.0.1", port)
-        yield parrot
+        yield echo
 
 
-def key_use(rig: RelayRig, path: str = "/echo", **options: str) -> connect:
+def connected(rig: RelayRig, path: str = "/echo", **options: str) -> connect:
     url = f"ws://127.0.0.1:{rig.port}{path}?model=alpha"
     return connect(url, max_size=2 * LARGE, open_timeout=5, close_timeout=2, **options)  # type: ignore[arg-type]  # all of them are texts
 
@@ -73,7 +73,7 @@ def in_flight(rig: RelayRig) -> int:
 
 async def test_words_go_both_ways(rig: RelayRig) -> None:
     """Text and binary messages are echoed unchanged and in order."""
-    async with parrot_for(rig), key_use(rig) as client:
+    async with echo_server_for(rig), connected(rig) as client:
         replies = [await said_back(client, said) for said in ("hello", b"\x00\x01", "ü" * 1000)]
 
     assert replies == ["hello", b"\x00\x01", "ü" * 1000]
@@ -86,7 +86,7 @@ async def said_back(client: ClientConnection, said: str | bytes) -> str | bytes:
 
 async def test_large_words_go_both_ways(rig: RelayRig) -> None:
     """A message larger than all buffers is echoed complete."""
-    async with parrot_for(rig), key_use(rig) as client:
+    async with echo_server_for(rig), connected(rig) as client:
         replies = await said_back(client, b"x" * LARGE)
 
     assert replies == b"x" * LARGE
@@ -94,8 +94,8 @@ async def test_large_words_go_both_ways(rig: RelayRig) -> None:
 
 async def test_the_lease_lasts_as_long_as_the_websocket(rig: RelayRig) -> None:
     """An open websocket holds a lease, which is released when it closes."""
-    async with parrot_for(rig):
-        async with key_use(rig):
+    async with echo_server_for(rig):
+        async with connected(rig):
             during = in_flight(rig)
         await come_true(lambda: in_flight(rig) == 0)
 
@@ -104,8 +104,8 @@ async def test_the_lease_lasts_as_long_as_the_websocket(rig: RelayRig) -> None:
 
 async def test_a_close_reaches_the_client_with_its_reason(rig: RelayRig) -> None:
     """The server's close code and reason reach the client."""
-    async with parrot_for(rig) as parrot, key_use(rig) as client:
-        await parrot.visits[0].close(4000, "enough")
+    async with echo_server_for(rig) as echo, connected(rig) as client:
+        await echo.connections[0].close(4000, "enough")
         with pytest.raises(ConnectionClosedError) as closed:
             await asyncio.wait_for(client.recv(), 5)
 
@@ -115,58 +115,58 @@ async def test_a_close_reaches_the_client_with_its_reason(rig: RelayRig) -> None
 
 async def test_a_clean_close_by_the_client_reaches_the_server(rig: RelayRig) -> None:
     """The server sees a clean close by the client."""
-    async with parrot_for(rig) as parrot:
-        async with key_use(rig) as client:
+    async with echo_server_for(rig) as echo:
+        async with connected(rig) as client:
             await said_back(client, "hello")
-        await come_true(lambda: parrot.ended == 1)
+        await come_true(lambda: echo.ended == 1)
 
         with pytest.raises(ConnectionClosedOK):
-            await parrot.visits[0].recv()
+            await echo.connections[0].recv()
 
 
 async def test_a_client_that_vanishes_is_noticed(rig: RelayRig) -> None:
     """If the client aborts, the server's side ends and the lease is released."""
-    async with parrot_for(rig) as parrot, key_use(rig) as client:
+    async with echo_server_for(rig) as echo, connected(rig) as client:
         client.transport.abort()
-        await come_true(lambda: parrot.ended == 1)
+        await come_true(lambda: echo.ended == 1)
         await come_true(lambda: in_flight(rig) == 0)
 
 
 async def test_a_server_that_vanishes_is_noticed(rig: RelayRig) -> None:
     """If the server aborts, the client sees an unclean close."""
-    async with parrot_for(rig) as parrot, key_use(rig) as client:
-        parrot.visits[0].transport.abort()
+    async with echo_server_for(rig) as echo, connected(rig) as client:
+        echo.connections[0].transport.abort()
         with pytest.raises(ConnectionClosedError):
             await asyncio.wait_for(client.recv(), 5)
 
 
 async def test_a_refused_handshake_is_an_ordinary_answer(rig: RelayRig) -> None:
     """The server's own status and body are relayed."""
-    async with parrot_for(rig):
+    async with echo_server_for(rig):
         with pytest.raises(InvalidStatus) as refused:
-            await key_use(rig, "/refused")
+            await connected(rig, "/refused")
 
     assert refused.value.response.status_code == 418
-    assert refused.value.response.body == b"no parrots here\n"
+    assert refused.value.response.body == b"no echo here\n"
 
 
 async def test_a_page_of_another_site_gets_no_websocket(rig: RelayRig) -> None:
     """A handshake from a foreign origin gets 403 and does not reach the server."""
-    async with parrot_for(rig) as parrot:
+    async with echo_server_for(rig) as echo:
         with pytest.raises(InvalidStatus) as refused:
-            await key_use(rig, origin="https://evil.example")
+            await connected(rig, origin="https://evil.example")
 
     assert refused.value.response.status_code == 403
-    assert parrot.visits == []
+    assert echo.connections == []
 
 
 async def test_a_silent_websocket_ends(open_rig: OpenRig) -> None:
     """A websocket without data for idleTimeout is closed on both sides."""
     rig = await open_rig(limits=Limits(idle_timeout_s=0.3))
-    async with parrot_for(rig) as parrot, key_use(rig) as client:
+    async with echo_server_for(rig) as echo, connected(rig) as client:
         with pytest.raises(ConnectionClosedError):
             await asyncio.wait_for(client.recv(), 5)
-        await come_true(lambda: parrot.ended == 1)
+        await come_true(lambda: echo.ended == 1)
 
 
 async def test_a_websocket_that_falls_silent_after_a_pause_ends(open_rig: OpenRig) -> None:
@@ -186,7 +186,7 @@ async def test_a_websocket_that_falls_silent_after_a_pause_ends(open_rig: OpenRi
 
 async def test_a_stopped_model_ends_its_websockets(rig: RelayRig) -> None:
     """A forced unload closes websockets uncleanly."""
-    async with parrot_for(rig), key_use(rig) as client, asyncio.TaskGroup() as tasks:
+    async with echo_server_for(rig), connected(rig) as client, asyncio.TaskGroup() as tasks:
         tasks.create_task(rig.dispatcher.unload(ModelName("alpha"), force=True))
         with pytest.raises(ConnectionClosedError):
             await asyncio.wait_for(client.recv(), 5)
@@ -203,13 +203,13 @@ async def test_another_protocol_than_websocket_is_not_offered_upstream(rig: Rela
 async def test_a_websocket_that_does_not_count(open_rig: OpenRig) -> None:
     """With compat.ignoreWebsockets a websocket does not start the model and holds no lease."""
     rig = await open_rig(models=(spec("alpha", ignore_websockets=True),))
-    async with parrot_for(rig):
+    async with echo_server_for(rig):
         with pytest.raises(InvalidStatus) as refused:
-            async with key_use(rig):
+            async with connected(rig):
                 pass
         cold = rig.phase("alpha")
         await rig.dispatcher.load(ModelName("alpha"))
-        async with key_use(rig) as client:
+        async with connected(rig) as client:
             replies, during = await said_back(client, "hello"), in_flight(rig)
 
     assert (refused.value.response.status_code, cold) == (409, "cold")

@@ -187,7 +187,7 @@ async def test_a_large_upload_arrives_whole(rig: RelayRig) -> None:
     assert sha256(asked.body).digest() == sha256(FILE).digest()
 
 
-async def test_an_upload_that_finds_no_room_on_disk_is_refused(
+async def test_an_upload_that_does_not_fit_on_disk_is_refused(
     rig: RelayRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An upload that cannot be stored gets 500 with the reason."""

@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 
 from hotseat.api.deps import ApiDeps, Deps
 from hotseat.api.errors import failure
-from hotseat.api.fleet_models import other_hosts, story_from_fleet
+from hotseat.api.fleet_models import details_from_fleet, other_hosts
 from hotseat.api.fleet_schemas import Membership
 from hotseat.api.journal_json import about, entry_json, last_cause
 from hotseat.api.routes.management import UNKNOWN, Responses
@@ -20,8 +20,8 @@ from hotseat.api.schemas import (
     Failure,
     Footprint,
     Model,
+    ModelDetails,
     Models,
-    ModelStory,
     Queue,
     Ready,
     Reloaded,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 router = APIRouter(prefix="/hotseat", tags=["hotseat"])
 
-STORY = 20
+RECENT_ENTRIES = 20
 """How many of the last entries about a model are shown."""
 SILENT: Responses = {502: {"model": Failure, "description": "Only another host knows this, and it does not respond."}}
 
@@ -77,13 +77,13 @@ async def one_model(
     name: str,
     deps: Deps,
     local: Annotated[bool, Query(description="Query no other host of the fleet.")] = False,
-) -> ModelStory:
+) -> ModelDetails:
     catalog, fleet_admin = deps.dispatcher.catalog, None if local else deps.fleet()
     fleet_model = catalog.fleet_models.get(name)
     if fleet_admin is not None and fleet_model is not None:
-        return await story_from_fleet(fleet_admin, fleet_model.name)
+        return await details_from_fleet(fleet_admin, fleet_model.name)
     spec = catalog.resolve(name)
-    shown = story(deps, deps.dispatcher.view(), spec)
+    shown = details(deps, deps.dispatcher.view(), spec)
     return (
         shown
         if fleet_admin is None
@@ -179,7 +179,7 @@ def membership(deps: ApiDeps) -> Membership | None:
 def footprint(seen: ModelView) -> Footprint:
     known = seen.footprint
     return Footprint(
-        counts_as=by_device(known.memory) if known else None,
+        reserved=by_device(known.memory) if known else None,
         source=known.source.value if known else "unknown",
         estimated=None if seen.estimated is None else by_device(seen.estimated),
         measured=None if seen.measured is None else by_device(seen.measured),
@@ -187,7 +187,7 @@ def footprint(seen: ModelView) -> Footprint:
 
 
 def device(seen: DeviceView) -> Device:
-    return Device(device=str(seen.place), budget=seen.budget, available=seen.available, taken=seen.taken)
+    return Device(device=str(seen.place), budget=seen.budget, available=seen.available, reserved=seen.reserved)
 
 
 def by_device(sizes: Mapping[Place, Bytes]) -> dict[str, int]:
@@ -200,15 +200,15 @@ def progress(deps: ApiDeps, seen: ModelView) -> float | None:
     return None if share is None else round(share, 3)
 
 
-def story(deps: ApiDeps, view: View, spec: ModelSpec) -> ModelStory:
+def details(deps: ApiDeps, view: View, spec: ModelSpec) -> ModelDetails:
     entries, fleet_admin = about(spec.name, deps.journal.entries()), deps.fleet()
-    return ModelStory(
+    return ModelDetails(
         host=None if fleet_admin is None else fleet_admin.name,
         **dict(model(deps, view, view.model(spec.name), spec)),
         queue=[ticket(view, waiting) for waiting in view.queue if waiting.model == spec.name],
         last_start=last_cause(spec.name, entries, StartUpstream),
         last_stop=last_cause(spec.name, entries, StopUpstream),
-        history=[entry_json(entry) for entry in entries[-STORY:]],
+        history=[entry_json(entry) for entry in entries[-RECENT_ENTRIES:]],
     )
 
 

@@ -160,7 +160,7 @@ class WrongKeys:
         """Log each address that sent wrong keys, and reset."""
         counts, self._counts = self._counts, Counter()
         for address, count in counts.items():
-            log.warning("invalid API keys were sent from=%s count=%d in_s=%d", address, count, MINUTE)
+            log.warning("invalid API keys were sent address=%s count=%d window_s=%d", address, count, MINUTE)
 
 
 def counted_as(peer: str) -> str:

@@ -21,19 +21,19 @@ LONGEST_PATH = 200
 def note(request: Request, peer: str, status: int) -> None:
     """Logs the path without its query, which may contain secrets."""
     path = one_line(request.head.target.partition(b"?")[0].decode("latin-1"), LONGEST_PATH)
-    did, name = Quoted(f"{request.head.method.decode()} {path}"), request.id.decode()
-    about = who(request.verdict), peer, did, status, name
+    action, request_id = Quoted(f"{request.head.method.decode()} {path}"), request.id.decode()
+    fields = actor(request.verdict), peer, action, status, request_id
     if request.verdict.from_host:
-        log.info("audit who=%s from=%s did=%r status=%d request=%s for=%r", *about, Quoted(request.client))
+        log.info("audit actor=%s address=%s action=%r status=%d request=%s client=%r", *fields, Quoted(request.client))
     else:
-        log.info("audit who=%s from=%s did=%r status=%d request=%s", *about)
+        log.info("audit actor=%s address=%s action=%r status=%d request=%s", *fields)
 
 
-def who(verdict: Verdict) -> str:
+def actor(verdict: Verdict) -> str:
     """A key or a fleet host, with its kind and its quoted name, so that neither can pose as the other."""
     if verdict.from_host:
         return f"host:{Quoted(verdict.from_host)!r}"
-    return f"key:{Quoted(verdict.holder)!r}" if verdict.account is not None else "anybody"
+    return f"key:{Quoted(verdict.holder)!r}" if verdict.account is not None else "anonymous"
 
 
 class Quoted(str):

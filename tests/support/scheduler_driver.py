@@ -1,4 +1,4 @@
-"""A test driver for the scheduler: `yard >> fact << command`, on a clock that moves only when told to.
+"""A test driver for the scheduler: `driver >> fact << command`, on a clock that moves only when told to.
 
 `>>` sends a fact, `<<` asserts commands, exactly and in order; `nothing` asserts that there are none (left).
 A command that was not asserted fails the test at the next fact or at the end, and every failure prints the whole
@@ -62,11 +62,11 @@ if TYPE_CHECKING:
     from hotseat.scheduling.lifecycle import Phase
     from hotseat.scheduling.view import ModelView
 
-Sketch: TypeAlias = Callable[["Playbook"], Event]
+Sketch: TypeAlias = Callable[["SchedulerDriver"], Event]
 """A fact about the current process of a model, whichever launch that is."""
 
-Stage: TypeAlias = Callable[["Catalog"], "Playbook"]
-"""Makes a playbook for a catalog: the fixture of tests/scheduling/conftest.py."""
+NewDriver: TypeAlias = Callable[["Catalog"], "SchedulerDriver"]
+"""Makes a driver for a catalog: the fixture of tests/scheduling/conftest.py."""
 
 
 class Nothing:
@@ -95,7 +95,7 @@ class Expected:
         return f"{self.kind.__name__}({', '.join(f'{name}={value}' for name, value in self.cares.items())})"
 
 
-class Playbook:
+class SchedulerDriver:
     def __init__(self, catalog: Catalog) -> None:
         self.scheduler = Scheduler(catalog)
         self.now: Instant = 0.0
@@ -110,17 +110,17 @@ class Playbook:
 
     # Time
 
-    def at(self, now: Instant) -> Playbook:
+    def at(self, now: Instant) -> SchedulerDriver:
         assert now >= self.now, f"time does not run backwards: {self.now} to {now}"
         self.now = now
         return self
 
-    def after(self, seconds: Seconds) -> Playbook:
+    def after(self, seconds: Seconds) -> SchedulerDriver:
         return self.at(self.now + seconds)
 
     # The exchange
 
-    def __rshift__(self, fact: Event | Sketch) -> Playbook:
+    def __rshift__(self, fact: Event | Sketch) -> SchedulerDriver:
         self.is_over()
         event = fact(self) if callable(fact) else fact
         self._exchange.append(f"{self.now:8.2f}  >> {event}")
@@ -146,7 +146,7 @@ class Playbook:
             case StartUpstream(model=model):
                 self.reading.pop(model, None)
 
-    def __lshift__(self, expected: Expected | Nothing) -> Playbook:
+    def __lshift__(self, expected: Expected | Nothing) -> SchedulerDriver:
         if isinstance(expected, Nothing):
             return self.is_over()
         if not self._unasserted or not expected.matches(self._unasserted[0]):
@@ -154,7 +154,7 @@ class Playbook:
         self._last = self._unasserted.pop(0)
         return self
 
-    def is_over(self) -> Playbook:
+    def is_over(self) -> SchedulerDriver:
         """Fail if there are commands that the test did not assert."""
         if self._unasserted:
             raise AssertionError(f"nobody expected {_brief(self._unasserted[0])}:\n{self.exchange}")
@@ -194,7 +194,7 @@ class Playbook:
 
     # Common beginnings
 
-    def with_ready(self, model: str, *tickets: int) -> Playbook:
+    def with_ready(self, model: str, *tickets: int) -> SchedulerDriver:
         """Load `model` in ten seconds for these tickets, which then use it; for an operator if there are none."""
         for ticket in tickets or (0,):
             self >> (arrives(ticket, model) if tickets else load(ticket, model))
@@ -203,14 +203,14 @@ class Playbook:
         self._unasserted.clear()
         return self
 
-    def with_backoff(self, model: str) -> Playbook:
+    def with_backoff(self, model: str) -> SchedulerDriver:
         """Make `model` fail to start twice in a row and back off for two seconds."""
         for fact in (arrives(901, model), failed(model), arrives(902, model), failed(model)):
             self >> fact
             self._unasserted.clear()
         return self
 
-    def with_sleep_stats(self, model: str, other: str, sleep_s: Seconds = 1, wake_s: Seconds = 2) -> Playbook:
+    def with_sleep_stats(self, model: str, other: str, sleep_s: Seconds = 1, wake_s: Seconds = 2) -> SchedulerDriver:
         """Put `model`, which is ready, to sleep to free memory for `other`, and wake it again, with these durations."""
         for fact, seconds in (
             (load(0, other), sleep_s),
@@ -259,16 +259,16 @@ def changed(catalog: Catalog) -> CatalogChanged:
 
 
 def ready(model: str, launch: int | None = None) -> Sketch:
-    return lambda yard: UpstreamReady(ModelName(model), _launch(yard, model, launch), upstream_of(model))
+    return lambda driver: UpstreamReady(ModelName(model), _launch(driver, model, launch), upstream_of(model))
 
 
 def slots_learned(model: str, total_slots: int) -> Sketch:
-    return lambda yard: SlotsLearned(ModelName(model), _launch(yard, model, None), total_slots)
+    return lambda driver: SlotsLearned(ModelName(model), _launch(driver, model, None), total_slots)
 
 
 def measured(model: str, gib: float, on: int = 0) -> Sketch:
     memory = {gpu(on): int(gib * GIB)}
-    return lambda yard: MemoryMeasured(ModelName(model), _launch(yard, model, None), memory)
+    return lambda driver: MemoryMeasured(ModelName(model), _launch(driver, model, None), memory)
 
 
 def left_by_others(gib: float) -> DevicesChanged:
@@ -278,36 +278,40 @@ def left_by_others(gib: float) -> DevicesChanged:
 
 def failed(model: str, launch: int | None = None) -> Sketch:
     error = LoadFailed(f"{model} exited with code 1")
-    return lambda yard: UpstreamFailed(ModelName(model), _launch(yard, model, launch), error)
+    return lambda driver: UpstreamFailed(ModelName(model), _launch(driver, model, launch), error)
 
 
 def exited(model: str, launch: int | None = None, output: tuple[str, ...] = ()) -> Sketch:
     how = "was killed by SIGKILL"
-    return lambda yard: UpstreamExited(ModelName(model), _launch(yard, model, launch), how, output)
+    return lambda driver: UpstreamExited(ModelName(model), _launch(driver, model, launch), how, output)
 
 
 def unresponsive(model: str, launch: int | None = None) -> Sketch:
-    return lambda yard: UpstreamUnresponsive(ModelName(model), _launch(yard, model, launch), 30.0)
+    return lambda driver: UpstreamUnresponsive(ModelName(model), _launch(driver, model, launch), 30.0)
 
 
 def asleep(model: str) -> Sketch:
-    return lambda yard: UpstreamAsleep(ModelName(model), _launch(yard, model, None))
+    return lambda driver: UpstreamAsleep(ModelName(model), _launch(driver, model, None))
 
 
 def awake(model: str) -> Sketch:
-    return lambda yard: UpstreamAwake(ModelName(model), _launch(yard, model, None))
+    return lambda driver: UpstreamAwake(ModelName(model), _launch(driver, model, None))
 
 
 def cannot_sleep(model: str) -> Sketch:
-    return lambda yard: SleepFailed(ModelName(model), _launch(yard, model, None), "POST /sleep was answered with 500")
+    return lambda driver: SleepFailed(
+        ModelName(model), _launch(driver, model, None), "POST /sleep was answered with 500"
+    )
 
 
 def cannot_wake(model: str) -> Sketch:
-    return lambda yard: WakeFailed(ModelName(model), _launch(yard, model, None), "it had not woken after 120 seconds")
+    return lambda driver: WakeFailed(
+        ModelName(model), _launch(driver, model, None), "it had not woken after 120 seconds"
+    )
 
 
-def _launch(yard: Playbook, model: str, launch: int | None) -> LaunchId:
-    return yard.launches[model] if launch is None else LaunchId(launch)
+def _launch(driver: SchedulerDriver, model: str, launch: int | None) -> LaunchId:
+    return driver.launches[model] if launch is None else LaunchId(launch)
 
 
 def upstream_of(model: str) -> Upstream:
