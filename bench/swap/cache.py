@@ -11,20 +11,28 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CHUNK = 1 << 20
-TRIES, WARM = 3, 0.995
+TRIES, WARM = 10, 0.995
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def make_cold(path: Path) -> None:
     """No page of it stays in memory; SystemExit if some do, for example because a process maps them."""
+    tries = 0
+    while (share := resident_share(path)) and tries < TRIES:
+        drop(path)
+        tries += 1
+    if share:
+        raise SystemExit(f"{share:.1%} of {path} stay in the page cache: who maps it?")
+
+
+def drop(path: Path) -> None:
+    """Ask the kernel to drop its pages. It keeps those that another CPU uses at this moment."""
     file = os.open(path, os.O_RDONLY)
     try:
         os.fsync(file)  # dirty pages cannot be dropped
         os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
     finally:
         os.close(file)
-    if share := resident_share(path):
-        raise SystemExit(f"{share:.1%} of {path} stay in the page cache: who maps it?")
 
 
 def make_warm(path: Path) -> None:

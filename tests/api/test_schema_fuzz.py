@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.depth import by_depth
 from tests.support.hotseat import Hotseat
 from tests.support.stubs import stub
 
@@ -20,6 +21,8 @@ CHECKS = (
     "response_headers_conformance",
 )
 ENOUGH_S = 240
+EXAMPLES = by_depth(5, deep=20)
+"""Of each endpoint, beside those of the coverage phase."""
 # Feeds do not end, who yields has no server to load for a while (503), and what models answer is theirs to describe.
 NOT_OURS = r"^/hotseat/(events|traffic|logs|yield)$|^/v1/(chat/|completions|embeddings)"
 
@@ -27,7 +30,14 @@ NOT_OURS = r"^/hotseat/(events|traffic|logs|yield)$|^/v1/(chat/|completions|embe
 @pytest.mark.timeout(ENOUGH_S + 30)
 def test_the_program_answers_as_it_is_described(tmp_path: Path) -> None:
     """Every response to generated requests passes the checks against the OpenAPI document."""
-    words = ["run", "--phases=coverage,fuzzing", "--max-examples=20", "--seed=1", "--no-shrink", "--request-timeout=10"]
+    words = [
+        "run",
+        "--phases=coverage,fuzzing",
+        f"--max-examples={EXAMPLES}",
+        "--seed=1",
+        "--no-shrink",
+        "--request-timeout=10",
+    ]
     words += [f"--checks={','.join(CHECKS)}", f"--exclude-path-regex={NOT_OURS}"]
     with Hotseat({"models": {"alpha": stub("alpha"), "beta": stub("beta")}}, tmp_path) as rig:
         done = subprocess.run(

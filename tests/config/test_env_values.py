@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.depth import by_depth
 
 from hotseat.config.effective import resolved
 from hotseat.config.load import Loaded, read
@@ -39,6 +40,8 @@ BASE: dict[str, Any] = {
     "fleet": {"nats": "nats://127.0.0.1:4222", "name": "host", "secret": "fedcba9876543210"},
 }
 FORMS = ("{}", "words before {} and after", "https://user:{}@host/path", "http://{}:80", "NAME={}", "/in/a/path/{}/x")
+EVERY = by_depth(2, deep=1)
+"""Each form is tried at every second place, and each place with half of the forms; in `just deep` with all."""
 NAMES_OF_MODELS = {("peers", "some", "models", 0)}
 """/v1/models shows these to every client."""
 
@@ -63,6 +66,7 @@ def places(node: dict[str, Any], path: tuple[str | int, ...] = ()) -> Iterator[t
 
 
 PLACES = sorted(set(places(SCHEMA)) - NAMES_OF_MODELS, key=str)
+SOME_PLACES = {form: PLACES[n % EVERY :: EVERY] for n, form in enumerate(FORMS)}
 
 
 def with_value(path: tuple[str | int, ...], value: str) -> dict[str, Any]:
@@ -106,14 +110,14 @@ def test_a_value_of_the_environment_is_shown_at_no_place_of_the_schema(
 ) -> None:
     """Neither the effective configuration nor its errors show it, in upper or lower case."""
     leaks, accepted = [], 0
-    for path in PLACES:
+    for path in SOME_PLACES[form]:
         loaded, shown = shown_by(files, with_value(path, form.format("${env.SECRET}")))
         accepted += loaded is not None
         if CANARY.lower() in shown.lower():
             leaks.append((path, shown[max(0, shown.lower().find(CANARY.lower()) - 80) :][:200]))
 
     assert leaks == []
-    assert accepted > 20
+    assert accepted > 10
 
 
 def test_a_value_of_the_environment_stays_hidden_behind_macros(files: ConfigFiles, gguf: None) -> None:

@@ -116,7 +116,7 @@ async def test_a_stop_command_that_does_not_exist_is_followed_by_sigterm(
 async def test_a_stop_command_that_hangs_ends_with_its_server(rig: SupervisorRig) -> None:
     """Both are killed when the unload timeout is over."""
     stop = command_for("hang_while_stopping", "${PID}")
-    ready = await rig.ready(model("healthy", stop=stop, unload_timeout_s=0.5))
+    ready = await rig.ready(model("healthy", stop=stop, unload_timeout_s=3.0))
     how = await rig.end(ready)
     await rig.said("stopping ")
 

@@ -108,7 +108,7 @@ class Management:
     @asynccontextmanager
     async def feed(self, path: str, **options: Any) -> AsyncIterator[AsyncIterator[str]]:
         """The lines of a stream, which is closed at the end of the block."""
-        async with self.client.stream("GET", path, timeout=5, **options) as response:
+        async with self.client.stream("GET", path, timeout=30, **options) as response:
             yield response.aiter_lines()
 
 
@@ -116,7 +116,7 @@ class Management:
 async def management(socket: Path, catalog: Catalog, launcher: FakeLauncher | None = None) -> AsyncIterator[Management]:
     """An application with these models, served on a unix socket; everything is stopped when the block ends."""
     transport = httpx2.AsyncHTTPTransport(uds=str(socket))
-    async with httpx2.AsyncClient(transport=transport, base_url="http://hotseat", timeout=5) as client:
+    async with httpx2.AsyncClient(transport=transport, base_url="http://hotseat", timeout=30) as client:
         rig = furnished(catalog, launcher or FakeLauncher(), client, socket.parent)
         async with served(application(rig), uds=str(socket)):
             yield rig

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.relay.conftest import OpenRig
     from tests.support.relay_rig import RelayRig
 
-pytestmark = pytest.mark.uncounted
+pytestmark = [pytest.mark.uncounted, pytest.mark.one_loop]
 
 MOST_S = 0.1
 FORM = "Content-Type: multipart/form-data; boundary=A"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.support.relay_rig import RelayRig
     from tests.support.transport import Message, Wire
 
-pytestmark = pytest.mark.uncounted
+pytestmark = [pytest.mark.uncounted, pytest.mark.one_loop]
 
 NAMED = b'{"model":"alpha"}'
 OK = b"HTTP/1.1 200 OK\r\n"
