@@ -148,7 +148,8 @@ class RequestReader:
         for place, item in enumerate(self.items):
             if isinstance(item, Request) and (error := context.objection(item)) is not None:
                 context.forget(item)
-                self.items[place] = context.refusal(error, item.head, keep_alive=item.keep_alive, request_id=item.id)
+                head = item.head
+                self.items[place] = context.refusal(error, head, keep_alive=head.keep_alive, request_id=item.id)
                 ended += 1
         if self._request is not None and (error := context.objection(self._request)) is not None:
             self.give_up(error)

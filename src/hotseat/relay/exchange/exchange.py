@@ -248,7 +248,7 @@ class Exchange:
         elif self.accounting.first_byte_at is not None:
             self.client.cut(b"", looks_complete=False)
         else:
-            keep_alive = request.keep_alive and not context.is_draining
+            keep_alive = request.head.keep_alive and not context.is_draining
             self.client.refuse(error, keep_alive=keep_alive)
             self.client.exchange_ended(keep_alive=keep_alive, now=context.now())
 
