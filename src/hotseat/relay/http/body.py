@@ -61,7 +61,7 @@ class Body:
         elif isinstance(self._content, bytearray):
             self._content += part
         else:
-            self._content = bytearray(self._content) + part if self._content else part
+            self._content = bytearray().join((self._content, part)) if self._content else part
 
     def complete(self) -> None:
         """The body is complete; raises if the disk does not take what was buffered for it."""
