@@ -122,7 +122,7 @@ class Exchange:
         self.context = context
         self.client = client
         self.request = request
-        self.accounting = Accounting(context, request, client.peer)
+        self.accounting = Accounting(context, request, client.peer, request.key_use)
         self.target: Target = NOT_CHOSEN
         self.upstream: Upstream | None = None
         """The server that the lease is for."""
