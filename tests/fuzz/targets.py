@@ -97,7 +97,7 @@ def noted(items: list[Request | Reply]) -> list[Outcome]:
         else:
             head, content = item.head, item.body.whole()
             CONTEXT.bodies.forget(item.body)  # as whoever answers it would
-            outcomes.append(("read", head.method, head.target, content, item.keep_alive))
+            outcomes.append(("read", head.method, head.target, content, head.keep_alive))
     last = next((place for place, (*_, keep_alive) in enumerate(outcomes) if not keep_alive), len(outcomes))
     return outcomes[: last + 1]
 

@@ -27,6 +27,7 @@ from hotseat.relay.http.body import Body
 from hotseat.relay.http.head_cache import Memory
 from hotseat.relay.http.request_head import parse_request_head
 from hotseat.relay.upstream.connection import UpstreamConnection
+from hotseat.relay.upstream.response_reader import ResponseReader
 from hotseat.settings import Settings
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ class FakePool:
         return self.dials[-1]
 
     def open(self, address: Address) -> UpstreamConnection:
-        connection = UpstreamConnection(address, self)
+        connection = UpstreamConnection(address, ResponseReader(self.heads), self)
         connection.connection_made(FakeTransport())
         self.made.append(connection)
         return connection

@@ -10,6 +10,7 @@ import asyncio
 import socket
 import struct
 from contextlib import suppress
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hotseat.errors import HotseatError
-    from hotseat.identifiers import Instant, Seconds
+    from hotseat.identifiers import Bytes, Instant, Seconds
     from hotseat.relay.context import Context
     from hotseat.relay.downstream.limits import Excess
     from hotseat.relay.exchange.request import Request
@@ -59,26 +60,26 @@ class Owner(Protocol):
     def part(self, connection: ClientConnection) -> None: ...
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ClientConnection(asyncio.Protocol):
-    def __init__(self, context: Context, owner: Owner, *, is_counted: bool = False) -> None:
-        """`is_counted`: it was counted when it was accepted, before its TLS handshake."""
-        self._context = context
-        self._owner = owner
-        self._is_counted = is_counted
-        self.transport: asyncio.Transport
-        self.write: Callable[[bytes], None]
-        self._reader: RequestReader
-        self.stage = OPEN
-        self.peer = ""
-        self.deadline: Instant = NEVER
-        """When `time_is_up` is called if nothing else happens until then."""
-        self.exchange: Exchange | None = None
-        """Of the request that is being served."""
-        self.is_full = False
-        """Is so much unread that nothing should be added?"""
-        self._is_host = False
-        self._is_advancing = False
-        self._buffered_at_check = 0
+    _context: Context
+    _owner: Owner
+    is_counted: bool = False
+    """Was it counted when it was accepted, before its TLS handshake?"""
+    transport: asyncio.Transport = field(init=False)
+    write: Callable[[bytes], None] = field(init=False)
+    _reader: RequestReader = field(init=False)
+    stage: Stage = OPEN
+    peer: str = ""
+    deadline: Instant = NEVER
+    """When `time_is_up` is called if nothing else happens until then."""
+    exchange: Exchange | None = None
+    """Of the request that is being served."""
+    is_full: bool = False
+    """Is so much unread that nothing should be added?"""
+    _is_host: bool = False
+    _is_advancing: bool = False
+    _buffered_at_check: Bytes = 0
 
     # Called by asyncio
 
@@ -88,7 +89,7 @@ class ClientConnection(asyncio.Protocol):
         self.peer = host_of(transport.get_extra_info("peername"))
         self._reader = RequestReader(self._context, self.peer, self._advance)
         self._owner.open.add(self)
-        excess = None if self._is_counted else self._owner.arrived(self.peer)
+        excess = None if self.is_counted else self._owner.arrived(self.peer)
         if excess is not None and excess.gets_error:
             error = Busy(f"too many connections ({excess.limit}). Try again in a moment.", retry_after=1)
             return self._serve(self._context.refusal(error, None, keep_alive=False))

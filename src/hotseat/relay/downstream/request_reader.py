@@ -10,6 +10,7 @@ that overflows the buffer gets the responses to what was read, then the connecti
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -54,32 +55,32 @@ class Reading(Enum):
 BETWEEN, HEAD, BODY, LOST = Reading
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class RequestReader:
-    def __init__(self, context: Context, peer: str, serve: Callable[[], None]) -> None:
-        """`serve` is called when a request is complete and more data follows it."""
-        self._context = context
-        self._peer = peer
-        self._serve = serve
-        self.stage = BETWEEN
-        self.items: list[Request | Reply] = []
-        """What was read and is not served yet."""
-        self.ahead = b""
-        """Bytes that were received while a request was being served."""
-        self.deadline: Instant = 0.0
-        """Of the half-read request, if there is one."""
-        self.wants_continue = False
-        """Does the client wait for 100 Continue before it sends the body?"""
-        self._begun: PartialHead | None = None
-        self._request: Request | None = None
-        """The request whose body is being read."""
-        self._framing: CountedBody | RequestChunks = NO_BODY
-        self._at_once = 0
-        """Requests of the current read."""
-        self._is_tunnel = False
-        """Was the last request one for a websocket? What follows it is not HTTP."""
-        self._last: Admission | None = None
-        """Of the previous request: clients repeat themselves."""
-        self._client: ClientId
+    _context: Context
+    _peer: str
+    _serve: Callable[[], None]
+    """Called when a request is complete and more data follows it."""
+    stage: Reading = BETWEEN
+    items: list[Request | Reply] = field(default_factory=list)
+    """What was read and is not served yet."""
+    ahead: bytes = b""
+    """Bytes that were received while a request was being served."""
+    deadline: Instant = 0.0
+    """Of the half-read request, if there is one."""
+    wants_continue: bool = False
+    """Does the client wait for 100 Continue before it sends the body?"""
+    _begun: PartialHead | None = None
+    _request: Request | None = None
+    """The request whose body is being read."""
+    _framing: CountedBody | RequestChunks = NO_BODY
+    _at_once: int = 0
+    """Requests of the current read."""
+    _is_tunnel: bool = False
+    """Was the last request one for a websocket? What follows it is not HTTP."""
+    _last: Admission | None = None
+    """Of the previous request: clients repeat themselves."""
+    _client: ClientId = field(init=False)
 
     def feed(self, data: bytes) -> None:
         """Read data into `items`; what follows a websocket request is no longer HTTP and goes to `ahead`."""
@@ -148,7 +149,8 @@ class RequestReader:
         for place, item in enumerate(self.items):
             if isinstance(item, Request) and (error := context.objection(item)) is not None:
                 context.forget(item)
-                self.items[place] = context.refusal(error, item.head, keep_alive=item.keep_alive, request_id=item.id)
+                head = item.head
+                self.items[place] = context.refusal(error, head, keep_alive=head.keep_alive, request_id=item.id)
                 ended += 1
         if self._request is not None and (error := context.objection(self._request)) is not None:
             self.give_up(error)

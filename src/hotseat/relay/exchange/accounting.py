@@ -7,6 +7,7 @@ giving back another one raised.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hotseat.relay.access import audit
@@ -25,31 +26,27 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Accounting:
-    # Class attributes as defaults: of a thousand requests a second, most never set them.
+    _context: Context
+    _request: Request
+    _peer: str
+    key_use: KeyUse | None
+    """Its entry in the usage of its key; None if no keys are configured."""
     model: ModelName | None = None
     """None for requests to hotseat itself."""
     ticket: TicketId | None = None
-    key_use: KeyUse | None = None
-    """Its entry in the usage of its key; None if no keys are configured."""
     hop: FleetHop | None = None
     """Its routing in the fleet; None without a fleet, or if a fleet host forwarded it."""
     tokens: Tokens | None = None
     granted_at: Instant | None = None
-    waited_for = ""
+    waited_for: str = ""
     """The reason why it was not granted at once."""
     first_byte_at: Instant | None = None
     limit: asyncio.TimerHandle | None = None
     """The end of the time for which it may use the model."""
     _peer_model: ModelName | None = None
-    _is_recorded = False
-
-    def __init__(self, context: Context, request: Request, peer: str) -> None:
-        self._context = context
-        self._request = request
-        self._peer = peer
-        if request.key_use is not None:
-            self.key_use = request.key_use
+    _is_recorded: bool = False
 
     # What it holds
 

@@ -94,7 +94,7 @@ class EarlyStream(Rechunk):
     __slots__ = ("_exchange", "_goes_on", "_kept", "_spec", "_theirs", "_timer")
 
     def __init__(self, exchange: Exchange, spec: ModelSpec) -> None:
-        keep_alive = exchange.request.keep_alive and not exchange.context.is_draining
+        keep_alive = exchange.request.head.keep_alive and not exchange.context.is_draining
         super().__init__(exchange.client, HEAD, keep_alive=keep_alive)
         self._exchange = exchange
         self._spec = spec

@@ -122,7 +122,7 @@ class Exchange:
         self.context = context
         self.client = client
         self.request = request
-        self.accounting = Accounting(context, request, client.peer)
+        self.accounting = Accounting(context, request, client.peer, request.key_use)
         self.target: Target = NOT_CHOSEN
         self.upstream: Upstream | None = None
         """The server that the lease is for."""
@@ -248,7 +248,7 @@ class Exchange:
         elif self.accounting.first_byte_at is not None:
             self.client.cut(b"", looks_complete=False)
         else:
-            keep_alive = request.keep_alive and not context.is_draining
+            keep_alive = request.head.keep_alive and not context.is_draining
             self.client.refuse(error, keep_alive=keep_alive)
             self.client.exchange_ended(keep_alive=keep_alive, now=context.now())
 

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 class Client(Protocol):
     """The connection of a client, as an exchange uses it."""
 
-    write: Callable[[bytes], None]
     peer: str
     """Its address."""
 
     @property
+    def write(self) -> Callable[[bytes], None]: ...
+    @property
     def is_full(self) -> bool:
         """Is so much unread that nothing should be added?"""
-        ...
 
     def refuse(self, error: HotseatError, *, keep_alive: bool) -> None: ...
     def exchange_ended(self, *, keep_alive: bool, now: Instant) -> None: ...

@@ -26,29 +26,16 @@ UNSURE = "the body is compressed or is an ambiguous form, so it may name a model
 
 
 class Request:
-    __slots__ = (
-        "admission",
-        "began",
-        "body",
-        "client",
-        "destination",
-        "head",
-        "id",
-        "keep_alive",
-        "key_use",
-        "members",
-        "verdict",
-    )
+    __slots__ = ("admission", "began", "body", "client", "destination", "head", "id", "key_use", "members", "verdict")
 
     def __init__(self, request_id: bytes, admission: Admission, body: Body, client: ClientId, began: Instant) -> None:
         self.id = request_id
         self.admission = admission
         """Usually shared with other requests that have the same head."""
         # Copied, because every request reads them several times.
-        self.head = head = admission.head
+        self.head = admission.head
         self.destination = admission.destination
         self.verdict = admission.verdict
-        self.keep_alive = head.keep_alive
         self.body = body
         self.client = client
         self.began = began

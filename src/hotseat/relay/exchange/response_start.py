@@ -26,14 +26,14 @@ WORTH_REPORTING_S: Seconds = 0.1
 
 def is_ordinary(exchange: Exchange, head: ResponseHead) -> bool:
     """Is the prepared head all that the client needs?"""
-    request = exchange.request
+    request, asked = exchange.request, exchange.request.head
     return (
-        request.keep_alive
+        asked.keep_alive
         and head.body_end is not CLOSE
         and exchange.framer is None
-        and not request.head.http10
+        and not asked.http10
         and not exchange.accounting.waited_for
-        and b"origin" not in request.head.known
+        and b"origin" not in asked.known
         and not exchange.context.is_draining
         and not (request.verdict.from_host and _queue_length(exchange))
     )
@@ -59,7 +59,7 @@ def special_response(
     dechunk, has_body = http10 and head.body_end is LAST_CHUNK, request.head.method != b"HEAD"
     has_no_end = has_body and head.body_end is CLOSE
     closes = dechunk or (http10 and has_no_end)
-    keep_alive = request.keep_alive and not closes and not context.is_draining
+    keep_alive = request.head.keep_alive and not closes and not context.is_draining
     kind = Dechunk if closes and has_body else Rechunk if has_no_end else Verbatim
     framer = kind(exchange.client, head, keep_alive=keep_alive, reader=reader)
     start = response_bytes(

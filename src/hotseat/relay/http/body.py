@@ -27,25 +27,34 @@ Content = TypeVar("Content", bytes, range)
 
 
 class Body:
-    # Class attributes as defaults: the small body of an ordinary request sets none of them.
-    _file: IO[bytes] | None = None
-    _layout: list[bytes | range] | None = None
-    """The content of a spooled body after a change: bytes, and ranges of the file."""
-    _may_spool = False
-    is_spooled = False
-    form: FormReader | None = None
-    counted: Bytes = 0
-    counted_on_disk: Bytes = 0
-    """What it counts for in the totals of memory and disk."""
-    sender = ""
-    """The client's address, if the body may go to disk."""
+    __slots__ = (
+        "_content",
+        "_file",
+        "_layout",
+        "_may_spool",
+        "counted",
+        "counted_on_disk",
+        "form",
+        "is_spooled",
+        "sender",
+        "size",
+    )
 
     def __init__(self, content: bytes = b"", *, may_spool: bool = False, boundary: bytes | None = None) -> None:
         self._content: bytes | bytearray = content
         """A single part stays as it is; several are joined, so that a thousand parts are not a thousand objects."""
         self.size: Bytes = len(content)
-        if may_spool:
-            self._may_spool = True
+        self._may_spool = may_spool
+        self.is_spooled = False
+        self._file: IO[bytes] | None = None
+        self._layout: list[bytes | range] | None = None
+        """The content of a spooled body after a change: bytes, and ranges of the file."""
+        self.counted: Bytes = 0
+        self.counted_on_disk: Bytes = 0
+        """What it counts for in the totals of memory and disk."""
+        self.sender = ""
+        """The client's address, if the body may go to disk."""
+        self.form: FormReader | None = None
         if boundary is not None:
             self.form = FormReader(boundary, "model")
             self.form.feed(content)
@@ -61,7 +70,7 @@ class Body:
         elif isinstance(self._content, bytearray):
             self._content += part
         else:
-            self._content = bytearray(self._content) + part if self._content else part
+            self._content = bytearray().join((self._content, part)) if self._content else part
 
     def complete(self) -> None:
         """The body is complete; raises if the disk does not take what was buffered for it."""

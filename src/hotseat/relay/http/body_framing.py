@@ -37,6 +37,7 @@ _find_blank_lines = re.compile(END).finditer
 
 
 class CountedBody:
+    __slots__ = ("_left", "is_complete")
     is_between_chunks = False
 
     def __init__(self, length: Bytes) -> None:
@@ -93,7 +94,7 @@ class _Chunks(_Content):
 class ChunkedBody:
     """The chunks of a response, passed on as they are."""
 
-    is_complete = False
+    __slots__ = ("_found", "_parser", "_tail", "is_between_chunks", "is_complete")
     _collect: type[_Content] = _Chunks
     _llhttp: type[Parser] = httptools.HttpResponseParser
     _first_line = b"HTTP/1.1 200 OK"
@@ -105,6 +106,7 @@ class ChunkedBody:
         self._parser = self._new_parser(self._found)
         self._found.trailers = self._found.overhead = 0
         self._tail = b""
+        self.is_complete = False
         self.is_between_chunks = True
         """Can something be inserted as a chunk of its own?"""
 
@@ -151,6 +153,7 @@ class DecodedBody(ChunkedBody):
     the last read in parts, up to the one in which the body ends.
     """
 
+    __slots__ = ("_behind", "_end")
     _collect = _Content
     _may_add_line_ends = False
 
@@ -183,6 +186,7 @@ class DecodedBody(ChunkedBody):
 class RequestChunks(DecodedBody):
     """Of a request, where their number is limited too."""
 
+    __slots__ = ("_chunks", "_most_overhead", "_size")
     _llhttp = httptools.HttpRequestParser
     _first_line = b"POST / HTTP/1.1\r\nHost: x"
     _error = ClientError

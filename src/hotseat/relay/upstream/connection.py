@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, cast
 
 from hotseat.errors import UpstreamError
@@ -22,14 +23,11 @@ if TYPE_CHECKING:
     from hotseat.catalog.spec import Timeouts
     from hotseat.identifiers import Address, Bytes, Instant, Seconds
     from hotseat.relay.http.body import Body
-    from hotseat.relay.http.head_cache import Memory
-    from hotseat.relay.http.response_head import ResponseHead
 
 
 class Home(Protocol):
     """The pool that it is in while it is idle."""
 
-    heads: Memory[ResponseHead]
     now: Callable[[], Instant]
 
     def put_back(self, connection: UpstreamConnection) -> None: ...
@@ -51,25 +49,24 @@ class User(Receiver, Protocol):
     def upstream_is_writable(self) -> None: ...
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class UpstreamConnection(asyncio.Protocol):
-    _transport: asyncio.Transport
-
-    def __init__(self, address: Address, home: Home) -> None:
-        self.address = address
-        self.user: User | None = None
-        self.reader = ResponseReader(home.heads)
-        self._home = home
-        self._requests = 0
-        self._earlier: Bytes = 0
-        """Bytes sent before the current request, and the size of that one."""
-        self._size: Bytes = 0
-        self._longest_idle_s: Seconds = IDLE_S
-        self._idle_until: Instant = 0.0
-        self._is_write_paused = False
-        self._is_held = False
-        self._body: Body | None = None
-        """A spooled body that is not sent completely, and how much of it is."""
-        self._sent: Bytes = 0
+    address: Address
+    reader: ResponseReader
+    _home: Home
+    _transport: asyncio.Transport = field(init=False)
+    user: User | None = None
+    _requests: int = 0
+    _earlier: Bytes = 0
+    """Bytes sent before the current request, and the size of that one."""
+    _size: Bytes = 0
+    _longest_idle_s: Seconds = IDLE_S
+    _idle_until: Instant = 0.0
+    _is_write_paused: bool = False
+    _is_held: bool = False
+    _body: Body | None = None
+    """A spooled body that is not sent completely, and how much of it is."""
+    _sent: Bytes = 0
 
     def keep_to(self, timeouts: Timeouts) -> None:
         """Limit the idle time as configured, and enable the kernel's keep-alive probes."""

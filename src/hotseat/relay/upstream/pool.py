@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from hotseat.net.happy_eyeballs import Dialler
 from hotseat.relay.http.head_cache import Memory
 from hotseat.relay.upstream.connection import UpstreamConnection
+from hotseat.relay.upstream.response_reader import ResponseReader
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class Pool:
 
     async def _connect(self, address: Address) -> UpstreamConnection:
         def make() -> UpstreamConnection:
-            return UpstreamConnection(address, self)
+            return UpstreamConnection(address, ResponseReader(self.heads), self)
 
         if address.unix_path:
             _, connection = await self._loop.create_unix_connection(make, address.unix_path)

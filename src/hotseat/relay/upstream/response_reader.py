@@ -43,6 +43,8 @@ class Receiver(Protocol):
 
 
 class ResponseReader:
+    __slots__ = ("_body", "_heads", "_interim_heads", "_partial", "expects_body", "has_begun", "head", "pieces")
+
     def __init__(self, heads: Memory[ResponseHead]) -> None:
         self._heads = heads
         self.head: ResponseHead = NONE_YET
