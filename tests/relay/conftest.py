@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def is_on_asyncio(item: pytest.Item) -> bool:
     parameters = getattr(item, "callspec", None)
-    return bool(parameters) and parameters.params.get("_asyncio_loop_factory") is asyncio.new_event_loop
+    return parameters is not None and parameters.params.get("_asyncio_loop_factory") is asyncio.new_event_loop
 
 
 @pytest.fixture
