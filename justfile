@@ -149,6 +149,7 @@ lock:
     uv pip compile pyproject.toml --universal --group dev --generate-hashes -o requirements/dev.txt
     uv pip compile pyproject.toml --universal --group fuzz -c requirements/dev.txt --python-version 3.11 --generate-hashes -o requirements/fuzz.txt
     uv pip compile --universal --group docs --generate-hashes -o requirements/docs.txt
+    echo uv | uv pip compile - -c requirements/dev.txt --universal --generate-hashes -o requirements/uv.txt
 
 # run exactly what CI runs
 all:
