@@ -1,4 +1,4 @@
-"""A minute of everything going wrong at once, and three in `just deep`; `just chaos` plays as many as one likes."""
+"""Half a minute of everything going wrong at once, three in `just deep`, and any number of them in `just chaos`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.support.depth import by_depth
 from tests.support.llama import REPOSITORY
 
-MINUTES = by_depth("1", deep="3")
+MINUTES = by_depth("0.5", deep="3")
 
 
 @pytest.mark.llama
