@@ -310,7 +310,7 @@ def test_a_page_from_an_allowed_origin_can_do_everything(tmp_path: Path, browser
 
     tried = {each.partition(":")[0] for each in attack.readable}
     assert {"GET /v1/models", "GET /upstream/beta/load", "POST /v1/chat/completions", "events"} <= tried
-    assert '"did": "DELETE /upstream/alpha"' in rig.log()
+    assert '"action": "DELETE /upstream/alpha"' in rig.log()
 
 
 def hostile(tmp_path: Path, server: str = WEB_SERVER, **more: Any) -> dict[str, Any]:

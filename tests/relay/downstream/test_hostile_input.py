@@ -1,6 +1,7 @@
 """No single callback takes long, whatever one client sends.
 
 The tests measure CPU time, not wall-clock time, so that other work on the machine does not make them fail.
+While a fixed computation takes longer than on an idle machine, the limit is higher by the same factor.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.uncounted, pytest.mark.one_loop]
 
 MOST_S = 0.1
+ORDINARY_S = 0.06
+"""How long `computed_s` takes on a slow machine that is idle."""
 FORM = "Content-Type: multipart/form-data; boundary=A"
 CHUNKS = get("/v1/chat/completions", "Transfer-Encoding: chunked", method="POST")
 
@@ -127,10 +130,19 @@ async def test_no_body_that_is_changed_holds_others_up(
     assert await shortest(rig, monkeypatch, sent(), status) < MOST_S
 
 
+def computed_s() -> float:
+    """The CPU time of a fixed computation, which is longer while the other threads of the CPU's core are busy."""
+    before = time.thread_time()
+    for n in range(300_000):
+        str(n)
+    return time.thread_time() - before
+
+
 async def shortest(rig: RelayRig, monkeypatch: pytest.MonkeyPatch, sent: bytes, status: int) -> float:
     """The CPU time of the longest callback, in the best of five tries: others on the machine empty the caches."""
     best_s = math.inf
     for _ in range(5):
+        slowness = max(1.0, computed_s() / ORDINARY_S)
         watch = Stopwatch(monkeypatch)
         client = await rig.client()
         sending = Tasks().start(client.send(sent), "send")
@@ -144,6 +156,6 @@ async def shortest(rig: RelayRig, monkeypatch: pytest.MonkeyPatch, sent: bytes, 
 
         assert answered.status == status
         assert watch.longest_s > 0
-        if (best_s := min(best_s, watch.longest_s)) < MOST_S / 2:
+        if (best_s := min(best_s, watch.longest_s / slowness)) < MOST_S / 2:
             break
     return best_s
