@@ -66,3 +66,8 @@ def test_groups_without_a_matrix_look_at_pairs() -> None:
 
     assert Groups().pushed_out(a, (b,)) == (b,)
     assert Groups().may_push_out(b, a)
+
+
+def test_models_in_no_set_run_alone() -> None:
+    """They are told apart from those that share a set with others."""
+    assert MATRIX.alone(names("coder loner embed other")) == names("loner other")

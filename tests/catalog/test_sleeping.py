@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hotseat.catalog.sleeping import Ask, Run, step_of
+from hotseat.catalog.template import sealed
 
 
 @pytest.mark.parametrize(
@@ -36,3 +37,12 @@ def test_a_step_that_says_nothing() -> None:
         step_of("  ")
     with pytest.raises(ValueError, match="quotation"):
         step_of("suspend '")
+
+
+def test_a_value_from_elsewhere_keeps_its_meaning_in_a_step() -> None:
+    """In a path it is quoted and in a JSON body escaped, so it can end neither."""
+    value = sealed('a "b"/c')
+
+    assert step_of(f'POST /x?name={value} {{"name": "{value}"}}') == Ask(
+        "POST", "/x?name=a%20%22b%22/c", '{"name": "a \\"b\\"/c"}'
+    )
