@@ -280,7 +280,7 @@ class Dispatcher:
             self._end_broken(ticket, waiter, problem)
 
     def _end_broken(self, ticket: TicketId, waiter: Waiter, problem: Exception) -> None:
-        """A visitor raised: its state is unknown, so it is ended and gives its lease back."""
+        """A waiter raised: its state is unknown, so it is ended and gives its lease back."""
         log.error("internal error ticket=%s", ticket, exc_info=problem)
         attempt(waiter.cut, broken(problem))
         self.leave(ticket)
