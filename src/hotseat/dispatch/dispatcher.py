@@ -130,7 +130,7 @@ class Dispatcher:
         return self.view().model(model).is_running
 
     def ask(self, model: ModelName, client: ClientId, waiter: Waiter, *, takes_slot: bool = True) -> TicketId:
-        """Request a lease; the visitor may be called before this returns."""
+        """Request a lease; the waiter may be called before this returns."""
         ticket = next(self._numbers)
         self._waiters[ticket] = waiter
         upstream = None
