@@ -209,6 +209,14 @@ async def test_while_nats_is_away_nothing_is_kept_for_later(tmp_path: Path) -> N
         assert await store.read(Bucket.CLAIMS, "late") is None
 
 
+async def test_a_connection_lost_a_moment_ago_is_not_reported(tmp_path: Path) -> None:
+    """Whoever waits for a connection directly after a loss waits for the next connection."""
+    async with nats_servers(tmp_path) as (server,), connected(fleet_at(server)) as store:
+        await store._link._lost()
+
+        assert not await store.until_connected(0.05)
+
+
 async def test_nats_may_come_later_than_the_host(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A store opens without NATS, logs that, and connects when NATS is reachable."""
     async with nats_servers(tmp_path) as (server,):

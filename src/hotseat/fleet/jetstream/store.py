@@ -68,6 +68,7 @@ class JetStream:
     async def until_connected(self, within_s: Seconds) -> bool:
         try:
             async with asyncio.timeout(within_s):
+                await self._link.up.wait()  # `_ready` is cleared a moment after the link is lost
                 await self._ready.wait()
         except TimeoutError:
             return False
@@ -158,9 +159,9 @@ class JetStream:
         pauses = self._pauses()
         await self._ready.wait()
         while True:
-            sitting = WatchSession(self._link.client, bucket, self._heartbeat_s)
+            session = WatchSession(self._link.client, bucket, self._heartbeat_s)
             try:
-                async with aclosing(sitting.changes()) as changes:
+                async with aclosing(session.changes()) as changes:
                     async for change in changes:
                         if isinstance(change, CaughtUp):
                             pauses.forget()
