@@ -89,6 +89,7 @@ async def test_a_connection_to_itself_is_no_server(check_endpoint: str | None) -
     [
         ("binds_only", "nothing is listening there"),
         ("never_ready", "the last response was 503"),
+        ("hangs_after_503", "the last response was 503"),
         ("sends_elsewhere", "the last response was 302"),
         ("answers_204", "the last response was 204"),
         ("talks_nonsense", "it sent an invalid response (the response was not HTTP)"),
@@ -96,9 +97,9 @@ async def test_a_connection_to_itself_is_no_server(check_endpoint: str | None) -
 )
 async def test_only_200_is_ready(rig: SupervisorRig, behaviour: str, reason: str) -> None:
     """Redirects are not followed, other good answers do not count, and the failure says what came instead."""
-    error = await rig.failed(model(behaviour, health_check_timeout_s=2.0))
+    error = await rig.failed(model(behaviour, health_check_timeout_s=4.0))
 
-    assert "health check timed out after 2 seconds" in error
+    assert "health check timed out after 4 seconds" in error
     assert reason in error
 
 

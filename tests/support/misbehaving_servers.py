@@ -141,6 +141,12 @@ def hangs_health_once(port: str) -> None:
     serve(listen(port), lambda _: next(questions, HEALTHY))
 
 
+def hangs_after_503(port: str) -> None:
+    """Answers one health check and none after it."""
+    answers = iter([LOADING])
+    serve(listen(port), lambda _: next(answers, b""))
+
+
 def sends_elsewhere(port: str) -> None:
     serve(listen(port), lambda line: HEALTHY if b"/ready" in line else ELSEWHERE)
 

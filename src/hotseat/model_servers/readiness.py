@@ -16,6 +16,7 @@ SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.25
 PART = 0.02
 """Of the elapsed time: the average delay until readiness is noticed is half of it."""
 OK = 200
+UNREACHED = "nothing is listening there"
 UNANSWERED = "it accepted the connection, but did not answer the health check"
 
 
@@ -26,7 +27,7 @@ class Readiness:
         self._dialler = dialler or Dialler()
         self._addresses_of = addresses_of(address)
         self._check_endpoint = check_endpoint
-        self.last_answer = "nothing is listening there"
+        self.last_answer = UNREACHED
         self.server = ""
         """The `Server` header of the answer."""
 
@@ -63,7 +64,8 @@ class Readiness:
         return False
 
     def _connected(self) -> None:
-        self.last_answer = UNANSWERED  # until it does: the limit may come first
+        if self.last_answer == UNREACHED:  # an earlier response says more
+            self.last_answer = UNANSWERED
 
 
 def addresses_of(address: Address) -> list[Address]:
