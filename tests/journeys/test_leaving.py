@@ -32,11 +32,11 @@ def test_a_killed_hotseat_leaves_nobody_behind(rig: Hotseat) -> None:
 def test_sigterm_lets_a_stream_finish(serve: Callable[..., Hotseat]) -> None:
     """On SIGTERM the stream under way is finished, the model stopped, and the exit code is 0."""
     rig = serve({"alpha": llama("alpha")}, shutdown={"drain": 60})
-    stream = rig.stream("alpha", max_tokens=2000).until_it_speaks()
+    stream = rig.stream("alpha", max_tokens=500).until_it_speaks()
     rig.process.terminate()
     stream.read()
 
-    assert (len(stream.words), stream.done) == (2000, True)
+    assert (len(stream.words), stream.done) == (500, True)
     assert rig.terminate() == 0
     assert rig.processes() == []
 

@@ -18,12 +18,12 @@ pytestmark = pytest.mark.llama
 
 def test_a_stream_is_relayed_as_it_is_spoken(rig: Hotseat) -> None:
     """The first word arrives while the model still speaks, and all of them arrive."""
-    stream = rig.stream("alpha", max_tokens=1500).until_it_speaks()
+    stream = rig.stream("alpha", max_tokens=500).until_it_speaks()
     slots = rig.call("GET", "/slots").json()
     stream.read()
 
     assert any(slot["is_processing"] for slot in slots)
-    assert (len(stream.words), stream.done) == (1500, True)
+    assert (len(stream.words), stream.done) == (500, True)
 
 
 def test_the_model_server_checks_its_own_key(serve: Callable[..., Hotseat]) -> None:
@@ -59,7 +59,7 @@ def test_text_is_tokenized_while_the_only_slot_is_taken(serve: Callable[..., Hot
         answers.append(rig.call("POST", "/tokenize", {"model": "alpha", "content": "a seat"}))
         times.append(time.monotonic() - begun)
     slots = rig.call("GET", "/slots").json()
-    stream.read()
+    stream.leave()
 
     assert [(answer.status, len(answer.json()["tokens"])) for answer in answers] == [(200, 6)] * 5
     assert min(times) < 0.5

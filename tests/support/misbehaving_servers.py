@@ -233,6 +233,7 @@ def listens_in_a_child(port: str) -> None:
 
 def leaks_grandchildren(port: str, how: str) -> None:
     """Leaves a process behind that ignores SIGTERM: in its group, in a session of its own, or without environment."""
+    reader, writer = os.pipe()
     if os.fork() == 0:
         if how != "plain":
             os.setsid()
@@ -240,9 +241,11 @@ def leaks_grandchildren(port: str, how: str) -> None:
                 os._exit(0)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         say("grandchild", os.getpid())
+        os.write(writer, b"!")
         if how == "wiped":
             os.execve(sys.executable, [sys.executable, "-I", "-S", __file__, "detached", "0"], {})
         wait_for_ever()
+    os.read(reader, 1)  # whoever sees it ready may look for the grandchild
     be_healthy(port)
 
 
