@@ -37,6 +37,14 @@ def test_the_model_server_checks_its_own_key(serve: Callable[..., Hotseat]) -> N
     assert "Invalid API Key" in without.json()["error"]["message"]
 
 
+def test_a_response_names_the_model_as_the_client_does(serve: Callable[..., Hotseat]) -> None:
+    """Without an alias in its command, llama-server would name the path of the file."""
+    rig = serve({"qwen": llama("alpha"), "own": llama("alpha", "--alias mine")})
+
+    assert rig.chat("qwen").json()["model"] == "qwen"
+    assert rig.chat("own").json()["model"] == "mine"
+
+
 def test_slots_of_the_running_model(rig: Hotseat) -> None:
     """GET /slots is answered by the model that runs, and starts none."""
     before = rig.call("GET", "/slots")

@@ -18,6 +18,7 @@ from hotseat.catalog.spec import (
     Timeouts,
 )
 from hotseat.catalog.template import MODEL_ID, PORT, address_of, fill_hole, holes, split_command
+from hotseat.config.llama_alias import with_alias
 from hotseat.config.sleeping import SleepMaker
 from hotseat.identifiers import LOCAL_HOST, Bytes, DeviceName, ModelName, Place, Seconds
 
@@ -117,7 +118,7 @@ class SpecMaker:
             argv=argv,
             proxy=form.proxy,
             stop=self._words(name, form.cmd_stop, (*path, "cmdStop")) or None if form.cmd_stop.strip() else None,
-            env=_environment(form),
+            env=with_alias(name, argv, _environment(form)),
             check_endpoint=_endpoint(form.check_endpoint),
             preferred_port=self._ports.get(name),
         )
