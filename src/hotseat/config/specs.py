@@ -150,9 +150,11 @@ class SpecMaker:
         if PORT in holes(form.cmd):
             return
         if PORT in holes(form.proxy):
-            said = "proxy uses ${PORT}, but cmd does not"
-            hint = "Set proxy to where the server listens, or use ${PORT} in cmd"
-            self._problems.error((*path, "proxy"), said, hint)
+            if "proxy" in form.model_fields_set:
+                self._problems.error((*path, "proxy"), "proxy uses ${PORT}, but cmd does not", "Use ${PORT} in cmd")
+            else:
+                hint = "Use ${PORT} in cmd, or set proxy to where the server listens"
+                self._problems.error((*path, "cmd"), "does not use ${PORT}, and proxy is not set", hint)
         for key, text in (("cmdStop", form.cmd_stop), ("checkEndpoint", form.check_endpoint), ("env", str(form.env))):
             if PORT in holes(text):
                 self._problems.error((*path, key), f"{key} uses ${{PORT}}, but cmd does not")
