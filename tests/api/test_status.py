@@ -154,7 +154,8 @@ def test_readiness_ends_when_a_server_does_not_go(for_s: float, says: str | None
 
 async def test_a_reload_tells_what_it_touched(rig: Management) -> None:
     """The response lists added, changed and removed models."""
-    rig.reload_result = ReloadResult(CatalogChange(added=(ModelName("new"),), removed=(ModelName("dud"),)))
+    change = CatalogChange(added=(ModelName("new"),), removed=(ModelName("dud"),))
+    rig.reload_result = ReloadResult(change, ("models.new", "models.dud", "logLevel"))
     answer = await rig.client.post("/hotseat/reload")
 
     assert answer.json() == {
@@ -163,6 +164,7 @@ async def test_a_reload_tells_what_it_touched(rig: Management) -> None:
         "added": ["new"],
         "changed": [],
         "removed": ["dud"],
+        "keys": ["models.new", "models.dud", "logLevel"],
     }
 
 

@@ -169,13 +169,17 @@ async def test_why_tells_each_who_waits(command_line: CommandLine) -> None:
 
 async def test_reload_says_what_it_touched(command_line: CommandLine) -> None:
     """Changed models are named; the others keep running."""
-    command_line.rig.reload_result = ReloadResult(CatalogChange(added=(ModelName("new"), ModelName("newer"))))
+    command_line.rig.reload_result = ReloadResult(
+        CatalogChange(added=(ModelName("new"), ModelName("newer"))), ("models.new", "models.newer", "logLevel")
+    )
     touched = await command_line.type("reload")
     command_line.rig.reload_result = ReloadResult()
     untouched = await command_line.type("reload")
 
-    assert touched.out == "the configuration was reloaded; added: new, newer\n"
-    assert untouched.out == "the configuration was reloaded; no model changed\n"
+    assert touched.out == (
+        "the configuration was reloaded; added: new, newer; changed keys: models.new, models.newer, logLevel\n"
+    )
+    assert untouched.out == "the configuration was reloaded; nothing changed\n"
 
 
 async def test_reload_of_a_wrong_file_exits_3_with_every_problem(command_line: CommandLine) -> None:

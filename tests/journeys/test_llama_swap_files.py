@@ -120,7 +120,7 @@ def test_a_profile_stays_over_a_reload(tmp_path: Path, environ: dict[str, str]) 
 
     assert said == [
         "profile night is active\n",
-        "the configuration was reloaded; no model changed\n",
+        "the configuration was reloaded; nothing changed\n",
         "no profile is active\n",
     ]
     assert night.json()["body"] == {"model": "small"}

@@ -281,5 +281,5 @@ def test_the_command_line_chooses_the_form_of_the_log(tmp_path: Path) -> None:
         rig.terminate()
 
     log_lines = rig.log().splitlines()
-    assert "INFO configuration reloaded added=0 changed=0 removed=0" in log_lines
+    assert "INFO configuration reloaded added=0 restarted=0 removed=0 keys=''" in log_lines
     assert log_lines[-1] == "INFO shutting down in_flight=0"

@@ -285,8 +285,9 @@ class Profiles(BaseModel):
 
 class Reloaded(Result):
     added: list[str]
-    changed: list[str]
+    changed: Annotated[list[str], Field(description="Models that restart.")]
     removed: list[str]
+    keys: Annotated[list[str], Field(description="Keys whose values changed, such as `models.qwen.ttl`.")]
 
 
 class ReloadFailure(Failure):

@@ -173,8 +173,9 @@ def reload(server: Server) -> None:
         if problems := refused.body.get("problems"):
             raise BadConfig("\n".join([str(refused), *problems])) from None
         raise
-    touched = [f"{what}: {', '.join(answer[what])}" for what in ("added", "changed", "removed") if answer[what]]
-    print("; ".join([answer["message"], *(touched or ["no model changed"])]))
+    titles = {"added": "added", "changed": "restarted", "removed": "removed", "keys": "changed keys"}
+    touched = [f"{title}: {', '.join(answer[what])}" for what, title in titles.items() if answer[what]]
+    print("; ".join([answer["message"], *(touched or ["nothing changed"])]))
 
 
 def profile(server: Server, name: str | None, off: bool, as_json: bool) -> None:

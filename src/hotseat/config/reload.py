@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hotseat.catalog.catalog import CatalogChange
+from hotseat.config.changed_keys import changed_keys, shortened
 from hotseat.config.effective import resolved
 from hotseat.config.exposure import refuse_to_serve
 from hotseat.config.problems import ConfigError
@@ -42,6 +43,8 @@ class ReloadResult:
     """What a reload changed; errors mean that nothing changed."""
 
     change: CatalogChange = field(default_factory=CatalogChange)
+    keys: tuple[str, ...] = ()
+    """The keys whose values changed."""
     problems: tuple[str, ...] = ()
 
 
@@ -144,17 +147,19 @@ class Reloader:
         return loaded.withheld_env | self._active.loaded.withheld_env if stays else loaded.withheld_env
 
     def _apply(self, loaded: Loaded) -> ReloadResult:
+        keys = changed_keys(resolved(self._active.loaded), resolved(loaded))
         self._active.loaded, self._refused = loaded, ()
         self._target.apply(loaded)
         change = self._target.change_catalog(loaded.catalog)
         self._target.reloaded(success=True)
         log.info(
-            "configuration reloaded added=%d changed=%d removed=%d",
+            "configuration reloaded added=%d restarted=%d removed=%d keys=%r",
             len(change.added),
             len(change.changed),
             len(change.removed),
+            shortened(keys),
         )
-        return ReloadResult(change)
+        return ReloadResult(change, keys)
 
     # The folder of models
 

@@ -138,6 +138,7 @@ async def reload(deps: Deps) -> Reloaded | JSONResponse:
         added=list(change.added),
         changed=list(change.changed),
         removed=list(change.removed),
+        keys=list(result.keys),
     )
 
 
