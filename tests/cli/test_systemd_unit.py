@@ -26,7 +26,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("PATH", f"{PROGRAM.parent}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr(systemd_unit, "SYSTEM_UNITS", tmp_path / "system")
-    (tmp_path / "my config.yaml").write_text("listen: localhost:9090\nmodels: {}\n")
+    for name in ("config.yaml", "my config.yaml"):
+        (tmp_path / name).write_text("listen: localhost:9090\nmodels: {}\n")
     return tmp_path
 
 
@@ -84,6 +85,14 @@ def test_a_unit_that_exists_is_left_alone(folder: Path, typed: Typed) -> None:
     assert (refused.code, text) == (1, "mine")
     assert "--force overwrites it" in refused.err
     assert (forced.code, file.read_text() != "mine") == (0, True)
+
+
+def test_a_unit_without_a_configuration_is_not_installed(folder: Path, typed: Typed) -> None:
+    """The service would fail at every start."""
+    said = typed("systemd", "install", "--config", "nothere.yaml")
+
+    assert said.err == "hotseat: nothere.yaml does not exist; `hotseat init` writes a configuration\n"
+    assert not (folder / "system").exists()
 
 
 def test_what_cannot_be_written_is_an_error_with_a_way_out(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hotseat.config.load import read
+from hotseat.config.load import INIT, read
 from hotseat.config.problems import ConfigError
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def test_a_file_given_twice_is_a_mistake(files: ConfigFiles) -> None:
 def test_no_file_at_all_is_a_mistake(files: ConfigFiles) -> None:
     """An empty directory holds no configuration."""
     files.write("d/readme.md", "")
-    said = "error: no configuration file found. Name a file, or a directory with .yaml files"
+    said = f"error: no configuration file found. Name a file, or a directory with .yaml files. {INIT}"
 
     assert mistakes(Path("d")) == [f"d:1:1: {said}"]
     assert mistakes() == [f":1:1: {said}"]
@@ -90,7 +90,7 @@ def test_unreadable_files_are_reported_all_at_once(files: ConfigFiles, tmp_path:
     broken = files.write("broken.yaml", "a: [")
 
     assert mistakes(Path("absent.yaml"), Path("latin.yaml"), broken) == [
-        "absent.yaml:1:1: error: the file cannot be read: No such file or directory",
+        f"absent.yaml:1:1: error: the file cannot be read: No such file or directory. {INIT}",
         "broken.yaml:1:5: error: not valid YAML: expected the node content, but found '<stream end>'",
         "latin.yaml:1:1: error: the file cannot be read: it is not UTF-8",
     ]

@@ -142,6 +142,8 @@ def show(options: UnitOptions) -> None:
 
 def install(options: UnitOptions, force: bool) -> None:
     """Write the units to systemd's folder and print how to load them."""
+    if not options.config.exists():
+        raise Problem(f"{options.config} does not exist; `hotseat init` writes a configuration")
     folder = user_units() if options.for_user else SYSTEM_UNITS
     fresh = units(options)
     present = [name for name in fresh if (folder / name).exists()]

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from hotseat.settings import Settings
 
 
+INIT = "`hotseat init` writes a configuration"
 LookAgain: TypeAlias = "Callable[[Offer], Catalog]"
 
 
@@ -143,7 +144,7 @@ def _each_file(paths: Sequence[FilePath]) -> Iterator[FilePath]:
 
 def _document(files: Sequence[FilePath], environ: Mapping[str, str], problems: Problems) -> Document:
     if not files:
-        problems.error((), "no configuration file found", "Name a file, or a directory with .yaml files")
+        problems.error((), "no configuration file found", f"Name a file, or a directory with .yaml files. {INIT}")
     documents = [_parsed(file, environ, problems) for file in files]
     read = [document for document in documents if document]
     if not files or len(read) < len(documents):
@@ -162,7 +163,8 @@ def _text(file: FilePath, problems: Problems) -> str | None:
         text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        problems.write(Severity.ERROR, Spot(str(file), 1, 1), (), f"the file cannot be read: {reason}")
+        hint = INIT if isinstance(error, FileNotFoundError) else ""
+        problems.write(Severity.ERROR, Spot(str(file), 1, 1), (), f"the file cannot be read: {reason}", hint)
         return None
     if os.geteuid() == 0 and file.stat().st_mode & stat.S_IWOTH:
         said = "any user may write this file, and hotseat runs its commands as root"
