@@ -40,6 +40,25 @@ def test_a_file_that_opens_the_address_is_reported_before_serving(
     assert "`hotseat serve` will refuse this address: 0.0.0.0:80 can be reached" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("pinned", "effect"),
+    [("", "runs only while no other model does"), (", pinned: true", "never runs, because a is pinned")],
+)
+def test_a_model_of_unknown_size_is_warned_of(
+    files: ConfigFiles, capsys: pytest.CaptureFixture[str], pinned: str, effect: str
+) -> None:
+    """Only where memory decides what runs, and where there are other models."""
+    models = f"models:\n  a: {{cmd: 's ${{PORT}}', memory: 1GiB{pinned}}}\n  b: {{cmd: 's ${{PORT}}'}}\n"
+    check([files.write("config.yaml", models)], "text", lenient=False)
+    without_devices = capsys.readouterr()
+    check([files.write("config.yaml", f"{models}devices: {{gpu0: {{memory: 8GiB}}}}\n")], "text", lenient=False)
+    out, err = capsys.readouterr()
+
+    assert "memory is unknown" not in without_devices.err
+    assert f"config.yaml:3:3: warning: models.b: its memory is unknown, so it {effect}. Declare `memory`\n" in err
+    assert "ok: 2 models, 1 warning." in out
+
+
 def test_a_bad_file_ends_with_three(files: ConfigFiles, capsys: pytest.CaptureFixture[str]) -> None:
     """Errors go to stderr, one per line."""
     assert check([files.write("config.yaml", GOOD + "lisen: 1")], "text", lenient=False) == 3

@@ -78,6 +78,18 @@ def test_a_model_that_does_not_fit_beside_a_pinned_one(new_driver: NewDriver) ->
     assert driver.phase("qwen") is Phase.READY
 
 
+def test_a_model_of_unknown_size_beside_a_pinned_one(new_driver: NewDriver) -> None:
+    """No quantisation would help: the refusal says which key does."""
+    driver = new_driver(with_budget(model("new"), model("embed", gib=6, pinned=True)))
+    driver.with_ready("embed")
+
+    driver >> arrives(1, "new") << refuses(1, NeverFits)
+    assert driver.error.message == (
+        "new never fits: its memory is unknown, so it takes all of gpu0, of which 6 GiB is reserved by pinned models."
+        " Declare `memory` for new."
+    )
+
+
 def test_a_pinned_model_is_not_a_victim(new_driver: NewDriver) -> None:
     """The one that is not pinned leaves, although it was used more recently."""
     driver = new_driver(with_budget(model("embed", gib=8, pinned=True), model("qwen", gib=8), model("llama", gib=12)))

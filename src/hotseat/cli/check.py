@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hotseat.config.effective import concurrency, resolved
 from hotseat.config.exposure import refuse_open
 from hotseat.config.load import Loaded, read
-from hotseat.config.problems import ConfigError, ConfigProblem, Severity
+from hotseat.config.problems import ConfigError, ConfigProblem, Problems, Severity
 from hotseat.config.units import size_text
 from hotseat.memory.manager import devices_for_models, with_figures
 
@@ -34,8 +34,21 @@ def check(paths: list[Path], format: str, lenient: bool) -> int:  # noqa: A002  
     except ConfigError as error:
         _report(format, error.problems, None)
         return INVALID
+    loaded = replace(loaded, problems=(*loaded.problems, *unknown_sizes(loaded)))
     _report(format, loaded.problems, loaded)
     return FINE
+
+
+def unknown_sizes(loaded: Loaded) -> tuple[ConfigProblem, ...]:
+    """A warning for each model that keeps all others from running beside it, because its memory is not known."""
+    catalog, problems = loaded.catalog, Problems("", loaded.spots)
+    pinned = [name for name, spec in catalog.models.items() if spec.pinned]
+    for name, spec in catalog.models.items():
+        if catalog.budgets and spec.footprint is None and len(catalog.models) > 1:
+            others = [other for other in pinned if other != name]
+            effect = f"never runs, because {others[0]} is pinned" if others else "runs only while no other model does"
+            problems.warn(("models", name), f"its memory is unknown, so it {effect}", "Declare `memory`")
+    return problems.ordered()
 
 
 def _report(format: str, problems: Sequence[ConfigProblem], loaded: Loaded | None) -> None:  # noqa: A002

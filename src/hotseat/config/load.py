@@ -50,6 +50,8 @@ class Loaded:
     """The folder whose files are models."""
     concealed: Concealed = field(default=NOTHING_CONCEALED, compare=False)
     """Values that came from the environment and must not be shown."""
+    spots: dict[Path, Spot] = field(default_factory=dict, compare=False)
+    """Where each key stands in the files."""
     look_again: LookAgain | None = field(default=None, compare=False)
     """Rebuilds the catalog from the same text and the folder's current files; it does not read the text again."""
 
@@ -108,6 +110,7 @@ def _understood(written: Document, offer: Offer, problems: Problems, around: Sur
         differences=tuple(differences(written.value, problems)),
         models_dir=folder_of(document.value),
         concealed=concealed,
+        spots=document.spots,
     )
 
 

@@ -285,6 +285,11 @@ def refusal(spec: ModelSpec, beside: Sequence[ModelSpec], catalog: Catalog) -> N
 
 def _lack(spec: ModelSpec, place: Place, used: Bytes, catalog: Catalog) -> NeverFits | NoMemory:
     bytes_, budget = needs(spec, catalog)[place], catalog.budgets.get(place, 0)
+    if spec.memory is None and spec.learned is None:
+        return NeverFits(
+            f"{spec.name} never fits: its memory is unknown, so it takes all of {place}, of which {in_gib(used)} is"
+            f" reserved by pinned models. Declare `memory` for {spec.name}."
+        )
     needed = f"it needs {in_gib(bytes_)}{_source(spec)}, but the budget of {place} is {in_gib(budget)}"
     pinned = f", of which {in_gib(used)} is reserved by pinned models" if used else ""
     if bytes_ + used > budget:
