@@ -110,6 +110,24 @@ def test_a_conversation_remembers(
     assert "/clear starts a new conversation" in capsys.readouterr().out
 
 
+def test_settings_of_a_conversation(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They go into every following request; a line with a slash is never sent, whatever it says."""
+    server.answers = [[piece("1"), "[DONE]"]]
+    lines = iter(
+        ["/set system Be brief.", "/set parameter temperature 0.2", "/set parameter", "/sett x", "hello", "", "/bye"]
+    )
+    monkeypatch.setattr("builtins.input", lambda _: next(lines))
+    converse(Chat(Server(server.url), "m"))
+    [body], (_, err) = server.asked, capsys.readouterr()
+
+    assert body["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hello"}]
+    assert body["temperature"] == 0.2
+    assert "hotseat: /set system TEXT sets the system prompt" in err
+    assert "hotseat: /sett is not a command; /clear starts a new conversation" in err
+
+
 def test_ctrl_c_at_the_prompt_throws_the_line_away(
     server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 PATH = "/v1/chat/completions"
 DONE = "[DONE]"
-BYE, CLEAR, HELP = ("/bye", "/exit", "/quit"), "/clear", ("/?", "/help")
-HELP_TEXT = "/clear starts a new conversation, /bye quits, Ctrl-C stops a response"
+BYE, CLEAR, HELP, SET = ("/bye", "/exit", "/quit"), "/clear", ("/?", "/help"), "/set"
+HELP_TEXT = "/clear starts a new conversation, /set changes a setting, /bye quits, Ctrl-C stops a response"
+SET_TEXT = "/set system TEXT sets the system prompt, /set parameter NAME VALUE a parameter such as temperature"
 
 
 def run(server: Server, model: str, prompt: str | None) -> None:
@@ -41,15 +42,39 @@ def converse(chat: Chat) -> None:
     while (line := asked()) is not None:
         if line in BYE:
             return
-        if line in HELP:
-            print(HELP_TEXT)
-        elif line == CLEAR:
-            chat.messages.clear()
-        elif line:
-            try:
+        try:
+            if line.startswith("/"):
+                obey(chat, line)
+            elif line:
                 chat.say(line)
-            except Problem as problem:  # a model that fails once may answer the next time
-                print(f"hotseat: {problem}", file=sys.stderr)
+        except Problem as problem:  # a model that fails once may answer the next time
+            print(f"hotseat: {problem}", file=sys.stderr)
+
+
+def obey(chat: Chat, line: str) -> None:
+    """Carry out a line that begins with a slash; it is never sent to the model."""
+    command, *words = line.split(maxsplit=2)
+    if command in HELP:
+        print(HELP_TEXT)
+    elif command == CLEAR:
+        chat.messages.clear()
+    elif command == SET and len(words) == 2 and words[0] == "system":
+        chat.system = words[1]
+    elif command == SET and len(words) == 2 and words[0] == "parameter" and " " in words[1]:
+        name, value = words[1].split(maxsplit=1)
+        chat.parameters[name] = as_json(value)
+    elif command == SET:
+        raise Problem(SET_TEXT)
+    else:
+        raise Problem(f"{command} is not a command; {HELP_TEXT}")
+
+
+def as_json(value: str) -> Any:
+    """`0.2` is a number and `true` a boolean; what is not JSON is text."""
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
 
 
 def asked() -> str | None:
@@ -69,6 +94,8 @@ class Chat:
     server: Server
     model: str
     messages: list[dict[str, str]] = field(default_factory=list)
+    system: str = ""
+    parameters: dict[str, Any] = field(default_factory=dict)
 
     def make_ready(self) -> None:
         """On a terminal, show the load; elsewhere the chat request itself loads the model."""
@@ -96,7 +123,8 @@ class Chat:
 
     def _answer(self, messages: list[dict[str, str]]) -> Generator[str, None, None]:
         thinking = Thinking()
-        body = {"model": self.model, "messages": messages, "stream": True}
+        system = [{"role": "system", "content": self.system}] if self.system else []
+        body = {**self.parameters, "model": self.model, "messages": system + messages, "stream": True}
         with closing(self.server.stream(PATH, body)) as events:
             for event in events:
                 if event == DONE:
