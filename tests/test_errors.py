@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hotseat.errors import LONGEST_LINE, LoadFailed, last_meaningful
+from hotseat.errors import LONGEST_LINE, LoadFailed, last_meaningful, with_output
 
 LLAMA = (
     "E gguf_init_from_file: failed to open GGUF file 'lost.gguf' (No such file or directory)",
@@ -38,7 +38,7 @@ def test_a_failed_start_is_one_short_line() -> None:
     for error in (failed.message, failed.for_operators().message):
         assert "\n" not in error
         assert len(error) <= LONGEST_LINE
-    assert "x" * 900 in failed.in_full
+    assert "x" * 900 in with_output(failed.message, failed.output)
 
 
 def test_a_long_last_line_is_clipped() -> None:

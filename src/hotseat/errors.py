@@ -155,11 +155,6 @@ class LoadFailed(UpstreamError):
         self.output = output
         """The last lines that the server wrote."""
 
-    @property
-    def in_full(self) -> str:
-        """For logs and operators."""
-        return with_output(self.message, self.output)
-
     def for_operators(self) -> LoadFailed:
         """With the last meaningful output line."""
         line = last_meaningful(self.output)

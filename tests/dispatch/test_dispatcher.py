@@ -468,7 +468,24 @@ async def test_a_swap_is_logged(caplog: pytest.LogCaptureFixture) -> None:
         "stopping upstream model=qwen reason='unloaded to free memory for llama'",
         "upstream exited model=qwen exit_status='exited as asked'",
         "starting upstream model=llama reason='loaded explicitly (operator or preload)'",
-        "upstream failed to start model=llama took_s=0.00 error='llama exited with code 1'",
+        "upstream failed to start model=llama took_s=0.00 failures=1 retry_in_s=0 error='llama exited with code 1'",
+    ]
+
+
+@in_virtual_time
+async def test_a_crash_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """It says how the server ended, how often in a row, and when the next request may start it."""
+    async with opened() as rig:
+        await rig.dispatcher.load(QWEN)
+        await asyncio.sleep(8)
+        rig.launcher.crash("qwen", "was terminated by SIGSEGV")
+        await asyncio.sleep(1)
+
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        (
+            "WARNING",
+            "upstream crashed model=qwen ready_s=8.00 failures=1 retry_in_s=0 error='qwen was terminated by SIGSEGV'",
+        )
     ]
 
 

@@ -26,7 +26,9 @@ from tests.support.scheduler_driver import (
 )
 
 from hotseat.errors import LoadFailed
+from hotseat.identifiers import ModelName
 from hotseat.scheduling.commands import Cause
+from hotseat.scheduling.events import UpstreamExited
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.transitions import backoff_s
 
@@ -154,6 +156,32 @@ def test_a_crash_in_use(driver: SchedulerDriver) -> None:
     driver >> leaves(1) << nothing
 
     driver >> arrives(2, "qwen") << starts("qwen")
+
+
+def test_a_failure_is_reported_with_its_count_and_the_next_try(driver: SchedulerDriver) -> None:
+    """The first one costs no pause, the second one two seconds."""
+    driver >> arrives(1, "qwen") << starts("qwen")
+    driver.at(3) >> failed("qwen") << refuses(1)
+    driver >> arrives(2, "qwen") << starts("qwen")
+    driver.at(6) >> failed("qwen") << refuses(2) << wakes_at(8)
+
+    assert [(each.is_crash, each.after_s, each.failures, each.retry_in_s) for each in driver.failures] == [
+        (False, 3.0, 1, 0.0),
+        (False, 3.0, 2, 2.0),
+    ]
+
+
+def test_a_crash_is_reported_with_what_to_do(driver: SchedulerDriver) -> None:
+    """A crash after a response does not count; the next request starts the model."""
+    driver.with_ready("qwen", 1)
+    driver >> leaves(1) << nothing
+    launch, output = driver.launches["qwen"], ("last words",)
+    driver.after(8) >> UpstreamExited(ModelName("qwen"), launch, "was terminated by SIGKILL", output, "Help") << nothing
+
+    [report] = driver.failures
+    assert (report.is_crash, report.after_s, report.failures, report.retry_in_s) == (True, 8.0, 0, 0.0)
+    assert report.error == "qwen was terminated by SIGKILL. Help; its last output was:\nlast words"
+    assert driver.view("qwen").why == "qwen was terminated by SIGKILL. Help"
 
 
 def test_a_lease_from_before_the_crash_does_not_count_for_the_successor(driver: SchedulerDriver) -> None:

@@ -25,6 +25,7 @@ from hotseat.scheduling.commands import (
     PutToSleep,
     ReadAhead,
     Refuse,
+    ReportFailure,
     ReportSwap,
     StartUpstream,
     StopReading,
@@ -101,6 +102,7 @@ class SchedulerDriver:
         self.now: Instant = 0.0
         self.launches: dict[str, LaunchId] = {}
         self.swaps: list[ReportSwap] = []
+        self.failures: list[ReportFailure] = []
         """Swap reports: they are records, so tests need not assert them."""
         self.reading: dict[str, str] = {}
         """Models whose files are read ahead, with their version: recorded, because most tests are about who runs."""
@@ -126,9 +128,10 @@ class SchedulerDriver:
         self._exchange.append(f"{self.now:8.2f}  >> {event}")
         commands = self.scheduler.handle(event, self.now)
         self.swaps += [command for command in commands if isinstance(command, ReportSwap)]
+        self.failures += [command for command in commands if isinstance(command, ReportFailure)]
         for command in commands:
             self._note_reading(command)
-        noted = (ReportSwap, ReadAhead, StopReading)
+        noted = (ReportSwap, ReportFailure, ReadAhead, StopReading)
         self._unasserted = [command for command in commands if not isinstance(command, noted)]
         self._exchange += [f"{'':8}  << {_brief(command)}" for command in self._unasserted]
         started = [command for command in self._unasserted if isinstance(command, StartUpstream)]

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, ParamSpec, Protocol, assert_never, cast
 
 from hotseat.catalog.catalog import CatalogChange, compare
+from hotseat.dispatch.failure_log import log_failure
 from hotseat.dispatch.request_trace import Traffic
 from hotseat.dispatch.server_tasks import ServerTasks
 from hotseat.dispatch.swap_log import SwapLog
@@ -30,6 +31,7 @@ from hotseat.scheduling.commands import (
     PutToSleep,
     ReadAhead,
     Refuse,
+    ReportFailure,
     ReportSwap,
     StartUpstream,
     StopReading,
@@ -266,6 +268,8 @@ class Dispatcher:
                 self._lives.stop_reading(model)
             case ReportSwap():
                 self._swap_log.write(command, self._clock())
+            case ReportFailure():
+                log_failure(command)
             case WakeAt(when=when):
                 self._set_timer(when)
             case _:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Protocol
 
-from hotseat.errors import LoadFailed, with_output
+from hotseat.errors import LoadFailed
 from hotseat.scheduling.commands import Cause, StopUpstream
 from hotseat.scheduling.events import (
     SleepFailed,
@@ -136,10 +136,7 @@ class ServerTasks:
             started = UpstreamFailed(command.model, command.launch, start_raised(command.model, problem))
             await self._end(command.model, command.launch)
         took = self._clock() - began
-        if isinstance(started, UpstreamFailed):
-            error = started.error.in_full
-            log.warning("upstream failed to start model=%s took_s=%.2f error=%r", command.model, took, error)
-        else:
+        if isinstance(started, UpstreamReady):
             log.info("upstream ready model=%s took_s=%.2f pid=%s", command.model, took, started.upstream.pid)
         return started
 
@@ -150,7 +147,7 @@ class ServerTasks:
             log.exception("internal error action=watch model=%s", ready.model)
             await self._end(ready.model, ready.launch)
             exited = UpstreamExited(ready.model, ready.launch, f"was stopped after an internal error: {named(problem)}")
-        log.info("upstream exited model=%s exit_status=%r", ready.model, with_output(exited.exit_status, exited.output))
+        log.info("upstream exited model=%s exit_status=%r", ready.model, exited.exit_status)
         return exited
 
     async def _learn_slots(self, ready: UpstreamReady) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hotseat.catalog.filled_recipe import fill
 from hotseat.catalog.redaction import secrets_in, without
 from hotseat.catalog.template import PID, PORT, fill_hole
 from hotseat.errors import LoadFailed
 from hotseat.identifiers import Address, Upstream
+from hotseat.model_servers.exit_hints import count_oom_kills, hint
 from hotseat.model_servers.guard_link import Order
 from hotseat.model_servers.launch_env import environment, find_program
 from hotseat.model_servers.load_progress import taken_in, weight_of
@@ -50,10 +51,29 @@ class Trouble(Exception):
     """Why a start failed, as the second half of a sentence."""
 
 
+class Exited(Trouble):
+    """Its process exited before it was ready."""
+
+    def __init__(self, exit_status: str) -> None:
+        super().__init__(too_soon(exit_status))
+        self.exit_status = exit_status
+
+
+class End(NamedTuple):
+    """How a server ended that had been ready."""
+
+    exit_status: str
+    output: tuple[str, ...] = ()
+    """Its last lines, if the end was not requested."""
+    hint: str = ""
+    """What to do about it, if the end was not requested."""
+
+
 class Launch:
     def __init__(self, spec: ModelSpec, environ: Mapping[str, str], guard: Guard, ports: Ports, output: Output) -> None:
         self._spec, self._environ, self._guard, self._ports, self._output = spec, environ, guard, ports, output
         self._began_at = output.written
+        self._oom_kills_before = count_oom_kills()
         self._child: Child | None = None
         self._loan: PortLease | None = None
         self._is_wanted = True
@@ -145,19 +165,27 @@ class Launch:
         env = environment(self._environ, self._spec.recipe.env)
         return await self._run_beside(words, env)
 
-    async def ended(self) -> tuple[str, list[str]]:
-        """How a ready server ended, and its last output if that was not requested."""
+    async def ended(self) -> End:
+        """How a ready server ended."""
         assert self._child, "only what was ready can be watched"
-        how = await self._child.exited()
-        return how, [] if self._child.was_asked_to_end else self._last_lines()
+        exit_status = await self._child.exited()
+        if self._child.was_asked_to_end:
+            return End(exit_status)
+        return End(exit_status, tuple(self._last_lines()), self._hint(exit_status))
+
+    def _hint(self, exit_status: str) -> str:
+        kills = count_oom_kills() - self._oom_kills_before
+        return hint(exit_status, self._last_lines(), oom_kills=kills)
 
     def _failure(self, trouble: Exception) -> LoadFailed:
         if not self._is_wanted:
             return LoadFailed(f"{self._spec.name} was stopped while loading")
         why = without(str(trouble), self._spec.recipe.secrets)
         lines = self._last_lines()
-        where = f" See `hotseat logs {self._spec.name}`." if lines else ""
-        return LoadFailed(f"{self._spec.name} is not ready: {why}.{where}", output=lines)
+        advice = self._hint(trouble.exit_status) if isinstance(trouble, Exited) else ""
+        where = f"See `hotseat logs {self._spec.name}`" if lines else ""
+        sentences = (f"{self._spec.name} is not ready: {why}", advice, where)
+        return LoadFailed(". ".join(filter(None, sentences)) + ".", output=lines)
 
     def _last_lines(self) -> list[str]:
         return self._output.tail(LAST_LINES, since=self._began_at)
@@ -254,7 +282,7 @@ class Launch:
         finally:
             await self._tasks.aclose()
         if child.gone.done():
-            raise Trouble(too_soon(await child.exited()))
+            raise Exited(await child.exited())
         self._check_wanted()
         if not answer.cancelled():
             self.server = readiness.server

@@ -93,9 +93,9 @@ class Supervisor:
 
     async def watch(self, ready: UpstreamReady) -> UpstreamExited:
         """Return when no process of the launch is left."""
-        how, last_lines = await self._launches[ready.launch].ended()
+        end = await self._launches[ready.launch].ended()
         del self._launches[ready.launch]
-        return UpstreamExited(ready.model, ready.launch, how, tuple(last_lines))
+        return UpstreamExited(ready.model, ready.launch, end.exit_status, end.output, end.hint)
 
     async def ask_slots(self, ready: UpstreamReady) -> SlotsLearned | None:
         """The server's slots, if it is a llama-server; others are not asked."""

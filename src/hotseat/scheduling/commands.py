@@ -151,6 +151,23 @@ class ReportSwap:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportFailure:
+    """A start failed or a ready server exited by itself: tell the operator."""
+
+    model: ModelName
+    is_crash: bool
+    """Had it been ready?"""
+    after_s: Seconds
+    """How long it had been loading or ready."""
+    error: str
+    """With the last output."""
+    failures: int
+    """In a row; 0: it had answered requests, so this one does not count."""
+    retry_in_s: Seconds
+    """0: the next request starts it."""
+
+
+@dataclass(frozen=True, slots=True)
 class WakeAt:
     """Send ClockReached at this time; replaces any earlier WakeAt."""
 
@@ -169,5 +186,6 @@ Command: TypeAlias = (
     | ReadAhead
     | StopReading
     | ReportSwap
+    | ReportFailure
     | WakeAt
 )

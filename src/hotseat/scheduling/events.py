@@ -119,6 +119,8 @@ class UpstreamExited:
     """Exit code or signal in words."""
     output: tuple[str, ...] = ()
     """Last output lines, if the exit was not requested. They may contain prompts."""
+    hint: str = ""
+    """What an operator can do, if the exit was not requested."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -321,7 +321,8 @@ class Scheduler:
         elif model.phase is Phase.ASLEEP or (model.sleep_level and model.phase is Phase.LOADING):
             transitions.die_asleep(model, f"{model.name} {event.exit_status} while asleep")
         else:
-            transitions.fail(model, Move.CRASH, f"{model.name} {event.exit_status}", event.output)
+            advice = f". {event.hint}" if event.hint else ""
+            transitions.fail(model, Move.CRASH, f"{model.name} {event.exit_status}{advice}", event.output)
         self._follow_catalog(model)
 
     def _unresponsive(self, transitions: Transitions, event: UpstreamUnresponsive) -> None:

@@ -15,6 +15,7 @@ from hotseat.scheduling.commands import (
     PutToSleep,
     ReadAhead,
     Refuse,
+    ReportFailure,
     ReportSwap,
     StartUpstream,
     StopReading,
@@ -280,7 +281,10 @@ class Transitions:
         if not model.has_answered:
             model.failures += 1
         model.last_error = with_output(error, output)
-        model.rest_until = self.now + backoff_s(model.failures)
+        retry_in_s = backoff_s(model.failures)
+        model.rest_until = self.now + retry_in_s
+        is_crash, after_s = move is Move.CRASH, self.now - model.since
+        self.commands.append(ReportFailure(model.name, is_crash, after_s, model.last_error, model.failures, retry_in_s))
         self._enter(model, move, error)
         self._remove(model)
 

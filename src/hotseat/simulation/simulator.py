@@ -20,6 +20,7 @@ from hotseat.scheduling.commands import (
     PutToSleep,
     ReadAhead,
     Refuse,
+    ReportFailure,
     ReportSwap,
     StartUpstream,
     StopReading,
@@ -225,7 +226,7 @@ class Simulator:
             case WakeAt(when=when):
                 self._alarm = when
                 self._at(max(when, self._now), self._rings, when)
-            case ReportSwap() | ReadAhead() | StopReading():
+            case ReportSwap() | ReportFailure() | ReadAhead() | StopReading():
                 pass  # no log, no files
             case Confirm() | Cut() | PutToSleep() | WakeUp():
                 raise AssertionError(f"the simulation has neither operators nor sleeping servers, but got: {command}")

@@ -1,0 +1,61 @@
+"""What an operator can do about a server that ended by itself, as far as its end and its last output tell.
+
+The hint goes to clients too, so it never quotes the output: that may contain prompts.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+VMSTAT = Path("/proc/vmstat")
+LESS_MEMORY = "use a smaller context or quantisation, or declare `memory` so that fewer models run beside it"
+KILLED = f"The kernel killed it because memory ran out: {LESS_MEMORY}"
+BY_SIGNAL = {
+    "SIGKILL": "Another process killed it, or the kernel did because memory ran out (see `dmesg`)",
+    "SIGILL": "It uses CPU instructions that this machine lacks: install a build for this CPU",
+}
+BY_CODE = {
+    "code 137": BY_SIGNAL["SIGKILL"],  # what a shell or a container reports for SIGKILL
+    "code 127": "A program or shared library is missing: run `cmd` in a terminal to see which",
+}
+BY_OUTPUT = (
+    (
+        r"out of memory|cudaMalloc failed|(failed|unable|cannot) to allocate|cannot allocate memory|bad_alloc",
+        f"It ran out of memory: {LESS_MEMORY}",
+    ),
+    (
+        r"(invalid|unknown|unrecognized|unrecognised|unexpected) (argument|option)|error: the argument",
+        "It does not accept an option of `cmd`; its output says which",
+    ),
+    (r"error while loading shared libraries", "A shared library is missing: set LD_LIBRARY_PATH in `env`"),
+    (
+        r"no such file or directory|failed to open|file not found|does not exist",
+        "A file that `cmd` names is missing; its output says which",
+    ),
+    (r"address already in use|couldn't bind", "Its port is in use by another process: use ${PORT} in `cmd`"),
+)
+
+
+def hint(exit_status: str, output: Sequence[str], *, oom_kills: int = 0) -> str:
+    """One sentence without a full stop, or an empty string. `oom_kills`: while it ran, of any process."""
+    is_killed = exit_status.endswith(("SIGKILL", "code 137"))
+    if is_killed and oom_kills:
+        return KILLED
+    for pattern, advice in BY_OUTPUT:
+        if any(re.search(pattern, line, re.IGNORECASE) for line in output):
+            return advice
+    return next((advice for end, advice in (BY_SIGNAL | BY_CODE).items() if exit_status.endswith(end)), "")
+
+
+def count_oom_kills(vmstat: Path = VMSTAT) -> int:
+    """Processes that the kernel has killed since boot because memory ran out; 0 where it does not say."""
+    try:
+        lines = vmstat.read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)

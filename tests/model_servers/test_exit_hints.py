@@ -1,0 +1,59 @@
+"""What an operator is advised to do about a server that ended by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hotseat.model_servers.exit_hints import KILLED, count_oom_kills, hint
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("exit_status", "line", "advice"),
+    [
+        ("was terminated by SIGKILL", "", "memory ran out (see `dmesg`)"),
+        ("exited with code 137", "", "memory ran out (see `dmesg`)"),
+        ("was terminated by SIGILL", "", "a build for this CPU"),
+        ("exited with code 127", "", "program or shared library is missing"),
+        ("exited with code 1", "error: invalid argument: --ctx-sise", "does not accept an option of `cmd`"),
+        ("exited with code 2", "vllm: error: unrecognized arguments: --tp 2", "does not accept an option of `cmd`"),
+        ("exited with code 1", "gguf_init_from_file: failed to open GGUF file 'x.gguf'", "file that `cmd` names"),
+        ("exited with code 1", "ggml_backend_cuda_buffer_type_alloc_buffer: cudaMalloc failed", "ran out of memory"),
+        ("was terminated by SIGABRT", "torch.OutOfMemoryError: CUDA out of memory.", "ran out of memory"),
+        ("exited with code 127", "error while loading shared libraries: libcuda.so.1", "LD_LIBRARY_PATH"),
+        ("exited with code 1", "couldn't bind HTTP server socket", "use ${PORT}"),
+    ],
+)
+def test_an_end_that_is_understood(exit_status: str, line: str, advice: str) -> None:
+    """The exit status and the server's own words lead to one piece of advice."""
+    assert advice in hint(exit_status, ["loading", line])
+
+
+@pytest.mark.parametrize("exit_status", ["exited with code 1", "exited with code 0", "was terminated by SIGSEGV"])
+def test_an_end_that_is_not_understood(exit_status: str) -> None:
+    """No advice is better than a guess."""
+    assert hint(exit_status, ["all is well"]) == ""
+
+
+def test_the_kernel_says_that_memory_ran_out() -> None:
+    """A SIGKILL while the kernel killed processes for memory has that reason; another signal has not."""
+    assert hint("was terminated by SIGKILL", [], oom_kills=1) == KILLED
+    assert hint("was terminated by SIGSEGV", [], oom_kills=1) == ""
+
+
+def test_no_advice_repeats_the_output() -> None:
+    """Output may contain prompts, and the advice goes to clients."""
+    assert "secret" not in hint("exited with code 1", ["error: unknown argument: secret"])
+
+
+def test_the_kernels_count(tmp_path: Path) -> None:
+    """It is read from vmstat; a kernel that has none counts as zero."""
+    vmstat = tmp_path / "vmstat"
+    vmstat.write_text("pgfault 5\noom_kill 3\nnr_x 1\n")
+
+    assert count_oom_kills(vmstat) == 3
+    assert count_oom_kills(tmp_path / "none") == 0
