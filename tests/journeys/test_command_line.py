@@ -103,6 +103,22 @@ def test_check_finds_a_misspelt_key(rig: Hotseat) -> None:
     assert '"ttl"' in bad.stdout + bad.stderr
 
 
+def test_models_are_listed_with_a_key_for_inference(serve: Callable[..., Hotseat]) -> None:
+    """It shows the models that the key may use, as clients see them."""
+    key = "key-of-a-colleague"
+    models = {"alpha": {**llama("alpha"), "description": "small"}, "beta": llama("beta")}
+    rig = serve(models, apiKeys=[{"key": key, "role": "inference", "models": ["alpha"]}])
+    listed = rig.cli("list", HOTSEAT_API_KEY=key)
+    as_json = rig.cli("list", "--json", HOTSEAT_API_KEY=key)
+
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert [line.split() for line in listed.stdout.splitlines()] == [
+        ["MODEL", "STATUS", "DESCRIPTION"],
+        ["alpha", "unloaded", "small"],
+    ]
+    assert [model["id"] for model in json.loads(as_json.stdout)] == ["alpha"]
+
+
 def test_a_reload_leaves_unchanged_models_alone(serve: Callable[..., Hotseat]) -> None:
     """A reload keeps the process and the running stream of a model that did not change, and adds new ones."""
     rig = serve({"alpha": llama("alpha")})

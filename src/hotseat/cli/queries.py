@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 STOPPABLE = ("loading", "ready", "draining", "unloading", "asleep")
 NOT_RUNNING = 409
+FORBIDDEN = 403
 ALIVE = ("MODEL", "PHASE", "PID", "PORT", "IN FLIGHT", "WAITING", "MEMORY", "TTL LEFT", "SINCE")
 """The columns of `alive_row`."""
 DEVICES = ("DEVICE", "BUDGET", "FOR MODELS", "RESERVED")
@@ -83,11 +84,25 @@ def sources(footprint: dict[str, Any], device: str) -> str:
 
 
 def list_models(server: Server, as_json: bool) -> None:
-    models = server.ask("GET", "/hotseat/models")["models"]
+    """A key for inference sees what any client sees."""
+    try:
+        models = server.ask("GET", "/hotseat/models")["models"]
+    except Refused as refused:
+        if refused.status != FORBIDDEN:
+            raise
+        return list_as_client(server, as_json)
     if as_json:
         return show_json(models)
     rows = [(m["model"], ", ".join(m["aliases"]), m["phase"], m["description"] or m["name"]) for m in models]
     return print(table(("MODEL", "ALIASES", "STATUS", "DESCRIPTION"), rows))
+
+
+def list_as_client(server: Server, as_json: bool) -> None:
+    models = server.ask("GET", "/v1/models")["data"]
+    if as_json:
+        return show_json(models)
+    rows = [(m["id"], (m.get("status") or {}).get("value", ""), m.get("description") or "") for m in models]
+    return print(table(("MODEL", "STATUS", "DESCRIPTION"), rows))
 
 
 def load(server: Server, model: str) -> None:
