@@ -105,6 +105,19 @@ async def test_a_hotseat_on_its_address_is_as_it_should_be(
     assert f"ok    address        hotseat is running on {command_line.url.removeprefix('http://')}" in said.out
 
 
+async def test_a_model_that_fails_is_a_finding(command_line: CommandLine, typed: Typed, config: Path) -> None:
+    """It has the count, the cause and where to look."""
+    config.write_text(f"listen: {command_line.url.removeprefix('http://')}\nmodels: {{}}\n")
+    before = await asyncio.to_thread(typed, "doctor")
+    await command_line.type("load", "dud")
+    said = await asyncio.to_thread(typed, "doctor")
+    finding = "dud failed once; the next request starts it. dud exited with code 1 → see `hotseat logs dud`"
+
+    assert "ok    models         no model is failing" in before.out
+    assert f"fail  models         {finding}" in said.out
+    assert said.code == 1
+
+
 @pytest.mark.parametrize(
     ("access", "state"),
     [(Access(), State.FAIL), (Access(allow_open=True), State.WARN), (Access(api_keys=(ApiKey("k"),)), State.OK)],

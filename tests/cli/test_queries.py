@@ -16,6 +16,7 @@ from hotseat.catalog.catalog import CatalogChange
 from hotseat.catalog.named_models import Profile
 from hotseat.config.reload import ReloadResult
 from hotseat.identifiers import ModelName
+from hotseat.scheduling.lifecycle import Phase
 
 if TYPE_CHECKING:
     from tests.support.command_line import CommandLine, Typed
@@ -153,6 +154,27 @@ async def test_why_knows_the_last_failure(command_line: CommandLine) -> None:
 
     assert failed.out.count("dud exited with code 1") == 1
     assert "last failure: dud exited with code 1" in recovered.out
+
+
+async def test_a_model_that_failed_is_told_of(command_line: CommandLine) -> None:
+    """`ps` and `why` say how often it failed and when it is started again."""
+    await command_line.type("load", "dud")
+    listed, asked = await command_line.type("ps"), await command_line.type("why", "dud")
+
+    assert "\ndud failed once; the next request starts it; see `hotseat why dud`\n" in listed.out
+    assert "\nit failed once; the next request starts it; `hotseat load dud` tries now\n" in asked.out
+
+
+async def test_a_crash_is_the_last_stop(command_line: CommandLine) -> None:
+    """It is newer than the eviction before it."""
+    await command_line.type("load", "qwen")
+    await command_line.type("load", "org/llama")
+    await command_line.type("load", "qwen")
+    command_line.rig.launcher.crash("qwen", "was terminated by SIGSEGV")
+    await come_true(lambda: command_line.rig.dispatcher.view().model(ModelName("qwen")).phase is Phase.COLD)
+    said = await command_line.type("why", "qwen")
+
+    assert said.out.splitlines()[-1].endswith(": qwen was terminated by SIGSEGV")
 
 
 async def test_why_tells_each_who_waits(command_line: CommandLine) -> None:

@@ -119,6 +119,23 @@ def test_models_are_listed_with_a_key_for_inference(serve: Callable[..., Hotseat
     assert [model["id"] for model in json.loads(as_json.stdout)] == ["alpha"]
 
 
+def test_a_server_that_fails_again_and_again_is_told_of(serve: Callable[..., Hotseat]) -> None:
+    """The client, the log, `ps` and `why` say how often, why and what to do."""
+    rig = serve({"dud": {"cmd": "sh -c 'echo error: invalid argument: --ctx-sise; exit 1' ${PORT}"}})
+    answers = [rig.chat("dud") for _ in range(2)]
+    listed, asked = rig.cli("ps").stdout, rig.cli("why", "dud").stdout
+    logged = [json.loads(line) for line in rig.log().splitlines()]
+    warned = [line for line in logged if line["message"] == "upstream failed to start"][-1]
+    cause = "it exited with code 1 while loading. It does not accept an option of `cmd`; its output says which."
+
+    assert [answer.status for answer in answers] == [503] * 2
+    assert all(cause in text for text in (answers[0].json()["error"], asked, warned["error"]))
+    assert "dud failed 2 times in a row; " in listed
+    assert "it failed 2 times in a row; " in asked
+    assert (warned["level"], warned["failures"], warned["retry_in_s"]) == ("warning", 2, 2)
+    assert "--ctx-sise" in warned["error"]
+
+
 def test_a_reload_leaves_unchanged_models_alone(serve: Callable[..., Hotseat]) -> None:
     """A reload keeps the process and the running stream of a model that did not change, and adds new ones."""
     rig = serve({"alpha": llama("alpha")})

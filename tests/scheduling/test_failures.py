@@ -180,7 +180,7 @@ def test_a_crash_is_reported_with_what_to_do(driver: SchedulerDriver) -> None:
 
     [report] = driver.failures
     assert (report.is_crash, report.after_s, report.failures, report.retry_in_s) == (True, 8.0, 0, 0.0)
-    assert report.error == "qwen was terminated by SIGKILL. Help; its last output was:\nlast words"
+    assert (report.error, report.output) == ("qwen was terminated by SIGKILL. Help", ("last words",))
     assert driver.view("qwen").why == "qwen was terminated by SIGKILL. Help"
 
 

@@ -19,6 +19,7 @@ export interface Model {
   waiting: number;
   why: string;
   failures: number;
+  retry_in_s: number | null;
   last_error: string;
   ttl_left_s: number | null;
   load_s: number | null;

@@ -14,10 +14,10 @@ from hotseat.catalog.spec import ModelSpec
 from hotseat.dispatch.journal import Gap
 from hotseat.errors import HotseatError
 from hotseat.identifiers import Address, Place
-from hotseat.scheduling.commands import StartUpstream, StopUpstream, WakeAt
+from hotseat.scheduling.commands import ReportFailure, StartUpstream, StopUpstream, WakeAt
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from hotseat.dispatch.journal import Entry
     from hotseat.identifiers import ModelName
@@ -76,12 +76,22 @@ def about(model: ModelName, entries: Sequence[Entry]) -> list[Entry]:
     ]
 
 
-def last_cause(
-    model: ModelName, entries: Sequence[Entry], kind: type[StartUpstream] | type[StopUpstream]
-) -> Cause | None:
-    """Why the model was last started or stopped."""
-    for entry in reversed(entries):
-        for command in entry.commands:
-            if isinstance(command, kind) and command.model == model:
-                return Cause(at=entry.at, reason=command.reason)
+def last_start(model: ModelName, entries: Sequence[Entry]) -> Cause | None:
+    for entry, command in _latest_first(entries):
+        if isinstance(command, StartUpstream) and command.model == model:
+            return Cause(at=entry.at, reason=command.reason)
     return None
+
+
+def last_stop(model: ModelName, entries: Sequence[Entry]) -> Cause | None:
+    """A crash is one too."""
+    for entry, command in _latest_first(entries):
+        if isinstance(command, StopUpstream) and command.model == model:
+            return Cause(at=entry.at, reason=command.reason)
+        if isinstance(command, ReportFailure) and command.model == model and command.is_crash:
+            return Cause(at=entry.at, reason=command.error)
+    return None
+
+
+def _latest_first(entries: Sequence[Entry]) -> Iterator[tuple[Entry, Command]]:
+    return ((entry, command) for entry in reversed(entries) for command in entry.commands)

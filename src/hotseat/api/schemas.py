@@ -152,7 +152,8 @@ class Model(BaseModel):
     in_flight: int
     waiting: int
     why: Annotated[str, Field(description="Why it is in this phase, or why its requests wait.")]
-    failures: int
+    failures: Annotated[int, Field(description="Failed starts and crashes in a row.")]
+    retry_in_s: Annotated[float | None, Field(description="Seconds until its backoff ends; null: no backoff.")]
     last_error: str
     ttl_left_s: Annotated[float | None, Field(description="Seconds until it is unloaded if it stays idle.")]
     load_s: Annotated[float | None, Field(description="Measured load time.")]

@@ -47,9 +47,11 @@ def examined(config: Sequence[Path], api_key: str | None) -> Iterator[Finding]:
             doctor_checks.programs(loaded, os.environ),
             doctor_checks.model_files(loaded),
         )
+    server = Server(url_of("http", *settings.listen), api_key, PATIENCE_S)
     yield from chain(
         doctor_checks.exposure(settings),
-        doctor_checks.address(settings, Server(url_of("http", *settings.listen), api_key, PATIENCE_S)),
+        doctor_checks.address(settings, server),
+        doctor_checks.failing_models(server),
         doctor_checks.graphics(),
         doctor_checks.descriptors(),
         doctor_checks.disk(settings),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.cli.client import Refused
 from hotseat.cli.problems import Problem
+from hotseat.cli.queries import failures_in_words, is_failing
 from hotseat.config.exposure import refuse_open
 from hotseat.config.problems import Severity
 from hotseat.config.units import is_loopback, size_text
@@ -153,6 +154,20 @@ def _is_hotseat(server: Server) -> bool:
     except Problem:
         return False
     return True
+
+
+def failing_models(server: Server) -> Iterator[Finding]:
+    """What a running hotseat knows; nothing if none answers, or if it wants another key."""
+    try:
+        models = server.ask("GET", "/hotseat/models")["models"]
+    except Problem:
+        return
+    failing = [model for model in models if is_failing(model)]
+    for model in failing:
+        said = f"{model['model']} {failures_in_words(model)}. {model['why']}"
+        yield Finding("models", State.FAIL, said, f"see `hotseat logs {model['model']}`")
+    if not failing:
+        yield Finding("models", State.OK, "no model is failing")
 
 
 # The machine

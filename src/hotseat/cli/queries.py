@@ -35,6 +35,8 @@ def ps(server: Server, as_json: bool) -> None:
         print(f"\nmemory is yielded: {status['yielding']}")
     if (fleet := status["fleet"]) and fleet["connection"] == "disconnected":
         print(f"\n{fleet['host']} is disconnected from its fleet; see `hotseat fleet status`")
+    for model in filter(is_failing, status["models"]):
+        print(f"\n{model['model']} {failures_in_words(model)}; see `hotseat why {model['model']}`")
     return None
 
 
@@ -44,6 +46,18 @@ def device_row(device: dict[str, Any]) -> tuple[str, ...]:
 
 def is_alive(model: dict[str, Any]) -> bool:
     return bool(model["phase"] != "cold" or model["waiting"])
+
+
+def is_failing(model: dict[str, Any]) -> bool:
+    return bool(model["failures"])
+
+
+def failures_in_words(model: dict[str, Any]) -> str:
+    """`failed 3 times in a row; the next try is in 8s`."""
+    times = "once" if model["failures"] == 1 else f"{model['failures']} times in a row"
+    left_s = model["retry_in_s"]
+    retry = f"the next try is in {duration(left_s)}" if left_s else "the next request starts it"
+    return f"failed {times}; {retry}"
 
 
 def alive_row(model: dict[str, Any]) -> tuple[str, ...]:
@@ -153,9 +167,11 @@ def why(server: Server, model: str, as_json: bool) -> None:
 
 
 def sentences(details: dict[str, Any]) -> list[str]:
-    """The current state first, then waiting requests, then past causes, then other hosts."""
+    """The current state first, then failures and waiting requests, then past causes, then other hosts."""
     on_host = f" on {details['host']}" if details["host"] else ""
     lines = [f"{details['model']} is {details['phase']}{on_host}: {details['why']}"]
+    if is_failing(details):
+        lines.append(f"it {failures_in_words(details)}; `hotseat load {details['model']}` tries now")
     lines += [waiting(ticket) for ticket in details["queue"]]
     for what, cause in (("started", details["last_start"]), ("stopped", details["last_stop"])):
         if cause:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from hotseat.errors import with_output
+
 if TYPE_CHECKING:
     from hotseat.scheduling.commands import ReportFailure
 
@@ -12,7 +14,8 @@ log = logging.getLogger(__name__)
 
 
 def log_failure(failure: ReportFailure) -> None:
-    fields = (failure.model, failure.after_s, failure.failures, failure.retry_in_s, failure.error)
+    error = with_output(failure.error, failure.output)
+    fields = (failure.model, failure.after_s, failure.failures, failure.retry_in_s, error)
     if failure.is_crash:
         log.warning("upstream crashed model=%s ready_s=%.2f failures=%d retry_in_s=%.0f error=%r", *fields)
     else:

@@ -160,7 +160,8 @@ class ReportFailure:
     after_s: Seconds
     """How long it had been loading or ready."""
     error: str
-    """With the last output."""
+    output: tuple[str, ...]
+    """Last output lines. They may contain prompts."""
     failures: int
     """In a row; 0: it had answered requests, so this one does not count."""
     retry_in_s: Seconds

@@ -284,7 +284,9 @@ class Transitions:
         retry_in_s = backoff_s(model.failures)
         model.rest_until = self.now + retry_in_s
         is_crash, after_s = move is Move.CRASH, self.now - model.since
-        self.commands.append(ReportFailure(model.name, is_crash, after_s, model.last_error, model.failures, retry_in_s))
+        self.commands.append(
+            ReportFailure(model.name, is_crash, after_s, error, tuple(output), model.failures, retry_in_s)
+        )
         self._enter(model, move, error)
         self._remove(model)
 

@@ -37,6 +37,8 @@ class ModelView:
     failures: int = 0
     """Consecutive failed starts and crashes."""
     last_error: str = ""
+    retry_at: Instant | None = None
+    """When its backoff ends; None: it is not backing off."""
     expires_at: Instant | None = None
     """End of its ttl if it stays unused."""
     last_used: Instant = 0.0

@@ -13,7 +13,7 @@ from hotseat.api.deps import ApiDeps, Deps
 from hotseat.api.errors import failure
 from hotseat.api.fleet_models import details_from_fleet, other_hosts
 from hotseat.api.fleet_schemas import Membership
-from hotseat.api.journal_json import about, entry_json, last_cause
+from hotseat.api.journal_json import about, entry_json, last_start, last_stop
 from hotseat.api.routes.management import UNKNOWN, Responses
 from hotseat.api.schemas import (
     Device,
@@ -30,14 +30,13 @@ from hotseat.api.schemas import (
 )
 from hotseat.errors import ShuttingDown
 from hotseat.fleet.view import FleetConnection
-from hotseat.scheduling.commands import StartUpstream, StopUpstream
 from hotseat.scheduling.lifecycle import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hotseat.catalog.spec import ModelSpec
-    from hotseat.identifiers import Bytes, ModelName, Place, Seconds
+    from hotseat.identifiers import Bytes, Instant, ModelName, Place, Seconds
     from hotseat.scheduling.view import DeviceView, ModelView, TicketView, View
     from hotseat.settings import Readiness
 
@@ -160,8 +159,9 @@ def model(deps: ApiDeps, view: View, seen: ModelView, spec: ModelSpec | None) ->
         waiting=seen.waiting,
         why=seen.why,
         failures=seen.failures,
+        retry_in_s=left_s(seen.retry_at, view),
         last_error=seen.last_error,
-        ttl_left_s=None if seen.expires_at is None else round(max(0.0, seen.expires_at - view.now), 3),
+        ttl_left_s=left_s(seen.expires_at, view),
         load_s=seen.load_s,
         level=seen.level,
         pinned=spec.pinned if spec else False,
@@ -170,6 +170,10 @@ def model(deps: ApiDeps, view: View, seen: ModelView, spec: ModelSpec | None) ->
         progress=progress(deps, seen),
         tokens_per_s=None if (rate := deps.activity.rates.get(seen.name)) is None else round(rate, 2),
     )
+
+
+def left_s(at: Instant | None, view: View) -> float | None:
+    return None if at is None else round(max(0.0, at - view.now), 3)
 
 
 def membership(deps: ApiDeps) -> Membership | None:
@@ -207,8 +211,8 @@ def details(deps: ApiDeps, view: View, spec: ModelSpec) -> ModelDetails:
         host=None if fleet_admin is None else fleet_admin.name,
         **dict(model(deps, view, view.model(spec.name), spec)),
         queue=[ticket(view, waiting) for waiting in view.queue if waiting.model == spec.name],
-        last_start=last_cause(spec.name, entries, StartUpstream),
-        last_stop=last_cause(spec.name, entries, StopUpstream),
+        last_start=last_start(spec.name, entries),
+        last_stop=last_stop(spec.name, entries),
         history=[entry_json(entry) for entry in entries[-RECENT_ENTRIES:]],
     )
 
@@ -221,7 +225,7 @@ def ticket(view: View, waiting: TicketView) -> Ticket:
         waited_s=round(view.now - waiting.since, 3),
         why=waiting.why,
         expected_s=None if waiting.expected_in_s is None else round(waiting.expected_in_s, 3),
-        at_most_s=None if waiting.not_later_than is None else round(max(0.0, waiting.not_later_than - view.now), 3),
+        at_most_s=left_s(waiting.not_later_than, view),
     )
 
 
