@@ -2,7 +2,7 @@
 
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { queue, membership, models, connection } from "./data/state";
+import { queue, membership, models, connection, hasReloadFailed } from "./data/state";
 import { ActivityPage } from "./pages/activity";
 import { ConfigPage } from "./pages/config";
 import { FleetPage } from "./pages/fleet";
@@ -68,10 +68,20 @@ export function App() {
         </div>
       </aside>
       <main id="content" tabIndex={-1}>
+        {hasReloadFailed.value && <RejectedConfig />}
         <Page key={page} />
       </main>
       <NoticeBar />
     </>
+  );
+}
+
+function RejectedConfig() {
+  return (
+    <p class="banner" role="alert">
+      The newest configuration was rejected; the previous one is still active.{" "}
+      <a href={linkTo("config")}>View errors</a>
+    </p>
   );
 }
 

@@ -280,6 +280,35 @@ def test_the_playground_streams_a_response(visits: Visits) -> None:
     assert said.stdout.strip().endswith("data: [DONE]")
 
 
+def test_the_playground_shows_why_a_request_failed(visit: Visit) -> None:
+    """The error stays where the response would be, and the next message can be sent."""
+    page = visit.go("playground")
+    page.get_by_role("combobox", name="Model").select_option("broken")
+    page.get_by_label("Your message").fill("hello")
+    page.get_by_label("Your message").press("Enter")
+
+    expect(page.locator(".said.assistant .trouble")).to_contain_text("broken is not ready: it exited with code 1")
+    expect(page.locator(".said.assistant .trouble")).to_contain_text("A file that `cmd` names is missing")
+    expect(page.get_by_role("button", name="Send")).to_be_visible()
+    visit.problems[:] = [each for each in visit.problems if "status of 503" not in each]
+
+
+def test_a_rejected_configuration_is_shown_on_every_page(visit: Visit, hotseat: Hotseat) -> None:
+    """A banner leads to the errors, and disappears when a reload succeeds."""
+    good = hotseat.config.read_text()
+    hotseat.config.write_text(good + "\nlisen: 8080\n")
+    assert hotseat.cli("reload").returncode == 3
+    for name in ("models", "queue", "playground"):
+        page = visit.go(name)
+        expect(page.get_by_role("alert")).to_contain_text("The newest configuration was rejected")
+    page.get_by_role("link", name="View errors").click()
+    expect(page.locator(".sentences.trouble")).to_contain_text("lisen: unknown key")
+    hotseat.config.write_text(good)
+    assert hotseat.cli("reload").returncode == 0
+
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
 def test_a_failed_reload_keeps_the_configuration_and_shows_the_error(visit: Visit, hotseat: Hotseat) -> None:
     """The page shows the error and its position, until a reload succeeds."""
     page = visit.go("config")

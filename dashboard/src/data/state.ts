@@ -32,6 +32,8 @@ export const budgets = signal<ByDevice>({});
 /** The memory that models may use on each device now. */
 export const available = signal<ByDevice>({});
 export const yielding = signal("");
+/** The newest configuration was rejected; the one before is active. */
+export const hasReloadFailed = signal(false);
 /** null: this host does not belong to a fleet. */
 export const membership = signal<Membership | null>(null);
 /** Fetched only while the fleet page is open. */
@@ -101,6 +103,7 @@ async function fetchModels(): Promise<void> {
   budgets.value = snapshot.budgets ?? {};
   available.value = Object.fromEntries((snapshot.devices ?? []).map((each) => [each.device, each.available]));
   yielding.value = snapshot.yielding ?? "";
+  hasReloadFailed.value = snapshot.reload_failed ?? false;
   membership.value = snapshot.fleet ?? null;
   snapshotAt.value = now.value = snapshot.at;
   observe(snapshot.at, snapshot.models);

@@ -55,6 +55,7 @@ export interface Models {
   devices?: Device[];
   /** Why models have to free memory; empty: they do not have to. */
   yielding?: string;
+  reload_failed?: boolean;
   /** null: this host does not belong to a fleet. */
   fleet?: Membership | null;
 }

@@ -141,7 +141,7 @@ function LastError({ model }: { model: Model }) {
     <div class="last-error">
       <p>
         <strong>{model.failures > 1 ? `Failed ${model.failures} times in a row` : "Last error"}:</strong>{" "}
-        {cause}
+        {cause} {model.retry_in_s !== null && `Next try in ${duration(model.retry_in_s)}.`}
       </p>
       {output && (
         <Scroller class="output" label={`Last output of ${model.model}`} frame={toItsEnd}>

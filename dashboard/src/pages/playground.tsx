@@ -174,7 +174,9 @@ function Conversation({
           <p>{message.content}</p>
         </div>
       ))}
-      {reply && (reply.state !== "over" || reply.text) && <Answer reply={reply} model={model} />}
+      {reply && (reply.state !== "over" || reply.text || reply.trouble) && (
+        <Answer reply={reply} model={model} />
+      )}
       <div ref={end} />
     </Scroller>
   );

@@ -91,6 +91,8 @@ class ApiDeps:
     """Has the shutdown begun?"""
     started_at: float
     """Wall-clock time."""
+    has_reload_failed: Callable[[], bool] = lambda: False
+    """Was the newest configuration rejected?"""
     share_read: Callable[[ModelName], float | None] = lambda _: None
     """The share of its files that a loading server has read; None if unknown."""
     silent: Callable[[], Mapping[ModelName, Seconds]] = dict

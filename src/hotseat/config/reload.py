@@ -91,6 +91,11 @@ class Reloader:
         self._refused: tuple[str, ...] = ()
         self._reading = asyncio.Lock()
 
+    @property
+    def has_failed(self) -> bool:
+        """Was the newest configuration rejected?"""
+        return bool(self._refused)
+
     def report(self) -> ConfigReport:
         loaded = self._active.loaded
         return ConfigReport(resolved(loaded), tuple(map(str, loaded.problems)), self._refused)

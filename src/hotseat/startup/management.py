@@ -47,6 +47,7 @@ def api_deps(shared: Shared, models: ModelParts, monitoring: Monitoring, relayin
         in_progress=relaying.relay.connections.in_progress,
         history=monitoring.store_writer.read,
         config=relaying.reloader.report,
+        has_reload_failed=lambda: relaying.reloader.has_failed,
         reload=relaying.reloader.reload,
         precedence=models.memory_watch.precedence,
         accounts=shared.accounts.all,

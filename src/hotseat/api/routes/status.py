@@ -63,6 +63,7 @@ async def models(deps: Deps) -> Models:
         budgets=by_device(catalog.budgets),
         devices=[device(seen) for seen in view.devices],
         yielding=view.yielding,
+        reload_failed=deps.has_reload_failed(),
         fleet=membership(deps),
     )
 
