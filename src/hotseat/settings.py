@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from hotseat.identifiers import Bytes, HostName, Seconds
 
@@ -166,9 +167,19 @@ class Fleet:
     login: NatsLogin = NatsLogin()
 
 
+class TlsFiles(NamedTuple):
+    """PEM files."""
+
+    cert: Path
+    key: Path | None = None
+    """None: the key is in the same file."""
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     listen: tuple[str, int] = ("127.0.0.1", 8080)
+    tls: TlsFiles | None = None
+    """None: plain HTTP."""
     access: Access = Access()
     limits: Limits = Limits()
     readiness: Readiness = Readiness()

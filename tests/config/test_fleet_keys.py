@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +15,7 @@ from hotseat.config.effective import resolved
 from hotseat.config.exposure import refuse_to_serve
 from hotseat.config.fleet import at_servers, refuse_fleet, with_address
 from hotseat.identifiers import HostName, ModelName
-from hotseat.settings import Access, Fleet, NatsLogin, Settings
+from hotseat.settings import Access, Fleet, NatsLogin, Settings, TlsFiles
 
 if TYPE_CHECKING:
     from tests.support.config_files import ConfigFiles
@@ -259,7 +261,7 @@ def test_a_host_alone_is_refused_nothing() -> None:
 )
 def test_where_others_reach_us(settings: Settings, tls: bool, address: str) -> None:
     """The configured address, or the one it follows from."""
-    fleet = with_address(settings, tls=tls).fleet
+    fleet = with_address(replace(settings, tls=TlsFiles(Path("cert.pem")) if tls else None)).fleet
 
     assert fleet is not None
     assert fleet.address == address

@@ -69,6 +69,16 @@ async def test_keys_do_not_join_a_secret_that_stays_empty(tmp_path: Path, monkey
     assert rig.outcomes == [False]
 
 
+async def test_https_stays_as_it_was_at_startup(files: ConfigFiles, caplog: pytest.LogCaptureFixture) -> None:
+    """The log says what takes effect after a restart."""
+    rig = ReloadRig(files.load(f"{MODEL}tls: {{cert: cert.pem, key: key.pem}}\n"))
+    await Reloader(ActiveConfig(files.load(MODEL)), ModelFolders(), cast("ReloadTarget", rig)).reload()
+    [applied] = rig.applied
+
+    assert applied.settings.tls is None
+    assert "a change of tls takes effect after a restart" in caplog.text
+
+
 async def test_a_fleet_secret_that_stays_in_force_stays_withheld(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ from resource import RLIM_INFINITY
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.certificate import CERTIFICATE
 from tests.support.host_headers import passed_on
 from tests.support.hotseat import Hotseat
 from tests.support.names import standing_for
@@ -20,6 +21,7 @@ from hotseat.app import serve
 from hotseat.config.options import ServeOptions
 from hotseat.daemon.file_limit import OPEN_MAX, file_limit, raise_file_limit
 from hotseat.net.listeners import bound
+from hotseat.settings import TlsFiles
 from hotseat.startup.preparation import FAILED, INVALID
 
 if TYPE_CHECKING:
@@ -69,10 +71,39 @@ def test_a_wrong_configuration_is_refused(config: Path, capsys: pytest.CaptureFi
 
 def test_a_certificate_that_is_missing_is_an_error(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing is served in the clear where https was asked for."""
-    code = serve(ServeOptions([config], tls=(config.with_name("none.pem"), None)))
+    code = serve(ServeOptions([config], tls=TlsFiles(config.with_name("none.pem"))))
 
     assert code == INVALID
-    assert "Check --tls-cert-file and --tls-key-file" in capsys.readouterr().err
+    assert f"Check {config.with_name('none.pem')}." in capsys.readouterr().err
+
+
+def test_https_as_the_configuration_says(tmp_path: Path) -> None:
+    """Clients that trust the certificate are served; the command line tells others why they are not."""
+    cert = tmp_path / "cert.pem"
+    for file in (cert, tmp_path / "trusted.pem"):
+        file.write_text(CERTIFICATE)
+    with HttpsHotseat({"tls": {"cert": str(cert)}, "models": {"qwen": TALKS}}, tmp_path) as rig:
+        trusted, untrusted = rig.cli("list", **rig.trusting), rig.cli("list", HOTSEAT_URL=rig.trusting["HOTSEAT_URL"])
+        cert.write_text("nothing")
+        reloaded = rig.cli("reload", **rig.trusting)
+
+    assert "qwen" in trusted.stdout
+    assert "is not trusted (self-signed certificate); name its file or that of" in untrusted.stderr
+    assert "cannot use the certificate" in reloaded.stderr
+
+
+class HttpsHotseat(Hotseat):
+    @property
+    def trusting(self) -> dict[str, str]:
+        """What a client needs that trusts the certificate."""
+        return {
+            "HOTSEAT_URL": f"https://localhost:{self.port}",
+            "SSL_CERT_FILE": str(self.config.with_name("trusted.pem")),
+        }
+
+    def _answers(self) -> bool:
+        assert self.process.poll() is None, self.log()
+        return self.cli("list", **self.trusting).returncode == 0
 
 
 def test_a_port_in_use_is_an_error(config: Path, capsys: pytest.CaptureFixture[str]) -> None:

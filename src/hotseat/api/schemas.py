@@ -176,7 +176,7 @@ class Models(BaseModel):
     ]
     devices: list[Device]
     yielding: Annotated[str, Field(description="Reason for a yield of memory; empty: none is active.")]
-    reload_failed: Annotated[bool, Field(description="The newest configuration was rejected; the one before is active.")]
+    reload_failed: Annotated[bool, Field(description="The newest configuration was rejected; the previous is active.")]
     fleet: Annotated[Membership | None, Field(description="Connection state to the fleet; null: not in a fleet.")]
 
 

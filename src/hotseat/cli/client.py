@@ -6,6 +6,7 @@ import json
 from contextlib import closing
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from ssl import SSLCertVerificationError
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -76,6 +77,9 @@ class Server:
             raise Problem(f'"{self.url}" is not a server address; use for example http://127.0.0.1:8080') from None
         try:
             connection.connect()
+        except SSLCertVerificationError as error:
+            why, hint = error.verify_message, "name its file or that of its authority in SSL_CERT_FILE"
+            raise Unreachable(f"the certificate of {self.url} is not trusted ({why}); {hint}") from None
         except OSError as error:
             why = error.strerror or str(error)
             hint = "start it with `hotseat serve`, or set its address with --url or HOTSEAT_URL"

@@ -102,7 +102,7 @@ def serve(
     from hotseat.config.fleet_schema import nats_url
     from hotseat.config.options import ServeOptions
     from hotseat.config.units import parse_listen
-    from hotseat.settings import LogFormat
+    from hotseat.settings import LogFormat, TlsFiles
 
     try:
         address = parse_listen(listen) if listen else None
@@ -112,7 +112,7 @@ def serve(
         nats = tuple(map(nats_url, fleet or ()))
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--fleet") from None
-    tls = (tls_cert_file, tls_key_file) if tls_cert_file else None
+    tls = TlsFiles(tls_cert_file, tls_key_file) if tls_cert_file else None
     form = LogFormat(log_format.value) if log_format else None
     options = ServeOptions(sources(config, config_dir), address, allow_open, lenient, watch_config, tls, form, nats)
     raise typer.Exit(application.serve(options))

@@ -47,7 +47,8 @@ def examined(config: Sequence[Path], api_key: str | None) -> Iterator[Finding]:
             doctor_checks.programs(loaded, os.environ),
             doctor_checks.model_files(loaded),
         )
-    server = Server(url_of("http", *settings.listen), api_key, PATIENCE_S)
+    scheme = "https" if settings.tls else "http"
+    server = Server(url_of(scheme, *settings.listen), api_key, PATIENCE_S)
     yield from chain(
         doctor_checks.exposure(settings),
         doctor_checks.address(settings, server),

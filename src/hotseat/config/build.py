@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path as FilePath
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -29,6 +30,7 @@ from hotseat.settings import (
     Readiness,
     Settings,
     Shutdown,
+    TlsFiles,
 )
 
 if TYPE_CHECKING:
@@ -149,6 +151,7 @@ A_DAY_S = 86_400.0
 def _settings(config: Config, maker: KeyMaker) -> Settings:
     return Settings(
         listen=config.listen,
+        tls=_tls(config),
         access=_access(config, maker),
         limits=_limits(config),
         readiness=Readiness(config.ready.oldest_wait, config.ready.longest_unload),
@@ -164,6 +167,11 @@ def _settings(config: Config, maker: KeyMaker) -> Settings:
         yield_to=config.yield_to,
         trust_pages=config.upstream.trust_pages,
     )
+
+
+def _tls(config: Config) -> TlsFiles | None:
+    form = config.tls
+    return None if form is None else TlsFiles(FilePath(form.cert), FilePath(form.key) if form.key else None)
 
 
 def _access(config: Config, maker: KeyMaker) -> Access:

@@ -77,6 +77,7 @@ def _settings(settings: Settings) -> dict[str, Any]:
     host, port = settings.listen
     return {
         "listen": f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+        "tls": {"cert": str(tls.cert), "key": str(tls.key or "")} if (tls := settings.tls) else None,
         "allowOpen": access.allow_open,
         "allowedHosts": list(access.allowed_hosts),
         "allowedOrigins": list(access.allowed_origins),

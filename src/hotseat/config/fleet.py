@@ -143,13 +143,14 @@ def refuse_fleet(settings: Settings) -> str | None:
     return None
 
 
-def with_address(settings: Settings, *, tls: bool) -> Settings:
+def with_address(settings: Settings) -> Settings:
     """The settings with the address at which other hosts reach this one, if it follows from the listen address."""
     if settings.fleet is None or settings.fleet.address or unreachable(settings):
         return settings
     host, port = settings.listen
     host = "127.0.0.1" if host in EVERYWHERE else host
-    address = f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+    scheme = "https" if settings.tls else "http"
+    address = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
     return replace(settings, fleet=replace(settings.fleet, address=address))
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hotseat.model_files.folder import ModelFolders
-    from hotseat.settings import LogFormat
+    from hotseat.settings import LogFormat, TlsFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,8 @@ class ServeOptions:
     lenient: bool = False
     watches: bool = False
     """Reload when a configuration file changes."""
-    tls: tuple[Path, Path | None] | None = None
-    """Certificate and key; None: plain HTTP."""
+    tls: TlsFiles | None = None
+    """None: what the files say."""
     log_format: LogFormat | None = None
     nats: tuple[str, ...] = ()
     """NATS servers of the fleet; empty: those in the configuration."""
@@ -44,10 +44,12 @@ def load(options: ServeOptions, model_folders: ModelFolders) -> Loaded:
     settings = loaded.settings
     if options.listen is not None:
         settings = replace(settings, listen=options.listen)
+    if options.tls is not None:
+        settings = replace(settings, tls=options.tls)
     if options.allow_open:
         settings = replace(settings, access=replace(settings.access, allow_open=True))
     if options.log_format is not None:
         settings = replace(settings, logging=replace(settings.logging, form=options.log_format))
     if options.nats:
         settings = replace(settings, fleet=at_servers(settings.fleet, options.nats))
-    return replace(loaded, settings=with_address(settings, tls=options.tls is not None))
+    return replace(loaded, settings=with_address(settings))

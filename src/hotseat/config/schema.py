@@ -106,6 +106,13 @@ class KeyForm(Form):
     """Concurrent requests to models, waiting or running; requests beyond it get 429. 0: no limit."""
 
 
+class TlsForm(Form):
+    cert: Annotated[str, Field(min_length=1)]
+    """File with the certificate and its chain (PEM); a reload reads it again."""
+    key: str = ""
+    """File with the private key, if it is separate."""
+
+
 class DeviceForm(Form):
     memory: Size
     """Memory of the device."""
@@ -227,6 +234,8 @@ class Config(Form):
 
     listen: Listen = _DEFAULT.listen
     """Address and port to listen on."""
+    tls: TlsForm | None = None
+    """Serve HTTPS. Default: plain HTTP."""
     allow_open: Switch = False
     """Allow an address that other machines can reach without API keys."""
     allowed_hosts: tuple[Annotated[str, AfterValidator(_host)], ...] = ()

@@ -165,12 +165,11 @@ def _bound(kind: str, context: dict[str, Any], given: str) -> str:
 
 def _known_key_hint(path: Path) -> str:
     form, wrong = form_at(Config, path[:-1]), str(path[-1])
-    hint = nearest(wrong, form.known_keys()) if form else ""
-    if not hint and len(path) == 1 and wrong in ModelForm.known_keys():
+    if len(path) == 1 and wrong in ModelForm.known_keys():
         return f'"{wrong}" is a key of a model: move it to models.<name>'
-    if not hint and len(path) == 3 and path[0] == "models" and wrong in Config.known_keys():
+    if len(path) == 3 and path[0] == "models" and wrong in Config.known_keys():
         return f'"{wrong}" is a top-level key: move it to the top level'
-    return hint
+    return nearest(wrong, form.known_keys()) if form else ""
 
 
 def form_at(kind: Any, path: Path) -> type[Form] | None:

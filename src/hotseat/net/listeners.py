@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from pathlib import Path
+
+    from hotseat.settings import TlsFiles
 
     LookUp = Callable[..., Iterable[tuple[int, int, int, str, Any]]]
 
@@ -51,7 +52,7 @@ def bound_socket(family: int, address: Any) -> socket.socket:
     return sock
 
 
-def tls_context(files: tuple[Path, Path | None] | None) -> ssl.SSLContext | None:
+def tls_context(files: TlsFiles | None) -> ssl.SSLContext | None:
     if files is None:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from hotseat.config.load import Loaded
     from hotseat.config.options import ServeOptions
-    from hotseat.settings import Settings
+    from hotseat.settings import Settings, TlsFiles
     from hotseat.telemetry.stdout_writer import StdoutWriter
 
 FAILED, INVALID = 1, 3
@@ -53,7 +53,7 @@ def prepare(options: ServeOptions, writer: StdoutWriter) -> Prepared:
     loaded = load_config(options, model_folders)
     check_exposure(loaded.settings)
     logs.set_up(loaded.settings.logging, writer)
-    tls = load_certificate(options)
+    tls = load_certificate(loaded.settings.tls)
     sockets = handed or open_sockets(loaded.settings.listen)
     return Prepared(options, loaded, sockets, tls, model_folders, systemd, writer)
 
@@ -77,11 +77,12 @@ def check_exposure(settings: Settings) -> None:
         raise CannotStart(problem)
 
 
-def load_certificate(options: ServeOptions) -> ssl.SSLContext | None:
+def load_certificate(files: TlsFiles | None) -> ssl.SSLContext | None:
     try:
-        return tls_context(options.tls)
+        return tls_context(files)
     except (OSError, ssl.SSLError) as problem:
-        raise CannotStart(f"cannot use the certificate: {problem}. Check --tls-cert-file and --tls-key-file.") from None
+        named = " and ".join(str(file) for file in files or () if file)
+        raise CannotStart(f"cannot use the certificate: {problem}. Check {named}.") from None
 
 
 def open_sockets(listen: tuple[str, int]) -> list[socket.socket]:

@@ -43,7 +43,7 @@ class ConfigApplier:
 
     def renew_certificate(self) -> None:
         """New connections use the current files; open ones keep their certificate."""
-        context, files = self._start.tls, self._start.options.tls
+        context, files = self._start.tls, self._start.loaded.settings.tls
         if context is not None and files is not None:
             tls_context(files)  # a broken pair must not replace a working one
             context.load_cert_chain(*files)

@@ -18,7 +18,7 @@ from hotseat.net.listeners import tls_context
 from hotseat.relay.access.authority import host_of
 from hotseat.relay.access.policy import Policy
 from hotseat.relay.downstream.limits import MOST_REFUSED, ConnectionCount
-from hotseat.settings import Access, Limits, Settings
+from hotseat.settings import Access, Limits, Settings, TlsFiles
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +34,7 @@ async def tls_port(rig: RelayRig, folder: Path) -> int:
     file = folder / "certificate.pem"
     file.write_text(CERTIFICATE)
     listener = socket.create_server(("127.0.0.1", 0))
-    await rig.relay.listen([listener], tls_context((file, None)))
+    await rig.relay.listen([listener], tls_context(TlsFiles(file)))
     return int(listener.getsockname()[1])
 
 

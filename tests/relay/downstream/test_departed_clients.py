@@ -16,7 +16,7 @@ from tests.support.waiting import come_true
 
 from hotseat.net.listeners import tls_context
 from hotseat.relay.downstream.request_reader import LOST, MOST_AHEAD
-from hotseat.settings import Limits
+from hotseat.settings import Limits, TlsFiles
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,7 +57,7 @@ async def client_port(rig: RelayRig, tmp_path: Path, request: pytest.FixtureRequ
     file = tmp_path / "certificate.pem"
     file.write_text(CERTIFICATE)
     listener = socket.create_server(("127.0.0.1", 0))
-    await rig.relay.listen([listener], tls_context((file, None)))
+    await rig.relay.listen([listener], tls_context(TlsFiles(file)))
     return ClientPort(listener.getsockname()[1], ssl.create_default_context(cafile=str(file)))
 
 

@@ -12,6 +12,7 @@ from tests.support.certificate import CERTIFICATE
 from tests.support.relay_rig import HELLO, chat
 
 from hotseat.net.listeners import tls_context
+from hotseat.settings import TlsFiles
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +32,7 @@ def certificate(tmp_path: Path) -> Path:
 async def connected(rig: RelayRig, certificate: Path, *protocols: str) -> Streams:
     """A TLS connection to a second listener of the relay."""
     listener = socket.create_server(("127.0.0.1", 0))
-    await rig.relay.listen([listener], tls_context((certificate, None)))
+    await rig.relay.listen([listener], tls_context(TlsFiles(certificate)))
     trusting = ssl.create_default_context(cafile=str(certificate))
     trusting.set_alpn_protocols(list(protocols))
     port = listener.getsockname()[1]
@@ -79,4 +80,4 @@ def test_a_certificate_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
     nonsense.write_text("no certificate")
 
     with pytest.raises(ssl.SSLError):
-        tls_context((nonsense, None))
+        tls_context(TlsFiles(nonsense))
