@@ -84,6 +84,16 @@ def test_a_selector_and_its_settings(files: ConfigFiles) -> None:
     assert loaded.problems == ()
 
 
+def test_a_selector_is_not_preloaded(files: ConfigFiles) -> None:
+    """The warning does not suggest the same name again."""
+    text = "selectors: {best: {strategy: pin, targets: [a]}}\nhooks: {on_startup: {preload: [best]}}"
+    loaded = files.load(TWO + text)
+
+    assert [problem.message for problem in loaded.problems] == [
+        '"best" is no model of this machine, so it is not preloaded'
+    ]
+
+
 def test_a_bare_name_of_a_peer_yields_to_a_selector(files: ConfigFiles) -> None:
     """Local names win; the full name still means the peer's model."""
     text = "peers: {p: {proxy: 'http://x', models: [m]}}\nselectors: {m: {strategy: warm, targets: [a, p/m]}}"

@@ -139,8 +139,11 @@ def _preload(config: Config, catalog: Catalog, problems: Problems) -> tuple[Mode
     for position, name in enumerate(config.hooks.on_startup.preload):
         if spec := catalog.find(name):
             found[spec.name] = None
+            continue
+        path = ("hooks", "on_startup", "preload", position)
+        if name in catalog.names():
+            problems.warn(path, f'"{name}" is no model of this machine, so it is not preloaded', "Name a model")
         else:
-            path = ("hooks", "on_startup", "preload", position)
             problems.warn(path, f'no model is called "{name}", nothing is preloaded', nearest(name, catalog.names()))
     return tuple(found)
 
