@@ -118,7 +118,7 @@ function ModelDots() {
         {(models.value ?? []).map(({ model, phase, in_flight }) => (
           <li key={model}>
             <PhaseDot phase={phase} label={phaseLabel(phase)} />
-            <span>{model}</span>
+            <a href={linkTo("models", { model })}>{model}</a>
             {in_flight > 0 && (
               <span class="count" title="Requests in flight">
                 {in_flight}

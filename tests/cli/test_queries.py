@@ -156,7 +156,7 @@ async def test_why_knows_the_last_failure(command_line: CommandLine) -> None:
     assert "last failure: dud exited with code 1" in recovered.out
 
 
-async def test_a_model_that_failed_is_told_of(command_line: CommandLine) -> None:
+async def test_a_model_that_failed_is_reported(command_line: CommandLine) -> None:
     """`ps` and `why` say how often it failed and when it is started again."""
     await command_line.type("load", "dud")
     listed, asked = await command_line.type("ps"), await command_line.type("why", "dud")
@@ -186,7 +186,7 @@ async def test_why_tells_each_who_waits(command_line: CommandLine) -> None:
         said = await command_line.type("why", "qwen")
         command_line.rig.launcher.become_ready("qwen")
 
-    assert re.match(r"request 1 has waited \d+s: loading qwen: \d+ of about ", said.out.splitlines()[1])
+    assert re.match(r"request 1 has waited \d+s: loading qwen: \d+ s so far, usually about ", said.out.splitlines()[1])
 
 
 async def test_reload_says_what_it_touched(command_line: CommandLine) -> None:

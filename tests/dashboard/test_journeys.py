@@ -94,6 +94,15 @@ def test_a_failed_load_shows_the_cause_and_the_last_output(visit: Visit) -> None
     visit.problems[:] = [each for each in visit.problems if "status of 503" not in each]
 
 
+def test_a_model_of_the_side_bar_opens_its_details(visit: Visit) -> None:
+    """From any page, with one click."""
+    page = visit.go("queue")
+    page.get_by_role("region", name="Model phases").get_by_role("link", name="beta").click()
+
+    expect(page.get_by_role("heading", level=1)).to_have_text("Models")
+    expect(row(page, "beta").get_by_role("button", name="beta", exact=True)).to_have_attribute("aria-expanded", "true")
+
+
 def test_stopping_a_model_in_use_asks_for_confirmation(visit: Visit, hotseat: Hotseat, long_stream: Stream) -> None:
     """The dialog shows the number of requests; Escape changes nothing, and Abort and stop aborts the requests."""
     page = visit.go("models")
@@ -123,6 +132,7 @@ def test_the_timeline_shows_a_swap_with_its_cause(visit: Visit, hotseat: Hotseat
         "eviction"
     )
     assert page.locator(".swaps path").count() >= 1
+    expect(page.get_by_role("list", name="Legend").get_by_text("backing off")).to_be_visible()
     assert page.locator(".lane-names li").all_inner_texts() == ["alpha", "beta", "embed", "broken"]
 
 

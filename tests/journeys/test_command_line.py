@@ -119,7 +119,7 @@ def test_models_are_listed_with_a_key_for_inference(serve: Callable[..., Hotseat
     assert [model["id"] for model in json.loads(as_json.stdout)] == ["alpha"]
 
 
-def test_a_server_that_fails_again_and_again_is_told_of(serve: Callable[..., Hotseat]) -> None:
+def test_a_server_that_fails_again_and_again_is_reported(serve: Callable[..., Hotseat]) -> None:
     """The client, the log, `ps` and `why` say how often, why and what to do."""
     rig = serve({"dud": {"cmd": "sh -c 'echo error: invalid argument: --ctx-sise; exit 1' ${PORT}"}})
     answers = [rig.chat("dud") for _ in range(2)]

@@ -104,7 +104,7 @@ def test_a_model_asleep_is_woken(asleep_rig: SchedulerDriver) -> None:
 
     assert asleep_rig.reason == "started for 1 request"
     assert asleep_rig.phase("qwen") is Phase.LOADING
-    assert asleep_rig.why("qwen") == "waking qwen: 0 of about 10 s"
+    assert asleep_rig.why("qwen") == "waking qwen: 0 s so far, usually about 10 s"
     asleep_rig.after(2) >> awake("qwen") << grants(2, reason="waited for qwen to wake after evicting llama")
 
 
@@ -114,7 +114,7 @@ def test_a_model_that_wakes_for_nobody(asleep_rig: SchedulerDriver) -> None:
     asleep_rig >> exited("llama") << wakes("qwen")
     asleep_rig >> leaves(2) << nothing
 
-    assert asleep_rig.why("qwen") == "waking for 0.0 s of about 10.0 s: started for 1 request"
+    assert asleep_rig.why("qwen") == "waking for 0.0 s, usually about 10.0 s: started for 1 request"
     asleep_rig >> awake("qwen") << nothing
     assert asleep_rig.phase("qwen") is Phase.READY
 

@@ -1,7 +1,7 @@
 // All models: phase and reason, requests, memory, and buttons to load and stop.
 
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { api } from "../data/api";
 import { models, now, stale } from "../data/state";
 import type { Model, ModelDetails } from "../data/types";
@@ -10,7 +10,7 @@ import { Dialog } from "../parts/dialog";
 import { Page } from "../parts/frame";
 import { PhaseChip } from "../parts/phase";
 import { Scroller } from "../parts/scroller";
-import { linkTo } from "../route";
+import { linkTo, route } from "../route";
 import { bytes, clock, counted, duration, firstLine, orDash } from "../words";
 
 export function ModelsPage() {
@@ -56,8 +56,15 @@ function isFound(model: Model, wanted: string): boolean {
 function ModelRow({ model }: { model: Model }) {
   const isOpen = useSignal(false);
   const details = `details-of-${model.model}`;
+  const element = useRef<HTMLLIElement>(null);
+  const asked = route.value.query.get("model");
+  useEffect(() => {
+    if (asked !== model.model) return;
+    isOpen.value = true;
+    element.current?.scrollIntoView({ block: "nearest" });
+  }, [asked]);
   return (
-    <li class="model" data-model={model.model} data-phase={model.phase}>
+    <li ref={element} class="model" data-model={model.model} data-phase={model.phase}>
       <div class="model-head">
         <button
           type="button"

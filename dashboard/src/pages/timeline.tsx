@@ -4,6 +4,7 @@ import { computed, useSignal } from "@preact/signals";
 import { finished, journal, models, now, observations, inProgress } from "../data/state";
 import { download } from "../parts/actions";
 import { Card, Page } from "../parts/frame";
+import type { Phase } from "../data/types";
 import { PhaseChip } from "../parts/phase";
 import { type Column, Table } from "../parts/table";
 import { Chart } from "../timeline/chart";
@@ -90,6 +91,7 @@ export function TimelinePage() {
           look={look}
           follow={() => follow(length.value)}
         />
+        <Legend />
       </Card>
       <Card title="Swaps" note="cause and duration of each swap, newest first">
         <Table
@@ -110,6 +112,21 @@ export function TimelinePage() {
         />
       </Card>
     </Page>
+  );
+}
+
+const DRAWN: Phase[] = ["loading", "ready", "draining", "unloading", "asleep", "backoff"];
+
+function Legend() {
+  return (
+    <ul class="legend" aria-label="Legend">
+      {DRAWN.map((phase) => (
+        <li key={phase}>
+          <PhaseChip phase={phase} />
+        </li>
+      ))}
+      <li class="muted">Thin line: a request waits. Bar: it is served. Red: it failed.</li>
+    </ul>
   );
 }
 

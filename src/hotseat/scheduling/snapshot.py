@@ -101,7 +101,8 @@ def _why(state: State, model: ModelState, now: Instant) -> str:
     match model.phase:
         case Phase.LOADING:
             doing = "waking" if model.sleep_level else "loading"
-            return f"{doing} for {now - model.since:.1f} s of about {state.load_s(model.name):.1f} s: {model.why}"
+            usual_s = state.load_s(model.name)
+            return f"{doing} for {now - model.since:.1f} s, usually about {usual_s:.1f} s: {model.why}"
         case Phase.DRAINING:
             leases = len(model.leases)
             first = "1 request" if leases == 1 else f"{leases} requests"

@@ -185,7 +185,7 @@ def _resident(state: State, model: ModelState, now: Instant) -> Wait:
     match model.phase:
         case Phase.LOADING:
             doing = "waking" if model.sleep_level else "loading"
-            why = f"{doing} {model.name}: {now - model.since:.0f} of about {load_s:.0f} s"
+            why = f"{doing} {model.name}: {now - model.since:.0f} s so far, usually about {load_s:.0f} s"
             return Wait(why, loads_in_s(state, model, now))
         case Phase.READY:
             busy = f"{model.slots_used} of {slots(state, model):g} busy"
