@@ -45,6 +45,21 @@ def test_how_quickly_a_model_speaks_is_shown() -> None:
     assert [row[-2] for row in model_rows({"models": models})] == ["41.3", ""]
 
 
+def test_a_narrow_terminal_gets_one_line_for_each_model() -> None:
+    """Memory and reason are shortened; figures are not."""
+    footprint = {"reserved": {"gpu0": 8 << 30}, "source": "measured", "estimated": None, "measured": {"gpu0": 8 << 30}}
+    model = {**ALIVE, "footprint": footprint, "tokens_per_s": 41.26, "why": "loaded for a request " * 10}
+    console = Console(width=110, record=True, file=io.StringIO())
+    console.print(drawn(Server("http://here"), {"models": [model], "waiting": []}))
+    _, _, head, row, *more = console.export_text().splitlines()
+
+    assert "TTL LEFT" in head
+    assert row.split()[:4] == ["qwen", "ready", "7001", "40001"]
+    assert "41.3" in row
+    assert row.endswith("…")
+    assert not more
+
+
 async def test_programs_get_models_and_line(command_line: CommandLine) -> None:
     """As JSON."""
     seen = json.loads((await command_line.type("top", "--json")).out)

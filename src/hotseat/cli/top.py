@@ -27,6 +27,8 @@ QUIT = b"qQ\x04"
 """Also Ctrl-D, which a terminal in this mode passes through."""
 MODELS = (*ALIVE, "TOKENS/S", "WHY")
 LINE = ("REQUEST", "MODEL", "CLIENT", "WAITED", "WHY")
+LONG = ("MEMORY", "WHY")
+"""Columns that are shortened where the terminal is narrow."""
 
 
 def top(server: Server, as_json: bool) -> None:
@@ -99,9 +101,12 @@ def _grid(head: Sequence[str], rows: Sequence[Sequence[str]]) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    grid = Table(*head, box=None, pad_edge=False, header_style="bold", expand=False)
+    grid = Table(box=None, pad_edge=False, header_style="bold", expand=False)
+    for name in head:
+        grid.add_column(name, no_wrap=name not in LONG)
     for row in rows:
-        grid.add_row(*(Text(without_escapes(cell) or NOTHING) for cell in row))
+        cells = (without_escapes(cell) or NOTHING for cell in row)
+        grid.add_row(*(Text(cell, no_wrap=True, overflow="ellipsis") for cell in cells))
     return grid
 
 
