@@ -323,6 +323,7 @@ def test_a_failed_reload_keeps_the_configuration_and_shows_the_error(visit: Visi
     """The page shows the error and its position, until a reload succeeds."""
     page = visit.go("config")
     expect(page.get_by_text("All models run together as long as they fit into gpu0")).to_be_visible()
+    expect(page.locator("dt", has_text="budgets.gpu0").locator("+ dd")).to_have_text("10 GiB")
     good = hotseat.config.read_text()
     hotseat.config.write_text(good + "\nlisen: 8080\n")
     page.get_by_role("button", name="Reload config").click()

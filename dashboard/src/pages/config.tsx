@@ -6,6 +6,7 @@ import { api } from "../data/api";
 import type { ConfigReport } from "../data/types";
 import { Action, CopyButton, showError } from "../parts/actions";
 import { Card, Page } from "../parts/frame";
+import { bytes } from "../words";
 
 export function ConfigPage() {
   const report = useSignal<ConfigReport | null>(null);
@@ -86,30 +87,31 @@ function commandOf(keys: Record<string, unknown>): string {
   return Array.isArray(keys.cmd) ? keys.cmd.join(" ") : String(keys.proxy ?? "");
 }
 
+const SIZES = /^(limits\.(header|body|jsonBody|uploads)$|budgets\.|memory\.)/;
+
 function Keys({ keys }: { keys: Record<string, unknown> }) {
   return (
     <dl class="facts mono">
       {[...flat(keys)].map(([name, value]) => (
         <div key={name}>
           <dt>{name}</dt>
-          <dd>{inWords(value)}</dd>
+          <dd>{SIZES.test(name) && typeof value === "number" ? bytes(value) : inWords(value)}</dd>
         </div>
       ))}
     </dl>
   );
 }
 
-/** Flattens nested objects to dotted names, for example `scheduler.patience`. */
+/** Flattens nested objects to dotted names, for example `scheduler.patience`; what is not set is left out. */
 function* flat(keys: object, prefix = ""): Generator<[string, unknown]> {
   for (const [name, value] of Object.entries(keys)) {
-    const isNest = typeof value === "object" && value !== null && !Array.isArray(value);
-    if (isNest && Object.keys(value).length) yield* flat(value, `${prefix}${name}.`);
-    else yield [prefix + name, isNest ? null : value];
+    if (value === null || value === "" || (Array.isArray(value) && value.length === 0)) continue;
+    if (typeof value === "object" && !Array.isArray(value)) yield* flat(value, `${prefix}${name}.`);
+    else yield [prefix + name, value];
   }
 }
 
 function inWords(value: unknown): string {
-  if (value === null || value === "") return "–";
   if (!Array.isArray(value)) return String(value);
-  return value.map((each) => (typeof each === "string" ? each : JSON.stringify(each))).join(" ") || "–";
+  return value.map((each) => (typeof each === "string" ? each : JSON.stringify(each))).join(" ");
 }
