@@ -147,8 +147,7 @@ function LastError({ model }: { model: Model }) {
   return (
     <div class="last-error">
       <p>
-        <strong>{model.failures > 1 ? `Failed ${model.failures} times in a row` : "Last error"}:</strong>{" "}
-        {cause} {model.retry_in_s !== null && `Next try in ${duration(model.retry_in_s)}.`}
+        <strong>{failureOf(model)}:</strong> {cause}
       </p>
       {output && (
         <Scroller class="output" label={`Last output of ${model.model}`} frame={toItsEnd}>
@@ -158,6 +157,12 @@ function LastError({ model }: { model: Model }) {
       <a href={linkTo("logs", { model: model.model })}>View full log</a>
     </div>
   );
+}
+
+function failureOf({ failures, retry_in_s }: Model): string {
+  const title = failures > 1 ? `Failed ${failures} times in a row` : "Last error";
+  const left = retry_in_s === null ? 0 : retry_in_s - stale.value;
+  return left > 0 ? `${title}, next try in ${duration(left)}` : title;
 }
 
 /** Scrolls to the last line, which usually states the error. */
