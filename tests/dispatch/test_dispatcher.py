@@ -477,9 +477,9 @@ async def test_a_crash_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     """It says how the server ended, how often in a row, and when the next request may start it."""
     async with opened() as rig:
         await rig.dispatcher.load(QWEN)
-        await asyncio.sleep(8)
+        await advance(8)
         rig.launcher.crash("qwen", "was terminated by SIGSEGV")
-        await asyncio.sleep(1)
+        await everybody_has_acted()
 
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         (
@@ -645,7 +645,7 @@ SLEEPY = one_at_a_time(model("qwen", sleep=sleeps()), "llama")
 
 @in_virtual_time
 async def test_a_model_sleeps_and_wakes() -> None:
-    """The puppet was put to sleep once and woken once, and never stopped."""
+    """Its server was put to sleep once and woken once, and never stopped."""
     async with opened(SLEEPY) as rig:
         await rig.dispatcher.load(QWEN)
         await rig.dispatcher.load(LLAMA)
