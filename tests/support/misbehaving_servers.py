@@ -59,6 +59,16 @@ def listen(port: str, host: str = "127.0.0.1") -> socket.socket:
     return socket.create_server((host, int(port)), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
 
 
+def be_asked(port: str, answer: Callable[[bytes], bytes]) -> None:
+    """Say it whenever somebody asks."""
+
+    def told(line: bytes) -> bytes:
+        say("asked")
+        return answer(line)
+
+    serve(listen(port), told)
+
+
 def be_healthy(port: str) -> None:
     serve(listen(port), lambda line: HEALTHY if b"/health" in line else LOADING)
 
@@ -90,7 +100,7 @@ def slow_to_load(port: str, seconds: str) -> None:
 
 def never_ready(port: str) -> None:
     say("loading tensors")
-    serve(listen(port), lambda _: LOADING)
+    be_asked(port, lambda _: LOADING)
 
 
 def maps_half(port: str, file: str) -> None:
@@ -115,7 +125,7 @@ def binds_only(port: str) -> None:
 
 
 def hangs_health(port: str) -> None:
-    serve(listen(port), lambda _: b"")
+    be_asked(port, lambda _: b"")
 
 
 def computes_when_asked(port: str) -> None:
@@ -132,7 +142,7 @@ def computes_when_asked(port: str) -> None:
 
 
 def talks_nonsense(port: str) -> None:
-    serve(listen(port), lambda _: b"220 mail.example.org ESMTP\r\n")
+    be_asked(port, lambda _: b"220 mail.example.org ESMTP\r\n")
 
 
 def hangs_health_once(port: str) -> None:
@@ -144,15 +154,15 @@ def hangs_health_once(port: str) -> None:
 def hangs_after_503(port: str) -> None:
     """Answers one health check and none after it."""
     answers = iter([LOADING])
-    serve(listen(port), lambda _: next(answers, b""))
+    be_asked(port, lambda _: next(answers, b""))
 
 
 def sends_elsewhere(port: str) -> None:
-    serve(listen(port), lambda line: HEALTHY if b"/ready" in line else ELSEWHERE)
+    be_asked(port, lambda line: HEALTHY if b"/ready" in line else ELSEWHERE)
 
 
 def answers_204(port: str) -> None:
-    serve(listen(port), lambda _: NO_CONTENT)
+    be_asked(port, lambda _: NO_CONTENT)
 
 
 def knows_one_path(port: str, path: str) -> None:
@@ -182,7 +192,7 @@ def speaks_tls(port: str, certificate: str) -> None:
                 connection.recv(65536)
                 connection.sendall(HEALTHY)
             except OSError:  # the client rejected our certificate
-                continue
+                say("no handshake")
 
 
 def dies_while_loading(port: str, code: str = "1") -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tests.support.counting import COVERAGE_CONFIG
+from tests.support.virtual_time import skip
 from tests.support.waiting import come_true
 
 from hotseat.catalog.spec import LaunchRecipe, ModelSpec
@@ -16,6 +18,8 @@ from hotseat.scheduling.commands import Cause, StartUpstream, StopUpstream
 from hotseat.scheduling.events import UpstreamFailed, UpstreamReady
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hotseat.model_servers.output import Output
     from hotseat.model_servers.supervisor import Supervisor
 
@@ -58,6 +62,14 @@ class SupervisorRig:
         assert isinstance(started, UpstreamFailed), started
         return started.error.message
 
+    async def failed_at_its_time(self, spec: ModelSpec, so_far: Callable[[], object]) -> str:
+        """The message of a health check whose time is over once `so_far` is true."""
+        assert spec.health_check_timeout_s
+        failing = asyncio.get_running_loop().create_task(self.failed(spec))
+        await come_true(so_far)
+        skip(spec.health_check_timeout_s)
+        return await failing
+
     async def stop(self, launched: UpstreamReady | StartUpstream) -> None:
         await self.supervisor.stop(StopUpstream(launched.model, launched.launch, Cause.OPERATOR, "the test says so"))
 
@@ -72,8 +84,15 @@ class SupervisorRig:
 
     async def said(self, words: str) -> str:
         """The rest of the output line that begins with these words, once it is written."""
-        lines = await come_true(lambda: [line for line in self.output.tail(500) if words in line])
+        lines = await come_true(lambda: self.lines_with(words))
         return lines[0].partition(words)[2]
+
+    def lines_with(self, words: str) -> list[str]:
+        return [line for line in self.output.tail(500) if words in line]
+
+    def has_taken_an_answer(self) -> bool:
+        """Whoever asks a second time knows the first answer."""
+        return len(self.lines_with("asked")) > 1
 
 
 def is_alive(pid: int) -> bool:

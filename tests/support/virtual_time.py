@@ -1,6 +1,7 @@
 """A virtual clock: when every task waits for a timer, the clock jumps to it.
 
-For code without sockets, threads and child processes; if no timer is left, it fails instead of hanging.
+For code without sockets, threads and child processes; if no timer is left, it fails instead of hanging. For the rest
+there is `skip`: it lets a time limit pass at the moment that the test chooses.
 """
 
 from __future__ import annotations
@@ -41,6 +42,13 @@ async def advance(seconds: float) -> None:
     """Let so much virtual time pass; everything that is due meanwhile happens."""
     assert isinstance(asyncio.get_running_loop(), JumpingLoop), "this clock is real: wait for a fact instead"
     await asyncio.sleep(seconds)
+
+
+def skip(seconds: float) -> None:
+    """Set the clock of asyncio's own loop forward: limits that end until then are over, however slow the machine is."""
+    loop = asyncio.get_running_loop()
+    time = loop.time
+    vars(loop)["time"] = lambda: time() + seconds
 
 
 def in_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
