@@ -8,17 +8,17 @@ import os
 import resource
 import shutil
 import socket
-import subprocess
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+from tests.support.machines import add_process, write
 from tests.support.model_folders import put
 from tests.support.ports import free_port
-from tests.support.waiting import eventually
 
 from hotseat.cli import doctor_checks
 from hotseat.cli.doctor_checks import AMD, NVIDIA, State
-from hotseat.model_servers.os_processes import MARKER, marker_of
+from hotseat.model_servers import os_processes, port_owner
+from hotseat.model_servers.os_processes import MARKER
 from hotseat.settings import Access, ApiKey, Settings
 
 if TYPE_CHECKING:
@@ -166,13 +166,14 @@ class Usage(NamedTuple):
     free: int
 
 
-def test_a_server_without_its_guard_is_a_warning() -> None:
-    """The server carries hotseat's mark, and has no guard as ancestor."""
-    with subprocess.Popen(["sleep", "1000"], env={**os.environ, MARKER: "doctor-test"}) as left_behind:
-        try:
-            eventually(lambda: marker_of(left_behind.pid) is not None)
-            found = [finding for finding in doctor_checks.orphans() if f"(pid {left_behind.pid})" in finding.message]
-        finally:
-            left_behind.kill()
+def test_a_server_without_its_guard_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It carries hotseat's mark and has no guard as ancestor. Written down, for any hotseat would end a real one."""
+    for pid, parent, command in ((5, 1, doctor_checks.GUARD), (7, 1, b"server"), (8, 5, b"server")):
+        add_process(tmp_path, pid, parent)
+        write(tmp_path / f"{pid}/cmdline", command)
+        write(tmp_path / f"{pid}/environ", f"{MARKER}=launch-{pid}" if command == b"server" else "")
+    for module in (os_processes, port_owner, doctor_checks):
+        monkeypatch.setattr(module, "PROC", str(tmp_path))
+    [finding] = doctor_checks.orphans()
 
-    assert [(finding.state, finding.fix) for finding in found] == [(State.WARN, f"stop it: kill {left_behind.pid}")]
+    assert (finding.state, finding.fix) == (State.WARN, "stop it: kill 7")

@@ -14,6 +14,7 @@ from tests.support.waiting import eventually
 
 from hotseat.model_servers import os_processes
 from hotseat.model_servers.os_processes import (
+    GUARD,
     MARKER,
     children,
     collect_one,
@@ -36,23 +37,29 @@ NOBODY = 2**22 + 1
 
 
 @pytest.fixture
-def sleeper() -> Iterator[subprocess.Popen[bytes]]:
-    """A child in a session of its own, with a marker and a name that is hard to read."""
-    env = {**os.environ, MARKER: "launch-7"}
-    with subprocess.Popen(["sleep", "1000"], env=env, start_new_session=True) as process:
-        eventually(lambda: marker_of(process.pid))  # a program that has just begun shows nothing yet
-        yield process
-        process.kill()
+def sleeper() -> Iterator[int]:
+    """In a session of its own, with a marker; its parent passes for a guard, or the next hotseat would end it."""
+    argv = ["sh", "-c", f"{MARKER}=launch-7 setsid sleep 1000 & wait", GUARD]
+    with subprocess.Popen(argv) as parent:
+        (pid,) = eventually(lambda: children(parent.pid))
+        eventually(lambda: marker_of(pid))  # a program that has just begun shows nothing yet
+        eventually(lambda: session_of(pid) == pid)
+        yield pid
+        os.kill(pid, signal.SIGKILL)
 
 
-def test_a_child_is_found_by_its_parent(sleeper: subprocess.Popen[bytes]) -> None:
-    assert sleeper.pid in children(os.getpid())
-    assert parent_of(sleeper.pid) == os.getpid()
+def test_a_child_is_found_by_its_parent() -> None:
+    with subprocess.Popen(["sleep", "1000"]) as child:
+        found, parent = children(os.getpid()), parent_of(child.pid)
+        child.kill()
+
+    assert child.pid in found
+    assert parent == os.getpid()
 
 
-def test_a_process_is_known_by_its_marker_group_and_session(sleeper: subprocess.Popen[bytes]) -> None:
-    assert marker_of(sleeper.pid) == "launch-7"
-    assert group_of(sleeper.pid) == session_of(sleeper.pid) == sleeper.pid
+def test_a_process_is_known_by_its_marker_group_and_session(sleeper: int) -> None:
+    assert marker_of(sleeper) == "launch-7"
+    assert group_of(sleeper) == session_of(sleeper) == sleeper
 
 
 def test_of_a_process_that_is_gone_nothing_is_known() -> None:
