@@ -101,7 +101,7 @@ async def test_a_server_that_starts_reads_for_itself(weights: Path) -> None:
 
     def plenty_later() -> int:
         has_begun.set()
-        server_runs.wait(10)
+        server_runs.wait(60)
         return PLENTY
 
     async with open_supervisor(os.environ, interpreter=GUARD_INTERPRETER, available=plenty_later) as supervisor:
