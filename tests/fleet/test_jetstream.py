@@ -21,6 +21,7 @@ from tests.support.nats_jwt import operator_mode
 from tests.support.waiting import come_true, come_true_async
 
 from hotseat.fleet.backoff import Backoff
+from hotseat.fleet.jetstream import watch_session
 from hotseat.fleet.jetstream.buckets import stream_of, subject_of
 from hotseat.fleet.jetstream.link import Link
 from hotseat.fleet.jetstream.store import JetStream
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def connected(fleet: Fleet, **options: Any) -> AsyncIterator[JetStream]:
-    store = JetStream(fleet, heartbeat_s=0.4, pauses=lambda: Backoff(0.05, 0.2), **options)
+    store = JetStream(fleet, pauses=lambda: Backoff(0.05, 0.2), **options)
     store.open()
     try:
         assert await store.until_connected(PATIENCE_S)
@@ -140,7 +141,7 @@ async def test_three_servers_keep_three_copies_and_one_may_die(tmp_path: Path) -
 
 async def test_a_cluster_lets_one_of_many_writers_win(tmp_path: Path) -> None:
     """Of concurrent writes to one key, one succeeds and the others get a Conflict."""
-    async with nats_servers(tmp_path, 3) as servers, connected(fleet_at(*servers)) as store:
+    async with nats_servers(tmp_path, 3) as servers, connected(fleet_at(*servers), patience_s=PATIENCE_S) as store:
         last = await store.create(Bucket.CLAIMS, "qwen", b"0")
         outcomes = await asyncio.gather(
             *(store.replace(Bucket.CLAIMS, "qwen", b"", last) for _ in range(20)),
@@ -165,6 +166,13 @@ async def no_consumers(js: JetStreamContext) -> bool:
     return not await consumers(js)
 
 
+@pytest.fixture
+def time_to_delete_consumers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it a slow NATS would delete them ten seconds later."""
+    monkeypatch.setattr(watch_session, "GOODBYE_S", PATIENCE_S)
+
+
+@pytest.mark.usefixtures("time_to_delete_consumers")
 async def test_an_ended_watch_leaves_no_consumer(tmp_path: Path) -> None:
     """Ending a watch deletes its consumer."""
     async with nats_servers(tmp_path) as (server,), connected(fleet_at(server)) as store, bystander(server) as js:
@@ -176,19 +184,24 @@ async def test_an_ended_watch_leaves_no_consumer(tmp_path: Path) -> None:
         assert await consumers(js) == 0
 
 
+@pytest.mark.usefixtures("time_to_delete_consumers")
 async def test_a_watch_that_begins_anew_again_and_again_has_one_consumer(tmp_path: Path) -> None:
     """A watch whose consumer is deleted creates one new consumer each time."""
-    async with nats_servers(tmp_path) as (server,), connected(fleet_at(server)) as store, bystander(server) as js:
-        stream = stream_of(Bucket.HOSTS)
-        async with Watching(store, Bucket.HOSTS) as watching:
+    stream = stream_of(Bucket.HOSTS)
+    async with (
+        nats_servers(tmp_path) as (server,),
+        connected(fleet_at(server), heartbeat_s=1.0) as store,
+        bystander(server) as js,
+        Watching(store, Bucket.HOSTS) as watching,
+    ):
+        await watching.until(CaughtUp)
+        for _ in range(3):
+            (consumer,) = await js.consumers_info(stream)
+            await js.delete_consumer(stream, consumer.name)
+            await watching.until(BegunAnew)
             await watching.until(CaughtUp)
-            for _ in range(5):
-                (consumer,) = await js.consumers_info(stream)
-                await js.delete_consumer(stream, consumer.name)
-                await watching.until(BegunAnew)
-                await watching.until(CaughtUp)
 
-            assert await consumers(js) == 1
+        assert await consumers(js) == 1
 
 
 # Servers that are not there

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 SHORT_S = 1.0
 LIVES_S = {Bucket.HOSTS: SHORT_S, Bucket.CLAIMS: 600.0, Bucket.CATALOGS: 86_400.0, Bucket.ORDERS: None}
 PATIENCE_S = 30.0
+OPERATION_S = 10.0
+"""For one operation on a busy machine."""
 
 
 class Engine(Protocol):
@@ -61,7 +63,9 @@ class NatsEngine:
         self._stack = stack
 
     async def store(self) -> JetStream:
-        store = JetStream(fleet_at(*self.servers), heartbeat_s=0.4, pauses=lambda: Backoff(0.05, 0.2), lives_s=LIVES_S)
+        store = JetStream(
+            fleet_at(*self.servers), patience_s=OPERATION_S, pauses=lambda: Backoff(0.05, 0.2), lives_s=LIVES_S
+        )
         self._stack.push_async_callback(store.aclose)
         store.open()
         assert await store.until_connected(PATIENCE_S)
