@@ -11,8 +11,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+PATIENCE_S = 60.0
+"""It costs nothing where the fact comes true, and a busy machine takes long to start a program."""
 
-def eventually(fact: Callable[[], T], within: float = 20.0) -> T:
+
+def eventually(fact: Callable[[], T], within: float = PATIENCE_S) -> T:
     """The first truthy value of `fact`; fails after `within` seconds."""
     until = time.monotonic() + within
     while not (value := fact()):
@@ -22,7 +25,7 @@ def eventually(fact: Callable[[], T], within: float = 20.0) -> T:
     return value
 
 
-async def come_true(fact: Callable[[], T | None], within: float = 15.0) -> T:
+async def come_true(fact: Callable[[], T | None], within: float = PATIENCE_S) -> T:
     """The first truthy value of `fact`; fails after `within` seconds."""
 
     async def value() -> T | None:
@@ -31,7 +34,7 @@ async def come_true(fact: Callable[[], T | None], within: float = 15.0) -> T:
     return await come_true_async(value, within)
 
 
-async def come_true_async(fact: Callable[[], Awaitable[T | None]], within: float = 15.0) -> T:
+async def come_true_async(fact: Callable[[], Awaitable[T | None]], within: float = PATIENCE_S) -> T:
     """The first truthy value of a coroutine function; fails after `within` seconds."""
     async with asyncio.timeout(within):
         while not (value := await fact()):
