@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import signal
 import subprocess
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.client import PATIENCE_S
 from tests.support.hotseat import PROGRAM, Hotseat
+from tests.support.virtual_time import skip
 from tests.support.waiting import come_true
 
 from hotseat.cli.record import Watched
@@ -35,24 +36,43 @@ class FakeWaiter:
     def cut(self, error: HotseatError) -> None: ...
 
 
-async def test_what_comes_by_becomes_a_trace(command_line: CommandLine, tmp_path: Path) -> None:
+async def test_what_comes_by_becomes_a_trace(
+    command_line: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two successive requests are a closed loop; the trace can be simulated at once."""
     file, tasks = tmp_path / "now.jsonl", Tasks()
-    recording = tasks.start(command_line.type("record", str(file), "--for", "1s"), "record")
+    noted = noted_by(monkeypatch)
+    recording = tasks.start(command_line.type("record", str(file), "--for", "1m"), "record")
     dispatcher = command_line.rig.dispatcher
     await come_true(lambda: dispatcher.traffic.is_watched)
     await dispatcher.load(QWEN)
     for _ in range(2):
         dispatcher.leave(dispatcher.ask(QWEN, ClientId("10.0.0.7"), FakeWaiter()))
+    await come_true(lambda: noted.count("request") == 2)
+    skip(60.0)
     said = await recording
     trace = parse(file.read_text())
 
     assert said.out == f"{file}: 2 requests of 1 clients for 1 models; 1 clients waited for each response\n"
-    assert said.err == "recording for 1s\n"
+    assert said.err == "recording for 1m00s\n"
     [client] = trace.clients
     assert isinstance(client, Closed)
     assert [(step.model, len(client.steps)) for step in client.steps] == [("qwen", 2), ("qwen", 2)]
     assert (await asyncio.to_thread(command_line.typed, "simulate", str(file))).code == 0
+
+
+def noted_by(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The kinds of what recordings have received so far."""
+    kinds: list[str] = []
+    note = Watched.note
+
+    def noted(watched: Watched, item: dict[str, Any]) -> None:
+        kind = item["t"]
+        note(watched, item)
+        kinds.append(kind)
+
+    monkeypatch.setattr(Watched, "note", noted)
+    return kinds
 
 
 def test_ctrl_c_ends_the_recording_and_writes_it(tmp_path: Path) -> None:
