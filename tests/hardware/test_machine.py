@@ -96,10 +96,13 @@ def test_every_machine_has_ram(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_a_look_at_a_real_tree_finds_its_memory() -> None:
     """A shell and its child are one tree with some memory."""
-    shell = subprocess.Popen(["sh", "-c", "cat; true"], stdin=subprocess.PIPE)
-    with shell:
-        use = Machine({RAM: Ram()}).sample([shell.pid]).processes[shell.pid][RAM]
+    with subprocess.Popen(["sh", "-c", "cat; true"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as shell:
         assert shell.stdin
+        assert shell.stdout
+        shell.stdin.write(b"both run\n")
+        shell.stdin.flush()
+        shell.stdout.readline()
+        use = Machine({RAM: Ram()}).sample([shell.pid]).processes[shell.pid][RAM]
         shell.stdin.close()
 
     assert 0 < use.total < 100 * MiB
