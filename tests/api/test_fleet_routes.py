@@ -16,6 +16,7 @@ from tests.support.management import Management, application, around, served
 from tests.support.waiting import come_true
 
 from hotseat.activity.usage import HELD
+from hotseat.fleet import client as fleet_client
 from hotseat.identifiers import ModelName
 from hotseat.settings import ApiKey, Role
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
+SOON_S = 60.0
+"""On a busy machine."""
 
 
 @dataclass
@@ -46,8 +49,9 @@ class Served:
 
 
 @pytest.fixture
-async def hosts(tmp_path: Path) -> AsyncIterator[Served]:
+async def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
     """Real sockets, so that hosts ask each other as they do in production."""
+    monkeypatch.setattr(fleet_client, "DETAILS_S", SOON_S)
     sockets = {name: socket.create_server(("127.0.0.1", 0)) for name in "abc"}
     urls = {name: f"http://127.0.0.1:{sock.getsockname()[1]}" for name, sock in sockets.items()}
     async with AsyncExitStack() as stack:
@@ -62,7 +66,7 @@ async def hosts(tmp_path: Path) -> AsyncIterator[Served]:
         )
         rig = Served(fleet, {}, {})
         for name, sock in sockets.items():
-            client = await stack.enter_async_context(httpx2.AsyncClient(base_url=urls[name], timeout=15))
+            client = await stack.enter_async_context(httpx2.AsyncClient(base_url=urls[name], timeout=SOON_S))
             host = fleet[name]
             parts: Management = around(host.dispatcher, host.journal, host.launcher, client, tmp_path / name)
             parts.fleet = host.fleet_admin
