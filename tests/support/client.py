@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
+"""With more work than processors, importing a program alone took half a minute."""
 
 
 @dataclass(frozen=True, slots=True)
