@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.relay_rig import HELLO, chat, chunked, get
+from tests.support.relay_rig import HELLO, chat, chunked, get, turns
 from tests.support.transport import End
 from tests.support.waiting import come_true
 
@@ -20,10 +20,17 @@ if TYPE_CHECKING:
 PREFLIGHT = get("/v1/x", "Origin: http://a.example", "Access-Control-Request-Method: POST", method="OPTIONS")
 
 
+@pytest.fixture
+async def rig(rig: RelayRig) -> RelayRig:
+    rig.stop_clocks()
+    return rig
+
+
 async def no_answer(rig: RelayRig, client: Wire, after: float) -> None:
-    """The relay has swept its deadlines since, and sent nothing."""
+    """The relay has checked its deadlines since, and sent nothing."""
     await rig.later(after)
-    await rig.clocks_seen()
+    rig.relay.connections.check_deadlines()
+    await turns()
     with pytest.raises(BlockingIOError):
         client.sock.recv(1)
 
@@ -82,6 +89,7 @@ async def test_a_connection_on_which_nothing_comes_is_closed(rig: RelayRig) -> N
 async def test_an_idle_connection_is_closed_whatever_was_answered(open_rig: OpenRig, request_bytes: bytes) -> None:
     """After an error or a preflight, an idle connection is closed after idleTimeout."""
     rig = await open_rig(access=Access(allowed_origins=("http://a.example",)))
+    rig.stop_clocks()
     client = await rig.send(request_bytes)
     await client.message()
     await no_answer(rig, client, 59)

@@ -198,6 +198,7 @@ async def test_a_flood_of_one_address_does_not_keep_others_out(open_rig: OpenRig
 
 async def test_a_response_after_a_wait_has_its_length_and_reason(rig: RelayRig) -> None:
     """A response after a swap has Hotseat-Waited and Hotseat-Why; one without a wait has neither."""
+    rig.stop_clocks()
     client, call = await rig.reached(chat())
     other = await rig.send(chat("beta"))
     await come_true(lambda: rig.waiting() == 1)
