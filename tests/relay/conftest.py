@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import uvloop
 from tests.support.relay_rig import MODELS, RelayRig, relay_rig
+from tests.support.transport import DEADLINE_S
 
 from hotseat.settings import Access, Limits, Settings
 
@@ -59,8 +60,9 @@ async def open_rig(tmp_path: Path) -> AsyncIterator[OpenRig]:
 
 @pytest.fixture(autouse=True)
 def slow_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waits that a busy machine makes are no waits worth reporting."""
+    """Waits that a busy machine makes are no waits worth reporting, and it may need seconds to replace a server."""
     monkeypatch.setattr("hotseat.relay.exchange.response_start.WORTH_REPORTING_S", 5.0)
+    monkeypatch.setattr("hotseat.relay.exchange.targets.UNREACHABLE_S", DEADLINE_S)
 
 
 @pytest.fixture
