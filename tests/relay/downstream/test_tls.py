@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.certificate import CERTIFICATE
 from tests.support.relay_rig import HELLO, chat
+from tests.support.transport import DEADLINE_S, within
 
 from hotseat.net.listeners import tls_context
 from hotseat.settings import TlsFiles
@@ -48,7 +49,7 @@ async def test_requests_are_answered_one_after_another(rig: RelayRig, certificat
         call = await rig.alpha.call()
         schemes.append(call.request["X-Forwarded-Proto"])
         await call.say(HELLO)
-        await asyncio.wait_for(reader.readuntil(b"hello"), 5)
+        await within(DEADLINE_S, reader.readuntil(b"hello"))
     writer.close()
 
     assert schemes == ["https"] * 3
@@ -59,7 +60,7 @@ async def test_a_connection_that_is_not_kept_ends_cleanly(rig: RelayRig, certifi
     reader, writer = await connected(rig, certificate)
     writer.write(chat("alpha", "Connection: close"))
     await (await rig.alpha.call()).say(HELLO)
-    answered = await asyncio.wait_for(reader.read(), 5)
+    answered = await within(DEADLINE_S, reader.read())
     writer.close()
 
     assert answered.endswith(b"hello")
