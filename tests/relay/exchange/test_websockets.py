@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.fake_launcher import spec
 from tests.support.relay_rig import get
-from tests.support.transport import End
+from tests.support.transport import DEADLINE_S, End, within
 from tests.support.waiting import come_true
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosedError, ConnectionClosedOK, InvalidStatus
 
 from hotseat.identifiers import Address, ModelName
-from hotseat.settings import Limits
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -64,7 +63,7 @@ async def echo_server_for(rig: RelayRig) -> AsyncIterator[EchoServer]:
 
 def connected(rig: RelayRig, path: str = "/echo", **options: str) -> connect:
     url = f"ws://127.0.0.1:{rig.port}{path}?model=alpha"
-    return connect(url, max_size=2 * LARGE, open_timeout=5, close_timeout=2, **options)  # type: ignore[arg-type]  # all of them are texts
+    return connect(url, max_size=2 * LARGE, open_timeout=DEADLINE_S, close_timeout=DEADLINE_S, **options)  # type: ignore[arg-type]  # all of them are texts
 
 
 def in_flight(rig: RelayRig) -> int:
@@ -81,7 +80,7 @@ async def test_words_go_both_ways(rig: RelayRig) -> None:
 
 async def said_back(client: ClientConnection, said: str | bytes) -> str | bytes:
     await client.send(said)
-    return await asyncio.wait_for(client.recv(), 5)
+    return await within(DEADLINE_S, client.recv())
 
 
 async def test_large_words_go_both_ways(rig: RelayRig) -> None:
@@ -107,7 +106,7 @@ async def test_a_close_reaches_the_client_with_its_reason(rig: RelayRig) -> None
     async with echo_server_for(rig) as echo, connected(rig) as client:
         await echo.connections[0].close(4000, "enough")
         with pytest.raises(ConnectionClosedError) as closed:
-            await asyncio.wait_for(client.recv(), 5)
+            await within(DEADLINE_S, client.recv())
 
     assert closed.value.rcvd is not None
     assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (4000, "enough")
@@ -137,7 +136,7 @@ async def test_a_server_that_vanishes_is_noticed(rig: RelayRig) -> None:
     async with echo_server_for(rig) as echo, connected(rig) as client:
         echo.connections[0].transport.abort()
         with pytest.raises(ConnectionClosedError):
-            await asyncio.wait_for(client.recv(), 5)
+            await within(DEADLINE_S, client.recv())
 
 
 async def test_a_refused_handshake_is_an_ordinary_answer(rig: RelayRig) -> None:
@@ -160,18 +159,18 @@ async def test_a_page_of_another_site_gets_no_websocket(rig: RelayRig) -> None:
     assert echo.connections == []
 
 
-async def test_a_silent_websocket_ends(open_rig: OpenRig) -> None:
+async def test_a_silent_websocket_ends(rig: RelayRig) -> None:
     """A websocket without data for idleTimeout is closed on both sides."""
-    rig = await open_rig(limits=Limits(idle_timeout_s=0.3))
     async with echo_server_for(rig) as echo, connected(rig) as client:
+        await rig.later(61)
         with pytest.raises(ConnectionClosedError):
-            await asyncio.wait_for(client.recv(), 5)
+            await within(DEADLINE_S, client.recv())
         await come_true(lambda: echo.ended == 1)
 
 
 async def test_a_websocket_that_falls_silent_after_a_pause_ends(open_rig: OpenRig) -> None:
     """idleTimeout also applies after the client was slow for a moment."""
-    rig = await open_rig(limits=Limits(idle_timeout_s=0.3), send_buffer=16 << 10)
+    rig = await open_rig(send_buffer=16 << 10)
     client = await rig.client(receive_buffer=16 << 10)
     await client.send(get("/echo?model=alpha", "Connection: Upgrade", "Upgrade: websocket"))
     call = await rig.alpha.call()
@@ -179,8 +178,9 @@ async def test_a_websocket_that_falls_silent_after_a_pause_ends(open_rig: OpenRi
     await client.read_until(b"\r\n\r\n")
     await call.say(b"x" * 300_000)
     await client.read_exactly(300_000)
+    await rig.later(61)
 
-    assert await client.end(by=5) is End.RESET
+    assert await client.end() is End.RESET
     await come_true(lambda: in_flight(rig) == 0)
 
 
@@ -189,7 +189,7 @@ async def test_a_stopped_model_ends_its_websockets(rig: RelayRig) -> None:
     async with echo_server_for(rig), connected(rig) as client, asyncio.TaskGroup() as tasks:
         tasks.create_task(rig.dispatcher.unload(ModelName("alpha"), force=True))
         with pytest.raises(ConnectionClosedError):
-            await asyncio.wait_for(client.recv(), 5)
+            await within(DEADLINE_S, client.recv())
 
 
 async def test_another_protocol_than_websocket_is_not_offered_upstream(rig: RelayRig) -> None:
