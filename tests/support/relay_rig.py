@@ -158,7 +158,8 @@ class RelayRig:
     def stop_clocks(self) -> None:
         """From now on only `later` advances the relay's clocks, however long the test takes."""
         for clock in (self.relay.context, self.relay.context.pool):
-            clock.now = lambda now=clock.now(): now  # type: ignore[misc]
+            now = clock.now()
+            clock.now = lambda now=now: now  # type: ignore[misc]
 
     async def clocks_seen(self) -> None:
         """Return when the relay has checked all deadlines once more."""

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.support.transport import DEADLINE_S, PROMPTLY_S, End, Wire, within
+from tests.support.transport import DEADLINE_S, End, Wire, promptly, within
 
 from hotseat.identifiers import Address
 from hotseat.tasks import Tasks
@@ -27,8 +27,12 @@ class Line:
         self.over: asyncio.Future[End] = asyncio.get_running_loop().create_future()
         self.reader: asyncio.Task[None]
 
-    async def ended(self, by: float = PROMPTLY_S) -> End:
-        return await within(by, asyncio.shield(self.over))
+    async def ended(self) -> End:
+        return await promptly(asyncio.shield(self.over))
+
+    async def ended_later(self) -> End:
+        """Ended by a sweep over all connections."""
+        return await within(DEADLINE_S, asyncio.shield(self.over))
 
     async def reset(self) -> None:
         await self._stop_reading()
@@ -58,8 +62,8 @@ class Call:
         """The reader sees the end, because the socket is only shut down as long as somebody reads from it."""
         self.line.wire.hang_up()
 
-    async def ended(self, by: float = PROMPTLY_S) -> End:
-        return await self.line.ended(by)
+    async def ended(self) -> End:
+        return await self.line.ended()
 
 
 class ScriptedUpstream:

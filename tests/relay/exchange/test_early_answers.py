@@ -23,7 +23,7 @@ from tests.support.early_streams import (
 from tests.support.endless_upstream import MOST_IN_BETWEEN, EndlessUpstream
 from tests.support.fake_launcher import spec
 from tests.support.relay_rig import HELLO, MODELS, chat, chunked, turns
-from tests.support.transport import PROMPTLY_S
+from tests.support.transport import promptly
 from tests.support.waiting import come_true
 
 from hotseat.catalog.spec import LoadingState
@@ -293,7 +293,7 @@ async def test_a_client_that_leaves_is_forgotten(waiting: WaitingClient, leave: 
     """It leaves the queue within milliseconds, and gets no more messages."""
     client, _ = await waiting.early_answer()
     getattr(client, leave)()
-    await come_true(lambda: waiting.rig.waiting() == 0, PROMPTLY_S)
+    await promptly(come_true(lambda: waiting.rig.waiting() == 0))
     waiting.rig.launcher.become_ready("slow")
 
     assert waiting.status() == 499
@@ -308,7 +308,7 @@ async def test_a_client_that_leaves_amid_its_stream_frees_the_model(waiting: Wai
     await client.read_until(b"data: x\n")
     client.hang_up()
     await call.ended()
-    await come_true(lambda: waiting.rig.in_flight("slow") == 0, PROMPTLY_S)
+    await promptly(come_true(lambda: waiting.rig.in_flight("slow") == 0))
 
     assert waiting.status() == 499
 

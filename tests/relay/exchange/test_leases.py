@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.fake_launcher import spec
 from tests.support.relay_rig import HELLO, chat, get, turns
-from tests.support.transport import PROMPTLY_S, End
+from tests.support.transport import End, promptly
 from tests.support.waiting import come_true
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ async def test_a_client_that_leaves_the_line_is_forgotten(rig: RelayRig, leave: 
     waiting = await rig.send(chat("beta"))
     await come_true(lambda: rig.waiting() == 1)
     leave(waiting)
-    await come_true(lambda: rig.waiting() == 0, PROMPTLY_S)
+    await promptly(come_true(lambda: rig.waiting() == 0))
     await call.say(HELLO)
     await come_true(lambda: rig.in_flight() == 0)
 
@@ -72,7 +72,7 @@ async def test_a_client_that_leaves_while_its_model_loads_is_forgotten(
     client = await rig.send(chat("slow"))
     await come_true(lambda: rig.launcher.is_starting("slow"))
     leave(client)
-    await come_true(lambda: rig.waiting() == 0, PROMPTLY_S)
+    await promptly(come_true(lambda: rig.waiting() == 0))
     rig.launcher.become_ready("slow")
     await come_true(lambda: rig.phase("slow") != "loading")
 
@@ -89,7 +89,7 @@ async def test_a_client_that_leaves_while_it_waits_is_seen_behind_what_it_pipeli
     await client.send(chat("slow") * 100)
     leave(client)
 
-    await come_true(lambda: rig.waiting() == 0, PROMPTLY_S)
+    await promptly(come_true(lambda: rig.waiting() == 0))
     rig.launcher.become_ready("slow")
 
 
@@ -102,7 +102,7 @@ async def test_a_client_that_leaves_before_the_answer_frees_the_upstream(
     leave(client)
 
     assert await call.ended() in End
-    await come_true(lambda: rig.in_flight() == 0, PROMPTLY_S)
+    await promptly(come_true(lambda: rig.in_flight() == 0))
     assert rig.activity.entries[0].status == 499
     assert rig.activity.entries[0].first_byte_s is None
 
@@ -118,7 +118,7 @@ async def test_a_client_that_leaves_amid_a_stream_frees_the_upstream(
     leave(client)
 
     assert await call.ended() in End
-    await come_true(lambda: rig.in_flight() == 0, PROMPTLY_S)
+    await promptly(come_true(lambda: rig.in_flight() == 0))
 
 
 async def test_a_client_that_leaves_without_reading_frees_the_upstream(open_rig: OpenRig) -> None:
@@ -155,7 +155,7 @@ async def test_a_client_that_leaves_while_we_dial_is_forgotten(rig: RelayRig) ->
     client = await rig.send(chat())
     await come_true(lambda: rig.in_flight() == 1)
     client.hang_up()
-    await come_true(lambda: rig.in_flight() == 0, PROMPTLY_S)
+    await promptly(come_true(lambda: rig.in_flight() == 0))
 
     assert rig.activity.entries[0].status == 499
 

@@ -11,7 +11,6 @@ import pytest
 from tests.support.fake_launcher import spec
 from tests.support.relay_rig import HELLO, chat, get, post
 from tests.support.scripted_upstream import on_a_port
-from tests.support.transport import PROMPTLY_S
 from tests.support.waiting import come_true
 
 from hotseat.catalog.named_models import Profile, RemoteModel, Selector, Strategy
@@ -117,7 +116,7 @@ async def test_a_client_that_leaves_ends_its_request_at_the_peer(open_rig: OpenR
     assert rig.relay.context.peer_requests[FAR] == 1
     client.hang_up()
 
-    await call.ended(PROMPTLY_S)
+    await call.ended()
     await come_true(lambda: rig.relay.context.peer_requests[FAR] == 0)
 
 
@@ -140,7 +139,7 @@ async def test_a_peer_that_takes_too_long_is_given_up(open_rig: OpenRig, box: Sc
 
     assert answered.status == 502
     assert b"box/far did not respond within 0.05 s (timeouts.responseHeader)" in answered.body
-    await call.ended(PROMPTLY_S)
+    await call.ended()
 
 
 async def test_an_answer_that_has_begun_may_take_its_time(open_rig: OpenRig) -> None:

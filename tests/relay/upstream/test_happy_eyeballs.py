@@ -12,7 +12,7 @@ import pytest
 from tests.support.certificate import CERTIFICATE
 from tests.support.names import FIRST, SECOND, black_hole, has_caller, listener, port_of, two
 from tests.support.relay_rig import get
-from tests.support.transport import within
+from tests.support.transport import DEADLINE_S, within
 from tests.support.waiting import come_true
 
 from hotseat.catalog.spec import DEFAULT_TIMEOUTS, Timeouts
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 async def reached(dialler: Dialler, port: int) -> str:
     """The address at the other end."""
-    with await within(5, dialler.connect("box.test", port)) as sock:
+    with await within(DEADLINE_S, dialler.connect("box.test", port)) as sock:
         return str(sock.getpeername()[0])
 
 
@@ -135,7 +135,7 @@ async def test_the_pool_dials_every_address_of_a_name() -> None:
     pool = Pool(Dialler(two))
     with black_hole(FIRST) as port, listener(SECOND, port):
         outcome = Outcome(pool, Address("box.test", port))
-        await within(5, outcome.task)
+        await within(DEADLINE_S, outcome.task)
         await pool.aclose()
 
     assert outcome.connection
@@ -148,7 +148,7 @@ async def test_all_addresses_together_have_one_time_limit() -> None:
     before = open_files()
     with black_hole(FIRST) as port, black_hole(SECOND, port):
         outcome = Outcome(pool, Address("box.test", port), Timeouts(connect_s=0.4))
-        await within(5, outcome.task)
+        await within(DEADLINE_S, outcome.task)
     await pool.aclose()
 
     assert outcome.problem == f"no connection to http://box.test:{port} within 0.4 s"
@@ -196,7 +196,7 @@ async def test_a_certificate_is_checked_against_the_name(tmp_path: Path, monkeyp
     server = await asyncio.get_running_loop().create_server(asyncio.Protocol, SECOND, 0, ssl=context)
     pool, port = Pool(Dialler(two)), port_of(server.sockets[0])
     good, bad = (Outcome(pool, Address(name, port, tls=True)) for name in ("localhost", "box.test"))
-    await within(5, asyncio.gather(good.task, bad.task))
+    await within(DEADLINE_S, asyncio.gather(good.task, bad.task))
     await pool.aclose()
     server.close()
 

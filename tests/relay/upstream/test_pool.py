@@ -63,7 +63,7 @@ async def test_connections_that_nobody_needs_are_closed(rig: RelayRig) -> None:
     await rig.exchange(get())
     await rig.later(4.0)
 
-    assert await rig.alpha.lines[0].ended(by=15) in End
+    assert await rig.alpha.lines[0].ended_later() in End
 
 
 async def test_resting_connections_that_are_still_good_are_kept(rig: RelayRig) -> None:
@@ -75,7 +75,7 @@ async def test_resting_connections_that_are_still_good_are_kept(rig: RelayRig) -
     await two.say(HELLO)
     await second.message()
     await rig.later(1.5)
-    await one.ended(by=15)
+    await one.line.ended_later()
     await rig.exchange(get())
 
     assert len(rig.alpha.lines) == 2

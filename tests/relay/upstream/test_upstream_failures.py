@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.fake_launcher import spec
 from tests.support.relay_rig import HELLO, chat, get, post
-from tests.support.transport import PROMPTLY_S, End, within
+from tests.support.transport import DEADLINE_S, End, promptly, within
 from tests.support.waiting import come_true
 
 from hotseat.catalog.spec import Timeouts
@@ -96,7 +96,7 @@ async def test_a_client_that_leaves_before_the_next_try_is_forgotten(rig: RelayR
     await come_true(lambda: rig.in_flight() == 1)
     await rig.clocks_seen()
     client.hang_up()
-    await come_true(lambda: rig.in_flight() == 0, PROMPTLY_S)
+    await promptly(come_true(lambda: rig.in_flight() == 0))
 
     assert rig.activity.entries[0].status == 499
 
@@ -316,7 +316,7 @@ async def test_a_broken_stream_without_framing_gets_an_error_event(rig: RelayRig
 async def _cut_by_dispatcher(rig: RelayRig) -> None:
     tasks = Tasks()
     unloading = tasks.start(rig.dispatcher.unload(ALPHA, force=True), "unload")
-    await within(5, unloading)
+    await within(DEADLINE_S, unloading)
 
 
 async def test_a_cut_before_the_answer_is_an_error(rig: RelayRig) -> None:
@@ -363,7 +363,7 @@ async def test_an_upstream_may_answer_before_it_has_read_everything(rig: RelayRi
     await line.wire.send(b"HTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\nno")
     answered = await client.message()
     rig.alpha.listens.set()
-    await line.ended(by=15)
+    await line.ended_later()
     await client.send(get())
     await (await rig.alpha.call()).say(HELLO)
 
