@@ -11,7 +11,8 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.client import PATIENCE_S, chat_body
+from tests.support.client import chat_body
+from tests.support.hotseat import START_S
 from tests.support.llama import REPOSITORY, SERVER, model_file, present
 from tests.support.ports import free_port
 from tests.support.waiting import eventually
@@ -95,7 +96,7 @@ def pip_settings() -> dict[str, str]:
 def first_answer(url: str) -> str:
     """By the alias that init gave it."""
     server = Server(url)
-    eventually(lambda: is_ready(server), within=PATIENCE_S)
+    eventually(lambda: is_ready(server), within=START_S)
     return "".join(server.stream("/v1/chat/completions", chat_body("alpha", max_tokens=8, stream=True)))
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.support.client import PATIENCE_S
 from tests.support.fleet_journey import nats_cluster
-from tests.support.hotseat import Hotseat
+from tests.support.hotseat import START_S, Hotseat
 from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
@@ -25,7 +24,7 @@ def test_a_second_host_of_the_same_name_does_not_start(tmp_path: Path) -> None:
             (tmp_path / name).mkdir()
         with Hotseat(config, tmp_path / "first") as first:
             second = Hotseat(config, tmp_path / "second")
-            code = second.process.wait(timeout=PATIENCE_S)
+            code = second.process.wait(timeout=START_S)
             left = second.processes()
 
     assert (code, left) == (3, [])

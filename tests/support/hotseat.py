@@ -96,7 +96,7 @@ class Hotseat:
     def cli(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
         """Run another command of the installed program against this server."""
         environment = {**self._environment, "HOTSEAT_URL": self.url, "NO_COLOR": "1", "COLUMNS": "160", **environ}
-        return subprocess.run([PROGRAM, *words], capture_output=True, text=True, timeout=PATIENCE_S, env=environment)
+        return subprocess.run([PROGRAM, *words], capture_output=True, text=True, timeout=START_S, env=environment)
 
     # The client
 

@@ -9,8 +9,7 @@ import subprocess
 import time
 from typing import TYPE_CHECKING, Self
 
-from tests.support.client import PATIENCE_S
-from tests.support.hotseat import PROGRAM
+from tests.support.hotseat import PROGRAM, START_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +42,7 @@ class Terminal:
 
     def wait_for(self, text: str) -> str:
         """Read until the text is shown; returns the output up to its end."""
-        until = time.monotonic() + PATIENCE_S
+        until = time.monotonic() + START_S
         while text not in self.shown:
             left = until - time.monotonic()
             assert left > 0, f"{text!r} was never shown: {self.shown!r}"
@@ -54,4 +53,4 @@ class Terminal:
 
     def exit_code(self) -> int:
         """Once it has ended by itself."""
-        return self.process.wait(PATIENCE_S)
+        return self.process.wait(START_S)
