@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.support import short_limits
+from tests.support.client import PATIENCE_S
 from tests.support.hotseat import Hotseat
 from tests.support.llama import REPOSITORY
 from tests.support.stubs import stub
@@ -26,7 +26,7 @@ PROGRAM = (sys.executable, "-m", short_limits.__name__)
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[Hotseat]:
-    models = {"qwen": stub("qwen", "--token-delay 0.05")}
+    models = {"qwen": stub("qwen", "--token-delay 0.05", unloadTimeout=2 * PATIENCE_S)}
     environ = {"PYTHONPATH": str(REPOSITORY)}
     with Hotseat({"models": models, "shutdown": {"notice": "0s"}}, tmp_path, program=PROGRAM, environ=environ) as rig:
         yield rig
@@ -59,12 +59,10 @@ def test_a_server_stopped_amid_a_stream_is_replaced(rig: Hotseat) -> None:
 
 
 def test_a_stopped_server_is_unloaded_at_once(rig: Hotseat) -> None:
-    """It is continued, so that it can handle SIGTERM; its unloadTimeout is ten seconds."""
+    """It is continued, so that it can handle SIGTERM; its unloadTimeout is longer than the client waits."""
     pid = rig.load("qwen")
     os.kill(pid, signal.SIGSTOP)
-    began = time.monotonic()
     answer = rig.call("DELETE", "/upstream/qwen?force=true")
 
     assert answer.status == 200
-    assert time.monotonic() - began < 5
     assert "is killed" not in rig.log()
