@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,12 +17,13 @@ pytestmark = pytest.mark.llama
 
 def test_a_stream_is_relayed_as_it_is_spoken(rig: Hotseat) -> None:
     """The first word arrives while the model still speaks, and all of them arrive."""
-    stream = rig.stream("alpha", max_tokens=500).until_it_speaks()
+    long = rig.stream("alpha", max_tokens=4000).until_it_speaks()
     slots = rig.call("GET", "/slots").json()
-    stream.read()
+    long.leave()
+    short = rig.stream("alpha", max_tokens=50).read()
 
     assert any(slot["is_processing"] for slot in slots)
-    assert (len(stream.words), stream.done) == (500, True)
+    assert (len(short.words), short.done) == (50, True)
 
 
 def test_the_model_server_checks_its_own_key(serve: Callable[..., Hotseat]) -> None:
@@ -58,20 +58,15 @@ def test_slots_of_the_running_model(rig: Hotseat) -> None:
 
 
 def test_text_is_tokenized_while_the_only_slot_is_taken(serve: Callable[..., Hotseat]) -> None:
-    """Only what the server computes waits for a slot: a POST that does not is answered within half a second."""
+    """Only what the server computes waits for a slot: a POST that does not is answered meanwhile."""
     rig = serve({"alpha": llama("alpha", "-np 1")})
     stream = rig.stream("alpha", max_tokens=3000).until_it_speaks()
-    times, answers = [], []
-    for _ in range(5):  # a busy machine may hold up one of them
-        begun = time.monotonic()
-        answers.append(rig.call("POST", "/tokenize", {"model": "alpha", "content": "a seat"}))
-        times.append(time.monotonic() - begun)
+    answer = rig.call("POST", "/tokenize", {"model": "alpha", "content": "a seat"})
     slots = rig.call("GET", "/slots").json()
     stream.leave()
 
-    assert [(answer.status, len(answer.json()["tokens"])) for answer in answers] == [(200, 6)] * 5
-    assert min(times) < 0.5
-    assert any(slot["is_processing"] for slot in slots)  # so none of them waited for that
+    assert (answer.status, len(answer.json()["tokens"])) == (200, 6)
+    assert any(slot["is_processing"] for slot in slots)  # so it did not wait for that
 
 
 def test_a_grammar_binds_the_answer(rig: Hotseat) -> None:
@@ -97,8 +92,8 @@ def test_embeddings_of_one_text_and_of_a_batch(rig: Hotseat) -> None:
 
 def test_a_model_that_never_becomes_ready(serve: Callable[..., Hotseat]) -> None:
     """A health check that never says 200 ends in 503 after healthCheckTimeout, and no process is left."""
-    never = llama("alpha", "--api-key sesame", checkEndpoint="/slots")
-    rig = serve({"never": never, "beta": llama("beta")}, healthCheckTimeout=2)
+    never = llama("alpha", "--api-key sesame", checkEndpoint="/slots", healthCheckTimeout=2)
+    rig = serve({"never": never, "beta": llama("beta")})
     answer = rig.chat("never")
 
     assert answer.status == 503
