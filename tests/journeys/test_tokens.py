@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 from tests.support.client import chat_body
@@ -18,12 +19,16 @@ pytestmark = pytest.mark.llama
 
 def counted(rig: Hotseat, path: str, **body: Any) -> tuple[int | None, int | None, bool]:
     """What the activity says of one request: tokens in, tokens out, and whether their rate is known."""
-    answer = rig.call("POST", path, body, **{"X-Request-Id": "mine"})
+    mine = uuid4().hex
+    answer = rig.call("POST", path, body, **{"X-Request-Id": mine})
     assert answer.status == 200, answer
-    assert answer.headers["X-Request-Id"] == "mine"
-    [*_, ended] = eventually(lambda: rig.call("GET", "/hotseat/requests").json()["finished"])
-    assert ended["id"] == "mine"
+    assert answer.headers["X-Request-Id"] == mine
+    [ended] = eventually(lambda: finished(rig, mine))
     return ended["prompt_tokens"], ended["completion_tokens"], ended["tokens_per_s"] is not None
+
+
+def finished(rig: Hotseat, request: str) -> list[dict[str, Any]]:
+    return [each for each in rig.call("GET", "/hotseat/requests").json()["finished"] if each["id"] == request]
 
 
 def test_every_kind_of_answer_is_counted(rig: Hotseat) -> None:
