@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from tests.support.hotseat import Hotseat
+from tests.support.hotseat import START_S, Hotseat
 from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
@@ -44,8 +45,14 @@ def environ(tmp_path: Path) -> Iterator[dict[str, str]]:
     url = f"http://127.0.0.1:{port}"
     path = f"{programs}:{os.environ['PATH']}"
     with subprocess.Popen([str(programs / "cellar"), "--port", str(port)]) as cellar:
+        eventually(lambda: is_open(port), within=START_S)
         yield {**KEYS, "PATH": path, "STUB_NAMES": str(names), "CELLAR_URL": url}
         cellar.terminate()
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
 
 
 def expected_of(name: str) -> dict[str, dict[str, Any]]:
