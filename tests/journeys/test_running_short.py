@@ -61,7 +61,8 @@ def test_a_full_disk_is_logged_and_survived(serve: Callable[..., Hotseat]) -> No
 
 def test_a_request_that_never_ends_is_cut_visibly(serve: Callable[..., Hotseat]) -> None:
     """After `maxRequestDuration` the stream breaks with the reason, and the model is free for the next."""
-    rig = serve({"a": stub("a", "--token-delay 0.05", maxRequestDuration=1)})
+    rig = serve({"a": stub("a", "--token-delay 0.05", maxRequestDuration=4)})
+    rig.load("a")
     stream = rig.stream("a", max_tokens=1000).until_it_speaks()
     with pytest.raises(http.client.IncompleteRead) as broken:
         stream.response.read()
@@ -69,7 +70,7 @@ def test_a_request_that_never_ends_is_cut_visibly(serve: Callable[..., Hotseat])
 
     assert b"maxRequestDuration" in broken.value.partial
     assert rig.chat("a", max_tokens=1).status == 200
-    assert rig.call("GET", "/hotseat/models/a").json()["in_flight"] == 0
+    assert eventually(lambda: rig.call("GET", "/hotseat/models/a").json()["in_flight"] == 0)
 
 
 def test_a_request_that_is_never_begun_is_an_error(serve: Callable[..., Hotseat]) -> None:
