@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.certificate import CERTIFICATE
+from tests.support.client import PATIENCE_S
 from tests.support.host_headers import passed_on
 from tests.support.hotseat import Hotseat
 from tests.support.names import standing_for
@@ -208,7 +209,7 @@ def test_a_reload_ends_what_a_removed_key_was_at(tmp_path: Path) -> None:
     """A feed that was opened with it is cut, and the log says so."""
     gone = {"key": "another-long-secret", "role": "operate"}
     with Hotseat({"apiKeys": ["open-sesame-please", gone], "models": {}}, tmp_path) as rig:
-        feed = http.client.HTTPConnection("127.0.0.1", rig.port, timeout=10)
+        feed = http.client.HTTPConnection("127.0.0.1", rig.port, timeout=PATIENCE_S)
         feed.request("GET", "/hotseat/events", headers={"x-api-key": "another-long-secret"})
         answer = feed.getresponse()
         rig.write({"apiKeys": ["open-sesame-please"], "models": {}})
