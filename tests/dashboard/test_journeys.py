@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from playwright.sync_api import expect
 from tests.support.browser import PAGES
+from tests.support.client import PATIENCE_S
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -131,9 +132,9 @@ def test_the_timeline_shows_a_swap_with_its_cause(visit: Visit, hotseat: Hotseat
     expect(page.get_by_role("row").filter(has_text="unloaded to free memory for beta").first).to_contain_text(
         "eviction"
     )
-    assert page.locator(".swaps path").count() >= 1
+    expect(page.locator(".swaps path").first).to_be_attached()
     expect(page.get_by_role("list", name="Legend").get_by_text("backing off")).to_be_visible()
-    assert page.locator(".lane-names li").all_inner_texts() == ["alpha", "beta", "embed", "broken"]
+    expect(page.locator(".lane-names li")).to_have_text(["alpha", "beta", "embed", "broken"])
 
 
 def test_the_timeline_supports_the_keyboard(visit: Visit, hotseat: Hotseat) -> None:
@@ -213,7 +214,7 @@ def test_a_waiting_request_is_listed_and_can_be_cancelled(visit: Visit, hotseat:
         waiting = page.get_by_role("row").filter(has_text="beta")
         expect(waiting).to_contain_text("alpha")
         waiting.get_by_role("button", name="Cancel").click()
-        answer = asking.result(timeout=10)
+        answer = asking.result(timeout=PATIENCE_S)
 
     assert answer.status == 503
     assert "an operator cancelled this request" in answer.json()["error"]
@@ -233,7 +234,7 @@ def test_requests_are_listed_in_progress_and_finished(visit: Visit, hotseat: Hot
 
     assert not long_stream.done
     expect(page.get_by_text("No requests in progress.")).to_be_visible()
-    assert page.locator(".plot canvas").count() == 2
+    expect(page.locator(".plot canvas")).to_have_count(2)
 
 
 def test_a_table_sorts_by_its_columns(visit: Visit, hotseat: Hotseat) -> None:
@@ -283,9 +284,9 @@ def test_the_playground_streams_a_response(visits: Visits) -> None:
     page.get_by_role("button", name="Copy as curl").click()
     expect(page.locator(".notice")).to_contain_text("Copied")
     command: str = page.evaluate("navigator.clipboard.readText()")
-    said = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=20)
+    said = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=PATIENCE_S)
 
-    assert page.locator(".said.assistant p").inner_text().strip()
+    expect(page.locator(".said.assistant p")).to_have_text(re.compile(r"\S"))
     assert '"content"' in said.stdout
     assert said.stdout.strip().endswith("data: [DONE]")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page
 
 REPOSITORY = Path(__file__).parents[2]
+PATIENCE_MS = 30_000
+"""What a page shows follows a load or an unload, which take seconds on a busy machine."""
 AXE = REPOSITORY / "dashboard/node_modules/axe-core/axe.min.js"
 PAGES = ("models", "timeline", "memory", "queue", "activity", "logs", "playground", "config")
 
@@ -57,7 +59,8 @@ class Visit:
     """Errors and warnings of the page, and requests that left the host."""
 
     def __post_init__(self) -> None:
-        self.page.set_default_timeout(15_000)
+        self.page.set_default_timeout(PATIENCE_MS)
+        expect.set_options(timeout=PATIENCE_MS)
         self.page.add_init_script(NOTE_VIOLATIONS)
         self.page.on("console", self._on_console)
         self.page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
