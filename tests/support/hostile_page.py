@@ -30,7 +30,7 @@ function tag(name, attributes) {
   const element = document.createElement(name);
   attempts.push(new Promise((done) => {
     element.onload = element.onerror = done;
-    setTimeout(done, 1500);
+    setTimeout(done, 15000);
   }));
   document.body.append(Object.assign(element, attributes));
 }
@@ -44,7 +44,7 @@ function form(action, method) {
   Object.assign(element, {action: base + action, method, enctype: "text/plain", target: frame.name});
   element.append(field);
   document.body.append(element);
-  attempts.push(new Promise((done) => { frame.onload = done; setTimeout(done, 1500); }));
+  attempts.push(new Promise((done) => { frame.onload = done; setTimeout(done, 15000); }));
   element.submit();
 }
 
@@ -53,7 +53,7 @@ function talk(name, open) {
     const line = open();
     line.onopen = line.onmessage = () => { readable.push(name); done(); };
     line.onerror = line.onclose = done;
-    setTimeout(done, 1500);
+    setTimeout(done, 15000);
   }));
 }
 
