@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CONNECTIONS = 200
-LONGEST_S = 45
-PATIENCE_S = 10
+LONGEST_S = 120
+PATIENCE_S = 30
 """Timeout of its own probe, once a second, of whether the service is available."""
 NOBODY_LEFT = "No open connections left"
 
@@ -46,7 +46,7 @@ class SlowClients:
     def __exit__(self, *problem: object) -> None:
         if self.go_on:
             self._process.send_signal(signal.SIGINT)
-        self._process.wait(timeout=20)
+        self._process.wait(timeout=PATIENCE_S)
         self.report = self._read_report()
 
     @property

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.client import PATIENCE_S
 from tests.support.hotseat import Hotseat
 from tests.support.processes import peak_memory, reset_peak_memory
 from tests.support.relay_rig import get
@@ -49,7 +50,7 @@ def many_files() -> Iterator[None]:
 
 
 def connected(rig: Hotseat, number: int) -> socket.socket:
-    client = socket.create_connection(("127.0.0.1", rig.port), 10, (f"127.0.0.{2 + number % SOURCES}", 0))
+    client = socket.create_connection(("127.0.0.1", rig.port), PATIENCE_S, (f"127.0.0.{2 + number % SOURCES}", 0))
     client.sendall(SENT[number // SOURCES % len(SENT)])
     return client
 
