@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 STUB = Path(__file__).with_name("upstream.py")
 START_WITHIN_S = 60.0
-QUIET_WITHIN_S = 30.0
+QUIET_WITHIN_S = 60.0
 
 
 class HotseatProcess:

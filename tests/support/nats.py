@@ -94,7 +94,7 @@ class NatsServer:
 
     def monitoring(self, page: str) -> Any:
         """A page of its monitoring port."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._monitor}/{page}", timeout=2) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._monitor}/{page}", timeout=PATIENCE_S) as answer:
             return json.load(answer)
 
 
