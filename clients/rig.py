@@ -35,7 +35,7 @@ MODELS = {
     "two-minutes-and-comments": TWO_MINUTES,
     "broken": "--exit-on-start",
     "dies-mid-stream": "--die-mid-stream --token-delay 0.05",
-    "leisurely": "--token-delay 0.3",
+    "leisurely": "--token-delay 1",
     "narrow": "--token-delay 0.02",
 }
 
