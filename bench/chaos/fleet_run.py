@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bench.chaos.fleet import Fleet
     from bench.chaos.hotseat_process import HotseatProcess
 
-LEASE_S, LOAD_S = 10.0, 20.0
+LEASE_S, LOAD_S = 10.0, 40.0
 HEALS_S = LEASE_S + LOAD_S
 """On a busy machine a load takes that long, including the evictions for it."""
 AGAIN_S = 0.5
