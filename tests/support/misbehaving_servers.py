@@ -62,11 +62,11 @@ def listen(port: str, host: str = "127.0.0.1") -> socket.socket:
 def be_asked(port: str, answer: Callable[[bytes], bytes]) -> None:
     """Say it whenever somebody asks."""
 
-    def told(line: bytes) -> bytes:
+    def logged(line: bytes) -> bytes:
         say("asked")
         return answer(line)
 
-    serve(listen(port), told)
+    serve(listen(port), logged)
 
 
 def be_healthy(port: str) -> None:
