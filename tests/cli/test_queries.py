@@ -14,6 +14,7 @@ from tests.support.waiting import come_true
 
 from hotseat.catalog.catalog import CatalogChange
 from hotseat.catalog.named_models import Profile
+from hotseat.cli.queries import is_failing
 from hotseat.config.reload import ReloadResult
 from hotseat.identifiers import ModelName
 from hotseat.scheduling.lifecycle import Phase
@@ -163,6 +164,16 @@ async def test_a_model_that_failed_is_reported(command_line: CommandLine) -> Non
 
     assert "\ndud failed once; the next request starts it; see `hotseat why dud`\n" in listed.out
     assert "\nit failed once; the next request starts it; `hotseat load dud` tries now\n" in asked.out
+
+
+def test_a_model_that_was_started_again_is_not_failing() -> None:
+    """Its failures count until it answers a request, but no request has to start it."""
+    assert [is_failing({"failures": 1, "phase": phase}) for phase in ("cold", "backoff", "loading", "ready")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 async def test_a_crash_is_the_last_stop(command_line: CommandLine) -> None:

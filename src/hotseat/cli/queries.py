@@ -49,7 +49,8 @@ def is_alive(model: dict[str, Any]) -> bool:
 
 
 def is_failing(model: dict[str, Any]) -> bool:
-    return bool(model["failures"])
+    """Failed, and not started again since."""
+    return bool(model["failures"]) and model["phase"] in ("cold", "backoff")
 
 
 def failures_in_words(model: dict[str, Any]) -> str:
