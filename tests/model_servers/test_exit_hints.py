@@ -39,6 +39,12 @@ def test_an_end_that_is_not_understood(exit_status: str) -> None:
     assert hint(exit_status, ["all is well"]) == ""
 
 
+def test_output_about_files_does_not_explain_a_later_crash() -> None:
+    """A server that was ready had its files and its port; such a line may quote a request. Memory may still run out."""
+    assert hint("was terminated by SIGSEGV", ["tool: no such file or directory"], was_ready=True) == ""
+    assert "ran out of memory" in hint("was terminated by SIGABRT", ["CUDA out of memory."], was_ready=True)
+
+
 def test_the_kernel_says_that_memory_ran_out() -> None:
     """A SIGKILL while the kernel killed processes for memory has that reason; another signal has not."""
     assert hint("was terminated by SIGKILL", [], oom_kills=1) == KILLED

@@ -23,11 +23,11 @@ BY_CODE = {
     "code 137": BY_SIGNAL["SIGKILL"],  # what a shell or a container reports for SIGKILL
     "code 127": "A program or shared library is missing: run `cmd` in a terminal to see which",
 }
-BY_OUTPUT = (
-    (
-        r"out of memory|cudaMalloc failed|(failed|unable|cannot) to allocate|cannot allocate memory|bad_alloc",
-        f"It ran out of memory: {LESS_MEMORY}",
-    ),
+OUT_OF_MEMORY = (
+    r"out of memory|cudaMalloc failed|(failed|unable) to allocate|cannot allocate memory|bad_alloc",
+    f"It ran out of memory: {LESS_MEMORY}",
+)
+AT_START = (
     (
         r"(invalid|unknown|unrecognized|unrecognised|unexpected) (argument|option)|error: the argument",
         "It does not accept an option of `cmd`; its output says which",
@@ -41,12 +41,12 @@ BY_OUTPUT = (
 )
 
 
-def hint(exit_status: str, output: Sequence[str], *, oom_kills: int = 0) -> str:
+def hint(exit_status: str, output: Sequence[str], *, oom_kills: int = 0, was_ready: bool = False) -> str:
     """One sentence without a full stop, or an empty string. `oom_kills`: while it ran, of any process."""
     is_killed = exit_status.endswith(("SIGKILL", "code 137"))
     if is_killed and oom_kills:
         return KILLED
-    for pattern, advice in BY_OUTPUT:
+    for pattern, advice in (OUT_OF_MEMORY,) if was_ready else (OUT_OF_MEMORY, *AT_START):
         if any(re.search(pattern, line, re.IGNORECASE) for line in output):
             return advice
     return next((advice for end, advice in (BY_SIGNAL | BY_CODE).items() if exit_status.endswith(end)), "")

@@ -171,18 +171,18 @@ class Launch:
         exit_status = await self._child.exited()
         if self._child.was_asked_to_end:
             return End(exit_status)
-        return End(exit_status, tuple(self._last_lines()), self._hint(exit_status))
+        return End(exit_status, tuple(self._last_lines()), self._hint(exit_status, was_ready=True))
 
-    def _hint(self, exit_status: str) -> str:
+    def _hint(self, exit_status: str, *, was_ready: bool) -> str:
         kills = count_oom_kills() - self._oom_kills_before
-        return hint(exit_status, self._last_lines(), oom_kills=kills)
+        return hint(exit_status, self._last_lines(), oom_kills=kills, was_ready=was_ready)
 
     def _failure(self, trouble: Exception) -> LoadFailed:
         if not self._is_wanted:
             return LoadFailed(f"{self._spec.name} was stopped while loading")
         why = without(str(trouble), self._spec.recipe.secrets)
         lines = self._last_lines()
-        advice = self._hint(trouble.exit_status) if isinstance(trouble, Exited) else ""
+        advice = self._hint(trouble.exit_status, was_ready=False) if isinstance(trouble, Exited) else ""
         where = f"See `hotseat logs {self._spec.name}`" if lines else ""
         sentences = (f"{self._spec.name} is not ready: {why}", advice, where)
         return LoadFailed(". ".join(filter(None, sentences)) + ".", output=lines)
