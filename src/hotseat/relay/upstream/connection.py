@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Address, Bytes, Instant, Seconds
     from hotseat.relay.http.body import Body
 
+LARGE: Bytes = 64 << 10
+"""A larger body is sent as it is; a smaller one is joined to its head, which costs less than a second buffer."""
+
 
 class Home(Protocol):
     """The pool that it is in while it is idle."""
@@ -102,6 +105,8 @@ class UpstreamConnection(asyncio.Protocol):
             self._transport.write(head)
             self._body, self._sent = body, 0
             self._send_more()
+        elif body.size > LARGE:
+            self._transport.writelines((head, body.whole()))
         else:
             self._transport.write(head + body.whole() if body.size else head)
 
