@@ -193,12 +193,12 @@ BEGIN, END = "<!-- Made from the code by `just docs` -->", "<!-- until here -->"
 
 def from_llama_swap() -> str:
     before, _, rest = (DOCS / "howto/from-llama-swap.md").read_text().partition(BEGIN)
-    rows = [(f"`{row.key}`", *standing(row)) for row in TABLE]
+    rows = [(f"`{row.key}`", *support(row)) for row in TABLE]
     keys = table(("key", "here", "what is different"), rows)
     return f"{before}{BEGIN}\n\n{keys}\n\n{END}{rest.partition(END)[2]}"
 
 
-def standing(row: Row) -> tuple[str, str]:
+def support(row: Row) -> tuple[str, str]:
     """How hotseat treats a key of llama-swap, and what is different."""
     match unused(field_at(row.key)):
         case Later(instead):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from bench.chaos.requests import PATIENCE_S, Kind, Manner
+from bench.chaos.requests import PATIENCE_S, Behaviour, Kind
 
 if TYPE_CHECKING:
     from bench.chaos.requests import PlannedRequest
@@ -62,14 +62,14 @@ class Client:
     async def ask(self, planned: PlannedRequest) -> RequestResult:
         began = time.monotonic()
         answer = Answer(planned)
-        limit = planned.leaves_after_s if planned.manner is Manner.HANGS_UP else PATIENCE_S
+        limit = planned.leaves_after_s if planned.behaviour is Behaviour.HANGS_UP else PATIENCE_S
         try:
             async with asyncio.timeout(limit):
                 end = await self._converse(planned, answer)
         except TimeoutError:
-            end = End.LEFT if planned.manner is Manner.HANGS_UP else End.TOO_LATE
+            end = End.LEFT if planned.behaviour is Behaviour.HANGS_UP else End.TOO_LATE
         # A slow reader may still be reading when the other end is long gone, and would mistake that for silence.
-        if end is not End.WHOLE or answer.closes or planned.manner is Manner.SLOW:
+        if end is not End.WHOLE or answer.closes or planned.behaviour is Behaviour.SLOW:
             self.close()
         return RequestResult(planned, end, answer.status, answer.said(), began, time.monotonic(), self._rig)
 
@@ -125,7 +125,7 @@ class Answer:
             self._body += await reader.readexactly(size)
             if await reader.readexactly(2) != b"\r\n":
                 raise Broken
-            if self._planned.manner is Manner.SLOW and size > 1:
+            if self._planned.behaviour is Behaviour.SLOW and size > 1:
                 await asyncio.sleep(0.0002)
         if await reader.readexactly(2) != b"\r\n":
             raise Broken

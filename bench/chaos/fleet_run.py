@@ -14,7 +14,7 @@ from bench.chaos.client import Client, End
 from bench.chaos.control import Control, control_of
 from bench.chaos.fleet import REPLICAS, fleet_of
 from bench.chaos.fleet_faults import FleetInjector
-from bench.chaos.requests import REAL, STUBS, Kind, Manner, PlannedRequest
+from bench.chaos.requests import REAL, STUBS, Behaviour, Kind, PlannedRequest
 from bench.chaos.run import Outcome, Run, running
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class FleetRun(Run):
     async def _asks(self, model: str, rig: HotseatProcess) -> bool:
         self._asked += 1
         client = Client(rig.port, rig.name)
-        result = await client.ask(PlannedRequest(f"calm-{self._asked}", model, Kind.UNARY, "", Manner.PATIENT, 8, 0))
+        result = await client.ask(PlannedRequest(f"calm-{self._asked}", model, Kind.UNARY, "", Behaviour.PATIENT, 8, 0))
         client.close()
         self._results.append(result)
         return result.end is End.WHOLE

@@ -31,7 +31,7 @@ class Kind(Enum):
     UPLOAD = "upload"
 
 
-class Manner(Enum):
+class Behaviour(Enum):
     PATIENT = "patient"
     HANGS_UP = "hangs up"
     SLOW = "reads slowly"
@@ -44,7 +44,7 @@ class PlannedRequest:
     kind: Kind
     fault: str
     """Empty: the upstream behaves."""
-    manner: Manner
+    behaviour: Behaviour
     words: int
     leaves_after_s: float
     """For clients that disconnect."""
@@ -70,10 +70,10 @@ def draw(rng: random.Random, name: str) -> PlannedRequest:
     fault = rng.choices(REQUEST_FAULTS, RATES)[0] if model in STUBS and rng.random() < 0.12 else ""
     if kind is not Kind.STREAM and fault == "garble-mid":
         fault = "fin-mid"  # a body with a length has no framing to corrupt
-    manner = rng.choices(list(Manner), [16, 2, 1])[0]
+    behaviour = rng.choices(list(Behaviour), [16, 2, 1])[0]
     if fault in ("stall-mid", "late"):
-        manner = Manner.HANGS_UP
+        behaviour = Behaviour.HANGS_UP
     words = rng.choice([1, 8, 40, 40, 400]) if model in STUBS else 8
-    if manner is Manner.SLOW and model in STUBS:
+    if behaviour is Behaviour.SLOW and model in STUBS:
         words = 2_000
-    return PlannedRequest(name, model, kind, fault, manner, words, rng.choice([0.0, 0.02, 0.2, 1.0, 4.0]))
+    return PlannedRequest(name, model, kind, fault, behaviour, words, rng.choice([0.0, 0.02, 0.2, 1.0, 4.0]))

@@ -17,7 +17,7 @@ from bench.chaos.checker import Evidence, read_record, violations
 from bench.chaos.client import Client, End
 from bench.chaos.faults import FaultInjector
 from bench.chaos.hotseat_process import QUIET_WITHIN_S, HotseatProcess, send_signal, until
-from bench.chaos.requests import REAL, Kind, Manner, PlannedRequest, draw
+from bench.chaos.requests import REAL, Behaviour, Kind, PlannedRequest, draw
 from tests.support.processes import command_line
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Run:
     async def _reference(self) -> str:
         """The answer of the real model while no fault is injected."""
         result = await Client(self._rigs[0].port).ask(
-            PlannedRequest("calm", REAL, Kind.UNARY, "", Manner.PATIENT, 8, 0)
+            PlannedRequest("calm", REAL, Kind.UNARY, "", Behaviour.PATIENT, 8, 0)
         )
         if result.end is not End.WHOLE:
             raise AssertionError(f"the real model does not answer without faults: {result}")

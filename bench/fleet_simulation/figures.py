@@ -9,7 +9,7 @@ from hotseat.simulation.results import jain, quantile
 
 
 @dataclass(slots=True)
-class Tally:
+class Counters:
     """Counted during a run."""
 
     waits: array[float] = field(default_factory=lambda: array("d"))
@@ -66,10 +66,17 @@ class Figures:
 
 
 def figures(
-    policy: str, hosts: int, models: int, requests: int, day_s: float, took_s: float, tally: Tally, work: list[float]
+    policy: str,
+    hosts: int,
+    models: int,
+    requests: int,
+    day_s: float,
+    took_s: float,
+    counters: Counters,
+    work: list[float],
 ) -> Figures:
-    waits = sorted(tally.waits)
-    writes = tally.records + 2 * tally.claims  # each is withdrawn
+    waits = sorted(counters.waits)
+    writes = counters.records + 2 * counters.claims  # each is withdrawn
     return Figures(
         policy=policy,
         hosts=hosts,
@@ -77,12 +84,12 @@ def figures(
         requests=requests,
         day_s=day_s,
         took_s=took_s,
-        served=tally.served,
-        refused=tally.refused,
-        broken=tally.broken,
-        loads=tally.loads,
-        doubled=tally.doubled,
-        replicas=tally.replicas,
+        served=counters.served,
+        refused=counters.refused,
+        broken=counters.broken,
+        loads=counters.loads,
+        doubled=counters.doubled,
+        replicas=counters.replicas,
         wait_mean_s=mean(waits),
         wait_p50_s=quantile(waits, 0.5),
         wait_p99_s=quantile(waits, 0.99),
@@ -90,12 +97,12 @@ def figures(
         at_once=sum(wait <= 0.01 for wait in waits) / max(1, len(waits)),
         imbalance=max(work) / max(1e-9, mean(work)),
         evenness=jain(work),
-        affinity=tally.came_back_to / max(1, tally.could_come_back),
+        affinity=counters.came_back_to / max(1, counters.could_come_back),
         writes_per_host_s=writes / hosts / day_s,
         received_per_host_s=writes / day_s,
-        record_bytes=tally.record_bytes / max(1, tally.records),
-        claims_per_s=tally.claims / day_s,
-        conflicts=tally.conflicts,
+        record_bytes=counters.record_bytes / max(1, counters.records),
+        claims_per_s=counters.claims / day_s,
+        conflicts=counters.conflicts,
     )
 
 

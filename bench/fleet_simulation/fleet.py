@@ -12,7 +12,7 @@ from time import process_time
 from typing import TYPE_CHECKING
 
 from bench.fleet_simulation.clock import Clock
-from bench.fleet_simulation.figures import Tally, figures
+from bench.fleet_simulation.figures import Counters, figures
 from bench.fleet_simulation.host import GIB, GPU, Host, Request
 from bench.fleet_simulation.workload import DOWN_S, SLOTS
 
@@ -45,7 +45,7 @@ DIGEST = "catalog"
 
 class Fleet:
     def __init__(self, workload: Workload, make: Maker) -> None:
-        self.tally = Tally()
+        self.counters = Counters()
         self._workload = workload
         self._clock = Clock()
         self._rng = Random(workload.seed + 3)
@@ -63,7 +63,7 @@ class Fleet:
         """Further replicas that were requested."""
         self._last: dict[ClientId, HostName] = {}
 
-    def run(self) -> Tally:
+    def run(self) -> Counters:
         if self._policy.is_fleet:
             self._introduce()
         for when, name in self._workload.failures():
@@ -73,10 +73,10 @@ class Fleet:
             self._arrives(ask)
         while self._is_waited_for():
             self._clock.run_until(self._clock.now + RENEWED_S)
-        return self.tally
+        return self.counters
 
     def _is_waited_for(self) -> bool:
-        return self.tally.served + self.tally.refused + self.tally.broken < self._workload.requests
+        return self.counters.served + self.counters.refused + self.counters.broken < self._workload.requests
 
     def _introduce(self) -> None:
         self._write(Bucket.CATALOGS, DIGEST, encoded(catalog_of(self._workload)))
@@ -104,7 +104,7 @@ class Fleet:
         roster.me = entry
         decision = self._policy.choose(request.ask, roster, self._clock.now)
         if isinstance(decision, Nowhere) or not tries:
-            self.tally.refused += 1
+            self.counters.refused += 1
         elif isinstance(decision, Load):
             self._clock.at(self._clock.now + STORE_S, self._claim, request, entry, decision, tries)
         else:
@@ -132,7 +132,7 @@ class Fleet:
         if host.is_up:
             host.serve(request)
         else:
-            self.tally.broken += 1
+            self.counters.broken += 1
 
     # Claims
 
@@ -145,11 +145,11 @@ class Fleet:
         key, now = key_of(decision.model, decision.replica), self._clock.now
         until, there = self._claims.get(key, (0.0, None))
         if there and now < until:
-            self.tally.conflicts += 1
+            self.counters.conflicts += 1
             return there
         claim = Claim(decision.model, decision.host, entry, decision.reason, decision.replica)
         self._claims[key] = (now + LEASE_S, claim)
-        self.tally.claims += 1
+        self.counters.claims += 1
         roster.apply(Bucket.CLAIMS, self._write(Bucket.CLAIMS, key, encoded(claim)), now)
         return claim
 
@@ -195,8 +195,8 @@ class Fleet:
     def _publish(self, host: Host) -> None:
         value = encoded(host.record())
         self._published[host.machine.name] = self._clock.now
-        self.tally.records += 1
-        self.tally.record_bytes += len(value)
+        self.counters.records += 1
+        self.counters.record_bytes += len(value)
         self._write(Bucket.HOSTS, host.machine.name, value)
         self._take_back(host)
 
@@ -223,30 +223,30 @@ class Fleet:
 
     def granted(self, host: Host, request: Request) -> None:
         model, client, name = request.ask.model.name, request.ask.client, host.machine.name
-        self.tally.waits.append(self._clock.now - request.ask.at)
+        self.counters.waits.append(self._clock.now - request.ask.at)
         last = self._last.get(client)
-        self.tally.could_come_back += last is not None
-        self.tally.came_back_to += last == name
+        self.counters.could_come_back += last is not None
+        self.counters.came_back_to += last == name
         self._last[client] = name
         self._rosters[request.group].note_load(name, model, host.in_line(model))
 
     def ended(self, host: Host, request: Request) -> None:
         model, name = request.ask.model.name, host.machine.name
-        self.tally.served += 1
+        self.counters.served += 1
         self._rosters[request.group].came_back(name, model)
         self._rosters[request.group].note_load(name, model, host.in_line(model))
 
     def refused(self, host: Host, request: Request) -> None:
-        self.tally.refused += 1
+        self.counters.refused += 1
         self._rosters[request.group].came_back(host.machine.name, request.ask.model.name)
 
     def loads(self, host: Host, model: ModelName) -> None:
-        self.tally.loads += 1
+        self.counters.loads += 1
         if (model, host.machine.name) in self._wanted:
             self._wanted.discard((model, host.machine.name))
-            self.tally.replicas += 1
+            self.counters.replicas += 1
         elif self._loading.get(model):
-            self.tally.doubled += 1
+            self.counters.doubled += 1
         self._loading[model] = self._loading.get(model, 0) + 1
 
     def loaded(self, host: Host, model: ModelName) -> None:
@@ -258,7 +258,7 @@ class Fleet:
         name = host.machine.name
         for model in host.loading():
             self._loading[model] -= 1
-        self.tally.broken += len(host.fail())
+        self.counters.broken += len(host.fail())
         self._clock.at(self._clock.now + LEASE_S, self._lapses, host)
         self._clock.at(self._clock.now + DOWN_S, self._comes_back, host)
         self._published[name] = self._clock.now
@@ -294,7 +294,7 @@ def catalog_of(workload: Workload) -> CatalogRecord:
 def simulate(name: str, workload: Workload, make: Maker) -> Figures:
     begun = process_time()
     fleet = Fleet(workload, make)
-    tally = fleet.run()
+    counters = fleet.run()
     took_s = process_time() - begun
     return figures(
         name,
@@ -303,6 +303,6 @@ def simulate(name: str, workload: Workload, make: Maker) -> Figures:
         workload.requests,
         workload.day_s,
         took_s,
-        tally,
+        counters,
         fleet.work(),
     )

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 from bench.relay.cells import TOPICS, chosen
 from bench.relay.checks import Outcome, verdicts
 from bench.relay.comparison import compare
-from bench.relay.contest import contest, tell
 from bench.relay.figures import Figures, Sample
 from bench.relay.page import print_report, write_page
 from bench.relay.processes import Failure, Share
 from bench.relay.profile import profile
 from bench.relay.proxies.all import PROXIES
 from bench.relay.record import Record, joined, recorded
+from bench.relay.rounds import run_rounds, tell
 from bench.relay.soak import soak
 from bench.relay.tools import CACHE
 
@@ -70,7 +70,7 @@ def measured(options: argparse.Namespace, rounds: int) -> Record:
     proxies, cells = [PROXIES[name] for name in options.proxies], chosen(options.only, is_quick=options.quick)
     share, samples = Share(), list[Sample]()
     try:
-        for sample in contest(proxies, cells, rounds):
+        for sample in run_rounds(proxies, cells, rounds):
             samples.append(sample)
             tell(sample)
     except Failure:

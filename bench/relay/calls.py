@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bench.relay.cells import CHUNKS_PER_S, STREAMS_SETTLE_S
-from bench.relay.entrants import CHAT, Entrant, started
 from bench.relay.loads import Requests, Streams, chat
 from bench.relay.processes import Failure, wait_for
 from bench.relay.proxies.kinds import Backs, Launch, Proxy
+from bench.relay.running_proxies import CHAT, RunningProxy, started
 from bench.relay.tools import HERE
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ def call_rows(*proxies: Proxy) -> list[list[str]]:
 
 
 def calls_of(proxy: Proxy) -> dict[str, float]:
-    with started([counted(proxy)], needs_llama=False) as field:
-        entrant = field.entrants[-1]
-        with entrant.turn():
-            return {**per_request(entrant), **per_chunk(entrant)}
+    with started([counted(proxy)], needs_llama=False) as programs:
+        running = programs.proxies[-1]
+        with running.turn():
+            return {**per_request(running), **per_chunk(running)}
 
 
 def counted(proxy: Proxy) -> Proxy:
@@ -45,37 +45,37 @@ def counted(proxy: Proxy) -> Proxy:
     return replace(proxy, launch=launch)
 
 
-def per_request(entrant: Entrant) -> dict[str, float]:
-    begin(entrant)
-    count = Requests(CHAT, chat(1024), entrant.folder).send(entrant.port, CLIENTS, SECONDS).count
-    end(entrant)
-    return shares(entrant, "request", count)
+def per_request(running: RunningProxy) -> dict[str, float]:
+    begin(running)
+    count = Requests(CHAT, chat(1024), running.folder).send(running.port, CLIENTS, SECONDS).count
+    end(running)
+    return shares(running, "request", count)
 
 
-def per_chunk(entrant: Entrant) -> dict[str, float]:
+def per_chunk(running: RunningProxy) -> dict[str, float]:
     """While all streams are open: their beginnings and ends do not count."""
     load = Streams(STREAMS, CHUNKS_PER_S, STREAMS_SETTLE_S, SECONDS)
-    count = load.read(entrant.port, lambda: begin(entrant), lambda: end(entrant)).count
-    return shares(entrant, "chunk", count)
+    count = load.read(running.port, lambda: begin(running), lambda: end(running)).count
+    return shares(running, "chunk", count)
 
 
-def begin(entrant: Entrant) -> None:
-    send(entrant, signal.SIGUSR1)
+def begin(running: RunningProxy) -> None:
+    send(running, signal.SIGUSR1)
 
 
-def end(entrant: Entrant) -> None:
-    send(entrant, signal.SIGUSR2)
+def end(running: RunningProxy) -> None:
+    send(running, signal.SIGUSR2)
 
 
-def send(entrant: Entrant, number: int) -> None:
-    if entrant.service is None:
-        raise Failure(f"{entrant.name} has no process")
-    os.kill(entrant.service.pid, number)
+def send(running: RunningProxy, number: int) -> None:
+    if running.service is None:
+        raise Failure(f"{running.name} has no process")
+    os.kill(running.service.pid, number)
 
 
-def shares(entrant: Entrant, unit: str, count: int) -> dict[str, float]:
-    file = entrant.folder / COUNTS
-    wait_for(f"{entrant.name} wrote no counts", file.exists)
+def shares(running: RunningProxy, unit: str, count: int) -> dict[str, float]:
+    file = running.folder / COUNTS
+    wait_for(f"{running.name} wrote no counts", file.exists)
     counts = json.loads(file.read_text())
     file.unlink()
     return {f"{kind} calls per {unit}": number / count for kind, number in counts.items()}

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from bench.relay.calls import call_rows
 from bench.relay.checks import spread
-from bench.relay.contest import contest, tell
 from bench.relay.figures import Figures
 from bench.relay.proxies.hotseat import HOTSEAT, at
+from bench.relay.rounds import run_rounds, tell
 from bench.relay.tables import plain
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ MEASURES = {
 def compare(revision: str, cells: Sequence[Cell], rounds: int) -> None:
     """Measure both and print a row for each cell and measure."""
     before, samples = at(revision), []
-    for sample in contest([HOTSEAT, before], cells, rounds):
+    for sample in run_rounds([HOTSEAT, before], cells, rounds):
         tell(sample)
         samples.append(sample)
     print(f"\n{plain(call_rows(before, HOTSEAT))}")

@@ -15,9 +15,9 @@ from bench.relay.cells import (
     Cell,
     Work,
 )
-from bench.relay.entrants import CHAT, Entrant
 from bench.relay.loads import ONE_TOKEN, Answered, Requests, Streams, chat, idle_connections
 from bench.relay.processes import ALL_CORES, PROXY_CORE, Failure, wait_for
+from bench.relay.running_proxies import CHAT, RunningProxy
 from bench.relay.upstreams import Counts, counts
 
 COMPLETION = "/completion"
@@ -31,107 +31,107 @@ SETTLE_S = 0.5
 """How long memory may settle after the last connection was made."""
 
 
-def measure(entrant: Entrant, cell: Cell) -> dict[str, float]:
+def measure(running: RunningProxy, cell: Cell) -> dict[str, float]:
     """The values of one sample; raises if anything went wrong."""
-    before = counts(entrant.backs.bench)
+    before = counts(running.backs.bench)
     try:
-        values = measured(entrant, cell)
-        must_be_quiet(entrant)
-        must_reuse(entrant, cell.clients, before, counts(entrant.backs.bench))
+        values = measured(running, cell)
+        must_be_quiet(running)
+        must_reuse(running, cell.clients, before, counts(running.backs.bench))
     except Failure as failure:
-        raise Failure(f"{entrant.name}, {cell.key}: {failure}") from failure
+        raise Failure(f"{running.name}, {cell.key}: {failure}") from failure
     return values
 
 
-def measured(entrant: Entrant, cell: Cell) -> dict[str, float]:
+def measured(running: RunningProxy, cell: Cell) -> dict[str, float]:
     match cell.work:
         case Work.UNARY | Work.UPLOAD:
-            return requests(entrant, cell)
+            return requests(running, cell)
         case Work.LLAMA:
-            return llama(entrant, cell)
+            return llama(running, cell)
         case Work.SSE:
-            return streams(entrant, cell)
+            return streams(running, cell)
         case Work.STREAMS_MEMORY:
-            return streams_memory(entrant, cell)
+            return streams_memory(running, cell)
         case Work.IDLE_MEMORY:
-            return idle_memory(entrant, cell)
+            return idle_memory(running, cell)
         case _:
             assert_never(cell.work)
 
 
-def requests(entrant: Entrant, cell: Cell) -> dict[str, float]:
-    entrant.pin(PROXY_CORE)
-    load, before_s = Requests(CHAT, chat(cell.body), entrant.folder), entrant.cpu_s()
-    answered = load.send(entrant.port, cell.clients, REQUESTS_S)
-    return values_of(entrant, answered, entrant.cpu_s() - before_s)
+def requests(running: RunningProxy, cell: Cell) -> dict[str, float]:
+    running.pin(PROXY_CORE)
+    load, before_s = Requests(CHAT, chat(cell.body), running.folder), running.cpu_s()
+    answered = load.send(running.port, cell.clients, REQUESTS_S)
+    return values_of(running, answered, running.cpu_s() - before_s)
 
 
-def llama(entrant: Entrant, cell: Cell) -> dict[str, float]:
+def llama(running: RunningProxy, cell: Cell) -> dict[str, float]:
     """Nothing is pinned: proxy, model server and client share all cores as in production."""
-    entrant.pin(ALL_CORES)
-    load, before_s = Requests(COMPLETION, ONE_TOKEN, entrant.folder), entrant.cpu_s()
-    answered = load.send(entrant.llama_port, cell.clients, LLAMA_S, ALL_CORES)
-    return values_of(entrant, answered, entrant.cpu_s() - before_s)
+    running.pin(ALL_CORES)
+    load, before_s = Requests(COMPLETION, ONE_TOKEN, running.folder), running.cpu_s()
+    answered = load.send(running.llama_port, cell.clients, LLAMA_S, ALL_CORES)
+    return values_of(running, answered, running.cpu_s() - before_s)
 
 
-def streams(entrant: Entrant, cell: Cell) -> dict[str, float]:
-    entrant.pin(PROXY_CORE)
+def streams(running: RunningProxy, cell: Cell) -> dict[str, float]:
+    running.pin(PROXY_CORE)
     cpu_s: list[float] = []
 
     def look() -> None:
-        cpu_s.append(entrant.cpu_s())
+        cpu_s.append(running.cpu_s())
 
     load = Streams(cell.clients, CHUNKS_PER_S, STREAMS_SETTLE_S, STREAMS_S)
-    answered = load.read(entrant.port, look, look)
-    return {**values_of(entrant, answered, cpu_s[1] - cpu_s[0]), "starved": answered.starved}
+    answered = load.read(running.port, look, look)
+    return {**values_of(running, answered, cpu_s[1] - cpu_s[0]), "starved": answered.starved}
 
 
-def values_of(entrant: Entrant, answered: Answered, cpu_s: float) -> dict[str, float]:
+def values_of(running: RunningProxy, answered: Answered, cpu_s: float) -> dict[str, float]:
     values = {"per_s": answered.count / answered.seconds, "p50_us": answered.p50_us, "p99_us": answered.p99_us}
-    if entrant.service:
+    if running.service:
         values["cpu_us"] = cpu_s / answered.count * 1e6
     return values
 
 
-def streams_memory(entrant: Entrant, cell: Cell) -> dict[str, float]:
+def streams_memory(running: RunningProxy, cell: Cell) -> dict[str, float]:
     """Slow streams, to measure the memory of streams and not of bytes in transit."""
-    base_mb, weights_mb = entrant.pss_mb(), []
+    base_mb, weights_mb = running.pss_mb(), []
 
     def look() -> None:
-        weights_mb.append(entrant.pss_mb())
+        weights_mb.append(running.pss_mb())
 
-    Streams(cell.clients, SLOW_CHUNKS_PER_S, SETTLE_S, measure_s=2.0).read(entrant.port, look, look)
+    Streams(cell.clients, SLOW_CHUNKS_PER_S, SETTLE_S, measure_s=2.0).read(running.port, look, look)
     return {"base_mb": base_mb, "mb_per_1000": (weights_mb[-1] - base_mb) * 1000 / cell.clients}
 
 
-def idle_memory(entrant: Entrant, cell: Cell) -> dict[str, float]:
-    base_mb = entrant.pss_mb()
-    with idle_connections(entrant.port, cell.clients, chat(cell.body)):
+def idle_memory(running: RunningProxy, cell: Cell) -> dict[str, float]:
+    base_mb = running.pss_mb()
+    with idle_connections(running.port, cell.clients, chat(cell.body)):
         time.sleep(SETTLE_S)
-        idle_mb = entrant.pss_mb()
+        idle_mb = running.pss_mb()
     return {"base_mb": base_mb, "mb_per_1000": (idle_mb - base_mb) * 1000 / cell.clients}
 
 
 # Checks
 
 
-def must_be_quiet(entrant: Entrant) -> None:
+def must_be_quiet(running: RunningProxy) -> None:
     """Return when no stream is open: a proxy that reads on for departed clients would disturb the next cell."""
-    wait_for("streams of departed clients stay open", lambda: is_quiet(entrant), within=LATEST_S)
+    wait_for("streams of departed clients stay open", lambda: is_quiet(running), within=LATEST_S)
 
 
-def is_quiet(entrant: Entrant) -> bool:
+def is_quiet(running: RunningProxy) -> bool:
     """And none begins: a proxy that is behind may only now forward requests of departed clients."""
-    before = counts(entrant.backs.bench)
+    before = counts(running.backs.bench)
     time.sleep(AFTERMATH_S)
-    after = counts(entrant.backs.bench)
+    after = counts(running.backs.bench)
     return after.streams == 0 and after.requests == before.requests
 
 
-def must_reuse(entrant: Entrant, clients: int, before: Counts, after: Counts) -> None:
+def must_reuse(running: RunningProxy, clients: int, before: Counts, after: Counts) -> None:
     """More new connections than clients mean that the proxy opens one for every request."""
     dialled, requests = after.accepted - before.accepted, after.requests - before.requests
-    renewed = requests // entrant.proxy.renews_after if entrant.proxy else 0
+    renewed = requests // running.proxy.renews_after if running.proxy else 0
     # A quarter more than clients is fine: Go's transport opens one while another is just being returned.
     if dialled > clients * 1.25 + renewed + 2:
         raise Failure(f"{dialled} upstream connections for {requests} requests of {clients} clients: not reused")

@@ -6,11 +6,11 @@ import subprocess
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from bench.relay.entrants import CHAT, Entrant, started
 from bench.relay.figures import BARE
 from bench.relay.loads import Requests, Streams, chat
 from bench.relay.processes import PROXY_CORE, Failure
 from bench.relay.proxies.hotseat import HOTSEAT
+from bench.relay.running_proxies import CHAT, RunningProxy, started
 from bench.relay.tools import program
 
 if TYPE_CHECKING:
@@ -32,37 +32,37 @@ OTHER = "everything else"
 
 def profile() -> None:
     """Print the shares under requests and under streams."""
-    with started([HOTSEAT], needs_llama=False) as field:
-        entrant = next(entrant for entrant in field.entrants if entrant.name != BARE)
-        entrant.pin(PROXY_CORE)
+    with started([HOTSEAT], needs_llama=False) as programs:
+        running = next(running for running in programs.proxies if running.name != BARE)
+        running.pin(PROXY_CORE)
         for name, load in LOADS.items():
-            with entrant.turn():
-                print_shares(name, sampled(entrant, load))
+            with running.turn():
+                print_shares(name, sampled(running, load))
 
 
-def requests(entrant: Entrant) -> None:
-    Requests(CHAT, chat(1024), entrant.folder).send(entrant.port, 16, SECONDS + 2)
+def requests(running: RunningProxy) -> None:
+    Requests(CHAT, chat(1024), running.folder).send(running.port, 16, SECONDS + 2)
 
 
-def streams(entrant: Entrant) -> None:
-    Streams(500, 50, 1.0, SECONDS + 1.0).read(entrant.port, lambda: None, lambda: None)
+def streams(running: RunningProxy) -> None:
+    Streams(500, 50, 1.0, SECONDS + 1.0).read(running.port, lambda: None, lambda: None)
 
 
-LOADS: dict[str, Callable[[Entrant], None]] = {
+LOADS: dict[str, Callable[[RunningProxy], None]] = {
     "requests of 1 KB over 16 connections": requests,
     "500 streams with 50 chunks a second": streams,
 }
 
 
-def sampled(entrant: Entrant, load: Callable[[Entrant], None]) -> Counter[str]:
+def sampled(running: RunningProxy, load: Callable[[RunningProxy], None]) -> Counter[str]:
     """Samples by part, from the middle seconds of the load."""
-    assert entrant.service is not None
-    file = entrant.folder / "perf.data"
-    watch = ["record", "-q", "-F", OFTEN, "-p", str(entrant.service.pid), "-o", str(file)]
+    assert running.service is not None
+    file = running.folder / "perf.data"
+    watch = ["record", "-q", "-F", OFTEN, "-p", str(running.service.pid), "-o", str(file)]
     with subprocess.Popen(
         [program("perf"), *watch, "--", "sleep", str(SECONDS)], stderr=subprocess.DEVNULL
     ) as recorder:
-        load(entrant)
+        load(running)
         recorder.wait(SECONDS + 10)
     return by_part(file)
 

@@ -6,11 +6,11 @@ import statistics
 import threading
 from typing import TYPE_CHECKING
 
-from bench.relay.entrants import Entrant, started
 from bench.relay.figures import BARE
 from bench.relay.loads import Streams
 from bench.relay.measure import must_be_quiet
 from bench.relay.proxies.hotseat import HOTSEAT
+from bench.relay.running_proxies import RunningProxy, started
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,14 +23,14 @@ WEIGH_EVERY_S = 1.0
 
 def soak() -> bool:
     """Whether it passed. Prints the results; raises at a broken stream."""
-    with started([HOTSEAT], needs_llama=False) as field:
-        entrant = next(entrant for entrant in field.entrants if entrant.name != BARE)
-        with entrant.turn():
-            scales = Scales(entrant)
+    with started([HOTSEAT], needs_llama=False) as programs:
+        running = next(running for running in programs.proxies if running.name != BARE)
+        with running.turn():
+            scales = Scales(running)
             load = Streams(STREAMS, RATE, settle_s=2.0, measure_s=SECONDS)
-            answered = load.read(entrant.port, scales.start, scales.stop)
-            must_be_quiet(entrant)
-        field.must_live()
+            answered = load.read(running.port, scales.start, scales.stop)
+            must_be_quiet(running)
+        programs.must_live()
     print(f"{answered.count:,} chunks of {STREAMS:,} streams in {SECONDS:g} s, all in order")
     print(f"delay p50 {answered.p50_us / 1000:.1f} ms, p99 {answered.p99_us / 1000:.1f} ms")
     return is_fed(answered.starved) & is_flat(scales.weights_mb)
@@ -58,9 +58,9 @@ def growth_mb(weights_mb: Sequence[float]) -> float:
 class Scales:
     """Measures a proxy's memory every second between start and stop."""
 
-    def __init__(self, entrant: Entrant) -> None:
+    def __init__(self, running: RunningProxy) -> None:
         self.weights_mb: list[float] = []
-        self._entrant = entrant
+        self._proxy = running
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._weigh, daemon=True)
 
@@ -73,4 +73,4 @@ class Scales:
 
     def _weigh(self) -> None:
         while not self._is_over.wait(WEIGH_EVERY_S):
-            self.weights_mb.append(self._entrant.pss_mb())
+            self.weights_mb.append(self._proxy.pss_mb())

@@ -10,7 +10,7 @@ from collections import deque
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from bench.scheduling.peer import Peer, Standing
+from bench.scheduling.peer import ModelState, Peer
 from bench.scheduling.policies import least_recent
 
 from hotseat.identifiers import ModelName
@@ -51,14 +51,14 @@ class Clairvoyant:
     def _decide(self, peer: Peer) -> None:
         self._serve(peer)
         wake = NEVER
-        missing = [name for name in peer.waiting if peer.standing[name] is Standing.OFF]
+        missing = [name for name in peer.waiting if peer.states[name] is ModelState.OFF]
         for wanted in sorted(missing, key=lambda name: (self._claim(name), peer.first_ticket(name))):
             if peer.is_loader_busy():
                 break
             if peer.fits(wanted, ()):
                 self._swap(wanted, [])
                 continue
-            leaves_at = {name: self._may_leave_at(name, wanted) for name in peer.standing_at(Standing.READY)}
+            leaves_at = {name: self._may_leave_at(name, wanted) for name in peer.in_state(ModelState.READY)}
             free = [name for name, when in leaves_at.items() if when <= peer.now + 1e-9]
             wake = min([wake, *(when for name, when in leaves_at.items() if name not in free)])
             if victims := self._cheapest(wanted, free):
@@ -67,7 +67,7 @@ class Clairvoyant:
             peer.wake_at(wake)
 
     def _serve(self, peer: Peer) -> None:
-        for name in peer.standing_at(Standing.READY):
+        for name in peer.in_state(ModelState.READY):
             slots = peer.catalog.models[name].concurrency_limit or 1
             for ticket in list(peer.waiting.get(name, ()))[: max(0, slots - peer.in_flight[name])]:
                 peer.admit(ticket)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hotseat.scheduling.events import Event
 
 
-class Standing(Enum):
+class ModelState(Enum):
     OFF = "off"
     PROMISED = "promised"
     """Its memory is reserved; it waits for its victims to stop and for the disk."""
@@ -32,8 +32,8 @@ class Standing(Enum):
     STOPPING = "stopping"
 
 
-STAYING = (Standing.READY, Standing.LOADING, Standing.PROMISED)
-WITH_PROCESS = (Standing.LOADING, Standing.READY, Standing.DRAINING, Standing.STOPPING)
+STAYING = (ModelState.READY, ModelState.LOADING, ModelState.PROMISED)
+WITH_PROCESS = (ModelState.LOADING, ModelState.READY, ModelState.DRAINING, ModelState.STOPPING)
 
 
 class Peer:
@@ -41,7 +41,7 @@ class Peer:
         self.catalog = catalog
         self._rule = rule
         self.now: Instant = 0.0
-        self.standing = dict.fromkeys(catalog.models, Standing.OFF)
+        self.states = dict.fromkeys(catalog.models, ModelState.OFF)
         self.in_flight = dict.fromkeys(catalog.models, 0)
         self.last_used: dict[ModelName, Instant] = dict.fromkeys(catalog.models, float("-inf"))
         self.ready_at: dict[ModelName, Instant] = {}
@@ -64,12 +64,12 @@ class Peer:
         return self._commands
 
     def draining_since(self, model: ModelName, now: Instant) -> Instant | None:
-        return self._evicted_at.get(model) if self.standing[model] is Standing.DRAINING else None
+        return self._evicted_at.get(model) if self.states[model] is ModelState.DRAINING else None
 
     # Queries for policies
 
-    def standing_at(self, *standings: Standing) -> list[ModelName]:
-        return [name for name, standing in self.standing.items() if standing in standings]
+    def in_state(self, *states: ModelState) -> list[ModelName]:
+        return [name for name, state in self.states.items() if state in states]
 
     def wanted(self) -> list[ModelName]:
         """Models with waiting requests, longest waiting first."""
@@ -83,15 +83,15 @@ class Peer:
 
     def fits(self, wanted: ModelName, without: Sequence[ModelName]) -> bool:
         """Whether it fits once these are gone, beside all that stays or has memory reserved."""
-        staying = (name for name in self.standing_at(*STAYING) if name not in without)
+        staying = (name for name in self.in_state(*STAYING) if name not in without)
         return self._within_budget([wanted, *staying])
 
     def is_loader_busy(self) -> bool:
         """Something loads, or waits only for the end of a stop."""
         return any(
-            standing is Standing.LOADING
-            or (standing is Standing.PROMISED and not any(self.in_flight[victim] for victim in self.victims[name]))
-            for name, standing in self.standing.items()
+            state is ModelState.LOADING
+            or (state is ModelState.PROMISED and not any(self.in_flight[victim] for victim in self.victims[name]))
+            for name, state in self.states.items()
         )
 
     # Actions of policies
@@ -111,10 +111,10 @@ class Peer:
             self.admit(ticket)
 
     def swap(self, wanted: ModelName, victims: Iterable[ModelName]) -> None:
-        self.standing[wanted] = Standing.PROMISED
+        self.states[wanted] = ModelState.PROMISED
         self.victims[wanted] = list(victims)
         for victim in self.victims[wanted]:
-            self.standing[victim] = Standing.DRAINING
+            self.states[victim] = ModelState.DRAINING
             self._evicted_at[victim] = self.now
             self._stop_if_drained(victim)
         self._start_promised()
@@ -135,11 +135,11 @@ class Peer:
                 self.last_used[name] = self.now
                 self._stop_if_drained(name)
             case UpstreamReady(model=name):
-                self.standing[name] = Standing.READY
+                self.states[name] = ModelState.READY
                 self.ready_at[name] = self.last_used[name] = self.now
                 self._start_promised()
             case UpstreamExited(model=name):
-                self.standing[name] = Standing.OFF
+                self.states[name] = ModelState.OFF
                 for victims in self.victims.values():
                     victims[:] = [victim for victim in victims if victim != name]
                 self._start_promised()
@@ -153,8 +153,8 @@ class Peer:
         return name
 
     def _stop_if_drained(self, name: ModelName) -> None:
-        if self.standing[name] is Standing.DRAINING and not self.in_flight[name]:
-            self.standing[name] = Standing.STOPPING
+        if self.states[name] is ModelState.DRAINING and not self.in_flight[name]:
+            self.states[name] = ModelState.STOPPING
             launch = self._launches.pop(name)
             self._commands.append(
                 StopUpstream(name, launch, Cause.EVICTION, "unloaded to free memory for another model")
@@ -162,14 +162,14 @@ class Peer:
 
     def _start_promised(self) -> None:
         for name, victims in list(self.victims.items()):
-            if victims or self.standing_at(Standing.LOADING):
+            if victims or self.in_state(ModelState.LOADING):
                 continue
-            if self._within_budget([name, *self.standing_at(*WITH_PROCESS)]):
+            if self._within_budget([name, *self.in_state(*WITH_PROCESS)]):
                 self._start(name)
 
     def _start(self, name: ModelName) -> None:
         del self.victims[name]
-        self.standing[name] = Standing.LOADING
+        self.states[name] = ModelState.LOADING
         self._launch += 1
         launch = self._launches[name] = LaunchId(self._launch)
         self._commands.append(StartUpstream(name, launch, self.catalog.models[name], "somebody waits for it"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bench.scheduling.peer import Peer, Standing
+from bench.scheduling.peer import ModelState, Peer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -21,35 +21,35 @@ if TYPE_CHECKING:
 def fifo(peer: Peer) -> None:
     """Strict arrival order: the first in the queue is served before any other."""
     for ticket, name in list(peer.line.items()):
-        if peer.standing[name] is Standing.READY:
+        if peer.states[name] is ModelState.READY:
             peer.admit(ticket)
             continue
-        if peer.standing[name] is Standing.OFF:
-            swap(peer, name, least_recent(peer, peer.standing_at(Standing.READY)))
+        if peer.states[name] is ModelState.OFF:
+            swap(peer, name, least_recent(peer, peer.in_state(ModelState.READY)))
         return
 
 
 def collate(peer: Peer) -> None:
     for name in peer.wanted():
-        if peer.standing[name] is Standing.READY:
+        if peer.states[name] is ModelState.READY:
             peer.admit_all(name)
-        elif peer.standing[name] is Standing.OFF:
+        elif peer.states[name] is ModelState.OFF:
             swap(peer, name, least_recent(peer, idle(peer)))
 
 
 def ollama(peer: Peer) -> None:
-    is_blocked = bool(peer.standing_at(Standing.PROMISED, Standing.LOADING))
+    is_blocked = bool(peer.in_state(ModelState.PROMISED, ModelState.LOADING))
     for name in peer.wanted():
-        if peer.standing[name] is Standing.READY:
+        if peer.states[name] is ModelState.READY:
             peer.admit_all(name)
         elif not is_blocked:
             is_blocked = True
-            if peer.standing[name] is Standing.OFF:
+            if peer.states[name] is ModelState.OFF:
                 swap(peer, name, sorted(idle(peer)))
 
 
 def idle(peer: Peer) -> list[ModelName]:
-    return [name for name in peer.standing_at(Standing.READY) if not peer.in_flight[name]]
+    return [name for name in peer.in_state(ModelState.READY) if not peer.in_flight[name]]
 
 
 def least_recent(peer: Peer, names: Iterable[ModelName]) -> list[ModelName]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bench.chaos.client import Client, End
-from bench.chaos.requests import Kind, Manner, PlannedRequest
+from bench.chaos.requests import Behaviour, Kind, PlannedRequest
 
 from hotseat.tasks import Tasks
 
@@ -61,9 +61,9 @@ class LoadClients:
 
     async def __aenter__(self) -> LoadClients:
         for n in range(TALKERS):
-            self._start(self._talk(random.Random(f"{self._seed}/talker/{n}"), Manner.PATIENT))
+            self._start(self._talk(random.Random(f"{self._seed}/talker/{n}"), Behaviour.PATIENT))
         for n in range(LEAVERS):
-            self._start(self._talk(random.Random(f"{self._seed}/leaver/{n}"), Manner.HANGS_UP))
+            self._start(self._talk(random.Random(f"{self._seed}/leaver/{n}"), Behaviour.HANGS_UP))
         for n in range(WATCHERS):
             self._start(self._look(random.Random(f"{self._seed}/watcher/{n}")))
         self._start(self._send_nonsense(random.Random(f"{self._seed}/nonsense")))
@@ -80,10 +80,10 @@ class LoadClients:
     def _start(self, client: Coroutine[None, None, None]) -> None:
         self._tasks.start(client, "client")
 
-    async def _talk(self, rng: random.Random, manner: Manner) -> None:
+    async def _talk(self, rng: random.Random, behaviour: Behaviour) -> None:
         client = Client(self._port)
         while True:
-            self._account.note(await client.ask(planned(rng, manner)))
+            self._account.note(await client.ask(planned(rng, behaviour)))
             await asyncio.sleep(rng.expovariate(1 / PAUSE_S))
 
     async def _send_nonsense(self, rng: random.Random) -> None:
@@ -133,8 +133,8 @@ class LoadClients:
             writer.transport.abort()
 
 
-def planned(rng: random.Random, manner: Manner) -> PlannedRequest:
+def planned(rng: random.Random, behaviour: Behaviour) -> PlannedRequest:
     model = rng.choices([*MODELS], [*MODELS.values()])[0]
     kind = rng.choice([Kind.UNARY, Kind.STREAM])
-    words = 400 if manner is Manner.HANGS_UP else rng.choice([4, 16, 64])
-    return PlannedRequest("", model, kind, "", manner, words, rng.uniform(0.0, 1.0))
+    words = 400 if behaviour is Behaviour.HANGS_UP else rng.choice([4, 16, 64])
+    return PlannedRequest("", model, kind, "", behaviour, words, rng.uniform(0.0, 1.0))

@@ -8,9 +8,9 @@ import pytest
 from bench.chaos.checker import Evidence, violations
 from bench.chaos.client import End, RequestResult
 from bench.chaos.injecting import Injected
-from bench.chaos.requests import Kind, Manner, PlannedRequest
+from bench.chaos.requests import Behaviour, Kind, PlannedRequest
 
-PLANNED = PlannedRequest("3-7", "red", Kind.STREAM, "", Manner.PATIENT, words=3, leaves_after_s=0)
+PLANNED = PlannedRequest("3-7", "red", Kind.STREAM, "", Behaviour.PATIENT, words=3, leaves_after_s=0)
 RIGHT = "red/3-7/0 red/3-7/1 red/3-7/2"
 RAN = {"what": "ran", "model": "red", "id": "3-7", "pid": 1, "at": 0.0}
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from scripts.make_docs import field_at, keys_of, standing
+from scripts.make_docs import field_at, keys_of, support
 
 from hotseat.config.crosscheck import unused
 from hotseat.config.llamaswap import TABLE, Row
@@ -161,7 +161,7 @@ def test_each_key_has_an_effect_or_says_why_not(files: ConfigFiles, row: Row) ->
     changes = (with_key.catalog, with_key.settings) != (without.catalog, without.settings)
     warned = [problem.message for problem in with_key.problems if problem not in without.problems]
 
-    match standing(row)[0]:
+    match support(row)[0]:
         case "not yet":
             assert (changes, warned) == (False, ["not used yet"])
         case "ignored":

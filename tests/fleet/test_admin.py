@@ -80,7 +80,7 @@ async def test_what_was_counted_of_a_host_goes_with_it() -> None:
         await fleet["b"].node.leave()
         await come_true(lambda: len(fleet["a"].fleet_admin.view().hosts) == 1)
 
-        assert not fleet["a"].node.host_selector.tally.passed_on
+        assert not fleet["a"].node.host_selector.counters.passed_on
 
 
 @in_virtual_time

@@ -50,7 +50,7 @@ async def connected(fleet: Fleet, **options: Any) -> AsyncIterator[JetStream]:
 
 
 @asynccontextmanager
-async def bystander(server: NatsServer) -> AsyncIterator[JetStreamContext]:
+async def other_client(server: NatsServer) -> AsyncIterator[JetStreamContext]:
     """Somebody else who looks into NATS."""
     client = await nats.connect(server.url)
     try:
@@ -64,7 +64,7 @@ async def bystander(server: NatsServer) -> AsyncIterator[JetStreamContext]:
 
 async def test_buckets_live_as_long_as_the_design_says(tmp_path: Path) -> None:
     """Each bucket has its documented lifetime, one value per key, delete markers, and one copy on one server."""
-    async with nats_servers(tmp_path) as (server,), connected(fleet_at(server)), bystander(server) as js:
+    async with nats_servers(tmp_path) as (server,), connected(fleet_at(server)), other_client(server) as js:
         made = {bucket: (await js.stream_info(stream_of(bucket))).config for bucket in Bucket}
 
     assert {bucket: config.max_age or None for bucket, config in made.items()} == LIVES_S
@@ -75,7 +75,7 @@ async def test_buckets_live_as_long_as_the_design_says(tmp_path: Path) -> None:
 
 async def test_nats_own_tools_understand_the_buckets(tmp_path: Path) -> None:
     """NATS' own key-value API reads what a host wrote."""
-    async with nats_servers(tmp_path) as (server,), connected(fleet_at(server)) as store, bystander(server) as js:
+    async with nats_servers(tmp_path) as (server,), connected(fleet_at(server)) as store, other_client(server) as js:
         await store.put(Bucket.HOSTS, "gpu1", b"here")
         found = await (await js.key_value("hotseat-hosts")).get("gpu1")
 
@@ -98,7 +98,7 @@ async def test_hosts_that_start_together_make_the_buckets_once(tmp_path: Path) -
 
 async def test_a_bucket_that_was_removed_is_made_again(tmp_path: Path) -> None:
     """After a bucket is deleted, the next write creates it again."""
-    async with nats_servers(tmp_path) as (server,), connected(fleet_at(server)) as store, bystander(server) as js:
+    async with nats_servers(tmp_path) as (server,), connected(fleet_at(server)) as store, other_client(server) as js:
         await store.put(Bucket.HOSTS, "gpu1", b"before")
         await js.delete_stream(stream_of(Bucket.HOSTS))
         await store.put(Bucket.HOSTS, "gpu1", b"after")
@@ -110,7 +110,7 @@ async def test_a_bucket_that_was_removed_is_made_again(tmp_path: Path) -> None:
 async def test_a_foreign_bucket_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A bucket with an unexpected configuration is used, and a warning names it."""
     async with nats_servers(tmp_path) as (server,):
-        async with bystander(server) as js:
+        async with other_client(server) as js:
             await js.add_stream(name=stream_of(Bucket.HOSTS), subjects=[subject_of(Bucket.HOSTS, ">")])
         async with connected(fleet_at(server)):
             pass
@@ -128,7 +128,7 @@ async def is_created(store: JetStream, claim: str) -> bool:
 async def test_three_servers_keep_three_copies_and_one_may_die(tmp_path: Path) -> None:
     """After the leader of the claims is killed, claims can be created and earlier ones read."""
     async with nats_servers(tmp_path, 3) as servers, connected(fleet_at(*servers)) as store:
-        async with bystander(servers[0]) as js:
+        async with other_client(servers[0]) as js:
             info = await js.stream_info(stream_of(Bucket.CLAIMS))
         last = await store.create(Bucket.CLAIMS, "qwen", b"1")
         next(server for server in servers if server.name == info.cluster.leader).kill()  # type: ignore[union-attr]  # a cluster has one
@@ -175,7 +175,7 @@ def time_to_delete_consumers(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("time_to_delete_consumers")
 async def test_an_ended_watch_leaves_no_consumer(tmp_path: Path) -> None:
     """Ending a watch deletes its consumer."""
-    async with nats_servers(tmp_path) as (server,), connected(fleet_at(server)) as store, bystander(server) as js:
+    async with nats_servers(tmp_path) as (server,), connected(fleet_at(server)) as store, other_client(server) as js:
         async with Watching(store, Bucket.HOSTS) as watching:
             await watching.until(CaughtUp)
             during = await consumers(js)
@@ -191,7 +191,7 @@ async def test_a_watch_that_begins_anew_again_and_again_has_one_consumer(tmp_pat
     async with (
         nats_servers(tmp_path) as (server,),
         connected(fleet_at(server), heartbeat_s=1.0) as store,
-        bystander(server) as js,
+        other_client(server) as js,
         Watching(store, Bucket.HOSTS) as watching,
     ):
         await watching.until(CaughtUp)
@@ -381,7 +381,7 @@ async def stopped_after(steps: int, work: asyncio.Task[object]) -> bool:
 async def test_a_watch_that_is_cancelled_at_any_moment_ends(tmp_path: Path) -> None:
     """A cancelled watch ends at every moment, and its consumer is gone soon after."""
     tasks = Tasks()
-    async with nats_servers(tmp_path) as (server,), connected(fleet_at(server)) as store, bystander(server) as js:
+    async with nats_servers(tmp_path) as (server,), connected(fleet_at(server)) as store, other_client(server) as js:
 
         async def watch() -> None:
             async for _ in store.watch(Bucket.HOSTS):

@@ -281,12 +281,12 @@ async def test_whoever_lost_its_name_while_it_was_apart_does_not_fight_for_it() 
             holder = await seen(board)
         stood = list(member.stood)
         await advance(2 * LEASE_S)
-        heir = await seen(board)
+        successor = await seen(board)
 
     assert holder is not None
     assert (holder.boot, stood) == ("other", [FleetConnection.CONNECTED, FleetConnection.DISCONNECTED])
-    assert heir is not None
-    assert heir.boot == "first"
+    assert successor is not None
+    assert successor.boot == "first"
 
 
 # Being apart

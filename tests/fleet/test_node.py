@@ -202,7 +202,7 @@ async def test_claims_that_came_true_are_taken_back(pair: tuple[Host, Host], boa
     chosen = first if await first.where(ALPHA) == "a" else second
     await chosen.dispatcher.load(ALPHA)
 
-    await come_true(lambda: not board.standing(Bucket.CLAIMS))
+    await come_true(lambda: not board.current(Bucket.CLAIMS))
 
 
 async def test_replicas_that_are_always_wanted_are_loaded_without_a_request(open_host: Open) -> None:

@@ -15,7 +15,7 @@ from tests.support.certificate import CERTIFICATE
 from tests.support.client import PATIENCE_S
 from tests.support.host_headers import passed_on
 from tests.support.hotseat import Hotseat
-from tests.support.names import standing_for
+from tests.support.names import addresses_of
 from tests.support.waiting import eventually
 
 from hotseat.app import serve
@@ -148,7 +148,7 @@ def test_a_limit_that_cannot_be_raised_does_not_keep_it_from_starting(
 
 def bound_hosts(listen: tuple[str, int], *addresses: str) -> list[str]:
     """Where a name that stands for these addresses is bound; none: what this machine says."""
-    sockets = bound(listen, standing_for(*addresses)) if addresses else bound(listen)
+    sockets = bound(listen, addresses_of(*addresses)) if addresses else bound(listen)
     hosts = [str(sock.getsockname()[0]) for sock in sockets]
     for sock in sockets:
         sock.close()

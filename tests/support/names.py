@@ -50,7 +50,7 @@ def has_caller(sock: socket.socket) -> bool:
     return True
 
 
-def standing_for(*hosts: str) -> Callable[..., list[Any]]:
+def addresses_of(*hosts: str) -> Callable[..., list[Any]]:
     """A resolver that returns these addresses for every name."""
 
     def look_up(_: str, *rest: Any, **known: Any) -> list[Any]:

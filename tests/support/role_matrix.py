@@ -38,7 +38,7 @@ QUICK, DEEP = 2, 24
 
 
 @dataclass
-class Tally:
+class Results:
     requests: int = 0
     answers: Counter[int] = field(default_factory=Counter)
     callers: set[str] = field(default_factory=set)
@@ -62,32 +62,32 @@ class Tally:
         )
 
 
-def run(plan: Plan) -> Tally:
+def run(plan: Plan) -> Results:
     """A share of all trials in each situation."""
-    tally = Tally()
+    results = Results()
     trials = list(requests(plan, own_routes()))
     with (
         patch("hotseat.dispatch.server_tasks.BREATH_S", 0.0),  # no real server needs time to stop
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
         for number, situation in enumerate(SITUATIONS):
-            runner.run(try_all(trials[number :: len(SITUATIONS)], situation, tally))
-    return tally
+            runner.run(try_all(trials[number :: len(SITUATIONS)], situation, results))
+    return results
 
 
-async def try_all(trials: Sequence[Trial], situation: Situation, tally: Tally) -> None:
+async def try_all(trials: Sequence[Trial], situation: Situation, results: Results) -> None:
     with tempfile.TemporaryDirectory() as folder:
         async with world(Path(folder), situation) as here:
             for trial in trials:
                 for _ in ("new", "known"):  # a head from the cache takes a shorter path
-                    await try_one(trial, here, tally)
+                    await try_one(trial, here, results)
 
 
-async def try_one(trial: Trial, here: World, tally: Tally) -> None:
+async def try_one(trial: Trial, here: World, results: Results) -> None:
     seen = await here.ask(trial.request)
-    tally.add(trial, seen)
+    results.add(trial, seen)
     if wrong := problem(here.oracle, trial.request, seen):
-        tally.leaks.append(f"{here.situation}\n{trial.caller}: {trial.request}\n{seen}\n{wrong}")
+        results.leaks.append(f"{here.situation}\n{trial.caller}: {trial.request}\n{seen}\n{wrong}")
 
 
 def main() -> int:
@@ -95,9 +95,9 @@ def main() -> int:
     options.add_argument("--each", type=int, default=DEEP, help="requests of each caller to each path")
     options.add_argument("--seed", type=int, default=0)
     chosen = options.parse_args()
-    tally = run(Plan(chosen.seed, chosen.each))
-    print(*tally.leaks, tally, sep="\n\n" if tally.leaks else "")
-    return 1 if tally.leaks else 0
+    results = run(Plan(chosen.seed, chosen.each))
+    print(*results.leaks, results, sep="\n\n" if results.leaks else "")
+    return 1 if results.leaks else 0
 
 
 if __name__ == "__main__":

@@ -55,8 +55,8 @@ class FleetAdmin:
 
     def view(self) -> FleetView:
         self._ourselves.look_at_ourselves()
-        self._host_selector.tally.keep_only({member.name for member in self._roster.hosts()})
-        return snapshot(self._roster, self._host_selector.tally, self.connection, self._clock())
+        self._host_selector.counters.keep_only({member.name for member in self._roster.hosts()})
+        return snapshot(self._roster, self._host_selector.counters, self.connection, self._clock())
 
     # Orders
 

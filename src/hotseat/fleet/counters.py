@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hotseat.identifiers import HostName
 
 
-class Tally:
+class FleetCounters:
     __slots__ = ("agreements", "passed_on", "turned_away")
 
     def __init__(self) -> None:

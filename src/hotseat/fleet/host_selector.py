@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.catalog.template import address_of
 from hotseat.errors import HotseatError, NoHostAvailable
-from hotseat.fleet.counters import Tally
+from hotseat.fleet.counters import FleetCounters
 from hotseat.fleet.host_proof import LogLimit
 from hotseat.fleet.load_claims import claim, key_of
 from hotseat.fleet.placement import Load, Nowhere, place
@@ -49,7 +49,7 @@ class HostSelector:
         self.name = roster.me
         self.signer = signer
         self._warnings = LogLimit(WARN_S, clock)
-        self.tally = Tally()
+        self.counters = FleetCounters()
         self._roster = roster
         self._store = store
         self._tasks = tasks
@@ -83,7 +83,7 @@ class HostSelector:
         return self._tasks.start(ask(), f"agree on {model}")
 
     def sent(self, host: HostName, model: ModelName) -> None:
-        self.tally.passed_on[host] += 1
+        self.counters.passed_on[host] += 1
         self._roster.sent(host, model)
 
     def came_back(self, host: HostName, model: ModelName) -> None:
@@ -100,7 +100,7 @@ class HostSelector:
             log.warning("a host does not trust this one and rejects its requests host=%s reason=%r", host, reason)
 
     def turned_away(self, host: HostName) -> None:
-        self.tally.turned_away[host] += 1
+        self.counters.turned_away[host] += 1
         self._roster.suspect(host, self._clock())
 
     # For the reconciler
@@ -113,7 +113,7 @@ class HostSelector:
     async def decide(self, decision: Load, *, unasked: bool = False) -> Agreed:
         """Claim the load, or learn who was first. The roster gets the claim before the watch reports it."""
         agreed = await claim(self._store, decision, self._roster.me, unasked=unasked)
-        self.tally.agreed(agreed, self._roster.me)
+        self.counters.agreed(agreed, self._roster.me)
         if agreed.revision is not None:
             key = key_of(agreed.claim.model, agreed.claim.replica)
             note_load = Written(key, encoded(agreed.claim), agreed.revision)

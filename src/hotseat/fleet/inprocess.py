@@ -39,20 +39,20 @@ class Board:
         self._clock = clock
         self._lives_s = lives_s
         self._revision = 0
-        self._standing: dict[Bucket, dict[str, Written]] = {bucket: {} for bucket in Bucket}
+        self._current: dict[Bucket, dict[str, Written]] = {bucket: {} for bucket in Bucket}
         self._ends: dict[tuple[Bucket, str], Instant] = {}
         """Of each lease."""
         self._watchers: dict[Bucket, list[Watcher]] = {bucket: [] for bucket in Bucket}
         self._timer: asyncio.TimerHandle | None = None
         self._rings_at: Instant = 0.0
 
-    def standing(self, bucket: Bucket) -> dict[str, Written]:
+    def current(self, bucket: Bucket) -> dict[str, Written]:
         self.lapse()
-        return self._standing[bucket]
+        return self._current[bucket]
 
     def write(self, bucket: Bucket, key: str, value: bytes) -> Revision:
         written = Written(key, value, self._next())
-        self._standing[bucket][key] = written
+        self._current[bucket][key] = written
         if (lives_s := self._lives_s[bucket]) is not None:
             self._ends[bucket, key] = self._clock() + lives_s
             self._set_timer()
@@ -60,7 +60,7 @@ class Board:
         return written.revision
 
     def remove(self, bucket: Bucket, key: str) -> None:
-        if self._standing[bucket].pop(key, None) is None:
+        if self._current[bucket].pop(key, None) is None:
             return
         self._ends.pop((bucket, key), None)
         self._notify(bucket, Removed(key, self._next()))
@@ -159,22 +159,22 @@ class InProcess:
         return self._write_after(bucket, key, value, last)
 
     async def put(self, bucket: Bucket, key: str, value: bytes) -> Revision:
-        self._standing(bucket)
+        self._current(bucket)
         return self._board.write(bucket, checked(key), value)
 
     async def remove(self, bucket: Bucket, key: str, last: Revision | None = None) -> None:
-        found = self._standing(bucket).get(checked(key))
+        found = self._current(bucket).get(checked(key))
         if last is not None and (found is None or found.revision != last):
             raise Conflict(f"{bucket.value}/{key} was changed in the meantime")
         self._board.remove(bucket, key)
 
     async def read(self, bucket: Bucket, key: str) -> Written | None:
-        return self._standing(bucket).get(checked(key))
+        return self._current(bucket).get(checked(key))
 
     async def watch(self, bucket: Bucket) -> AsyncIterator[Change]:
         await self._let_in.wait()
         while True:
-            async for change in self._sitting(bucket):
+            async for change in self._watched(bucket):
                 yield change
             await self._let_in.wait()
             yield BegunAnew()
@@ -182,24 +182,24 @@ class InProcess:
     async def aclose(self) -> None:
         self.cut_off()
 
-    def _standing(self, bucket: Bucket) -> Mapping[str, Written]:
+    def _current(self, bucket: Bucket) -> Mapping[str, Written]:
         if not self.is_connected:
             raise StoreError("cut off from the board")
-        return self._board.standing(bucket)
+        return self._board.current(bucket)
 
     def _write_after(self, bucket: Bucket, key: str, value: bytes, last: Revision | None) -> Revision:
-        found = self._standing(bucket).get(checked(key))
+        found = self._current(bucket).get(checked(key))
         if (found.revision if found else None) != last:
             raise Conflict(f"{bucket.value}/{key} was changed in the meantime")
         return self._board.write(bucket, key, value)
 
-    async def _sitting(self, bucket: Bucket) -> AsyncIterator[Change]:
+    async def _watched(self, bucket: Bucket) -> AsyncIterator[Change]:
         watcher = Watcher()
-        standing = tuple(self._board.standing(bucket).values())
+        current = tuple(self._board.current(bucket).values())
         self._watchers.add(watcher)
         try:
             with self._board.watching(bucket, watcher):
-                for written in standing:
+                for written in current:
                     yield written
                 yield CaughtUp()
                 async for change in watcher.changes():

@@ -9,7 +9,7 @@ from hotseat.fleet.view import AbsentView, ClaimView, DeviceMemory, FleetView, H
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hotseat.fleet.counters import Tally
+    from hotseat.fleet.counters import FleetCounters
     from hotseat.fleet.member import Member
     from hotseat.fleet.records import HostOrder, Residence
     from hotseat.fleet.roster import Roster
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Instant
 
 
-def snapshot(roster: Roster, tally: Tally, connection: FleetConnection, now: Instant) -> FleetView:
+def snapshot(roster: Roster, counters: FleetCounters, connection: FleetConnection, now: Instant) -> FleetView:
     """Hosts by name, including this one."""
     members = sorted(roster.hosts(), key=lambda member: member.name)
     return FleetView(
         me=roster.me,
         connection=connection,
-        hosts=tuple(_host(member, roster, tally, now) for member in members),
+        hosts=tuple(_host(member, roster, counters, now) for member in members),
         claims=tuple(claim for member in members for claim in _claims(member, roster, now)),
         absent=tuple(AbsentView(name, orders_in(roster.order_for(name))) for name in sorted(roster.awaited())),
-        agreements=dict(tally.agreements),
+        agreements=dict(counters.agreements),
         malformed=roster.malformed,
     )
 
 
-def _host(member: Member, roster: Roster, tally: Tally, now: Instant) -> HostView:
+def _host(member: Member, roster: Roster, counters: FleetCounters, now: Instant) -> HostView:
     record = member.record
     return HostView(
         name=record.name,
@@ -43,8 +43,8 @@ def _host(member: Member, roster: Roster, tally: Tally, now: Instant) -> HostVie
         orders=orders_in(roster.order_for(record.name)),
         devices=tuple(DeviceMemory(device, memory.budget, memory.free) for device, memory in record.devices.items()),
         residents=tuple(_resident(residence) for residence in record.residents),
-        passed_on=tally.passed_on[record.name],
-        turned_away=tally.turned_away[record.name],
+        passed_on=counters.passed_on[record.name],
+        turned_away=counters.turned_away[record.name],
     )
 
 

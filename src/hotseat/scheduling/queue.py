@@ -40,7 +40,7 @@ class Ticket(NamedTuple):
     kind: RequestKind
 
 
-class Tally:
+class ClientCounts:
     """Waiting tickets per client, without zero entries."""
 
     __slots__ = ("_counts",)
@@ -74,7 +74,7 @@ class ModelQueue:
         self._behind: dict[ClientId, OrderedDict[TicketId, Ticket]] = {}
         """Tickets beyond their client's places."""
         self._places_taken: dict[ClientId, int] = {}
-        self.by_client = Tally()
+        self.by_client = ClientCounts()
 
     def join(self, ticket: Ticket) -> None:
         self.tickets[ticket.id] = ticket
@@ -146,7 +146,7 @@ class Queue:
     def __init__(self) -> None:
         self._by_model: dict[ModelName, ModelQueue] = {}
         self.model_of: dict[TicketId, ModelName] = {}
-        self._by_client = Tally()
+        self._by_client = ClientCounts()
 
     def __len__(self) -> int:
         return len(self.model_of)

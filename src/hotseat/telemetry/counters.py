@@ -40,7 +40,7 @@ class Spread:
         return list(zip(bounds, map(float, accumulate(self.counts)), strict=True))
 
 
-class RequestTally:
+class RequestCounters:
     """The finished requests of one model."""
 
     __slots__ = ("by_status", "completion_tokens", "first_byte", "prompt_tokens", "seconds", "tokens_per_s", "waited")
@@ -76,7 +76,7 @@ class RequestTally:
         first_byte.total += first_byte_s
 
 
-class LoadTally:
+class LoadCounters:
     """The starts, stops and sleeps of one model."""
 
     __slots__ = ("crashes", "early_evictions", "outcomes", "seconds", "sleeps", "stop_seconds", "stops", "wake_seconds")
@@ -95,19 +95,19 @@ class LoadTally:
         self.wake_seconds = Spread()
 
 
-class Tallies:
+class AllCounters:
     """All counters, by model; refusals by error code."""
 
     __slots__ = ("loads", "refusals", "requests")
 
     def __init__(self) -> None:
-        self.requests: dict[str, RequestTally] = {}
-        self.loads: dict[str, LoadTally] = {}
+        self.requests: dict[str, RequestCounters] = {}
+        self.loads: dict[str, LoadCounters] = {}
         self.refusals: Counter[str] = Counter()
 
     def begin(self, model: str) -> None:
         """Start the model's counters at zero, unless they exist."""
         if model not in self.requests:
-            self.requests[model] = RequestTally()
+            self.requests[model] = RequestCounters()
         if model not in self.loads:
-            self.loads[model] = LoadTally()
+            self.loads[model] = LoadCounters()

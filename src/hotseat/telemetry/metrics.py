@@ -19,7 +19,7 @@ from hotseat.scheduling.events import (
     UpstreamReady,
     WakeFailed,
 )
-from hotseat.telemetry.counters import LoadTally, RequestTally, Tallies
+from hotseat.telemetry.counters import AllCounters, LoadCounters, RequestCounters
 from hotseat.telemetry.metric_names import FAILED, GIVEN_UP, READY
 from hotseat.telemetry.metrics_page import Page
 
@@ -44,15 +44,15 @@ class Metrics:
         lost: Callable[[], int] = lambda: 0,
         clock: Callable[[], Instant] = time.monotonic,
     ) -> None:
-        tallies = Tallies()
-        self._requests, self._loads, self._refusals = tallies.requests, tallies.loads, tallies.refusals
+        counters = AllCounters()
+        self._requests, self._loads, self._refusals = counters.requests, counters.loads, counters.refusals
         self._reload_succeeded = True
         self._clock = clock
         self._began: dict[LaunchId, Instant] = {}
         self._stopped: dict[LaunchId, Instant] = {}
         self._woken: dict[LaunchId, Instant] = {}
         self._registry = CollectorRegistry()
-        self._registry.register(Page(tallies, view, lag, lost, lambda: self._reload_succeeded))
+        self._registry.register(Page(counters, view, lag, lost, lambda: self._reload_succeeded))
         ProcessCollector(registry=self._registry)
 
     def include(self, more: Collector) -> None:
@@ -66,18 +66,18 @@ class Metrics:
         self, model: ModelName, status: int, waited_s: float, first_byte_s: float | None, seconds: float
     ) -> None:
         """Count a finished request by its status towards the client; 0 if no answer began."""
-        tally = self._requests.get(model)
-        if tally is None:
-            tally = self._requests[model] = RequestTally()
-        tally.add(status, waited_s, first_byte_s, seconds)
+        counters = self._requests.get(model)
+        if counters is None:
+            counters = self._requests[model] = RequestCounters()
+        counters.add(status, waited_s, first_byte_s, seconds)
 
     def counted(self, model: ModelName, tokens: Tokens, per_second: float | None) -> None:
         """Count the tokens that a finished request's answer reports; call after `finished`."""
-        tally = self._requests[model]
-        tally.prompt_tokens += tokens.prompt or 0
-        tally.completion_tokens += tokens.completion or 0
+        counters = self._requests[model]
+        counters.prompt_tokens += tokens.prompt or 0
+        counters.completion_tokens += tokens.completion or 0
         if per_second is not None:
-            tally.tokens_per_s.add(per_second)
+            counters.tokens_per_s.add(per_second)
 
     def refused(self, code: str) -> None:
         """Count an error answer of hotseat itself."""
@@ -115,14 +115,14 @@ class Metrics:
 
     def _note_end_of_start(self, ended: UpstreamReady | UpstreamFailed) -> None:
         began = self._began.pop(ended.launch)
-        tally = self._loads_of(ended.model)
+        counters = self._loads_of(ended.model)
         if ended.launch in self._stopped:
-            tally.outcomes[GIVEN_UP] += 1
+            counters.outcomes[GIVEN_UP] += 1
         elif isinstance(ended, UpstreamFailed):
-            tally.outcomes[FAILED] += 1
+            counters.outcomes[FAILED] += 1
         else:
-            tally.outcomes[READY] += 1
-            tally.seconds.add(self._clock() - began)
+            counters.outcomes[READY] += 1
+            counters.seconds.add(self._clock() - began)
         if isinstance(ended, UpstreamFailed):  # its process is gone
             self._note_end_of_stop(ended.model, ended.launch)
 
@@ -134,5 +134,5 @@ class Metrics:
         self._loads_of(model).stop_seconds.add(self._clock() - stopped_at)
         return True
 
-    def _loads_of(self, model: ModelName) -> LoadTally:
-        return self._loads.setdefault(model, LoadTally())
+    def _loads_of(self, model: ModelName) -> LoadCounters:
+        return self._loads.setdefault(model, LoadCounters())

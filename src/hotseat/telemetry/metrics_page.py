@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from hotseat.scheduling.view import View
-    from hotseat.telemetry.counters import LoadTally, RequestTally, Spread, Tallies
+    from hotseat.telemetry.counters import AllCounters, LoadCounters, RequestCounters, Spread
     from hotseat.telemetry.metric_names import Figure
 
 
 class Page(Collector):
     def __init__(
         self,
-        tallies: Tallies,
+        counters: AllCounters,
         view: Callable[[], View],
         lag: Callable[[], float],
         lost: Callable[[], int],
         reload_succeeded: Callable[[], bool],
     ) -> None:
-        self._tallies = tallies
+        self._counters = counters
         self._view = view
         self._lag = lag
         self._lost = lost
@@ -47,11 +47,11 @@ class Page(Collector):
     def collect(self) -> Iterator[Metric]:
         view = self._view()
         for model in view.models:
-            self._tallies.begin(model.name)
-        yield from of_requests(self._tallies.requests)
-        yield from of_tokens(self._tallies.requests)
-        yield of_refusals(self._tallies.refusals)
-        yield from of_loads(self._tallies.loads)
+            self._counters.begin(model.name)
+        yield from of_requests(self._counters.requests)
+        yield from of_tokens(self._counters.requests)
+        yield of_refusals(self._counters.refusals)
+        yield from of_loads(self._counters.loads)
         yield from of_view(view)
         lost = metric_names.ACTIVITY_LOST.counter()
         lost.add_metric([], self._lost())
@@ -63,24 +63,28 @@ class Page(Collector):
         yield build
 
 
-def of_requests(tallies: Mapping[str, RequestTally]) -> Iterator[Metric]:
+def of_requests(by_model: Mapping[str, RequestCounters]) -> Iterator[Metric]:
     count = metric_names.REQUESTS.counter()
-    for model, tally in tallies.items():
-        for status, number in zip(STATUS_CLASSES, tally.by_status, strict=True):
+    for model, counters in by_model.items():
+        for status, number in zip(STATUS_CLASSES, counters.by_status, strict=True):
             count.add_metric([model, status], number)
     yield count
-    yield histogram(metric_names.REQUEST_SECONDS, {model: tally.seconds for model, tally in tallies.items()})
-    yield histogram(metric_names.WAITING_SECONDS, {model: tally.waited for model, tally in tallies.items()})
-    yield histogram(metric_names.FIRST_BYTE_SECONDS, {model: tally.first_byte for model, tally in tallies.items()})
+    yield histogram(metric_names.REQUEST_SECONDS, {model: counters.seconds for model, counters in by_model.items()})
+    yield histogram(metric_names.WAITING_SECONDS, {model: counters.waited for model, counters in by_model.items()})
+    yield histogram(
+        metric_names.FIRST_BYTE_SECONDS, {model: counters.first_byte for model, counters in by_model.items()}
+    )
 
 
-def of_tokens(tallies: Mapping[str, RequestTally]) -> Iterator[Metric]:
+def of_tokens(by_model: Mapping[str, RequestCounters]) -> Iterator[Metric]:
     prompt, completion = metric_names.PROMPT_TOKENS.counter(), metric_names.COMPLETION_TOKENS.counter()
-    for model, tally in tallies.items():
-        prompt.add_metric([model], tally.prompt_tokens)
-        completion.add_metric([model], tally.completion_tokens)
+    for model, counters in by_model.items():
+        prompt.add_metric([model], counters.prompt_tokens)
+        completion.add_metric([model], counters.completion_tokens)
     yield from (prompt, completion)
-    yield histogram(metric_names.TOKENS_PER_SECOND, {model: tally.tokens_per_s for model, tally in tallies.items()})
+    yield histogram(
+        metric_names.TOKENS_PER_SECOND, {model: counters.tokens_per_s for model, counters in by_model.items()}
+    )
 
 
 def of_refusals(refusals: Mapping[str, int]) -> Metric:
@@ -90,22 +94,22 @@ def of_refusals(refusals: Mapping[str, int]) -> Metric:
     return count
 
 
-def of_loads(tallies: Mapping[str, LoadTally]) -> Iterator[Metric]:
+def of_loads(by_model: Mapping[str, LoadCounters]) -> Iterator[Metric]:
     loads, stops = metric_names.LOADS.counter(), metric_names.STOPS.counter()
     crashes, early = metric_names.CRASHES.counter(), metric_names.EARLY_EVICTIONS.counter()
     sleeps = metric_names.SLEEPS.counter()
-    for model, tally in tallies.items():
-        crashes.add_metric([model], tally.crashes)
-        sleeps.add_metric([model], tally.sleeps)
-        early.add_metric([model], tally.early_evictions)
+    for model, counters in by_model.items():
+        crashes.add_metric([model], counters.crashes)
+        sleeps.add_metric([model], counters.sleeps)
+        early.add_metric([model], counters.early_evictions)
         for outcome in OUTCOMES:
-            loads.add_metric([model, outcome], tally.outcomes[outcome])
+            loads.add_metric([model, outcome], counters.outcomes[outcome])
         for cause in Cause:
-            stops.add_metric([model, cause.value], tally.stops[cause.value])
+            stops.add_metric([model, cause.value], counters.stops[cause.value])
     yield from (loads, stops, crashes, early, sleeps)
-    yield histogram(metric_names.LOAD_SECONDS, {model: tally.seconds for model, tally in tallies.items()})
-    yield histogram(metric_names.STOP_SECONDS, {model: tally.stop_seconds for model, tally in tallies.items()})
-    yield histogram(metric_names.WAKE_SECONDS, {model: tally.wake_seconds for model, tally in tallies.items()})
+    yield histogram(metric_names.LOAD_SECONDS, {model: counters.seconds for model, counters in by_model.items()})
+    yield histogram(metric_names.STOP_SECONDS, {model: counters.stop_seconds for model, counters in by_model.items()})
+    yield histogram(metric_names.WAKE_SECONDS, {model: counters.wake_seconds for model, counters in by_model.items()})
 
 
 def of_view(view: View) -> Iterator[Metric]:

@@ -25,13 +25,13 @@ SENT = Request("POST", "/v1/chat/completions")
 @pytest.mark.uncounted
 def test_nobody_gets_more_than_the_documentation_says() -> None:
     """Every request is refused or reaches a server that it may reach, which gets no secret."""
-    tally = run(Plan(seed=0, each=DEEP if IS_DEEP else QUICK))
-    print(tally)
+    results = run(Plan(seed=0, each=DEEP if IS_DEEP else QUICK))
+    print(results)
 
-    assert tally.leaks == []
-    assert tally.requests > 5_000
-    assert len(tally.methods) > 3
-    assert min(tally.answers[status] for status in (200, 400, 401, 403, 404, 415)) > 5
+    assert results.leaks == []
+    assert results.requests > 5_000
+    assert len(results.methods) > 3
+    assert min(results.answers[status] for status in (200, 400, 401, 403, 404, 415)) > 5
 
 
 def oracle() -> Oracle:

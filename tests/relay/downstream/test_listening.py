@@ -7,7 +7,7 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.names import standing_for
+from tests.support.names import addresses_of
 from tests.support.ports import free_port
 from tests.support.relay_rig import HELLO, get
 from tests.support.transport import Wire
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 async def test_every_address_of_a_name_is_answered(rig: RelayRig, addresses: tuple[str, ...]) -> None:
     """Requests are served on every address of the name, IPv4 and IPv6."""
     port = free_port()
-    await rig.relay.listen(bound(("box.test", port), standing_for(*addresses)))
+    await rig.relay.listen(bound(("box.test", port), addresses_of(*addresses)))
     for address in addresses:
         client = await wire_to(address, port)
         await client.send(get())

@@ -73,14 +73,14 @@ def choose(
         case Strategy.PIN:
             return targets[0]
         case Strategy.WARM:
-            return _warmest(targets, Standing(view, peer_requests))
+            return _warmest(targets, TargetStates(view, peer_requests))
         case Strategy.SPILLOVER:
-            return _shortest_queue(targets, Standing(view, peer_requests), selector.spillover)
+            return _shortest_queue(targets, TargetStates(view, peer_requests), selector.spillover)
         case _:
             assert_never(selector.strategy)
 
 
-class Standing:
+class TargetStates:
     """The state of each target."""
 
     def __init__(self, view: View, peer_requests: Mapping[ModelName, int]) -> None:
@@ -99,15 +99,15 @@ class Standing:
         return None if isinstance(target, RemoteModel) else self._models[target.name].phase
 
 
-def _warmest(targets: Sequence[Servable], standing: Standing) -> Servable:
-    warm = (target for phase in WARM for target in targets if standing.phase(target) is phase)
+def _warmest(targets: Sequence[Servable], states: TargetStates) -> Servable:
+    warm = (target for phase in WARM for target in targets if states.phase(target) is phase)
     return next(warm, targets[0])
 
 
-def _shortest_queue(targets: Sequence[Servable], standing: Standing, most: int) -> Servable:
+def _shortest_queue(targets: Sequence[Servable], states: TargetStates, most: int) -> Servable:
     """Fill running targets in order, then start the next one; if all are full, the one with the fewest requests."""
-    open_ones = [target for target in targets if standing.phase(target) not in LEAVING] or targets
-    in_use = [target for target in open_ones if standing.phase(target) in RUNNING or standing.users(target)]
-    not_full = [target for target in in_use if standing.users(target) < most]
+    open_ones = [target for target in targets if states.phase(target) not in LEAVING] or targets
+    in_use = [target for target in open_ones if states.phase(target) in RUNNING or states.users(target)]
+    not_full = [target for target in in_use if states.users(target) < most]
     next_ones = not_full or [target for target in open_ones if target not in in_use]
-    return next_ones[0] if next_ones else min(open_ones, key=standing.users)
+    return next_ones[0] if next_ones else min(open_ones, key=states.users)

@@ -24,7 +24,7 @@ WARM_CLIENTS, WARM_S = 4, 1
 
 
 @dataclass(frozen=True, slots=True)
-class Entrant:
+class RunningProxy:
     """A running proxy; the bare upstream takes part too, and has no service of its own."""
 
     name: str
@@ -62,8 +62,8 @@ class Entrant:
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
-    entrants: list[Entrant]
+class Programs:
+    proxies: list[RunningProxy]
     services: list[Service]
 
     def must_live(self) -> None:
@@ -73,19 +73,19 @@ class Field:
 
 
 @contextmanager
-def started(proxies: Sequence[Proxy], needs_llama: bool) -> Iterator[Field]:
+def started(proxies: Sequence[Proxy], needs_llama: bool) -> Iterator[Programs]:
     """The upstreams and all proxies, warmed up and paused; all are stopped when the block is left."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-relay-")))
         shared = Backs(free_port(), free_port() if needs_llama else None)
         services = [stack.enter_context(service) for service in upstream_services(shared, folder)]
-        field = Field([Entrant(BARE, shared.bench, shared, folder)], services)
+        programs = Programs([RunningProxy(BARE, shared.bench, shared, folder)], services)
         for proxy in proxies:
-            field.entrants.append(start(proxy, shared, folder, stack))
-        field.services.extend(entrant.service for entrant in field.entrants if entrant.service)
-        for entrant in field.entrants:
-            ready(entrant, field)
-        yield field
+            programs.proxies.append(start(proxy, shared, folder, stack))
+        programs.services.extend(running.service for running in programs.proxies if running.service)
+        for running in programs.proxies:
+            ready(running, programs)
+        yield programs
 
 
 def upstream_services(backs: Backs, folder: Path) -> Iterator[Service]:
@@ -94,30 +94,30 @@ def upstream_services(backs: Backs, folder: Path) -> Iterator[Service]:
         yield Service("llama-server", llama_command(backs.llama), folder / "llama-server.log")
 
 
-def start(proxy: Proxy, shared: Backs, parent: Path, stack: ExitStack) -> Entrant:
+def start(proxy: Proxy, shared: Backs, parent: Path, stack: ExitStack) -> RunningProxy:
     folder = parent / proxy.name
     folder.mkdir()
     own = Backs(free_port(), free_port() if shared.llama else None)
     backs, port = (own if proxy.starts_upstreams else shared), free_port()
     launch = proxy.launch(folder, port, backs)
     service = stack.enter_context(Service(proxy.name, launch.argv, folder / "log", launch.environment))
-    return Entrant(proxy.name, port, backs, folder, service, proxy)
+    return RunningProxy(proxy.name, port, backs, folder, service, proxy)
 
 
-def ready(entrant: Entrant, field: Field) -> None:
+def ready(running: RunningProxy, programs: Programs) -> None:
     """Return when it and its upstreams answer and it has served some requests; it is then paused."""
 
     def answers() -> bool:
-        field.must_live()
-        return all(is_healthy(port) for port in (entrant.backs.bench, entrant.backs.llama) if port)
+        programs.must_live()
+        return all(is_healthy(port) for port in (running.backs.bench, running.backs.llama) if port)
 
     def listens() -> bool:
-        field.must_live()
+        programs.must_live()
         with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", entrant.port)) == 0
+            return probe.connect_ex(("127.0.0.1", running.port)) == 0
 
-    wait_for(f"the upstreams of {entrant.name} did not answer", answers)
-    wait_for(f"{entrant.name} did not listen", listens)
-    Requests(CHAT, chat(1024), entrant.folder).send(entrant.port, WARM_CLIENTS, WARM_S)
-    if entrant.service:
-        entrant.service.pause()
+    wait_for(f"the upstreams of {running.name} did not answer", answers)
+    wait_for(f"{running.name} did not listen", listens)
+    Requests(CHAT, chat(1024), running.folder).send(running.port, WARM_CLIENTS, WARM_S)
+    if running.service:
+        running.service.pause()

@@ -7,9 +7,9 @@ import sys
 from typing import TYPE_CHECKING, TypeVar
 
 from bench.relay.cells import Cell, Work
-from bench.relay.entrants import Entrant, Field, started
 from bench.relay.figures import BARE, Sample
 from bench.relay.measure import measure
+from bench.relay.running_proxies import Programs, RunningProxy, started
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,38 +22,38 @@ MEMORY_ROUNDS = 3
 """Memory varies little from round to round."""
 
 
-def contest(proxies: Sequence[Proxy], cells: Sequence[Cell], rounds: int) -> Iterator[Sample]:
+def run_rounds(proxies: Sequence[Proxy], cells: Sequence[Cell], rounds: int) -> Iterator[Sample]:
     """Each sample when it was taken; raises at the first error."""
     rates = [cell for cell in cells if not cell.weighs_memory]
     if rates:
-        with started(proxies, needs_llama=any(cell.work is Work.LLAMA for cell in rates)) as field:
+        with started(proxies, needs_llama=any(cell.work is Work.LLAMA for cell in rates)) as programs:
             for number in range(rounds):
-                yield from rate_round(field, rates, number)
+                yield from rate_round(programs, rates, number)
     for number in range(min(rounds, MEMORY_ROUNDS)):
         yield from memory_round(proxies, [cell for cell in cells if cell.weighs_memory], number)
 
 
-def rate_round(field: Field, cells: Sequence[Cell], number: int) -> Iterator[Sample]:
+def rate_round(programs: Programs, cells: Sequence[Cell], number: int) -> Iterator[Sample]:
     """Cell by cell, so that compared figures are close in time."""
     for cell in cells:
-        for entrant in shuffled(field.entrants):
-            with entrant.turn():
-                yield sample(entrant, cell, number)
-            field.must_live()
+        for running in shuffled(programs.proxies):
+            with running.turn():
+                yield sample(running, cell, number)
+            programs.must_live()
 
 
 def memory_round(proxies: Sequence[Proxy], cells: Sequence[Cell], number: int) -> Iterator[Sample]:
     """Each figure from a new process: what an earlier load left in the heap would hide the growth."""
     for cell in cells:
         for proxy in shuffled(proxies):
-            with started([proxy], needs_llama=False) as field:
-                entrant = next(entrant for entrant in field.entrants if entrant.name != BARE)
-                with entrant.turn():
-                    yield sample(entrant, cell, number)
+            with started([proxy], needs_llama=False) as programs:
+                running = next(running for running in programs.proxies if running.name != BARE)
+                with running.turn():
+                    yield sample(running, cell, number)
 
 
-def sample(entrant: Entrant, cell: Cell, number: int) -> Sample:
-    return Sample(entrant.name, cell.key, number, measure(entrant, cell))
+def sample(running: RunningProxy, cell: Cell, number: int) -> Sample:
+    return Sample(running.name, cell.key, number, measure(running, cell))
 
 
 def tell(sample: Sample) -> None:
