@@ -49,7 +49,7 @@ async def _notice(stage: SupervisorRig, load_s: Seconds) -> Noticed:
     began = time.monotonic()
     ready = await stage.ready(model("slow_to_load", str(load_s)))
     noticed = time.monotonic()
-    said = [line for line in stage.output.tail(10) if "ready at " in line][-1]
+    said = [line for line in stage.tail(10) if "ready at " in line][-1]
     await stage.end(ready)
     was_ready = float(said.partition("ready at ")[2])
     return Noticed(was_ready - began, noticed - was_ready)

@@ -71,3 +71,15 @@ class Upstream:
 
     address: Address
     pid: int | None = None
+
+
+class LogLine(NamedTuple):
+    """A line of hotseat's own log, or of a model server's output."""
+
+    at: float
+    """Wall-clock time."""
+    text: str
+    model: ModelName | None = None
+    """None: hotseat itself wrote it."""
+    level: str | None = None
+    """`debug`, `info`, `warning`, `error` or `critical`; None: not known, as for every line of a model server."""

@@ -1,4 +1,4 @@
-"""The event feed and the log feed, over a real connection."""
+"""The event feed, over a real connection."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from tests.support.fake_launcher import catalog, spec
+from tests.support.server_events import next_event
 from tests.support.waiting import come_true
 
 from hotseat.api.routes import events
@@ -15,21 +16,8 @@ from hotseat.dispatch.journal import Gap, Journal
 from hotseat.scheduling.events import CatalogChanged, ShutdownRequested
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     import pytest
     from tests.support.management import Management
-
-
-async def next_event(lines: AsyncIterator[str]) -> dict[str, str]:
-    """The fields of the next server-sent event, comments included under an empty name."""
-    fields: dict[str, str] = {}
-    async for line in lines:
-        if not line:
-            return fields
-        name, _, value = line.partition(":")
-        fields[name] = value.strip()
-    raise AssertionError(f"the feed ended after {fields}")
 
 
 async def subscribed(rig: Management) -> None:
@@ -113,41 +101,3 @@ def test_what_is_no_longer_kept_is_a_gap() -> None:
     assert missed_since(journal, 10) is None
     assert missed_since(journal, None) is None
     assert missed_since(journal, journal.n + 1) == Gap(journal.n)
-
-
-async def test_the_last_lines_of_a_model(rig: Management) -> None:
-    """The output of one model is plain text with the requested number of lines."""
-    for n in range(5):
-        rig.logs.write("alpha", f"line {n}")
-    answer = await rig.get("/hotseat/logs?model=al&lines=2")
-
-    assert answer.headers["content-type"].startswith("text/plain")
-    assert answer.text == "line 3\nline 4\n"
-
-
-async def test_the_lines_of_all_models_say_whose_they_are(rig: Management) -> None:
-    """Without a model, each line begins with the name of the model that wrote it."""
-    rig.logs.write("alpha", "hello")
-    rig.logs.write("dud", "oh no")
-
-    assert (await rig.get("/hotseat/logs")).text == "alpha | hello\ndud | oh no\n"
-
-
-async def test_the_output_of_all_models_is_followed_at_once(rig: Management) -> None:
-    """A follower gets the last lines and then new lines of every model, and is removed when it disconnects."""
-    rig.logs.write("alpha", "old")
-    rig.logs.write("dud", "older")
-    async with rig.feed("/hotseat/logs?follow=true&lines=1") as lines:
-        past = [await next_event(lines), await next_event(lines)]
-        await come_true(lambda: rig.logs.readers("alpha") and rig.logs.readers("dud"))
-        rig.logs.write("dud", "new")
-        news = await next_event(lines)
-
-    assert past == [{"data": "alpha | old"}, {"data": "dud | older"}]
-    assert news == {"data": "dud | new"}
-    await come_true(lambda: not rig.logs.readers("alpha") and not rig.logs.readers("dud"))
-
-
-async def test_logs_of_an_unknown_model_are_404(rig: Management) -> None:
-    """The logs of an unknown model are 404, not an empty page."""
-    assert (await rig.get("/hotseat/logs?model=nobody")).status_code == 404

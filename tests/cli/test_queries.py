@@ -111,27 +111,6 @@ async def test_stop_needs_a_name_or_all(command_line: CommandLine) -> None:
     assert [(await command_line.type("stop")).code, (await command_line.type("stop", "qwen", "--all")).code] == [2, 2]
 
 
-async def test_logs_cannot_steer_the_terminal(command_line: CommandLine) -> None:
-    """Control sequences of a model server's output do not reach the terminal."""
-    command_line.rig.logs.write("qwen", "\x1b[31mred\x1b[0m \x1b]0;title\x07plain\x07\ttab")
-    said = await command_line.type("logs", "qwen", "-n", "5")
-
-    assert said.out == "red plain\ttab\n"
-
-
-async def test_followed_logs_go_on_until_the_server_ends(command_line: CommandLine) -> None:
-    """New lines are printed as they arrive; the end of the server ends the command."""
-    logs = command_line.rig.logs
-    logs.write("qwen", "old")
-    async with asyncio.TaskGroup() as group:
-        following = group.create_task(command_line.type("logs", "qwen", "--follow"))
-        await come_true(lambda: logs.readers("qwen"))
-        logs.write("qwen", "new")
-        logs.end("qwen")
-
-    assert following.result().out == "old\nnew\n"
-
-
 async def test_why_prints_the_phase_and_its_causes(command_line: CommandLine) -> None:
     """The phase comes first, then the causes of the last start and the last stop."""
     await command_line.type("load", "qwen")

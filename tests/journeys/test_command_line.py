@@ -67,6 +67,22 @@ def test_logs_show_the_model_servers_words(rig: Hotseat) -> None:
     assert "alpha.gguf" in printed.stdout
 
 
+def test_logs_show_hotseats_own_lines_among_those_of_the_servers(rig: Hotseat) -> None:
+    """In the order of time: the start, the server's own words, and that it is ready."""
+    rig.load("alpha")
+    printed = [json.loads(line) for line in rig.cli("logs", "--json").stdout.splitlines()]
+    times = [line["at"] for line in printed]
+    starting, loading, ready = (
+        max(n for n, line in enumerate(printed) if words in line["text"])
+        for words in ("starting upstream model=alpha", "loading model", "upstream ready model=alpha")
+    )
+
+    assert times == sorted(times)
+    assert starting < loading < ready
+    assert (printed[starting]["model"], printed[starting]["level"]) == (None, "info")
+    assert (printed[loading]["model"], printed[loading]["level"]) == ("alpha", None)
+
+
 def test_devices_shows_what_a_model_takes(rig: Hotseat) -> None:
     """devices has the machine's memory and, of each running model, its own and its mapped weights apart."""
     rig.load("alpha")

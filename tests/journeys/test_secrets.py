@@ -141,6 +141,7 @@ def said_by_commands(rig: Hotseat, key: str) -> Iterator[str]:
         ("ps",),
         ("list",),
         ("why", "good"),
+        ("logs", "-n", "10000"),
         ("logs", "good"),
         ("check", str(rig.config)),
         ("check", "--json", str(rig.config)),

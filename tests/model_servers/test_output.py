@@ -12,13 +12,28 @@ from tests.support.supervisor_rig import model
 from tests.support.waiting import come_true
 
 from hotseat.identifiers import ModelName
-from hotseat.model_servers.output import GATHER_S, KEPT, SKIPPED, SMALL, Output, Outputs, Pipe
+from hotseat.model_servers.output import GATHER_S, SKIPPED, Line, Output, Outputs, Pipe
+from hotseat.model_servers.recent_chunks import KEPT, MERGED_S, MOST_CHUNKS, SMALL
 from hotseat.model_servers.stdout_copy import LONGEST_LINE, StdoutCopy
 
 if TYPE_CHECKING:
     from tests.support.supervisor_rig import SupervisorRig
 
 QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
+
+
+class Clock:
+    """Stands still until a test moves it."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def texts(output: Output, lines: int = 20, since: int = 0) -> list[str]:
+    return [line.text for line in output.tail(lines, since)]
 
 
 async def test_a_hundred_megabytes_pass_without_holding_up_the_server(rig: SupervisorRig) -> None:
@@ -53,11 +68,11 @@ async def test_a_reader_gets_a_line_without_anything_after_it() -> None:
     pipe = Pipe(output)
     for line in (b"one\n", b"two\n"):
         os.write(pipe.write_end, line)
-        await come_true(lambda: output.tail(1) == [line.decode().strip()])  # noqa: B023
+        await come_true(lambda: texts(output, 1) == [line.decode().strip()])  # noqa: B023
     os.close(pipe.write_end)
     pipe.close()
 
-    assert output.tail() == ["one", "two"]
+    assert texts(output) == ["one", "two"]
 
 
 def test_the_last_lines_are_kept() -> None:
@@ -65,13 +80,13 @@ def test_the_last_lines_are_kept() -> None:
     output.feed(b"one\ntwo\nthr")
     output.feed(b"ee\n")
 
-    assert output.tail(2) == ["two", "three"]
-    assert output.tail(20) == ["one", "two", "three"]
-    assert output.tail(0) == []
+    assert texts(output, 2) == ["two", "three"]
+    assert texts(output, 20) == ["one", "two", "three"]
+    assert texts(output, 0) == []
 
 
 def test_nothing_written_is_no_line() -> None:
-    assert Output().tail() == []
+    assert texts(Output()) == []
 
 
 def test_an_unfinished_line_is_kept_too() -> None:
@@ -79,7 +94,7 @@ def test_an_unfinished_line_is_kept_too() -> None:
     output = Output()
     output.feed(b"loading\nCUDA error: out of mem")
 
-    assert output.tail(1) == ["CUDA error: out of mem"]
+    assert texts(output, 1) == ["CUDA error: out of mem"]
 
 
 def test_lines_since_a_place_leave_out_what_was_before() -> None:
@@ -89,10 +104,10 @@ def test_lines_since_a_place_leave_out_what_was_before() -> None:
     place = output.written
     output.feed(b"new\n")
 
-    assert output.tail(since=place) == ["new"]
-    assert output.tail(since=output.written) == []
+    assert texts(output, since=place) == ["new"]
+    assert texts(output, since=output.written) == []
     output.feed(b"x" * KEPT + b"\nlast\n")
-    assert output.tail(1, since=place) == ["last"]
+    assert texts(output, 1, since=place) == ["last"]
 
 
 def test_no_more_than_the_ring_holds_is_kept() -> None:
@@ -100,14 +115,81 @@ def test_no_more_than_the_ring_holds_is_kept() -> None:
     output = Output()
     for _ in range(300_000):
         output.feed(b".")
-    dots = len("".join(output.tail(1)))
+    dots = len("".join(texts(output, 1)))
     for number in range(1000):
         output.feed(b"%d " % number * 1000)
-    kept = "\n".join(output.tail(1_000_000))
+    kept = "\n".join(texts(output, 1_000_000))
 
     assert KEPT <= dots < KEPT + 8192
     assert KEPT <= len(kept) < KEPT + 8192
     assert kept.endswith("999 ")
+
+
+# Times
+
+
+def test_a_line_has_the_time_at_which_its_end_was_read() -> None:
+    """Of an unfinished line, the time of its last byte."""
+    clock = Clock()
+    output = Output(wall_clock=clock)
+    for at, data in ((1.0, b"one\ntw"), (2.0, b"o\r\n"), (9.0, b"10%\r"), (10.0, b"100%\nfour\nfi"), (11.0, b"ve")):
+        clock.now = at
+        output.feed(data)
+
+    assert output.tail() == [Line(1, "one"), Line(2, "two"), Line(10, "100%"), Line(10, "four"), Line(11, "five")]
+    assert output.tail(2) == [Line(10, "four"), Line(11, "five")]
+    assert [*output.newest(2)] == [Line(11, "five"), Line(10, "four")]
+    assert output.tail(since=len(b"one\n")) == output.tail()[1:]
+
+
+def test_times_stay_right_when_old_output_is_dropped() -> None:
+    clock = Clock()
+    output = Output(wall_clock=clock)
+    for number in range(300):
+        clock.now = float(number)
+        output.feed(b"%d " % number * 1000 + b"\n")
+
+    assert all(line.text.startswith(f"{line.at:g} ") for line in output.tail(300))
+
+
+def test_crumbs_within_a_moment_share_a_time() -> None:
+    """A time is right to a twentieth of a second, and a million crumbs are not a million objects."""
+    clock = Clock()
+    output = Output(wall_clock=clock)
+    for _ in range(1000):
+        clock.now += MERGED_S / 100
+        output.feed(b".\n")
+    first, last = output.tail(1000)[0], output.tail(1)[0]
+
+    assert first.at <= 1000 + MERGED_S
+    assert clock.now - MERGED_S <= last.at <= clock.now
+    assert len(output._recent._chunks) <= 12
+
+
+def test_a_server_that_writes_a_dot_every_second_takes_bounded_memory() -> None:
+    clock = Clock()
+    output = Output(wall_clock=clock)
+    for _ in range(MOST_CHUNKS + 10):
+        clock.now += 1
+        output.feed(b".\n")
+
+    assert len(output._recent._chunks) == MOST_CHUNKS
+    assert output.tail(1) == [Line(clock.now, ".")]
+
+
+async def test_a_follower_gets_the_time_of_each_line() -> None:
+    """Also of one that came in pieces."""
+    clock = Clock()
+    output = Output(wall_clock=clock)
+    lines = output.follow()
+    first = asyncio.get_running_loop().create_task(anext(lines))
+    await asyncio.sleep(0)
+    for at, data in ((1.0, b"o"), (2.0, b"ne\n"), (3.0, b"two\n")):
+        clock.now = at
+        output.feed(data)
+
+    assert [await first, await anext(lines)] == [Line(2, "one"), Line(3, "two")]
+    await lines.aclose()
 
 
 @pytest.mark.parametrize(
@@ -133,7 +215,7 @@ def test_lines_are_plain_text(written: bytes, read: str) -> None:
     output = Output()
     output.feed(written + b"\n")
 
-    assert output.tail(1) == [read]
+    assert texts(output, 1) == [read]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +226,7 @@ def test_the_longest_line_is_cleaned_in_time_proportional_to_its_length(piece: b
     output = Output()
     output.feed((piece * KEPT)[:KEPT] + b".")
     used = time.process_time()
-    [line] = output.tail(1)
+    [line] = texts(output, 1)
 
     assert time.process_time() - used < 0.5
     assert "\x1b" not in line
@@ -155,7 +237,7 @@ def test_secrets_are_hidden_from_readers() -> None:
     output.conceal(["sk-canary"])
     output.feed(b"args: {'api_key': ['sk-canary']}\n")
 
-    assert output.tail(1) == ["args: {'api_key': ['***']}"]
+    assert texts(output, 1) == ["args: {'api_key': ['***']}"]
 
 
 async def test_a_follower_reads_lines_as_they_are_written() -> None:
@@ -168,7 +250,7 @@ async def test_a_follower_reads_lines_as_they_are_written() -> None:
     output.feed(b"on")
     output.feed(b"e\ntwo\nthr")
 
-    assert [await first, await anext(lines)] == ["one", "two"]
+    assert [(await first).text, (await anext(lines)).text] == ["one", "two"]
     await lines.aclose()
 
 
@@ -181,8 +263,8 @@ async def test_a_follower_who_falls_behind_gets_a_skip_notice() -> None:
     for number in range(100_000):
         output.feed(b"line %d\n" % number)
 
-    assert await first == SKIPPED
-    rest = [await anext(lines) for _ in range(10)]
+    assert (await first).text == SKIPPED
+    rest = [(await anext(lines)).text for _ in range(10)]
     assert all(line.startswith("line ") for line in rest)
     await lines.aclose()
 

@@ -132,4 +132,4 @@ async def test_a_server_that_fails_for_a_reason_of_its_own_is_started_once(rig: 
     """Its port is free: it would fail again."""
     await rig.failed(model("dies_while_loading"))
 
-    assert len([line for line in rig.output.tail(50) if "failed to load model" in line]) == 1
+    assert len([line for line in rig.tail(50) if "failed to load model" in line]) == 1

@@ -101,11 +101,11 @@ async def test_what_is_generated_is_not_aborted(rig: SupervisorRig) -> None:
     ready = await rig.ready(vllm())
     async with asyncio.TaskGroup() as group:
         answer = group.create_task(finish_reason(ready, 0.3))
-        await come_true(lambda: "generating" in rig.output.tail(20))
+        await come_true(lambda: "generating" in rig.tail(20))
         await rig.supervisor.put_to_sleep(put_to_sleep(ready))
 
     assert answer.result() == "length"
-    assert "aborted 1" not in rig.output.tail(20)
+    assert "aborted 1" not in rig.tail(20)
     await rig.end(ready)
 
 

@@ -51,7 +51,7 @@ async def test_a_start_costs_little_more_than_the_server_takes(rig: SupervisorRi
     for _ in range(TRIES):
         await rig.ready(model("slow_to_load", "0.3"))
         found_at.append(time.monotonic())
-    ready_at = [float(line.split()[-1]) for line in rig.output.tail() if line.startswith("ready at ")]
+    ready_at = [float(line.split()[-1]) for line in rig.tail() if line.startswith("ready at ")]
 
     assert 0 < min(found - ready for found, ready in zip(found_at, ready_at, strict=True)) < 0.1
 
@@ -127,7 +127,7 @@ async def test_last_words_are_those_of_this_launch(rig: SupervisorRig) -> None:
 
     assert isinstance(failed, UpstreamFailed)
     assert not any("failed to load" in line for line in failed.error.output)
-    assert any("failed to load" in line for line in rig.output.tail(50))
+    assert any("failed to load" in line for line in rig.tail(50))
 
 
 async def test_a_server_that_is_never_ready_fails_at_its_time(rig: SupervisorRig) -> None:
@@ -233,7 +233,7 @@ async def test_a_server_gets_our_environment_and_its_own(rig: SupervisorRig, mon
     rig.supervisor.withhold(frozenset({"HOTSEAT_SECRET"}))
     await rig.ready(model("prints_its_environment", env=(("MODEL_PORT", "${PORT}"),)))
     await rig.said("session")
-    lines = rig.output.tail(500)
+    lines = rig.tail(500)
 
     assert "HOTSEAT_PLAIN=known" in lines
     assert "CUDA_DEVICE_ORDER=PCI_BUS_ID" in lines

@@ -31,7 +31,7 @@ async def test_a_server_is_asked_with_sigterm(rig: SupervisorRig) -> None:
     how = await rig.end(ready)
 
     assert how == "exited with code 0"
-    assert rig.output.tail(1) == ["asked to end"]
+    assert rig.tail(1) == ["asked to end"]
 
 
 async def test_a_stop_takes_milliseconds(rig: SupervisorRig) -> None:
@@ -99,7 +99,7 @@ async def test_a_stop_command_that_fails_is_followed_by_sigterm(
         how = await rig.end(ready)
 
     assert how == "exited with code 0"
-    assert rig.output.tail(2) == [f"cannot stop {ready.upstream.pid}", "asked to end"]
+    assert rig.tail(2) == [f"cannot stop {ready.upstream.pid}", "asked to end"]
     assert "cmdStop failed, sending SIGTERM instead" in caplog.text
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -21,6 +23,7 @@ from hotseat.api.deps import ApiDeps
 from hotseat.config.reload import ConfigReport, ReloadResult
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
+from hotseat.identifiers import LogLine, ModelName
 from hotseat.memory.precedence import Precedence
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.settings import ActivityKept, Settings
@@ -29,7 +32,7 @@ from hotseat.telemetry.loop_lag import Lag
 from hotseat.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+    from collections.abc import AsyncGenerator, AsyncIterator, Iterator
     from pathlib import Path
 
     from fastapi import FastAPI
@@ -37,45 +40,68 @@ if TYPE_CHECKING:
     from hotseat.activity.recent import InProgress
     from hotseat.api.deps import FleetAdmin
     from hotseat.catalog.catalog import Catalog
-    from hotseat.identifiers import ModelName
 
 STARTED_AT = 1_700_000_000.5
 
 
-class FakeLogs:
+WRITTEN_AT = datetime(2026, 11, 16, 12, tzinfo=UTC).timestamp()
+
+
+class FakeSource:
     """Log lines that a test writes itself."""
 
     def __init__(self) -> None:
-        self.lines: dict[str, list[str]] = {}
-        self._readers: dict[str, list[asyncio.Queue[str | None]]] = {}
+        self.lines: list[LogLine] = []
+        self.readers: list[asyncio.Queue[LogLine | None]] = []
 
-    def write(self, model: str, line: str) -> None:
-        self.lines.setdefault(model, []).append(line)
-        for reader in self._readers.get(model, []):
+    def write(self, line: LogLine | None) -> None:
+        """None ends the readers: nothing more will be written."""
+        self.lines += [line] if line else []
+        for reader in self.readers:
             reader.put_nowait(line)
 
-    def end(self, model: str) -> None:
-        """End the readers: nothing more will be written."""
-        for reader in self._readers[model]:
-            reader.put_nowait(None)
+    def newest(self, lines: int) -> Iterator[LogLine]:
+        return islice(reversed(self.lines), lines)
 
-    def readers(self, model: str) -> int:
-        return len(self._readers.get(model, []))
-
-    def models(self) -> Iterable[ModelName]:
-        return [*self.lines]  # type: ignore[list-item]  # tests use plain strings as model names
-
-    def tail(self, model: ModelName, lines: int) -> list[str]:
-        return self.lines.get(model, [])[-lines:] if lines else []
-
-    async def follow(self, model: ModelName) -> AsyncGenerator[str, None]:
-        queue: asyncio.Queue[str | None] = asyncio.Queue()
-        self._readers.setdefault(model, []).append(queue)
+    async def follow(self) -> AsyncGenerator[LogLine, None]:
+        queue: asyncio.Queue[LogLine | None] = asyncio.Queue()
+        self.readers.append(queue)
         try:
             while (line := await queue.get()) is not None:
                 yield line
         finally:
-            self._readers[model].remove(queue)
+            self.readers.remove(queue)
+
+
+class FakeLogs:
+    """One line per second since WRITTEN_AT."""
+
+    def __init__(self) -> None:
+        self.own = FakeSource()
+        self._of_models: dict[str, FakeSource] = {}
+        self._now = WRITTEN_AT
+
+    def write(self, model: str, text: str) -> None:
+        self.of_model(model).write(LogLine(self._tick(), text, ModelName(model)))
+
+    def write_own(self, level: str, text: str) -> None:
+        self.own.write(LogLine(self._tick(), text, level=level))
+
+    def end(self, model: str) -> None:
+        self.of_model(model).write(None)
+
+    def readers(self, model: str) -> int:
+        return len(self.of_model(model).readers)
+
+    def of_model(self, model: str) -> FakeSource:
+        return self._of_models.setdefault(model, FakeSource())
+
+    def all(self) -> list[FakeSource]:
+        return [self.own, *self._of_models.values()]
+
+    def _tick(self) -> float:
+        now, self._now = self._now, self._now + 1
+        return now
 
 
 @dataclass

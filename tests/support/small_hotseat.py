@@ -19,7 +19,7 @@ async def supervise(servers: list[dict[str, Any]], records: Path) -> None:
         rig = SupervisorRig(supervisor)
         for server in servers:
             await rig.ready(model(*server.pop("server"), **server))
-        print(json.dumps(rig.output.tail(100)), flush=True)
+        print(json.dumps(rig.tail(100)), flush=True)
         await asyncio.Event().wait()
 
 

@@ -88,7 +88,10 @@ class SupervisorRig:
         return lines[0].partition(words)[2]
 
     def lines_with(self, words: str) -> list[str]:
-        return [line for line in self.output.tail(500) if words in line]
+        return [line for line in self.tail(500) if words in line]
+
+    def tail(self, lines: int = 20) -> list[str]:
+        return [line.text for line in self.output.tail(lines)]
 
     def has_taken_an_answer(self) -> bool:
         """Whoever asks a second time knows the first answer."""

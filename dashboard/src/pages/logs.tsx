@@ -1,4 +1,4 @@
-// The output of the model servers, live.
+// The output of the model servers and hotseat's own log, live.
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo, useRef } from "preact/hooks";
@@ -8,14 +8,13 @@ import { download } from "../parts/actions";
 import { Page } from "../parts/frame";
 import { Scroller } from "../parts/scroller";
 import { linkTo, route } from "../route";
-import { counted } from "../words";
+import { clock, counted } from "../words";
 
 const MOST_KEPT = 5000;
 const MOST_SHOWN = 1000;
 const PAST = 500;
 const NEAR_THE_END_PX = 40;
 const SHOWN_EVERY_MS = 100;
-const ESCAPES = new RegExp(`${String.fromCharCode(27)}(\\[[0-9;?]*[A-Za-z]|\\][^\\u0007]*\\u0007)`, "g");
 
 export function LogsPage() {
   const model = route.value.query.get("model") ?? "";
@@ -89,7 +88,7 @@ function useLines(model: string, isPaused: boolean): Line[] {
     return follow(() => `logs?follow=true&lines=${PAST}${chosen}`, {
       received: ({ data }) => {
         n += 1;
-        kept.current.push({ n, text: data.replace(ESCAPES, "") });
+        kept.current.push({ n, text: shownText(JSON.parse(data), model === "") });
         if (kept.current.length > MOST_KEPT) kept.current.splice(0, MOST_KEPT / 10);
       },
       // A new connection sends the past lines again.
@@ -130,6 +129,18 @@ function Lines({ lines, isPaused }: { lines: Line[]; isPaused: boolean }) {
       {lines.length === 0 && <p class="empty">No output yet.</p>}
     </Scroller>
   );
+}
+
+interface SentLine {
+  at: number;
+  model: string | null;
+  level: string | null;
+  text: string;
+}
+
+function shownText({ at, model, level, text }: SentLine, hasSource: boolean): string {
+  const source = hasSource ? `${model ?? "hotseat"} | ` : "";
+  return `${clock(at)} ${source}${level ? `${level.toUpperCase()} ` : ""}${text}`;
 }
 
 /** llama-server marks errors and warnings with a letter, other servers with a word. */

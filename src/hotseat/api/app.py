@@ -14,6 +14,7 @@ from hotseat.api.routes import (
     events,
     fleet,
     keys,
+    logs,
     management,
     profiles,
     requests,
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
 
 ROUTERS = (
-    management, v1_models, status, requests, config, keys, profiles, yield_memory, fleet, events, traffic, docs_page,
+    management, v1_models, status, requests, config, keys, profiles, yield_memory, fleet, events, logs, traffic,
+    docs_page,
 )  # fmt: skip
 
 

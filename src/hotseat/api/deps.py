@@ -14,23 +14,34 @@ from hotseat.activity.usage import HELD, Account
 from hotseat.errors import Forbidden
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 
     from hotseat.activity.recent import Activity, Finished, InProgress
     from hotseat.config.reload import ConfigReport, ReloadResult
     from hotseat.dispatch.dispatcher import Dispatcher
     from hotseat.dispatch.journal import Journal
     from hotseat.fleet.view import FleetConnection, FleetView, Order, Sighting
-    from hotseat.identifiers import HostName, ModelName, Place, Seconds
+    from hotseat.identifiers import HostName, LogLine, ModelName, Place, Seconds
     from hotseat.settings import Settings
 
 
-class Logs(Protocol):
-    """The output of model servers. Works for every configured model, including one that never ran."""
+class LogSource(Protocol):
+    """One model server's output, or hotseat's own log."""
 
-    def models(self) -> Iterable[ModelName]: ...
-    def tail(self, model: ModelName, lines: int) -> list[str]: ...
-    def follow(self, model: ModelName) -> AsyncGenerator[str, None]: ...
+    def newest(self, lines: int) -> Iterator[LogLine]:
+        """The newest first, at most `lines` of them."""
+
+    def follow(self) -> AsyncGenerator[LogLine, None]: ...
+
+
+class Logs(Protocol):
+    """Has a source for every configured model, including one that never ran."""
+
+    @property
+    def own(self) -> LogSource: ...
+
+    def of_model(self, model: ModelName) -> LogSource: ...
+    def all(self) -> Sequence[LogSource]: ...
 
 
 class Precedence(Protocol):

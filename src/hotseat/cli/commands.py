@@ -257,7 +257,8 @@ def stop(
 @app.command(epilog="Example: hotseat logs qwen -f")
 def logs(
     model: Annotated[
-        str | None, typer.Argument(help="One model. [default: all models]", autocompletion=models_here)
+        str | None,
+        typer.Argument(help="One model. [default: all models and hotseat itself]", autocompletion=models_here),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow new lines.")] = False,
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="Number of most recent lines.")] = 100,
@@ -265,8 +266,10 @@ def logs(
     api_key: Key = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the output of the model servers."""
-    queries.logs(Server(url, api_key), model, lines, follow, as_json)
+    """Show the output of model servers and hotseat's own log. Lines are in the order of time."""
+    from hotseat.cli.logs import logs
+
+    logs(Server(url, api_key), model, lines, follow, as_json)
 
 
 @app.command(epilog="Example: hotseat why qwen")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hotseat.cli.client import Refused, in_path
 from hotseat.cli.problems import BadConfig
-from hotseat.cli.tables import duration, gib, table, without_escapes, without_escapes_but_lines
+from hotseat.cli.tables import duration, gib, table, without_escapes_but_lines
 
 if TYPE_CHECKING:
     from hotseat.cli.client import Server
@@ -148,16 +148,6 @@ def stopped(server: Server, model: str, force: bool) -> str:
     query = {"force": "true"} if force else {}
     message: str = server.ask("DELETE", f"/upstream/{in_path(model)}", **query)["message"]
     return message
-
-
-def logs(server: Server, model: str | None, lines: int, follow: bool, as_json: bool) -> None:
-    query: dict[str, object] = {"lines": lines} if model is None else {"lines": lines, "model": model}
-    if follow:
-        coming = server.follow("/hotseat/logs", **query, follow="true")
-    else:
-        coming = iter(server.text("/hotseat/logs", **query).splitlines())
-    for line in coming:
-        print(json.dumps({"line": line}) if as_json else without_escapes(line), flush=follow)
 
 
 def why(server: Server, model: str, as_json: bool) -> None:

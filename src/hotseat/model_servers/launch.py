@@ -188,7 +188,7 @@ class Launch:
         return LoadFailed(". ".join(filter(None, sentences)) + ".", output=lines)
 
     def _last_lines(self) -> list[str]:
-        return self._output.tail(LAST_LINES, since=self._began_at)
+        return [line.text for line in self._output.tail(LAST_LINES, since=self._began_at)]
 
     # From recipe to ready server
 

@@ -1,4 +1,4 @@
-"""Output of the servers: the last of it is kept per model and can be followed live.
+"""Output of the servers: the last of it is kept per model, with the time of each line, and can be followed live.
 
 Bytes are read from the pipe in large chunks, a few times a second, and split into lines only when somebody reads: a
 server that writes a lot costs little and never blocks.
@@ -10,23 +10,20 @@ import asyncio
 import contextlib
 import fcntl
 import os
-from collections import deque
+import time
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hotseat.model_servers.plain_text import plain_line
+from hotseat.model_servers.recent_chunks import SMALL, Chunk, RecentChunks
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterable
+    from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 
     from hotseat.identifiers import ModelName, Seconds
-
-KEPT = 256 << 10
-BEHIND = 256 << 10
-"""How far a follower may lag before it misses output."""
+    from hotseat.model_servers.recent_chunks import TimedLine
 
 READ_SIZE = 256 << 10
-SMALL = 4 << 10
 GATHER_S: Seconds = 0.05
 """llama-server writes a line in five pieces and fifteen lines per request: waking up for each cost more than the
 request itself."""
@@ -35,12 +32,20 @@ BABBLE = 16 << 10
 SKIPPED = "(some output was skipped here)"
 
 
+class Line(NamedTuple):
+    at: float
+    """Wall-clock time at which its end was read."""
+    text: str
+
+
 class Output:
     """The last 256 KiB of output of one model."""
 
-    def __init__(self, stdout_copy: Callable[[bytes], None] | None = None) -> None:
-        self._chunks: deque[bytes] = deque()
-        self._kept = 0
+    def __init__(
+        self, stdout_copy: Callable[[bytes], None] | None = None, wall_clock: Callable[[], float] = time.time
+    ) -> None:
+        self._wall_clock = wall_clock
+        self._recent = RecentChunks()
         self._followers: list[Follower] = []
         self._secrets: tuple[str, ...] = ()
         self._stdout_copy = stdout_copy
@@ -50,11 +55,13 @@ class Output:
         self.written = 0
         """Bytes ever written: a position for `since`."""
 
-    def feed(self, chunk: bytes) -> None:
-        self._keep(chunk)
+    def feed(self, data: bytes) -> None:
+        chunk = Chunk(self._wall_clock(), data)
+        self.written += len(data)
+        self._recent.add(chunk)
         for follower in self._followers:
             follower.offer(chunk)
-        self._copy(chunk)
+        self._copy(data)
 
     def end_line(self) -> None:
         """The writer has ended: copy an unfinished last line now."""
@@ -79,13 +86,15 @@ class Output:
             whole = whole.replace(secret.encode(), b"***")
         return whole
 
-    def tail(self, lines: int = 20, since: int = 0) -> list[str]:
+    def tail(self, lines: int = 20, since: int = 0) -> list[Line]:
         """The last lines as plain text; `since` is a value of `written`."""
-        kept = b"".join(self._chunks)
-        fresh = kept[max(0, since - self.written + len(kept)) :].rstrip(b"\r\n")
-        return [self._readable(line) for line in fresh.rsplit(b"\n", lines)[-lines:]] if fresh and lines > 0 else []
+        return [self._readable(line) for line in self._recent.last_lines(lines, since)]
 
-    async def follow(self) -> AsyncGenerator[str, None]:
+    def newest(self, lines: int) -> Iterator[Line]:
+        """The last lines, newest first. Each is cleaned when it is taken, since that is most of the work."""
+        return map(self._readable, reversed(self._recent.last_lines(lines)))
+
+    async def follow(self) -> AsyncGenerator[Line, None]:
         """New lines as they are written. A slow reader misses some and sees a note."""
         follower = Follower()
         self._followers.append(follower)
@@ -96,47 +105,34 @@ class Output:
         finally:
             self._followers.remove(follower)
 
-    def _keep(self, chunk: bytes) -> None:
-        self.written += len(chunk)
-        self._kept += len(chunk)
-        if self._chunks and len(self._chunks[-1]) < SMALL:  # or a million dots would be a million objects
-            self._chunks[-1] += chunk
-        else:
-            self._chunks.append(chunk)
-        while self._kept - len(self._chunks[0]) >= KEPT:
-            self._kept -= len(self._chunks.popleft())
-
-    def _readable(self, line: bytes) -> str:
-        text = plain_line(line)
+    def _readable(self, line: TimedLine) -> Line:
+        at, data = line
+        text = plain_line(data)
         for secret in self._secrets:
             text = text.replace(secret, "***")
-        return text
+        return Line(at, text)
 
 
 class Follower:
     def __init__(self) -> None:
-        self._unread = bytearray()
+        self._unread = RecentChunks()
+        self._missed = 0
+        """Bytes that a note has reported."""
         self._news = asyncio.Event()
-        self._missed = False
 
-    def offer(self, chunk: bytes) -> None:
-        if len(self._unread) + len(chunk) > BEHIND:
-            self._unread.clear()
-            self._missed = True
-        self._unread += chunk[-BEHIND:]
-        self._news.set()
+    def offer(self, chunk: Chunk) -> None:
+        self._unread.add(chunk)
+        if b"\n" in chunk.data:
+            self._news.set()
 
-    async def lines(self) -> list[bytes]:
+    async def lines(self) -> list[TimedLine]:
         """The complete lines so far; waits for the first."""
-        while b"\n" not in self._unread:
+        while not (lines := self._unread.take_lines()):
             self._news.clear()
             await self._news.wait()
-        complete, _, rest = self._unread.rpartition(b"\n")
-        self._unread = rest
-        lines = bytes(complete).split(b"\n")
-        if self._missed:
-            self._missed = False
-            lines[0] = SKIPPED.encode()  # the first line is incomplete
+        if self._unread.dropped > self._missed:
+            self._missed = self._unread.dropped
+            lines[0] = (lines[0][0], SKIPPED.encode())  # the first line is incomplete
         return lines
 
 

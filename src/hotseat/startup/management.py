@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hotseat import dashboard
 from hotseat.api.app import build
 from hotseat.api.deps import ApiDeps
-from hotseat.api.model_logs import ModelLogs
+from hotseat.api.log_sources import LogSources
 from hotseat.api.server import served
 from hotseat.identifiers import Address
 
@@ -42,7 +42,7 @@ def api_deps(shared: Shared, models: ModelParts, monitoring: Monitoring, relayin
         dispatcher=models.dispatcher,
         journal=models.journal,
         settings=lambda: shared.active.settings,
-        logs=ModelLogs(models.dispatcher, models.supervisor.outputs),
+        logs=LogSources(models.dispatcher, models.supervisor.outputs, shared.start.recent_lines),
         activity=monitoring.activity,
         in_progress=relaying.relay.connections.in_progress,
         history=monitoring.store_writer.read,

@@ -14,6 +14,7 @@ from hotseat.daemon.systemd import Systemd, handed_sockets, most_exposed
 from hotseat.model_files.folder import ModelFolders
 from hotseat.net.listeners import bound, tls_context
 from hotseat.telemetry import logs
+from hotseat.telemetry.recent_lines import RecentLines
 
 if TYPE_CHECKING:
     import socket
@@ -42,6 +43,7 @@ class Prepared:
     model_folders: ModelFolders
     systemd: Systemd
     writer: StdoutWriter
+    recent_lines: RecentLines
 
 
 def prepare(options: ServeOptions, writer: StdoutWriter) -> Prepared:
@@ -52,10 +54,11 @@ def prepare(options: ServeOptions, writer: StdoutWriter) -> Prepared:
         options = replace(options, listen=most_exposed(handed))
     loaded = load_config(options, model_folders)
     check_exposure(loaded.settings)
-    logs.set_up(loaded.settings.logging, writer)
+    recent_lines = RecentLines()
+    logs.set_up(loaded.settings.logging, writer, recent_lines)
     tls = load_certificate(loaded.settings.tls)
     sockets = handed or open_sockets(loaded.settings.listen)
-    return Prepared(options, loaded, sockets, tls, model_folders, systemd, writer)
+    return Prepared(options, loaded, sockets, tls, model_folders, systemd, writer, recent_lines)
 
 
 def sockets_of_systemd() -> list[socket.socket]:

@@ -49,7 +49,7 @@ class ConfigApplier:
             context.load_cert_chain(*files)
 
     def apply(self, loaded: Loaded) -> None:
-        logs.set_up(loaded.settings.logging, self._start.writer)
+        logs.set_up(loaded.settings.logging, self._start.writer, self._start.recent_lines)
         self._models.supervisor.withhold(loaded.withheld_env)
         self._relay.change_policy(self._policy(loaded.settings))
 

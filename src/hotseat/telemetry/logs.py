@@ -42,21 +42,25 @@ TIME_FORMATS = {
 }
 
 
-def set_up(settings: Logging, writer: StdoutWriter | None = None) -> None:
+def set_up(settings: Logging, writer: StdoutWriter | None = None, recent: logging.Handler | None = None) -> None:
     """Configure logging as the configuration says; call it again after a reload.
 
-    With `writer` no log line blocks its caller, even if nobody reads our output.
+    With `writer` no log line blocks its caller, even if nobody reads our output. `recent` gets every line, even if
+    none goes to standard output.
     """
     root = logging.getLogger()
     for handler in root.handlers[:]:
         root.removeHandler(handler)
     root.setLevel(LEVELS.get(settings.level, logging.INFO))
-    if settings.to_stdout not in ("proxy", "both"):
-        root.addHandler(logging.NullHandler())
-        return
+    root.addHandler(recent or logging.NullHandler())
+    if settings.to_stdout in ("proxy", "both"):
+        root.addHandler(to_stdout(settings, writer))
+
+
+def to_stdout(settings: Logging, writer: StdoutWriter | None) -> logging.Handler:
     handler = logging.StreamHandler(sys.stdout) if writer is None else Queued(writer)
     handler.setFormatter(Lines(settings.time_format) if is_text(settings) else JsonLines())
-    root.addHandler(handler)
+    return handler
 
 
 class Queued(logging.Handler):

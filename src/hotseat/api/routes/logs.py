@@ -1,0 +1,77 @@
+"""The output of the model servers and hotseat's own log, in the order of time."""
+
+from __future__ import annotations
+
+from heapq import merge
+from itertools import islice
+from operator import attrgetter
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Query
+from fastapi.responses import PlainTextResponse, Response
+
+from hotseat.api.deps import ApiDeps, Deps, LogSource
+from hotseat.api.disconnect import LiveStream, listening
+from hotseat.api.log_text import as_json, as_text
+from hotseat.api.routes.events import HEARTBEAT, HEARTBEAT_S
+from hotseat.api.routes.management import UNKNOWN, Responses
+from hotseat.errors import ClientError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+
+    from hotseat.identifiers import LogLine
+
+router = APIRouter(prefix="/hotseat", tags=["hotseat"])
+
+JSON_LINES = "application/x-ndjson"
+LOGS: Responses = {
+    200: {
+        "content": {kind: {"schema": {"type": "string"}} for kind in ("text/plain", JSON_LINES, "text/event-stream")},
+        "description": "Lines, oldest first. As JSON, and in each event of a feed, a line is an object with `at` "
+        "(seconds since 1970), `model` (null: hotseat itself), `level` (null: not known) and `text`.",
+    }
+}
+
+
+@router.get(
+    "/logs",
+    summary="Output of the model servers and hotseat's own log",
+    response_class=Response,
+    responses={**LOGS, **UNKNOWN},
+)
+async def logs(
+    deps: Deps,
+    model: Annotated[str | None, Query(description="Only the output of this model.")] = None,
+    own: Annotated[bool, Query(description="Only hotseat's own log.")] = False,
+    lines: Annotated[int, Query(ge=0, le=100_000, description="The number of most recent lines.")] = 100,
+    follow: Annotated[bool, Query(description="Follow new lines as server-sent events, in JSON.")] = False,
+    in_json: Annotated[bool, Query(alias="json", description="One JSON object per line instead of text.")] = False,
+) -> Response:
+    sources = chosen(deps, model, own)
+    if follow:
+        return LiveStream(log_feed(sources, lines))
+    form, kind = (as_json, JSON_LINES) if in_json else (as_text, "text/plain")
+    return PlainTextResponse("".join(f"{form(line)}\n" for line in newest(sources, lines)), media_type=kind)
+
+
+def chosen(deps: ApiDeps, model: str | None, own: bool) -> Sequence[LogSource]:
+    if model is None:
+        return [deps.logs.own] if own else deps.logs.all()
+    if own:
+        raise ClientError("`own` selects hotseat's own log and `model` a model server's output; send one of them")
+    return [deps.logs.of_model(deps.dispatcher.catalog.resolve(model).name)]
+
+
+def newest(sources: Sequence[LogSource], lines: int) -> list[LogLine]:
+    """The last lines of all sources together, in the order of time; each source keeps its own order."""
+    newest_first = merge(*(source.newest(lines) for source in sources), key=attrgetter("at"), reverse=True)
+    return [*islice(newest_first, lines)][::-1]
+
+
+async def log_feed(sources: Sequence[LogSource], lines: int) -> AsyncGenerator[str, None]:
+    async with listening([source.follow() for source in sources], HEARTBEAT_S) as coming:
+        for line in newest(sources, lines):
+            yield f"data: {as_json(line)}\n\n"
+        async for news in coming:
+            yield HEARTBEAT if news is None else f"data: {as_json(news)}\n\n"
