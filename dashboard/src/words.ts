@@ -47,6 +47,12 @@ export function clock(at: number, withTenths = false): string {
   return `${hours}:${minutes}:${seconds}${tenths}`;
 }
 
+/** `2026-11-16`, in local time. */
+export function day(at: number): string {
+  const moment = new Date(at * 1000);
+  return [moment.getFullYear(), moment.getMonth() + 1, moment.getDate()].map(twoDigits).join("-");
+}
+
 function twoDigits(number: number): string {
   return String(number).padStart(2, "0");
 }

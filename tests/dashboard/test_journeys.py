@@ -13,7 +13,6 @@ import pytest
 from playwright.sync_api import expect
 from tests.support.browser import PAGES
 from tests.support.client import PATIENCE_S
-from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -247,28 +246,6 @@ def test_a_table_sorts_by_its_columns(visit: Visit, hotseat: Hotseat) -> None:
 
     expect(first).to_have_text("embed")
     expect(page.get_by_role("columnheader", name="Model")).to_have_attribute("aria-sort", "descending")
-
-
-def test_logs_are_followed_filtered_paused_and_downloaded(visit: Visit, hotseat: Hotseat) -> None:
-    """New lines appear unless paused, and the filtered lines can be downloaded."""
-    hotseat.load("alpha")
-    page = visit.go("logs", "?model=alpha")
-    lines = page.locator(".log > div")
-    expect(lines.filter(has_text="model loaded").first).to_be_visible()
-    page.get_by_role("button", name="Pause").click()
-    seen = lines.count()
-    hotseat.chat("alpha")
-    eventually(lambda: "print_timing" in hotseat.cli("logs", "alpha").stdout)
-    assert lines.count() == seen
-    page.get_by_role("button", name="Pause").click()
-    page.get_by_label("Filter lines").fill("PRINT_TIMING")
-    expect(lines.first).to_contain_text("print_timing")
-    with page.expect_download() as saving:
-        page.get_by_role("button", name="Download").click()
-
-    saved = Path(saving.value.path()).read_text().splitlines()
-    assert saved
-    assert all("print_timing" in line for line in saved)
 
 
 def test_the_playground_streams_a_response(visits: Visits) -> None:
