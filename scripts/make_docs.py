@@ -19,6 +19,7 @@ from hotseat.api.app import build
 from hotseat.api.openapi import document
 from hotseat.cli.commands import app as commands
 from hotseat.config.crosscheck import unused
+from hotseat.config.descriptions import descriptions
 from hotseat.config.llamaswap import TABLE, Row
 from hotseat.config.model_schema import ModelForm
 from hotseat.config.schema import Config, ModelsDir
@@ -98,11 +99,11 @@ def exchange_states() -> str:
 
 def configuration() -> str:
     used, not_used = [], []
-    for path, field in keys_of(Config, "", set()):
+    for path, field, description in keys_of(Config, "", set()):
         if mark := unused(field):
             not_used.append((f"`{path}`", f"{reason(mark)}."))
         elif field.annotation not in forms_in(field.annotation):  # a key that only groups others has no row
-            used.append((f"`{path}`", default_of(field), (field.description or "").replace("\n", " ")))
+            used.append((f"`{path}`", default_of(field), description.replace("\n", " ")))
     about = (
         "The configuration is a YAML file; `*` stands for a name of your choice.\n"
         "Durations are seconds or strings such as `90s` and `5m`; sizes are bytes or strings such as `18GiB`.\n"
@@ -122,15 +123,16 @@ def configuration() -> str:
     )
 
 
-def keys_of(form: type[Form], prefix: str, documented: set[type[Form]]) -> Iterator[tuple[str, FieldInfo]]:
+def keys_of(form: type[Form], prefix: str, documented: set[type[Form]]) -> Iterator[tuple[str, FieldInfo, str]]:
     """Every key, as a dotted path, depth first; keys without effect and forms already listed are not entered."""
     known = ModelForm.model_fields if form is ModelsDir else {}
+    texts = descriptions(form)
     documented.add(form)
     for name, field in form.model_fields.items():
         if name in known:
             continue  # a folder of models has the keys of a model, which are already listed
         path = f"{prefix}{field.alias or name}"
-        yield path, field
+        yield path, field, texts.get(name, "")
         inner = [] if unused(field) else forms_in(field.annotation)
         for each in [form for form in dict.fromkeys(inner) if form not in documented]:
             yield from keys_of(each, f"{path}{step_into(field.annotation)}.", documented)
