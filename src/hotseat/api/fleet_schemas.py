@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
+from hotseat.api.schema_base import Schema
 from hotseat.fleet.view import FleetConnection, HostState
 
 CONNECTION = "`disconnected`: NATS is unreachable, so this host serves and forwards requests by its last known state."
 
 
-class Membership(BaseModel):
+class Membership(Schema):
     host: Annotated[str, Field(description="Name of this host.")]
     connection: Annotated[FleetConnection, Field(description=CONNECTION)]
 
 
-class FleetResident(BaseModel):
+class FleetResident(Schema):
     model: str
     phase: str
     memory: Annotated[dict[str, int], Field(description="Bytes per device; empty: unknown, or no device has a budget.")]
@@ -26,13 +27,13 @@ class FleetResident(BaseModel):
     pinned: bool
 
 
-class FleetDevice(BaseModel):
+class FleetDevice(Schema):
     device: str
     budget: int
     free: int
 
 
-class FleetHost(BaseModel):
+class FleetHost(Schema):
     """A host: its last published state, and how this host sees it."""
 
     host: str
@@ -53,7 +54,7 @@ class FleetHost(BaseModel):
     waiting: int
 
 
-class FleetClaim(BaseModel):
+class FleetClaim(Schema):
     """A host chosen to load a model, before the load starts."""
 
     model: str
@@ -62,7 +63,7 @@ class FleetClaim(BaseModel):
     reason: str
 
 
-class AbsentHost(BaseModel):
+class AbsentHost(Schema):
     """An absent host, and the orders that wait for it."""
 
     host: str
@@ -76,7 +77,7 @@ class Fleet(Membership):
     absent: Annotated[list[AbsentHost], Field(description="Absent hosts that have pending orders.")]
 
 
-class OtherHost(BaseModel):
+class OtherHost(Schema):
     """A model on another host of the fleet."""
 
     host: str

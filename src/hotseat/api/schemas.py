@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from hotseat.api.fleet_schemas import Membership, OtherHost
+from hotseat.api.schema_base import Schema
 from hotseat.fleet.view import FleetConnection
 from hotseat.scheduling.lifecycle import Phase
 
@@ -16,12 +17,12 @@ from hotseat.scheduling.lifecycle import Phase
 SHARE_READ = "Share of its files, from 0 to 1, that a loading server has read; null: unknown."
 
 
-class LoadStatus(BaseModel):
+class LoadStatus(Schema):
     value: Literal["loaded", "loading", "unloaded"]
     progress: Annotated[float | None, Field(description=SHARE_READ)] = None
 
 
-class Abilities(BaseModel):
+class Abilities(Schema):
     """What a model can do according to the configuration."""
 
     input: list[str]
@@ -34,7 +35,7 @@ class Abilities(BaseModel):
     reranker: bool
 
 
-class ModelEntry(BaseModel):
+class ModelEntry(Schema):
     id: str
     object: Literal["model"] = "model"
     created: int
@@ -47,26 +48,26 @@ class ModelEntry(BaseModel):
     meta: Annotated[dict[str, Any], Field(description="Type of the name, and metadata from the configuration.")]
 
 
-class ModelList(BaseModel):
+class ModelList(Schema):
     object: Literal["list"] = "list"
     data: list[ModelEntry]
 
 
-class RunningModel(BaseModel):
+class RunningModel(Schema):
     status: Literal["running"] = "running"
     pid: Annotated[int | None, Field(description="Process id of the model server; null if it runs on another host.")]
 
 
-class Health(BaseModel):
+class Health(Schema):
     status: Literal["ok"] = "ok"
     models: dict[str, RunningModel]
 
 
-class Running(BaseModel):
+class Running(Schema):
     running: list[str]
 
 
-class Result(BaseModel):
+class Result(Schema):
     status: Literal["ok"] = "ok"
     message: str
 
@@ -78,7 +79,7 @@ class Ready(Result):
     ] = None
 
 
-class Failure(BaseModel):
+class Failure(Schema):
     """A management call that failed; `message` and `error` have the same text."""
 
     status: Literal["error"] = "error"
@@ -86,14 +87,14 @@ class Failure(BaseModel):
     error: str
 
 
-class Error(BaseModel):
+class Error(Schema):
     error: str
 
 
 # Our own, under /hotseat/
 
 
-class Ticket(BaseModel):
+class Ticket(Schema):
     """A waiting request."""
 
     ticket: int
@@ -108,12 +109,12 @@ class Ticket(BaseModel):
     ]
 
 
-class Queue(BaseModel):
+class Queue(Schema):
     waiting: list[Ticket]
     oldest_s: float
 
 
-class Footprint(BaseModel):
+class Footprint(Schema):
     """Memory use of a model per device, in bytes."""
 
     reserved: Annotated[dict[str, int] | None, Field(description="Reserved bytes per device; null: a whole device.")]
@@ -127,7 +128,7 @@ class Footprint(BaseModel):
     measured: Annotated[dict[str, int] | None, Field(description="Measured for the current process.")]
 
 
-class Device(BaseModel):
+class Device(Schema):
     """A device with a budget, in bytes."""
 
     device: str
@@ -138,7 +139,7 @@ class Device(BaseModel):
     reserved: Annotated[int, Field(description="Bytes reserved for the running models.")]
 
 
-class Model(BaseModel):
+class Model(Schema):
     model: str
     aliases: list[str]
     name: str
@@ -167,7 +168,7 @@ class Model(BaseModel):
     footprint: Annotated[Footprint | None, Field(description="Null if no device has a budget.")]
 
 
-class Models(BaseModel):
+class Models(Schema):
     at: Annotated[float, Field(description="Unix time of this response, by hotseat's own clock.")]
     started_at: Annotated[float, Field(description="When hotseat was started; numbers count from there.")]
     models: list[Model]
@@ -183,7 +184,7 @@ class Models(BaseModel):
 REQUEST_ID = "The client's `X-Request-Id`, or a generated one; also in the response."
 
 
-class RequestInProgress(BaseModel):
+class RequestInProgress(Schema):
     ticket: int
     id: Annotated[str, Field(description=REQUEST_ID)]
     model: str
@@ -196,7 +197,7 @@ class RequestInProgress(BaseModel):
     seconds: Annotated[float, Field(description="Since its arrival.")]
 
 
-class FinishedRequest(BaseModel):
+class FinishedRequest(Schema):
     n: int
     id: Annotated[str, Field(description=REQUEST_ID)]
     at: Annotated[float, Field(description="When it ended; Unix time.")]
@@ -216,24 +217,24 @@ class FinishedRequest(BaseModel):
     ]
 
 
-class History(BaseModel):
+class History(Schema):
     kept_s: Annotated[float, Field(description="Days for which requests are stored on disk; 0: these are from memory.")]
     requests: Annotated[list[FinishedRequest], Field(description="Oldest first.")]
 
 
-class Requests(BaseModel):
+class Requests(Schema):
     at: Annotated[float, Field(description="Unix time of this response, by hotseat's own clock.")]
     in_progress: list[RequestInProgress]
     finished: Annotated[list[FinishedRequest], Field(description="The last 1000, oldest first.")]
 
 
-class ConfigReport(BaseModel):
+class ConfigReport(Schema):
     resolved: Annotated[dict[str, Any], Field(description="With expanded macros and defaults, without secrets.")]
     warnings: Annotated[list[str], Field(description="Warnings and notes about the active configuration.")]
     reload_errors: Annotated[list[str], Field(description="Why the last reload failed; empty: it succeeded.")]
 
 
-class Key(BaseModel):
+class Key(Schema):
     name: Annotated[str, Field(description="Configured name, or the first digits of the digest.")]
     role: Literal["inference", "operate", "admin"]
     models: Annotated[list[str], Field(description="Models the key may use; empty: all.")]
@@ -245,16 +246,16 @@ class Key(BaseModel):
     device_seconds: Annotated[float, Field(description="Device time used; concurrent requests share the time.")]
 
 
-class KeyList(BaseModel):
+class KeyList(Schema):
     keys: list[Key]
 
 
-class Cause(BaseModel):
+class Cause(Schema):
     at: Annotated[float, Field(description="Unix time.")]
     reason: str
 
 
-class JournalEntry(BaseModel):
+class JournalEntry(Schema):
     """An event and the commands it caused."""
 
     n: int
@@ -267,20 +268,20 @@ class ModelDetails(Model):
     """A model, the requests that wait for it, and its recent history."""
 
     host: Annotated[str | None, Field(description="Host that this information is about; null: not in a fleet.")] = None
-    other_hosts: Annotated[list[OtherHost], Field(description="Other hosts that have the model.")] = []
+    other_hosts: list[OtherHost] = Field(default_factory=list, description="Other hosts that have the model.")
     queue: list[Ticket]
     last_start: Cause | None
     last_stop: Cause | None
     history: list[JournalEntry]
 
 
-class ProfileEntry(BaseModel):
+class ProfileEntry(Schema):
     name: str
     description: str
     pins: Annotated[dict[str, str], Field(description="Maps names to names; an empty target disables the name.")]
 
 
-class Profiles(BaseModel):
+class Profiles(Schema):
     active: str | None
     profiles: list[ProfileEntry]
 

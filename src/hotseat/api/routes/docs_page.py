@@ -8,8 +8,6 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import FileResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
 
-from hotseat.api.openapi import document
-
 ASSETS = Path(__file__).parents[1] / "assets"
 
 # swagger-ui draws its icons from data: URLs; apart from those it needs only our own files.
@@ -37,6 +35,8 @@ async def swagger() -> FileResponse:
 # Not async: building the document takes 90 ms, which must not block the event loop.
 @router.get("/hotseat/openapi.json", tags=["hotseat"], summary="The OpenAPI description")
 def openapi(request: Request) -> JSONResponse:
+    from hotseat.api.openapi import document  # a start is faster without it, and few people ask
+
     app: FastAPI = request.app
     app.openapi_schema = app.openapi_schema or document(app)
     return JSONResponse(app.openapi_schema)
