@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hotseat.daemon.file_limit import most_connections, raise_file_limit
-from hotseat.daemon.garbage_collection import collect_rarely
+from hotseat.daemon.garbage_collection import ignore_what_exists
 from hotseat.dispatch.preload import preload
 from hotseat.fleet.membership import NameTaken
 from hotseat.fleet.store import StoreError
@@ -66,7 +66,7 @@ async def run_program(start: Prepared) -> int:
     async with AsyncExitStack() as stack:
         program = await open_program(start, stack)
         program.announce()
-        collect_rarely()
+        ignore_what_exists()
         await program.shared.shutdown.requested.wait()
         await program.shut_down()
     return 0

@@ -6,10 +6,12 @@ import os
 import sys
 
 from hotseat.cli.problems import Problem
+from hotseat.daemon.garbage_collection import collect_rarely
 
 
 def main() -> None:
     """Run the command line; never returns."""
+    collect_rarely()
     from hotseat.cli.arguments import normalised
     from hotseat.cli.commands import app
 
