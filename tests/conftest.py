@@ -9,15 +9,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from coverage import Coverage
 from hypothesis import settings
 from tests.support.counting import leave_programs_alone
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
 
 settings.register_profile("quick", max_examples=100, deadline=None, derandomize=True)
 settings.register_profile("deep", max_examples=2_000, stateful_step_count=80, deadline=None, print_blob=True)
@@ -35,17 +31,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("minutes") is None)
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    counting = None if is_counted(item) else Coverage.current()
-    if counting is not None:
-        counting.stop()
-    try:
-        return (yield)
-    finally:
-        if counting is not None:
-            counting.start()
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    COUNTING.switch(is_counted(item))
+
+
+class Counting:
+    """Coverage of this process. Starting it takes milliseconds, so it is not stopped and started at each test."""
+
+    def __init__(self) -> None:
+        self._coverage = Coverage.current()
+        self._is_on = True
+
+    def switch(self, is_on: bool) -> None:
+        if self._coverage is None or is_on is self._is_on:
+            return
+        self._is_on = is_on
+        if is_on:
+            self._coverage.start()
             leave_programs_alone()
+        else:
+            self._coverage.stop()
+
+
+COUNTING = Counting()
 
 
 def is_counted(item: pytest.Item) -> bool:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.support.relay_rig import RelayRig
     from tests.support.transport import Message, Wire
 
-pytestmark = pytest.mark.one_loop
+pytestmark = [pytest.mark.uncounted, pytest.mark.one_loop]
 
 EVERY = pytest.mark.parametrize("case", CORPUS, ids=lambda case: case.name)
 

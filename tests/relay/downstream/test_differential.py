@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     Readings = dict[str, dict[str, Reading]]
 
+pytestmark = pytest.mark.uncounted
+
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n"
 HARMLESS = {
     "plain": GET + b"\r\n",

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from hotseat.relay.downstream.admission import Admission
 
+pytestmark = pytest.mark.uncounted
+
 NAMED = b'{"model":"alpha"}'
 START = b"POST /v1/x HTTP/1.1\r\nHost: box"
 JSON = "Content-Type: application/json"

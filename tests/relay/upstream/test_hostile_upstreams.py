@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tests.support.scripted_upstream import Call
     from tests.support.transport import Wire
 
+pytestmark = pytest.mark.uncounted
+
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n"
 CODED = CHUNKED + b"\r\n"
