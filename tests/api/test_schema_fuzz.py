@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.depth import by_depth
-from tests.support.hotseat import Hotseat
+from tests.support.forked_hotseat import ForkedHotseat
 from tests.support.stubs import stub
 
 SCHEMATHESIS = Path(sys.executable).with_name("schemathesis")
@@ -39,7 +39,7 @@ def test_the_program_answers_as_it_is_described(tmp_path: Path) -> None:
         "--request-timeout=10",
     ]
     words += [f"--checks={','.join(CHECKS)}", f"--exclude-path-regex={NOT_OURS}"]
-    with Hotseat({"models": {"alpha": stub("alpha"), "beta": stub("beta")}}, tmp_path) as rig:
+    with ForkedHotseat({"models": {"alpha": stub("alpha"), "beta": stub("beta")}}, tmp_path) as rig:
         done = subprocess.run(
             [SCHEMATHESIS, *words, f"{rig.url}/hotseat/openapi.json"],
             cwd=tmp_path,

@@ -13,8 +13,8 @@ from uuid import uuid4
 import pytest
 from playwright.sync_api import Error as PlaywrightError
 from tests.support.browser import open_browser
+from tests.support.forked_hotseat import ForkedHotseat
 from tests.support.hostile_page import hostile_page, serving
-from tests.support.hotseat import Hotseat
 from tests.support.stubs import stub
 from tests.support.waiting import eventually
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser
     from playwright.sync_api import Page as BrowserPage
+    from tests.support.hotseat import Hotseat
 
 EVIL, REBOUND = "evil.test", "rebound.test"
 MANY = 20
@@ -146,14 +147,14 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hotseat]:
     """Shared by the tests whose attacks are all rejected, because those leave no state behind."""
-    with Hotseat({"models": MODELS}, tmp_path_factory.mktemp("hotseat")) as rig:
+    with ForkedHotseat({"models": MODELS}, tmp_path_factory.mktemp("hotseat")) as rig:
         yield rig
 
 
 @pytest.fixture
 def own_rig(tmp_path: Path) -> Iterator[Hotseat]:
     """For a test whose page may send requests to models: some may still be in progress when it ends."""
-    with Hotseat({"models": MODELS}, tmp_path) as rig:
+    with ForkedHotseat({"models": MODELS}, tmp_path) as rig:
         yield rig
 
 
@@ -161,7 +162,7 @@ def own_rig(tmp_path: Path) -> Iterator[Hotseat]:
 def typed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hotseat]:
     """With a model server that serves pages of all content types; shared, because the tests only read."""
     folder = tmp_path_factory.mktemp("typed")
-    with Hotseat(hostile(folder, TYPED_SERVER), folder) as rig:
+    with ForkedHotseat(hostile(folder, TYPED_SERVER), folder) as rig:
         rig.load("hostile")
         yield rig
 
@@ -170,7 +171,7 @@ def typed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hotseat]:
 def trusting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hotseat]:
     """Like `typed`, with trusted pages."""
     folder = tmp_path_factory.mktemp("trusting")
-    with Hotseat(hostile(folder, TYPED_SERVER, upstream={"trustPages": True}), folder) as rig:
+    with ForkedHotseat(hostile(folder, TYPED_SERVER, upstream={"trustPages": True}), folder) as rig:
         rig.load("hostile")
         yield rig
 
@@ -303,7 +304,7 @@ def test_a_page_from_an_allowed_origin_can_do_everything(tmp_path: Path, browser
     """`allowedOrigins` is for browser apps. This also proves that the attacks work where they are allowed."""
     with serving() as site:
         origin = f"http://{EVIL}:{site.port}"
-        with Hotseat({"allowedOrigins": [origin], "models": MODELS}, tmp_path) as rig:
+        with ForkedHotseat({"allowedOrigins": [origin], "models": MODELS}, tmp_path) as rig:
             rig.load("alpha")
             site.page = hostile_page(rig.url)
             attack = attacked(browser, rig, f"{origin}/")
@@ -333,7 +334,7 @@ def title_of(browser: Browser, url: str) -> str:
 
 def test_a_page_from_a_model_server_can_do_nothing(tmp_path: Path, browser: Browser) -> None:
     """It has the same origin as hotseat, but runs in a sandbox: it cannot list or unload models."""
-    with Hotseat(hostile(tmp_path), tmp_path) as rig:
+    with ForkedHotseat(hostile(tmp_path), tmp_path) as rig:
         pid = rig.load("hostile")
         worked = title_of(browser, f"{rig.url}/upstream/hostile/")
         after = rig.call("GET", "/health").json()["models"]
@@ -344,7 +345,7 @@ def test_a_page_from_a_model_server_can_do_nothing(tmp_path: Path, browser: Brow
 
 def test_a_trusted_page_from_a_model_server_can_use_the_api(tmp_path: Path, browser: Browser) -> None:
     """`upstream.trustPages: true` gives it the same access as the dashboard."""
-    with Hotseat(hostile(tmp_path, upstream={"trustPages": True}), tmp_path) as rig:
+    with ForkedHotseat(hostile(tmp_path, upstream={"trustPages": True}), tmp_path) as rig:
         rig.load("hostile")
         worked = title_of(browser, f"{rig.url}/upstream/hostile/")
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.client import PATIENCE_S
-from tests.support.hotseat import PROGRAM, Hotseat
+from tests.support.forked_hotseat import ForkedHotseat
+from tests.support.hotseat import PROGRAM
 from tests.support.virtual_time import skip
 from tests.support.waiting import come_true
 
@@ -77,7 +78,7 @@ def noted_by(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_ctrl_c_ends_the_recording_and_writes_it(tmp_path: Path) -> None:
     """Nothing recorded until then is lost."""
-    with Hotseat({"models": {"qwen": {"cmd": "sleep 60", "proxy": "http://127.0.0.1:1"}}}, tmp_path) as rig:
+    with ForkedHotseat({"models": {"qwen": {"cmd": "sleep 60", "proxy": "http://127.0.0.1:1"}}}, tmp_path) as rig:
         words = [str(PROGRAM), "record", str(tmp_path / "t.jsonl"), "--url", rig.url]
         recorder = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert recorder.stderr is not None

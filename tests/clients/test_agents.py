@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.hotseat import Hotseat
+from tests.support.forked_hotseat import ForkedHotseat
 from tests.support.llama import EMBEDDINGS, llama
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.support.client import Answer
+    from tests.support.hotseat import Hotseat
 
 pytestmark = pytest.mark.llama
 
@@ -136,7 +137,7 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hotseat]:
         "qwen": llama("alpha", "--jinja", aliases=["claude-sonnet-4-5"]),
         "embed": llama("embed", EMBEDDINGS),
     }
-    with Hotseat({"models": models}, tmp_path_factory.mktemp("agents")) as hotseat:
+    with ForkedHotseat({"models": models}, tmp_path_factory.mktemp("agents")) as hotseat:
         yield hotseat
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.hotseat import Hotseat
+from tests.support.forked_hotseat import ForkedHotseat
 from tests.support.llama import llama
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def test_a_streamed_message_says_what_a_plain_one_says(tmp_path: Path) -> None:
     import anthropic  # here, because it takes seconds in every worker of a run
 
     with (
-        Hotseat({"models": {"alpha": llama("alpha")}}, tmp_path) as hotseat,
+        ForkedHotseat({"models": {"alpha": llama("alpha")}}, tmp_path) as hotseat,
         anthropic.Anthropic(base_url=hotseat.url, api_key="none") as client,
     ):
         plain = client.messages.create(model="alpha", messages=MESSAGES, max_tokens=12, extra_body=CERTAIN)

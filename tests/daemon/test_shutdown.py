@@ -7,6 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from tests.support.forked_hotseat import ForkedHotseat
 from tests.support.hotseat import START_S, Hotseat
 from tests.support.virtual_time import advance, in_virtual_time
 from tests.support.waiting import eventually
@@ -34,7 +35,7 @@ cli.main()
 
 def test_a_load_balancer_sees_not_ready_and_is_served_before_the_listener_closes(tmp_path: Path) -> None:
     """After SIGTERM new connections are still served while /hotseat/ready says no."""
-    with Hotseat({"shutdown": {"notice": "1h"}, "models": {}}, tmp_path) as rig:
+    with ForkedHotseat({"shutdown": {"notice": "1h"}, "models": {}}, tmp_path) as rig:
         before = rig.call("GET", "/hotseat/ready")
         rig.process.terminate()
         eventually(lambda: rig.call("GET", "/hotseat/ready").status == 503)
@@ -46,7 +47,7 @@ def test_a_load_balancer_sees_not_ready_and_is_served_before_the_listener_closes
 
 def test_after_the_notice_hotseat_ends(tmp_path: Path) -> None:
     """Not before, and with exit code 0."""
-    with Hotseat({"shutdown": {"notice": "1s"}, "models": {}}, tmp_path) as rig:
+    with ForkedHotseat({"shutdown": {"notice": "1s"}, "models": {}}, tmp_path) as rig:
         rig.call("GET", "/hotseat/ready")
         began = time.monotonic()
         code = rig.terminate()
@@ -58,7 +59,7 @@ def test_after_the_notice_hotseat_ends(tmp_path: Path) -> None:
 
 def test_where_nobody_asks_nobody_is_waited_for(tmp_path: Path) -> None:
     """Without a load balancer there is no notice to be taken, and hotseat ends at once."""
-    with Hotseat({"shutdown": {"notice": "1h"}, "models": {}}, tmp_path) as rig:
+    with ForkedHotseat({"shutdown": {"notice": "1h"}, "models": {}}, tmp_path) as rig:
         code = rig.terminate()
 
     assert code == 0
@@ -66,7 +67,7 @@ def test_where_nobody_asks_nobody_is_waited_for(tmp_path: Path) -> None:
 
 def test_a_second_signal_ends_the_notice(tmp_path: Path) -> None:
     """The second signal skips the notice."""
-    with Hotseat({"shutdown": {"notice": "1h"}, "models": {}}, tmp_path) as rig:
+    with ForkedHotseat({"shutdown": {"notice": "1h"}, "models": {}}, tmp_path) as rig:
         rig.call("GET", "/hotseat/ready")
         rig.process.terminate()
         eventually(lambda: rig.call("GET", "/hotseat/ready").status == 503)

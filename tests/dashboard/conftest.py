@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.browser import Visit, open_browser
-from tests.support.hotseat import Hotseat
+from tests.support.forked_hotseat import ForkedHotseat
 from tests.support.llama import EMBEDDINGS, SERVER, llama, present
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from playwright.sync_api import Browser
+    from tests.support.hotseat import Hotseat
 
     Visits = Callable[..., Visit]
 
@@ -36,7 +37,7 @@ def config() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def hotseat(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hotseat]:
-    with Hotseat(config(), tmp_path_factory.mktemp("hotseat")) as hotseat:
+    with ForkedHotseat(config(), tmp_path_factory.mktemp("hotseat")) as hotseat:
         yield hotseat
 
 

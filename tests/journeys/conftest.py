@@ -6,12 +6,14 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.hotseat import Hotseat
+from tests.support.forked_hotseat import ForkedHotseat
 from tests.support.llama import EMBEDDINGS, llama
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
+
+    from tests.support.hotseat import Hotseat
 
 
 @pytest.fixture
@@ -20,7 +22,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Hotseat]]:
     with ExitStack() as stack:
 
         def start(models: Mapping[str, Any], **settings: object) -> Hotseat:
-            hotseat = Hotseat({**settings, "models": models}, tmp_path)
+            hotseat = ForkedHotseat({**settings, "models": models}, tmp_path)
             stack.callback(lambda: print(hotseat.log()))  # pytest shows it when the test fails
             return stack.enter_context(hotseat)
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from scripts.make_docs import DOCS
 from tests.support.client import PATIENCE_S, Stream, chat_body, send
-from tests.support.hotseat import Hotseat
+from tests.support.forked_hotseat import ForkedHotseat
 from tests.support.page_runner import blocks_of
 from tests.support.ports import free_port
 from tests.support.stubs import stub
@@ -73,7 +73,7 @@ def behind(tmp_path: Path) -> Iterator[int]:
     """The port of an nginx in front of a hotseat whose model speaks a word every two seconds."""
     config = yaml.safe_load(shown("yaml"))
     config |= {"models": {"slow": stub("slow", "--token-delay 2")}}
-    with Hotseat(config, tmp_path) as hotseat:
+    with ForkedHotseat(config, tmp_path) as hotseat:
         location = shown("nginx").replace(":8080", f":{hotseat.port}")
         with nginx(tmp_path, location) as port:
             yield port

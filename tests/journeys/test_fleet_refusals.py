@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.support.fleet_journey import nats_cluster
-from tests.support.hotseat import START_S, Hotseat
+from tests.support.forked_hotseat import ForkedHotseat
+from tests.support.hotseat import START_S
 from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
@@ -22,8 +23,8 @@ def test_a_second_host_of_the_same_name_does_not_start(tmp_path: Path) -> None:
         config = {"models": MODELS, "fleet": {"nats": nats.url, "name": "gpu1", "secret": SECRET}}
         for name in ("first", "second"):
             (tmp_path / name).mkdir()
-        with Hotseat(config, tmp_path / "first") as first:
-            second = Hotseat(config, tmp_path / "second")
+        with ForkedHotseat(config, tmp_path / "first") as first:
+            second = ForkedHotseat(config, tmp_path / "second")
             code = second.process.wait(timeout=START_S)
             left = second.processes()
 
@@ -35,7 +36,7 @@ def test_a_second_host_of_the_same_name_does_not_start(tmp_path: Path) -> None:
 def test_a_host_starts_without_nats_and_says_that_it_is_apart(tmp_path: Path) -> None:
     """Whoever loses NATS and its host in one power failure gets the host back at least."""
     config = {"models": MODELS, "fleet": {"nats": f"nats://127.0.0.1:{free_port()}", "name": "gpu1", "secret": SECRET}}
-    with Hotseat(config, tmp_path) as hotseat:
+    with ForkedHotseat(config, tmp_path) as hotseat:
         eventually(lambda: "disconnected from the fleet" in hotseat.log())
 
         assert hotseat.call("GET", "/v1/models").status == 200

@@ -7,13 +7,15 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.hotseat import Hotseat
+from tests.support.forked_hotseat import ForkedHotseat
 from tests.support.llama import llama
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from tests.support.hotseat import Hotseat
 
 pytestmark = pytest.mark.llama
 
@@ -78,7 +80,7 @@ def test_the_next_start_takes_over_cleanly(rig: Hotseat, tmp_path: Path) -> None
     rig.process.wait()
     folder = tmp_path / "next"
     folder.mkdir()
-    with Hotseat(rig.config, folder, port=rig.port) as successor:
+    with ForkedHotseat(rig.config, folder, port=rig.port) as successor:
         answer = successor.chat("alpha")
 
     assert answer.status == 200

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from tests.support.forked_hotseat import ForkedHotseat
 from tests.support.hotseat import START_S, Hotseat
 from tests.support.ports import free_port
 from tests.support.waiting import eventually
@@ -63,7 +64,7 @@ def expected_of(name: str) -> dict[str, dict[str, Any]]:
 def test_a_file_serves_every_name_it_gives(name: str, tmp_path: Path, environ: dict[str, str]) -> None:
     """Each server gets the words and the environment the file gives it, and each request what the file makes of it."""
     expected = expected_of(name)
-    with Hotseat(SAMPLES / f"{name}.yaml", tmp_path, environ=environ) as rig:
+    with ForkedHotseat(SAMPLES / f"{name}.yaml", tmp_path, environ=environ) as rig:
         seen = {model: called(rig, model, each) for model, each in expected.items()}
 
     assert seen == expected
@@ -85,7 +86,7 @@ def called(rig: Hotseat, model: str, expected: dict[str, Any]) -> dict[str, Any]
 
 def test_keys_of_hotseat_stay_with_hotseat(tmp_path: Path, environ: dict[str, str]) -> None:
     """Variables that hold our keys or those of peers are not passed on to model servers."""
-    with Hotseat(SAMPLES / "peers.yaml", tmp_path, environ=environ) as rig:
+    with ForkedHotseat(SAMPLES / "peers.yaml", tmp_path, environ=environ) as rig:
         body = rig.call("POST", "/v1/chat/completions", {"model": "pocket"}, **KEY).json()
 
     assert {"HOME_KEY", "PROVIDER_KEY"}.isdisjoint(body["env"])
@@ -109,7 +110,7 @@ def test_a_file_is_found_right(
 
 def test_a_web_page_is_served_under_its_own_path(tmp_path: Path, environ: dict[str, str]) -> None:
     """ComfyUI is reached under /comfyui/, as in llama-swap."""
-    with Hotseat(SAMPLES / "comfyui.yaml", tmp_path, environ=environ) as rig:
+    with ForkedHotseat(SAMPLES / "comfyui.yaml", tmp_path, environ=environ) as rig:
         answer = rig.call("GET", "/comfyui/prompt?x=1")
 
     assert answer.json()["path"] == "/prompt?x=1"
@@ -118,7 +119,7 @@ def test_a_web_page_is_served_under_its_own_path(tmp_path: Path, environ: dict[s
 
 def test_a_profile_stays_over_a_reload(tmp_path: Path, environ: dict[str, str]) -> None:
     """Until somebody says otherwise, names lead where the profile says."""
-    with Hotseat(SAMPLES / "selectors.yaml", tmp_path, environ=environ) as rig:
+    with ForkedHotseat(SAMPLES / "selectors.yaml", tmp_path, environ=environ) as rig:
         said = [rig.cli("profile", "night").stdout, rig.cli("reload").stdout]
         night = rig.call("POST", "/v1/chat/completions", {"model": "best"})
         off = rig.call("POST", "/v1/chat/completions", {"model": "large"})
@@ -137,7 +138,7 @@ def test_a_profile_stays_over_a_reload(tmp_path: Path, environ: dict[str, str]) 
 
 def test_what_is_preloaded_is_there_before_anybody_asks(tmp_path: Path, environ: dict[str, str]) -> None:
     """In the order of the list, and an alias will do."""
-    with Hotseat(SAMPLES / "retrieval.yaml", tmp_path, environ=environ) as rig:
+    with ForkedHotseat(SAMPLES / "retrieval.yaml", tmp_path, environ=environ) as rig:
         eventually(lambda: rig.running() == ["bge-m3", "bge-reranker"])
 
 
@@ -147,9 +148,9 @@ def test_another_hotseat_may_be_a_peer(tmp_path: Path, environ: dict[str, str]) 
     ours.mkdir()
     theirs.mkdir()
     model = {"cmd": "llama-server --port ${PORT} -m far.gguf"}
-    with Hotseat({"models": {"far": model}}, theirs, environ=environ) as other:
+    with ForkedHotseat({"models": {"far": model}}, theirs, environ=environ) as other:
         config = {"models": {"near": model}, "peers": {"cellar": {"proxy": other.url, "models": ["far"]}}}
-        with Hotseat(config, ours, environ=environ) as rig:
+        with ForkedHotseat(config, ours, environ=environ) as rig:
             answer = rig.call("POST", "/v1/chat/completions", {"model": "cellar/far"})
             running = rig.running(), other.running()
             listed = [entry["id"] for entry in rig.call("GET", "/v1/models").json()["data"]]

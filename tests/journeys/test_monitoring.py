@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 from tests.support.client import PATIENCE_S
-from tests.support.hotseat import Hotseat
+from tests.support.forked_hotseat import ForkedHotseat
 from tests.support.llama import llama
 from tests.support.prometheus import Prometheus, program
 from tests.support.waiting import eventually
@@ -43,7 +43,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
     """It has seen loads, stops and answers as they happened."""
     folder = tmp_path_factory.mktemp("monitored")
     models = {"alpha": llama("alpha"), "beta": llama("beta")}
-    with Hotseat({"models": models}, folder) as rig, Prometheus(rig.port, RULES, folder) as prometheus:
+    with ForkedHotseat({"models": models}, folder) as rig, Prometheus(rig.port, RULES, folder) as prometheus:
         eventually(lambda: prometheus.query("hotseat_build_info"), within=PATIENCE_S)
         for model in ("alpha", "beta", "alpha"):
             assert rig.chat(model).status == 200

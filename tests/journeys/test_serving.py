@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.certificate import CERTIFICATE
 from tests.support.client import PATIENCE_S
+from tests.support.forked_hotseat import ForkedHotseat
 from tests.support.host_headers import passed_on
 from tests.support.hotseat import Hotseat
 from tests.support.names import addresses_of
@@ -195,7 +196,7 @@ def test_every_address_of_a_name_is_answered(tmp_path: Path) -> None:
 def test_a_reload_does_not_open_the_address(tmp_path: Path) -> None:
     """Keys that protect an open address cannot be reloaded away: the old configuration stays in force."""
     models = {"qwen": {"cmd": "sleep 1000", "proxy": "http://127.0.0.1:9"}}
-    with Hotseat({"apiKeys": ["open-sesame-please"], "models": models}, tmp_path, host="0.0.0.0") as rig:
+    with ForkedHotseat({"apiKeys": ["open-sesame-please"], "models": models}, tmp_path, host="0.0.0.0") as rig:
         rig.write({"models": models})
         reloaded = rig.call("POST", "/hotseat/reload", **KEY)
         without_key = rig.call("GET", "/running")
@@ -208,7 +209,7 @@ def test_a_reload_does_not_open_the_address(tmp_path: Path) -> None:
 def test_a_reload_ends_what_a_removed_key_was_at(tmp_path: Path) -> None:
     """A feed that was opened with it is cut, and the log says so."""
     gone = {"key": "another-long-secret", "role": "operate"}
-    with Hotseat({"apiKeys": ["open-sesame-please", gone], "models": {}}, tmp_path) as rig:
+    with ForkedHotseat({"apiKeys": ["open-sesame-please", gone], "models": {}}, tmp_path) as rig:
         feed = http.client.HTTPConnection("127.0.0.1", rig.port, timeout=PATIENCE_S)
         feed.request("GET", "/hotseat/events", headers={"x-api-key": "another-long-secret"})
         answer = feed.getresponse()
@@ -224,7 +225,7 @@ def test_a_reload_ends_what_a_removed_key_was_at(tmp_path: Path) -> None:
 
 def test_a_reload_says_what_needs_a_restart(tmp_path: Path) -> None:
     """The rest of it is applied, and what is shown as in force is what is in force."""
-    with Hotseat({"logFormat": "text", "models": {}}, tmp_path) as rig:
+    with ForkedHotseat({"logFormat": "text", "models": {}}, tmp_path) as rig:
         fleet = {"nats": "nats://127.0.0.1:9", "secret": "s" * 32}
         rig.write({"logFormat": "text", "fleet": fleet, "models": {"q": TALKS}})
         reloaded = rig.call("POST", "/hotseat/reload")
@@ -256,7 +257,7 @@ def claim(rig: Hotseat, path: str, secret: str, host: str) -> Answer:
 def test_a_reload_gives_nobody_a_way_past_the_keys(tmp_path: Path) -> None:
     """Keys that come with a reload hold for whoever claims to be a host, whatever the file now says of the secret."""
     fleet = {"nats": "nats://127.0.0.1:9", "secret": "o" * 32}
-    with Hotseat({"fleet": fleet, "models": {}}, tmp_path) as rig:
+    with ForkedHotseat({"fleet": fleet, "models": {}}, tmp_path) as rig:
         rig.write({"fleet": {**fleet, "secret": "n" * 32}, "apiKeys": ["open-sesame-please"], "models": {}})
         reloaded = rig.call("POST", "/hotseat/reload")
         me = socket.gethostname()
@@ -273,7 +274,7 @@ def test_a_reload_gives_nobody_a_way_past_the_keys(tmp_path: Path) -> None:
 def test_a_changed_file_is_taken_up(tmp_path: Path) -> None:
     """With --watch-config nobody needs to say that the file was written."""
     models = {"qwen": {"cmd": "sleep 1000", "proxy": "http://127.0.0.1:9"}}
-    with Hotseat({"models": models}, tmp_path, options=("-watch-config",)) as rig:
+    with ForkedHotseat({"models": models}, tmp_path, options=("-watch-config",)) as rig:
         rig.write({"models": {"gemma": models["qwen"]}})
         listed = eventually(lambda: rig.call("GET", "/v1/models/gemma").status == 200)
 
@@ -283,7 +284,7 @@ def test_a_changed_file_is_taken_up(tmp_path: Path) -> None:
 @pytest.mark.parametrize("options", [(), ("--log-format", "json")])
 def test_off_a_terminal_the_log_is_json_throughout(tmp_path: Path, options: tuple[str, ...]) -> None:
     """From the first line to the last, the model servers' output included."""
-    with Hotseat({"logToStdout": "both", "models": {"qwen": TALKS}}, tmp_path, options=options) as rig:
+    with ForkedHotseat({"logToStdout": "both", "models": {"qwen": TALKS}}, tmp_path, options=options) as rig:
         rig.call("GET", "/upstream/qwen/load")
         rig.terminate()
         log_lines = [json.loads(line) for line in rig.log().splitlines()]
@@ -298,7 +299,7 @@ def test_off_a_terminal_the_log_is_json_throughout(tmp_path: Path, options: tupl
 def test_the_output_of_a_model_server_cannot_act_on_the_terminal(tmp_path: Path, form: str) -> None:
     """What is copied to our own output has no escape in it, whatever the server writes."""
     writes = {"cmd": r"printf '\033]52;c;ZXZpbA==\007te\033[2Jxt\033]0;title'", "proxy": "http://127.0.0.1:9"}
-    with Hotseat({"logToStdout": "both", "logFormat": form, "models": {"qwen": writes}}, tmp_path) as rig:
+    with ForkedHotseat({"logToStdout": "both", "logFormat": form, "models": {"qwen": writes}}, tmp_path) as rig:
         rig.call("GET", "/upstream/qwen/load")
         rig.terminate()
 
@@ -308,7 +309,9 @@ def test_the_output_of_a_model_server_cannot_act_on_the_terminal(tmp_path: Path,
 
 def test_the_command_line_chooses_the_form_of_the_log(tmp_path: Path) -> None:
     """It wins over the configuration, also after a reload."""
-    with Hotseat({"logFormat": "json", "models": {"qwen": TALKS}}, tmp_path, options=("--log-format", "text")) as rig:
+    with ForkedHotseat(
+        {"logFormat": "json", "models": {"qwen": TALKS}}, tmp_path, options=("--log-format", "text")
+    ) as rig:
         rig.cli("reload")
         rig.terminate()
 

@@ -7,12 +7,14 @@ from uuid import uuid4
 
 import pytest
 from tests.support.client import chat_body
-from tests.support.hotseat import Hotseat
+from tests.support.forked_hotseat import ForkedHotseat
 from tests.support.llama import llama
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.support.hotseat import Hotseat
 
 pytestmark = pytest.mark.llama
 
@@ -59,9 +61,9 @@ def test_embeddings_are_counted(rig: Hotseat) -> None:
 def test_the_activity_outlives_hotseat(tmp_path: Path) -> None:
     """What ended is kept where that is configured, up to the last request before the end."""
     config = {"activity": {"keepDays": 7}, "models": {"alpha": llama("alpha")}}
-    with Hotseat(config, tmp_path) as rig:
+    with ForkedHotseat(config, tmp_path) as rig:
         rig.chat("alpha", 5, **{"X-Request-Id": "mine"})
-    with Hotseat(config, tmp_path) as rig:
+    with ForkedHotseat(config, tmp_path) as rig:
         printed = rig.cli("activity", "--model", "alpha")
 
     assert printed.stdout.splitlines()[1].split()[-1] == "mine", printed

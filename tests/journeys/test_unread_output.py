@@ -9,11 +9,13 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from tests.support.client import PATIENCE_S
-from tests.support.hotseat import Hotseat
+from tests.support.forked_hotseat import ForkedHotseat
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.support.hotseat import Hotseat
 
 CONFIG = {
     "logToStdout": "both",
@@ -46,7 +48,7 @@ def test_a_pipe_that_nobody_reads_stops_nothing(tmp_path: Path) -> None:
     """Neither requests nor starts nor the end: it answers, tries to load, and exits on SIGTERM."""
     read_end, write_end = os.pipe()
     fill(write_end)
-    with Hotseat(CONFIG, tmp_path, output=write_end) as rig:
+    with ForkedHotseat(CONFIG, tmp_path, output=write_end) as rig:
         os.close(write_end)
         assert status(rig, "/upstream/qwen/load") == 503
         assert status(rig, "/health") == 200
@@ -58,7 +60,7 @@ def test_a_reader_who_comes_back_gets_the_lines_that_waited(tmp_path: Path) -> N
     """What was logged while nobody read is there, the end included."""
     read_end, write_end = os.pipe()
     fill(write_end)
-    with Hotseat(CONFIG, tmp_path, output=write_end) as rig:
+    with ForkedHotseat(CONFIG, tmp_path, output=write_end) as rig:
         os.close(write_end)
         status(rig, "/upstream/qwen/load")
         read = bytearray()

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from tests.support.hotseat import Hotseat
+from tests.support.forked_hotseat import ForkedHotseat
 from tests.support.nats import nats_servers
 from tests.support.waiting import eventually
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from tests.support.hotseat import Hotseat
     from tests.support.nats import NatsServer
 
 CONNECT_S = 40.0
@@ -49,7 +50,7 @@ class Hosts:
         folder.mkdir(exist_ok=True)
         said = {"nats": [server.url for server in self.nats], "name": name, "secret": "hush", **(fleet or {})}
         config = {"models": dict(models), "fleet": said, **keys}
-        self.by_name[name] = self._stack.enter_context(Hotseat(config, folder))
+        self.by_name[name] = self._stack.enter_context(ForkedHotseat(config, folder))
         return self.by_name[name]
 
     def until_connected(self) -> None:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import yaml
 from tests.support.client import PATIENCE_S, Answer, Stream, chat_body, send
@@ -25,6 +25,20 @@ START_S = 90.0
 """Starting takes a second; with more work than processors it took more than 30."""
 MARK = "HOTSEAT_TEST_RUN"
 """An environment variable that every process of one run inherits, so that all of them can be found."""
+
+
+class Process(Protocol):
+    """What is used of `subprocess.Popen`."""
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def returncode(self) -> int | Any: ...
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def send_signal(self, number: int, /) -> None: ...
+    def terminate(self) -> None: ...
+    def kill(self) -> None: ...
 
 
 class Hotseat:
@@ -53,8 +67,7 @@ class Hotseat:
         self._mark = f"{MARK}={folder}".encode()
         argv = [*map(str, program), "serve", "--config", str(self.config), "--listen", f"{host}:{self.port}", *options]
         with self._log.open("wb") as log:
-            to = log if output is None else output
-            self.process = subprocess.Popen(argv, stdout=to, stderr=to, env=self._environment)
+            self.process = self._start(argv, log.fileno() if output is None else output)
 
     def __enter__(self) -> Self:
         try:
@@ -73,6 +86,9 @@ class Hotseat:
             self._kill_all()
 
     # The process
+
+    def _start(self, argv: Sequence[str], output: int) -> Process:
+        return subprocess.Popen(argv, stdout=output, stderr=output, env=self._environment)
 
     def write(self, config: Mapping[str, Any]) -> None:
         self.config.write_text(yaml.safe_dump(dict(config), sort_keys=False, width=10_000))
