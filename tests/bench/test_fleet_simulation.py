@@ -18,7 +18,7 @@ from tests.support.depth import by_depth
 if TYPE_CHECKING:
     from bench.fleet_simulation.figures import Figures
 
-HOSTS, MODELS, REQUESTS = 20, 200, 20_000
+HOSTS, MODELS, REQUESTS = 20, 200, by_depth(5_000, deep=20_000)
 BEGINNING = by_depth(1_000, deep=3_000)
 COST = Cost(500, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)
 
@@ -47,7 +47,7 @@ def test_models_are_loaded_once_for_one_reason(day: Figures) -> None:
 
 def test_waits_are_those_of_loads(day: Figures) -> None:
     """More than half do not wait, and very few wait longer than a large model takes to load."""
-    assert day.at_once > 0.6
+    assert day.at_once > 0.5
     assert day.wait_mean_s < 7
     assert day.wait_p99_s < 75
 
@@ -132,7 +132,7 @@ def test_a_page_has_a_table_for_each_size(day: Figures) -> None:
     one, other = Record("today", "here", 1, (day, silent)), Record("today", "here", 1, (large,), (COST,))
     (first, tables), (second, _), (_, costs) = sections(Record.joined([one, other]))
 
-    assert first.startswith("20 hosts, 200 models, 20,000 requests in")
+    assert first.startswith(f"20 hosts, 200 models, {REQUESTS:,} requests in")
     assert second.startswith("1,000 hosts")
     assert "|  | hotseat | random |" in tables
     assert "|  | hotseat |\n" in tables
