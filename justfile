@@ -41,6 +41,10 @@ deep: (llama "--big")
     HYPOTHESIS_PROFILE=deep pytest -n 2 -m "not big" --timeout 0
     pytest -m big --timeout 300
 
+# make the tables of characters that Hypothesis would otherwise make in every worker of a run
+characters:
+    python -c 'from hypothesis import find, strategies; find(strategies.text(), bool)'
+
 # check the HTTP contract from the outside
 conformance *options:
     python tests/conformance/conform.py "$@"
