@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hotseat.daemon.file_limit import most_connections, raise_file_limit
 from hotseat.daemon.garbage_collection import ignore_what_exists
 from hotseat.dispatch.preload import preload
-from hotseat.fleet.membership import NameTaken
-from hotseat.fleet.store import StoreError
+from hotseat.fleet.store import NameTaken, StoreError
 from hotseat.startup.announcement import announce, banner_of, log_warnings
 from hotseat.startup.management import api_deps, open_api, private_address
 from hotseat.startup.models import ModelParts, open_models, open_supervisor

@@ -14,9 +14,9 @@ from tests.support.virtual_time import advance, in_virtual_time
 
 from hotseat.fleet.catalog_lease import LATE_S, CatalogLease
 from hotseat.fleet.inprocess import Board, InProcess
-from hotseat.fleet.membership import BETWEEN_S, RENEW_S, Membership, NameTaken
+from hotseat.fleet.membership import BETWEEN_S, RENEW_S, Membership
 from hotseat.fleet.records import CatalogRecord, HostRecord, Offer, Residence, decoded, encoded
-from hotseat.fleet.store import LEASE_S, BegunAnew, Bucket, CaughtUp, Removed, Written
+from hotseat.fleet.store import LEASE_S, BegunAnew, Bucket, CaughtUp, NameTaken, Removed, Written
 from hotseat.fleet.view import FleetConnection
 from hotseat.identifiers import HostName, ModelName
 from hotseat.tasks import Tasks

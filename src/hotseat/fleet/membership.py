@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hotseat.fleet.catalog_lease import CatalogLease
 from hotseat.fleet.host_record import routing_summary
 from hotseat.fleet.records import HostRecord, decoded, encoded
-from hotseat.fleet.store import LEASE_S, Bucket, Change, Conflict, Store, StoreError, Written
+from hotseat.fleet.store import LEASE_S, Bucket, Change, Conflict, NameTaken, Store, StoreError, Written
 from hotseat.fleet.view import FleetConnection
 from hotseat.tasks import Tasks
 
@@ -32,14 +32,6 @@ BETWEEN_S: Seconds = 0.2
 """Minimum time between two published updates."""
 AGAIN_S: Seconds = 1.0
 """Delay after a failure."""
-
-
-class NameTaken(Exception):
-    """Another live host has our name."""
-
-    def __init__(self, said: str, revision: Revision) -> None:
-        super().__init__(said)
-        self.revision = revision
 
 
 class Membership:

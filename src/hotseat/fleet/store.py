@@ -83,6 +83,14 @@ class StoreError(Exception):
     """The store was unreachable or did not answer in time: the outcome is unknown."""
 
 
+class NameTaken(Exception):
+    """Another live host has our name."""
+
+    def __init__(self, said: str, revision: Revision) -> None:
+        super().__init__(said)
+        self.revision = revision
+
+
 class Conflict(Exception):
     """Somebody else wrote first."""
 

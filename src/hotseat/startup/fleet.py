@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hotseat.fleet.node import joined
-
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AsyncExitStack
@@ -27,6 +25,8 @@ class FleetHandle:
     async def join(
         self, stack: AsyncExitStack, settings: Fleet, dispatcher: Dispatcher, is_leaving: Callable[[], bool]
     ) -> FleetNode:
+        from hotseat.fleet.node import joined  # only a host in a fleet needs it
+
         self.node = await stack.enter_async_context(joined(settings, dispatcher, is_leaving))
         return self.node
 
