@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import urllib.request
 from dataclasses import dataclass
 from itertools import cycle
 from typing import TYPE_CHECKING
@@ -127,12 +128,9 @@ class Reader:
         )
         self._servers.append(server)
         if is_hotseat:
-            self._until_healthy(int(port_option[1]) if port_option else self.port)
+            port = int(port_option[1]) if port_option else self.port
+            eventually(lambda: is_healthy(port), within=START_S)
         return ""
-
-    def _until_healthy(self, port: int) -> None:
-        health = ["curl", "-sf", f"http://127.0.0.1:{port}/health"]
-        eventually(lambda: subprocess.run(health, capture_output=True).returncode == 0, within=START_S)
 
     def _with_port(self, text: str) -> str:
         for usual, port in self.ports.items():
@@ -154,6 +152,14 @@ class Reader:
             server.terminate()
             print(server.communicate(timeout=PATIENCE_S)[0])
         assert [server.returncode for server in self._servers] == [0] * len(self._servers)
+
+
+def is_healthy(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=PATIENCE_S):
+            return True
+    except OSError:
+        return False
 
 
 def session(shown: str) -> Iterator[tuple[str, str]]:
