@@ -183,3 +183,8 @@ models: {"a ' b": {cmd: "s '${MODEL_ID}' ${PORT}", sleep: {suspend: "x ${MODEL_I
         ("x", "a ' b"),
         ("POST", "/w/a%20%27%20b"),
     ]
+
+
+def test_the_effective_configuration_names_the_folder(files: ConfigFiles, folder: Path) -> None:
+    """Commands on the same machine find it there, whatever their own working folder is."""
+    assert resolved(files.load(CONFIG))["modelsDir"] == str(folder / "weights")

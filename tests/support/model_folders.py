@@ -18,6 +18,12 @@ MEDIA = "application/vnd.ollama.image."
 
 def model_bytes(architecture: str = "llama", words: int = 64, rows: int = 64, **more: int | str) -> bytes:
     """A small complete GGUF file; in the names of further keys two underscores stand for a dot."""
+    head, data = model_head(architecture, words, rows, **more)
+    return head + bytes(data)
+
+
+def model_head(architecture: str = "llama", words: int = 64, rows: int = 64, **more: int | str) -> tuple[bytes, int]:
+    """The beginning of such a file, and how many bytes of weights follow."""
     sizes = {"block_count": 1, "context_length": 65536, "embedding_length": 64, "feed_forward_length": 64}
     keys = [said("general.architecture", architecture)]
     keys += [number(f"{architecture}.{key}", value) for key, value in sizes.items()]
@@ -27,7 +33,7 @@ def model_bytes(architecture: str = "llama", words: int = 64, rows: int = 64, **
         tensor("token_embd.weight", (64, words), F16, 0),
         tensor("blk.0.attn_q.weight", (64, rows), F16, 128 * words),
     ]
-    return gguf_bytes(keys, tensors, data=128 * (words + rows))
+    return gguf_bytes(keys, tensors), 128 * (words + rows)
 
 
 def said(key: str, value: int | str) -> bytes:

@@ -175,6 +175,23 @@ def estimate(
     show(found, as_json)
 
 
+@app.command(epilog="Example: hotseat pull ORG/REPO:Q4_K_M")
+def pull(
+    reference: Annotated[
+        str, typer.Argument(metavar="REFERENCE", help="ORG/REPO, ORG/REPO:QUANT, ORG/REPO:FILE or https://…")
+    ],
+    config: ConfigFiles = None,
+    config_dir: ConfigDir = None,
+    url: Url = HERE,
+    api_key: Key = None,
+) -> None:
+    """Download a model into the folder of modelsDir. A running hotseat lists it at once."""
+    from hotseat.cli.models_folder import Places
+    from hotseat.cli.pull import pull
+
+    pull(reference, Places(Server(url, api_key), named_sources(config, config_dir)))
+
+
 @app.command(epilog="Example: hotseat ps")
 def ps(url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
     """Show models that are running, loading, stopping or requested."""
@@ -366,6 +383,9 @@ app.add_typer(systemd_commands.app, name="systemd")
 
 def sources(files: list[Path] | None, folder: Path | None) -> list[Path]:
     """Files first, then the folder itself, so that a reload finds files added to it later."""
-    if folder is None:
-        return files or [USUAL_CONFIG]
-    return [*(files or []), folder]
+    return named_sources(files, folder) or [USUAL_CONFIG]
+
+
+def named_sources(files: list[Path] | None, folder: Path | None) -> list[Path]:
+    """Only what the command line names."""
+    return [*(files or []), *([folder] if folder else [])]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hotseat.cli.memory_budget import Device
+    from hotseat.estimates.machine import Files
     from hotseat.identifiers import Bytes
     from hotseat.model_files.found import Found
 
@@ -27,6 +28,7 @@ DRIVER = GIB // 2
 """What a driver takes on each GPU beyond the estimate."""
 
 ASSUMED = "its file does not specify the pooling type: mean is assumed"
+UNREADABLE = "its memory use could not be read from its file"
 
 ONLY = {Role.EMBEDDING: ("--embeddings",), Role.RERANK: ("--reranking",)}
 
@@ -38,25 +40,33 @@ class Fitted:
     memory: Bytes | None
     """Over all devices together; None: unknown, or more than there is."""
     remark: str = ""
+    context: int = 0
+    """The longest that fits; 0: unknown, or none fits."""
 
 
-def fitted(model: Found, devices: Sequence[Device], drafting: tuple[str, ...] = ()) -> Fitted:
+def fitted(
+    model: Found, devices: Sequence[Device], drafting: tuple[str, ...] = (), files: Files | None = None
+) -> Fitted:
     """The longest reasonable context whose estimate fits the devices together; if none fits, the server decides.
 
     `drafting` are the options that this version of llama-server needs to use a draft model.
     """
     if model.engine is not Engine.LLAMA:
         return Fitted(_own_options(model), None)
-    budget = sum(device.memory - device.reserve for device in devices)
     for context in _contexts(model):
         options = (*_llama_options(model, context, drafting), *_layers(devices))
-        needed = _needed(options, devices)
+        needed = _needed(options, devices, files or Disk(Path.cwd()))
         if needed is None:
-            return Fitted(options, None, "its memory use could not be read from its file")
-        if needed <= budget:
-            return Fitted(options, needed, ASSUMED if _pooling(model) else "")
+            return Fitted(options, None, UNREADABLE)
+        if needed <= budget(devices):
+            return Fitted(options, needed, ASSUMED if _pooling(model) else "", context)
     options = _llama_options(model, _contexts(model)[-1], drafting)
     return Fitted(options, None, "larger than the available memory: it will be slow")
+
+
+def budget(devices: Sequence[Device]) -> Bytes:
+    """What models may use of all devices together."""
+    return sum(device.memory - device.reserve for device in devices)
 
 
 def _contexts(model: Found) -> list[int]:
@@ -86,10 +96,10 @@ def _layers(devices: Sequence[Device]) -> tuple[str, ...]:
     return ("-ngl", "99") if any(device.is_gpu for device in devices) else ()
 
 
-def _needed(options: tuple[str, ...], devices: Sequence[Device]) -> Bytes | None:
+def _needed(options: tuple[str, ...], devices: Sequence[Device], files: Files) -> Bytes | None:
     gpus = sum(device.is_gpu for device in devices)
     try:
-        found = estimate(("llama-server", *options), Disk(Path.cwd()), gpu=Gpu.SOME if gpus else Gpu.NONE)
+        found = estimate(("llama-server", *options), files, gpu=Gpu.SOME if gpus else Gpu.NONE)
     except CannotEstimate:
         return None
     return found.needed(Where.DEVICE) + gpus * DRIVER if gpus else found.needed(Where.HOST)

@@ -51,6 +51,7 @@ def _all_of(loaded: Loaded) -> dict[str, Any]:
     secrets += _fleet_secrets(loaded.settings.fleet)
     return {
         "files": [str(file) for file in loaded.files],
+        "modelsDir": str(loaded.models_dir.absolute()) if loaded.models_dir else None,
         "settings": _settings(loaded.settings),
         "models": {name: _model(spec, secrets) for name, spec in catalog.models.items()},
         "groups": [_group(group) for group in catalog.groups.groups],

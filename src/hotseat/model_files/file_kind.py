@@ -17,6 +17,7 @@ from hotseat.model_files.found import Engine, Found, Role
 
 if TYPE_CHECKING:
     from hotseat.estimates.gguf import Head
+    from hotseat.estimates.machine import Files
 
 HERE = Disk(Path())
 
@@ -40,9 +41,9 @@ WHISPER_MAGIC = b"lmgg"
 WHISPER_WORDS = range(51_000, 53_000)
 
 
-def read_gguf(path: Path, stem: str = "") -> Found:
+def read_gguf(path: Path, stem: str = "", files: Files = HERE) -> Found:
     """Classify a GGUF file; CannotEstimate says why it cannot be used."""
-    head = HERE.gguf(str(path))
+    head = files.gguf(str(path))
     kind = head.keys.get("general.type", "model")
     if kind in KINDS:
         raise CannotEstimate(f"{path} is {KINDS[str(kind)]}, not a model")

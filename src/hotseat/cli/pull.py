@@ -1,0 +1,168 @@
+"""`hotseat pull`: downloads a model into the models folder, after a look at disk and memory."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hotseat.cli.download_bar import download_bar, say
+from hotseat.cli.fit import UNREADABLE, budget, fitted
+from hotseat.cli.memory_budget import devices
+from hotseat.cli.models_folder import models_folder, name_of, wait_until_listed
+from hotseat.cli.problems import Problem
+from hotseat.cli.tables import without_escapes
+from hotseat.config.units import size_text
+from hotseat.downloads import hub, url_file
+from hotseat.downloads.choice import Choice, choose
+from hotseat.downloads.model_download import HubDownload, UrlDownload, remote_file, remote_files
+from hotseat.downloads.patience import Patience
+from hotseat.downloads.problems import DownloadProblem
+from hotseat.downloads.reference import HubReference, parse
+from hotseat.downloads.variants import named, projectors, variants
+from hotseat.estimates.report import CannotEstimate
+from hotseat.model_files.file_kind import read_gguf
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hotseat.cli.fit import Fitted
+    from hotseat.cli.memory_budget import Device
+    from hotseat.cli.models_folder import Places
+    from hotseat.downloads.hub import Repository
+    from hotseat.downloads.model_download import ModelDownload
+    from hotseat.downloads.reference import Reference, UrlReference
+    from hotseat.downloads.remote_heads import RemoteFiles
+    from hotseat.downloads.variants import RemoteFile, Variant
+    from hotseat.identifiers import Bytes
+
+SPARE: Bytes = 256 << 20
+"""Left free on the disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    title: str
+    download: ModelDownload
+    memory: str
+    """What the memory of this machine means for the model, as the end of a sentence."""
+    reason: str = ""
+    """Why this quantisation; empty: the user named it."""
+
+
+def pull(text: str, places: Places) -> str:
+    """Download the model and return the name under which the running hotseat lists it."""
+    with in_words():
+        folder = models_folder(places)
+        found = plan(parse(text, hub.address()), folder)
+        show(found)
+        return carry_out(found, folder, places)
+
+
+@contextmanager
+def in_words() -> Iterator[None]:
+    """What stops a download is an error of the command; Ctrl-C leaves what has been downloaded."""
+    try:
+        yield
+    except DownloadProblem as problem:
+        raise Problem(without_escapes(str(problem))) from None
+    except KeyboardInterrupt:
+        raise Problem("stopped; the same command continues where this one ended") from None
+
+
+def plan(reference: Reference, folder: Path) -> Plan:
+    machine, patience = devices(), Patience(say)
+    if isinstance(reference, HubReference):
+        return _from_hub(reference, hub.repository(reference.repository, patience), folder, machine)
+    return _from_url(reference, url_file.look_up(reference, patience), folder, machine)
+
+
+def _from_hub(reference: HubReference, repository: Repository, folder: Path, machine: Sequence[Device]) -> Plan:
+    found = variants(repository.files)
+    if not found:
+        raise DownloadProblem(f"{repository.name} has no GGUF file; look for a repository whose name ends with -GGUF")
+    projector = next(iter(projectors(repository.files)), None)
+    memory = _Memory(remote_files(repository, found, projector), projector, machine)
+    if reference.wanted:
+        choice = Choice(named(found, reference.wanted, repository.name), "")
+    else:
+        choice = choose(found, memory.fits, repository.name)
+    download = HubDownload(repository, choice.variant, projector, folder)
+    parts = f" in {len(choice.variant.files)} files" if len(choice.variant.files) > 1 else ""
+    title = f"{repository.name}: {choice.variant.label}{parts}" + (f", with {projector.name}" if projector else "")
+    return Plan(title, download, memory.said(choice.variant.first.name, choice.variant.size), choice.reason)
+
+
+def _from_url(reference: UrlReference, file: url_file.UrlFile, folder: Path, machine: Sequence[Device]) -> Plan:
+    memory = _Memory(remote_file(file), None, machine)
+    return Plan(reference.name, UrlDownload(file, folder), memory.said(file.name, file.size))
+
+
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    """Compares files at a server with the memory of this machine, by their headers."""
+
+    files: RemoteFiles
+    projector: RemoteFile | None
+    machine: Sequence[Device]
+
+    def fits(self, variant: Variant) -> bool:
+        if variant.size > budget(self.machine):
+            return False  # without a look at its header
+        fit = self._fit(variant.first.name)
+        return fit is None or fit.memory is not None
+
+    def said(self, name: str, size: Bytes) -> str:
+        fit, where = self._fit(name), " and ".join(device.name for device in self.machine)
+        most = f"{size_text(budget(self.machine))} of {where} for models"
+        if fit is None and size <= budget(self.machine):
+            return f"its weights fit {where}; its header could not be read, so the context is not counted"
+        if fit is None or fit.memory is None:
+            return f"does not fit the {most}: it will be slow"
+        return f"fits {where} with a context of {fit.context} tokens ({size_text(fit.memory)})"
+
+    def _fit(self, name: str) -> Fitted | None:
+        try:
+            model = read_gguf(Path(name), files=self.files)
+        except CannotEstimate:
+            return None
+        seeing = Path(self.projector.name) if self.projector else None
+        fit = fitted(replace(model, projector=seeing), self.machine, files=self.files)
+        return None if fit.remark == UNREADABLE else fit
+
+
+# Carrying it out
+
+
+def show(found: Plan) -> None:
+    """Print what will happen; Problem if the disk has no room for it."""
+    total, missing = sum(size for _, size in found.download.files), found.download.missing
+    print(without_escapes(found.title))
+    if found.reason:
+        print(without_escapes(f"chosen because {found.reason}"))
+    free = free_space(found.download.disk)
+    rest = "" if missing == total else f", {size_text(total - missing)} of it is there already"
+    print(f"needs {size_text(total)} of disk ({size_text(free)} free{rest}); {found.memory}", flush=True)
+    if missing + SPARE > free:
+        raise Problem(f"{found.download.disk} has too little space: free {size_text(missing + SPARE - free)} first")
+
+
+def free_space(folder: Path) -> Bytes:
+    """Of the disk of a folder that may not exist yet."""
+    while not folder.exists():
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
+
+
+def carry_out(found: Plan, folder: Path, places: Places) -> str:
+    size = sum(size for _, size in found.download.files)
+    with download_bar(found.title, size) as bar:
+        file = found.download.run(Patience(bar.say), bar.update)
+    name = name_of(file, folder)
+    if wait_until_listed(places.server, name):
+        print(f"{name} is ready to use: hotseat run {name}")
+    else:
+        print(f"{name} is in {folder}; no hotseat runs at {places.server.url}: start it with `hotseat serve`")
+    return name

@@ -1,0 +1,120 @@
+"""A repository of a hub: its files, where they can be fetched, and their place in the hub's cache."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hotseat.downloads.library import (
+    HfApi,
+    build_hf_headers,
+    constants,
+    get_hf_file_metadata,
+    hf_hub_download,
+    hf_hub_url,
+    repo_folder_name,
+)
+from hotseat.downloads.problems import DownloadProblem
+from hotseat.downloads.transfer import TIMEOUT_S, Location, Wanted, fetch
+from hotseat.downloads.variants import SHA256, RemoteFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from hotseat.downloads.patience import Patience
+    from hotseat.identifiers import Bytes
+
+COMMIT = re.compile(r"[0-9a-f]{40}")
+MOST_FILES = 5_000
+
+
+def address() -> str:
+    """HF_ENDPOINT, or the public hub."""
+    return constants.ENDPOINT
+
+
+def cache() -> Path:
+    return Path(constants.HF_HUB_CACHE)
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    name: str
+    commit: str
+    """All files are of this commit, even if another follows while they are fetched."""
+    files: Sequence[RemoteFile]
+
+    def locate(self, file: RemoteFile) -> Location:
+        """Ask the hub; the token goes to the hub only, never to the storage it refers to."""
+        headers = build_hf_headers(library_name="hotseat")
+        url = hf_hub_url(self.name, file.name, revision=self.commit, endpoint=address())
+        found = get_hf_file_metadata(url, headers=headers)
+        if found.etag != file.sha256:
+            raise DownloadProblem(f"{address()} announces two different contents of {file.name}; try again later")
+        is_elsewhere = _origin(found.location) != _origin(url)
+        return Location(found.location, _without_token(headers) if is_elsewhere else headers)
+
+    def blob(self, file: RemoteFile) -> Path:
+        return cache() / repo_folder_name(repo_id=self.name, repo_type="model") / "blobs" / file.sha256
+
+    def part(self, file: RemoteFile) -> Path:
+        blob = self.blob(file)
+        return blob.with_name(f"{blob.name}.incomplete")
+
+    def missing(self, file: RemoteFile) -> Bytes:
+        """Bytes that are still to be fetched."""
+        if self.blob(file).exists():
+            return 0
+        part = self.part(file)
+        return max(file.size - part.stat().st_size, 0) if part.exists() else file.size
+
+    def download(self, file: RemoteFile, patience: Patience, progress: Callable[[Bytes], None]) -> Path:
+        """The file in the hub's cache, complete and verified."""
+        blob = self.blob(file)
+        if not blob.exists():
+            wanted = Wanted(file.name, file.size, file.sha256, partial(self.locate, file))
+            fetch(wanted, self.part(file), patience, progress)
+            self.part(file).replace(blob)
+        # The library finds the file in its cache and enters it there under its name.
+        known = partial(hf_hub_download, self.name, file.name, revision=self.commit, endpoint=address())
+        return Path(os.path.realpath(patience.until_done(known, file.name)))
+
+
+def repository(name: str, patience: Patience) -> Repository:
+    """DownloadProblem if it does not exist or may not be read."""
+    api = HfApi(endpoint=address(), library_name="hotseat")
+    ask = partial(api.model_info, name, files_metadata=True, timeout=TIMEOUT_S)
+    try:
+        info = patience.until_done(ask, name)
+    except (ValueError, TypeError, LookupError):  # no JSON, or another kind of answer
+        raise _no_hub() from None
+    if not COMMIT.fullmatch(info.sha or ""):
+        raise _no_hub()
+    files = [_file(each) for each in (info.siblings or ())[:MOST_FILES]]
+    return Repository(name, str(info.sha), [file for file in files if file])
+
+
+def _no_hub() -> DownloadProblem:
+    return DownloadProblem(f"{address()} did not answer like a hub; is HF_ENDPOINT correct?")
+
+
+def _file(sibling: object) -> RemoteFile | None:
+    """Only files in large file storage have a known SHA-256, and model files always are."""
+    lfs = getattr(sibling, "lfs", None)
+    name, size, sha256 = getattr(sibling, "rfilename", None), getattr(lfs, "size", None), getattr(lfs, "sha256", None)
+    if not isinstance(name, str) or not isinstance(size, int) or not SHA256.fullmatch(str(sha256)):
+        return None
+    return RemoteFile(name, size, str(sha256))
+
+
+def _origin(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}"
+
+
+def _without_token(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name.lower() != "authorization"}

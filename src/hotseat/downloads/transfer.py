@@ -1,0 +1,159 @@
+"""Fetches one file into a partial file beside its target: continues what is there, bounded by the announced size.
+
+huggingface_hub's own download discards a partial file when its process ends, so hotseat transfers the bytes itself.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import httpx2
+
+from hotseat.downloads.library import get_session
+from hotseat.downloads.patience import disk_problem
+from hotseat.downloads.problems import DownloadProblem, Interrupted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+    from typing import BinaryIO
+
+    from hotseat.downloads.patience import Patience
+    from hotseat.identifiers import Bytes
+
+BLOCK: Bytes = 1 << 20
+TIMEOUT_S = 30.0
+PARTIAL = 206
+BEYOND_END = 416
+RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a file can be fetched now; links of a hub expire, so each attempt asks again."""
+
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    validator: str = ""
+    """A strong ETag: the server continues only if the file still has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    what: str
+    """Its name in messages."""
+    size: Bytes
+    sha256: str
+    """Empty: unknown."""
+    locate: Callable[[], Location]
+
+
+def fetch(wanted: Wanted, part: Path, patience: Patience, progress: Callable[[Bytes], None]) -> None:
+    """Return when `part` holds the whole file; `progress` gets the number of bytes that are there so far."""
+    try:
+        part.parent.mkdir(parents=True, exist_ok=True)
+        with part.open("a+b") as file:
+            _lock(file, wanted.what)
+            _Transfer(wanted, file, progress).run(patience)
+    except OSError as problem:
+        if isinstance(problem, httpx2.HTTPError):  # the hub's errors are both
+            raise
+        raise disk_problem(problem, wanted.what) from problem
+    except Corrupt:
+        part.unlink()
+        raise
+
+
+class Corrupt(DownloadProblem):
+    """The bytes are not those that the hub announced."""
+
+
+def _lock(file: BinaryIO, what: str) -> None:
+    """Released when the process ends, however it ends."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise DownloadProblem(f"another process is downloading {what}; wait for it") from None
+
+
+class _Transfer:
+    def __init__(self, wanted: Wanted, file: BinaryIO, progress: Callable[[Bytes], None]) -> None:
+        self._wanted, self._file, self._progress = wanted, file, progress
+        self._hash = hashlib.sha256()
+        self._have: Bytes = 0
+
+    def run(self, patience: Patience) -> None:
+        self._take_up()
+        while self._have < self._wanted.size:
+            before = self._have
+            try:
+                self._attempt(self._wanted.locate())
+            except (httpx2.HTTPError, Interrupted) as problem:
+                if self._have > before:
+                    patience.has_progressed()
+                patience.wait(problem, self._wanted.what)
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._verify()
+
+    def _take_up(self) -> None:
+        """Count and hash what an earlier process left."""
+        self._file.seek(0)
+        while block := self._file.read(BLOCK):
+            self._hash.update(block)
+            self._have += len(block)
+        if self._have > self._wanted.size:
+            self._start_over()
+        self._progress(self._have)
+
+    def _start_over(self) -> None:
+        self._file.truncate(0)
+        self._hash, self._have = hashlib.sha256(), 0
+        self._progress(0)
+
+    def _attempt(self, location: Location) -> None:
+        headers = {**location.headers, "Accept-Encoding": "identity"}
+        if self._have:
+            headers["Range"] = f"bytes={self._have}-"
+            headers |= {"If-Range": location.validator} if location.validator else {}
+        with get_session().stream("GET", location.url, headers=headers, timeout=TIMEOUT_S) as response:
+            if response.status_code == BEYOND_END:
+                self._start_over()
+                raise Interrupted("the file has changed at the server")
+            response.raise_for_status()
+            self._agree(response)
+            for block in response.iter_bytes():  # as it arrives, so that a cut loses nothing
+                self._keep(block)
+        if self._have < self._wanted.size:
+            raise Interrupted("the connection ended early")
+
+    def _agree(self, response: httpx2.Response) -> None:
+        """Continue only where the server does; a server that sends the whole file is taken at its word."""
+        if response.status_code != PARTIAL:
+            if self._have:
+                self._start_over()
+            return
+        said = RANGE.fullmatch(response.headers.get("Content-Range", ""))
+        if not said or int(said[1]) != self._have or said[2] not in ("*", str(self._wanted.size)):
+            self._start_over()
+            raise Interrupted("the server sent another part of the file than requested")
+
+    def _keep(self, block: bytes) -> None:
+        if self._have + len(block) > self._wanted.size:
+            raise Corrupt(f"{self._wanted.what}: the server sent more than the {self._wanted.size} bytes it announced")
+        self._file.write(block)
+        self._hash.update(block)
+        self._have += len(block)
+        self._progress(self._have)
+
+    def _verify(self) -> None:
+        if self._wanted.sha256 and self._hash.hexdigest() != self._wanted.sha256:
+            raise Corrupt(
+                f"{self._wanted.what} is not what the hub announced (its SHA-256 differs); it was deleted: "
+                "run the same command again"
+            )

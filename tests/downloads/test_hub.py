@@ -1,0 +1,232 @@
+"""Files of a hub, fetched through everything that goes wrong on the way."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.local_hub import COMMIT, Content
+
+from hotseat.downloads import hub as hub_module
+from hotseat.downloads.hub import Repository, repository
+from hotseat.downloads.patience import Patience
+from hotseat.downloads.problems import DownloadProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.support.local_hub import LocalHub
+
+    from hotseat.downloads.variants import RemoteFile
+
+MIB = 1 << 20
+
+
+class Fetch:
+    """One download, with what it said and how long it would have waited."""
+
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+        self.pauses: list[float] = []
+        self.seen: list[int] = []
+
+    @property
+    def patience(self) -> Patience:
+        return Patience(self.messages.append, self.pauses.append)
+
+    def __call__(self) -> Path:
+        found, file = self.file()
+        return found.download(file, self.patience, self.seen.append)
+
+    def file(self) -> tuple[Repository, RemoteFile]:
+        found = repository("test/one", self.patience)
+        return found, found.files[0]
+
+
+@pytest.fixture
+def fetch() -> Fetch:
+    return Fetch()
+
+
+def content(hub: LocalHub) -> Content:
+    return hub.repositories["test/one"]["m.gguf"]
+
+
+def sha256(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def test_a_file_arrives_in_the_hubs_cache(hub: LocalHub, fetch: Fetch) -> None:
+    """Other programs find it there by its name; the progress ends at its size."""
+    file = fetch()
+
+    named = hub_module.cache() / f"models--test--one/snapshots/{COMMIT}/m.gguf"
+    assert sha256(file) == content(hub).sha256 == sha256(named)
+    assert (fetch.seen[0], fetch.seen[-1]) == (0, content(hub).size)
+    assert fetch.messages == []
+
+
+def test_the_token_goes_to_the_hub_only(hub: LocalHub, fetch: Fetch) -> None:
+    """The storage is another host; nothing is asked besides the listing and the file."""
+    fetch()
+
+    tokens = {(asked.place, asked.headers.get("authorization")) for asked in hub.asked}
+    assert tokens == {("hub", "Bearer hf_secret"), ("storage", None)}
+    assert all(asked.path.startswith(("/api/models/test/one?", "/test/one/")) for asked in hub.asked)
+
+
+def test_what_is_there_is_not_fetched_again(hub: LocalHub, fetch: Fetch) -> None:
+    """The hub is asked for its names only."""
+    first, before = fetch(), hub.sent
+    again = fetch()
+
+    assert (again, hub.sent) == (first, before)
+
+
+def test_a_broken_connection_continues_where_it_broke(hub: LocalHub, fetch: Fetch) -> None:
+    """Three times in a row, as each time brings it further."""
+    hub.troubles.cuts, hub.troubles.cut_after = 3, MIB // 2
+    file = fetch()
+
+    assert sha256(file) == content(hub).sha256
+    assert hub.sent == content(hub).size
+    assert fetch.pauses == [1.0, 1.0, 1.0]
+
+
+def test_a_partial_file_of_a_killed_process_is_continued(hub: LocalHub, fetch: Fetch) -> None:
+    """Only the rest is fetched, and the whole is verified."""
+    found, file = fetch.file()
+    part = found.part(file)
+    part.parent.mkdir(parents=True)
+    part.write_bytes(b"".join(content(hub).blocks(0, 2 * MIB)))
+    missing = found.missing(file)
+
+    assert sha256(fetch()) == content(hub).sha256
+    assert hub.sent == missing == content(hub).size - 2 * MIB
+    assert not part.exists()
+
+
+@pytest.mark.parametrize("left", [b"x" * (2 * MIB), b"x" * (9 * MIB)], ids=["other bytes", "too many bytes"])
+def test_a_partial_file_of_something_else_is_not_used(hub: LocalHub, fetch: Fetch, left: bytes) -> None:
+    """Its SHA-256 differs, so it is deleted; the next attempt begins anew."""
+    found, file = fetch.file()
+    part = found.part(file)
+    part.parent.mkdir(parents=True)
+    part.write_bytes(left)
+    try:
+        fetched = fetch()
+    except DownloadProblem:
+        fetched = fetch()
+
+    assert sha256(fetched) == content(hub).sha256
+
+
+def test_a_file_with_another_sha256_is_deleted(hub: LocalHub, fetch: Fetch) -> None:
+    """Nothing of it is left in the cache."""
+    hub.troubles.corrupt = True
+    with pytest.raises(DownloadProblem, match=r"m\.gguf is not what the hub announced"):
+        fetch()
+
+    assert [name for _, _, names in os.walk(hub_module.cache()) for name in names] == []
+
+
+def test_a_server_that_sends_more_than_it_announced_is_cut_off(hub: LocalHub, fetch: Fetch) -> None:
+    """The announced size was compared with the free space."""
+    hub.troubles.sends_more = True
+    with pytest.raises(DownloadProblem, match="sent more than the"):
+        fetch()
+
+
+def test_a_busy_hub_is_asked_again_when_it_says(hub: LocalHub, fetch: Fetch) -> None:
+    """429 of the listing and of the file; the wait is that of Retry-After."""
+    hub.troubles.busy, hub.troubles.retry_after = 2, "7"
+    file = fetch()
+
+    assert sha256(file) == content(hub).sha256
+    assert fetch.pauses == [7.0, 7.0]
+    assert fetch.messages[0] == "test/one: the server limits the number of requests (429); next attempt in 7 s"
+
+
+def test_a_hub_that_stays_busy_is_given_up(hub: LocalHub, fetch: Fetch) -> None:
+    """After five waits."""
+    hub.troubles.busy = 99
+    with pytest.raises(DownloadProblem, match="limits the number of requests"):
+        fetch()
+
+    assert len(fetch.pauses) == 5
+
+
+def test_a_wait_of_an_hour_is_left_to_the_user(hub: LocalHub, fetch: Fetch) -> None:
+    """Nobody watches a command for so long."""
+    hub.troubles.busy, hub.troubles.retry_after = 1, "3600"
+    with pytest.raises(DownloadProblem, match="asks to wait 3600 s; run the same command later"):
+        fetch()
+
+
+@pytest.mark.parametrize("trouble", ["ignores_ranges", "wrong_ranges"])
+def test_a_server_with_broken_ranges_still_gives_the_file(hub: LocalHub, fetch: Fetch, trouble: str) -> None:
+    """The file begins anew instead of being put together from the wrong parts."""
+    hub.troubles.cuts, hub.troubles.cut_after = 1, MIB
+    setattr(hub.troubles, trouble, 1)
+
+    assert sha256(fetch()) == content(hub).sha256
+
+
+def refused_token(hub: LocalHub) -> None:
+    hub.token = "another"
+
+
+def no_repository(hub: LocalHub) -> None:
+    hub.repositories.clear()
+
+
+@pytest.mark.parametrize(
+    ("happens", "message"),
+    [
+        (
+            refused_token,
+            "test/one: the server refused access (401); check the spelling, or if it is private, set",
+        ),
+        (no_repository, "test/one does not exist at the server; check the spelling"),
+    ],
+)
+def test_a_refusal_says_what_to_do(
+    hub: LocalHub, fetch: Fetch, happens: Callable[[LocalHub], None], message: str
+) -> None:
+    """And never contains the token."""
+    happens(hub)
+    with pytest.raises(DownloadProblem) as refused:
+        fetch()
+
+    assert str(refused.value).startswith(message)
+    assert "hf_secret" not in str(refused.value)
+    assert fetch.pauses == []
+
+
+def test_a_server_that_does_not_exist_is_named_after_five_attempts(
+    hub: LocalHub, fetch: Fetch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The network may come back."""
+    monkeypatch.setattr("hotseat.downloads.library.constants.ENDPOINT", "http://127.0.0.1:1")
+    with pytest.raises(DownloadProblem, match="test/one: the server cannot be reached"):
+        fetch()
+
+    assert fetch.pauses == [1.0, 2.0, 4.0, 8.0, 16.0]
+
+
+def test_two_downloads_of_one_file_do_not_mix(hub: LocalHub, fetch: Fetch) -> None:
+    """The second one is told to wait."""
+    found, file = fetch.file()
+    second: list[str] = []
+
+    def meanwhile(there: int) -> None:
+        if there and not second:
+            with pytest.raises(DownloadProblem, match="another process is downloading") as refused:
+                found.download(file, fetch.patience, lambda _: None)
+            second.append(str(refused.value))
+
+    found.download(file, fetch.patience, meanwhile)
+    assert second

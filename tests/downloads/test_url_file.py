@@ -1,0 +1,120 @@
+"""Files by their URL, from a server with TLS."""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.certificate import CERTIFICATE
+from tests.support.local_hub import Content, local_hub
+
+from hotseat.downloads.library import close_session
+from hotseat.downloads.patience import Patience
+from hotseat.downloads.problems import DownloadProblem
+from hotseat.downloads.reference import UrlReference, parse
+from hotseat.downloads.url_file import UrlFile, look_up
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.support.local_hub import LocalHub
+
+MIB = 1 << 20
+CONTENT = Content(b"begin" + bytes(range(256)) * 64, 3 * MIB)
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalHub]:
+    certificate = tmp_path / "certificate.pem"
+    certificate.write_text(CERTIFICATE)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    close_session()
+    with local_hub({"": {"m.gguf": CONTENT}}, tls=tls) as server:
+        yield server
+    close_session()
+
+
+@pytest.fixture
+def pauses() -> list[float]:
+    return []
+
+
+@pytest.fixture
+def patience(pauses: list[float]) -> Patience:
+    return Patience(lambda _: None, pauses.append)
+
+
+def reference(server: LocalHub, version: str = CONTENT.sha256) -> UrlReference:
+    found = parse(f"{server.storage}/{version}.gguf")
+    assert isinstance(found, UrlReference)
+    return found
+
+
+def test_a_file_arrives_under_its_name(server: LocalHub, patience: Patience, tmp_path: Path) -> None:
+    """The hub's token stays at home, and no partial file is left."""
+    file = look_up(reference(server), patience)
+    arrived = file.download(tmp_path / "models", patience, lambda _: None)
+
+    assert arrived.read_bytes() == b"".join(CONTENT.blocks(0, CONTENT.size))
+    assert [path.name for path in arrived.parent.iterdir()] == [file.name]
+    assert all("authorization" not in asked.headers for asked in server.asked)
+
+
+def test_a_broken_download_is_continued_by_the_next_command(
+    server: LocalHub, patience: Patience, tmp_path: Path
+) -> None:
+    """The server is asked whether the file is still the same."""
+    server.troubles.cuts, server.troubles.cut_after = 99, MIB
+    file = look_up(reference(server), patience)
+    while True:
+        try:
+            file.download(tmp_path, Patience(lambda _: None, give_up), lambda _: None)
+        except GivenUp:
+            continue
+        break
+
+    ranges = [asked.headers for asked in server.asked if "if-range" in asked.headers]
+    assert (tmp_path / file.name).stat().st_size == CONTENT.size
+    assert server.sent < CONTENT.size + MIB
+    assert {headers["if-range"] for headers in ranges} == {f'"{CONTENT.sha256}"'}
+
+
+class GivenUp(Exception):
+    pass
+
+
+def give_up(seconds: float) -> None:
+    raise GivenUp
+
+
+def test_a_partial_file_of_another_version_is_not_continued(
+    server: LocalHub, patience: Patience, tmp_path: Path
+) -> None:
+    """Each version has a partial file of its own."""
+    file = look_up(reference(server), patience)
+    other = UrlFile(file.url, file.name, file.size, '"another"')
+
+    assert file.part(tmp_path) != other.part(tmp_path)
+
+
+def test_a_missing_file_is_an_error_at_once(server: LocalHub, patience: Patience, pauses: list[float]) -> None:
+    """Waiting would not help."""
+    with pytest.raises(DownloadProblem, match="does not exist at the server"):
+        look_up(reference(server, "0" * 64), patience)
+
+    assert pauses == []
+
+
+def test_a_certificate_that_is_not_trusted_is_an_error(
+    server: LocalHub, patience: Patience, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is downloaded from it."""
+    monkeypatch.delenv("SSL_CERT_FILE")
+    close_session()
+    with pytest.raises(DownloadProblem, match=r"cannot be reached.*certificate"):
+        look_up(reference(server), patience)

@@ -1,0 +1,108 @@
+"""Models on demand: from a hub on this machine into a running hotseat, with the installed command."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.depth import by_depth
+from tests.support.hotseat import PROGRAM, START_S
+from tests.support.llama import SERVER, model_file, present
+from tests.support.local_hub import BLOCK, Content, local_hub
+from tests.support.model_folders import model_head
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.support.hotseat import Hotseat
+    from tests.support.local_hub import LocalHub
+
+MIB, GIB = 1 << 20, 1 << 30
+ROW = 128
+
+
+@pytest.fixture
+def hub() -> Iterator[LocalHub]:
+    with local_hub({}, token="hf_secret") as hub:
+        yield hub
+
+
+@pytest.fixture
+def running(serve: Callable[..., Hotseat], tmp_path: Path) -> Hotseat:
+    """hotseat with an empty folder for models."""
+    command = f"{shlex.quote(str(present(SERVER)))} -m ${{MODEL_PATH}} --port ${{PORT}} -c 512 -t 1"
+    return serve({}, modelsDir={"path": str(tmp_path / "weights"), "cmd": command})
+
+
+@pytest.mark.llama
+def test_a_pulled_model_answers_without_a_restart(running: Hotseat, hub: LocalHub, tmp_path: Path) -> None:
+    """When the command ends, the running hotseat lists the model and can load it."""
+    hub.repositories["test/tiny"] = {"tiny-Q8_0.gguf": Content(model_file("alpha").read_bytes())}
+    pulled = running.cli("pull", "test/tiny", **hub.environment(tmp_path))
+    listed = running.cli("list")
+    answer = running.chat("tiny-Q8_0")
+
+    assert pulled.returncode == 0, pulled.stderr
+    assert pulled.stdout.splitlines()[-1] == "tiny-Q8_0 is ready to use: hotseat run tiny-Q8_0"
+    assert "tiny-Q8_0" in listed.stdout
+    assert answer.status == 200, running.log()
+    assert "hf_secret" not in pulled.stdout + pulled.stderr + running.log()
+
+
+def big(size: int) -> Content:
+    head, zeros = model_head(rows=size // ROW)
+    return Content(head, zeros)
+
+
+def pulling(hub: LocalHub, folder: Path) -> subprocess.Popen[bytes]:
+    """`hotseat pull test/big` as a process of its own, without a running hotseat; its output is in `said`."""
+    config = folder / "config.yaml"
+    command = "llama-server -m ${MODEL_PATH} --port ${PORT}"
+    config.write_text(f"modelsDir: {{path: '{folder}/weights', cmd: '{command}'}}")
+    argv = [str(PROGRAM), "pull", "test/big", "--config", str(config), "--url", "http://127.0.0.1:1"]
+    with (folder / "said").open("wb") as said:
+        env = {**os.environ, **hub.environment(folder)}
+        return subprocess.Popen(argv, env=env, stdout=said, stderr=said)
+
+
+def test_a_killed_download_is_continued(hub: LocalHub, tmp_path: Path) -> None:
+    """kill -9 loses at most what had not been written yet."""
+    hub.repositories["test/big"] = {"big-Q4_K_M.gguf": big(64 * MIB)}
+    hub.troubles.held_after = 40 * MIB
+    first = pulling(hub, tmp_path)
+    (part,) = eventually(lambda: list(tmp_path.glob("hf/hub/*/blobs/*.incomplete")))
+    eventually(lambda: part.stat().st_size >= 39 * MIB)
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    there = part.stat().st_size
+    hub.troubles.held_after, before = None, hub.sent
+    hub.released.set()
+    second = pulling(hub, tmp_path).wait(timeout=START_S)
+    said = (tmp_path / "said").read_text()
+
+    assert second == 0, said
+    assert re.search(r"(39(\.\d)?|40) MiB of it is there already", said)
+    assert hub.sent - before <= 64 * MIB - there + 4 * BLOCK + MIB  # the rest, and the head for the plan
+
+
+def test_gigabytes_pass_through_little_memory(hub: LocalHub, tmp_path: Path) -> None:
+    """2 GiB in `just deep`: the file is written and verified block by block."""
+    size = by_depth(128 * MIB, 2 * GIB)
+    hub.repositories["test/big"] = {"big-Q4_K_M.gguf": big(size)}
+    began = time.monotonic()
+    pull = pulling(hub, tmp_path)
+    _, status, used = os.wait4(pull.pid, 0)
+    pull.returncode = os.waitstatus_to_exitcode(status)
+    print(f"{size // MIB} MiB in {time.monotonic() - began:.1f} s, {used.ru_maxrss >> 10} MiB of memory at most")
+
+    assert pull.returncode == 0, (tmp_path / "said").read_text()
+    assert (tmp_path / "weights/test/big/big-Q4_K_M.gguf").stat().st_size > size
+    assert used.ru_maxrss < 300 * 1024
