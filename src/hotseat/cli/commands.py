@@ -186,10 +186,26 @@ def pull(
     api_key: Key = None,
 ) -> None:
     """Download a model into the folder of modelsDir. A running hotseat lists it at once."""
-    from hotseat.cli.models_folder import Places
+    from hotseat.cli.known_models import Places
     from hotseat.cli.pull import pull
 
     pull(reference, Places(Server(url, api_key), named_sources(config, config_dir)))
+
+
+@app.command(epilog="Example: hotseat show qwen")
+def show(
+    model: Model,
+    config: ConfigFiles = None,
+    config_dir: ConfigDir = None,
+    url: Url = HERE,
+    api_key: Key = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a model is: its files, size, context, memory and command."""
+    from hotseat.cli.known_models import Places
+    from hotseat.cli.show import show
+
+    show(model, Places(Server(url, api_key), named_sources(config, config_dir)), as_json)
 
 
 @app.command(epilog="Example: hotseat ps")

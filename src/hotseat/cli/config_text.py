@@ -88,7 +88,7 @@ def _models(draft: Draft) -> Iterator[str]:
 def _remarks(model: Found, fit: Fitted) -> Iterator[str]:
     facts = [model.role.value if model.role is not Role.CHAT else "", size_text(model.size), model.quant]
     if model.parameters:
-        facts.append(f"{_count(model.parameters)} parameters")
+        facts.append(f"{count_text(model.parameters)} parameters")
     if model.trained_context:
         facts.append(f"trained on {model.trained_context} tokens")
     yield f"# {', '.join(filter(None, facts))}"
@@ -121,7 +121,7 @@ def _down(size: Bytes) -> str:
     return f"{size // GIB}GiB" if size % GIB == 0 else f"{size // MIB}MiB"
 
 
-def _count(number: int) -> str:
+def count_text(number: int) -> str:
     for unit, factor in (("T", 10**12), ("B", 10**9), ("M", 10**6)):
         if number >= factor:
             return f"{number / factor:.3g} {unit}"

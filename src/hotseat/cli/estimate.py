@@ -46,14 +46,14 @@ def is_file(what: str) -> bool:
 
 def estimate_file(path: str, options: EstimateOptions) -> Estimate:
     if Path(path).is_dir():
-        return _estimated(("vllm", "serve", path), os.environ, options)
-    return _estimated(("llama-server", "-m", path), os.environ, options)
+        return estimated(("vllm", "serve", path), os.environ, options)
+    return estimated(("llama-server", "-m", path), os.environ, options)
 
 
 def estimate_model(name: str, config: Sequence[Path], options: EstimateOptions) -> Estimate:
     spec = _spec(name, config)
     argv = tuple(fill_hole(word, PORT, 0) for word in spec.recipe.argv)
-    return _estimated(argv, {**os.environ, **dict(spec.recipe.env)}, options)
+    return estimated(argv, {**os.environ, **dict(spec.recipe.env)}, options)
 
 
 def _spec(name: str, config: Sequence[Path]) -> ModelSpec:
@@ -65,7 +65,7 @@ def _spec(name: str, config: Sequence[Path]) -> ModelSpec:
         raise Problem(unknown.message) from None
 
 
-def _estimated(argv: tuple[str, ...], env: Mapping[str, str], options: EstimateOptions) -> Estimate:
+def estimated(argv: tuple[str, ...], env: Mapping[str, str], options: EstimateOptions) -> Estimate:
     more = options.server_options
     if options.context:
         # Each server reads its own option and ignores the other's.
@@ -84,7 +84,7 @@ def show(found: Estimate, as_json: bool) -> None:
         return show_json(_as_data(found))
     print(table(("PART", "KIND", "WHERE", "MEMORY", "SIZE"), [_row(line) for line in found.lines]))
     print()
-    for sentence in (*_totals(found), *(f"note: {note}" for note in found.notes)):
+    for sentence in (*totals(found), *(f"note: {note}" for note in found.notes)):
         print(without_escapes(sentence))
     return None
 
@@ -93,7 +93,7 @@ def _row(line: Line) -> tuple[str, ...]:
     return line.what, line.kind.value, line.where.value, line.backing.value, size_text(line.size)
 
 
-def _totals(found: Estimate) -> list[str]:
+def totals(found: Estimate) -> list[str]:
     return [_total(found, where) for where in Where if found.needed(where)]
 
 

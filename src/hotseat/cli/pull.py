@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hotseat.cli.fit import Fitted
+    from hotseat.cli.known_models import Places
     from hotseat.cli.memory_budget import Device
-    from hotseat.cli.models_folder import Places
     from hotseat.downloads.hub import Repository
     from hotseat.downloads.model_download import ModelDownload
     from hotseat.downloads.reference import Reference, UrlReference

@@ -32,7 +32,7 @@ class Disk:
 
     def gguf(self, path: str) -> Head:
         first = self.folder / path
-        heads = [_opened(part, read_head) for part in _parts(first)]
+        heads = [_opened(part, read_head) for part in parts_of(first)]
         return replace(heads[0], tensors=tuple(tensor for head in heads for tensor in head.tensors))
 
     def checkpoint(self, path: str) -> Checkpoint:
@@ -56,7 +56,7 @@ class Disk:
         return frozenset(flags[1].split()) if flags else frozenset()
 
 
-def _parts(first: Path) -> list[Path]:
+def parts_of(first: Path) -> list[Path]:
     """All files of a split model, in order."""
     found = PART.fullmatch(first.name)
     if not found:

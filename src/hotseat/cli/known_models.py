@@ -1,0 +1,122 @@
+"""The models of this machine with their commands and files, as the running hotseat or a configuration names them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from hotseat.catalog.template import PORT, fill_hole
+from hotseat.cli.client import Refused
+from hotseat.cli.problems import BadConfig, Problem, Unreachable
+from hotseat.cli.shared_options import USUAL_CONFIG
+from hotseat.config.load import read
+from hotseat.config.problems import ConfigError
+from hotseat.errors import did_you_mean
+from hotseat.estimates.command import Engine, server_in
+from hotseat.estimates.files import parts_of
+from hotseat.estimates.llama_flags import LlamaFlags
+from hotseat.estimates.report import CannotEstimate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hotseat.cli.client import Server
+    from hotseat.config.load import Loaded
+
+LOCAL = ("127.0.0.1", "localhost", "::1")
+ROLES = ("model", "projector", "draft")
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where a command looks: the running server, and configuration files if the command line names any."""
+
+    server: Server
+    config: Sequence[Path] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KnownModel:
+    name: str
+    aliases: tuple[str, ...]
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    def files(self) -> dict[str, list[Path]]:
+        """The files of a llama-server by what they are for, with all parts; empty for other servers."""
+        try:
+            server = server_in(self.argv, self.env)
+            if server.engine is not Engine.LLAMA:
+                return {}
+            flags = LlamaFlags.parse(server.options, server.env)
+            paths = {role: flags.text(role) for role in ROLES}
+            return {role: parts_of(Path(server.outside(path)).absolute()) for role, path in paths.items() if path}
+        except CannotEstimate:
+            return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    models: Mapping[str, KnownModel]
+    folder: Path | None
+    """The folder of `modelsDir`."""
+    sources: tuple[str, ...]
+    """The configuration files."""
+
+    def resolve(self, name: str) -> KnownModel:
+        """By name or alias."""
+        for model in self.models.values():
+            if name in (model.name, *model.aliases):
+                return model
+        names = [each for model in self.models.values() for each in (model.name, *model.aliases)]
+        raise Problem(f'model "{name}" is not defined in the configuration.{did_you_mean(name, names)}')
+
+
+def known(places: Places) -> Known:
+    """The files that the command line names have precedence, then the running server, then config.yaml."""
+    if places.config:
+        return _written(places.config)
+    return _served(places.server) or _written([USUAL_CONFIG])
+
+
+def _written(config: Sequence[Path]) -> Known:
+    try:
+        loaded = read(config, environ=os.environ)
+    except ConfigError as error:
+        raise BadConfig("\n".join(["the configuration has errors:", *map(str, error.problems)])) from None
+    folder = loaded.models_dir.absolute() if loaded.models_dir else None
+    return Known(_models(loaded), folder, tuple(map(str, loaded.files)))
+
+
+def _models(loaded: Loaded) -> dict[str, KnownModel]:
+    return {
+        str(name): KnownModel(str(name), tuple(spec.aliases), _filled(spec.recipe.argv), dict(spec.recipe.env))
+        for name, spec in loaded.catalog.models.items()
+    }
+
+
+def _served(server: Server) -> Known | None:
+    """None: no hotseat runs on this machine, or the key may not see its configuration."""
+    if not is_local(server):
+        return None
+    try:
+        shown = server.ask("GET", "/hotseat/config")["resolved"]
+    except (Unreachable, Refused):
+        return None
+    models = {
+        name: KnownModel(name, tuple(model["aliases"]), _filled(model["cmd"]), model["env"])
+        for name, model in shown["models"].items()
+    }
+    return Known(models, Path(shown["modelsDir"]) if shown["modelsDir"] else None, tuple(shown["files"]))
+
+
+def _filled(argv: Sequence[str]) -> tuple[str, ...]:
+    return tuple(fill_hole(word, PORT, 0) for word in argv)
+
+
+def is_local(server: Server) -> bool:
+    url = server.url if "://" in server.url else f"http://{server.url}"
+    return urlsplit(url).hostname in LOCAL
