@@ -57,6 +57,22 @@ def test_a_pulled_model_answers_without_a_restart(running: Hotseat, hub: LocalHu
     assert "hf_secret" not in pulled.stdout + pulled.stderr + running.log()
 
 
+@pytest.mark.llama
+def test_a_model_that_runs_is_unloaded_and_deleted(running: Hotseat, hub: LocalHub, tmp_path: Path) -> None:
+    """Afterwards neither the list nor the disk has it."""
+    hub.repositories["test/tiny"] = {"tiny-Q8_0.gguf": Content(model_file("alpha").read_bytes())}
+    running.cli("pull", "test/tiny", **hub.environment(tmp_path))
+    running.load("tiny-Q8_0")
+    shown = running.cli("show", "tiny-Q8_0")
+    removed = running.cli("rm", "tiny-Q8_0", "--yes")
+
+    assert "\nstate         ready: " in shown.stdout
+    assert removed.returncode == 0, removed.stderr
+    assert running.call("GET", "/v1/models").json()["data"] == []
+    assert not list(tmp_path.rglob("*/blobs/*"))
+    assert running.upstreams() == []
+
+
 def big(size: int) -> Content:
     head, zeros = model_head(rows=size // ROW)
     return Content(head, zeros)

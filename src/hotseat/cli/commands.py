@@ -208,6 +208,22 @@ def show(
     show(model, Places(Server(url, api_key), named_sources(config, config_dir)), as_json)
 
 
+@app.command(epilog="Example: hotseat rm qwen")
+def rm(
+    model: Model,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    config: ConfigFiles = None,
+    config_dir: ConfigDir = None,
+    url: Url = HERE,
+    api_key: Key = None,
+) -> None:
+    """Delete a model of the folder of modelsDir. Files that another model uses stay."""
+    from hotseat.cli.known_models import Places
+    from hotseat.cli.remove import remove
+
+    remove(model, Places(Server(url, api_key), named_sources(config, config_dir)), yes)
+
+
 @app.command(epilog="Example: hotseat ps")
 def ps(url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
     """Show models that are running, loading, stopping or requested."""

@@ -1,0 +1,140 @@
+"""`hotseat rm`: deletes a model of the models folder, except files that another model uses."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hotseat.cli.client import Refused
+from hotseat.cli.known_models import known
+from hotseat.cli.models_folder import models_in, wait_until_listed
+from hotseat.cli.problems import Problem, Unreachable
+from hotseat.cli.queries import NOT_RUNNING, stopped
+from hotseat.cli.tables import without_escapes
+from hotseat.config.units import size_text
+from hotseat.downloads.cached import cached_files
+from hotseat.estimates.files import parts_of
+from hotseat.estimates.report import CannotEstimate
+from hotseat.model_files.file_kind import read_gguf
+from hotseat.model_files.found import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from hotseat.cli.client import Server
+    from hotseat.cli.known_models import Known, KnownModel, Places
+
+UNKNOWN = 404
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    doomed: Sequence[Path]
+    kept: Sequence[tuple[Path, str]]
+    """Files that stay, and the model that uses each."""
+
+
+def remove(name: str, places: Places, without_asking: bool) -> None:
+    everything = known(places)
+    model = everything.resolve(name)
+    folder = everything.folder
+    file = models_in(folder).get(model.name) if folder else None
+    if folder is None or file is None:
+        raise Problem(f"{model.name} is not a file of modelsDir; remove it from {', '.join(everything.sources)}")
+    removal = planned(model, file, folder, everything)
+    show(removal)
+    if not without_asking:
+        ask(model.name)
+    stop(places.server, model.name)
+    carry_out(removal, folder)
+    wait_until_listed(places.server, model.name, wanted=False)
+    print(f"{model.name} is removed")
+
+
+def planned(model: KnownModel, file: Path, folder: Path, everything: Known) -> Removal:
+    """A link goes although another model uses the file that it leads to; then only that file stays."""
+    own = [*parts_of(file), *companions(file, folder)]
+    named = used_files(everything, model)
+    users = {path.resolve(): user for path, user in named.items()}
+    shared = {path.resolve() for path in linked(folder) if path not in own}
+    if user := named.get(file) or (None if file.is_symlink() else users.get(file.resolve())):
+        raise Problem(f"{user} uses {file}; remove {user} from {', '.join(everything.sources)} first")
+    doomed, kept = [], []
+    for path in own:
+        real = path.resolve()
+        user = named.get(path) or (None if path.is_symlink() else users.get(real))
+        doomed += [] if user else [path]
+        if user or real in users:
+            kept.append((real, users[real]))
+        elif real not in shared:
+            doomed += cached_files(path)
+    return Removal(doomed, kept)
+
+
+def companions(file: Path, folder: Path) -> list[Path]:
+    """Projectors and drafts beside the file, if no other model is beside them."""
+    others = [path for path in models_in(folder).values() if path.parent == file.parent and path != file]
+    return [] if others else [path for path in sorted(file.parent.glob("*.gguf")) if _is_companion(path)]
+
+
+def _is_companion(path: Path) -> bool:
+    try:
+        return read_gguf(path).role in (Role.PROJECTOR, Role.DRAFT)
+    except CannotEstimate:
+        return False
+
+
+def used_files(everything: Known, removed: KnownModel) -> dict[Path, str]:
+    """The files that commands of other models name, and one model that uses each."""
+    return {
+        path: other.name
+        for other in everything.models.values()
+        if other.name != removed.name
+        for files in other.files().values()
+        for path in files
+    }
+
+
+def linked(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.rglob("*.gguf") if path.is_symlink())
+
+
+def show(removal: Removal) -> None:
+    for path in removal.doomed:
+        size = "link" if path.is_symlink() else size_text(path.stat().st_size)
+        print(without_escapes(f"deletes {path} ({size})"))
+    for path, user in removal.kept:
+        print(without_escapes(f"keeps {path}: {user} uses it"))
+
+
+def ask(name: str) -> None:
+    if not sys.stdin.isatty():
+        raise Problem("there is no terminal to ask at: add --yes to delete these files")
+    if input(f"Delete {name}? [y/N] ").strip().lower() not in ("y", "yes"):
+        raise Problem("nothing was deleted")
+
+
+def stop(server: Server, name: str) -> None:
+    """Unload the model if it runs; nothing answers, or it does not run: nothing to do."""
+    try:
+        print(stopped(server, name, force=False))
+    except Unreachable:
+        return
+    except Refused as refused:
+        if refused.status not in (NOT_RUNNING, UNKNOWN):
+            raise
+
+
+def carry_out(removal: Removal, folder: Path) -> None:
+    try:
+        for path in removal.doomed:
+            path.unlink(missing_ok=True)
+    except OSError as problem:
+        raise Problem(f"{problem.filename} cannot be deleted: {problem.strerror}") from None
+    for parent in {parent for path in removal.doomed for parent in path.parents if parent.is_relative_to(folder)}:
+        if parent != folder:
+            with suppress(OSError):  # it is not empty
+                parent.rmdir()

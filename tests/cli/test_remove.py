@@ -1,0 +1,151 @@
+"""`hotseat rm` on the command line, after `hotseat pull` from a hub on this machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.local_hub import Content, LocalHub, local_hub, use
+from tests.support.model_folders import model_bytes, put
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.support.command_line import Said, Typed
+
+NOBODY = ("--url", "http://127.0.0.1:1")
+CONFIG = """\
+modelsDir:
+  path: weights
+  cmd: llama-server -m ${MODEL_PATH} --port ${PORT}
+"""
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalHub]:
+    monkeypatch.chdir(tmp_path)
+    put(tmp_path / "config.yaml", CONFIG.encode())
+    with local_hub({}) as hub:
+        use(hub, tmp_path / "hub", monkeypatch)
+        yield hub
+
+
+@pytest.fixture
+def pulled(hub: LocalHub, typed: Typed) -> Callable[..., None]:
+    """Pull these quantisations of one repository, each file of another content, with one projector."""
+
+    def pull(*quants: str) -> None:
+        models = {f"m-{quant}.gguf": Content(model_bytes(rows=64 + n)) for n, quant in enumerate(quants)}
+        hub.repositories["test/m"] = {**models, "mmproj-F16.gguf": Content(model_bytes("clip"))}
+        for quant in quants:
+            assert typed("pull", f"test/m:{quant}", *NOBODY).code == 0
+        settle()
+
+    return pull
+
+
+def settle() -> None:
+    """As if the files had been written a while ago."""
+    for path in (*Path("hub").glob("*/blobs/*"), *Path("weights").glob("*.gguf")):
+        os.utime(path, (0, 0))
+
+
+def files(folder: str) -> list[str]:
+    return sorted(path.name for path in Path(folder).rglob("*") if path.is_file() or path.is_symlink())
+
+
+def removed(typed: Typed, name: str) -> Said:
+    return typed("rm", name, "--yes", *NOBODY)
+
+
+def test_a_model_is_deleted_with_its_files_in_the_cache(pulled: Callable[..., None], typed: Typed) -> None:
+    """The link, the projector, the file, its name in the cache; empty folders go too."""
+    pulled("Q4_K_M")
+    said = removed(typed, "m-Q4_K_M")
+
+    assert said.code == 0, said.err
+    assert said.out.splitlines()[-1] == "m-Q4_K_M is removed"
+    assert said.out.count("deletes ") == 6
+    assert list(Path("weights").iterdir()) == []
+    assert list(Path("hub").glob("*/blobs/*")) == []
+    assert not list(Path("hub").rglob("*.gguf"))
+
+
+def test_a_projector_that_another_quantisation_uses_stays(pulled: Callable[..., None], typed: Typed) -> None:
+    """Only the last model beside it takes it along."""
+    pulled("Q4_K_M", "Q8_0")
+    removed(typed, "m-Q4_K_M")
+
+    assert files("weights") == ["m-Q8_0.gguf", "mmproj-F16.gguf"]
+    assert all(path.exists() for path in Path("weights").rglob("*.gguf"))
+
+
+def test_a_file_that_a_written_model_uses_stays(pulled: Callable[..., None], typed: Typed) -> None:
+    """It is named with the model that uses it; only the link to it goes."""
+    pulled("Q4_K_M")
+    blob = Path("weights/test/m/m-Q4_K_M.gguf").resolve()
+    put(Path("config.yaml"), f"{CONFIG}models:\n  other:\n    cmd: llama-server -m {blob} --port ${{PORT}}\n".encode())
+    said = removed(typed, "m-Q4_K_M")
+
+    assert f"keeps {blob}: other uses it\n" in said.out
+    assert blob.exists()
+    assert files("weights") == []
+
+
+def test_a_model_whose_file_is_named_by_another_is_refused(hub: LocalHub, typed: Typed) -> None:
+    """Deleting it would break the other."""
+    put(Path("weights/own.gguf"))
+    settle()
+    other = "models: {other: {cmd: 'llama-server -m weights/own.gguf --port ${PORT}'}}"
+    put(Path("config.yaml"), f"{CONFIG}{other}".encode())
+    said = removed(typed, "own")
+
+    assert said.err == f"hotseat: other uses {Path.cwd()}/weights/own.gguf; remove other from config.yaml first\n"
+    assert files("weights") == ["own.gguf"]
+
+
+def test_a_file_that_is_no_link_is_deleted(hub: LocalHub, typed: Typed) -> None:
+    """As it is after a pull from a URL."""
+    put(Path("weights/own.gguf"))
+    settle()
+    said = removed(typed, "own")
+
+    assert said.code == 0, said.err
+    assert files("weights") == []
+
+
+def test_a_model_that_is_written_in_the_configuration_is_refused(hub: LocalHub, typed: Typed) -> None:
+    """Its file may be anyone's."""
+    put(Path("own.gguf"))
+    put(Path("config.yaml"), f"{CONFIG}models: {{own: {{cmd: 'llama-server -m own.gguf --port ${{PORT}}'}}}}".encode())
+    said = removed(typed, "own")
+
+    assert said.code == 1
+    assert said.err == "hotseat: own is not a file of modelsDir; remove it from config.yaml\n"
+    assert Path("own.gguf").exists()
+
+
+def test_without_a_terminal_nothing_is_deleted_unasked(pulled: Callable[..., None], typed: Typed) -> None:
+    """A script says --yes."""
+    pulled("Q4_K_M")
+    said = typed("rm", "m-Q4_K_M", *NOBODY)
+
+    assert said.code == 1
+    assert "add --yes" in said.err
+    assert files("weights") == ["m-Q4_K_M.gguf", "mmproj-F16.gguf"]
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y", 0), ("", 1), ("n", 1)])
+def test_at_a_terminal_the_answer_decides(
+    pulled: Callable[..., None], typed: Typed, monkeypatch: pytest.MonkeyPatch, answer: str, code: int
+) -> None:
+    """No answer is no."""
+    pulled("Q4_K_M")
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", lambda _: answer)
+    said = typed("rm", "m-Q4_K_M", *NOBODY)
+
+    assert said.code == code
+    assert bool(files("weights")) is bool(code)
