@@ -95,11 +95,26 @@ def test_print_writes_nothing(home: Path, typed: Typed) -> None:
 def test_nothing_found_says_where_was_looked(home: Path, typed: Typed) -> None:
     """The message has the next step."""
     (home / "models").mkdir()
-    said = typed("init")
+    said = typed("init", str(home / "models"))
 
     assert said.code == 1
     assert f"searched {home}/models. Name the folder with your models: hotseat init FOLDER" in said.err
     assert os.listdir() == []
+
+
+def test_a_machine_without_models_gets_a_folder_for_downloads(home: Path, typed: Typed) -> None:
+    """The configuration is valid without a warning but that it has no models; the output has the next steps."""
+    said = typed("init")
+    put(home / "models/a/b/m.gguf")
+    os.utime(home / "models/a/b/m.gguf", (0, 0))
+
+    assert said.out.splitlines() == [
+        "config.yaml: no models yet (hotseat pull and hotseat run download them to ~/models)",
+        "next: hotseat serve",
+        "then, in another terminal: hotseat run ORG/REPO",
+    ]
+    assert loaded().problems == ()
+    assert loaded().catalog.resolve("m").recipe.argv[5:] == ("-m", f"{home}/models/a/b/m.gguf", "-c", "16384")
 
 
 def test_a_folder_that_is_not_there_is_asked_back(home: Path, typed: Typed) -> None:

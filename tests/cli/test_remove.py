@@ -133,7 +133,7 @@ def test_without_a_terminal_nothing_is_deleted_unasked(pulled: Callable[..., Non
     said = typed("rm", "m-Q4_K_M", *NOBODY)
 
     assert said.code == 1
-    assert "add --yes" in said.err
+    assert "--yes answers yes" in said.err
     assert files("weights") == ["m-Q4_K_M.gguf", "mmproj-F16.gguf"]
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.depth import by_depth
-from tests.support.hotseat import PROGRAM, START_S
+from tests.support.hotseat import PROGRAM, START_S, Hotseat
 from tests.support.llama import SERVER, model_file, present
 from tests.support.local_hub import BLOCK, Content, local_hub
 from tests.support.model_folders import model_head
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from tests.support.hotseat import Hotseat
     from tests.support.local_hub import LocalHub
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -71,6 +70,29 @@ def test_a_model_that_runs_is_unloaded_and_deleted(running: Hotseat, hub: LocalH
     assert running.call("GET", "/v1/models").json()["data"] == []
     assert not list(tmp_path.rglob("*/blobs/*"))
     assert running.upstreams() == []
+
+
+@pytest.mark.llama
+def test_from_nothing_to_an_answer_in_three_commands(hub: LocalHub, tmp_path: Path) -> None:
+    """init, serve, run: no model is on the machine before; the second run needs no hub."""
+    hub.repositories["test/tiny"] = {"tiny-Q8_0.gguf": Content(model_file("alpha").read_bytes())}
+    path = os.pathsep.join([str(present(SERVER).parent), os.environ["PATH"]])
+    threads = {"LLAMA_ARG_THREADS": "1", "LLAMA_ARG_N_PREDICT": "8"}
+    environ = {"HOME": str(tmp_path), "XDG_CACHE_HOME": "", "PATH": path, **threads, **hub.environment(tmp_path)}
+    began = time.monotonic()
+    subprocess.run([PROGRAM, "init"], cwd=tmp_path, env={**os.environ, **environ}, check=True)
+    with Hotseat(tmp_path / "config.yaml", tmp_path, environ=environ) as running:
+        first = running.cli("run", "test/tiny", "hello", "--yes", **environ)
+        print(f"an answer after {time.monotonic() - began:.1f} s")
+        hub.repositories.clear()
+        second = running.cli("run", "test/tiny:Q8_0", "hello", **environ)
+
+    assert first.returncode == 0, first.stderr
+    assert "chosen because it is the only model" in first.stderr
+    assert first.stdout.strip()
+    assert "tiny" not in first.stdout
+    assert second.returncode == 0, second.stderr
+    assert second.stdout.strip()
 
 
 def big(size: int) -> Content:

@@ -244,17 +244,29 @@ def load(model: Model, url: Url = HERE, api_key: Key = None) -> None:
 
 @app.command(epilog="Example: hotseat run qwen 'Why is the sky blue?'")
 def run(
-    model: Model,
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="A model's name or alias, or a reference as for `hotseat pull`.", autocompletion=models_here
+        ),
+    ],
     prompt: Annotated[
         str | None, typer.Argument(help="One prompt. Without it: read from a pipe, or start a conversation.")
     ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Download without asking.")] = False,
     url: Url = HERE,
     api_key: Key = None,
 ) -> None:
-    """Chat with a model; Ctrl-C stops a response, /bye quits."""
+    """Chat with a model; Ctrl-C stops a response, /bye quits. A model that is not there yet is downloaded."""
     from hotseat.cli.chat import run
 
-    run(Server(url, api_key), model, prompt)
+    server = Server(url, api_key)
+    if "/" in model:  # what follows is slow to import
+        from hotseat.cli.known_models import Places
+        from hotseat.cli.run_reference import model_for
+
+        model = model_for(model, Places(server), yes)
+    run(server, model, prompt)
 
 
 @app.command(epilog="Example: hotseat top")

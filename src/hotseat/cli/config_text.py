@@ -44,6 +44,8 @@ listen: 127.0.0.1:8080 # this machine only; others need apiKeys first
 
 globalTTL: 30m # a model that is idle for this long is unloaded; 0: never
 """
+PULLED = "~/models"
+PULLED_CONTEXT = 16384
 TOGETHER = "Models run concurrently as long as they fit into this memory; idle models are unloaded first."
 DEALT = "llama-server distributes each model over all GPUs; -dev and CUDA_VISIBLE_DEVICES change that."
 
@@ -58,7 +60,8 @@ class Draft:
 
 
 def text_of(draft: Draft) -> str:
-    return "\n".join([HEAD, *_devices(draft.devices), "", *_macros(draft), "", "models:", *_models(draft)]) + "\n"
+    models = ["models:", *_models(draft)] if draft.models else [*_models_dir(draft)]
+    return "\n".join([HEAD, *_devices(draft.devices), "", *_macros(draft), "", *models]) + "\n"
 
 
 def _devices(devices: Sequence[Device]) -> Iterator[str]:
@@ -73,9 +76,18 @@ def _devices(devices: Sequence[Device]) -> Iterator[str]:
 
 def _macros(draft: Draft) -> Iterator[str]:
     yield "macros:"
-    for engine in dict.fromkeys(named.model.engine for named in draft.models):
+    for engine in dict.fromkeys(named.model.engine for named in draft.models) or (Engine.LLAMA,):
         program = shlex.quote(draft.programs.get(engine, engine.value))
         yield f"  {MACROS[engine]}: {json.dumps(FIRST_WORDS[engine].format(program), ensure_ascii=False)}"
+
+
+def _models_dir(draft: Draft) -> Iterator[str]:
+    """For a machine without models: those that will be downloaded."""
+    layers = " -ngl 99" if any(device.is_gpu for device in draft.devices) else ""
+    yield "# Every GGUF file of this folder is a model; `hotseat pull` downloads models to it."
+    yield "modelsDir:"
+    yield f"  path: {PULLED}"
+    yield f"  cmd: ${{llama}} -m ${{MODEL_PATH}} -c {PULLED_CONTEXT}{layers}"
 
 
 def _models(draft: Draft) -> Iterator[str]:

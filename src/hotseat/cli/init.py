@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hotseat.cli.config_text import Draft, text_of
+from hotseat.cli.config_text import PULLED, Draft, text_of
 from hotseat.cli.memory_budget import devices
 from hotseat.cli.problems import Problem
 from hotseat.cli.tables import without_escapes
@@ -52,6 +52,8 @@ def init(options: InitOptions, only_print: bool) -> None:
         print(*remarks(found_models), sep="\n", file=sys.stderr)
         return
     write(text, options)
+    if not found_models.models:
+        Path(PULLED).expanduser().mkdir(parents=True, exist_ok=True)
     print(summary(found_models, programs, options.target))
 
 
@@ -64,7 +66,7 @@ def draft(options: InitOptions, env: Mapping[str, str]) -> tuple[str, FoundModel
     stores = [] if options.folders else ollama_stores(env, home)
     programs = {engine: found for engine in Engine if (found := shutil.which(engine.value, path=env.get("PATH")))}
     found_models = runnable(look(folders, stores), programs)
-    if not found_models.models:
+    if options.folders and not found_models.models:
         raise Problem(nothing_found([*folders, *stores], found_models))
     drafting = drafting_options(programs) if any(named.model.draft for named in found_models.models) else ()
     return text_of(Draft(found_models.models, devices(), programs, drafting)), found_models, programs
@@ -143,13 +145,19 @@ def summary(found_models: FoundModels, programs: Mapping[Engine, str], target: P
     roles = Counter(named.model.role.value for named in found_models.models)
     counted = ", ".join(f"{number} {role}" for role, number in roles.items())
     models = f"{len(found_models.models)} model{'s'[: len(found_models.models) > 1]}"
+    if not found_models.models:
+        models, counted = "no models yet", f"hotseat pull and hotseat run download them to {PULLED}"
     lines = [f"{target}: {models} ({counted})", *(f"  {named.name}" for named in found_models.models[:MOST_SHOWN])]
     if len(found_models.models) > MOST_SHOWN:
         lines.append(f"  and {len(found_models.models) - MOST_SHOWN} more")
     lines += remarks(found_models)
-    if Engine.LLAMA not in programs and any(named.model.engine is Engine.LLAMA for named in found_models.models):
+    engines = {named.model.engine for named in found_models.models} or {Engine.LLAMA}
+    if Engine.LLAMA in engines and Engine.LLAMA not in programs:
         lines.append("llama-server is not on PATH: install it, or set its path under macros in the file")
-    return "\n".join(without_escapes(line) for line in [*lines, f"next: hotseat serve{config_option(target)}"])
+    lines.append(f"next: hotseat serve{config_option(target)}")
+    if not found_models.models:
+        lines.append("then, in another terminal: hotseat run ORG/REPO")
+    return "\n".join(map(without_escapes, lines))
 
 
 def remarks(found_models: FoundModels) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from hotseat.model_files.file_kind import read_gguf
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from typing import TextIO
 
     from hotseat.cli.fit import Fitted
     from hotseat.cli.known_models import Places
@@ -57,8 +59,8 @@ def pull(text: str, places: Places) -> str:
     with in_words():
         folder = models_folder(places)
         found = plan(parse(text, hub.address()), folder)
-        show(found)
-        return carry_out(found, folder, places)
+        show(found, sys.stdout)
+        return carry_out(found, folder, places, sys.stdout)
 
 
 @contextmanager
@@ -136,15 +138,15 @@ class _Memory:
 # Carrying it out
 
 
-def show(found: Plan) -> None:
+def show(found: Plan, to: TextIO) -> None:
     """Print what will happen; Problem if the disk has no room for it."""
     total, missing = sum(size for _, size in found.download.files), found.download.missing
-    print(without_escapes(found.title))
+    print(without_escapes(found.title), file=to)
     if found.reason:
-        print(without_escapes(f"chosen because {found.reason}"))
+        print(without_escapes(f"chosen because {found.reason}"), file=to)
     free = free_space(found.download.disk)
     rest = "" if missing == total else f", {size_text(total - missing)} of it is there already"
-    print(f"needs {size_text(total)} of disk ({size_text(free)} free{rest}); {found.memory}", flush=True)
+    print(f"needs {size_text(total)} of disk ({size_text(free)} free{rest}); {found.memory}", flush=True, file=to)
     if missing + SPARE > free:
         raise Problem(f"{found.download.disk} has too little space: free {size_text(missing + SPARE - free)} first")
 
@@ -156,13 +158,13 @@ def free_space(folder: Path) -> Bytes:
     return shutil.disk_usage(folder).free
 
 
-def carry_out(found: Plan, folder: Path, places: Places) -> str:
+def carry_out(found: Plan, folder: Path, places: Places, to: TextIO) -> str:
     size = sum(size for _, size in found.download.files)
     with download_bar(found.title, size) as bar:
         file = found.download.run(Patience(bar.say), bar.update)
     name = name_of(file, folder)
     if wait_until_listed(places.server, name):
-        print(f"{name} is ready to use: hotseat run {name}")
+        print(f"{name} is ready to use: hotseat run {name}", file=to)
     else:
-        print(f"{name} is in {folder}; no hotseat runs at {places.server.url}: start it with `hotseat serve`")
+        print(f"{name} is in {folder}; no hotseat runs at {places.server.url}: start it with `hotseat serve`", file=to)
     return name

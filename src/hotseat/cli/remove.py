@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hotseat.cli.client import Refused
+from hotseat.cli.confirm import confirm
 from hotseat.cli.known_models import known
 from hotseat.cli.models_folder import models_in, wait_until_listed
 from hotseat.cli.problems import Problem, Unreachable
@@ -47,7 +47,7 @@ def remove(name: str, places: Places, without_asking: bool) -> None:
     removal = planned(model, file, folder, everything)
     show(removal)
     if not without_asking:
-        ask(model.name)
+        confirm(f"Delete {model.name}?", "nothing was deleted")
     stop(places.server, model.name)
     carry_out(removal, folder)
     wait_until_listed(places.server, model.name, wanted=False)
@@ -108,13 +108,6 @@ def show(removal: Removal) -> None:
         print(without_escapes(f"deletes {path} ({size})"))
     for path, user in removal.kept:
         print(without_escapes(f"keeps {path}: {user} uses it"))
-
-
-def ask(name: str) -> None:
-    if not sys.stdin.isatty():
-        raise Problem("there is no terminal to ask at: add --yes to delete these files")
-    if input(f"Delete {name}? [y/N] ").strip().lower() not in ("y", "yes"):
-        raise Problem("nothing was deleted")
 
 
 def stop(server: Server, name: str) -> None:
