@@ -103,6 +103,21 @@ def never_ready(port: str) -> None:
     be_asked(port, lambda _: LOADING)
 
 
+def downloads_first(port: str, file: str, *_: str) -> None:
+    """Writes to a file until another one named DONE is beside it, then serves."""
+    done = os.path.join(os.path.dirname(file), "DONE")
+    with open(file, "wb", buffering=0) as model:
+        while not os.path.exists(done):
+            model.write(bytes(1 << 18))
+            model.seek(0)
+            os.fsync(model.fileno())  # as slow as the disk
+    be_healthy(port)
+
+
+def stops_downloading(port: str, *_: str) -> None:
+    never_ready(port)
+
+
 def maps_half(port: str, file: str) -> None:
     """Reads half of a file, as a server that maps its weights does."""
     size = os.path.getsize(file)

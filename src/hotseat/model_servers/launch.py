@@ -17,6 +17,7 @@ from hotseat.model_servers.guard_link import Order
 from hotseat.model_servers.launch_env import environment, find_program
 from hotseat.model_servers.load_progress import taken_in, weight_of
 from hotseat.model_servers.output import Pipe
+from hotseat.model_servers.own_download import DownloadProgress, downloads_itself
 from hotseat.model_servers.port_owner import describe_process, foreign_process_on, is_loopback, owner_of
 from hotseat.model_servers.ports import is_taken
 from hotseat.model_servers.readiness import Readiness, accepts, addresses_of
@@ -278,7 +279,7 @@ class Launch:
         answer: asyncio.Task[Address] = self._tasks.start(readiness.reached(), f"ask {self._spec.name}")
         ends: set[asyncio.Future[Any]] = {answer, child.gone}
         try:
-            await asyncio.wait(ends, timeout=self._deadline_s, return_when=asyncio.FIRST_COMPLETED)
+            await self._first_of(ends, child, recipe)
         finally:
             await self._tasks.aclose()
         if child.gone.done():
@@ -288,6 +289,16 @@ class Launch:
             self.server = readiness.server
             return await answer
         raise Trouble(self._late(recipe, readiness))
+
+    async def _first_of(self, ends: set[asyncio.Future[Any]], child: Child, recipe: FilledRecipe) -> None:
+        """Return when one of them is done, or too late; a server that downloads its model has time while it does."""
+        does_download = downloads_itself(recipe.argv, environment(self._environ, recipe.env))
+        download = DownloadProgress(child.pid) if does_download else None
+        while True:
+            done, _ = await asyncio.wait(ends, timeout=self._deadline_s, return_when=asyncio.FIRST_COMPLETED)
+            if done or not self._is_wanted or download is None or not download.has_grown():
+                return
+            log.info("server is still downloading its model, waiting longer model=%s", self._spec.name)
 
     @property
     def _deadline_s(self) -> Seconds:

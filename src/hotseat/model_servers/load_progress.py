@@ -39,7 +39,7 @@ def weights(argv: Sequence[str]) -> list[Path]:
 
 def taken_in(pid: int) -> Bytes:
     """Bytes read by a process and all its descendants; 0 if the kernel does not say."""
-    read, mapped = READ.findall(_text(pid, "io")), MAPPED.findall(_text(pid, "status"))
+    read, mapped = READ.findall(process_text(pid, "io")), MAPPED.findall(process_text(pid, "status"))
     own = max([int(size) for size in read] + [int(size) << 10 for size in mapped], default=0)
     return own + sum(map(taken_in, children(pid)))
 
@@ -63,7 +63,7 @@ def _size(file: Path) -> Bytes:
         return 0
 
 
-def _text(pid: int, name: str) -> str:
+def process_text(pid: int, name: str) -> str:
     try:
         with open(f"{PROC}/{pid}/{name}") as file:
             return file.read()

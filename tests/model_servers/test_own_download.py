@@ -1,0 +1,66 @@
+"""Servers that download their model before they are ready."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.supervisor_rig import model
+from tests.support.waiting import come_true
+
+from hotseat.model_servers.own_download import downloads_itself
+from hotseat.tasks import Tasks
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.supervisor_rig import SupervisorRig
+
+HF = ("llama-server", "-hf", "org/repo")
+TIMEOUT_S = 1.0
+
+
+async def test_a_download_outlasts_the_health_timeout(rig: SupervisorRig, tmp_path: Path) -> None:
+    """As long as it writes, the server gets the same time again; then it becomes ready as usual."""
+    spec = model("downloads_first", str(tmp_path / "model.gguf"), *HF, health_check_timeout_s=TIMEOUT_S)
+    loop, tasks = asyncio.get_running_loop(), Tasks()
+    began = loop.time()
+    starting = tasks.start(rig.ready(spec), "start")
+    await come_true(lambda: loop.time() - began > 3 * TIMEOUT_S)
+    assert not starting.done()
+    (tmp_path / "DONE").touch()
+    ready = await starting
+
+    assert await rig.end(ready)
+
+
+async def test_a_download_that_stands_still_fails(rig: SupervisorRig) -> None:
+    """The server is stopped after its time, as any other."""
+    error = await rig.failed(model("stops_downloading", *HF, health_check_timeout_s=TIMEOUT_S))
+
+    assert "health check timed out after 1 seconds" in error
+
+
+async def test_writing_does_not_excuse_a_server_that_names_a_file(rig: SupervisorRig, tmp_path: Path) -> None:
+    """Its size is known, so its time is."""
+    other = ("llama-server", "-m", "m.gguf")
+    spec = model("downloads_first", str(tmp_path / "log"), *other, health_check_timeout_s=TIMEOUT_S)
+
+    assert "health check timed out" in await rig.failed(spec)
+
+
+@pytest.mark.parametrize(
+    ("argv", "env", "does"),
+    [
+        (("llama-server", "-hf", "org/repo:Q8_0"), {}, True),
+        (("sh", "-c", "exec llama-server --hf-repo org/repo"), {}, True),
+        (("docker", "run", "ghcr.io/ggml-org/llama.cpp:server", "--model-url", "https://host/m.gguf"), {}, True),
+        (("llama-server",), {"LLAMA_ARG_HF_REPO": "org/repo"}, True),
+        (("llama-server", "-m", "m.gguf"), {}, False),
+        (("some-server", "-hf", "org/repo"), {}, False),
+    ],
+)
+def test_commands_that_download(argv: tuple[str, ...], env: dict[str, str], does: bool) -> None:
+    """Also through a shell, a container and the environment."""
+    assert downloads_itself(argv, env) is does
