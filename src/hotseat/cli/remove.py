@@ -127,7 +127,8 @@ def carry_out(removal: Removal, folder: Path) -> None:
             path.unlink(missing_ok=True)
     except OSError as problem:
         raise Problem(f"{problem.filename} cannot be deleted: {problem.strerror}") from None
-    for parent in {parent for path in removal.doomed for parent in path.parents if parent.is_relative_to(folder)}:
+    parents = {parent for path in removal.doomed for parent in path.parents if parent.is_relative_to(folder)}
+    for parent in sorted(parents, key=lambda parent: len(parent.parts), reverse=True):
         if parent != folder:
             with suppress(OSError):  # it is not empty
                 parent.rmdir()
