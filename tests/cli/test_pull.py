@@ -165,7 +165,7 @@ def test_without_a_folder_for_models_the_error_has_the_lines_to_add(hub: LocalHu
     said = typed("pull", "test/tiny", *NOBODY)
 
     assert said.code == 1
-    assert "modelsDir:\n  path: ~/models\n  cmd: llama-server -m ${MODEL_PATH} --port ${PORT}" in said.err
+    assert "modelsDir:\n  path: ~/models\n  cmd: llama-server -m ${MODEL_PATH} ${MMPROJ} --port ${PORT}" in said.err
     assert hub.asked == []
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.config_files import ConfigFiles
-from tests.support.model_folders import put
+from tests.support.model_folders import model_bytes, put
 
 from hotseat.catalog.sleeping import Ask, Run
 from hotseat.config.effective import resolved
@@ -188,3 +188,17 @@ models: {"a ' b": {cmd: "s '${MODEL_ID}' ${PORT}", sleep: {suspend: "x ${MODEL_I
 def test_the_effective_configuration_names_the_folder(files: ConfigFiles, folder: Path) -> None:
     """Commands on the same machine find it there, whatever their own working folder is."""
     assert resolved(files.load(CONFIG))["modelsDir"] == str(folder / "weights")
+
+
+def test_a_projector_beside_a_model_becomes_an_option(files: ConfigFiles, folder: Path) -> None:
+    """Only for a model that it fits, and only where the command says so."""
+    for name, data in (("eyes/m.gguf", b""), ("eyes/mmproj-F32.gguf", b"x"), ("eyes/my mmproj-F16.gguf", b"")):
+        path = put(folder / "weights" / name, data or model_bytes("clip" if "mmproj" in name else "llama"))
+        os.utime(path, (0, 0))
+    command = "cmd: llama-server -m ${MODEL_PATH} ${MMPROJ} --port ${PORT} #"
+    seeing = files.load(CONFIG.replace("cmd:", command)).catalog
+    blind = files.load(CONFIG).catalog
+
+    assert seeing.resolve("m").recipe.argv[3:5] == ("--mmproj", "weights/eyes/my mmproj-F16.gguf")
+    assert seeing.resolve("qwen").recipe.argv[3] == "--port"
+    assert "--mmproj" not in blind.resolve("m").recipe.argv

@@ -15,7 +15,7 @@ from tests.support.depth import by_depth
 from tests.support.hotseat import PROGRAM, START_S, Hotseat
 from tests.support.llama import SERVER, model_file, present
 from tests.support.local_hub import BLOCK, Content, local_hub
-from tests.support.model_folders import model_head
+from tests.support.model_folders import model_bytes, model_head
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -44,13 +44,17 @@ def running(serve: Callable[..., Hotseat], tmp_path: Path) -> Hotseat:
 @pytest.mark.llama
 def test_a_pulled_model_answers_without_a_restart(running: Hotseat, hub: LocalHub, tmp_path: Path) -> None:
     """When the command ends, the running hotseat lists the model and can load it."""
-    hub.repositories["test/tiny"] = {"tiny-Q8_0.gguf": Content(model_file("alpha").read_bytes())}
+    files = {"tiny-Q8_0.gguf": model_file("alpha").read_bytes(), "mmproj-F16.gguf": model_bytes("clip")}
+    hub.repositories["test/tiny"] = {name: Content(data) for name, data in files.items()}
     pulled = running.cli("pull", "test/tiny", **hub.environment(tmp_path))
     listed = running.cli("list")
     answer = running.chat("tiny-Q8_0")
 
     assert pulled.returncode == 0, pulled.stderr
-    assert pulled.stdout.splitlines()[-1] == "tiny-Q8_0 is ready to use: hotseat run tiny-Q8_0"
+    assert pulled.stdout.splitlines()[-2:] == [
+        "tiny-Q8_0 is ready to use: hotseat run tiny-Q8_0",
+        "its projector is not used: add ${MMPROJ} to the cmd of modelsDir, then `hotseat reload`",
+    ]
     assert "tiny-Q8_0" in listed.stdout
     assert answer.status == 200, running.log()
     assert "hf_secret" not in pulled.stdout + pulled.stderr + running.log()

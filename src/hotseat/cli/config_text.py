@@ -87,7 +87,7 @@ def _models_dir(draft: Draft) -> Iterator[str]:
     yield "# Every GGUF file of this folder is a model; `hotseat pull` downloads models to it."
     yield "modelsDir:"
     yield f"  path: {PULLED}"
-    yield f"  cmd: ${{llama}} -m ${{MODEL_PATH}} -c {PULLED_CONTEXT}{layers}"
+    yield f"  cmd: ${{llama}} -m ${{MODEL_PATH}} ${{MMPROJ}} -c {PULLED_CONTEXT}{layers}"
 
 
 def _models(draft: Draft) -> Iterator[str]:

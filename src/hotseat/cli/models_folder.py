@@ -27,7 +27,7 @@ no folder for models is configured. Add one to your configuration, then run `hot
 
 modelsDir:
   path: ~/models
-  cmd: llama-server -m ${MODEL_PATH} --port ${PORT} -c 16384"""
+  cmd: llama-server -m ${MODEL_PATH} ${MMPROJ} --port ${PORT} -c 16384"""
 
 
 def models_folder(places: Places) -> Path:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.cli.download_bar import download_bar, say
 from hotseat.cli.fit import UNREADABLE, budget, fitted
+from hotseat.cli.known_models import known
 from hotseat.cli.memory_budget import devices
 from hotseat.cli.models_folder import models_folder, name_of, wait_until_listed
 from hotseat.cli.problems import Problem
@@ -151,6 +152,10 @@ def show(found: Plan, to: TextIO) -> None:
         raise Problem(f"{found.download.disk} has too little space: free {size_text(missing + SPARE - free)} first")
 
 
+def has_projector(download: ModelDownload) -> bool:
+    return isinstance(download, HubDownload) and download.projector is not None
+
+
 def free_space(folder: Path) -> Bytes:
     """Of the disk of a folder that may not exist yet."""
     while not folder.exists():
@@ -165,6 +170,8 @@ def carry_out(found: Plan, folder: Path, places: Places, to: TextIO) -> str:
     name = name_of(file, folder)
     if wait_until_listed(places.server, name):
         print(f"{name} is ready to use: hotseat run {name}", file=to)
+        if has_projector(found.download) and "projector" not in known(places).resolve(name).files():
+            print("its projector is not used: add ${MMPROJ} to the cmd of modelsDir, then `hotseat reload`", file=to)
     else:
         print(f"{name} is in {folder}; no hotseat runs at {places.server.url}: start it with `hotseat serve`", file=to)
     return name

@@ -7,6 +7,7 @@ from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from hotseat.catalog.template import fill_hole, holes, sealed
+from hotseat.model_files.folder import projector_beside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from hotseat.config.problems import Path, Problems
 
 KEY, PATH, MODEL_PATH = "modelsDir", "path", "MODEL_PATH"
+MMPROJ = "MMPROJ"
+"""In a command: the option for the projector beside the model, or nothing."""
 
 Fact = TypeVar("Fact")
 
@@ -70,7 +73,12 @@ def _can_be_said(file: FilePath, problems: Problems) -> bool:
 
 
 def _model(template: Mapping[str, Any], file: FilePath) -> dict[str, Any]:
-    return {key: _filled(part, sealed(str(file))) for key, part in template.items() if key != PATH}
+    model = {key: _filled(part, sealed(str(file))) for key, part in template.items() if key != PATH}
+    command = model.get("cmd")
+    if isinstance(command, str) and MMPROJ in holes(command):
+        projector = projector_beside(file)
+        model["cmd"] = fill_hole(command, MMPROJ, f"--mmproj {sealed(str(projector))}" if projector else "")
+    return model
 
 
 def _filled(part: Any, path: str) -> Any:

@@ -230,7 +230,8 @@ class Config(Form):
     """The models, by name."""
     models_dir: ModelsDir | None = None
     """A folder whose GGUF files are also models, named after their files; new files are detected while hotseat runs.
-    Its other keys are those of a model, where ${MODEL_PATH} is the file."""
+    Its other keys are those of a model, where ${MODEL_PATH} is the file; in `cmd`, ${MMPROJ} is `--mmproj FILE` if a
+    projector for it lies beside it (*mmproj*.gguf), else nothing."""
 
     listen: Listen = _DEFAULT.listen
     """Address and port to listen on."""

@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, TypeAlias
 
 from hotseat.estimates.report import CannotEstimate
+from hotseat.model_files.companions import paired
 from hotseat.model_files.file_kind import read_gguf
 from hotseat.model_files.found import Found, Role
 from hotseat.model_files.model_names import named
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Seconds
 
 SETTLED_S: Seconds = 2.0
+PROJECTOR = "mmproj"
 HELPERS = (Role.PROJECTOR, Role.DRAFT)
 
 Looks: TypeAlias = tuple[int, int, int]
@@ -61,11 +63,24 @@ class ModelFolders:
 
 
 def _model_in(path: Path) -> Found | None:
+    found = _read(path)
+    return None if found and found.role in HELPERS else found
+
+
+def _read(path: Path) -> Found | None:
     try:
-        found = read_gguf(path)
+        return read_gguf(path)
     except CannotEstimate:
         return None
-    return None if found.role in HELPERS else found
+
+
+def projector_beside(file: Path) -> Path | None:
+    """The best projector in the model's folder that fits it; only files with `mmproj` in their names are read."""
+    beside = [path for path in sorted(file.parent.glob("*.gguf")) if PROJECTOR in path.name.lower() and path != file]
+    if not beside:
+        return None
+    found = [_read(path) for path in (file, *beside)]
+    return next((model.projector for model in paired([each for each in found if each]) if model.path == file), None)
 
 
 def offered_by(folder: Path) -> Mapping[str, Path]:
