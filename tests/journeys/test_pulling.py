@@ -138,7 +138,9 @@ def test_a_killed_download_is_continued(hub: LocalHub, tmp_path: Path) -> None:
 def test_gigabytes_pass_through_little_memory(hub: LocalHub, tmp_path: Path) -> None:
     """2 GiB in `just deep`: the file is written and verified block by block."""
     size = by_depth(128 * MIB, 2 * GIB)
-    hub.repositories["test/big"] = {"big-Q4_K_M.gguf": big(size)}
+    content = big(size)
+    hub.repositories["test/big"] = {"big-Q4_K_M.gguf": content}
+    assert content.sha256  # computed before the clock starts
     began = time.monotonic()
     pull = pulling(hub, tmp_path)
     _, status, used = os.wait4(pull.pid, 0)

@@ -201,7 +201,7 @@ def show(
     api_key: Key = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a model is: its files, size, context, memory and command."""
+    """Show the files, size, context, memory and command of a model."""
     from hotseat.cli.known_models import Places
     from hotseat.cli.show import show
 
@@ -261,7 +261,7 @@ def run(
     from hotseat.cli.chat import run
 
     server = Server(url, api_key)
-    if "/" in model:  # what follows is slow to import
+    if "/" in model and not queries.is_configured(server, model):
         from hotseat.cli.known_models import Places
         from hotseat.cli.run_reference import model_for
 

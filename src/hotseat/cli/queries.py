@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 STOPPABLE = ("loading", "ready", "draining", "unloading", "asleep")
 NOT_RUNNING = 409
+UNKNOWN = 404
 FORBIDDEN = 403
 ALIVE = ("MODEL", "PHASE", "PID", "PORT", "IN FLIGHT", "WAITING", "MEMORY", "TTL LEFT", "SINCE")
 """The columns of `alive_row`."""
@@ -118,6 +119,17 @@ def list_as_client(server: Server, as_json: bool) -> None:
         return show_json(models)
     rows = [(m["id"], (m.get("status") or {}).get("value", ""), m.get("description") or "") for m in models]
     return print(table(("MODEL", "STATUS", "DESCRIPTION"), rows))
+
+
+def is_configured(server: Server, name: str) -> bool:
+    """Whether it is the name or an alias of a model."""
+    try:
+        server.ask("GET", f"/v1/models/{in_path(name)}")
+    except Refused as refused:
+        if refused.status != UNKNOWN:
+            raise
+        return False
+    return True
 
 
 def load(server: Server, model: str) -> None:

@@ -11,7 +11,7 @@ from hotseat.cli.confirm import confirm
 from hotseat.cli.known_models import known
 from hotseat.cli.models_folder import models_in, wait_until_listed
 from hotseat.cli.problems import Problem, Unreachable
-from hotseat.cli.queries import NOT_RUNNING, stopped
+from hotseat.cli.queries import NOT_RUNNING, UNKNOWN, stopped
 from hotseat.cli.tables import without_escapes
 from hotseat.config.units import size_text
 from hotseat.downloads.cached import cached_files
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from hotseat.cli.client import Server
     from hotseat.cli.known_models import Known, KnownModel, Places
-
-UNKNOWN = 404
 
 
 @dataclass(frozen=True, slots=True)

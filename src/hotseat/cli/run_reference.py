@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from hotseat.cli.client import Refused, in_path
 from hotseat.cli.confirm import confirm
 from hotseat.cli.models_folder import models_folder, models_in
 from hotseat.cli.pull import carry_out, in_words, plan, show
@@ -17,17 +16,12 @@ from hotseat.model_files.file_kind import read_gguf
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hotseat.cli.client import Server
     from hotseat.cli.known_models import Places
     from hotseat.downloads.reference import Reference
 
-UNKNOWN = 404
-
 
 def model_for(text: str, places: Places, without_asking: bool) -> str:
-    """A model that is configured by this name has precedence; otherwise the name refers to a hub or a URL."""
-    if is_configured(text, places.server):
-        return text
+    """`text` is no name of a configured model."""
     with in_words():
         reference, folder = parse(text, hub.address()), models_folder(places)
         if name := pulled(reference, folder):
@@ -37,16 +31,6 @@ def model_for(text: str, places: Places, without_asking: bool) -> str:
         if not without_asking:
             confirm(f"Download {found.title}?", "nothing was downloaded")
         return carry_out(found, folder, places, sys.stderr)  # a pipe gets only the answer
-
-
-def is_configured(name: str, server: Server) -> bool:
-    try:
-        server.ask("GET", f"/v1/models/{in_path(name)}")
-    except Refused as refused:
-        if refused.status != UNKNOWN:
-            raise
-        return False
-    return True
 
 
 def pulled(reference: Reference, folder: Path) -> str:
