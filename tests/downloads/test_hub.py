@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import resource
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +13,7 @@ from tests.support.local_hub import COMMIT, Content
 
 from hotseat.downloads import hub as hub_module
 from hotseat.downloads.hub import Repository, repository
-from hotseat.downloads.patience import Patience
+from hotseat.downloads.patience import Patience, disk_problem
 from hotseat.downloads.problems import DownloadProblem
 
 if TYPE_CHECKING:
@@ -215,6 +217,30 @@ def test_a_server_that_does_not_exist_is_named_after_five_attempts(
         fetch()
 
     assert fetch.pauses == [1.0, 2.0, 4.0, 8.0, 16.0]
+
+
+def test_a_disk_that_takes_no_more_keeps_what_it_has(hub: LocalHub, fetch: Fetch) -> None:
+    """Once there is space, the same command continues."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2 * MIB, hard))
+    try:
+        with pytest.raises(DownloadProblem, match=r"m\.gguf cannot be written: File too large"):
+            fetch()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    found, file = fetch.file()
+    missing, before = found.missing(file), hub.sent
+
+    assert missing < content(hub).size - MIB
+    assert sha256(fetch()) == content(hub).sha256
+    assert hub.sent - before == missing
+
+
+def test_a_full_disk_is_called_one() -> None:
+    """With the next step."""
+    problem = disk_problem(OSError(errno.ENOSPC, "No space left on device"), "m.gguf")
+
+    assert str(problem) == "the disk is full; free some space and run the same command: m.gguf continues there"
 
 
 def test_two_downloads_of_one_file_do_not_mix(hub: LocalHub, fetch: Fetch) -> None:
