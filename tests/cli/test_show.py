@@ -52,7 +52,7 @@ def test_a_model_of_the_folder(folder: Path, typed: Typed) -> None:
         "context       trained on 65536 tokens",
     ]
     assert lines[8].startswith("memory        host: ")
-    assert lines[9].startswith("command       llama-server -m ")
+    assert lines[9].endswith("m-Q4_K_M-00001-of-00002.gguf --port '${PORT}' -c 4096")
 
 
 def test_a_model_that_is_written_with_its_projector(typed: Typed) -> None:

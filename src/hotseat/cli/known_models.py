@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from hotseat.catalog.template import PORT, fill_hole
 from hotseat.cli.client import Refused
 from hotseat.cli.problems import BadConfig, Problem, Unreachable
 from hotseat.cli.shared_options import USUAL_CONFIG
@@ -93,7 +92,7 @@ def _written(config: Sequence[Path]) -> Known:
 
 def _models(loaded: Loaded) -> dict[str, KnownModel]:
     return {
-        str(name): KnownModel(str(name), tuple(spec.aliases), _filled(spec.recipe.argv), dict(spec.recipe.env))
+        str(name): KnownModel(str(name), tuple(spec.aliases), spec.recipe.argv, dict(spec.recipe.env))
         for name, spec in loaded.catalog.models.items()
     }
 
@@ -107,14 +106,10 @@ def _served(server: Server) -> Known | None:
     except (Unreachable, Refused):
         return None
     models = {
-        name: KnownModel(name, tuple(model["aliases"]), _filled(model["cmd"]), model["env"])
+        name: KnownModel(name, tuple(model["aliases"]), tuple(model["cmd"]), model["env"])
         for name, model in shown["models"].items()
     }
     return Known(models, Path(shown["modelsDir"]) if shown["modelsDir"] else None, tuple(shown["files"]))
-
-
-def _filled(argv: Sequence[str]) -> tuple[str, ...]:
-    return tuple(fill_hole(word, PORT, 0) for word in argv)
 
 
 def is_local(server: Server) -> bool:
