@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.certificate import CERTIFICATE
 from tests.support.local_hub import Content, LocalHub, local_hub, use
 from tests.support.model_folders import model_bytes, model_head, put
 
 from hotseat.cli import pull
 from hotseat.cli.memory_budget import GIB, Device
+from hotseat.downloads.library import close_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -157,6 +160,26 @@ def test_a_file_of_the_user_is_not_replaced(hub: LocalHub, typed: Typed) -> None
 
     assert "exists and is not a link" in said.err
     assert Path("weights/test/tiny/tiny.gguf").read_bytes() == b"mine"
+
+
+def test_a_file_by_its_url_lies_in_the_folder_itself(
+    hub: LocalHub, typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over https, with the same plan; the hub is not asked."""
+    certificate = put(tmp_path / "certificate.pem", CERTIFICATE.encode())
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    content = Content(model_bytes())
+    close_session()
+    with local_hub({"": {"m.gguf": content}}, tls=tls) as server:
+        said = typed("pull", f"{server.storage}/{content.sha256}.gguf", *NOBODY)
+    close_session()
+
+    assert said.code == 0, said.err
+    assert "; fits gpu0 with a context of 32768 tokens (" in said.out
+    assert placed() == [f"{content.sha256}.gguf"]
+    assert hub.asked == []
 
 
 def test_without_a_folder_for_models_the_error_has_the_lines_to_add(hub: LocalHub, typed: Typed) -> None:
