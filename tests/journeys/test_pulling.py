@@ -17,6 +17,7 @@ from tests.support.hotseat import PROGRAM, START_S, Hotseat
 from tests.support.llama import SERVER, model_file, present
 from tests.support.local_hub import BLOCK, Content, local_hub
 from tests.support.model_folders import model_bytes, model_head
+from tests.support.terminal import CTRL_C, Terminal
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -104,15 +105,34 @@ def big(size: int) -> Content:
     return Content(head, zeros)
 
 
-def pulling(hub: LocalHub, folder: Path) -> subprocess.Popen[bytes]:
-    """`hotseat pull test/big` as a process of its own, without a running hotseat; its output is in `said`."""
+def words(folder: Path) -> list[str]:
+    """The command line `hotseat pull test/big`, without a running hotseat."""
     config = folder / "config.yaml"
     command = "llama-server -m ${MODEL_PATH} --port ${PORT}"
     config.write_text(f"modelsDir: {{path: '{folder}/weights', cmd: '{command}'}}")
-    argv = [str(PROGRAM), "pull", "test/big", "--config", str(config), "--url", "http://127.0.0.1:1"]
+    return ["pull", "test/big", "--config", str(config), "--url", "http://127.0.0.1:1"]
+
+
+def pulling(hub: LocalHub, folder: Path) -> subprocess.Popen[bytes]:
+    """It as a process of its own; its output is in `said`."""
+    env = {**os.environ, **hub.environment(folder)}
     with (folder / "said").open("wb") as said:
-        env = {**os.environ, **hub.environment(folder)}
-        return subprocess.Popen(argv, env=env, stdout=said, stderr=said)
+        return subprocess.Popen([str(PROGRAM), *words(folder)], env=env, stdout=said, stderr=said)
+
+
+def test_a_terminal_shows_a_bar_and_ctrl_c_stops_it(hub: LocalHub, tmp_path: Path) -> None:
+    """What has been downloaded stays."""
+    hub.repositories["test/big"] = {"big-Q4_K_M.gguf": big(64 * MIB)}
+    hub.troubles.held_after = 8 * MIB
+    with Terminal(*words(tmp_path), env=hub.environment(tmp_path)) as terminal:
+        terminal.wait_for("8.0/64.0 MiB")
+        terminal.type(CTRL_C)
+        terminal.wait_for("hotseat: stopped; the same command continues where this one ended")
+        code = terminal.exit_code()
+
+    (part,) = tmp_path.glob("hf/hub/*/blobs/*.incomplete")
+    assert code == 1
+    assert part.stat().st_size == 8 * MIB
 
 
 def test_a_killed_download_is_continued(hub: LocalHub, tmp_path: Path) -> None:
