@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.fake_launcher import catalog, spec
 from tests.support.management import STARTED_AT
 from tests.support.waiting import come_true
 
 from hotseat.api.routes import status
 from hotseat.catalog.catalog import CatalogChange
+from hotseat.catalog.spec import Capabilities
 from hotseat.config.reload import ReloadResult
 from hotseat.identifiers import ModelName
 from hotseat.scheduling.lifecycle import Phase
@@ -71,6 +74,18 @@ async def test_a_loading_model_shows_how_much_it_has_read(waiting_rig: Managemen
     assert (rows["slow"]["progress"], rows["alpha"]["progress"]) == (0.417, None)
     assert details["progress"] == 0.417
     assert listed["status"] == {"value": "loading", "progress": 0.417}
+
+
+async def test_a_model_shows_how_many_tokens_a_request_may_have(rig: Management) -> None:
+    """What its server reported counts more than what is declared."""
+    capable = replace(rig.dispatcher.catalog.models[ModelName("alpha")], capabilities=Capabilities(context=4096))
+    rig.dispatcher.change_catalog(catalog(capable, spec("hidden")))
+    declared = {row["model"]: row["context"] for row in (await rig.get("/hotseat/models")).json()["models"]}
+    rig.contexts["alpha"] = 8192
+    reported = (await rig.get("/hotseat/models/alpha")).json()["context"]
+
+    assert declared == {"alpha": 4096, "hidden": None}
+    assert reported == 8192
 
 
 async def test_the_models_come_with_what_they_may_take_and_a_clock(rig: Management) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from hotseat.identifiers import Address
 from hotseat.model_servers import llama_props
-from hotseat.model_servers.llama_props import total_slots
+from hotseat.model_servers.llama_props import Props, props_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -43,35 +43,37 @@ async def server(answer: bytes, *, hangs: bool = False) -> AsyncIterator[Address
 
 
 @pytest.mark.parametrize(
-    ("answer", "slots"),
+    ("answer", "props"),
     [
-        (OK + b'{"total_slots": 4, "chat_template": ""}', 4),
-        (OK + b'{"total_slots": 0}', None),
-        (OK + b'{"total_slots": true}', None),
-        (OK + b'{"model": "other"}', None),
-        (OK + b"[4]", None),
-        (OK + b"<html>", None),
-        (b'HTTP/1.1 401 Unauthorized\r\n\r\n{"total_slots": 4}', None),
-        (b"220 mail.example.org ESMTP\r\n", None),
-        (b"", None),
+        (OK + b'{"total_slots": 4, "default_generation_settings": {"n_ctx": 8192}}', Props(4, 8192)),
+        (OK + b'{"total_slots": 4, "default_generation_settings": [8192]}', Props(4, None)),
+        (OK + b'{"total_slots": 4, "chat_template": ""}', Props(4, None)),
+        (OK + b'{"total_slots": 0}', Props()),
+        (OK + b'{"total_slots": true}', Props()),
+        (OK + b'{"model": "other"}', Props()),
+        (OK + b"[4]", Props()),
+        (OK + b"<html>", Props()),
+        (b'HTTP/1.1 401 Unauthorized\r\n\r\n{"total_slots": 4}', Props()),
+        (b"220 mail.example.org ESMTP\r\n", Props()),
+        (b"", Props()),
     ],
 )
-async def test_what_servers_say(answer: bytes, slots: int | None) -> None:
-    """A positive number of slots in a 200 is believed; everything else is no answer."""
+async def test_what_servers_say(answer: bytes, props: Props) -> None:
+    """Positive numbers in a 200 are believed; everything else is no answer."""
     async with server(answer) as address:
-        assert await total_slots(address) == slots
+        assert await props_of(address) == props
 
 
 async def test_nobody_listens() -> None:
     """A server that is gone meanwhile fails nothing."""
     async with server(b"") as address:
-        await total_slots(address)
+        await props_of(address)
 
-    assert await total_slots(address) is None
+    assert await props_of(address) == Props()
 
 
 async def test_a_server_that_never_ends_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not waited for."""
     monkeypatch.setattr(llama_props, "PATIENCE_S", 0.05)
     async with server(OK + b"{", hangs=True) as address:
-        assert await total_slots(address) is None
+        assert await props_of(address) == Props()

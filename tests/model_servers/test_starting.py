@@ -43,6 +43,7 @@ async def test_a_server_is_asked_for_its_slots(rig: SupervisorRig) -> None:
 
     assert await rig.supervisor.ask_slots(telling) == SlotsLearned(telling.model, telling.launch, 3)
     assert await rig.supervisor.ask_slots(silent) is None
+    assert rig.supervisor.context(telling.model) == 4096
 
 
 async def test_a_start_costs_little_more_than_the_server_takes(rig: SupervisorRig) -> None:

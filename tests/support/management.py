@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -23,7 +24,10 @@ from hotseat.api.deps import ApiDeps
 from hotseat.config.reload import ConfigReport, ReloadResult
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
+from hotseat.estimates.files import Disk
+from hotseat.estimates.machine import Gpu
 from hotseat.identifiers import LogLine, ModelName
+from hotseat.memory.estimated import Estimates
 from hotseat.memory.precedence import Precedence
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.settings import ActivityKept, Settings
@@ -33,13 +37,14 @@ from hotseat.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-    from pathlib import Path
 
     from fastapi import FastAPI
 
     from hotseat.activity.recent import InProgress
     from hotseat.api.deps import FleetAdmin
     from hotseat.catalog.catalog import Catalog
+    from hotseat.catalog.spec import ModelSpec
+    from hotseat.estimates.report import Estimate
 
 STARTED_AT = 1_700_000_000.5
 
@@ -122,6 +127,7 @@ class Management:
     reload_result: ReloadResult = field(default_factory=ReloadResult)
     is_closing: bool = False
     shares_read: dict[str, float] = field(default_factory=dict)
+    contexts: dict[str, int] = field(default_factory=dict)
     accounts: Accounts = field(default_factory=Accounts)
     fleet: FleetAdmin | None = None
 
@@ -178,6 +184,7 @@ def application(rig: Management) -> FastAPI:
             activity=rig.activity,
             in_progress=lambda: rig.in_progress,
             history=rig.store_writer.read,
+            estimate=estimated,
             config=lambda: rig.config_report,
             reload=reload,
             precedence=Precedence(rig.dispatcher.tell, tuple, tuple),
@@ -186,11 +193,16 @@ def application(rig: Management) -> FastAPI:
             is_closing=lambda: rig.is_closing,
             started_at=STARTED_AT,
             share_read=rig.shares_read.get,
+            context=rig.contexts.get,
             fleet=lambda: rig.fleet,
         )
     )
     dashboard.add_to(app)
     return app
+
+
+async def estimated(spec: ModelSpec) -> Estimate:
+    return Estimates(Disk(Path.cwd()), {}, Gpu.NONE).explained(spec)
 
 
 @asynccontextmanager

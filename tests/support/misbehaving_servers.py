@@ -82,7 +82,7 @@ def healthy(port: str) -> None:
 
 def tells_its_slots(port: str) -> None:
     """As llama-server does at /props."""
-    body = b'{"total_slots": 3}'
+    body = b'{"total_slots": 3, "default_generation_settings": {"n_ctx": 4096}}'
     response = b"HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
     listener = listen(port)
     while True:

@@ -11,6 +11,7 @@ from hotseat.api.headers import CommonHeaders
 from hotseat.api.routes import (
     config,
     docs_page,
+    estimates,
     events,
     fleet,
     keys,
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
     from hotseat.api.deps import ApiDeps
 
 
+# A path like /hotseat/models/{name}/estimate must come before /hotseat/models/{name}, whose name may have slashes.
 ROUTERS = (
-    management, v1_models, status, requests, config, keys, profiles, yield_memory, fleet, events, logs, traffic,
+    estimates, management, v1_models, status, requests, config, keys, profiles, yield_memory, fleet, events, logs, traffic,
     docs_page,
 )  # fmt: skip
 

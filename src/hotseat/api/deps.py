@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 
     from hotseat.activity.recent import Activity, Finished, InProgress
+    from hotseat.catalog.spec import ModelSpec
     from hotseat.config.reload import ConfigReport, ReloadResult
     from hotseat.dispatch.dispatcher import Dispatcher
     from hotseat.dispatch.journal import Journal
+    from hotseat.estimates.report import Estimate
     from hotseat.fleet.view import FleetConnection, FleetView, Order, Sighting
     from hotseat.identifiers import HostName, LogLine, ModelName, Place, Seconds
     from hotseat.settings import Settings
@@ -91,6 +93,8 @@ class ApiDeps:
     """Every request to a model that has not ended."""
     history: Callable[[float, str | None, int], Awaitable[Sequence[Finished]]]
     """The newest requests that ended after a time, of one model or all, oldest first, up to a limit."""
+    estimate: Callable[[ModelSpec], Awaitable[Estimate]]
+    """The estimated memory of a model, line by line; raises CannotEstimate."""
     config: Callable[[], ConfigReport]
     reload: Callable[[], Awaitable[ReloadResult]]
     precedence: Precedence
@@ -106,6 +110,8 @@ class ApiDeps:
     """Was the newest configuration rejected?"""
     share_read: Callable[[ModelName], float | None] = lambda _: None
     """The share of its files that a loading server has read; None if unknown."""
+    context: Callable[[ModelName], int | None] = lambda _: None
+    """Tokens of one request, as a model's last server reported; None if unknown."""
     silent: Callable[[], Mapping[ModelName, Seconds]] = dict
     """Models whose server answers neither requests nor its health check, and for how long."""
     fleet: Callable[[], FleetAdmin | None] = lambda: None

@@ -162,10 +162,38 @@ class Model(Schema):
     tokens_per_s: Annotated[
         float | None, Field(description="Generated tokens per second of the last response with usage.")
     ]
+    context: Annotated[
+        int | None,
+        Field(description="Tokens of one request: as its last server reported, else as declared; null: unknown."),
+    ] = None
     level: Annotated[str | None, Field(description="Sleep level, current or after draining; null: none.")]
     pinned: Annotated[bool, Field(description="Never evicted.")]
     memory: Annotated[dict[str, int] | None, Field(description="Configured bytes per device; null: not configured.")]
     footprint: Annotated[Footprint | None, Field(description="Null if no device has a budget.")]
+
+
+class EstimateLine(Schema):
+    """A part of a model's memory."""
+
+    what: str
+    bytes: int
+    kind: Literal["weights", "kv", "compute", "mmproj", "draft", "overhead"]
+    where: Literal["device", "host"]
+    backing: Annotated[
+        Literal["anonymous", "mapped", "read once"],
+        Field(description="`mapped`: pages of a file. `read once`: the same, needed only while loading."),
+    ]
+
+
+class Estimate(Schema):
+    """As printed by `hotseat estimate --json`."""
+
+    lines: list[EstimateLine]
+    needed: Annotated[dict[str, int], Field(description="Bytes on the `device` and on the `host`.")]
+    device_share: Annotated[
+        float | None, Field(description="Share of each device that the server takes regardless; null: what it needs.")
+    ]
+    notes: Annotated[list[str], Field(description="What the estimate does not cover.")]
 
 
 class Models(Schema):

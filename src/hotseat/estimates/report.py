@@ -18,6 +18,7 @@ class CannotEstimate(HotseatError):
     """The files or the command line do not say enough; the message says what is missing."""
 
     code = "cannot_estimate"
+    status = 422
 
 
 class Where(Enum):

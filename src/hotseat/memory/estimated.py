@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from hotseat.catalog.redaction import without
@@ -42,13 +42,20 @@ class Estimates:
             self._known[key] = self._guess(spec)
         return self._known[key]
 
-    def _guess(self, spec: ModelSpec) -> Estimate | None:
-        argv = tuple(fill_hole(word, PORT, 0) for word in spec.recipe.argv)
+    def explained(self, spec: ModelSpec) -> Estimate:
+        """Line by line and without secrets. Raises CannotEstimate, which says why; reads files."""
+        argv, secrets = tuple(fill_hole(word, PORT, 0) for word in spec.recipe.argv), spec.recipe.secrets
         try:
-            return estimate(argv, self._files, env={**self._environ, **dict(spec.recipe.env)}, gpu=self._gpu)
+            found = estimate(argv, self._files, env={**self._environ, **dict(spec.recipe.env)}, gpu=self._gpu)
         except CannotEstimate as problem:
-            reason = without(problem.message, spec.recipe.secrets)
-            log.info("memory cannot be estimated model=%s reason=%r", spec.name, reason)
+            raise CannotEstimate(without(problem.message, secrets)) from None
+        return replace(found, lines=tuple(replace(line, what=without(line.what, secrets)) for line in found.lines))
+
+    def _guess(self, spec: ModelSpec) -> Estimate | None:
+        try:
+            return self.explained(spec)
+        except CannotEstimate as problem:
+            log.info("memory cannot be estimated model=%s reason=%r", spec.name, problem.message)
         except Exception:  # an unforeseen kind of file must not prevent startup
             log.exception("memory could not be estimated model=%s", spec.name)
         return None

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from hotseat.catalog.catalog import Catalog
+    from hotseat.catalog.spec import ModelSpec
     from hotseat.dispatch.server_tasks import Launcher
+    from hotseat.estimates.report import Estimate
     from hotseat.hardware.machine import Machine
     from hotseat.hardware.measurement import DeviceReading, Reading
     from hotseat.identifiers import Bytes, DeviceName, ModelName, Seconds
@@ -84,6 +86,10 @@ class MemoryManager:
     def fill(self, catalog: Catalog) -> Catalog:
         """The catalog with a figure for each model. Reads files and queries drivers: not for the event loop."""
         return self._figures.fill(catalog)
+
+    def explain(self, spec: ModelSpec, catalog: Catalog) -> Estimate:
+        """The estimate of one model, line by line. Raises CannotEstimate. Not for the event loop, like `fill`."""
+        return self._figures.explain(spec, catalog.budgets)
 
     def launcher(self, launcher: Launcher, catalog: Callable[[], Catalog]) -> MemoryGatedLauncher:
         return MemoryGatedLauncher(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.spec import LaunchRecipe, ModelSpec
+    from hotseat.estimates.report import Estimate
     from hotseat.hardware.footprints import Footprints, RecipeKey
     from hotseat.hardware.machine import Machine
     from hotseat.hardware.measurement import Use
@@ -42,12 +43,18 @@ class Figures:
         if not catalog.budgets:
             return catalog
         machine, budgets = self._machine(), catalog.budgets
-        totals = {Place(LOCAL_HOST, name): reading.total for name, reading in machine.devices().items()}
-        has_card = any(place.device != RAM for place in {**totals, **budgets})
-        guesses = self._guesses_with(Gpu.SOME if has_card else Gpu.NONE)
+        totals = totals_of(machine)
+        guesses = self._guesses_with({**totals, **budgets})
         place = Placing(budgets, totals, is_unified=is_unified(budgets, machine.borrowers))
         models = {name: self._filled(spec, guesses, place) for name, spec in catalog.models.items()}
         return replace(catalog, models=models)
+
+    def explain(self, spec: ModelSpec, budgets: Mapping[Place, Bytes]) -> Estimate:
+        """The estimate of one model, also if another figure counts. Raises CannotEstimate.
+
+        Reads files and queries drivers, so it must not run on the event loop.
+        """
+        return self._guesses_with({**totals_of(self._machine()), **budgets}).explained(spec)
 
     def peak(self, recipe: LaunchRecipe, budgets: Mapping[Place, Bytes]) -> dict[Place, Bytes]:
         """The measured peak on places with a budget, without reclaimable pages."""
@@ -58,7 +65,8 @@ class Figures:
         }
         return {place: size for place, size in seen.items() if place in budgets}
 
-    def _guesses_with(self, gpu: Gpu) -> Estimates:
+    def _guesses_with(self, places: Collection[Place]) -> Estimates:
+        gpu = Gpu.SOME if any(place.device != RAM for place in places) else Gpu.NONE
         if gpu not in self._guesses:
             self._guesses[gpu] = Estimates(Disk(Path.cwd()), self._environ, gpu)
         return self._guesses[gpu]
@@ -73,6 +81,11 @@ class Figures:
         if measured := self.peak(spec.recipe, placing.budgets):
             learned = Footprint({**guessed, **measured}, Source.MEASURED)
         return replace(spec, estimated=guessed or None, learned=learned if spec.memory is None else None)
+
+
+def totals_of(machine: Machine) -> dict[Place, Bytes]:
+    """The total memory of each device."""
+    return {Place(LOCAL_HOST, name): reading.total for name, reading in machine.devices().items()}
 
 
 def needed(use: Use, read_once: Bytes) -> Bytes:

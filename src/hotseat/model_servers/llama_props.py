@@ -1,9 +1,9 @@
-"""What a ready server reports about itself: llama-server has its number of slots at /props."""
+"""What a ready server reports about itself: llama-server has its slots and its context at /props."""
 
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hotseat.net.happy_eyeballs import Dialler
 from hotseat.net.http_client import fetch
@@ -17,13 +17,30 @@ LLAMA_SERVER = "llama.cpp"
 PATIENCE_S: Seconds = 2.0
 
 
-async def total_slots(address: Address) -> int | None:
-    """None if the server does not say; never raises, because nothing depends on it."""
+class Props(NamedTuple):
+    """None: the server does not say."""
+
+    total_slots: int | None = None
+    context: int | None = None
+    """Tokens of one request, prompt and response together."""
+
+
+async def props_of(address: Address) -> Props:
+    """Never raises, because nothing depends on it."""
     try:
-        slots = parsed(await body_of(address, "/props", PATIENCE_S)).get("total_slots")
+        props = parsed(await body_of(address, "/props", PATIENCE_S))
+        return Props(_count(props.get("total_slots")), _count(_generation(props).get("n_ctx")))
     except (OSError, ValueError, AttributeError):  # includes timeouts
-        return None
-    return slots if type(slots) is int and slots > 0 else None
+        return Props()
+
+
+def _generation(props: dict[str, Any]) -> dict[str, Any]:
+    settings = props.get("default_generation_settings")
+    return settings if isinstance(settings, dict) else {}
+
+
+def _count(value: object) -> int | None:
+    return value if type(value) is int and value > 0 else None
 
 
 async def body_of(address: Address, path: str, within: Seconds | None = None) -> bytes:

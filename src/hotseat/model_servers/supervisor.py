@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hotseat.errors import LoadFailed
 from hotseat.model_servers.guard_client import ISOLATED, Guard
 from hotseat.model_servers.launch import Launch, Trouble
-from hotseat.model_servers.llama_props import LLAMA_SERVER, total_slots
+from hotseat.model_servers.llama_props import LLAMA_SERVER, props_of
 from hotseat.model_servers.orphans import end_leftovers, private_folder
 from hotseat.model_servers.output import Outputs
 from hotseat.model_servers.ports import Ports
@@ -57,6 +57,7 @@ class Supervisor:
         self._withheld_env = withheld_env
         self._available = available
         self._launches: dict[LaunchId, Launch] = {}
+        self._contexts: dict[ModelName, int] = {}
         self._read_ahead_of: dict[ModelName, ReadingAhead] = {}
         self._disk = asyncio.Lock()
         """Held while reading ahead: two at a time would be slower, and count the same memory twice."""
@@ -73,6 +74,10 @@ class Supervisor:
         """The share of its files that the model's newest server has read; None: unknown."""
         launches = [launch for launch in self._launches.values() if launch.model == model]
         return launches[-1].share_taken_in() if launches else None
+
+    def context(self, model: ModelName) -> int | None:
+        """Tokens of one request, as the model's last server reported; None: unknown."""
+        return self._contexts.get(model)
 
     async def start(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed:
         """Return when the server is ready, or when it failed and none of its processes is left."""
@@ -102,7 +107,9 @@ class Supervisor:
         launch = self._launches.get(ready.launch)
         if launch is None or launch.server != LLAMA_SERVER:
             return None
-        slots = await total_slots(ready.upstream.address)
+        slots, context = await props_of(ready.upstream.address)
+        if context is not None:
+            self._contexts[ready.model] = context
         return None if slots is None else SlotsLearned(ready.model, ready.launch, slots)
 
     async def stop(self, command: StopUpstream) -> None:

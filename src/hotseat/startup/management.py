@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 import time
 from pathlib import Path
@@ -46,6 +47,7 @@ def api_deps(shared: Shared, models: ModelParts, monitoring: Monitoring, relayin
         activity=monitoring.activity,
         in_progress=relaying.relay.connections.in_progress,
         history=monitoring.store_writer.read,
+        estimate=lambda spec: asyncio.to_thread(models.memory.explain, spec, models.dispatcher.catalog),
         config=relaying.reloader.report,
         has_reload_failed=lambda: relaying.reloader.has_failed,
         reload=relaying.reloader.reload,
@@ -55,6 +57,7 @@ def api_deps(shared: Shared, models: ModelParts, monitoring: Monitoring, relayin
         is_closing=shared.shutdown.is_closing,
         started_at=time.time(),
         share_read=models.supervisor.share_taken_in,
+        context=models.supervisor.context,
         silent=relaying.liveness.silent,
         fleet=shared.fleet.admin,
     )

@@ -164,6 +164,7 @@ def model(deps: ApiDeps, view: View, seen: ModelView, spec: ModelSpec | None) ->
         last_error=seen.last_error,
         ttl_left_s=left_s(seen.expires_at, view),
         load_s=seen.load_s,
+        context=deps.context(seen.name) or (spec.capabilities.context if spec else 0) or None,
         level=seen.level,
         pinned=spec.pinned if spec else False,
         memory=by_device(spec.memory) if spec and spec.memory is not None else None,
