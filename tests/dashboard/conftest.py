@@ -29,7 +29,7 @@ def config() -> dict[str, Any]:
         "models": {
             "alpha": llama("alpha", memory=6 * GIB, ttl=600),
             "beta": llama("beta", memory=6 * GIB),
-            "embed": llama("embed", EMBEDDINGS, memory=1 * GIB, pinned=True),
+            "embed": llama("embed", EMBEDDINGS, memory=1 * GIB, pinned=True, capabilities={"in": ["text"]}),
             "broken": broken,
         },
     }

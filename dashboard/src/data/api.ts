@@ -1,7 +1,7 @@
 // Calls of the public API. URLs are relative to this page, so that hotseat can run under a path prefix of a reverse
 // proxy.
 
-import type { ConfigReport, Fleet, ModelDetails, Models, Queue, Requests, Result } from "./types";
+import type { ConfigReport, Fleet, ModelDetails, ModelList, Models, Queue, Requests, Result } from "./types";
 
 const HOTSEAT = new URL("..", document.baseURI);
 export const ROOT = new URL("..", HOTSEAT);
@@ -19,6 +19,7 @@ export class ApiError extends Error {
 
 export const api = {
   models: () => get<Models>("models"),
+  listed: () => get<ModelList>(new URL("v1/models", ROOT)),
   details: (model: string) => get<ModelDetails>(`models/${encoded(model)}`),
   queue: () => get<Queue>("queue"),
   requests: (after: number) => get<Requests>(`requests?after=${after}`),
@@ -47,7 +48,7 @@ export async function call(path: string | URL, options: RequestInit = {}): Promi
 }
 
 /** A read has a timeout: one that hangs must not block the next refresh. */
-async function get<Shape>(path: string): Promise<Shape> {
+async function get<Shape>(path: string | URL): Promise<Shape> {
   return (await call(path, { signal: AbortSignal.timeout(LONGEST_LOOK_MS) })).json();
 }
 

@@ -31,6 +31,11 @@ export interface Model {
   progress?: number | null;
 }
 
+/** The list that all clients see; a model that declares nothing has no capabilities. */
+export interface ModelList {
+  data: { id: string; capabilities?: { vision: boolean } }[];
+}
+
 /** What is known about a model's memory; `reserved` is null if nothing is known. */
 export interface Footprint {
   reserved: ByDevice | null;

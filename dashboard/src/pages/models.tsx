@@ -8,6 +8,7 @@ import type { Model, ModelDetails } from "../data/types";
 import { Action } from "../parts/actions";
 import { Dialog } from "../parts/dialog";
 import { Page } from "../parts/frame";
+import { LoadingBar } from "../parts/loading";
 import { PhaseChip } from "../parts/phase";
 import { Scroller } from "../parts/scroller";
 import { linkTo, route } from "../route";
@@ -124,22 +125,6 @@ function Pair({ name, value, isQuiet }: { name: string; value: string; isQuiet: 
 function memoryOf({ memory, footprint }: Model): number | null {
   const best = footprint?.measured ?? footprint?.reserved ?? memory;
   return best ? Object.values(best).reduce((sum, each) => sum + each, 0) : null;
-}
-
-function LoadingBar({ model }: { model: Model }) {
-  const so_far = (model.phase_s ?? 0) + stale.value;
-  const share = model.progress ?? (model.load_s ? so_far / model.load_s : null);
-  return (
-    <div class="loading-bar">
-      <progress max={1} {...(share !== null && { value: share })} aria-label={`Loading ${model.model}`} />
-      <span class="muted">{share === null ? "first load" : progressOf(share)}</span>
-    </div>
-  );
-}
-
-/** The time of an earlier load is only an estimate, so this never shows 100 %. */
-function progressOf(share: number): string {
-  return share >= 1 ? "taking longer than last time" : `${Math.floor(share * 100)} %`;
 }
 
 function LastError({ model }: { model: Model }) {

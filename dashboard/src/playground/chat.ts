@@ -2,7 +2,7 @@
 
 import { call, ROOT } from "../data/api";
 import { eventsOf } from "../data/sse";
-import { type Chunk, withChunk, type Reply, EMPTY_REPLY } from "./reply";
+import { EMPTY_REPLY, type Reply, type Wait, withChunk } from "./reply";
 import type { ChatRequest } from "./request";
 
 export async function* chat(request: ChatRequest, over: AbortSignal): AsyncGenerator<Reply> {
@@ -10,8 +10,11 @@ export async function* chat(request: ChatRequest, over: AbortSignal): AsyncGener
   const began = performance.now();
   yield reply;
   try {
-    for await (const chunk of chunksOf(request, over)) {
-      reply = withChunk(reply, chunk, (performance.now() - began) / 1000);
+    const response = await post(request, over);
+    reply = { ...reply, wait: waitOf(response.headers) };
+    for await (const { data } of eventsOf(response)) {
+      if (data === "[DONE]") break;
+      reply = withChunk(reply, JSON.parse(data), (performance.now() - began) / 1000);
       yield reply;
     }
   } catch (problem) {
@@ -21,15 +24,17 @@ export async function* chat(request: ChatRequest, over: AbortSignal): AsyncGener
   yield { ...reply, state: "over" };
 }
 
-async function* chunksOf(request: ChatRequest, over: AbortSignal): AsyncGenerator<Chunk> {
-  const response = await call(new URL("v1/chat/completions", ROOT), {
+function post(request: ChatRequest, over: AbortSignal): Promise<Response> {
+  return call(new URL("v1/chat/completions", ROOT), {
     method: "POST",
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify(request),
     signal: over,
   });
-  for await (const { data } of eventsOf(response)) {
-    if (data === "[DONE]") return;
-    yield JSON.parse(data);
-  }
+}
+
+/** hotseat names the reason of every wait that is worth mentioning. */
+function waitOf(headers: Headers): Wait | null {
+  const [seconds, why] = [headers.get("Hotseat-Waited"), headers.get("Hotseat-Why")];
+  return seconds && why ? { seconds: Number(seconds), why } : null;
 }

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
 import { withChunk, EMPTY_REPLY } from "./reply";
-import { asCurl, type ChatRequest } from "./request";
+import { asCurl, asJavaScript, type ChatRequest, imagesOf, textOf, userMessage } from "./request";
 
 const SAID = `it's "quoted"\nand $HOME`;
 const CHAT: ChatRequest = {
@@ -33,4 +33,19 @@ test("chunks extend the text, and the server's own timings take precedence", () 
 test("an error within a stream keeps its message", () => {
   assert.equal(withChunk(EMPTY_REPLY, { error: { message: "qwen failed" } }, 1).trouble, "qwen failed");
   assert.equal(withChunk(EMPTY_REPLY, { error: "plain" }, 1).trouble, "plain");
+});
+
+test("the copied JavaScript passes the request to the client unchanged", () => {
+  const code = asJavaScript(CHAT, "http://box/").replaceAll("\n", " ");
+  const passed = /completions\.create\((.*?)\);/.exec(code)?.[1] ?? "";
+
+  assert.deepEqual(JSON.parse(passed), CHAT);
+});
+
+test("a message with images has parts, and one without is plain text", () => {
+  const message = userMessage("what is this?", ["data:image/png;base64,AA"]);
+
+  assert.equal(userMessage("hello", []).content, "hello");
+  assert.equal(textOf(message), "what is this?");
+  assert.deepEqual(imagesOf(message), ["data:image/png;base64,AA"]);
 });

@@ -1,10 +1,18 @@
 // PURE: the state of a streamed response, chunk by chunk.
 
+/** How long a request waited before its model could serve it, and why. */
+export interface Wait {
+  seconds: number;
+  why: string;
+}
+
 export interface Reply {
   state: "waiting" | "answering" | "over";
   text: string;
   reasoning: string;
   trouble: string;
+  /** null: it was served at once. */
+  wait: Wait | null;
   firstTokenS: number | null;
   tokens: number;
   tokensPerS: number | null;
@@ -15,6 +23,7 @@ export const EMPTY_REPLY: Reply = {
   text: "",
   reasoning: "",
   trouble: "",
+  wait: null,
   firstTokenS: null,
   tokens: 0,
   tokensPerS: null,

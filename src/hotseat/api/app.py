@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 # A path like /hotseat/models/{name}/estimate must come before /hotseat/models/{name}, whose name may have slashes.
 ROUTERS = (
-    estimates, management, v1_models, status, requests, config, keys, profiles, yield_memory, fleet, events, logs, traffic,
-    docs_page,
+    estimates, management, v1_models, status, requests, config, keys, profiles, yield_memory, fleet, events, logs,
+    traffic, docs_page,
 )  # fmt: skip
 
 

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 ASSETS = Path(__file__).parent / "assets"
 
-# No inline code and nothing from other origins, so that text from models and logs cannot run as code.
+# No inline code and nothing from other origins, so that text from models and logs cannot run as code. Images may be
+# `data:` URLs, because the playground shows the images of a message; an image runs no code.
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 PAGE = {
