@@ -57,6 +57,22 @@ function twoDigits(number: number): string {
   return String(number).padStart(2, "0");
 }
 
+const ESCAPES = new RegExp(`${String.fromCharCode(27)}(\\[[0-9;?]*[A-Za-z]|\\][^\\u0007]*\\u0007)`, "g");
+
+/** Without the escape sequences by which programs colour their output. */
+export function withoutEscapes(text: string): string {
+  return text.replace(ESCAPES, "");
+}
+
+/** `8,192`. */
+export function tokens(count: number): string {
+  return count.toLocaleString("en");
+}
+
+export function rate(perSecond: number): string {
+  return perSecond.toFixed(perSecond < 10 ? 1 : 0);
+}
+
 /** Separates the cause of a failure from the server output that follows it. */
 export function firstLine(text: string): { cause: string; output: string } {
   const [cause = "", ...rest] = text.split("\n");

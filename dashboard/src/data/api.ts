@@ -1,7 +1,7 @@
 // Calls of the public API. URLs are relative to this page, so that hotseat can run under a path prefix of a reverse
 // proxy.
 
-import type { ConfigReport, Fleet, ModelDetails, ModelList, Models, Queue, Requests, Result } from "./types";
+import type { ConfigReport, Estimate, Fleet, ModelList, Models, Queue, Requests, Result } from "./types";
 
 const HOTSEAT = new URL("..", document.baseURI);
 export const ROOT = new URL("..", HOTSEAT);
@@ -20,7 +20,9 @@ export class ApiError extends Error {
 export const api = {
   models: () => get<Models>("models"),
   listed: () => get<ModelList>(new URL("v1/models", ROOT)),
-  details: (model: string) => get<ModelDetails>(`models/${encoded(model)}`),
+  estimate: (model: string) => get<Estimate>(`models/${encoded(model)}/estimate`),
+  log: async (model: string, lines: number) =>
+    (await look(`logs?model=${encodeURIComponent(model)}&lines=${lines}`)).text(),
   queue: () => get<Queue>("queue"),
   requests: (after: number) => get<Requests>(`requests?after=${after}`),
   config: () => get<ConfigReport>("config"),
@@ -48,8 +50,12 @@ export async function call(path: string | URL, options: RequestInit = {}): Promi
 }
 
 /** A read has a timeout: one that hangs must not block the next refresh. */
+function look(path: string | URL): Promise<Response> {
+  return call(path, { signal: AbortSignal.timeout(LONGEST_LOOK_MS) });
+}
+
 async function get<Shape>(path: string | URL): Promise<Shape> {
-  return (await call(path, { signal: AbortSignal.timeout(LONGEST_LOOK_MS) })).json();
+  return (await look(path)).json();
 }
 
 /** An action has no timeout, because a load may take minutes. */

@@ -29,6 +29,10 @@ export interface Model {
   footprint?: Footprint | null;
   /** Progress of a load, from 0 to 1. */
   progress?: number | null;
+  /** Tokens of one request. */
+  context?: number | null;
+  /** Generated tokens per second of the last response that reported them. */
+  tokens_per_s?: number | null;
 }
 
 /** The list that all clients see; a model that declares nothing has no capabilities. */
@@ -42,6 +46,20 @@ export interface Footprint {
   source: "declared" | "measured" | "estimated" | "unknown";
   estimated: ByDevice | null;
   measured: ByDevice | null;
+}
+
+/** The estimated memory of a model, part by part. */
+export interface Estimate {
+  lines: EstimateLine[];
+  needed: { device: number; host: number };
+  notes: string[];
+}
+
+export interface EstimateLine {
+  what: string;
+  bytes: number;
+  where: "device" | "host";
+  backing: string;
 }
 
 /** A device with a budget; less than the budget is available while other programs use the device. */
@@ -119,17 +137,6 @@ export interface Queue {
   oldest_s: number;
 }
 
-export interface Cause {
-  at: number;
-  reason: string;
-}
-
-export interface ModelDetails extends Model {
-  last_start: Cause | null;
-  last_stop: Cause | null;
-  history: JournalEntry[];
-}
-
 export interface JournalThing {
   type: string;
   model?: string;
@@ -204,6 +211,7 @@ export interface ResolvedConfig {
   settings?: Record<string, unknown>;
   models?: Record<string, Record<string, unknown>>;
   concurrency?: string[];
+  groups?: { name: string; members: string[] }[];
   [key: string]: unknown;
 }
 

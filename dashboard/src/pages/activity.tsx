@@ -10,7 +10,7 @@ import { Action } from "../parts/actions";
 import { Card, Figure, Page } from "../parts/frame";
 import { Plot } from "../parts/plot";
 import { type Column, Table } from "../parts/table";
-import { clock, duration, orDash } from "../words";
+import { clock, duration, orDash, rate } from "../words";
 
 const SPAN_S = 300;
 const LAST_S = 60;
@@ -260,10 +260,6 @@ const RECENT: Column<Finished>[] = [
   },
   { name: "ID", cell: ({ id }) => id },
 ];
-
-function rate(perSecond: number): string {
-  return perSecond.toFixed(perSecond < 10 ? 1 : 0);
-}
 
 function statusOf({ status }: Finished): string {
   if (status === 499) return "client closed";

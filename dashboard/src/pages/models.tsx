@@ -1,10 +1,11 @@
-// All models: phase and reason, requests, memory, and buttons to load and stop.
+// All models: phase and reason, requests, speed, memory, and buttons to load and stop; each opens to its details.
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { api } from "../data/api";
-import { models, now, stale } from "../data/state";
-import type { Model, ModelDetails } from "../data/types";
+import { models, stale } from "../data/state";
+import type { Model } from "../data/types";
+import { Details } from "../models/details";
 import { Action } from "../parts/actions";
 import { Dialog } from "../parts/dialog";
 import { Page } from "../parts/frame";
@@ -12,7 +13,7 @@ import { LoadingBar } from "../parts/loading";
 import { PhaseChip } from "../parts/phase";
 import { Scroller } from "../parts/scroller";
 import { linkTo, route } from "../route";
-import { bytes, clock, counted, duration, firstLine, orDash } from "../words";
+import { bytes, counted, duration, firstLine, orDash, rate, tokens } from "../words";
 
 export function ModelsPage() {
   const wanted = useSignal("");
@@ -106,6 +107,8 @@ function Figures({ model }: { model: Model }) {
     <dl class="inline">
       <Pair name="In flight" value={String(model.in_flight)} isQuiet={model.in_flight === 0} />
       <Pair name="Waiting" value={String(model.waiting)} isQuiet={model.waiting === 0} />
+      <Pair name="Tokens/s" value={orDash(model.tokens_per_s, rate)} isQuiet={!model.tokens_per_s} />
+      <Pair name="Context" value={orDash(model.context, tokens)} isQuiet={!model.context} />
       <Pair name="Memory" value={orDash(memoryOf(model), bytes)} isQuiet={memoryOf(model) === null} />
       <Pair name="Unloads in" value={orDash(ttl, duration)} isQuiet={ttl === null} />
     </dl>
@@ -203,39 +206,5 @@ function AskToStop({ model, close }: { model: Model; close: () => void }) {
         </Action>
       </div>
     </Dialog>
-  );
-}
-
-function Details({ model }: { model: Model }) {
-  const details = useSignal<ModelDetails | null>(null);
-  useEffect(() => {
-    api.details(model.model).then((loaded) => (details.value = loaded));
-  }, [model.model, model.phase]);
-  const loaded = details.value;
-  const since = model.phase_s === null ? null : now.value - model.phase_s - stale.value;
-  return (
-    <dl class="facts">
-      {model.description && <Fact name="Description" value={model.description} />}
-      <Fact name="Aliases" value={model.aliases.join(", ") || "none"} />
-      <Fact name="Phase since" value={orDash(since, clock)} />
-      <Fact name="PID" value={orDash(model.pid, String)} />
-      <Fact name="Address" value={model.address ?? "–"} />
-      <Fact name="Load time" value={orDash(model.load_s, duration)} />
-      <Fact name="Last start" value={orDash(loaded?.last_start, cause)} />
-      <Fact name="Last stop" value={orDash(loaded?.last_stop, cause)} />
-    </dl>
-  );
-}
-
-function cause({ at, reason }: { at: number; reason: string }): string {
-  return `${clock(at)}, ${reason}`;
-}
-
-function Fact({ name, value }: { name: string; value: string }) {
-  return (
-    <div>
-      <dt>{name}</dt>
-      <dd>{value}</dd>
-    </div>
   );
 }

@@ -1,19 +1,18 @@
 // When each model ran, and why that changed.
 
-import { computed, useSignal } from "@preact/signals";
-import { finished, journal, models, now, observations, inProgress } from "../data/state";
+import { useSignal } from "@preact/signals";
+import { finished, journal, models, now, inProgress } from "../data/state";
 import { download } from "../parts/actions";
 import { Card, Page } from "../parts/frame";
 import type { Phase } from "../data/types";
 import { PhaseChip } from "../parts/phase";
 import { type Column, Table } from "../parts/table";
 import { Chart } from "../timeline/chart";
-import { lanes, type ReportedSwap, type Segment, swapReports } from "../timeline/lanes";
+import { drawn } from "../timeline/drawn";
+import { type ReportedSwap, type Segment, swapReports } from "../timeline/lanes";
 import { chromeTrace } from "../timeline/trace";
 import { moved, type Stretch, zoomed } from "../timeline/window";
 import { clock, counted, duration, firstLine } from "../words";
-
-const drawn = computed(() => lanes(journal.value, observations.value));
 
 const LENGTHS: [name: string, seconds: number][] = [
   ["1 min", 60],

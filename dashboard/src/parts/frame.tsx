@@ -55,3 +55,31 @@ export function Figure({ name, value, note }: { name: string; value: string; not
     </div>
   );
 }
+
+interface SectionProps {
+  title: string;
+  note?: ComponentChildren;
+  children: ComponentChildren;
+}
+
+/** A part of a card. */
+export function Section({ title, note, children }: SectionProps) {
+  return (
+    <section class="part" aria-label={title}>
+      <h2>
+        {title} {note && <span class="muted">{note}</span>}
+      </h2>
+      {children}
+    </section>
+  );
+}
+
+/** A name and its value, inside <dl class="facts">. */
+export function Fact({ name, value }: { name: string; value: ComponentChildren }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{value}</dd>
+    </div>
+  );
+}

@@ -1,0 +1,42 @@
+// PURE: what happened to one model: its loads, unloads and failures, from its lane of the timeline.
+
+import type { Segment } from "../timeline/lanes";
+import { firstLine } from "../words";
+
+export interface Happening {
+  at: number;
+  what: string;
+  reason: string;
+  /** null: not over yet. */
+  seconds: number | null;
+  isFailure: boolean;
+}
+
+/** Newest first. */
+export function historyOf(segments: readonly Segment[], model: string): Happening[] {
+  const own = segments.filter((segment) => segment.model === model);
+  return own.flatMap((segment, n) => happening(segment, own[n + 1])).toReversed();
+}
+
+function happening(segment: Segment, next: Segment | undefined): Happening[] {
+  const { phase, from, to, reason, outcome, said } = segment;
+  const seconds = to === null ? null : to - from;
+  if (phase === "ready" && outcome && to !== null) {
+    return [{ at: to, what: outcome, reason: firstLine(said).cause, seconds, isFailure: true }];
+  }
+  if (phase !== "loading" && phase !== "unloading") return [];
+  const why = outcome ? `${reason}; ${firstLine(said).cause}` : reason;
+  const what = phase === "loading" ? nameOfLoad(segment, next) : nameOfUnload(segment, next);
+  return [{ at: from, what, reason: why, seconds, isFailure: outcome !== null }];
+}
+
+function nameOfLoad({ to, outcome }: Segment, next: Segment | undefined): string {
+  if (outcome) return "load failed";
+  if (to === null) return "loading";
+  return next?.phase === "ready" ? "loaded" : "load stopped";
+}
+
+function nameOfUnload({ to, cause }: Segment, next: Segment | undefined): string {
+  if (next?.phase === "asleep" && next.from === to) return "put to sleep";
+  return cause === "eviction" ? "evicted" : "unloaded";
+}

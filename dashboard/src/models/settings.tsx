@@ -1,0 +1,56 @@
+// What the configuration says about one model.
+
+import { useAnswer } from "../data/answer";
+import { api } from "../data/api";
+import type { Model, ResolvedConfig } from "../data/types";
+import { Fact, Section } from "../parts/frame";
+import { linkTo } from "../route";
+import { duration } from "../words";
+
+export function ModelSettings({ model }: { model: Model }) {
+  const { answer, trouble } = useAnswer(() => api.config(), [model.model]);
+  const resolved = answer?.resolved;
+  const keys = resolved?.models?.[model.model];
+  return (
+    <Section
+      title="Settings"
+      note={
+        <>
+          {resolved?.files && `from ${resolved.files.join(", ")} · `}
+          <a href={linkTo("config")}>View configuration</a>
+        </>
+      }
+    >
+      {trouble && <p class="muted">{trouble}</p>}
+      {keys && (
+        <dl class="facts">
+          <Fact
+            name="Unload when idle"
+            value={numbered(keys.ttl, (ttl) => `after ${duration(ttl)}`, "never")}
+          />
+          <Fact name="Pinned" value={keys.pinned ? "yes, never evicted" : "no"} />
+          <Fact name="Group" value={groupOf(model.model, resolved) ?? "none"} />
+          <Fact
+            name="Concurrent requests"
+            value={numbered(keys.concurrencyLimit, String, "as its server reports")}
+          />
+          <Fact
+            name="Waiting requests"
+            value={numbered(keys.maxQueue, (most) => `at most ${most}`, "no own limit")}
+          />
+          <Fact name="Urgency" value={String(keys.urgency)} />
+          <Fact name="Sleeps" value={keys.sleep ? "yes" : "no"} />
+        </dl>
+      )}
+    </Section>
+  );
+}
+
+/** The API writes 0 for a limit that is not set. */
+function numbered(value: unknown, tell: (value: number) => string, none: string): string {
+  return typeof value === "number" && value > 0 ? tell(value) : none;
+}
+
+function groupOf(model: string, resolved: ResolvedConfig | undefined): string | undefined {
+  return resolved?.groups?.find(({ members }) => members.includes(model))?.name;
+}
