@@ -153,3 +153,17 @@ test("a swap report has the time of the entry in which its model became ready", 
 
   assert.deepEqual([swap?.model, swap?.at, swap?.measured_s], ["gemma", 26, 5]);
 });
+
+test("a failure is kept if a refresh saw the end of its load first", () => {
+  const error = { code: "load_failed", message: "it exited with code 1" };
+  const { segments } = lanes(
+    [
+      happened(10, arrived("qwen"), start("qwen")),
+      happened(11.02, { type: "UpstreamFailed", model: "qwen", error }),
+    ],
+    [seen("qwen", "backoff", 11.01)],
+  );
+
+  assert.deepEqual(shown(segments), [["qwen", "loading", 10, 11.01]]);
+  assert.deepEqual([segments[0]?.outcome, segments[0]?.said], ["failed", "it exited with code 1"]);
+});

@@ -98,11 +98,11 @@ class Drawing {
         if (open?.phase === "unloading") this.enter(model, "asleep", at, { reason: open.reason });
         break;
       case "UpstreamFailed":
-        if (open?.phase !== "unloading") this.spoil(model, "failed", event.error?.message ?? "");
+        this.spoil(model, at, "failed", event.error?.message ?? "");
         this.close(model, at);
         break;
       case "UpstreamExited":
-        if (open?.phase !== "unloading") this.spoil(model, "crashed", event.exit_status ?? "");
+        this.spoil(model, at, "crashed", event.exit_status ?? "");
         this.close(model, at);
         break;
     }
@@ -141,9 +141,15 @@ class Drawing {
     this.segments.push(segment);
   }
 
-  private spoil(model: string, outcome: Outcome, said: string): void {
-    const open = this.open.get(model);
-    if (open) Object.assign(open, { outcome, said });
+  private spoil(model: string, at: number, outcome: Outcome, said: string): void {
+    const ended = this.open.get(model) ?? this.justEnded(model, at);
+    if (ended && ended.phase !== "unloading") Object.assign(ended, { outcome, said });
+  }
+
+  /** A refresh may see the end of a phase a few milliseconds before the journal entry about it. */
+  private justEnded(model: string, at: number): Segment | undefined {
+    const last = this.segments.findLast((segment) => segment.model === model);
+    return at - (last?.to ?? 0) < SAME_MOMENT_S ? last : undefined;
   }
 
   private close(model: string, at: number): void {
