@@ -129,7 +129,7 @@ def test_where_nothing_can_be_written_nothing_is_kept(tmp_path: Path, caplog: py
     section.keep("qwen", 1)
 
     assert section.recall() == {}
-    assert "learned data cannot be saved" in caplog.text
+    assert "stored state cannot be saved" in caplog.text
     assert [each.name for each in tmp_path.iterdir()] == ["learned.json"]
 
 

@@ -42,7 +42,11 @@ FOR_ALL_MODELS = (
 """Changes that a key for all models with the role `operate` may make."""
 OPERATED = (r"POST /hotseat/reload",)
 """Changes that any key with that role may make."""
-OF_A_MODEL = (r"DELETE /hotseat/requests/[^/]+", r"POST /hotseat/fleet/models/.+/move")
+OF_A_MODEL = (
+    r"DELETE /hotseat/requests/[^/]+",
+    r"POST /hotseat/fleet/models/.+/move",
+    r"PUT /hotseat/models/.+/overrides",
+)
 """Changes that need a key for that model. All other changes under /hotseat/ need `admin`."""
 OWN_PATHS = ("/health", "/running", "/metrics", "/swagger", "/v1/models")
 KEYLESS = ("/health", "/hotseat/ready")

@@ -17,6 +17,7 @@ from hotseat.api.routes import (
     keys,
     logs,
     management,
+    overrides,
     profiles,
     requests,
     status,
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 
 # A path like /hotseat/models/{name}/estimate must come before /hotseat/models/{name}, whose name may have slashes.
 ROUTERS = (
-    estimates, management, v1_models, status, requests, config, keys, profiles, yield_memory, fleet, events, logs,
-    traffic, docs_page,
+    estimates, overrides, management, v1_models, status, requests, config, keys, profiles, yield_memory, fleet, events,
+    logs, traffic, docs_page,
 )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from hotseat.api.fleet_schemas import Membership, OtherHost
 from hotseat.api.schema_base import Schema
@@ -14,6 +14,7 @@ from hotseat.scheduling.lifecycle import Phase
 # The contract's own
 
 
+MOST_TTL_S = 1e9
 SHARE_READ = "Share of its files, from 0 to 1, that a loading server has read; null: unknown."
 
 
@@ -139,6 +140,23 @@ class Device(Schema):
     reserved: Annotated[int, Field(description="Bytes reserved for the running models.")]
 
 
+class Overrides(Schema):
+    """What is set for a model at run time instead of its configuration. It is kept across restarts."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    pinned: Annotated[bool | None, Field(description="Null: as configured.")] = None
+    ttl: Annotated[
+        float | None,
+        Field(ge=0, le=MOST_TTL_S, allow_inf_nan=False, description="Seconds; 0: never. Null: as configured."),
+    ] = None
+
+
+class Configured(Schema):
+    pinned: bool
+    ttl: Annotated[float, Field(description="Seconds; 0: never.")]
+
+
 class Model(Schema):
     model: str
     aliases: list[str]
@@ -168,6 +186,13 @@ class Model(Schema):
     ] = None
     level: Annotated[str | None, Field(description="Sleep level, current or after draining; null: none.")]
     pinned: Annotated[bool, Field(description="Never evicted.")]
+    ttl: Annotated[float, Field(description="Seconds unused until it is unloaded; 0: never.")] = 0.0
+    overrides: Annotated[
+        Overrides | None, Field(description="Set at run time; `pinned` and `ttl` include it. Null: nothing is set.")
+    ] = None
+    configured: Annotated[
+        Configured | None, Field(description="What the configuration says, if something is set at run time.")
+    ] = None
     memory: Annotated[dict[str, int] | None, Field(description="Configured bytes per device; null: not configured.")]
     footprint: Annotated[Footprint | None, Field(description="Null if no device has a budget.")]
 

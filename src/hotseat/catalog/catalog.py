@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from hotseat.catalog.named_models import FleetModel, NamedModel, Profile, RemoteModel, Selector, Servable
+    from hotseat.catalog.overrides import Overrides
     from hotseat.catalog.spec import Footprint
     from hotseat.identifiers import Bytes, ModelName, Place, Seconds
 
@@ -104,6 +105,18 @@ class Catalog:
 
     def with_fleet_models(self, fleet_models: Mapping[str, FleetModel]) -> Catalog:
         return replace(self, fleet_models=fleet_models)
+
+    @property
+    def overrides(self) -> dict[ModelName, Overrides]:
+        """What operators have set, by model."""
+        return {name: spec.overrides for name, spec in self.models.items() if spec.overrides}
+
+    def with_overrides(self, overrides: Mapping[ModelName, Overrides]) -> Catalog:
+        """A copy with the overrides of these models replaced; models that do not exist are ignored."""
+        changed = {
+            name: self.models[name].with_overrides(each) for name, each in overrides.items() if name in self.models
+        }
+        return replace(self, models={**self.models, **changed})
 
     def with_learned(self, name: ModelName, learned: Footprint) -> Catalog:
         """A copy with the learned footprint of one model."""

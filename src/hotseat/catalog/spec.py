@@ -7,9 +7,12 @@ from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from hotseat.catalog.overrides import NO_OVERRIDES, Configured
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hotseat.catalog.overrides import Overrides
     from hotseat.catalog.sleeping import Sleep
     from hotseat.identifiers import Bytes, ModelName, Place, Seconds
 
@@ -151,6 +154,10 @@ class ModelSpec:
     """Requests that may wait for it; None: only the common limit applies."""
     urgency: float = 1.0
     pinned: bool = False
+    overrides: Overrides = NO_OVERRIDES
+    """What an operator has set; `ttl_s` and `pinned` include it."""
+    configured: Configured | None = None
+    """What the configuration says about these two, if an operator has set one of them."""
     sleep: Sleep | None = None
     """How it sleeps instead of stopping when memory is needed; None: it cannot."""
     reads_ahead: bool = True
@@ -173,6 +180,17 @@ class ModelSpec:
     replicas: Replicas = Replicas()
     host_labels: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     """Labels that a host of a fleet must have to run it."""
+
+    def with_overrides(self, overrides: Overrides) -> ModelSpec:
+        """A copy with these overrides instead of any earlier ones."""
+        said = self.configured or Configured(self.pinned, self.ttl_s)
+        return replace(
+            self,
+            overrides=overrides,
+            configured=said if overrides else None,
+            pinned=said.pinned if overrides.pinned is None else overrides.pinned,
+            ttl_s=said.ttl_s if overrides.ttl_s is None else overrides.ttl_s or None,
+        )
 
     @property
     def footprint(self) -> Footprint | None:

@@ -36,6 +36,8 @@ def ps(server: Server, as_json: bool) -> None:
         print(f"\nmemory is yielded: {status['yielding']}")
     if (fleet := status["fleet"]) and fleet["connection"] == "disconnected":
         print(f"\n{fleet['host']} is disconnected from its fleet; see `hotseat fleet status`")
+    for sentence in [each for model in status["models"] for each in overrides_in_words(model)]:
+        print(f"\n{sentence}")
     for model in filter(is_failing, status["models"]):
         print(f"\n{model['model']} {failures_in_words(model)}; see `hotseat why {model['model']}`")
     return None
@@ -60,6 +62,26 @@ def failures_in_words(model: dict[str, Any]) -> str:
     left_s = model["retry_in_s"]
     retry = f"the next try is in {duration(left_s)}" if left_s else "the next request starts it"
     return f"failed {times}; {retry}"
+
+
+def overrides_in_words(model: dict[str, Any]) -> list[str]:
+    """`qwen is pinned, set at run time; the configuration says that it is not pinned`."""
+    # Another host of the fleet may run an older version, which reports none.
+    chosen, said = model.get("overrides") or {}, model.get("configured")
+    words = {"pinned": pin_in_words, "ttl": ttl_in_words}
+    return [
+        f"{model['model']} is {tell(chosen[key])}, set at run time; the configuration says that it is {tell(said[key])}"
+        for key, tell in words.items()
+        if said and chosen.get(key) is not None
+    ]
+
+
+def pin_in_words(is_pinned: bool) -> str:
+    return "pinned" if is_pinned else "not pinned"
+
+
+def ttl_in_words(ttl: float) -> str:
+    return f"unloaded after {duration(ttl)} without requests" if ttl else "never unloaded for being idle"
 
 
 def alive_row(model: dict[str, Any]) -> tuple[str, ...]:
@@ -170,11 +192,12 @@ def why(server: Server, model: str, as_json: bool) -> None:
 
 
 def sentences(details: dict[str, Any]) -> list[str]:
-    """The current state first, then failures and waiting requests, then past causes, then other hosts."""
+    """The current state first, then failures, what is set at run time, waiting requests, past causes, other hosts."""
     on_host = f" on {details['host']}" if details["host"] else ""
     lines = [f"{details['model']} is {details['phase']}{on_host}: {details['why']}"]
     if is_failing(details):
         lines.append(f"it {failures_in_words(details)}; `hotseat load {details['model']}` tries now")
+    lines += overrides_in_words(details)
     lines += [waiting(ticket) for ticket in details["queue"]]
     for what, cause in (("started", details["last_start"]), ("stopped", details["last_stop"])):
         if cause:

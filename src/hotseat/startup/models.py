@@ -20,6 +20,8 @@ from hotseat.model_servers.stdout_copy import StdoutCopy
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.state.learned_store import LEARNED, LearnedStore, state_directory
 from hotseat.state.model_stats_store import ModelStatsStore
+from hotseat.state.overrides_store import OVERRIDES, OverridesStore
+from hotseat.state.state_file import StateFile
 from hotseat.telemetry import logs
 from hotseat.telemetry.json_lines import server_line
 
@@ -61,7 +63,9 @@ async def open_supervisor(stack: AsyncExitStack, shared: Shared) -> Supervisor:
 async def open_models(stack: AsyncExitStack, shared: Shared, supervisor: Supervisor) -> ModelParts:
     learned, journal = LearnedStore(state_directory(os.environ) / LEARNED), Journal()
     memory = MemoryManager(learned, supervisor.pids, lambda: shared.active.settings)
-    scheduler = Scheduler(await fill_catalog(shared.active, memory))
+    overrides = OverridesStore(StateFile(state_directory(os.environ) / OVERRIDES))
+    scheduler = Scheduler(overrides.applied_to(await fill_catalog(shared.active, memory)))
+    journal.listen(overrides.watch)
     keep_model_stats(stack, learned, scheduler, journal)
     dispatcher = Dispatcher(scheduler, memory.launcher(supervisor, lambda: scheduler.catalog), journal)
     memory_watch, unmet_limits = memory.watch(dispatcher, shared.tasks), UnmetLimits(scheduler)

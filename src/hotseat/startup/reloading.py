@@ -54,10 +54,10 @@ class ConfigApplier:
         self._relay.change_policy(self._policy(loaded.settings))
 
     def change_catalog(self, catalog: Catalog) -> CatalogChange:
-        """Keeps what files do not define: the active profile, and models of other hosts."""
+        """Keeps what files do not define: the active profile, models of other hosts, and what operators have set."""
         now = self._models.dispatcher.catalog
         return self._models.dispatcher.change_catalog(
-            catalog.with_profile(now.active_profile).with_fleet_models(now.fleet_models)
+            catalog.with_profile(now.active_profile).with_fleet_models(now.fleet_models).with_overrides(now.overrides)
         )
 
     def reloaded(self, *, success: bool) -> None:

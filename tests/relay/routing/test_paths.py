@@ -66,6 +66,7 @@ OPERATE_TO_ACT = [
     ("DELETE", "/hotseat/yield"),
     ("POST", "/hotseat/profiles/night"),
     ("DELETE", "/hotseat/requests/7"),
+    ("PUT", "/hotseat/models/org/m/overrides"),
     ("PUT", "/hotseat/fleet/hosts/b/cordon"),
     ("POST", "/slots/0?action=erase"),
     ("POST", "/props"),

@@ -14,6 +14,7 @@ from hotseat.api.errors import failure
 from hotseat.api.fleet_models import details_from_fleet, other_hosts
 from hotseat.api.fleet_schemas import Membership
 from hotseat.api.journal_json import about, entry_json, last_start, last_stop
+from hotseat.api.routes import overrides
 from hotseat.api.routes.management import UNKNOWN, Responses
 from hotseat.api.schemas import (
     Device,
@@ -167,6 +168,9 @@ def model(deps: ApiDeps, view: View, seen: ModelView, spec: ModelSpec | None) ->
         context=deps.context(seen.name) or (spec.capabilities.context if spec else 0) or None,
         level=seen.level,
         pinned=spec.pinned if spec else False,
+        ttl=(spec.ttl_s or 0.0) if spec else 0.0,
+        overrides=overrides.shown(spec) if spec else None,
+        configured=overrides.configured(spec) if spec else None,
         memory=by_device(spec.memory) if spec and spec.memory is not None else None,
         footprint=footprint(seen) if view.devices else None,
         progress=progress(deps, seen),

@@ -110,7 +110,7 @@ def rule_of_ours(method: bytes, path: bytes) -> PathRule:
     return LOOKS if path == b"/metrics" else LISTS
 
 
-_OPERATING = re.compile(rb"/hotseat/(?:reload|yield|profiles(?:/.*)?|requests/.*|fleet/.*)")
+_OPERATING = re.compile(rb"/hotseat/(?:reload|yield|profiles(?:/.*)?|requests/.*|fleet/.*|models/.*/overrides)")
 
 
 def is_ours(method: bytes, path: bytes) -> bool:

@@ -1,0 +1,33 @@
+"""PURE: what an operator has set for a model while hotseat runs. It takes precedence over the configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hotseat.identifiers import Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """None: as configured."""
+
+    pinned: bool | None = None
+    ttl_s: Seconds | None = None
+    """0: it is never unloaded for being idle."""
+
+    def __bool__(self) -> bool:
+        return self != NO_OVERRIDES
+
+
+NO_OVERRIDES = Overrides()
+
+
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """What the configuration says about that which can be overridden."""
+
+    pinned: bool
+    ttl_s: Seconds | None
+    """None: never."""

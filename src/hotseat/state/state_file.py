@@ -1,0 +1,84 @@
+"""A JSON file of the state directory.
+
+Nothing waits for the disk, and an unreadable file counts as empty and is set aside before the next write.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import stat
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from hotseat.net.json_text import parsed
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+FORMAT = 1
+LARGEST = 64 << 20
+"""Bytes; a usual file has some ten thousand."""
+
+
+class StateFile:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._said: set[str] = set()
+        self._is_unreadable = False
+        """The current file must not be overwritten."""
+
+    def read(self) -> dict[str, Any]:
+        """The whole file; empty if it is missing or not readable."""
+        self._is_unreadable = False
+        try:
+            return _read(self._path)
+        except FileNotFoundError:
+            return {"format": FORMAT}
+        except (OSError, ValueError) as problem:
+            self._is_unreadable = True
+            self._warn("stored state cannot be read and is discarded file=%s error=%r", str(problem))
+        return {"format": FORMAT}
+
+    def write(self, kept: dict[str, Any]) -> None:
+        """Atomic: readers see the old file or the new one."""
+        beside = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            beside.touch(mode=0o600)
+            beside.write_text(json.dumps(kept))
+            self._set_aside_unreadable()
+            beside.replace(self._path)
+        except (OSError, ValueError, RecursionError) as problem:
+            self._warn("stored state cannot be saved file=%s error=%r", str(problem))
+            with suppress(OSError):
+                beside.unlink()
+
+    def _set_aside_unreadable(self) -> None:
+        """Keeps it for inspection or for a newer hotseat; replaces an older one that was set aside."""
+        if self._is_unreadable and not self._path.is_dir():
+            aside = self._path.with_name(f"{self._path.name}.unreadable")
+            self._path.replace(aside)
+            log.warning("the unreadable file was renamed file=%s", aside)
+
+    def _warn(self, sentence: str, reason: str) -> None:
+        """Log once: nothing depends on it."""
+        if sentence not in self._said:
+            log.warning(sentence, self._path, reason)
+        self._said.add(sentence)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """OSError or ValueError if it cannot be read; never blocks on a pipe."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as opened:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
+            raise ValueError("it is not a regular file, or it is too large")
+        kept = parsed(opened.read())
+    if not isinstance(kept, dict) or kept.get("format") != FORMAT:
+        raise ValueError(f"its format is not {FORMAT}")
+    return kept

@@ -1,0 +1,100 @@
+"""What operators have set for models outlives the process."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.catalogs import one_at_a_time
+
+from hotseat.catalog.overrides import Overrides
+from hotseat.dispatch.journal import Journal
+from hotseat.identifiers import ModelName
+from hotseat.scheduling.events import CatalogChanged
+from hotseat.state.overrides_store import OverridesStore
+from hotseat.state.state_file import StateFile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
+RIG = one_at_a_time("qwen", "llama")
+PINNED, SHORT = Overrides(pinned=True), Overrides(ttl_s=60)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "overrides.json"
+
+
+def store(file: Path) -> OverridesStore:
+    return OverridesStore(StateFile(file))
+
+
+def changed(by: OverridesStore, overrides: dict[ModelName, Overrides]) -> None:
+    journal = Journal()
+    journal.listen(by.watch)
+    journal.record(CatalogChanged(RIG.with_overrides(overrides)), [])
+
+
+def test_what_was_set_is_applied_by_the_next_run(file: Path) -> None:
+    """For each model what was set for it, and nothing else."""
+    changed(store(file), {QWEN: PINNED, LLAMA: SHORT})
+
+    assert store(file).applied_to(RIG).overrides == {QWEN: PINNED, LLAMA: SHORT}
+
+
+def test_what_was_taken_back_is_forgotten(file: Path) -> None:
+    """The next run follows the configuration."""
+    one_run = store(file)
+    changed(one_run, {QWEN: PINNED})
+    changed(one_run, {})
+
+    assert store(file).applied_to(RIG) == RIG
+
+
+def test_a_model_that_is_gone_loses_its_overrides(file: Path) -> None:
+    """If a later configuration has a model of that name again, it is another model."""
+    changed(store(file), {QWEN: PINNED, LLAMA: SHORT})
+    store(file).applied_to(one_at_a_time("llama"))
+
+    assert store(file).applied_to(RIG).overrides == {LLAMA: SHORT}
+
+
+def test_without_overrides_nothing_is_written(file: Path) -> None:
+    """There is no file as long as nobody sets anything."""
+    one_run = store(file)
+    one_run.applied_to(RIG)
+    changed(one_run, {})
+
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 2}', '{"format": 1, "models": [1]}'])
+def test_a_broken_file_does_not_stop_the_start(file: Path, content: str) -> None:
+    """It counts as empty."""
+    file.parent.mkdir()
+    file.write_text(content)
+
+    assert store(file).applied_to(RIG) == RIG
+
+
+@pytest.mark.parametrize(
+    ("entry", "understood"),
+    [
+        ({"pinned": True, "ttl": "soon"}, {QWEN: PINNED}),
+        ({"pinned": 1, "ttl": 60}, {QWEN: SHORT}),
+        ({"ttl": -1}, {}),
+        ({"ttl": True}, {}),
+        ([], {}),
+    ],
+)
+def test_a_value_that_is_not_valid_counts_as_not_set(
+    file: Path, entry: object, understood: dict[ModelName, Overrides]
+) -> None:
+    """The rest of the file is used."""
+    file.parent.mkdir()
+    file.write_text(json.dumps({"format": 1, "models": {"qwen": entry}}))
+
+    assert store(file).applied_to(RIG).overrides == understood
