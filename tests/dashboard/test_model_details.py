@@ -9,9 +9,13 @@ import pytest
 from playwright.sync_api import expect
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from playwright.sync_api import Locator, Page
     from tests.support.browser import Visit
     from tests.support.hotseat import Hotseat
+
+    Visits = Callable[..., Visit]
 
 pytestmark = pytest.mark.llama
 
@@ -63,6 +67,14 @@ def test_the_details_have_settings_estimate_and_output(visit: Visit, hotseat: Ho
     expect(estimate.get_by_role("row").filter(has_text="weights of alpha.gguf").first).to_contain_text("MiB")
     expect(part(page, "alpha", "Last output")).to_contain_text("listening on")
     assert visit.findings() == []
+
+
+def test_the_details_fit_a_phone(visits: Visits) -> None:
+    """At a width of 400 pixels the page does not scroll horizontally."""
+    page = visits(viewport={"width": 400, "height": 800}).go("models", "?model=alpha")
+    part(page, "alpha", "Estimated memory").get_by_role("row").first.wait_for()
+
+    assert page.evaluate("document.documentElement.scrollWidth") == 400
 
 
 def test_an_estimate_that_is_not_possible_says_why(visit: Visit) -> None:

@@ -1,7 +1,17 @@
 // Calls of the public API. URLs are relative to this page, so that hotseat can run under a path prefix of a reverse
 // proxy.
 
-import type { ConfigReport, Estimate, Fleet, ModelList, Models, Queue, Requests, Result } from "./types";
+import type {
+  ConfigReport,
+  Estimate,
+  Fleet,
+  ModelList,
+  Models,
+  Overrides,
+  Queue,
+  Requests,
+  Result,
+} from "./types";
 
 const HOTSEAT = new URL("..", document.baseURI);
 export const ROOT = new URL("..", HOTSEAT);
@@ -30,6 +40,8 @@ export const api = {
   load: (model: string) => send("GET", new URL(`upstream/${encoded(model)}/load`, ROOT)),
   stop: (model: string, force: boolean) =>
     send("DELETE", new URL(`upstream/${encoded(model)}${force ? "?force=true" : ""}`, ROOT)),
+  override: (model: string, overrides: Overrides) =>
+    send("PUT", `models/${encoded(model)}/overrides`, overrides),
   fleet: () => get<Fleet>("fleet"),
   give: (host: string, order: Order) => send("PUT", `fleet/hosts/${encodeURIComponent(host)}/${order}`),
   takeBack: (host: string, order: Order) =>
@@ -59,8 +71,9 @@ async function get<Shape>(path: string | URL): Promise<Shape> {
 }
 
 /** An action has no timeout, because a load may take minutes. */
-async function send(method: string, path: string | URL): Promise<Result> {
-  return (await call(path, { method })).json();
+async function send(method: string, path: string | URL, body?: object): Promise<Result> {
+  const json = { headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+  return (await call(path, { method, ...(body && json) })).json();
 }
 
 async function errorText(response: Response): Promise<string> {

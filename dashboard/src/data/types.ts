@@ -24,6 +24,12 @@ export interface Model {
   ttl_left_s: number | null;
   load_s: number | null;
   pinned?: boolean;
+  /** Seconds without requests until it is unloaded; 0: never. */
+  ttl?: number;
+  /** What is set at run time; `pinned` and `ttl` include it. */
+  overrides?: Overrides | null;
+  /** What the configuration says, if something is set at run time. */
+  configured?: Keeping | null;
   /** Configured bytes per device. */
   memory?: ByDevice | null;
   footprint?: Footprint | null;
@@ -34,6 +40,15 @@ export interface Model {
   /** Generated tokens per second of the last response that reported them. */
   tokens_per_s?: number | null;
 }
+
+/** How long a model stays loaded. */
+export interface Keeping {
+  pinned: boolean;
+  ttl: number;
+}
+
+/** null: as configured. */
+export type Overrides = { [Key in keyof Keeping]: Keeping[Key] | null };
 
 /** The list that all clients see; a model that declares nothing has no capabilities. */
 export interface ModelList {

@@ -1,11 +1,11 @@
-// What the configuration says about one model.
+// The settings of one model: those that can be changed here, and what the configuration says about the rest.
 
 import { useAnswer } from "../data/answer";
 import { api } from "../data/api";
 import type { Model, ResolvedConfig } from "../data/types";
 import { Fact, Section } from "../parts/frame";
 import { linkTo } from "../route";
-import { duration } from "../words";
+import { KeepingFacts } from "./keeping";
 
 export function ModelSettings({ model }: { model: Model }) {
   const { answer, trouble } = useAnswer(() => api.config(), [model.model]);
@@ -21,14 +21,12 @@ export function ModelSettings({ model }: { model: Model }) {
         </>
       }
     >
+      <dl class="facts wide">
+        <KeepingFacts model={model} />
+      </dl>
       {trouble && <p class="muted">{trouble}</p>}
       {keys && (
         <dl class="facts">
-          <Fact
-            name="Unload when idle"
-            value={numbered(keys.ttl, (ttl) => `after ${duration(ttl)}`, "never")}
-          />
-          <Fact name="Pinned" value={keys.pinned ? "yes, never evicted" : "no"} />
           <Fact name="Group" value={groupOf(model.model, resolved) ?? "none"} />
           <Fact
             name="Concurrent requests"

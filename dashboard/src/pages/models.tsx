@@ -79,6 +79,7 @@ function ModelRow({ model }: { model: Model }) {
           <strong>{model.model}</strong>
           {model.name && <span class="muted">{model.name}</span>}
           {model.pinned && <span class="tag">pinned</span>}
+          {model.overrides && <span class="tag">override</span>}
           {model.unlisted && <span class="tag">unlisted</span>}
         </button>
         <PhaseChip phase={model.phase} />

@@ -36,10 +36,12 @@ interface ActionProps {
   label?: string;
   kind?: "primary" | "danger";
   disabled?: boolean;
+  /** Of a button that shows whether something is chosen. */
+  isPressed?: boolean;
 }
 
 /** Sends one request at a time, is disabled while it waits, and shows the result. */
-export function Action({ children, act, label, kind, disabled = false }: ActionProps) {
+export function Action({ children, act, label, kind, disabled = false, isPressed }: ActionProps) {
   const isAsking = useSignal(false);
   const ask = async () => {
     isAsking.value = true;
@@ -61,6 +63,7 @@ export function Action({ children, act, label, kind, disabled = false }: ActionP
       class={kind}
       aria-label={label}
       aria-busy={isAsking.value}
+      aria-pressed={isPressed}
       disabled={disabled || isAsking.value}
       onClick={ask}
     >
