@@ -47,8 +47,8 @@ class Rig:
         self.activity = Activity(Ledger(), lambda: self.now)
         self.store_writer = StoreWriter(self.activity, ActivityStore(self.file, lambda: self.now), lambda: self.kept)
 
-    def finish(self, model: ModelName = QWEN, tokens: Tokens | None = None) -> None:
-        self.activity.finished(model, 200, 0.25, 0.5, 1.25, SOMEONE, Head(), b"box-7", tokens)
+    def finish(self, model: ModelName = QWEN, tokens: Tokens | None = None, why: str = "") -> None:
+        self.activity.finished(model, 200, 0.25, 0.5, 1.25, SOMEONE, Head(), b"box-7", tokens, why)
 
     async def kept_models(self) -> list[str]:
         return [ended.model for ended in await self.store_writer.read(0, None, 1000)]
@@ -61,7 +61,7 @@ def rig(tmp_path: Path) -> Rig:
 
 async def test_what_has_ended_is_there_after_a_restart(rig: Rig, tmp_path: Path) -> None:
     """All that the activity knows, but for the query, where people put keys."""
-    rig.finish(tokens=Tokens(4, 20, None))
+    rig.finish(tokens=Tokens(4, 20, None), why="waited for qwen to load")
     rig.finish(LLAMA)
     await rig.store_writer.close()
     first, second = await Rig(tmp_path).store_writer.read(0, None, 10)
@@ -70,6 +70,7 @@ async def test_what_has_ended_is_there_after_a_restart(rig: Rig, tmp_path: Path)
     assert (first.target, first.status) == (b"/v1/chat/completions", 200)
     assert (first.waited_s, first.first_byte_s, first.seconds) == (0.25, 0.5, 1.25)
     assert (first.tokens, first.tokens_per_s) == (Tokens(4, 20, 20.0), 20.0)
+    assert (first.why, second.why) == ("waited for qwen to load", "")
     assert (second.model, second.tokens) == (LLAMA, None)
     assert b"hush" not in b"".join(file.read_bytes() for file in rig.file.parent.iterdir())
 
@@ -142,6 +143,19 @@ async def test_a_broken_file_is_put_aside(rig: Rig, caplog: pytest.LogCaptureFix
     assert rig.store_writer.lost == 1
     assert [path.name for path in rig.file.parent.glob("*.broken-*")] == [f"activity.sqlite3.broken-{int(NOW)}"]
     assert "the corrupt activity file was renamed" in caplog.text
+
+
+async def test_a_file_of_an_older_hotseat_is_continued(rig: Rig) -> None:
+    """Its requests are kept, without the reason that it did not store."""
+    rig.finish(LLAMA)
+    await rig.store_writer.close()
+    with sqlite3.connect(rig.file) as older:
+        older.executescript("alter table requests drop column why; pragma user_version = 1;")
+    older.close()
+    rig.finish(QWEN, why="waited")
+    kept = await rig.store_writer.read(0, None, 10)
+
+    assert [(each.model, each.why) for each in kept] == [(LLAMA, ""), (QWEN, "waited")]
 
 
 async def test_a_file_of_a_newer_hotseat_is_left_alone(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:

@@ -96,6 +96,7 @@ class Finished:
     seconds: float
     id: bytes
     tokens: Tokens | None
+    why: str
 
 
 class RecordedActivity(Activity):
@@ -119,8 +120,9 @@ class RecordedActivity(Activity):
         asked: Asked,
         request_id: bytes,
         tokens: Tokens | None = None,
+        why: str = "",
     ) -> None:
-        self.entries.append(Finished(model, status, waited_s, first_byte_s, seconds, request_id, tokens))
+        self.entries.append(Finished(model, status, waited_s, first_byte_s, seconds, request_id, tokens, why))
 
 
 @dataclass

@@ -68,6 +68,8 @@ class Finished(NamedTuple):
     id: bytes
     """Set by the client or by hotseat."""
     tokens: Tokens | None = None
+    why: str = ""
+    """What it waited for, if it waited."""
 
     @property
     def tokens_per_s(self) -> float | None:
@@ -75,7 +77,7 @@ class Finished(NamedTuple):
 
 
 Row: TypeAlias = (
-    "tuple[float, ModelName, ClientId, bytes, bytes, int, Seconds, Seconds | None, Seconds, bytes, Tokens | None]"
+    "tuple[float, ModelName, ClientId, bytes, bytes, int, Seconds, Seconds | None, Seconds, bytes, Tokens | None, str]"
 )
 """The same without `n`, as a plain tuple, which takes a third of the time to create."""
 
@@ -120,6 +122,7 @@ class Activity:
         asked: Asked,
         request_id: bytes,
         tokens: Tokens | None = None,
+        why: str = "",
     ) -> None:
         self._ledger.finished(model, status, waited_s, first_byte_s, seconds)
         if tokens is not None:
@@ -127,7 +130,7 @@ class Activity:
         self.n += 1
         at, method, target = self._wall_clock(), asked.method, asked.target[:LONGEST_PATH]
         self._finished.append(
-            (at, model, client, method, target, status, waited_s, first_byte_s, seconds, request_id, tokens)
+            (at, model, client, method, target, status, waited_s, first_byte_s, seconds, request_id, tokens, why)
         )
 
     def _count(self, model: ModelName, tokens: Tokens, per_second: float | None) -> None:

@@ -260,6 +260,7 @@ class FinishedRequest(Schema):
     path: str
     status: Annotated[int, Field(description="499: the client disconnected. 0: no response was started.")]
     waited_s: Annotated[float, Field(description="Time in the queue: loads, swaps and slots.")]
+    why: Annotated[str, Field(description="What it waited for; empty: it was served at once, or ended while waiting.")]
     first_byte_s: Annotated[float | None, Field(description="From its arrival; null: no response.")]
     seconds: Annotated[float, Field(description="From its arrival to its last byte.")]
     prompt_tokens: Annotated[int | None, Field(description="As reported in the response; null: not reported.")]

@@ -211,3 +211,5 @@ async def test_a_response_after_a_wait_has_its_length_and_reason(rig: RelayRig) 
     assert b"Hotseat-" not in at_once.raw
     assert b"\r\nHotseat-Waited: 7." in waited.raw
     assert b"\r\nHotseat-Why: waited for beta to load after evicting alpha\r\n" in waited.raw
+    await come_true(lambda: len(rig.activity.entries) == 2)
+    assert rig.activity.entries[-1].why == "waited for beta to load after evicting alpha"

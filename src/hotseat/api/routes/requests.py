@@ -85,6 +85,7 @@ def finished(request: Finished) -> FinishedRequest:
         path=path_of(request.target),
         status=request.status,
         waited_s=round(request.waited_s, 4),
+        why=request.why,
         first_byte_s=rounded(request.first_byte_s),
         seconds=round(request.seconds, 4),
         **tokens_of(request),

@@ -115,7 +115,7 @@ class Accounting:
                 first_byte = None if first_byte_at is None else first_byte_at - began
                 self._context.activity.finished(
                     self.model, status, waited, first_byte, now - began, request.client, request.head, request.id,
-                    self.tokens,
+                    self.tokens, self.waited_for,
                 )  # fmt: skip
         except Exception:  # from logs or metrics: the client gets its response anyway
             log.exception("internal error request=%s", request.id.decode())
