@@ -11,6 +11,7 @@ const request = {
   method: "POST",
   path: "/",
   status: 200,
+  why: "",
   first_byte_s: null,
   ...tokens,
 };

@@ -202,6 +202,8 @@ export interface Finished {
   path: string;
   status: number;
   waited_s: number;
+  /** What it waited for. */
+  why: string;
   first_byte_s: number | null;
   seconds: number;
   prompt_tokens: number | null;

@@ -2,6 +2,7 @@
 
 import { computed, useSignal } from "@preact/signals";
 import { useMemo } from "preact/hooks";
+import { CurrentReason, FinishedReason } from "../activity/reasons";
 import { api } from "../data/api";
 import { finished, now, stale, inProgress } from "../data/state";
 import { type Curve, loadCurve, median, quantile } from "../data/load";
@@ -20,7 +21,10 @@ const lately = computed(() => finished.value.filter(({ at }) => at > now.value -
 
 export function ActivityPage() {
   return (
-    <Page title="Activity" about="Requests in progress, and the last 1,000 finished requests.">
+    <Page
+      title="Activity"
+      about="Requests in progress, and the last 1,000 finished requests. Open one to see why it took its time."
+    >
       <Figures />
       <div class="two">
         <LoadCard />
@@ -33,6 +37,7 @@ export function ActivityPage() {
           rows={inProgress.value}
           keyOf={({ ticket }) => ticket}
           empty="No requests in progress."
+          details={(request) => <CurrentReason request={request} />}
         />
       </Card>
       <Recent />
@@ -177,6 +182,7 @@ function Recent() {
         rows={rows}
         keyOf={({ n }) => n}
         empty="No finished requests yet."
+        details={(request) => <FinishedReason request={request} />}
       />
     </Card>
   );

@@ -19,9 +19,11 @@ interface Wishes<Row> {
   keyOf: (row: Row) => string | number;
   empty: string;
   most?: number;
+  /** What a row shows below itself when its first cell is clicked. */
+  details?: (row: Row) => ComponentChildren;
 }
 
-export function Table<Row>({ caption, columns, rows, keyOf, empty, most = 200 }: Wishes<Row>) {
+export function Table<Row>({ caption, columns, rows, keyOf, empty, most = 200, details }: Wishes<Row>) {
   const order = useSignal<{ column: number; down: boolean } | null>(null);
   const by = order.value && columns[order.value.column]?.by;
   const sorted = by ? [...rows].sort((one, other) => compared(by(one), by(other))) : rows;
@@ -58,18 +60,49 @@ export function Table<Row>({ caption, columns, rows, keyOf, empty, most = 200 }:
         </thead>
         <tbody>
           {shown.map((row) => (
-            <tr key={keyOf(row)}>
-              {columns.map((column) => (
-                <td key={column.name} class={column.kind}>
-                  {column.cell(row)}
-                </td>
-              ))}
-            </tr>
+            <TableRow key={keyOf(row)} row={row} columns={columns} details={details} />
           ))}
         </tbody>
       </table>
       {rows.length === 0 && <p class="empty">{empty}</p>}
     </Scroller>
+  );
+}
+
+interface TableRowProps<Row> {
+  row: Row;
+  columns: Column<Row>[];
+  details: ((row: Row) => ComponentChildren) | undefined;
+}
+
+function TableRow<Row>({ row, columns, details }: TableRowProps<Row>) {
+  const isOpen = useSignal(false);
+  const opener = (content: ComponentChildren) => (
+    <button
+      type="button"
+      class="quiet opener"
+      aria-expanded={isOpen.value}
+      onClick={() => (isOpen.value = !isOpen.value)}
+    >
+      <span class="twist" aria-hidden="true" />
+      {content}
+    </button>
+  );
+  return (
+    <>
+      <tr>
+        {columns.map((column, at) => (
+          <td key={column.name} class={column.kind}>
+            {details && at === 0 ? opener(column.cell(row)) : column.cell(row)}
+          </td>
+        ))}
+      </tr>
+      {details && isOpen.value && (
+        <tr class="more">
+          <td colSpan={columns.length}>{details(row)}</td>
+        </tr>
+      )}
+    </>
   );
 }
 

@@ -24,6 +24,7 @@ const REQUEST: Finished = {
   path: "/v1/chat/completions",
   status: 200,
   waited_s: 1,
+  why: "",
   first_byte_s: 1.5,
   seconds: 2,
   prompt_tokens: 4,
