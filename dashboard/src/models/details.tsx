@@ -11,7 +11,7 @@ import { linkTo } from "../route";
 import { drawn } from "../timeline/drawn";
 import { bytes, clock, duration, orDash, withoutEscapes } from "../words";
 import { ModelSettings } from "./settings";
-import { type Happening, historyOf } from "./history";
+import { type HistoryEntry, historyOf } from "./history";
 
 const LOG_LINES = 20;
 const LOG_EVERY_MS = 3000;
@@ -50,7 +50,7 @@ function Process({ model }: { model: Model }) {
   );
 }
 
-const HISTORY: Column<Happening>[] = [
+const HISTORY: Column<HistoryEntry>[] = [
   { name: "Time", cell: ({ at }) => clock(at, true) },
   { name: "Event", cell: ({ what, isFailure }) => <span class={isFailure ? "bad" : ""}>{what}</span> },
   { name: "Reason", cell: ({ reason }) => reason, kind: "long" },

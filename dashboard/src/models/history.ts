@@ -3,7 +3,7 @@
 import type { Segment } from "../timeline/lanes";
 import { firstLine } from "../words";
 
-export interface Happening {
+export interface HistoryEntry {
   at: number;
   what: string;
   reason: string;
@@ -13,12 +13,12 @@ export interface Happening {
 }
 
 /** Newest first. */
-export function historyOf(segments: readonly Segment[], model: string): Happening[] {
+export function historyOf(segments: readonly Segment[], model: string): HistoryEntry[] {
   const own = segments.filter((segment) => segment.model === model);
-  return own.flatMap((segment, n) => happening(segment, own[n + 1])).toReversed();
+  return own.flatMap((segment, n) => entryOf(segment, own[n + 1])).toReversed();
 }
 
-function happening(segment: Segment, next: Segment | undefined): Happening[] {
+function entryOf(segment: Segment, next: Segment | undefined): HistoryEntry[] {
   const { phase, from, to, reason, outcome, said } = segment;
   const seconds = to === null ? null : to - from;
   if (phase === "ready" && outcome && to !== null) {

@@ -18,7 +18,7 @@ export function PlaygroundPage() {
   const sampling = useSignal<Sampling>({ system: "", temperature: 0.7, maxTokens: 256 });
   const isCompared = second.model.value !== "";
   const conversations = isCompared ? [first, second] : [first];
-  const blind = useModelsWithoutVision();
+  const withoutVision = useModelsWithoutVision();
   const stop = () => [first, second].forEach((conversation) => conversation.stop());
   const send = (message: Message) =>
     conversations.forEach((conversation) => conversation.send(message, sampling.value));
@@ -55,7 +55,7 @@ export function PlaygroundPage() {
             />
           ))}
           <Composer
-            takesImages={!conversations.some(({ model }) => blind.has(model.value))}
+            takesImages={!conversations.some(({ model }) => withoutVision.has(model.value))}
             isResponding={conversations.some(({ isResponding }) => isResponding.value)}
             send={send}
             stop={stop}
@@ -80,14 +80,14 @@ function firstModel(): string {
 
 /** Models that declare what they take, without images. Most declare nothing and may take them. */
 function useModelsWithoutVision(): Set<string> {
-  const blind = useSignal(new Set<string>());
+  const withoutVision = useSignal(new Set<string>());
   useEffect(() => {
     api.listed().then(({ data }) => {
       const known = data.filter(({ capabilities }) => capabilities && !capabilities.vision);
-      blind.value = new Set(known.map(({ id }) => id));
+      withoutVision.value = new Set(known.map(({ id }) => id));
     }, showError);
   }, []);
-  return blind.value;
+  return withoutVision.value;
 }
 
 function CompareChoice({ first, second }: { first: Conversation; second: Conversation }) {
