@@ -83,3 +83,15 @@ def test_an_estimate_that_is_not_possible_says_why(visit: Visit) -> None:
 
     expect(part(page, "broken", "Estimated memory")).to_contain_text("/nowhere/model.gguf")
     visit.problems[:] = [each for each in visit.problems if "status of 422" not in each]
+
+
+@pytest.mark.parametrize("width", [1280, 1080, 800])
+def test_a_row_stays_inside_its_card(visits: Visits, width: int) -> None:
+    """Whatever the width of the window, the buttons do not leave the list."""
+    page = visits(viewport={"width": width, "height": 800}).go("models")
+    card = page.locator(".rows").bounding_box()
+    button = row(page, "alpha").locator(".model-head > button").last.bounding_box()
+
+    assert card is not None
+    assert button is not None
+    assert button["x"] + button["width"] < card["x"] + card["width"]
