@@ -143,7 +143,8 @@ class Device(Schema):
 class Overrides(Schema):
     """What is set for a model at run time instead of its configuration. It is kept across restarts."""
 
-    model_config = ConfigDict(strict=True, extra="forbid")
+    # Of a request's body: pydantic warns if the schema of a body is built later.
+    model_config = ConfigDict(strict=True, extra="forbid", defer_build=False)
 
     pinned: Annotated[bool | None, Field(description="Null: as configured.")] = None
     ttl: Annotated[
