@@ -8,6 +8,7 @@ tests start, except for the guard in its own tests.
 from __future__ import annotations
 
 import os
+import signal
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
@@ -24,6 +25,10 @@ settings.register_profile("deep", max_examples=2_000, stateful_step_count=80, de
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 leave_programs_alone()
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts background jobs so, and every program that a test starts would ignore Ctrl-C too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TESTS = Path(__file__).parent
 SOURCES = Path(hotseat.__file__).parent

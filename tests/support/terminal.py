@@ -24,7 +24,7 @@ class Terminal:
         self._ours, theirs = pty.openpty()
         env = {**os.environ, "TERM": "xterm", "COLUMNS": "100", **(env or {})}
         # A session with this terminal as its controlling terminal, so that keys such as Ctrl-C work.
-        argv = ["env", "--default-signal=INT", "setsid", "--ctty", "--wait", str(PROGRAM), *words]
+        argv = ["setsid", "--ctty", "--wait", str(PROGRAM), *words]
         self.process = subprocess.Popen(argv, stdin=theirs, stdout=theirs, stderr=theirs, env=env)
         os.close(theirs)
         self.shown = ""
