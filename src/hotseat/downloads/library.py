@@ -9,7 +9,7 @@ import os
 
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 os.environ["HF_HUB_DISABLE_UPDATE_CHECK"] = "1"
-# A Xet transfer cannot be continued after its process has ended.
+# The library keeps no partial file of a Xet transfer that could be continued after its process has ended.
 os.environ["HF_HUB_DISABLE_XET"] = "1"
 
 from huggingface_hub import (
