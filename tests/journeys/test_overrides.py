@@ -21,7 +21,7 @@ def overrides(hotseat: Hotseat) -> dict[str, Any]:
 
 
 def test_what_is_set_survives_reload_and_restart(tmp_path: Path) -> None:
-    """The configuration file is never written, and what is set for a model ends with that model."""
+    """The configuration file is never written, and what is set for a model that is removed returns with it."""
     config = {"models": {"alpha": llama("alpha"), "beta": llama("beta")}}
     with Hotseat(config, tmp_path) as hotseat:
         written = hotseat.config.read_bytes()
@@ -37,11 +37,10 @@ def test_what_is_set_survives_reload_and_restart(tmp_path: Path) -> None:
         assert hotseat.cli("reload").returncode == 0
         hotseat.write(config)
         assert hotseat.cli("reload").returncode == 0
-        after_removal = overrides(hotseat)
+        after_return = overrides(hotseat)
 
     said = "alpha is pinned, set at run time; the configuration says that it is not pinned"
     assert (refused.status, "which is pinned" in refused.json()["error"]) == (503, True)
-    assert after_reload == after_restart == {"alpha": {"pinned": True, "ttl": 600.0}, "beta": None}
-    assert after_removal == {"alpha": None, "beta": None}
+    assert after_reload == after_restart == after_return == {"alpha": {"pinned": True, "ttl": 600.0}, "beta": None}
     assert said in ps.stdout
     assert said in why.stdout

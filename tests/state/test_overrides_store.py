@@ -9,7 +9,7 @@ import pytest
 from tests.support.catalogs import one_at_a_time
 
 from hotseat.catalog.overrides import Overrides
-from hotseat.dispatch.journal import Journal
+from hotseat.dispatch.journal import Entry, Journal
 from hotseat.identifiers import ModelName
 from hotseat.scheduling.events import CatalogChanged
 from hotseat.state.overrides_store import OverridesStore
@@ -54,12 +54,14 @@ def test_what_was_taken_back_is_forgotten(file: Path) -> None:
     assert store(file).applied_to(RIG) == RIG
 
 
-def test_a_model_that_is_gone_loses_its_overrides(file: Path) -> None:
-    """If a later configuration has a model of that name again, it is another model."""
+def test_a_model_is_missing_for_one_run(file: Path) -> None:
+    """Its folder may not have been mounted, or another hotseat uses the same file: what was set for it stays."""
     changed(store(file), {QWEN: PINNED, LLAMA: SHORT})
-    store(file).applied_to(one_at_a_time("llama"))
+    one_run = store(file)
+    one_run.applied_to(one_at_a_time("llama"))
+    one_run.watch(Entry(1, 0.0, CatalogChanged(one_at_a_time("llama")), ()))
 
-    assert store(file).applied_to(RIG).overrides == {LLAMA: SHORT}
+    assert store(file).applied_to(RIG).overrides == {QWEN: PINNED}
 
 
 def test_without_overrides_nothing_is_written(file: Path) -> None:
@@ -80,12 +82,25 @@ def test_a_broken_file_does_not_stop_the_start(file: Path, content: str) -> None
     assert store(file).applied_to(RIG) == RIG
 
 
+def test_a_broken_file_is_kept_beside_the_new_one(file: Path) -> None:
+    """Later changes leave it alone."""
+    file.parent.mkdir()
+    file.write_text("broken")
+    one_run = store(file)
+    changed(one_run, {QWEN: PINNED})
+    changed(one_run, {LLAMA: SHORT})
+
+    assert file.with_name("overrides.json.unreadable").read_text() == "broken"
+
+
 @pytest.mark.parametrize(
     ("entry", "understood"),
     [
         ({"pinned": True, "ttl": "soon"}, {QWEN: PINNED}),
         ({"pinned": 1, "ttl": 60}, {QWEN: SHORT}),
         ({"ttl": -1}, {}),
+        ({"ttl": 10**400}, {}),
+        ({"ttl": 2e9}, {}),
         ({"ttl": True}, {}),
         ([], {}),
     ],

@@ -8,13 +8,13 @@ from pydantic import ConfigDict, Field
 
 from hotseat.api.fleet_schemas import Membership, OtherHost
 from hotseat.api.schema_base import Schema
+from hotseat.catalog.overrides import MOST_TTL_S
 from hotseat.fleet.view import FleetConnection
 from hotseat.scheduling.lifecycle import Phase
 
 # The contract's own
 
 
-MOST_TTL_S = 1e9
 SHARE_READ = "Share of its files, from 0 to 1, that a loading server has read; null: unknown."
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hotseat.identifiers import Seconds
 
+MOST_TTL_S: Seconds = 1e9
+
 
 @dataclass(frozen=True, slots=True)
 class Overrides:

@@ -46,6 +46,7 @@ class ModelParts:
     scheduler: Scheduler
     journal: Journal
     dispatcher: Dispatcher
+    overrides: OverridesStore
     unmet_limits: UnmetLimits
 
 
@@ -69,7 +70,7 @@ async def open_models(stack: AsyncExitStack, shared: Shared, supervisor: Supervi
     keep_model_stats(stack, learned, scheduler, journal)
     dispatcher = Dispatcher(scheduler, memory.launcher(supervisor, lambda: scheduler.catalog), journal)
     memory_watch, unmet_limits = memory.watch(dispatcher, shared.tasks), UnmetLimits(scheduler)
-    parts = ModelParts(supervisor, memory, memory_watch, scheduler, journal, dispatcher, unmet_limits)
+    parts = ModelParts(supervisor, memory, memory_watch, scheduler, journal, dispatcher, overrides, unmet_limits)
     watch_models(parts, shared.tasks)
     return parts
 

@@ -56,8 +56,9 @@ class ConfigApplier:
     def change_catalog(self, catalog: Catalog) -> CatalogChange:
         """Keeps what files do not define: the active profile, models of other hosts, and what operators have set."""
         now = self._models.dispatcher.catalog
+        overrides = {**self._models.overrides.kept(), **now.overrides}
         return self._models.dispatcher.change_catalog(
-            catalog.with_profile(now.active_profile).with_fleet_models(now.fleet_models).with_overrides(now.overrides)
+            catalog.with_profile(now.active_profile).with_fleet_models(now.fleet_models).with_overrides(overrides)
         )
 
     def reloaded(self, *, success: bool) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from hotseat.catalog.overrides import Overrides
+from hotseat.catalog.overrides import MOST_TTL_S, Overrides
 from hotseat.identifiers import ModelName
 from hotseat.scheduling.events import CatalogChanged
 from hotseat.state.state_file import FORMAT
@@ -21,29 +20,33 @@ OVERRIDES = "overrides.json"
 
 
 class OverridesStore:
+    """What is set for a model that is missing stays: its folder may be mounted later."""
+
     def __init__(self, file: StateFile) -> None:
         self._file = file
-        self._kept: dict[ModelName, Overrides] = {}
+        self._last: dict[ModelName, Overrides] = {}
 
     def applied_to(self, catalog: Catalog) -> Catalog:
-        """The catalog with what an earlier run kept; what is kept for models that are gone is dropped."""
+        applied = catalog.with_overrides(self.kept())
+        self._last = applied.overrides
+        return applied
+
+    def kept(self) -> dict[ModelName, Overrides]:
         models = self._file.read().get("models")
         found = models.items() if isinstance(models, dict) else ()
-        self._kept = {ModelName(name): overrides for name, each in found if (overrides := _overrides(each))}
-        applied = catalog.with_overrides(self._kept)
-        self._keep(applied)
-        return applied
+        return {ModelName(name): overrides for name, each in found if (overrides := _overrides(each))}
 
     def watch(self, entry: Entry) -> None:
         """A listener of the journal."""
-        if isinstance(entry.event, CatalogChanged):
+        if isinstance(entry.event, CatalogChanged) and entry.event.catalog.overrides != self._last:
             self._keep(entry.event.catalog)
 
     def _keep(self, catalog: Catalog) -> None:
-        if catalog.overrides == self._kept:
-            return
-        self._kept = catalog.overrides
-        self._file.write({"format": FORMAT, "models": {name: _plain(each) for name, each in self._kept.items()}})
+        self._last, before = catalog.overrides, self.kept()
+        others = {name: each for name, each in before.items() if name not in catalog.models}
+        kept = {**others, **catalog.overrides}
+        if kept != before:
+            self._file.write({"format": FORMAT, "models": {name: _plain(each) for name, each in kept.items()}})
 
 
 def _plain(overrides: Overrides) -> dict[str, Any]:
@@ -60,4 +63,4 @@ def _overrides(plain: object) -> Overrides:
 def _seconds(value: object) -> Seconds | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value) if isfinite(value) and value >= 0 else None
+    return float(value) if 0 <= value <= MOST_TTL_S else None

@@ -62,6 +62,7 @@ class StateFile:
         if self._is_unreadable and not self._path.is_dir():
             aside = self._path.with_name(f"{self._path.name}.unreadable")
             self._path.replace(aside)
+            self._is_unreadable = False
             log.warning("the unreadable file was renamed file=%s", aside)
 
     def _warn(self, sentence: str, reason: str) -> None:
