@@ -162,24 +162,45 @@ def test_a_file_of_the_user_is_not_replaced(hub: LocalHub, typed: Typed) -> None
     assert Path("weights/test/tiny/tiny.gguf").read_bytes() == b"mine"
 
 
-def test_a_file_by_its_url_lies_in_the_folder_itself(
-    hub: LocalHub, typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Over https, with the same plan; the hub is not asked."""
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalHub]:
+    """With TLS and one file."""
     certificate = put(tmp_path / "certificate.pem", CERTIFICATE.encode())
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate)
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-    content = Content(model_bytes())
     close_session()
-    with local_hub({"": {"m.gguf": content}}, tls=tls) as server:
-        said = typed("pull", f"{server.storage}/{content.sha256}.gguf", *NOBODY)
+    with local_hub({"": {"m.gguf": Content(model_bytes())}}, tls=tls) as server:
+        yield server
     close_session()
+
+
+def file_name(server: LocalHub) -> str:
+    return f"{server.repositories['']['m.gguf'].sha256}.gguf"
+
+
+def test_a_file_by_its_url_lies_in_the_folder_itself(hub: LocalHub, server: LocalHub, typed: Typed) -> None:
+    """Over https, with the same plan; the hub is not asked."""
+    said = typed("pull", f"{server.storage}/{file_name(server)}", *NOBODY)
 
     assert said.code == 0, said.err
     assert "; fits gpu0 with a context of 32768 tokens (" in said.out
-    assert placed() == [f"{content.sha256}.gguf"]
+    assert placed() == [file_name(server)]
     assert hub.asked == []
+
+
+@pytest.mark.parametrize("mine", [b"mine", bytes(len(model_bytes()))], ids=["another size", "the same size"])
+def test_a_file_of_the_user_with_the_name_of_a_url_is_not_replaced(
+    hub: LocalHub, server: LocalHub, typed: Typed, mine: bytes
+) -> None:
+    """Nor is it taken for the file at the server, which is not asked."""
+    file = put(Path("weights") / file_name(server), mine)
+    said = typed("pull", f"{server.storage}/{file.name}", *NOBODY)
+
+    assert said.code == 1
+    assert said.err.endswith(f"{file} exists already; delete or rename it to download it again\n")
+    assert file.read_bytes() == mine
+    assert server.asked == []
 
 
 def test_without_a_folder_for_models_the_error_has_the_lines_to_add(hub: LocalHub, typed: Typed) -> None:

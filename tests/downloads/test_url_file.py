@@ -102,6 +102,43 @@ def test_a_partial_file_of_another_version_is_not_continued(
     assert file.part(tmp_path) != other.part(tmp_path)
 
 
+def test_a_file_that_appears_during_the_download_is_not_replaced(
+    server: LocalHub, patience: Patience, tmp_path: Path
+) -> None:
+    """What was downloaded is kept: the same command ends at once when the file has been moved away."""
+    file = look_up(reference(server), patience)
+    target = tmp_path / file.name
+    with pytest.raises(DownloadProblem, match="exists already"):
+        file.download(tmp_path, patience, lambda _: target.write_bytes(b"mine") and None)
+    kept, sent = target.read_bytes(), server.sent
+    target.unlink()
+    file.download(tmp_path, patience, lambda _: None)
+
+    assert kept == b"mine"
+    assert target.stat().st_size == CONTENT.size
+    assert server.sent == sent
+
+
+def test_a_second_download_of_a_file_without_a_version_leaves_the_first_alone(
+    server: LocalHub, patience: Patience, tmp_path: Path
+) -> None:
+    """It starts over only what no other process is writing."""
+    found = look_up(reference(server), patience)
+    file = UrlFile(found.url, found.name, found.size, "")
+    file.part(tmp_path).write_bytes(b"of a process that was killed")
+    second: list[str] = []
+
+    def meanwhile(there: int) -> None:
+        if there and not second:
+            with pytest.raises(DownloadProblem, match="another process is downloading") as refused:
+                file.download(tmp_path, patience, lambda _: None)
+            second.append(str(refused.value))
+
+    arrived = file.download(tmp_path, patience, meanwhile)
+    assert second
+    assert arrived.read_bytes() == b"".join(CONTENT.blocks(0, CONTENT.size))
+
+
 def test_a_missing_file_is_an_error_at_once(server: LocalHub, patience: Patience, pauses: list[float]) -> None:
     """Waiting would not help."""
     with pytest.raises(DownloadProblem, match="does not exist at the server"):

@@ -79,6 +79,7 @@ def plan(reference: Reference, folder: Path) -> Plan:
     machine, patience = devices(), Patience(say)
     if isinstance(reference, HubReference):
         return _from_hub(reference, hub.repository(reference.repository, patience), folder, machine)
+    url_file.refuse_existing(folder / reference.name)
     return _from_url(reference, url_file.look_up(reference, patience), folder, machine)
 
 

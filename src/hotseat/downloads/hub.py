@@ -19,7 +19,7 @@ from hotseat.downloads.library import (
     repo_folder_name,
 )
 from hotseat.downloads.problems import DownloadProblem
-from hotseat.downloads.transfer import TIMEOUT_S, Location, Wanted, fetch
+from hotseat.downloads.transfer import TIMEOUT_S, Location, Wanted, fetched
 from hotseat.downloads.variants import SHA256, RemoteFile
 
 if TYPE_CHECKING:
@@ -76,9 +76,10 @@ class Repository:
         """The file in the hub's cache, complete and verified."""
         blob = self.blob(file)
         if not blob.exists():
-            wanted = Wanted(file.name, file.size, file.sha256, partial(self.locate, file))
-            fetch(wanted, self.part(file), patience, progress)
-            self.part(file).replace(blob)
+            part = self.part(file)
+            wanted = Wanted(file.name, file.size, partial(self.locate, file), sha256=file.sha256)
+            with fetched(wanted, part, patience, progress):
+                part.replace(blob)
         # The library finds the file in its cache and enters it there under its name.
         known = partial(hf_hub_download, self.name, file.name, revision=self.commit, endpoint=address())
         return Path(os.path.realpath(patience.until_done(known, file.name)))

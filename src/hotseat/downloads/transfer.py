@@ -9,6 +9,7 @@ import fcntl
 import hashlib
 import os
 import re
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from hotseat.downloads.patience import disk_problem
 from hotseat.downloads.problems import DownloadProblem, Interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
     from typing import BinaryIO
 
@@ -39,8 +40,6 @@ class Location:
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
-    validator: str = ""
-    """A strong ETag: the server continues only if the file still has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +47,31 @@ class Wanted:
     what: str
     """Its name in messages."""
     size: Bytes
-    sha256: str
-    """Empty: unknown."""
     locate: Callable[[], Location]
+    sha256: str = ""
+    """Empty: unknown."""
+    validator: str = ""
+    """A strong ETag, if there is one: the server continues only if the file still has it."""
+
+    @property
+    def can_continue(self) -> bool:
+        """Whether it can be known that what an earlier process left is of the same version."""
+        return bool(self.sha256 or self.validator)
 
 
-def fetch(wanted: Wanted, part: Path, patience: Patience, progress: Callable[[Bytes], None]) -> None:
-    """Return when `part` holds the whole file; `progress` gets the number of bytes that are there so far."""
+@contextmanager
+def fetched(wanted: Wanted, part: Path, patience: Patience, progress: Callable[[Bytes], None]) -> Iterator[None]:
+    """`part` holds the whole file, and no other process writes to it until the caller has renamed it.
+
+    `progress` gets the number of bytes that are there so far.
+    """
     try:
         part.parent.mkdir(parents=True, exist_ok=True)
         with part.open("a+b") as file:
-            _lock(file, wanted.what)
+            _lock(file, part, wanted.what)
             _Transfer(wanted, file, progress).run(patience)
+            yield
     except OSError as problem:
-        if isinstance(problem, httpx2.HTTPError):  # the hub's errors are both
-            raise
         raise disk_problem(problem, wanted.what) from problem
     except Corrupt:
         part.unlink()
@@ -73,12 +82,15 @@ class Corrupt(DownloadProblem):
     """The bytes are not those that the hub announced."""
 
 
-def _lock(file: BinaryIO, what: str) -> None:
+def _lock(file: BinaryIO, part: Path, what: str) -> None:
     """Released when the process ends, however it ends."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise DownloadProblem(f"another process is downloading {what}; wait for it") from None
+        is_ours = os.path.samefile(part, file.fileno())  # False if another process has just renamed it
+    except (BlockingIOError, FileNotFoundError):
+        is_ours = False
+    if not is_ours:
+        raise DownloadProblem(f"another process is downloading {what}; wait for it")
 
 
 class _Transfer:
@@ -103,6 +115,8 @@ class _Transfer:
 
     def _take_up(self) -> None:
         """Count and hash what an earlier process left."""
+        if not self._wanted.can_continue:
+            self._file.truncate(0)
         self._file.seek(0)
         while block := self._file.read(BLOCK):
             self._hash.update(block)
@@ -120,7 +134,7 @@ class _Transfer:
         headers = {**location.headers, "Accept-Encoding": "identity"}
         if self._have:
             headers["Range"] = f"bytes={self._have}-"
-            headers |= {"If-Range": location.validator} if location.validator else {}
+            headers |= {"If-Range": self._wanted.validator} if self._wanted.validator else {}
         with get_session().stream("GET", location.url, headers=headers, timeout=TIMEOUT_S) as response:
             if response.status_code == BEYOND_END:
                 self._start_over()

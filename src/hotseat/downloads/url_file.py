@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.downloads.library import get_session
 from hotseat.downloads.problems import DownloadProblem
-from hotseat.downloads.transfer import RANGE, TIMEOUT_S, Location, Wanted, fetch
+from hotseat.downloads.transfer import RANGE, TIMEOUT_S, Location, Wanted, fetched
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ class UrlFile:
     """A strong ETag; empty: there is none, so an interrupted download starts over."""
 
     def locate(self) -> Location:
-        return Location(self.url, {}, self.validator)
+        return Location(self.url)
 
     def part(self, folder: Path) -> Path:
         """Another version of the file has another name, so it is never continued with this one."""
@@ -39,19 +39,22 @@ class UrlFile:
         return folder / f".{self.name}.{version}.part"
 
     def missing(self, folder: Path) -> Bytes:
-        part, target = self.part(folder), folder / self.name
-        if target.exists() and target.stat().st_size == self.size:
-            return 0
+        part = self.part(folder)
         return max(self.size - part.stat().st_size, 0) if part.exists() and self.validator else self.size
 
     def download(self, folder: Path, patience: Patience, progress: Callable[[Bytes], None]) -> Path:
         target, part = folder / self.name, self.part(folder)
-        if self.missing(folder):
-            if not self.validator:
-                part.unlink(missing_ok=True)
-            fetch(Wanted(self.name, self.size, "", self.locate), part, patience, progress)
+        wanted = Wanted(self.name, self.size, self.locate, validator=self.validator)
+        with fetched(wanted, part, patience, progress):
+            refuse_existing(target)
             part.replace(target)
         return target
+
+
+def refuse_existing(target: Path) -> None:
+    """A file of this name may be another one: only the user knows."""
+    if target.exists():
+        raise DownloadProblem(f"{target} exists already; delete or rename it to download it again")
 
 
 def look_up(reference: UrlReference, patience: Patience) -> UrlFile:
