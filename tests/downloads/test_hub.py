@@ -9,6 +9,7 @@ import resource
 from typing import TYPE_CHECKING
 
 import pytest
+from huggingface_hub import try_to_load_from_cache
 from tests.support.local_hub import COMMIT, Content
 
 from hotseat.downloads import hub as hub_module
@@ -78,6 +79,28 @@ def test_the_token_goes_to_the_hub_only(hub: LocalHub, fetch: Fetch) -> None:
     tokens = {(asked.place, asked.headers.get("authorization")) for asked in hub.asked}
     assert tokens == {("hub", "Bearer hf_secret"), ("storage", None)}
     assert all(asked.path.startswith(("/api/models/test/one?", "/test/one/")) for asked in hub.asked)
+
+
+def test_the_name_in_the_cache_is_a_relative_link_that_the_library_finds(hub: LocalHub, fetch: Fetch) -> None:
+    """The cache can be moved, and the hub is not asked again when the bytes are there."""
+    fetch()
+    named = hub_module.cache() / f"models--test--one/snapshots/{COMMIT}/m.gguf"
+    requests = [(asked.place, asked.method) for asked in hub.asked]
+
+    assert os.readlink(named) == f"../../blobs/{content(hub).sha256}"
+    assert try_to_load_from_cache("test/one", "m.gguf", hub_module.cache(), COMMIT) == str(named)
+    assert requests == [("hub", "GET"), ("hub", "HEAD"), ("storage", "GET")]
+
+
+def test_a_hub_that_fails_after_the_last_byte_does_not_matter(hub: LocalHub, fetch: Fetch) -> None:
+    """The file is verified by then."""
+    found, file = fetch.file()
+
+    def gone(there: int) -> None:
+        if there == file.size:
+            hub.repositories.clear()
+
+    assert sha256(found.download(file, fetch.patience, gone)) == file.sha256
 
 
 def test_what_is_there_is_not_fetched_again(hub: LocalHub, fetch: Fetch) -> None:

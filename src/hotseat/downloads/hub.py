@@ -14,10 +14,10 @@ from hotseat.downloads.library import (
     build_hf_headers,
     constants,
     get_hf_file_metadata,
-    hf_hub_download,
     hf_hub_url,
     repo_folder_name,
 )
+from hotseat.downloads.links import link
 from hotseat.downloads.problems import DownloadProblem
 from hotseat.downloads.transfer import TIMEOUT_S, Location, Wanted, fetched
 from hotseat.downloads.variants import SHA256, RemoteFile
@@ -58,8 +58,12 @@ class Repository:
         is_elsewhere = _origin(found.location) != _origin(url)
         return Location(found.location, _without_token(headers) if is_elsewhere else headers)
 
+    @property
+    def _folder(self) -> Path:
+        return cache() / repo_folder_name(repo_id=self.name, repo_type="model")
+
     def blob(self, file: RemoteFile) -> Path:
-        return cache() / repo_folder_name(repo_id=self.name, repo_type="model") / "blobs" / file.sha256
+        return self._folder / "blobs" / file.sha256
 
     def part(self, file: RemoteFile) -> Path:
         blob = self.blob(file)
@@ -80,9 +84,14 @@ class Repository:
             wanted = Wanted(file.name, file.size, partial(self.locate, file), sha256=file.sha256)
             with fetched(wanted, part, patience, progress):
                 part.replace(blob)
-        # The library finds the file in its cache and enters it there under its name.
-        known = partial(hf_hub_download, self.name, file.name, revision=self.commit, endpoint=address())
-        return Path(os.path.realpath(patience.until_done(known, file.name)))
+        self._enter(file)
+        return Path(os.path.realpath(blob))
+
+    def _enter(self, file: RemoteFile) -> None:
+        """Give the file its name in the cache, where other programs look; the library would ask the hub again."""
+        place = self._folder / "snapshots" / self.commit / file.name
+        if not place.exists():
+            link(place, Path(os.path.relpath(self.blob(file), place.parent)))
 
 
 def repository(name: str, patience: Patience) -> Repository:

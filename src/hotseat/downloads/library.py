@@ -18,7 +18,6 @@ from huggingface_hub import (
     constants,
     get_hf_file_metadata,
     get_session,
-    hf_hub_download,
     hf_hub_url,
 )
 from huggingface_hub.errors import GatedRepoError, OfflineModeIsEnabled
@@ -34,7 +33,6 @@ __all__ = [
     "constants",
     "get_hf_file_metadata",
     "get_session",
-    "hf_hub_download",
     "hf_hub_url",
     "repo_folder_name",
 ]

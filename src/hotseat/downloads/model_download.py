@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from hotseat.downloads.hub import cache
-from hotseat.downloads.problems import DownloadProblem
+from hotseat.downloads.links import link
 from hotseat.downloads.remote_heads import RemoteFiles, RemotePart
 
 if TYPE_CHECKING:
@@ -102,17 +101,6 @@ class UrlDownload:
 
 def _add(progress: Callable[[Bytes], None], before: Bytes, more: Bytes) -> None:
     progress(before + more)
-
-
-def link(place: Path, target: Path) -> None:
-    """A symlink to the file in the cache, replaced atomically; a file that is no link stays as it is."""
-    if place.exists() and not place.is_symlink():
-        raise DownloadProblem(f"{place} exists and is not a link; move it away, or name another file")
-    place.parent.mkdir(parents=True, exist_ok=True)
-    fresh = place.with_name(f".{place.name}.{os.getpid()}")
-    fresh.unlink(missing_ok=True)
-    fresh.symlink_to(target)
-    fresh.replace(place)
 
 
 def remote_files(repository: Repository, variants: Iterable[Variant], projector: RemoteFile | None) -> RemoteFiles:

@@ -1,0 +1,22 @@
+"""Symbolic links to files in the hub's cache."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from hotseat.downloads.problems import DownloadProblem
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def link(place: Path, target: Path) -> None:
+    """Replace a link atomically; a file that is no link stays as it is."""
+    if place.exists() and not place.is_symlink():
+        raise DownloadProblem(f"{place} exists and is not a link; move it away, or name another file")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    fresh = place.with_name(f".{place.name}.{os.getpid()}")
+    fresh.unlink(missing_ok=True)
+    fresh.symlink_to(target)
+    fresh.replace(place)
