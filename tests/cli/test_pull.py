@@ -162,6 +162,31 @@ def test_a_file_of_the_user_is_not_replaced(hub: LocalHub, typed: Typed) -> None
     assert Path("weights/test/tiny/tiny.gguf").read_bytes() == b"mine"
 
 
+def test_a_folder_of_another_user_is_noticed_before_the_download(
+    hub: LocalHub, typed: Typed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as one of the user of systemd's unit; the test may run as root, who may write everywhere."""
+    hub.repositories["test/tiny"] = {"tiny.gguf": Content(model_bytes())}
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    said = typed("pull", "test/tiny", *NOBODY)
+
+    assert said.code == 1
+    assert said.err.startswith("hotseat: you may not write to ")
+    assert not Path("hub").exists()
+
+
+def test_a_file_where_a_folder_is_needed_is_an_error_in_words(hub: LocalHub, typed: Typed) -> None:
+    """As is everything else that the disk refuses."""
+    hub.repositories["test/tiny"] = {"tiny.gguf": Content(model_bytes())}
+    blocker = put(Path("weights/test"), b"")
+    said = typed("pull", "test/tiny", *NOBODY)
+
+    assert said.code == 1
+    assert said.err.endswith("weights/test/tiny: Not a directory\n")
+    assert said.err.count("\n") == 1
+    assert blocker.is_file()
+
+
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalHub]:
     """With TLS and one file."""

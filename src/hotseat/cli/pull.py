@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from contextlib import contextmanager
@@ -66,11 +67,15 @@ def pull(text: str, places: Places) -> str:
 
 @contextmanager
 def in_words() -> Iterator[None]:
-    """What stops a download is an error of the command; Ctrl-C leaves what has been downloaded."""
+    """What stops a download is an error of the command."""
     try:
         yield
     except DownloadProblem as problem:
         raise Problem(without_escapes(str(problem))) from None
+    except BrokenPipeError:  # the reader of the output has closed the pipe
+        raise
+    except OSError as problem:
+        raise Problem(without_escapes(f"{problem.filename or 'the download'}: {problem.strerror or problem}")) from None
     except KeyboardInterrupt:
         raise Problem("stopped; the same command continues where this one ended") from None
 
@@ -141,11 +146,12 @@ class _Memory:
 
 
 def show(found: Plan, to: TextIO) -> None:
-    """Print what will happen; Problem if the disk has no room for it."""
+    """Print what will happen; Problem if the disk has no room for it, or the folder cannot be written."""
     total, missing = sum(size for _, size in found.download.files), found.download.missing
     print(without_escapes(found.title), file=to)
     if found.reason:
         print(without_escapes(f"chosen because {found.reason}"), file=to)
+    require_writable(found.download.folder)
     free = free_space(found.download.disk)
     rest = "" if missing == total else f", {size_text(total - missing)} of it is there already"
     print(f"needs {size_text(total)} of disk ({size_text(free)} free{rest}); {found.memory}", flush=True, file=to)
@@ -157,11 +163,24 @@ def has_projector(download: ModelDownload) -> bool:
     return isinstance(download, HubDownload) and download.projector is not None
 
 
+def require_writable(folder: Path) -> None:
+    there = _nearest(folder)
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise Problem(
+            f"you may not write to {there}, the folder for models: change its owner, or run this as its owner"
+        )
+
+
 def free_space(folder: Path) -> Bytes:
     """Of the disk of a folder that may not exist yet."""
+    return shutil.disk_usage(_nearest(folder)).free
+
+
+def _nearest(folder: Path) -> Path:
+    """It, or the nearest folder above it that exists."""
     while not folder.exists():
         folder = folder.parent
-    return shutil.disk_usage(folder).free
+    return folder
 
 
 def carry_out(found: Plan, folder: Path, places: Places, to: TextIO) -> str:

@@ -30,6 +30,10 @@ class ModelDownload(Protocol):
     def missing(self) -> Bytes: ...
 
     @property
+    def folder(self) -> Path:
+        """The models folder."""
+
+    @property
     def disk(self) -> Path:
         """The folder whose disk takes the bytes."""
 
@@ -43,7 +47,6 @@ class HubDownload:
     variant: Variant
     projector: RemoteFile | None
     folder: Path
-    """The models folder."""
 
     @property
     def _all(self) -> tuple[RemoteFile, ...]:
