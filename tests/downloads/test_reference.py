@@ -36,6 +36,11 @@ def test_a_repository_a_part_of_it_or_a_file(text: str, meant: object) -> None:
         "a/..",
         "a/b\n",
         "a/b c",
+        "org/my--model",
+        "org/model-",
+        "org/model.git",
+        "https://host:abc/m.gguf",
+        "https://host/m-${HOME}.gguf",
         "http://host/m.gguf",
         "ftp://host/m.gguf",
         "https:///m.gguf",
@@ -54,17 +59,29 @@ def test_anything_else_is_refused(text: str) -> None:
         parse(text, HUB)
 
 
-def test_a_password_in_a_url_is_not_repeated() -> None:
+@pytest.mark.parametrize("place", ["host", "host:abc", "[bad"])
+def test_a_password_in_a_url_is_not_repeated(place: str) -> None:
     """The message goes to terminals and logs."""
     with pytest.raises(DownloadProblem) as refused:
-        parse("https://user:secret@host/m.gguf")
+        parse(f"https://user:secret@{place}/m.gguf")
 
     assert "secret" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    "path", ["../m.gguf", "/etc/m.gguf", "a//m.gguf", "a/./m.gguf", ".m.gguf", "a\x1b[2J.gguf", "a\\b.gguf", "x" * 300]
+    "path",
+    [
+        "../m.gguf",
+        "/etc/m.gguf",
+        "a//m.gguf",
+        "a/./m.gguf",
+        ".m.gguf",
+        "a\x1b[2J.gguf",
+        "a\\b.gguf",
+        "${X}.gguf",
+        "x" * 300,
+    ],
 )
-def test_a_path_that_leaves_its_folder_or_cannot_be_printed_is_unsafe(path: str) -> None:
+def test_a_path_that_leaves_its_folder_or_cannot_be_listed_is_unsafe(path: str) -> None:
     """Names come from a server."""
     assert not is_safe(path)

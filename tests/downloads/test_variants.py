@@ -31,9 +31,9 @@ def test_files_become_models_with_all_their_parts() -> None:
 
 
 def test_hostile_names_are_no_models() -> None:
-    """They would leave the folder, hide, or change the terminal."""
+    """They would leave the folder, hide, change the terminal, name a macro, or have no parts."""
     hostile = ["../m.gguf", "/m.gguf", ".m.gguf", "a/../m.gguf", "m\x1b[2J.gguf", "m\n.gguf"]
-    hostile += ["m-00001-of-99999.gguf", "../m-00001-of-00001.gguf"]
+    hostile += ["m-00001-of-99999.gguf", "m-00001-of-00000.gguf", "m-${HOME}.gguf", "../m-00001-of-00001.gguf"]
 
     assert variants([RemoteFile(name, 1) for name in hostile]) == []
 

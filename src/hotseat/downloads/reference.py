@@ -9,7 +9,9 @@ from urllib.parse import unquote, urlsplit
 
 from hotseat.downloads.problems import DownloadProblem
 
-REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
+PART = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?"
+REPOSITORY = re.compile(rf"(?!.*(?:\.\.|--|\.git$)){PART}/{PART}")
+"""As a hub accepts them."""
 PAGE = re.compile(r"/([^/]+/[^/]+)/(?:resolve|blob)/main/(.+\.gguf)")
 """The path of a file's page or download link at a hub."""
 GGUF = ".gguf"
@@ -51,14 +53,15 @@ def parse(text: str, hub: str = "") -> Reference:
 
 
 def is_repository(text: str) -> bool:
-    return bool(REPOSITORY.fullmatch(text)) and ".." not in text
+    return bool(REPOSITORY.fullmatch(text))
 
 
 def _from_url(text: str, hub: str) -> Reference:
     try:
         url = urlsplit(text)
+        _ = url.port  # raises if it is no number
     except ValueError:
-        raise DownloadProblem(f'"{text}" is not a URL') from None
+        raise DownloadProblem("the URL is not valid: check its host and its port") from None  # it may have a password
     page = PAGE.fullmatch(unquote(url.path))
     if page and hub and url.netloc == urlsplit(hub).netloc and is_repository(page[1]):
         return HubReference(page[1], page[2])
@@ -73,9 +76,9 @@ def _from_url(text: str, hub: str) -> Reference:
 
 
 def is_safe(path: str) -> bool:
-    """Whether a path of another program's making stays below its folder and can be printed."""
-    parts = path.split("/")
-    return path.isprintable() and "\\" not in path and all(_is_plain(part) for part in parts)
+    """Whether a path of another program's making stays below its folder, can be printed, and has no macro."""
+    has_syntax = "\\" in path or "${" in path
+    return path.isprintable() and not has_syntax and all(_is_plain(part) for part in path.split("/"))
 
 
 def _is_plain(part: str) -> bool:

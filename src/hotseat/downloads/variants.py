@@ -105,7 +105,7 @@ def _whole(file: RemoteFile, by_name: dict[str, RemoteFile]) -> Variant | None:
     part = PART.fullmatch(file.name)
     if part is None:
         return Variant((file,))
-    if int(part[2]) != 1 or int(part[3]) > len(by_name):
+    if int(part[2]) != 1 or not 1 <= int(part[3]) <= len(by_name):
         return None
     names = [f"{part[1]}-{number:05}-of-{part[3]}{GGUF}" for number in range(1, int(part[3]) + 1)]
     return Variant(tuple(by_name[name] for name in names)) if all(name in by_name for name in names) else None
