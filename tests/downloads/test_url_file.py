@@ -10,6 +10,7 @@ from tests.support.certificate import CERTIFICATE
 from tests.support.local_hub import Content, local_hub
 
 from hotseat.downloads.library import close_session
+from hotseat.downloads.model_download import remote_file
 from hotseat.downloads.patience import Patience
 from hotseat.downloads.problems import DownloadProblem
 from hotseat.downloads.reference import UrlReference, parse
@@ -137,6 +138,24 @@ def test_a_second_download_of_a_file_without_a_version_leaves_the_first_alone(
     arrived = file.download(tmp_path, patience, meanwhile)
     assert second
     assert arrived.read_bytes() == b"".join(CONTENT.blocks(0, CONTENT.size))
+
+
+def test_a_redirect_away_from_https_is_refused_at_any_time(
+    server: LocalHub, patience: Patience, tmp_path: Path
+) -> None:
+    """For the plan, for the header, and for the file itself, which has no checksum."""
+    file = look_up(reference(server), patience)
+    with local_hub({"": {"m.gguf": CONTENT}}) as plain:
+        server.troubles.moved_to = plain.storage
+        for fetch in (
+            lambda: look_up(reference(server), patience),
+            lambda: remote_file(file).gguf(file.name),
+            lambda: file.download(tmp_path / "models", patience, lambda _: None),
+        ):
+            with pytest.raises(DownloadProblem, match="localhost redirects to an address without https"):
+                fetch()
+
+    assert [path.stat().st_size for path in (tmp_path / "models").iterdir()] == [0]
 
 
 def test_a_missing_file_is_an_error_at_once(server: LocalHub, patience: Patience, pauses: list[float]) -> None:

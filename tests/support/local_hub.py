@@ -78,6 +78,8 @@ class Troubles:
     """So many ranges begin elsewhere than requested."""
     corrupt: bool = False
     sends_more: bool = False
+    moved_to: str = ""
+    """The storage redirects to this address."""
     held_after: int | None = None
     """Bodies stop after so many bytes, until `released` is set."""
 
@@ -180,6 +182,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _blob(self) -> None:
         files = [content for files in self.hub.repositories.values() for content in files.values()]
         wanted = urlsplit(self.path).path.rpartition("/")[2]
+        if self.hub.troubles.moved_to:
+            return self._say(302, {"Location": f"{self.hub.troubles.moved_to}/{wanted}"})
         content = next((each for each in files if wanted in (each.sha256, f"{each.sha256}.gguf")), None)
         if content is None:
             return self._say(404, {})

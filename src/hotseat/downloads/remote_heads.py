@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import httpx2
 
 from hotseat.downloads.library import get_session
+from hotseat.downloads.redirects import require_https
 from hotseat.downloads.transfer import PARTIAL, TIMEOUT_S
 from hotseat.estimates.files import Disk
 from hotseat.estimates.gguf import read_head
@@ -70,6 +71,7 @@ def _range(location: Location, start: int, length: int) -> bytes:
     headers = {**location.headers, "Accept-Encoding": "identity", "Range": f"bytes={start}-{start + length - 1}"}
     with get_session().stream("GET", location.url, headers=headers, timeout=TIMEOUT_S) as response:
         response.raise_for_status()
+        require_https(response)
         if response.status_code != PARTIAL:
             raise OSError("the server sends whole files only")
         sent = b""

@@ -18,6 +18,7 @@ import httpx2
 from hotseat.downloads.library import get_session
 from hotseat.downloads.patience import disk_problem
 from hotseat.downloads.problems import DownloadProblem, Interrupted
+from hotseat.downloads.redirects import require_https
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -140,6 +141,7 @@ class _Transfer:
                 self._start_over()
                 raise Interrupted("the file has changed at the server")
             response.raise_for_status()
+            require_https(response)
             self._agree(response)
             for block in response.iter_bytes():  # as it arrives, so that a cut loses nothing
                 self._keep(block)

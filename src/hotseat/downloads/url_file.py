@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.downloads.library import get_session
 from hotseat.downloads.problems import DownloadProblem
+from hotseat.downloads.redirects import require_https
 from hotseat.downloads.transfer import RANGE, TIMEOUT_S, Location, Wanted, fetched
 
 if TYPE_CHECKING:
@@ -66,8 +67,7 @@ def _look_up(reference: UrlReference) -> UrlFile:
     headers = {"Range": "bytes=0-0", "Accept-Encoding": "identity"}
     with get_session().stream("GET", reference.url, headers=headers, timeout=TIMEOUT_S) as response:
         response.raise_for_status()
-        if any(each.url.scheme != "https" for each in (*response.history, response)):
-            raise DownloadProblem(f"{reference.url} redirects to an address without https")
+        require_https(response)
         etag = response.headers.get("ETag", "")
         validator = etag if etag.startswith('"') else ""
         return UrlFile(reference.url, reference.name, _size(response, reference.url), validator)
