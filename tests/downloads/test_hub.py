@@ -200,6 +200,42 @@ def test_a_server_with_broken_ranges_still_gives_the_file(hub: LocalHub, fetch: 
     assert sha256(fetch()) == content(hub).sha256
 
 
+def test_a_page_instead_of_the_rest_loses_nothing(hub: LocalHub, fetch: Fetch) -> None:
+    """Such as the page of a proxy: the next attempt continues."""
+    hub.troubles.cuts, hub.troubles.cut_after, hub.troubles.pages = 1, MIB, 1
+
+    assert sha256(fetch()) == content(hub).sha256
+    assert hub.sent == content(hub).size
+    assert fetch.messages[-1].startswith("m.gguf: the server sent 6 bytes instead of the file; next attempt")
+
+
+def test_a_server_that_sends_the_same_beginning_again_and_again_is_given_up(hub: LocalHub, fetch: Fetch) -> None:
+    """Even if it is sometimes longer than the last time."""
+    hub.troubles.ignores_ranges, hub.troubles.cuts, hub.troubles.cut_after = True, 20, MIB
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        hub.troubles.cut_after = MIB if len(pauses) % 2 else MIB // 2
+
+    found, file = fetch.file()
+    with pytest.raises(DownloadProblem, match=r"m\.gguf: "):
+        found.download(file, Patience(fetch.messages.append, pause), fetch.seen.append)
+
+    assert len(pauses) < 10
+
+
+def test_an_address_of_a_hub_that_is_no_url_is_an_error_at_once(
+    hub: LocalHub, fetch: Fetch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another attempt would not help."""
+    monkeypatch.setattr("hotseat.downloads.library.constants.ENDPOINT", "http://host:abc")
+    with pytest.raises(DownloadProblem, match=r"test/one: the server cannot be reached \(Invalid port"):
+        fetch()
+
+    assert fetch.pauses == []
+
+
 def refused_token(hub: LocalHub) -> None:
     hub.token = "another"
 

@@ -140,6 +140,18 @@ def test_a_second_download_of_a_file_without_a_version_leaves_the_first_alone(
     assert arrived.read_bytes() == b"".join(CONTENT.blocks(0, CONTENT.size))
 
 
+def test_two_versions_are_not_mixed_by_a_server_that_does_not_compare_them(
+    server: LocalHub, patience: Patience, tmp_path: Path
+) -> None:
+    """Its ETag says that it would continue another version."""
+    server.troubles.ignores_if_range = True
+    found = look_up(reference(server), patience)
+    file = UrlFile(found.url, found.name, found.size, '"of yesterday"')
+    file.part(tmp_path).write_bytes(b"of yesterday")
+
+    assert file.download(tmp_path, patience, lambda _: None).read_bytes() == b"".join(CONTENT.blocks(0, CONTENT.size))
+
+
 def test_a_redirect_away_from_https_is_refused_at_any_time(
     server: LocalHub, patience: Patience, tmp_path: Path
 ) -> None:

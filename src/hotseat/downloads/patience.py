@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+REQUEST_ERRORS = (httpx2.HTTPError, httpx2.InvalidURL)
+"""Also for an address that is no URL."""
+
 MOST_FAILURES = 5
 """In a row, without a byte in between."""
 LONGEST_WAIT_S: Seconds = 300.0
@@ -54,7 +57,7 @@ class Patience:
         while True:
             try:
                 return call()
-            except (httpx2.HTTPError, Interrupted) as problem:
+            except (*REQUEST_ERRORS, Interrupted) as problem:
                 self.wait(problem, what)
             except OfflineModeIsEnabled:
                 raise DownloadProblem("HF_HUB_OFFLINE is set, so nothing is downloaded: unset it") from None
@@ -68,7 +71,7 @@ def status_of(problem: Exception) -> int:
 
 def is_passing(problem: Exception) -> bool:
     """Whether another attempt may succeed."""
-    if isinstance(problem, (httpx2.UnsupportedProtocol, httpx2.TooManyRedirects)):
+    if isinstance(problem, (httpx2.InvalidURL, httpx2.UnsupportedProtocol, httpx2.TooManyRedirects)):
         return False
     return isinstance(problem, Interrupted) or status_of(problem) in (0, *LATER)
 

@@ -8,9 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import httpx2
-
 from hotseat.downloads.library import get_session
+from hotseat.downloads.patience import REQUEST_ERRORS
 from hotseat.downloads.redirects import require_https
 from hotseat.downloads.transfer import PARTIAL, TIMEOUT_S
 from hotseat.estimates.files import Disk
@@ -63,7 +62,7 @@ def _head(part: RemotePart) -> Head:
     try:
         stream = io.BufferedReader(_Ranges(part.size, partial(_range, part.locate())), BLOCK)
         return read_head(stream, part.size, part.name)
-    except (httpx2.HTTPError, OSError) as problem:
+    except (*REQUEST_ERRORS, OSError) as problem:
         raise CannotEstimate(f"the header of {part.name} could not be read: {problem}") from None
 
 

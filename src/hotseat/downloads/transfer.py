@@ -13,10 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import httpx2
-
 from hotseat.downloads.library import get_session
-from hotseat.downloads.patience import disk_problem
+from hotseat.downloads.patience import REQUEST_ERRORS, disk_problem
 from hotseat.downloads.problems import DownloadProblem, Interrupted
 from hotseat.downloads.redirects import require_https
 
@@ -24,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
     from typing import BinaryIO
+
+    import httpx2
 
     from hotseat.downloads.patience import Patience
     from hotseat.identifiers import Bytes
@@ -102,12 +102,13 @@ class _Transfer:
 
     def run(self, patience: Patience) -> None:
         self._take_up()
+        most = self._have
         while self._have < self._wanted.size:
-            before = self._have
             try:
                 self._attempt(self._wanted.locate())
-            except (httpx2.HTTPError, Interrupted) as problem:
-                if self._have > before:
+            except (*REQUEST_ERRORS, Interrupted) as problem:
+                if self._have > most:  # ever: a server may send the same beginning again and again
+                    most = self._have
                     patience.has_progressed()
                 patience.wait(problem, self._wanted.what)
         self._file.flush()
@@ -149,15 +150,25 @@ class _Transfer:
             raise Interrupted("the connection ended early")
 
     def _agree(self, response: httpx2.Response) -> None:
-        """Continue only where the server does; a server that sends the whole file is taken at its word."""
-        if response.status_code != PARTIAL:
-            if self._have:
+        """Continue only where the server does, and only with the same version of the file."""
+        if response.status_code == PARTIAL:
+            problem = self._problem_of_part(response.headers)
+            if problem:
                 self._start_over()
-            return
-        said = RANGE.fullmatch(response.headers.get("Content-Range", ""))
-        if not said or int(said[1]) != self._have or said[2] not in ("*", str(self._wanted.size)):
+                raise Interrupted(problem)
+        elif self._have:
+            length = response.headers.get("Content-Length", str(self._wanted.size))
+            if length != str(self._wanted.size):
+                raise Interrupted(f"the server sent {length} bytes instead of the file")
             self._start_over()
-            raise Interrupted("the server sent another part of the file than requested")
+
+    def _problem_of_part(self, headers: httpx2.Headers) -> str:
+        said = RANGE.fullmatch(headers.get("Content-Range", ""))
+        if not said or int(said[1]) != self._have or said[2] not in ("*", str(self._wanted.size)):
+            return "the server sent another part of the file than requested"
+        if self._wanted.validator and headers.get("ETag", self._wanted.validator) != self._wanted.validator:
+            return "the file has changed at the server"
+        return ""
 
     def _keep(self, block: bytes) -> None:
         if self._have + len(block) > self._wanted.size:
