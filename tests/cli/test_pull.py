@@ -15,6 +15,7 @@ from tests.support.model_folders import model_bytes, model_head, put
 from hotseat.cli import pull
 from hotseat.cli.memory_budget import GIB, Device
 from hotseat.downloads.library import close_session
+from hotseat.downloads.model_download import UrlDownload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -226,6 +227,25 @@ def test_a_file_of_the_user_with_the_name_of_a_url_is_not_replaced(
     assert said.err.endswith(f"{file} exists already; delete or rename it to download it again\n")
     assert file.read_bytes() == mine
     assert server.asked == []
+
+
+@pytest.mark.parametrize(
+    ("no_etag", "then"),
+    [(False, "continues where this one ended"), (True, "starts over: the server sends no strong ETag")],
+)
+def test_ctrl_c_says_whether_the_next_command_continues(
+    hub: LocalHub, server: LocalHub, typed: Typed, monkeypatch: pytest.MonkeyPatch, no_etag: bool, then: str
+) -> None:
+    """Without an ETag nobody knows whether the file is still the same."""
+    server.troubles.no_etag = no_etag
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(UrlDownload, "run", stop)
+    said = typed("pull", f"{server.storage}/{file_name(server)}", *NOBODY)
+
+    assert said.err == f"hotseat: stopped; the same command {then}\n"
 
 
 def test_without_a_folder_for_models_the_error_has_the_lines_to_add(hub: LocalHub, typed: Typed) -> None:

@@ -77,7 +77,7 @@ def in_words() -> Iterator[None]:
     except OSError as problem:
         raise Problem(without_escapes(f"{problem.filename or 'the download'}: {problem.strerror or problem}")) from None
     except KeyboardInterrupt:
-        raise Problem("stopped; the same command continues where this one ended") from None
+        raise Problem("stopped") from None
 
 
 def plan(reference: Reference, folder: Path) -> Plan:
@@ -185,7 +185,7 @@ def _nearest(folder: Path) -> Path:
 
 def carry_out(found: Plan, folder: Path, places: Places, to: TextIO) -> str:
     size = sum(size for _, size in found.download.files)
-    with download_bar(found.title, size) as bar:
+    with download_bar(found.title, size) as bar, _stopping(found.download):
         file = found.download.run(Patience(bar.say), bar.update)
     name = name_of(file, folder)
     if wait_until_listed(places.server, name):
@@ -195,3 +195,17 @@ def carry_out(found: Plan, folder: Path, places: Places, to: TextIO) -> str:
     else:
         print(f"{name} is in {folder}; no hotseat runs at {places.server.url}: start it with `hotseat serve`", file=to)
     return name
+
+
+@contextmanager
+def _stopping(download: ModelDownload) -> Iterator[None]:
+    """Ctrl-C leaves what has been downloaded."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        then = (
+            "continues where this one ended"
+            if download.can_continue
+            else "starts over: the server sends no strong ETag"
+        )
+        raise Problem(f"stopped; the same command {then}") from None

@@ -37,6 +37,10 @@ class ModelDownload(Protocol):
     def disk(self) -> Path:
         """The folder whose disk takes the bytes."""
 
+    @property
+    def can_continue(self) -> bool:
+        """Whether another process can continue it."""
+
     def run(self, patience: Patience, progress: Callable[[Bytes], None]) -> Path:
         """The model's first file in the models folder; `progress` gets the number of bytes there so far."""
 
@@ -63,6 +67,10 @@ class HubDownload:
     @property
     def disk(self) -> Path:
         return cache()
+
+    @property
+    def can_continue(self) -> bool:
+        return True
 
     def run(self, patience: Patience, progress: Callable[[Bytes], None]) -> Path:
         before, places = 0, []
@@ -97,6 +105,10 @@ class UrlDownload:
     @property
     def disk(self) -> Path:
         return self.folder
+
+    @property
+    def can_continue(self) -> bool:
+        return bool(self.file.validator)
 
     def run(self, patience: Patience, progress: Callable[[Bytes], None]) -> Path:
         return self.file.download(self.folder, patience, progress)
