@@ -109,8 +109,12 @@ def test_a_file_that_appears_during_the_download_is_not_replaced(
     """What was downloaded is kept: the same command ends at once when the file has been moved away."""
     file = look_up(reference(server), patience)
     target = tmp_path / file.name
+
+    def appear(there: int) -> None:
+        target.write_bytes(b"mine")
+
     with pytest.raises(DownloadProblem, match="exists already"):
-        file.download(tmp_path, patience, lambda _: target.write_bytes(b"mine") and None)
+        file.download(tmp_path, patience, appear)
     kept, sent = target.read_bytes(), server.sent
     target.unlink()
     file.download(tmp_path, patience, lambda _: None)
