@@ -18,8 +18,9 @@ from hotseat.downloads.library import (
     repo_folder_name,
 )
 from hotseat.downloads.links import link
+from hotseat.downloads.partial_file import fetched
 from hotseat.downloads.problems import DownloadProblem
-from hotseat.downloads.transfer import TIMEOUT_S, Location, Wanted, fetched
+from hotseat.downloads.transfer import TIMEOUT_S, Location, Wanted
 from hotseat.downloads.variants import SHA256, RemoteFile
 
 if TYPE_CHECKING:

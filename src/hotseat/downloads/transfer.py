@@ -1,26 +1,23 @@
-"""Fetches one file into a partial file beside its target: continues what is there, bounded by the announced size.
+"""Transfers one file into a partial file: continues what is there, bounded by the announced size.
 
 huggingface_hub's own download discards a partial file when its process ends, so hotseat transfers the bytes itself.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import re
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hotseat.downloads.library import get_session
-from hotseat.downloads.patience import REQUEST_ERRORS, disk_problem
+from hotseat.downloads.patience import REQUEST_ERRORS
 from hotseat.downloads.problems import DownloadProblem, Interrupted
 from hotseat.downloads.redirects import require_https
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Mapping
     from typing import BinaryIO
 
     import httpx2
@@ -60,41 +57,11 @@ class Wanted:
         return bool(self.sha256 or self.validator)
 
 
-@contextmanager
-def fetched(wanted: Wanted, part: Path, patience: Patience, progress: Callable[[Bytes], None]) -> Iterator[None]:
-    """`part` holds the whole file, and no other process writes to it until the caller has renamed it.
-
-    `progress` gets the number of bytes that are there so far.
-    """
-    try:
-        part.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("a+b") as file:
-            _lock(file, part, wanted.what)
-            _Transfer(wanted, file, progress).run(patience)
-            yield
-    except OSError as problem:
-        raise disk_problem(problem, wanted.what) from problem
-    except Corrupt:
-        part.unlink()
-        raise
-
-
 class Corrupt(DownloadProblem):
     """The bytes are not those that the hub announced."""
 
 
-def _lock(file: BinaryIO, part: Path, what: str) -> None:
-    """Released when the process ends, however it ends."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        is_ours = os.path.samefile(part, file.fileno())  # False if another process has just renamed it
-    except (BlockingIOError, FileNotFoundError):
-        is_ours = False
-    if not is_ours:
-        raise DownloadProblem(f"another process is downloading {what}; wait for it")
-
-
-class _Transfer:
+class Transfer:
     def __init__(self, wanted: Wanted, file: BinaryIO, progress: Callable[[Bytes], None]) -> None:
         self._wanted, self._file, self._progress = wanted, file, progress
         self._hash = hashlib.sha256()

@@ -8,9 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hotseat.downloads.library import get_session
+from hotseat.downloads.partial_file import fetched
 from hotseat.downloads.problems import DownloadProblem
 from hotseat.downloads.redirects import require_https
-from hotseat.downloads.transfer import RANGE, TIMEOUT_S, Location, Wanted, fetched
+from hotseat.downloads.transfer import RANGE, TIMEOUT_S, Location, Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
