@@ -127,6 +127,18 @@ def test_a_model_that_is_written_in_the_configuration_is_refused(hub: LocalHub, 
     assert Path("own.gguf").exists()
 
 
+@pytest.mark.parametrize("file", ["weights/own.gguf", "elsewhere.gguf"])
+def test_a_written_model_with_the_name_of_a_file_is_refused(hub: LocalHub, typed: Typed, file: str) -> None:
+    """The entry under `models` has precedence over the file, which stays."""
+    put(Path("weights/own.gguf"))
+    settle()
+    put(Path("config.yaml"), f"{CONFIG}models: {{own: {{cmd: 'llama-server -m {file} --port ${{PORT}}'}}}}".encode())
+    said = removed(typed, "own")
+
+    assert said.err == "hotseat: own is not a file of modelsDir; remove it from config.yaml\n"
+    assert files("weights") == ["own.gguf"]
+
+
 def test_without_a_terminal_nothing_is_deleted_unasked(pulled: Callable[..., None], typed: Typed) -> None:
     """A script says --yes."""
     pulled("Q4_K_M")

@@ -65,6 +65,15 @@ def test_a_model_that_is_written_with_its_projector(typed: Typed) -> None:
     assert "sk-secret" not in said.out
 
 
+def test_a_written_model_with_a_file_of_the_folder(typed: Typed) -> None:
+    """What counts is where the model is configured, not where its file is."""
+    os.utime(put(Path("weights/own.gguf")), (0, 0))
+    entry = "  own: {cmd: 'llama-server -m weights/own.gguf --port ${PORT}'}\n"
+    put(Path("config.yaml"), f"{CONFIG}{entry}".encode())
+
+    assert json.loads(typed("show", "own", "--json", *NOBODY).out)["configured"] == "models"
+
+
 def test_a_model_whose_file_is_missing(typed: Typed) -> None:
     """The file is named as missing, and nothing fails."""
     Path("seeing.gguf").unlink()

@@ -185,9 +185,13 @@ models: {"a ' b": {cmd: "s '${MODEL_ID}' ${PORT}", sleep: {suspend: "x ${MODEL_I
     ]
 
 
-def test_the_effective_configuration_names_the_folder(files: ConfigFiles, folder: Path) -> None:
+def test_the_effective_configuration_names_the_folder_and_its_models(files: ConfigFiles, folder: Path) -> None:
     """Commands on the same machine find it there, whatever their own working folder is."""
-    assert resolved(files.load(CONFIG))["modelsDir"] == str(folder / "weights")
+    shown = resolved(files.load(CONFIG + "models: {qwen: {cmd: 'other --port ${PORT}'}}\n"))
+
+    assert shown["modelsDir"] == str(folder / "weights")
+    assert shown["fromModelsDir"] == ["my-gemma"]
+    assert shown["workingDir"] == str(folder)
 
 
 def test_a_projector_beside_a_model_becomes_an_option(files: ConfigFiles, folder: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,8 @@ class EstimateOptions:
     server_options: tuple[str, ...] = ()
     context: int | None = None
     has_gpu: bool | None = None
+    working_dir: Path = field(default_factory=Path.cwd)
+    """Where relative paths begin."""
 
 
 def is_file(what: str) -> bool:
@@ -71,7 +73,7 @@ def estimated(argv: tuple[str, ...], env: Mapping[str, str], options: EstimateOp
         # Each server reads its own option and ignores the other's.
         more = (*more, "--ctx-size", str(options.context), "--max-model-len", str(options.context))
     try:
-        return estimate(argv, Disk(Path.cwd()), env=env, gpu=GPUS[options.has_gpu], more=more)
+        return estimate(argv, Disk(options.working_dir), env=env, gpu=GPUS[options.has_gpu], more=more)
     except CannotEstimate as problem:
         raise Problem(problem.message) from None
 

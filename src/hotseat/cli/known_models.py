@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from hotseat.cli.client import Refused
@@ -20,7 +20,7 @@ from hotseat.estimates.llama_flags import LlamaFlags
 from hotseat.estimates.report import CannotEstimate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from hotseat.cli.client import Server
     from hotseat.config.load import Loaded
@@ -43,6 +43,9 @@ class KnownModel:
     aliases: tuple[str, ...]
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
+    working_dir: Path = field(default_factory=Path.cwd)
+    """Where its server starts: relative paths of its command are resolved there."""
+    is_from_models_dir: bool = False
 
     def files(self) -> dict[str, list[Path]]:
         """The files of a llama-server by what they are for, with all parts; empty for other servers."""
@@ -52,7 +55,7 @@ class KnownModel:
                 return {}
             flags = LlamaFlags.parse(server.options, server.env)
             paths = {role: flags.text(role) for role in ROLES}
-            return {role: parts_of(Path(server.outside(path)).absolute()) for role, path in paths.items() if path}
+            return {role: parts_of(self.working_dir / server.outside(path)) for role, path in paths.items() if path}
         except CannotEstimate:
             return {}
 
@@ -92,7 +95,13 @@ def _written(config: Sequence[Path]) -> Known:
 
 def _models(loaded: Loaded) -> dict[str, KnownModel]:
     return {
-        str(name): KnownModel(str(name), tuple(spec.aliases), spec.recipe.argv, dict(spec.recipe.env))
+        str(name): KnownModel(
+            str(name),
+            tuple(spec.aliases),
+            spec.recipe.argv,
+            dict(spec.recipe.env),
+            is_from_models_dir=name in loaded.from_models_dir,
+        )
         for name, spec in loaded.catalog.models.items()
     }
 
@@ -105,11 +114,15 @@ def _served(server: Server) -> Known | None:
         shown = server.ask("GET", "/hotseat/config")["resolved"]
     except (Unreachable, Refused):
         return None
-    models = {
-        name: KnownModel(name, tuple(model["aliases"]), tuple(model["cmd"]), model["env"])
-        for name, model in shown["models"].items()
-    }
-    return Known(models, Path(shown["modelsDir"]) if shown["modelsDir"] else None, tuple(shown["files"]))
+    folder = Path(shown["modelsDir"]) if shown["modelsDir"] else None
+    return Known(dict(_shown_models(shown)), folder, tuple(shown["files"]))
+
+
+def _shown_models(shown: Mapping[str, Any]) -> Iterator[tuple[str, KnownModel]]:
+    folder, working_dir = frozenset(shown["fromModelsDir"]), Path(shown["workingDir"])
+    for name, model in shown["models"].items():
+        aliases, argv = tuple(model["aliases"]), tuple(model["cmd"])
+        yield name, KnownModel(name, aliases, argv, model["env"], working_dir, name in folder)
 
 
 def is_local(server: Server) -> bool:

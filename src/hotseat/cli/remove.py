@@ -39,9 +39,9 @@ def remove(name: str, places: Places, without_asking: bool) -> None:
     everything = known(places)
     model = everything.resolve(name)
     folder = everything.folder
-    file = models_in(folder).get(model.name) if folder else None
-    if folder is None or file is None:
+    if folder is None or not model.is_from_models_dir:
         raise Problem(f"{model.name} is not a file of modelsDir; remove it from {', '.join(everything.sources)}")
+    file = file_of(model, folder)
     removal = planned(model, file, folder, everything)
     show(removal)
     if not without_asking:
@@ -50,6 +50,16 @@ def remove(name: str, places: Places, without_asking: bool) -> None:
     carry_out(removal, folder)
     wait_until_listed(places.server, model.name, wanted=False)
     print(f"{model.name} is removed")
+
+
+def file_of(model: KnownModel, folder: Path) -> Path:
+    """The file for which hotseat made this model; of an unknown server, the one that its command contains."""
+    here = models_in(folder).values()
+    named = model.files().get("model", ())[:1] or [file for file in here if str(file) in model.argv]
+    for file in named:
+        if file in here:
+            return file
+    raise Problem(f"the file of {model.name} is not in {folder}; nothing was deleted")
 
 
 def planned(model: KnownModel, file: Path, folder: Path, everything: Known) -> Removal:

@@ -40,12 +40,10 @@ def show(name: str, places: Places, as_json: bool) -> None:
 
 
 def _configured(model: KnownModel, everything: Known) -> dict[str, Any]:
-    folder, files = everything.folder, model.files().get("model", ())
-    is_from_folder = bool(folder and any(file.is_relative_to(folder) for file in files))
     return {
         "model": model.name,
         "aliases": list(model.aliases),
-        "configured": "modelsDir" if is_from_folder else "models",
+        "configured": "modelsDir" if model.is_from_models_dir else "models",
         "sources": list(everything.sources),
         "command": list(redacted(model.argv)),
     }
@@ -79,7 +77,7 @@ def _head(file: Path) -> dict[str, Any]:
 
 def _memory(model: KnownModel) -> dict[str, Any]:
     try:
-        found = estimated(model.argv, model.env, EstimateOptions())
+        found = estimated(model.argv, model.env, EstimateOptions(working_dir=model.working_dir))
     except Problem as problem:
         return {"memory": [], "memory_problem": str(problem)}
     return {"memory": totals(found)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hotseat.catalog.redaction import HIDDEN, is_secret_name, redacted
@@ -52,6 +53,8 @@ def _all_of(loaded: Loaded) -> dict[str, Any]:
     return {
         "files": [str(file) for file in loaded.files],
         "modelsDir": str(loaded.models_dir.absolute()) if loaded.models_dir else None,
+        "fromModelsDir": loaded.from_models_dir,
+        "workingDir": str(Path.cwd()),
         "settings": _settings(loaded.settings),
         "models": {name: _model(spec, secrets) for name, spec in catalog.models.items()},
         "groups": [_group(group) for group in catalog.groups.groups],

@@ -48,12 +48,18 @@ class Loaded:
     """What happens differently than in llama-swap."""
     models_dir: FilePath | None = None
     """The folder whose files are models."""
+    written_models: frozenset[str] = frozenset()
+    """The models under `models` in the text; every other model is a file of `models_dir`."""
     concealed: Concealed = field(default=NOTHING_CONCEALED, compare=False)
     """Values that came from the environment and must not be shown."""
     spots: dict[Path, Spot] = field(default_factory=dict, compare=False)
     """Where each key stands in the files."""
     look_again: LookAgain | None = field(default=None, compare=False)
     """Rebuilds the catalog from the same text and the folder's current files; it does not read the text again."""
+
+    @property
+    def from_models_dir(self) -> list[str]:
+        return [name for name in self.catalog.models if name not in self.written_models]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +115,7 @@ def _understood(written: Document, offer: Offer, problems: Problems, around: Sur
         _withheld(document, provenance),
         differences=tuple(differences(written.value, problems)),
         models_dir=folder_of(document.value),
+        written_models=frozenset(written.value.get("models") or ()),
         concealed=concealed,
         spots=document.spots,
     )
