@@ -139,6 +139,98 @@ def test_a_written_model_with_the_name_of_a_file_is_refused(hub: LocalHub, typed
     assert files("weights") == ["own.gguf"]
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "llama-server -m other.gguf -mv weights/own.gguf --port ${PORT}",
+        "vllm serve {folder}/own.gguf --port ${PORT}",
+        "/opt/run.sh ./weights/own.gguf ${PORT}",
+        "sd-server --diffusion-model=weights/own.gguf --port ${PORT}",
+        "sh -c 'M=weights/own.gguf; llama-server -m $M --port ${PORT}'",
+        "sh -c 'llama-server -m ~/weights/own.gguf --port ${PORT}'",
+        "env FILE={folder}/own.gguf serve ${PORT}",
+    ],
+)
+def test_a_file_that_any_other_command_contains_stays(
+    hub: LocalHub, typed: Typed, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """Also if hotseat does not know the program or the option."""
+    monkeypatch.setenv("HOME", str(Path.cwd()))
+    put(Path("weights/own.gguf"))
+    settle()
+    entry = f"models:\n  other:\n    cmd: {command.replace('{folder}', str(Path.cwd() / 'weights'))}\n"
+    put(Path("config.yaml"), f"{CONFIG}{entry}".encode())
+    said = removed(typed, "own")
+
+    assert said.err == f"hotseat: other uses {Path.cwd()}/weights/own.gguf; remove other from config.yaml first\n"
+    assert files("weights") == ["own.gguf"]
+
+
+def test_a_file_with_a_similar_name_is_no_other_user(hub: LocalHub, typed: Typed) -> None:
+    """Only the whole path counts."""
+    put(Path("weights/own.gguf"))
+    settle()
+    entry = "models: {other: {cmd: 'serve x/weights/own.gguf my-weights/own.gguf weights/own.gguf2 ${PORT}'}}"
+    put(Path("config.yaml"), f"{CONFIG}{entry}".encode())
+
+    assert removed(typed, "own").code == 0
+
+
+def test_a_model_of_a_program_that_is_not_known(hub: LocalHub, typed: Typed) -> None:
+    """Its file is the one that its command contains."""
+    put(Path("config.yaml"), CONFIG.replace("llama-server -m", "serve").encode())
+    for name in ("own", "own-2"):
+        put(Path(f"weights/{name}.gguf"))
+    settle()
+
+    assert removed(typed, "own").code == 0
+    assert files("weights") == ["own-2.gguf"]
+
+
+def test_a_file_in_a_linked_folder_is_refused(hub: LocalHub, typed: Typed) -> None:
+    """The folder behind the link is not hotseat's."""
+    os.utime(put(Path("shared/own.gguf")), (0, 0))
+    Path("weights").mkdir()
+    Path("weights/more").symlink_to(Path("shared").absolute())
+    said = removed(typed, "own")
+
+    here = Path.cwd()
+    assert said.err == (
+        f"hotseat: {here}/weights/more/own.gguf is outside {here}/weights, in {here}/shared; delete it there\n"
+    )
+    assert files("shared") == ["own.gguf"]
+
+
+def test_a_projector_beside_a_model_that_is_still_copied_stays(pulled: Callable[..., None], typed: Typed) -> None:
+    """It may belong to that model."""
+    pulled("Q4_K_M")
+    put(Path("weights/test/m/m-Q8_0.gguf"), model_bytes()[:-100])
+    removed(typed, "m-Q4_K_M")
+
+    assert files("weights") == ["m-Q8_0.gguf", "mmproj-F16.gguf"]
+
+
+def test_a_file_that_another_file_of_the_folder_needs(hub: LocalHub, typed: Typed) -> None:
+    """Every model of the folder has it as its draft; the advice is the command that removes such a model."""
+    put(Path("config.yaml"), CONFIG.replace("--port", "-md weights/small.gguf --port").encode())
+    for name in ("big", "small"):
+        put(Path(f"weights/{name}.gguf"))
+    settle()
+    said = removed(typed, "small")
+
+    assert said.err == f"hotseat: big uses {Path.cwd()}/weights/small.gguf; run `hotseat rm big` first\n"
+
+
+def test_a_server_on_another_machine_is_refused(hub: LocalHub, typed: Typed) -> None:
+    """The files of this machine are not that server's."""
+    put(Path("weights/own.gguf"))
+    settle()
+    said = typed("rm", "own", "--yes", "--url", "http://gpu-box.invalid:8080")
+
+    assert said.err.startswith("hotseat: http://gpu-box.invalid:8080 is another machine; run the command there, or ")
+    assert files("weights") == ["own.gguf"]
+
+
 def test_without_a_terminal_nothing_is_deleted_unasked(pulled: Callable[..., None], typed: Typed) -> None:
     """A script says --yes."""
     pulled("Q4_K_M")

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hotseat.config.load import Loaded
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
+NAME_IT = "name its configuration with --config FILE"
 ROLES = ("model", "projector", "draft")
 
 
@@ -63,10 +64,17 @@ class KnownModel:
 @dataclass(frozen=True, slots=True)
 class Known:
     models: Mapping[str, KnownModel]
-    folder: Path | None
-    """The folder of `modelsDir`."""
+    models_dir: Path | None
+    """As the running hotseat shows it: without values of the environment that may be secrets."""
     sources: tuple[str, ...]
     """The configuration files."""
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of `modelsDir`."""
+        if "${" in str(self.models_dir):
+            raise Problem(f"the running hotseat does not show where {self.models_dir} is; {NAME_IT}")
+        return self.models_dir
 
     def resolve(self, name: str) -> KnownModel:
         """By name or alias."""
@@ -81,7 +89,7 @@ def known(places: Places) -> Known:
     """The files that the command line names have precedence, then the running server, then config.yaml."""
     if places.config:
         return _written(places.config)
-    return _served(places.server) or _written([USUAL_CONFIG])
+    return served(places.server) or _written([USUAL_CONFIG])
 
 
 def _written(config: Sequence[Path]) -> Known:
@@ -106,7 +114,7 @@ def _models(loaded: Loaded) -> dict[str, KnownModel]:
     }
 
 
-def _served(server: Server) -> Known | None:
+def served(server: Server) -> Known | None:
     """None: no hotseat runs on this machine, or the key may not see its configuration."""
     if not is_local(server):
         return None
@@ -123,6 +131,15 @@ def _shown_models(shown: Mapping[str, Any]) -> Iterator[tuple[str, KnownModel]]:
     for name, model in shown["models"].items():
         aliases, argv = tuple(model["aliases"]), tuple(model["cmd"])
         yield name, KnownModel(name, aliases, argv, model["env"], working_dir, name in folder)
+
+
+def refuse_another_machine(places: Places) -> None:
+    """For commands that change files of this machine."""
+    if not places.config and not is_local(places.server):
+        raise Problem(
+            f"{places.server.url} is another machine; run the command there, or name a configuration of this machine: "
+            "`hotseat pull` and `hotseat rm` have --config FILE"
+        )
 
 
 def is_local(server: Server) -> bool:

@@ -6,7 +6,8 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from hotseat.cli.known_models import known
+from hotseat.cli.file_users import mentions
+from hotseat.cli.known_models import known, refuse_another_machine, served
 from hotseat.cli.problems import BadConfig, Problem, Unreachable
 from hotseat.cli.shared_options import USUAL_CONFIG
 from hotseat.model_files.folder import ModelFolders
@@ -32,6 +33,7 @@ modelsDir:
 
 def models_folder(places: Places) -> Path:
     """Problem with the lines to add if there is none."""
+    refuse_another_machine(places)
     try:
         folder = known(places).folder
     except BadConfig:
@@ -57,17 +59,34 @@ def name_of(file: Path, folder: Path) -> str:
     raise Problem(f"{file} was downloaded, but it is no model that llama-server can run")
 
 
-def wait_until_listed(server: Server, name: str, *, wanted: bool = True) -> bool:
-    """Whether the running hotseat lists the model, or no longer lists it; False: no hotseat runs."""
+def wait_until_listed(server: Server, name: str) -> bool:
+    """True: the running hotseat lists the model; False: no hotseat runs."""
     until = time.monotonic() + LISTED_S
     while True:
         try:
             listed = [model["id"] for model in server.ask("GET", "/v1/models")["data"]]
         except Unreachable:
             return False
-        if (name in listed) is wanted:
+        if name in listed:
             return True
         if time.monotonic() > until:
-            verb = "does not list" if wanted else "still lists"
-            raise Problem(f"{server.url} {verb} {name} after {LISTED_S:g} s; does its modelsDir name this folder?")
+            raise Problem(
+                f"{server.url} does not list {name} after {LISTED_S:g} s; does its modelsDir name this folder?"
+            )
         time.sleep(LOOK_S)
+
+
+def wait_until_gone(server: Server, file: Path) -> None:
+    """Until no model of the running hotseat is made from this file; its name may belong to another file by then."""
+    until = time.monotonic() + LISTED_S
+    while name := _made_from(file, server):
+        if time.monotonic() > until:
+            raise Problem(f"{file} is deleted, but {server.url} still lists {name} after {LISTED_S:g} s")
+        time.sleep(LOOK_S)
+
+
+def _made_from(file: Path, server: Server) -> str:
+    """Empty: no model, or no hotseat runs."""
+    running = served(server)
+    models = running.models.values() if running else ()
+    return next((model.name for model in models if model.is_from_models_dir and mentions(model, file)), "")

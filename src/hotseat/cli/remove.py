@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from hotseat.cli.client import Refused
 from hotseat.cli.confirm import confirm
-from hotseat.cli.known_models import known
-from hotseat.cli.models_folder import models_in, wait_until_listed
+from hotseat.cli.file_users import FileUsers, mentions
+from hotseat.cli.known_models import known, refuse_another_machine
+from hotseat.cli.models_folder import models_in, wait_until_gone
 from hotseat.cli.problems import Problem, Unreachable
 from hotseat.cli.queries import NOT_RUNNING, UNKNOWN, stopped
 from hotseat.cli.tables import without_escapes
@@ -36,6 +37,7 @@ class Removal:
 
 
 def remove(name: str, places: Places, without_asking: bool) -> None:
+    refuse_another_machine(places)
     everything = known(places)
     model = everything.resolve(name)
     folder = everything.folder
@@ -48,44 +50,53 @@ def remove(name: str, places: Places, without_asking: bool) -> None:
         confirm(f"Delete {model.name}?", "nothing was deleted")
     stop(places.server, model.name)
     carry_out(removal, folder)
-    wait_until_listed(places.server, model.name, wanted=False)
+    wait_until_gone(places.server, file)
     print(f"{model.name} is removed")
 
 
 def file_of(model: KnownModel, folder: Path) -> Path:
     """The file for which hotseat made this model; of an unknown server, the one that its command contains."""
     here = models_in(folder).values()
-    named = model.files().get("model", ())[:1] or [file for file in here if str(file) in model.argv]
-    for file in named:
-        if file in here:
-            return file
-    raise Problem(f"the file of {model.name} is not in {folder}; nothing was deleted")
+    named = model.files().get("model", ())[:1] or [file for file in here if mentions(model, file)]
+    file = next((file for file in named if file in here), None)
+    if file is None:
+        raise Problem(f"the file of {model.name} is not in {folder}; nothing was deleted")
+    if not file.parent.resolve().is_relative_to(folder.resolve()):
+        raise Problem(f"{file} is outside {folder}, in {file.parent.resolve()}; delete it there")
+    return file
 
 
 def planned(model: KnownModel, file: Path, folder: Path, everything: Known) -> Removal:
     """A link goes although another model uses the file that it leads to; then only that file stays."""
-    own = [*parts_of(file), *companions(file, folder)]
-    named = used_files(everything, model)
-    users = {path.resolve(): user for path, user in named.items()}
+    users = FileUsers([other for other in everything.models.values() if other.name != model.name])
+    if user := users.of(file):
+        raise Problem(f"{user.name} uses {file}; {_advice(user, everything)} first")
+    own = [*parts_of(file), *companions(file)]
     shared = {path.resolve() for path in linked(folder) if path not in own}
-    if user := named.get(file) or (None if file.is_symlink() else users.get(file.resolve())):
-        raise Problem(f"{user} uses {file}; remove {user} from {', '.join(everything.sources)} first")
     doomed, kept = [], []
     for path in own:
-        real = path.resolve()
-        user = named.get(path) or (None if path.is_symlink() else users.get(real))
-        doomed += [] if user else [path]
-        if user or real in users:
-            kept.append((real, users[real]))
-        elif real not in shared:
+        if user := users.of(path):
+            kept.append((path, user.name))
+            continue
+        doomed.append(path)
+        if user := users.of_content(path):
+            kept.append((path.resolve(), user.name))
+        elif path.resolve() not in shared:
             doomed += cached_files(path)
     return Removal(doomed, kept)
 
 
-def companions(file: Path, folder: Path) -> list[Path]:
-    """Projectors and drafts beside the file, if no other model is beside them."""
-    others = [path for path in models_in(folder).values() if path.parent == file.parent and path != file]
-    return [] if others else [path for path in sorted(file.parent.glob("*.gguf")) if _is_companion(path)]
+def _advice(user: KnownModel, everything: Known) -> str:
+    if user.is_from_models_dir:
+        return f"run `hotseat rm {user.name}`"
+    return f"remove {user.name} from {', '.join(everything.sources)}"
+
+
+def companions(file: Path) -> list[Path]:
+    """Projectors and drafts beside the file, if no other model is beside them, even one that is still copied."""
+    beside = sorted(set(file.parent.glob("*.gguf")) - set(parts_of(file)))
+    found = [path for path in beside if _is_companion(path)]
+    return found if found == beside else []
 
 
 def _is_companion(path: Path) -> bool:
@@ -93,17 +104,6 @@ def _is_companion(path: Path) -> bool:
         return read_gguf(path).role in (Role.PROJECTOR, Role.DRAFT)
     except CannotEstimate:
         return False
-
-
-def used_files(everything: Known, removed: KnownModel) -> dict[Path, str]:
-    """The files that commands of other models name, and one model that uses each."""
-    return {
-        path: other.name
-        for other in everything.models.values()
-        if other.name != removed.name
-        for files in other.files().values()
-        for path in files
-    }
 
 
 def linked(folder: Path) -> Iterator[Path]:
