@@ -127,10 +127,10 @@ def served(server: Server) -> Known | None:
 
 
 def _shown_models(shown: Mapping[str, Any]) -> Iterator[tuple[str, KnownModel]]:
-    folder, working_dir = frozenset(shown["fromModelsDir"]), Path(shown["workingDir"])
+    names, working_dir = frozenset(shown["fromModelsDir"]), Path(shown["workingDir"])
     for name, model in shown["models"].items():
         aliases, argv = tuple(model["aliases"]), tuple(model["cmd"])
-        yield name, KnownModel(name, aliases, argv, model["env"], working_dir, name in folder)
+        yield name, KnownModel(name, aliases, argv, model["env"], working_dir, name in names)
 
 
 def refuse_another_machine(places: Places) -> None:
