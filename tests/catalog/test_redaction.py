@@ -31,11 +31,11 @@ def test_values_of_secret_options_are_found(argv: tuple[str, ...], secrets: list
 @pytest.mark.parametrize("piece", ["a-", "a.", "--", "token", "token: ", "a://b:", "-hft "])
 def test_a_long_text_takes_no_longer_than_it_is(piece: str) -> None:
     """A command line may be as long as a file allows, and is redacted whenever the configuration is shown."""
-    began = time.perf_counter()
+    began = time.process_time()
     redacted([piece * 20_000])
     list(secrets_in([piece * 20_000]))
 
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
 
 
 @pytest.mark.parametrize(

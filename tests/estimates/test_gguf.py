@@ -125,7 +125,7 @@ def test_a_hostile_head_is_refused_at_once(name: str) -> None:
     """The error names the file, and claims of a head cost neither memory nor time."""
     data = HOSTILE[name]
     tracemalloc.start()
-    begun = time.perf_counter()
+    begun = time.process_time()
     try:
         with pytest.raises(CannotEstimate, match=r"^m\.gguf .*is it a complete GGUF file\?$"):
             read_bytes(data)
@@ -134,7 +134,7 @@ def test_a_hostile_head_is_refused_at_once(name: str) -> None:
         tracemalloc.stop()
 
     assert peak < len(data) + (1 << 20)
-    assert time.perf_counter() - begun < 2
+    assert time.process_time() - begun < 2
 
 
 @given(st.integers(0, len(WHOLE) - 1))
