@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from tests.support.hotseat import Hotseat
 
+from hotseat.model_servers.os_processes import PR_SET_CHILD_SUBREAPER, prctl
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -83,6 +85,7 @@ class Starter:
         with theirs:
             # -P: in its own folder there are modules with names of packages.
             argv = [sys.executable, "-P", str(STARTER), str(theirs.fileno())]
+            prctl(PR_SET_CHILD_SUBREAPER, 0)  # an earlier test may have made this process adopt orphans
             subprocess.run(argv, pass_fds=[theirs.fileno()], check=True)
 
     def ask(self, order: Mapping[str, Any], *files: int) -> Any:
