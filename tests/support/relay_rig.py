@@ -233,7 +233,7 @@ async def relay_rig(
     finally:
         await _tidy_up(rig)
 
-    assert problems == []
+    assert problems == [], problems
 
 
 async def _tidy_up(rig: RelayRig) -> None:
