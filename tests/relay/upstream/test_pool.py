@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.raising import Calls
 from tests.support.relay_rig import HELLO, chat, get
 from tests.support.transport import End
 from tests.support.waiting import come_true
+
+from hotseat.relay.upstream.pool import Pool
 
 if TYPE_CHECKING:
     from tests.support.relay_rig import RelayRig
@@ -76,6 +79,23 @@ async def test_resting_connections_that_are_still_good_are_kept(rig: RelayRig) -
     await second.message()
     await rig.later(1.5)
     await one.line.ended_later()
+    await rig.exchange(get())
+
+    assert len(rig.alpha.lines) == 2
+
+
+async def test_the_cleanup_never_takes_a_good_connection_out(rig: RelayRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So none is lost if putting it back fails."""
+    (first, one), (second, two) = [await rig.reached(get()) for _ in range(2)]
+    await one.say(HELLO)
+    await first.message()
+    await rig.later(3.0)
+    await two.say(HELLO)
+    await second.message()
+    with monkeypatch.context() as patched:
+        patched.setattr(Pool, "put_back", Calls(0).around("put_back", Pool.put_back))
+        await rig.later(1.5)
+        await one.line.ended_later()
     await rig.exchange(get())
 
     assert len(rig.alpha.lines) == 2

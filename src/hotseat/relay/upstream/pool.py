@@ -111,14 +111,12 @@ class Pool:
 
     def _sweep(self) -> None:
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
-        now, idle = self.now(), self._idle
-        self._idle = {}
-        for connections in idle.values():
-            for connection in connections:
-                if connection.can_be_used(now):
-                    self.put_back(connection)
-                else:
-                    connection.close()
+        now = self.now()
+        for idle in self._idle.values():
+            for connection in [each for each in idle if not each.can_be_used(now)]:
+                idle.remove(connection)
+                connection.close()
+        self._idle = {address: idle for address, idle in self._idle.items() if idle}
 
     async def aclose(self) -> None:
         self._sweeper.cancel()
