@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page as BrowserPage
     from tests.support.hotseat import Hotseat
 
-EVIL, REBOUND = "evil.test", "rebound.test"
+EVIL, REBOUND, BOX = "evil.test", "rebound.test", "box"
 MANY = 20
 """Attempts that must reach hotseat; with fewer, the test would prove nothing."""
 MODELS = {"alpha": stub("alpha"), "beta": stub("beta")}
@@ -138,7 +138,7 @@ HTTPServer(("127.0.0.1", int(sys.argv[1])), Page).serve_forever()
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    names = f"--host-resolver-rules=MAP {EVIL} 127.0.0.1, MAP {REBOUND} 127.0.0.1"
+    names = "--host-resolver-rules=" + ", ".join(f"MAP {name} 127.0.0.1" for name in (EVIL, REBOUND, BOX))
     # Chromium's local network access checks would block some attacks; not all browsers have them.
     with open_browser(names, "--disable-features=LocalNetworkAccessChecks") as browser:
         yield browser
@@ -336,7 +336,7 @@ def test_a_page_from_a_model_server_can_do_nothing(tmp_path: Path, browser: Brow
     """It has the same origin as hotseat, but runs in a sandbox: it cannot list or unload models."""
     with ForkedHotseat(hostile(tmp_path), tmp_path) as rig:
         pid = rig.load("hostile")
-        worked = title_of(browser, f"{rig.url}/upstream/hostile/")
+        worked = title_of(browser, f"{rig.url}/?model=hostile")
         after = rig.call("GET", "/health").json()["models"]
 
     assert worked == "false false false"
@@ -376,10 +376,11 @@ def outcome(page: BrowserPage, url: str) -> str:
 def test_no_content_type_lets_a_page_escape_the_sandbox(typed: Hotseat, browser: Browser) -> None:
     """The sandbox applies to all response headers, paths and statuses, also when the headers are cached."""
     numbers = range(len(ODD_TYPES))
-    paths = [f"/upstream/hostile/{number}" for number in numbers]
-    paths += [f"/{number}?model=hostile" for number in numbers]  # these headers are cached now
-    paths += [f"/{number}-{status}" for number in range(4) for status in (206, 404, 500)]
-    seen = outcomes(browser, [typed.url + path for path in paths])
+    # Where the browser's machine may be another one, pages under /upstream/ are not redirected to their own origin.
+    paths = [f"http://{BOX}:{typed.port}/upstream/hostile/{number}" for number in numbers]
+    paths += [f"{typed.url}/{number}?model=hostile" for number in numbers]  # these headers are cached now
+    paths += [f"{typed.url}/{number}-{status}" for number in range(4) for status in (206, 404, 500)]
+    seen = outcomes(browser, paths)
 
     assert [path for path, became in zip(paths, seen, strict=True) if became == "read"] == []
     assert seen[: len(numbers)].count("refused") >= LIKE_PAGES
@@ -398,7 +399,7 @@ def test_a_header_of_a_plain_text_response_loads_nothing(typed: Hotseat, browser
     context = browser.new_context()
     page = context.new_page()
     with page.expect_response("**/upstream/alpha/load") as answer:
-        page.goto(f"{typed.url}/upstream/hostile/{name}")
+        page.goto(f"{typed.url}/{name}?model=hostile")
     status, running = answer.value.status, typed.call("GET", "/running").json()["running"]
     context.close()
 
@@ -410,6 +411,6 @@ def test_a_page_from_a_model_server_cannot_install_a_service_worker(
     typed: Hotseat, trusting: Hotseat, browser: Browser
 ) -> None:
     """A service worker could answer in place of hotseat until it is removed; only a trusted page can install one."""
-    became = [title_of(browser, f"{rig.url}/upstream/hostile/register") for rig in (typed, trusting)]
+    became = [title_of(browser, f"{rig.url}/register?model=hostile") for rig in (typed, trusting)]
 
     assert became == ["refused", "registered"]

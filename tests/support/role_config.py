@@ -69,5 +69,10 @@ class Book:
         targets = selector["targets"] if selector else [full]
         return [self.places[self.names[target]] for target in targets if target in self.names]
 
+    def model_at(self, host: str) -> str | None:
+        """The model whose server has this Host to itself."""
+        labels = {f"{name.replace('/', '-')}.localhost": name for name in self.config["models"]}
+        return labels.get(host.lower().partition(":")[0])
+
     def may_ask(self, holder: Holder, name: str | None) -> bool:
         return not holder.models or self.names.get(name or "") in {self.names[each] for each in holder.models}

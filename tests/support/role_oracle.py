@@ -115,6 +115,8 @@ class Oracle:
         return max(known, key=lambda holder: RANKS.index(holder.role), default=None)
 
     def _without_key(self, request: Request) -> list[Outcome]:
+        if self.book.model_at(request.host) is not None:
+            return [refused(401, 429)]
         if request.method in READ_METHODS and request.path.rstrip("/") in KEYLESS:
             is_exact = request.method == "GET" and request.path in KEYLESS
             return [Own()] if is_exact else [Own(), refused(401, 429)]
@@ -122,6 +124,8 @@ class Oracle:
 
     def _of(self, holder: Holder, request: Request) -> list[Outcome]:
         path = request.path
+        if (model := self.book.model_at(request.host)) is not None:
+            return self._at_its_own_host(holder, request, model)
         if path.startswith("/upstream/"):
             return self._under_a_name(holder, request)
         if path.startswith("/hotseat/"):
@@ -176,6 +180,12 @@ class Oracle:
         return {holder.is_at_least("admin") or is_one_of((*FOR_ALL_MODELS, *OPERATED, *OF_A_MODEL))}
 
     # Forwarded requests
+
+    def _at_its_own_host(self, holder: Holder, request: Request, model: str) -> list[Outcome]:
+        """Every path is the server's. Where a profile redirects the name, the server has no pages."""
+        if model in self.book.pins:
+            return [refused(403, 404)]
+        return self._forwarded(holder, request, request.path, [model])
 
     def _under_a_name(self, holder: Holder, request: Request) -> list[Outcome]:
         rest = request.path.removeprefix("/upstream/")
@@ -273,7 +283,8 @@ class Oracle:
         said, is_sure = body_names(request)
         names = {place.sent_name} if place.sent_name and is_sure else {*said, name, place.name, place.sent_name}
         outcome = Forwarded(place.server, target, frozenset(names), starts=place.name)
-        if request.path.startswith("/upstream/") and re.search(r"\.(js|json|css|png|gif|jpg|jpeg|ico|txt)$", path):
+        is_page = request.path.startswith("/upstream/") or self.book.model_at(request.host) is not None
+        if is_page and re.search(r"\.(js|json|css|png|gif|jpg|jpeg|ico|txt)$", path):
             return [outcome if place.name in self.running else refused(404, 409, 503)]
         return [outcome]
 

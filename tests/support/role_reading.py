@@ -16,6 +16,7 @@ class Request:
     target: str
     fields: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
+    host: str = "box"
 
     @property
     def path(self) -> str:

@@ -6,7 +6,7 @@ import base64
 import gzip
 import json
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -67,6 +67,7 @@ class Naming:
     body: bytes = b""
     kind: str = "application/json"
     more: Fields = ()
+    host: str = "box"
 
 
 IN_ONE_LINE = "application/x-www-form-urlencoded"
@@ -89,6 +90,15 @@ def segment(name: str) -> str:
 
 def url(name: str) -> str:
     return f"/upstream/{segment(name)}"
+
+
+def host(name: str) -> str:
+    """The own Host of a model's server, if it is one of the models; else that of none."""
+    return f"{name.replace('/', '-').replace(' ', '_')}.localhost:8080"
+
+
+HOSTS = tuple(map(host, ("alpha", "beta", "org/delta", "hidden", "nope")))
+AT_A_MODEL = 0.2
 
 
 def ways_to_name(name: str, other: str) -> dict[str, Naming]:
@@ -126,6 +136,8 @@ def two_names(name: str, other: str) -> dict[str, Naming]:
         "query, list in body": Naming(query=query, body=body_of(model=[other])),
         "form twice": multipart(name, other),
         "URL, body": Naming(url=url(name), body=unlike),
+        "Host": Naming(host=host(name)),
+        "Host, query, body": Naming(host=host(name), query=second, body=unlike),
         "URL, query": Naming(url=url(name), query=second),
         "URL, query, body": Naming(url=url(name), query=second, body=unlike),
         "URL, form": Naming(url=url(name), body=form.body, kind=form.kind),
@@ -192,7 +204,9 @@ def of_hotseat(rng: random.Random, caller: str, path: str, method: str) -> Trial
     filled = path.replace("{}", segment(rng.choice(NAMES)))
     ways = {"none": Naming(), "query": Naming(query="model=beta"), "body": Naming(body=body_of(model="beta"))}
     way = rng.choice(("none", "none", "query", "body"))
-    return Trial(caller, path, way, assembled(rng, caller, method, filled, ways[way]))
+    own_host = rng.choice(HOSTS)
+    naming = replace(ways[way], host=own_host) if rng.random() < AT_A_MODEL else ways[way]
+    return Trial(caller, path, way, assembled(rng, caller, method, filled, naming))
 
 
 def assembled(rng: random.Random, caller: str, method: str, path: str, naming: Naming) -> Request:
@@ -203,7 +217,7 @@ def assembled(rng: random.Random, caller: str, method: str, path: str, naming: N
         fields += (("Content-Type", naming.kind),)
     if method == "GET" and not naming.body and rng.random() < 0.1:
         fields += UPGRADE
-    return Request(method, naming.url + bare + ("?" + query if query else ""), fields, naming.body)
+    return Request(method, naming.url + bare + ("?" + query if query else ""), fields, naming.body, naming.host)
 
 
 UPGRADE = (

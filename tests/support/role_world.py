@@ -184,7 +184,7 @@ class World:
 
 def as_bytes(request: Request) -> bytes:
     length = [("Content-Length", str(len(request.body)))] if request.body or request.method == "POST" else []
-    lines = [f"{name}: {value}" for name, value in (("Host", "box"), *request.fields, *length)]
+    lines = [f"{name}: {value}" for name, value in (("Host", request.host), *request.fields, *length)]
     return "\r\n".join([f"{request.method} {request.target} HTTP/1.1", *lines, "", ""]).encode("latin-1") + request.body
 
 

@@ -178,9 +178,10 @@ class Hooks(Form):
 
 class UpstreamForm(Form):
     ignore_paths: tuple[Annotated[str, AfterValidator(_pattern)], ...] = _DEFAULT.ignore_paths
-    """Regular expressions; a path under /upstream/{model} that matches never starts the model."""
+    """Regular expressions; a path under /upstream/{model} or at LABEL.localhost that matches never starts the model."""
     trust_pages: Switch = False
-    """Give web pages of model servers the same rights as hotseat's own pages. Otherwise they are sandboxed."""
+    """Give web pages of model servers under hotseat's address the same rights as its own. Otherwise a browser on this
+    machine is redirected to their own address, LABEL.localhost, and elsewhere they are sandboxed."""
 
 
 class Store(Form):
@@ -241,7 +242,8 @@ class Config(Form):
     """Allow an address that other machines can reach without API keys."""
     allowed_hosts: tuple[Annotated[str, AfterValidator(_host)], ...] = ()
     """Host names allowed without a key, besides IP addresses, single words, this machine's own names and names
-    under .localhost, .local and .internal; `.example` stands for all names under it, `*` for any."""
+    under .localhost, .local and .internal; `.example` stands for all names under it, `*` for any. A name under
+    .localhost that is listed here is never that of a model server's pages."""
     allowed_origins: tuple[Annotated[str, AfterValidator(_origin)], ...] = ()
     """Origins of web pages that may use hotseat, such as https://chat.example; without a scheme, any scheme.
     `*`: pages of any origin may use models but not manage them; pages of this machine may do so anyway."""

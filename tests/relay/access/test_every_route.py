@@ -35,6 +35,11 @@ UNTRUSTED = {
     "a tag of another site": ("Host: box", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors"),
     "a frame of another site": ("Host: box", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate"),
     "a page of a model server's own name": ("Host: localhost:8080", "Origin: http://alpha.localhost:8080"),
+    "a page of a server at that name": ("Host: alpha.localhost:8080", "Origin: http://alpha.localhost:3000"),
+    "a page of another model server": ("Host: alpha.localhost:8080", "Origin: http://beta.localhost:8080"),
+    "a script of ours at a model server": ("Host: alpha.localhost:8080", "Origin: http://localhost:8080"),
+    "a link to a model server": ("Host: alpha.localhost", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate"),
+    "a tag at a model server": ("Host: alpha.localhost", "Sec-Fetch-Site: same-site", "Sec-Fetch-Mode: no-cors"),
     "a preflight": ("Host: box", "Origin: https://evil.example", "Access-Control-Request-Method: DELETE"),
 }
 

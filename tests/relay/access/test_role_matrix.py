@@ -20,6 +20,7 @@ CHAT = Request(
 )
 ALPHA, BETA, FAR = (replace(CHAT, body=b'{"model":"%b"}' % name) for name in (b"alpha", b"beta", b"far"))
 SENT = Request("POST", "/v1/chat/completions")
+AT_ALPHA = Request("GET", "/hotseat/config", bearer("key-of-admin"), host="alpha.localhost")
 
 
 @pytest.mark.uncounted
@@ -51,6 +52,8 @@ LEAKS = {
     "refused, and loaded all the same": (BETA, Seen(403, (), ("beta",), ())),
     "refused without need": (ALPHA, Seen(403, (), (), ())),
     "stopped by the way": (ALPHA, Seen(200, received("alpha"), (), ("beta",))),
+    "our own API at a model server's address": (AT_ALPHA, Seen(200, received("hotseat", method="GET"), (), ())),
+    "another server at a model server's address": (AT_ALPHA, Seen(200, received("beta", method="GET"), (), ())),
     "our key": (ALPHA, Seen(200, received("alpha", fields=bearer("key-of-inference-alpha")), (), ())),
     "a peer's key": (ALPHA, Seen(200, received("alpha", fields=bearer(PEERS_SECRET)), (), ())),
     "a peer's other model": (

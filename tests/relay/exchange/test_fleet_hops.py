@@ -138,6 +138,32 @@ async def test_a_page_from_another_host_is_sandboxed_once(open_rig: OpenRig, box
         assert note_load["X-Content-Type-Options"] == "nosniff"
 
 
+async def test_a_page_at_its_own_address_from_another_host(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:
+    """The other host takes it for a request of its own pages, wherever the link was; nobody sandboxes it."""
+    rig, _ = await joined(open_rig, *[at("b", boxes[0])] * 2)
+    link = ("Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Referer: http://localhost/")
+    for fields in (link, ("Origin: http://alpha.localhost", "Sec-Fetch-Site: same-origin")):
+        client = await rig.send(get("/page", *fields).replace(b"Host: box", b"Host: alpha.localhost"))
+        call = await boxes[0].call()
+        await call.say(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\nhello")
+
+        assert (await client.message()).all("Content-Security-Policy") == []
+        assert call.request.first_line == "GET /page HTTP/1.1"
+        assert call.request["hotseat-model"] == "alpha"
+        assert call.request.all("origin") in ([], [f"http://{boxes[0].address.authority}"])
+        assert "sec-fetch-site" not in call.request.names
+
+
+async def test_a_page_for_another_host_is_not_sandboxed(open_rig: OpenRig) -> None:
+    """The host that the client asked does that: it knows whether the page is at its own address."""
+    rig, _ = await joined(open_rig)
+    page = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\nhello"
+    for _ in range(2):
+        _, answered = await rig.exchange(get("/", *passed_on(target="/", method="GET", role="operate")), page)
+
+        assert answered.all("Content-Security-Policy") == []
+
+
 async def test_another_host_serves_a_request(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:
     """The other host gets sender, model, client and role; body, path and other headers are unchanged."""
     rig, hosts = await joined(open_rig, at("b", boxes[0]), at("b", boxes[0]))

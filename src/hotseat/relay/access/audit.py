@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from hotseat.error_bodies import one_line
+from hotseat.relay.access.authority import LOCALHOST
 
 if TYPE_CHECKING:
     from hotseat.relay.access.api_keys import Verdict
@@ -20,8 +21,10 @@ LONGEST_PATH = 200
 
 def note(request: Request, peer: str, status: int) -> None:
     """Logs the path without its query, which may contain secrets."""
-    path = one_line(request.head.target.partition(b"?")[0].decode("latin-1"), LONGEST_PATH)
-    action, request_id = Quoted(f"{request.head.method.decode()} {path}"), request.id.decode()
+    head = request.head
+    host = f"{head.label}{LOCALHOST}" if head.label else ""
+    path = one_line(host + head.target.partition(b"?")[0].decode("latin-1"), LONGEST_PATH)
+    action, request_id = Quoted(f"{head.method.decode()} {path}"), request.id.decode()
     fields = actor(request.verdict), peer, action, status, request_id
     if request.verdict.from_host:
         log.info("audit actor=%s address=%s action=%r status=%d request=%s client=%r", *fields, Quoted(request.client))

@@ -10,7 +10,8 @@ from hotseat.errors import ClientError
 
 DEFAULT_PORTS = {b"http": 80, b"https": 443}
 LOOPBACK = frozenset(("localhost", "127.0.0.1", "[::1]"))
-"""Equivalent names of this machine. Names under .localhost are excluded: they can be separate origins."""
+"""Equivalent names of this machine. Names under .localhost are excluded: they are the origins of model servers."""
+LOCALHOST = ".localhost"
 MAPPED_BITS = 96
 """Length of the prefix of IPv4-mapped addresses."""
 
@@ -30,6 +31,12 @@ class Authority:
     def is_loopback(self) -> bool:
         address = address_in(self.name)
         return self.name == "localhost" or (address is not None and address.is_loopback)
+
+    @property
+    def label(self) -> str:
+        """LABEL of LABEL.localhost; empty for any other name."""
+        bare = self.name.removesuffix(".")
+        return bare.removesuffix(LOCALHOST) if bare.endswith(LOCALHOST) else ""
 
 
 def parsed(authority: bytes) -> Authority | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hotseat.errors import ClientError, Forbidden, ForeignHost
-from hotseat.relay.access.authority import address_in, looks_like_an_ip, parsed
+from hotseat.relay.access.authority import DEFAULT_PORTS, LOCALHOST, LOOPBACK, address_in, looks_like_an_ip, parsed
 from hotseat.relay.access.page_rights import ANY, EVERYTHING, SANDBOXED, Page
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ OWN_SITE = (None, b"same-origin", b"none")
 STATIC_PAGES = (b"/hotseat/ui/", b"/hotseat/assets/")
 # What a page of any site can send without a preflight.
 PLAIN_FORMS = (b"text/plain", b"application/x-www-form-urlencoded")
-LOCAL_SUFFIXES = (".localhost", ".local", ".internal")
+LOCAL_SUFFIXES = (LOCALHOST, ".local", ".internal")
 """Reserved for a machine, its link and private networks: nobody can register names under them."""
 
 
@@ -54,7 +54,8 @@ class OriginCheck:
         self._welcome: set[tuple[bytes, bytes | None, bytes | None]] = set()
 
     def check(self, head: RequestHead, host: bytes, has_key: Callable[[], bool]) -> None:
-        """Raises the error for callers that are not admitted."""
+        """Raises the error for callers that are not admitted; notes whose Host it is."""
+        head.label = self._label_in(host)
         known = head.known
         origin, site = known.get(b"origin"), known.get(b"sec-fetch-site")
         caller = (host, origin, site)
@@ -64,6 +65,11 @@ class OriginCheck:
             self._welcome.add(caller)
         if origin is not None or site is not None:
             _check_is_no_plain_form(head)
+
+    def _label_in(self, host: bytes) -> str:
+        """Empty for names that are hotseat's own, such as those in `allowedHosts`."""
+        here = parsed(host)
+        return "" if here is None or here.name.removesuffix(".") in self._names else here.label
 
     def _let_in(self, head: RequestHead, host: bytes, has_key: Callable[[], bool]) -> bool:
         """Raises if the request is not allowed; returns whether the same caller may request anything."""
@@ -79,7 +85,7 @@ class OriginCheck:
         if origin is not None:
             return self._check_origin(head, origin, here) and is_known
         if site not in OWN_SITE:
-            _check_is_page(head)
+            _check_is_own_link(head, here) if head.label else _check_is_page(head)
             return False
         return is_known
 
@@ -93,7 +99,9 @@ class OriginCheck:
 
     def _check_origin(self, head: RequestHead, origin: bytes, here: Authority) -> bool:
         """Raises if pages of this origin may not request this; returns whether they may request anything."""
-        page, shown = self._origins.page(origin, here), _quoted(origin)
+        page, shown = self._origins.page(origin, here, head.label), _quoted(origin)
+        if page is Page.FOREIGN and head.label:
+            raise Forbidden(f'Pages of origin "{shown}" may not use {here.name}: only its own pages may.')
         if page is Page.FOREIGN:
             raise Forbidden(
                 f'Pages of origin "{shown}" may not use this address. If you trust them, add "{shown}" to '
@@ -118,6 +126,21 @@ def _check_is_page(head: RequestHead) -> None:
     raise Forbidden(
         "Pages of other sites may not use this address. If you trust one, add its origin to allowedOrigins "
         "in the configuration."
+    )
+
+
+def _check_is_own_link(head: RequestHead, here: Authority) -> None:
+    """Links on hotseat's own pages may open pages of a model server, and so may start it.
+
+    Only `Referer` tells them from links on other sites: browsers say `cross-site` for both.
+    """
+    if head.method in (b"GET", b"HEAD") and head.known.get(b"sec-fetch-mode") == b"navigate":
+        scheme, _, rest = head.known.get(b"referer", b"").lower().partition(b"://")
+        there = parsed(rest.partition(b"/")[0]) if scheme in DEFAULT_PORTS else None
+        if there is not None and there.name in LOOPBACK and there.has_port_of(here, DEFAULT_PORTS[scheme]):
+            return
+    raise Forbidden(
+        "Pages of other sites may not use this address. Open it with the link in hotseat's dashboard, or type it."
     )
 
 

@@ -46,15 +46,19 @@ class PageRights:
         self._others = Page.INFERENCE_ONLY if ANY in allowed else Page.FOREIGN
         self._sandboxed = Page.INFERENCE_ONLY if {ANY, SANDBOXED.decode()} & set(allowed) else Page.FOREIGN
 
-    def page(self, origin: bytes, here: Authority) -> Page:
-        """`here` is from the Host header."""
+    def page(self, origin: bytes, here: Authority, label: str = "") -> Page:
+        """`here` is from the Host header; with a label it belongs to a model server, and to its pages alone."""
         said = origin.lower()
+        scheme, separator, authority = said.partition(b"://")
+        there = parsed(authority) if scheme in DEFAULT_PORTS else None
+        if label:
+            is_own = there is not None and there.is_same(here, DEFAULT_PORTS[scheme])
+            return Page.OWN if is_own else Page.FOREIGN
         if said == SANDBOXED:
             return self._sandboxed
-        scheme, separator, authority = said.partition(b"://")
         if said in self._named or (separator and authority in self._named):
             return Page.TRUSTED
-        if scheme in DEFAULT_PORTS and (there := parsed(authority)):
+        if there is not None:
             return _page_at(there, here, DEFAULT_PORTS[scheme]) or self._others
         return Page.INFERENCE_ONLY if separator and scheme in DESKTOP_SHELLS else self._others
 
@@ -76,7 +80,7 @@ class PageRights:
         origin, host = head.known.get(b"origin"), head.known.get(b"host", b"localhost")
         if origin is None or (here := parsed(host)) is None:
             return []
-        page = self.page(origin, here)
+        page = self.page(origin, here, head.label)
         if page is Page.OWN or not self.may_ask(page, head):
             return []
         return [b"Access-Control-Allow-Origin: %b" % origin, b"Vary: Origin"]

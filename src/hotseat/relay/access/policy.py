@@ -41,7 +41,10 @@ class Policy:
         self.paths = PathTable(settings.inference_paths)
         self.cors = PageRights(settings.access.allowed_origins, self.paths)
         self.confines_pages = not settings.trust_pages
-        """Pages of model servers share our address and could otherwise do whatever our own may."""
+        """Pages of model servers that share our address could otherwise do whatever our own may."""
+        # A browser sends its password to one origin only, and a certificate rarely covers names under .localhost.
+        self.moves_pages = self.confines_pages and not (self.has_keys or settings.tls)
+        """Are pages of model servers shown at LABEL.localhost, wherever the browser resolves that to this machine?"""
         # Other hosts of the fleet reach us at the fleet's address, so it is one of our names.
         fleet_name = urlsplit(settings.fleet.address).hostname if settings.fleet else None
         self._gate = OriginCheck(settings.access, self.cors, (settings.listen[0], fleet_name or "", *own_names()))
@@ -67,7 +70,7 @@ class Policy:
         if (host := self._host_verifier.verdict(head)) is not None:
             return host
         verdict = self._keys.identify(head.known.get(b"authorization"), head.known.get(b"x-api-key"))
-        if not needs_no_key(head.method, head.target.partition(b"?")[0]):
+        if head.label or not needs_no_key(head.method, head.target.partition(b"?")[0]):
             self._keys.check_known(verdict)
         return verdict
 
@@ -78,8 +81,8 @@ class Policy:
             verdict.account.check_may_use(destination.named_model.name)
 
     def may_start(self, head: RequestHead, destination: Destination) -> bool:
-        """A browser that fetches icons for a page under /upstream/ must not cause a swap."""
-        if not head.target.startswith(b"/upstream/"):
+        """A browser that fetches icons for a page of a model server must not cause a swap."""
+        if not (head.label or head.target.startswith(b"/upstream/")):
             return True
         path = destination.target.partition(b"?")[0]
         return not any(pattern.search(path) for pattern in self._ignored)

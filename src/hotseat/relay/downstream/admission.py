@@ -10,10 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from hotseat.catalog.labels import labels_of
 from hotseat.catalog.named_models import Selector
 from hotseat.errors import HotseatError, TooLarge
 from hotseat.fleet.host_headers import PROOF
 from hotseat.relay.access.host_requests import destination_for_host, said_in
+from hotseat.relay.access.own_pages import moved
 from hotseat.relay.http.head_cache import HeadTemplate, Memory, split_length
 from hotseat.relay.http.request_head import check_size, parse_request_head
 from hotseat.relay.http.request_id import USUAL, split_id
@@ -132,14 +134,18 @@ def _admitted(lines: bytes, policy: Policy, catalog: Catalog) -> Admission:
 
 
 def admit(head: RequestHead, policy: Policy, catalog: Catalog) -> Admission:
-    """Check a head before anything has an effect; raises NotAdmitted with our own answer to a CORS preflight."""
+    """Check a head before anything has an effect; raises NotAdmitted with our own answer to a preflight or a page."""
     policy.check_sender(head)
+    if head.label and not head.is_of_browser and head.label not in labels_of(catalog).models:
+        head.label = ""  # containers and proxies have such names for hotseat itself
     if (preflight := policy.cors.preflight(head)) is not None:
         raise NotAdmitted(head, preflight)
     verdict = policy.identify(head)
     passed_on = destination_for_host(head, catalog, policy.paths) if verdict.from_host else None
     destination = passed_on or destination_for(head, catalog, policy.paths)
     policy.check_may_ask(verdict, destination)
+    if policy.moves_pages and (answer := moved(head, destination, catalog)) is not None:
+        raise NotAdmitted(head, answer)
     in_memory = _must_stay_in_memory(head, destination)
     most = policy.limits.json_body if in_memory else policy.limits.body
     if head.length is not None and head.length > most:

@@ -41,8 +41,7 @@ def is_ordinary(exchange: Exchange, head: ResponseHead) -> bool:
 
 def ordinary_bytes(exchange: Exchange, head: ResponseHead, length: Bytes | None, data: bytes) -> bytes:
     """The prepared head with length and request id, and the part of the body that came with it."""
-    confine = exchange.accounting.model is not None and exchange.context.policy.confines_pages
-    lines, request = (head.prepared or prepare(head))[confine], exchange.request
+    lines, request = (head.prepared or prepare(head))[_is_confined(exchange)], exchange.request
     framing = b"" if length is None else b"Content-Length: %d\r\n" % length
     if request.verdict.from_host:  # it knows the id, and recognises a head that is always the same
         return b"%b%b\r\n%b" % (lines, framing, data)
@@ -69,10 +68,17 @@ def special_response(
         dechunk=dechunk,
         close=not keep_alive,
         http10=http10,
-        confine=exchange.accounting.model is not None and context.policy.confines_pages,
+        confine=_is_confined(exchange),
         ours=_own_lines(exchange, head, is_chunked=kind is Rechunk),
     )
     return framer, start + framer.framed(data)
+
+
+def _is_confined(exchange: Exchange) -> bool:
+    """A model server's own Host is another origin than ours. A fleet host knows which Host the client asked for."""
+    request = exchange.request
+    has_our_address = not (request.head.label or request.verdict.from_host)
+    return has_our_address and exchange.accounting.model is not None and exchange.context.policy.confines_pages
 
 
 def _own_lines(exchange: Exchange, head: ResponseHead, *, is_chunked: bool) -> list[bytes]:

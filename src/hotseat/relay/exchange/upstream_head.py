@@ -8,7 +8,13 @@ from hotseat.fleet.host_headers import client_in_line, line_of_proof, lines_for_
 from hotseat.relay.access.api_keys import line_about_key
 from hotseat.relay.access.host_requests import line_for_model, model_in_line, stated_role
 from hotseat.relay.http.fields import SWITCH
-from hotseat.relay.http.forwarded_head import forwarded_fields, framed, lines_about_client, upstream_lines
+from hotseat.relay.http.forwarded_head import (
+    forwarded_fields,
+    framed,
+    lines_about_client,
+    lines_about_origin,
+    upstream_lines,
+)
 
 if TYPE_CHECKING:
     from hotseat.fleet.route import OtherHost
@@ -59,6 +65,7 @@ def _lines(context: Context, request: Request, address: Address, peer: str, api_
     credentials = ((b"authorization", verdict.remove_authorization), (b"x-api-key", verdict.remove_x_api_key))
     removed = frozenset([name for name, ends_here in credentials if ends_here or api_key])
     fields = [*forwarded_fields(head, removed, trusts), *lines_about_client(head, peer, context.scheme, trusts)]
+    fields += lines_about_origin(head, address)
     if api_key:
         fields += [f"Authorization: Bearer {api_key}".encode(), f"x-api-key: {api_key}".encode()]
     if head.is_websocket:

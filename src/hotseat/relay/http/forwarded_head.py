@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 END_IN_REQUESTS = HOP_BY_HOP | {b"content-length", b"host", b"expect", b"x-forwarded-for", REQUEST_ID}
 END_IN_RESPONSES = HOP_BY_HOP | SAID_BY_US | {b"content-length"}
 SAID_BY_PROXIES = frozenset((b"forwarded", b"x-forwarded-proto", b"x-forwarded-host", b"x-real-ip"))
+ABOUT_ORIGIN = frozenset((b"origin", b"sec-fetch-site"))
 INTERNAL = b"hotseat-"
 ALLOW_ORIGIN = b"access-control-allow-origin"
 
@@ -37,6 +38,8 @@ def forwarded_fields(head: RequestHead, removed: frozenset[bytes], trust_proxies
         ends_here |= SAID_BY_PROXIES
     if head.id_header is BESIDE:
         ends_here -= {REQUEST_ID}
+    if head.label:
+        ends_here |= ABOUT_ORIGIN
     ends_here |= head.options
     return [
         b"%b: %b" % (name, value)
@@ -55,6 +58,13 @@ def lines_about_client(head: RequestHead, peer: str, scheme: bytes, trust_proxie
     if b"x-forwarded-host" not in said:
         lines.append(b"X-Forwarded-Host: %b" % head.known.get(b"host", b""))
     return lines
+
+
+def lines_about_origin(head: RequestHead, address: Address) -> list[bytes]:
+    """Only its own pages may use a server's own Host; it gets its own address as Host, so they come from there too."""
+    if not head.label or b"origin" not in head.known:
+        return []
+    return [f"Origin: {'https' if address.tls else 'http'}://{address.authority}".encode()]
 
 
 def upstream_lines(head: RequestHead, target: bytes, address: Address, lines: list[bytes]) -> bytes:

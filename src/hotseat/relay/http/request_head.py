@@ -54,6 +54,8 @@ class RequestHead:
     """The client's id of the request; empty if it sent none, or none fit for logs and headers."""
     is_websocket: bool = False
     """Does it ask for a websocket, as browsers and clients do it? Any other offered protocol is ignored."""
+    label: str = ""
+    """Of the model whose server has the requested Host to itself, LABEL.localhost; empty: the Host is hotseat's own."""
 
     @property
     def has_body(self) -> bool:
@@ -85,6 +87,11 @@ class RequestHead:
         mode = self.known.get(b"sec-fetch-mode")
         # Browsers omit the field on untrusted connections: plain http to another machine.
         return mode == b"navigate" if mode is not None else b"text/html" in self.known.get(b"accept", b"")
+
+    @property
+    def is_of_browser(self) -> bool:
+        """Has it a field that browsers add to requests and that pages cannot leave out?"""
+        return b"origin" in self.known or b"sec-fetch-site" in self.known
 
     @property
     def wants_continue(self) -> bool:

@@ -15,6 +15,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
 
+from hotseat.catalog.labels import model_at
 from hotseat.errors import ClientError, UnknownModel, did_you_mean
 from hotseat.relay.http.json_bodies import SMALL, check_values, has_few_members, read_members, why_not_json
 from hotseat.relay.routing.paths import ONLY_LISTED, READING, STRICTEST, PathTable, is_ours, rule_of_ours, without_slash
@@ -63,7 +64,14 @@ class Destination:
 
 
 def destination_for(head: RequestHead, catalog: Catalog, paths: PathTable) -> Destination:
-    """`find_destination`, but browsers that open the bare address get the dashboard."""
+    """`find_destination`, but browsers that open the bare address get the dashboard.
+
+    At a model server's own Host every path is that server's.
+    """
+    if head.label:
+        _check_unambiguous(head.target)
+        named_model, rule = model_at(head.label, catalog), paths.of_model(head.method, head.target)
+        return Destination(MODEL_IN_URL, head.target, named_model, rule=rule)
     if head.target in HOME_PATHS and head.is_navigation:
         return Destination(MANAGEMENT, head.target, rule=rule_of_ours(head.method, head.target))
     return find_destination(head.method, head.target, catalog, paths, has_readable_body=head.has_readable_body)
@@ -73,9 +81,8 @@ def find_destination(
     method: bytes, target: bytes, catalog: Catalog, paths: PathTable = ONLY_LISTED, *, has_readable_body: bool = False
 ) -> Destination:
     """Raises for targets that two parsers could read differently, and for unknown models."""
+    _check_unambiguous(target)
     path, _, query = target.partition(b"?")
-    if _SUSPECT.search(target) or not target.startswith(b"/"):
-        _refuse_ambiguous(target, path)
     if path.startswith(UPSTREAM):
         return _destination_at_upstream(method, target, path, catalog, paths)
     if is_ours(method, without_slash(path)):
@@ -105,6 +112,11 @@ _RAW_CONTROL = re.compile(rb"[\x00-\x20\x7f#]")
 _ODD_BYTE = re.compile(rb"\\|%(?:[01][0-9a-f]|5c|7f)", re.IGNORECASE)
 # `;` ends a segment too: some servers remove path parameters before they resolve dots.
 _DOT_SEGMENT = re.compile(rb"(?:/|%2f)(?:\.|%2e){1,2}(?:[/;]|%2f|\Z)", re.IGNORECASE)
+
+
+def _check_unambiguous(target: bytes) -> None:
+    if _SUSPECT.search(target) or not target.startswith(b"/"):
+        _refuse_ambiguous(target, target.partition(b"?")[0])
 
 
 def _refuse_ambiguous(target: bytes, path: bytes) -> None:
