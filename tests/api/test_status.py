@@ -51,6 +51,14 @@ async def test_nobody_waits_where_nothing_is_requested(rig: Management) -> None:
     assert (await rig.get("/hotseat/queue")).json() == {"waiting": [], "oldest_s": 0.0}
 
 
+async def test_a_model_shows_the_label_of_its_pages(rig: Management) -> None:
+    """In the list and in its details."""
+    listed = {model["model"]: model["label"] for model in (await rig.get("/hotseat/models")).json()["models"]}
+
+    assert listed["alpha"] == "alpha"
+    assert (await rig.get("/hotseat/models/alpha")).json()["label"] == "alpha"
+
+
 async def test_a_model_shows_phase_and_upstream(rig: Management) -> None:
     """A running model has a phase, pid, port and remaining ttl."""
     await rig.get("/upstream/alpha/load")

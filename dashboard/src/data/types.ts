@@ -35,6 +35,8 @@ export interface Model {
   footprint?: Footprint | null;
   /** Progress of a load, from 0 to 1. */
   progress?: number | null;
+  /** The web pages of its server are at LABEL.localhost. */
+  label?: string | null;
   /** Tokens of one request. */
   context?: number | null;
   /** Generated tokens per second of the last response that reported them. */

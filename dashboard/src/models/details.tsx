@@ -46,7 +46,30 @@ function Process({ model }: { model: Model }) {
       <Fact name="Usual load time" value={orDash(model.load_s, duration)} />
       <Fact name="PID" value={orDash(model.pid, String)} />
       <Fact name="Address" value={model.address ?? "–"} />
+      {pagesAreHere && model.label && <Fact name="Web page" value={<WebPage label={model.label} />} />}
     </dl>
+  );
+}
+
+/** Elsewhere LABEL.localhost would be the reader's own machine, and certificates do not cover it. */
+const pagesAreHere =
+  location.protocol === "http:" && ["localhost", "127.0.0.1", "[::1]"].includes(location.hostname);
+
+/** hotseat opens the page for links from here, which it recognises by their referrer. */
+function WebPage({ label }: { label: string }) {
+  const host = `${label}.localhost`;
+  return (
+    <>
+      <a
+        href={`http://${host}${location.port && `:${location.port}`}/`}
+        target="_blank"
+        rel="noopener"
+        referrerpolicy="origin"
+      >
+        Open its web page
+      </a>{" "}
+      <span class="muted">{host}</span>
+    </>
   );
 }
 

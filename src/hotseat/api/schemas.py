@@ -196,6 +196,10 @@ class Model(Schema):
     ] = None
     memory: Annotated[dict[str, int] | None, Field(description="Configured bytes per device; null: not configured.")]
     footprint: Annotated[Footprint | None, Field(description="Null if no device has a budget.")]
+    label: Annotated[
+        str | None,
+        Field(description="Its server's own web pages are at http://LABEL.localhost:PORT/. Null: it is being removed."),
+    ] = None
 
 
 class EstimateLine(Schema):
