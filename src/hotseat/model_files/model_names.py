@@ -12,6 +12,7 @@ from hotseat.model_files.file_kind import QUANT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from hotseat.model_files.found import Found
 
@@ -35,6 +36,17 @@ def named(models: Sequence[Found]) -> list[Named]:
         Named(name, (short,) if short and counts[short] == 1 and short not in taken else (), model)
         for name, short, model in zip(names, shorter, models, strict=True)
     ]
+
+
+def names_in(folder: Path, models: Sequence[Found]) -> list[str]:
+    """Files that would have the same name are named by their path in the folder.
+
+    Numbers would depend on the order: a file that appears later could take the name of another.
+    """
+    stems = [_typeable(model.stem) for model in models]
+    counts = Counter(stems)
+    places = [_typeable(str(model.path.parent.relative_to(folder) / model.stem)) for model in models]
+    return _unique([stem if counts[stem] == 1 else place for stem, place in zip(stems, places, strict=True)])
 
 
 def _typeable(stem: str) -> str:
