@@ -249,11 +249,12 @@ def test_ctrl_c_says_whether_the_next_command_continues(
 
 
 def test_without_a_folder_for_models_the_error_has_the_lines_to_add(hub: LocalHub, typed: Typed) -> None:
-    """No server is asked for anything."""
+    """No server is asked for anything; a reference that is none is reported first."""
     put(Path("config.yaml"), b"models: {a: {cmd: 'server --port ${PORT}'}}")
-    said = typed("pull", "test/tiny", *NOBODY)
+    said, wrong = typed("pull", "test/tiny", *NOBODY), typed("pull", "gemma3", *NOBODY)
 
     assert said.code == 1
+    assert '"gemma3" is no reference to a model: name ORG/REPO' in wrong.err
     assert "modelsDir:\n  path: ~/models\n  cmd: llama-server -m ${MODEL_PATH} ${MMPROJ} --port ${PORT}" in said.err
     assert hub.asked == []
 

@@ -59,8 +59,8 @@ class Plan:
 def pull(text: str, places: Places) -> str:
     """Download the model and return the name under which the running hotseat lists it."""
     with in_words():
-        folder = models_folder(places)
-        found = plan(parse(text, hub.address()), folder)
+        reference, folder = parse(text, hub.address()), models_folder(places)
+        found = plan(reference, folder)
         show(found, sys.stdout)
         return carry_out(found, folder, places, sys.stdout)
 
