@@ -27,7 +27,7 @@ export function Column({ conversation, again, isCompared }: ColumnProps) {
   return (
     <Card
       title={name || "Chat"}
-      note={model && <PhaseChip phase={model.phase} />}
+      note={model && !isCompared && <PhaseChip phase={model.phase} />}
       tools={<Tools conversation={conversation} again={again} isCompared={isCompared} />}
     >
       <Messages label={`Conversation with ${name}`} conversation={conversation}>
