@@ -78,7 +78,7 @@ def test_a_vanished_file_goes_when_nobody_uses_it(tmp_path: Path, model_folders:
 
 
 def test_files_of_equal_name_are_named_by_their_folders(tmp_path: Path, model_folders: ModelFolders) -> None:
-    """Whichever came first; a file in the folder itself has the name of the file."""
+    """All of them, whichever came first, so that no name passes from one file to another."""
     first = put_old(tmp_path / "org/repo/m.gguf")
     alone = dict(model_folders.look(tmp_path))
     second = put_old(tmp_path / "an/other one/m.gguf")
@@ -88,7 +88,7 @@ def test_files_of_equal_name_are_named_by_their_folders(tmp_path: Path, model_fo
 
     assert alone == {"m": first}
     assert two == {"an/other-one/m": second, "org/repo/m": first}
-    assert three == {**two, "m": third}
+    assert three == {**two, f"{tmp_path.name}/m": third}
 
 
 def test_a_name_stays_while_its_model_is_in_use(tmp_path: Path, model_folders: ModelFolders) -> None:

@@ -39,14 +39,20 @@ def named(models: Sequence[Found]) -> list[Named]:
 
 
 def names_in(folder: Path, models: Sequence[Found]) -> list[str]:
-    """Files that would have the same name are named by their path in the folder.
+    """Files that would have the same name are named with their folders, all of them.
 
     Numbers would depend on the order: a file that appears later could take the name of another.
     """
     stems = [_typeable(model.stem) for model in models]
     counts = Counter(stems)
-    places = [_typeable(str(model.path.parent.relative_to(folder) / model.stem)) for model in models]
+    places = [_typeable(f"{_place(folder, model)}/{model.stem}") for model in models]
     return _unique([stem if counts[stem] == 1 else place for stem, place in zip(stems, places, strict=True)])
+
+
+def _place(folder: Path, model: Found) -> str:
+    """The model's folder, relative to this one; of a file in this folder itself, its name."""
+    inner = model.path.parent.relative_to(folder)
+    return str(inner) if inner.parts else folder.absolute().name
 
 
 def _typeable(stem: str) -> str:
