@@ -207,7 +207,6 @@ const IN_PROGRESS: Column<RequestInProgress>[] = [
     cell: ({ waited_s }) => duration(waited_s),
     kind: "number",
   },
-  { name: "First byte", cell: ({ first_byte_s }) => orDash(first_byte_s, duration), kind: "number" },
   {
     name: "Elapsed",
     by: ({ seconds }) => seconds,
