@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from playwright.sync_api import expect
 from tests.support.browser import PAGES, REPOSITORY, Visit, open_browser
 from tests.support.fleet_journey import fleet_of
 from tests.support.hotseat import Hotseat
@@ -150,7 +151,10 @@ def settle(page: Page) -> None:
 
 
 def while_somebody_loads(page: Page) -> None:
-    page.locator("[data-phase=loading]").first.wait_for(timeout=60_000)
+    """From the beginning of a load, so that it lasts until the page has settled."""
+    loading = page.locator("[data-phase=loading]")
+    expect(loading).to_have_count(0, timeout=60_000)
+    loading.first.wait_for(timeout=60_000)
     settle(page)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hotseat.errors import LONGEST_LINE, LoadFailed, last_meaningful, with_output
+from hotseat.errors import LONGEST_LINE, LoadFailed, did_you_mean, last_meaningful, with_output
 
 LLAMA = (
     "E gguf_init_from_file: failed to open GGUF file 'lost.gguf' (No such file or directory)",
@@ -47,3 +47,16 @@ def test_a_long_last_line_is_clipped() -> None:
 
     assert error.message.startswith('qwen is not ready: it exited with code 1. Last output: "error: xxx')
     assert len(error.message) == LONGEST_LINE
+
+
+@pytest.mark.parametrize(
+    ("wrong", "expected"),
+    [
+        ("qwem", ' Did you mean "qwen"?'),
+        ("m", ' Did you mean "org/repo/m" or "other/repo/m"?'),
+        ("something else", ""),
+    ],
+)
+def test_what_was_probably_meant(wrong: str, expected: str) -> None:
+    """A near miss, or every name that only lacks its folder."""
+    assert did_you_mean(wrong, ["qwen", "org/repo/m", "other/repo/m"]) == expected

@@ -16,6 +16,7 @@ LONGEST_LINE = 400
 """Of a failed start's message: clients show it in one line."""
 LAST_LINE = ' Last output: "{}"'
 SHORTEST_QUOTE = 20
+MOST_MEANT = 3
 
 
 class HotseatError(Exception):
@@ -305,6 +306,10 @@ def with_output(text: str, lines: Sequence[str]) -> str:
 
 
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:
-    """` Did you mean "qwen"?` for a near miss, else an empty string."""
-    nearest = get_close_matches(wrong, list(known), n=1, cutoff=0.6)
+    """` Did you mean "qwen"?` for a near miss or for names that only lack their folder, else an empty string."""
+    names = list(known)
+    in_folders = [f'"{name}"' for name in names if name.endswith(f"/{wrong}")]
+    if in_folders:
+        return f" Did you mean {' or '.join(in_folders[:MOST_MEANT])}?"
+    nearest = get_close_matches(wrong, names, n=1, cutoff=0.6)
     return f' Did you mean "{nearest[0]}"?' if nearest else ""

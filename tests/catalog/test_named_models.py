@@ -67,7 +67,10 @@ def test_a_model_of_other_hosts_has_a_name_here_and_cannot_be_loaded_here() -> N
     [
         ("best", '"best" is a selector. Name one of its targets: q, llama'),
         ("far", '"far" is a model of the peer "box": this hotseat cannot load or stop it'),
-        ("nobody", 'model "nobody" is not defined in the configuration.'),
+        (
+            "nobody",
+            'model "nobody" is not defined in the configuration. `hotseat list` and GET /v1/models list all models.',
+        ),
     ],
 )
 def test_what_is_no_model_of_ours_cannot_be_loaded(name: str, message: str) -> None:

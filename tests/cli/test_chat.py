@@ -107,23 +107,26 @@ def test_a_conversation_remembers(
 
     asked = [[message["content"] for message in body["messages"]] for body in server.asked]
     assert asked == [["one"], ["one", "1", "fails"], ["one", "1", "two"], ["three"]]
-    assert "/clear starts a new conversation" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "/clear starts a new conversation" in said
+    assert "new conversation\n3\n" in said
 
 
 def test_settings_of_a_conversation(
     server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """They go into every following request; a line with a slash is never sent, whatever it says."""
+    """They go into every following request, and each is confirmed; a line with a slash is never sent."""
     server.answers = [[piece("1"), "[DONE]"]]
     lines = iter(
         ["/set system Be brief.", "/set parameter temperature 0.2", "/set parameter", "/sett x", "hello", "", "/bye"]
     )
     monkeypatch.setattr("builtins.input", lambda _: next(lines))
     converse(Chat(Server(server.url), "m"))
-    [body], (_, err) = server.asked, capsys.readouterr()
+    [body], (out, err) = server.asked, capsys.readouterr()
 
     assert body["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hello"}]
     assert body["temperature"] == 0.2
+    assert "system prompt: Be brief.\ntemperature: 0.2\n" in out
     assert "hotseat: /set system TEXT sets the system prompt" in err
     assert "hotseat: /sett is not a command; /clear starts a new conversation" in err
 

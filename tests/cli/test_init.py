@@ -48,6 +48,7 @@ def test_models_of_the_usual_places_become_a_configuration(home: Path, typed: Ty
         "  embedder",
         "  Qwen3-4B-Q8_0",
         "next: hotseat serve",
+        "then, in another terminal: hotseat run Qwen3-4B-Q8_0",
     ]
     assert config.problems == ()
     assert chat.recipe.argv == (
@@ -98,7 +99,7 @@ def test_nothing_found_says_where_was_looked(home: Path, typed: Typed) -> None:
     said = typed("init", str(home / "models"))
 
     assert said.code == 1
-    assert f"searched {home}/models. Name the folder with your models: hotseat init FOLDER" in said.err
+    assert f"searched {home}/models. Name the folder with your models; `hotseat init` without a folder" in said.err
     assert os.listdir() == []
 
 
@@ -111,7 +112,7 @@ def test_a_machine_without_models_gets_a_folder_for_downloads(home: Path, typed:
     assert said.out.splitlines() == [
         "config.yaml: no models yet (hotseat pull and hotseat run download them to ~/models)",
         "next: hotseat serve",
-        "then, in another terminal: hotseat run ORG/REPO",
+        "then, in another terminal: hotseat run ORG/REPO, for example ggml-org/gemma-3-1b-it-GGUF",
     ]
     assert loaded().problems == ()
     assert loaded().catalog.resolve("m").recipe.argv[5:] == ("-m", f"{home}/models/a/b/m.gguf", "-c", "16384")

@@ -153,6 +153,18 @@ def test_a_second_pull_fetches_nothing(hub: LocalHub, typed: Typed) -> None:
     assert not [each for each in hub.asked[asked:] if each.place == "storage" and "range" not in each.headers]
 
 
+def test_a_second_file_of_a_name_is_named_by_its_folder_and_so_is_the_first(hub: LocalHub, typed: Typed) -> None:
+    """The output says both."""
+    hub.repositories["test/tiny"] = {"tiny-Q4_K_M.gguf": Content(model_bytes())}
+    hub.repositories["other/tiny"] = {"tiny-Q4_K_M.gguf": Content(model_bytes(rows=128))}
+    typed("pull", "test/tiny", *NOBODY)
+    said = typed("pull", "other/tiny", *NOBODY)
+    one, other = said.out.splitlines()[-2:]
+
+    assert one == ("tiny-Q4_K_M is called test/tiny/tiny-Q4_K_M from now on: the new model has the same file name")
+    assert other.startswith("other/tiny/tiny-Q4_K_M is in ")
+
+
 def test_a_file_of_the_user_is_not_replaced(hub: LocalHub, typed: Typed) -> None:
     """Only links to the cache are."""
     hub.repositories["test/tiny"] = {"tiny.gguf": Content(model_bytes())}
@@ -249,11 +261,12 @@ def test_ctrl_c_says_whether_the_next_command_continues(
 
 
 def test_without_a_folder_for_models_the_error_has_the_lines_to_add(hub: LocalHub, typed: Typed) -> None:
-    """No server is asked for anything."""
+    """No server is asked for anything; a reference that is none is reported first."""
     put(Path("config.yaml"), b"models: {a: {cmd: 'server --port ${PORT}'}}")
-    said = typed("pull", "test/tiny", *NOBODY)
+    said, wrong = typed("pull", "test/tiny", *NOBODY), typed("pull", "gemma3", *NOBODY)
 
     assert said.code == 1
+    assert '"gemma3" is no reference to a model: name ORG/REPO' in wrong.err
     assert "modelsDir:\n  path: ~/models\n  cmd: llama-server -m ${MODEL_PATH} ${MMPROJ} --port ${PORT}" in said.err
     assert hub.asked == []
 

@@ -136,16 +136,37 @@ def test_every_command_shows_an_example(typed: Typed, command: str) -> None:
 
 
 def test_help_names_every_command(typed: Typed) -> None:
-    """Every command is listed."""
+    """Every command is listed once, in one of the sections."""
+    said = typed("--help")
+    listed = said.out.partition("First steps:")[2].partition("Start with")[0].splitlines()
+
+    assert sorted(line.split()[0] for line in listed if line.startswith("  ") and line.strip()) == sorted(COMMANDS)
+
+
+def test_help_begins_with_what_to_do_first(typed: Typed) -> None:
+    """It is also what `hotseat` alone prints."""
     said = typed("--help")
 
-    assert [line.split()[0] for line in said.out.partition("Commands:")[2].splitlines() if line] == list(COMMANDS)
+    assert said.out.index("  init ") < said.out.index("  serve ") < said.out.index("  run ")
+    assert "Start with `hotseat init`" in said.out
+    assert typed().err == said.out
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"), [("srve", "serve"), ("chat", "run"), ("models", "list"), ("start", "serve"), ("dance", None)]
+)
+def test_an_unknown_command_is_answered_with_the_one_that_was_meant(typed: Typed, wrong: str, meant: str) -> None:
+    """By its letters, or because other programs call it so."""
+    said = typed(wrong)
+
+    assert f"No such command '{wrong}'." in said.err
+    assert said.err.partition("Did you mean ")[2].strip() == (f"'{meant}'?" if meant else "")
 
 
 @pytest.mark.parametrize("command", [(), ("fleet",), ("systemd",)])
 def test_a_list_of_commands_cuts_no_sentence_short(typed: Typed, command: tuple[str, ...]) -> None:
     """What a command does fits into one line of 80 columns."""
-    assert "..." not in typed(*command, "--help").out.partition("Commands:")[2]
+    assert "..." not in typed(*command, "--help").out.partition("COMMAND [ARGS]...")[2]
 
 
 def test_misuse_is_exit_2(typed: Typed) -> None:

@@ -106,7 +106,8 @@ def test_a_folder_may_come_later(files: ConfigFiles) -> None:
     warnings = files.warnings(CONFIG.replace("weights", "absent"))
 
     assert warnings == [
-        "config.yaml:1:1: warning: models: no model is defined",
+        "config.yaml:1:1: warning: models: no model is defined. "
+        "Put GGUF files into the folder of modelsDir, or run `hotseat pull ORG/REPO`",
         "config.yaml:5:3: warning: modelsDir.path: the folder absent does not exist yet",
     ]
 

@@ -77,6 +77,30 @@ def test_a_vanished_file_goes_when_nobody_uses_it(tmp_path: Path, model_folders:
     assert model_folders.look(tmp_path) == {}
 
 
+def test_files_of_equal_name_are_named_by_their_folders(tmp_path: Path, model_folders: ModelFolders) -> None:
+    """All of them, whichever came first, so that no name passes from one file to another."""
+    first = put_old(tmp_path / "org/repo/m.gguf")
+    alone = dict(model_folders.look(tmp_path))
+    second = put_old(tmp_path / "an/other one/m.gguf")
+    two = dict(model_folders.look(tmp_path))
+    third = put_old(tmp_path / "m.gguf")
+    three = dict(model_folders.look(tmp_path))
+
+    assert alone == {"m": first}
+    assert two == {"an/other-one/m": second, "org/repo/m": first}
+    assert three == {**two, f"{tmp_path.name}/m": third}
+
+
+def test_a_name_stays_while_its_model_is_in_use(tmp_path: Path, model_folders: ModelFolders) -> None:
+    """A second file of the same name does not stop the server of the first."""
+    first = put_old(tmp_path / "b/m.gguf")
+    model_folders.look(tmp_path)
+    second = put_old(tmp_path / "a/m.gguf")
+    model_folders.in_use = {"m"}
+
+    assert model_folders.look(tmp_path) == {"m": first, "a/m": second, "b/m": first}
+
+
 def test_a_head_is_read_once(tmp_path: Path, model_folders: ModelFolders, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is read again if the file changes."""
     put_old(tmp_path / "m.gguf"), put_old(tmp_path / "n.gguf", b"no model")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import struct
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +16,10 @@ from hotseat.model_files.usual_folders import ollama_stores, usual_folders
 from hotseat.model_files.walk import Bounds
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+NOBODY = 65534
 
 
 @pytest.mark.parametrize(
@@ -106,6 +111,34 @@ def test_names_are_unique_and_aliases_are_nobody_elses(tmp_path: Path) -> None:
         ("Qwen3-4B-Q4_K_M",),
         ("Qwen3-4B-Q4_K_M-2",),
     ]
+
+
+def test_a_store_of_ollama_that_is_forbidden_is_reported(tmp_path: Path) -> None:
+    """A service's files often belong to its own user."""
+    put_ollama(tmp_path / "service/.ollama/models", "gemma3", "4b", model=model_bytes())
+    with forbidden(tmp_path / "service"):
+        folders, stores = (find({}, tmp_path / "service") for find in (usual_folders, ollama_stores))
+        found = look(folders, stores)
+
+    assert found.models == []
+    assert (
+        f"{tmp_path}/service/.ollama/models/manifests cannot be read: permission denied. "
+        "Join the group of its owner, or run this as its owner."
+    ) in found.unseen
+
+
+@contextmanager
+def forbidden(folder: Path) -> Iterator[None]:
+    """Root may read everything, so it is somebody else meanwhile."""
+    user = os.geteuid()
+    folder.chmod(0)
+    if user == 0:
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+        folder.chmod(0o700)
 
 
 def test_models_of_ollama_have_ollamas_names(tmp_path: Path) -> None:

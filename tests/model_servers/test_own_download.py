@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.supervisor_rig import model
+from tests.support.supervisor_rig import PYTHON, command_for, model
 from tests.support.waiting import come_true
 
 from hotseat.model_servers.own_download import downloads_itself
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support.supervisor_rig import SupervisorRig
+
+    from hotseat.catalog.spec import ModelSpec
 
 HF = ("llama-server", "-hf", "org/repo")
 TIMEOUT_S = 1.0
@@ -40,6 +43,33 @@ async def test_a_download_that_stands_still_fails(rig: SupervisorRig) -> None:
     error = await rig.failed(model("stops_downloading", *HF, health_check_timeout_s=TIMEOUT_S))
 
     assert "health check timed out after 1 seconds" in error
+
+
+async def test_a_download_inside_a_shell_outlasts_the_health_timeout(rig: SupervisorRig, tmp_path: Path) -> None:
+    """What the shell has started counts, although the shell itself does nothing."""
+    server = command_for("downloads_first", "${PORT}", str(tmp_path / "model.gguf"))
+    spec = in_shell(f"{shlex.join(server)} {shlex.join(HF)}; true")
+    loop, tasks = asyncio.get_running_loop(), Tasks()
+    began = loop.time()
+    starting = tasks.start(rig.ready(spec), "start")
+    await come_true(lambda: loop.time() - began > 3 * TIMEOUT_S)
+    assert not starting.done()
+    (tmp_path / "DONE").touch()
+    ready = await starting
+
+    assert await rig.end(ready)
+
+
+async def test_a_shell_that_starts_its_server_again_and_again_fails(rig: SupervisorRig) -> None:
+    """Each process reads its libraries, and none of them lives from one look to the next."""
+    crash = shlex.join((*PYTHON, "-c", "open('/dev/null', 'wb').write(bytes(4 << 20))", *HF))
+    error = await rig.failed(in_shell(f"while :; do {crash}; done"))
+
+    assert "health check timed out after 1 seconds" in error
+
+
+def in_shell(script: str) -> ModelSpec:
+    return model("", argv=("/bin/sh", "-c", script), health_check_timeout_s=TIMEOUT_S)
 
 
 async def test_writing_does_not_excuse_a_server_that_names_a_file(rig: SupervisorRig, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Finished } from "../data/types";
-import { explained, sharesOf, type Swapped } from "./explanation";
+import { explained, sharesOf, type Swapped, swapsFor } from "./explanation";
 
 const REQUEST: Finished = {
   n: 1,
@@ -70,4 +70,12 @@ test("a slow answer has its speed and those who shared the server", () => {
   );
   assert.equal(sentences[1], "beta served 1 other request at the same time; they shared its speed.");
   assert.equal(sentences.length, 2);
+});
+
+test("a request in progress has waited for the swap that ended while it waited", () => {
+  const told = "The swap to beta took 5.5\u00a0s, predicted 5.0\u00a0s; evicted: alpha (idle).";
+  assert.deepEqual(swapsFor("beta", 90, 6, [SWAP]), [told]);
+  assert.deepEqual(swapsFor("beta", 97, 6, [SWAP]), []);
+  assert.deepEqual(swapsFor("alpha", 90, 6, [SWAP]), []);
+  assert.deepEqual(swapsFor("beta", 95.9, 0, [SWAP]), []);
 });

@@ -43,7 +43,7 @@ export function explained(
     request.status >= 400 && failure(request),
     largest ? mostly(request, largest) : "",
     request.why && `Its wait of ${duration(request.waited_s)}: ${request.why}.`,
-    ...swaps.filter((swap) => isFor(swap, request)).map(swapInWords),
+    ...swapsFor(request.model, request.at - request.seconds, request.waited_s, swaps),
     others > 0 &&
       `${request.model} served ${counted(others, "other request")} at the same time; they shared its speed.`,
   ];
@@ -94,9 +94,16 @@ function besides(
   return done.length + going.length;
 }
 
-function isFor({ model, at }: Swapped, { model: wanted, at: ended, seconds, waited_s }: Finished): boolean {
-  const granted = ended - seconds + waited_s;
-  return model === wanted && waited_s > 0 && at > ended - seconds && at <= granted + SAME_MOMENT_S;
+/** The swaps that a request waited for, in words. */
+export function swapsFor(
+  model: string,
+  began: number,
+  waited_s: number,
+  swaps: readonly Swapped[],
+): string[] {
+  const until = began + waited_s + SAME_MOMENT_S;
+  const isIts = (swap: Swapped) => swap.model === model && swap.at > began && swap.at <= until;
+  return waited_s > 0 ? swaps.filter(isIts).map(swapInWords) : [];
 }
 
 function swapInWords({ model, measured_s, predicted_s, evicted }: Swapped): string {

@@ -5,7 +5,9 @@ import type { Finished, RequestInProgress } from "../data/types";
 import { linkTo } from "../route";
 import { swapReports } from "../timeline/lanes";
 import { duration, firstLine } from "../words";
-import { explained, type Share } from "./explanation";
+import { explained, type Share, swapsFor } from "./explanation";
+
+const WORTH_TELLING_S = 0.1;
 
 export function FinishedReason({ request }: { request: Finished }) {
   const swaps = swapReports(journal.value);
@@ -16,6 +18,7 @@ export function FinishedReason({ request }: { request: Finished }) {
       {sentences.map((sentence) => (
         <p key={sentence}>{sentence}</p>
       ))}
+      <p class="muted">Request ID {request.id}</p>
       <Links model={request.model} />
     </div>
   );
@@ -55,6 +58,8 @@ export function CurrentReason({ request }: { request: RequestInProgress }) {
   return (
     <div class="reasons">
       <p>{currentReason(request)}</p>
+      {request.state !== "waiting" &&
+        earlierWait(request).map((sentence) => <p key={sentence}>{sentence}</p>)}
       <Links model={request.model} />
     </div>
   );
@@ -69,6 +74,13 @@ function currentReason({ ticket, model, state }: RequestInProgress): string {
   const others = (models.value?.find((each) => each.model === model)?.in_flight ?? 1) - 1;
   const doing = state === "answering" ? "is answering" : "has it and has not answered yet";
   return `${model} ${doing}${others > 0 ? `, and serves ${others} more at the same time` : ""}.`;
+}
+
+/** What an answer that takes long has waited for before. */
+function earlierWait({ model, waited_s, seconds }: RequestInProgress): string[] {
+  const began = now.value - stale.value - seconds;
+  const swaps = swapsFor(model, began, waited_s, swapReports(journal.value));
+  return waited_s < WORTH_TELLING_S ? swaps : [`It waited ${duration(waited_s)} for ${model}.`, ...swaps];
 }
 
 function Links({ model }: { model: string }) {

@@ -31,8 +31,9 @@ export const api = {
   models: () => get<Models>("models"),
   listed: () => get<ModelList>(new URL("v1/models", ROOT)),
   estimate: (model: string) => get<Estimate>(`models/${encoded(model)}/estimate`),
+  /** One JSON object per line. */
   log: async (model: string, lines: number) =>
-    (await look(`logs?model=${encodeURIComponent(model)}&lines=${lines}`)).text(),
+    (await look(`logs?model=${encodeURIComponent(model)}&lines=${lines}&json=true`)).text(),
   queue: () => get<Queue>("queue"),
   requests: (after: number) => get<Requests>(`requests?after=${after}`),
   config: () => get<ConfigReport>("config"),

@@ -4,6 +4,7 @@ import { useAnswer } from "../data/answer";
 import { api } from "../data/api";
 import { now, stale } from "../data/state";
 import type { EstimateLine, Model } from "../data/types";
+import { parsed } from "../logs/lines";
 import { Fact, Section } from "../parts/frame";
 import { Scroller } from "../parts/scroller";
 import { type Column, Table } from "../parts/table";
@@ -114,6 +115,11 @@ const ESTIMATE: Column<EstimateLine>[] = [
   { name: "Size", cell: ({ bytes: size }) => bytes(size), kind: "number" },
 ];
 
+function outputLine(data: string): string {
+  const { at, text } = parsed(0, data);
+  return `${clock(at)} ${withoutEscapes(text)}`;
+}
+
 function LastOutput({ name }: { name: string }) {
   const { answer, trouble } = useAnswer(() => api.log(name, LOG_LINES), [name], LOG_EVERY_MS);
   return (
@@ -122,7 +128,7 @@ function LastOutput({ name }: { name: string }) {
       {answer === "" && <p class="muted">No output yet.</p>}
       {answer && (
         <Scroller class="output" label={`Output of ${name}`}>
-          <pre>{withoutEscapes(answer)}</pre>
+          <pre>{answer.trimEnd().split("\n").map(outputLine).join("\n")}</pre>
         </Scroller>
       )}
     </Section>

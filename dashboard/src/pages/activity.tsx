@@ -137,6 +137,7 @@ function FirstByteCard() {
         from={to - SPAN_S}
         to={to}
       />
+      <p>The table of recent requests shows the same data.</p>
     </Card>
   );
 }
@@ -192,19 +193,20 @@ function isFailed({ status }: Finished): boolean {
   return status >= 400 || status === 0;
 }
 
+const STATES = { waiting: "waiting", sent: "processing", answering: "answering" };
+
 const IN_PROGRESS: Column<RequestInProgress>[] = [
   { name: "Ticket", by: ({ ticket }) => ticket, cell: ({ ticket }) => ticket, kind: "number" },
   { name: "Model", by: ({ model }) => model, cell: ({ model }) => model },
-  { name: "Request", by: ({ path }) => path, cell: ({ method, path }) => `${method} ${path}` },
-  { name: "Client", by: ({ client }) => client, cell: ({ client }) => client },
-  { name: "State", by: ({ state }) => state, cell: ({ state }) => state },
+  { name: "Request", by: ({ path }) => path, cell: ({ method, path }) => `${method} ${path}`, isMinor: true },
+  { name: "Client", by: ({ client }) => client, cell: ({ client }) => client, isMinor: true },
+  { name: "State", by: ({ state }) => state, cell: ({ state }) => STATES[state] },
   {
     name: "Waited",
     by: ({ waited_s }) => waited_s,
     cell: ({ waited_s }) => duration(waited_s),
     kind: "number",
   },
-  { name: "First byte", cell: ({ first_byte_s }) => orDash(first_byte_s, duration), kind: "number" },
   {
     name: "Elapsed",
     by: ({ seconds }) => seconds,
@@ -225,8 +227,8 @@ const IN_PROGRESS: Column<RequestInProgress>[] = [
 const RECENT: Column<Finished>[] = [
   { name: "Finished", by: ({ at }) => at, cell: ({ at }) => clock(at) },
   { name: "Model", by: ({ model }) => model, cell: ({ model }) => model },
-  { name: "Request", by: ({ path }) => path, cell: ({ method, path }) => `${method} ${path}` },
-  { name: "Client", by: ({ client }) => client, cell: ({ client }) => client },
+  { name: "Request", by: ({ path }) => path, cell: ({ method, path }) => `${method} ${path}`, isMinor: true },
+  { name: "Client", by: ({ client }) => client, cell: ({ client }) => client, isMinor: true },
   {
     name: "Status",
     by: ({ status }) => status,
@@ -264,7 +266,6 @@ const RECENT: Column<Finished>[] = [
     cell: ({ tokens_per_s }) => orDash(tokens_per_s, rate),
     kind: "number",
   },
-  { name: "ID", cell: ({ id }) => id },
 ];
 
 function statusOf({ status }: Finished): string {

@@ -63,7 +63,7 @@ function Report({ report }: { report: ConfigReport }) {
           </details>
         ))}
       </Card>
-      <Card title="Settings">
+      <Card title="Settings" note="times in seconds">
         <Keys keys={{ ...rest, ...settings }} />
       </Card>
     </>

@@ -18,7 +18,7 @@ export function MemoryPage() {
       {devices.map((device) => (
         <Device key={device} name={device} all={all} budget={budgets.value[device] ?? null} />
       ))}
-      <Card title="Models" note="measured for the current process">
+      <Card title="Models" note="what each counts as against the budget, and where the figure comes from">
         <Table
           caption="Memory by model"
           columns={COLUMNS}
@@ -100,10 +100,10 @@ function barLabel(name: string, shares: { model: Model; size: number }[], free: 
 const COLUMNS: Column<Model>[] = [
   { name: "Model", by: ({ model }) => model, cell: ({ model }) => model },
   { name: "Phase", by: ({ phase }) => phase, cell: ({ phase }) => <PhaseChip phase={phase} /> },
-  sizeColumn("Configured", ({ memory }) => memory),
-  sizeColumn("Estimated", ({ footprint }) => footprint?.estimated),
-  sizeColumn("Measured", ({ footprint }) => footprint?.measured),
-  sizeColumn("Effective", sizes),
+  { ...sizeColumn("Declared", ({ memory }) => memory), isMinor: true },
+  { ...sizeColumn("Estimated", ({ footprint }) => footprint?.estimated), isMinor: true },
+  { ...sizeColumn("Measured", ({ footprint }) => footprint?.measured), isMinor: true },
+  sizeColumn("Counts as", sizes),
   { name: "Source", by: sourceOf, cell: sourceOf },
 ];
 

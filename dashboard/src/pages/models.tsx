@@ -36,11 +36,14 @@ export function ModelsPage() {
         {found.map((model) => (
           <ModelRow key={model.model} model={model} />
         ))}
-        {all && found.length === 0 && <li class="empty">No matching models.</li>}
+        {all && found.length === 0 && <li class="empty">{all.length ? "No matching models." : NO_MODELS}</li>}
       </ul>
     </Page>
   );
 }
+
+const NO_MODELS =
+  "No models yet. `hotseat pull ORG/REPO` downloads one to the folder of modelsDir, and `hotseat init` finds those that are on this machine.";
 
 function summary(all: Model[]): string {
   const inPhase = (phase: string) => all.filter((model) => model.phase === phase).length;

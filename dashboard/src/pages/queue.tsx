@@ -54,8 +54,8 @@ const COLUMNS: Column<Ticket>[] = [
     cell: ({ at_most_s }) => orDash(left(at_most_s), duration),
     kind: "number",
   },
-  { name: "Client", by: ({ client }) => client, cell: ({ client }) => client },
-  { name: "Ticket", by: ({ ticket }) => ticket, cell: ({ ticket }) => ticket, kind: "number" },
+  { name: "Client", by: ({ client }) => client, cell: ({ client }) => client, isMinor: true },
+  { name: "Ticket", by: ({ ticket }) => ticket, cell: ({ ticket }) => ticket, kind: "number", isMinor: true },
   {
     name: "Cancel",
     cell: ({ ticket }) => (

@@ -145,6 +145,7 @@ const COLUMNS: Column<Segment>[] = [
     name: "Cause",
     by: ({ cause }) => cause,
     cell: ({ cause, phase }) => cause || (phase === "loading" ? "request" : "–"),
+    isMinor: true,
   },
   { name: "Reason", cell: reason, kind: "long" },
   { name: "Duration", by: took, cell: (segment) => duration(took(segment)), kind: "number" },
@@ -153,7 +154,7 @@ const COLUMNS: Column<Segment>[] = [
 const SWAP_COLUMNS: Column<ReportedSwap>[] = [
   { name: "Time", by: ({ at }) => at, cell: ({ at }) => clock(at, true) },
   { name: "Loaded", by: ({ model }) => model, cell: ({ model }) => model },
-  { name: "Client", by: ({ client }) => client ?? "", cell: ({ client }) => client ?? "–" },
+  { name: "Client", by: ({ client }) => client ?? "", cell: ({ client }) => client ?? "–", isMinor: true },
   { name: "Evicted", cell: ({ evicted }) => evicted.map(wentBy).join("; ") || "–", kind: "long" },
   {
     name: "Waited",

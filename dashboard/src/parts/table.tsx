@@ -10,6 +10,8 @@ export interface Column<Row> {
   by?: (row: Row) => string | number;
   cell: (row: Row) => ComponentChildren;
   kind?: "number" | "long" | "action";
+  /** Not shown on phones, where other columns matter more. */
+  isMinor?: boolean;
 }
 
 interface Wishes<Row> {
@@ -43,7 +45,7 @@ export function Table<Row>({ caption, columns, rows, keyOf, empty, most = 200, d
         <thead>
           <tr>
             {columns.map((column, at) => (
-              <th key={column.name} scope="col" class={column.kind} aria-sort={sortOf(at)}>
+              <th key={column.name} scope="col" class={classOf(column)} aria-sort={sortOf(at)}>
                 {column.by ? (
                   <button type="button" onClick={() => turn(at)}>
                     {column.name}
@@ -77,22 +79,20 @@ interface TableRowProps<Row> {
 
 function TableRow<Row>({ row, columns, details }: TableRowProps<Row>) {
   const isOpen = useSignal(false);
+  const turn = (event: MouseEvent) => {
+    if (details && isMeantForRow(event)) isOpen.value = !isOpen.value;
+  };
   const opener = (content: ComponentChildren) => (
-    <button
-      type="button"
-      class="quiet opener"
-      aria-expanded={isOpen.value}
-      onClick={() => (isOpen.value = !isOpen.value)}
-    >
+    <button type="button" class="quiet opener" aria-expanded={isOpen.value}>
       <span class="twist" aria-hidden="true" />
       {content}
     </button>
   );
   return (
     <>
-      <tr>
+      <tr class={details && "opens"} onClick={turn}>
         {columns.map((column, at) => (
-          <td key={column.name} class={column.kind}>
+          <td key={column.name} class={classOf(column)}>
             {details && at === 0 ? opener(column.cell(row)) : column.cell(row)}
           </td>
         ))}
@@ -104,6 +104,16 @@ function TableRow<Row>({ row, columns, details }: TableRowProps<Row>) {
       )}
     </>
   );
+}
+
+function classOf<Row>({ kind, isMinor }: Column<Row>): string {
+  return [kind, isMinor && "minor"].filter(Boolean).join(" ");
+}
+
+/** A click on another button, or one that ends a selection of text, is not. */
+function isMeantForRow({ target }: MouseEvent): boolean {
+  const control = target instanceof Element && target.closest("a, button");
+  return control ? control.classList.contains("opener") : document.getSelection()?.isCollapsed !== false;
 }
 
 type Sort = "ascending" | "descending" | undefined;

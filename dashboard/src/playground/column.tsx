@@ -27,7 +27,7 @@ export function Column({ conversation, again, isCompared }: ColumnProps) {
   return (
     <Card
       title={name || "Chat"}
-      note={model && <PhaseChip phase={model.phase} />}
+      note={model && !isCompared && <PhaseChip phase={model.phase} />}
       tools={<Tools conversation={conversation} again={again} isCompared={isCompared} />}
     >
       <Messages label={`Conversation with ${name}`} conversation={conversation}>
@@ -139,7 +139,7 @@ function Waiting({ model }: { model: Model }) {
 
 function speedOf(reply: Reply): string {
   const parts = [`first token ${orDash(reply.firstTokenS, duration)}`];
-  if (reply.tokens) parts.push(`${reply.tokens} tokens`);
-  if (reply.tokensPerS) parts.push(`${reply.tokensPerS.toFixed(1)} tokens/s`);
+  if (reply.tokens) parts.push(`${reply.tokens}\u00a0tokens`);
+  if (reply.tokensPerS) parts.push(`${reply.tokensPerS.toFixed(1)}\u00a0tokens/s`);
   return parts.join(" · ");
 }

@@ -97,7 +97,8 @@ class Catalog:
     def _unknown(self, name: str) -> str:
         if self.active_profile and name in self.profiles[self.active_profile].pins:
             return f'model "{name}" is disabled by the active profile "{self.active_profile}".'
-        return f'model "{name}" is not defined in the configuration.{did_you_mean(name, self.names())}'
+        advice = did_you_mean(name, self.names()) or " `hotseat list` and GET /v1/models list all models."
+        return f'model "{name}" is not defined in the configuration.{advice}'
 
     def with_profile(self, name: str | None) -> Catalog:
         """A copy with this profile active; unchanged if there is no such profile."""

@@ -58,11 +58,14 @@ def obey(chat: Chat, line: str) -> None:
         print(HELP_TEXT)
     elif command == CLEAR:
         chat.messages.clear()
+        print("new conversation")
     elif command == SET and len(words) == 2 and words[0] == "system":
         chat.system = words[1]
+        print(f"system prompt: {chat.system}")
     elif command == SET and len(words) == 2 and words[0] == "parameter" and " " in words[1]:
         name, value = words[1].split(maxsplit=1)
         chat.parameters[name] = as_json(value)
+        print(f"{name}: {value}")
     elif command == SET:
         raise Problem(SET_TEXT)
     else:

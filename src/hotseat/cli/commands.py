@@ -11,6 +11,7 @@ import typer
 from hotseat import __version__
 from hotseat.cli import fleet_commands, queries, systemd_commands
 from hotseat.cli.client import Server
+from hotseat.cli.command_list import CommandList
 from hotseat.cli.shared_options import (
     HERE,
     USUAL_CONFIG,
@@ -26,7 +27,9 @@ from hotseat.cli.shared_options import (
 )
 
 app = typer.Typer(
+    cls=CommandList,
     help="One HTTP address for all the models a machine can run.",
+    epilog="Start with `hotseat init` and `hotseat serve`; then, in another terminal, `hotseat run MODEL`.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,

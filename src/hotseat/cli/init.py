@@ -19,7 +19,7 @@ from hotseat.cli.tables import without_escapes
 from hotseat.config.load import read
 from hotseat.config.problems import ConfigError
 from hotseat.errors import did_you_mean
-from hotseat.model_files.found import Engine, LeftOut
+from hotseat.model_files.found import Engine, LeftOut, Role
 from hotseat.model_files.search import FoundModels, look
 from hotseat.model_files.usual_folders import ollama_stores, usual_folders
 
@@ -32,6 +32,8 @@ UNFIT_FOR_YAML = ("${", "\n", "\r")
 """Characters of a path that a configuration would interpret."""
 MOST_SHOWN = 10
 HELP_S = 10.0
+EXAMPLE = "ggml-org/gemma-3-1b-it-GGUF"
+DOWNLOADS = "`hotseat init` without a folder searches the usual ones, and prepares for downloads if they have no models"
 SPECULATING = ("--spec-type", "draft-simple")
 
 
@@ -86,10 +88,13 @@ def drafting_options(programs: Mapping[Engine, str]) -> tuple[str, ...]:
 
 
 def must_be_folder(folder: Path) -> None:
-    if folder.is_dir():
+    if os.path.isdir(folder):
         return
-    beside = [each.name for each in folder.parent.iterdir() if each.is_dir()] if folder.parent.is_dir() else []
-    raise Problem(f"{folder} is not a folder.{did_you_mean(folder.name, beside)}")
+    try:
+        beside = [each.name for each in os.scandir(folder.parent) if each.is_dir()]
+    except OSError:
+        beside = []
+    raise Problem(f"{folder} is not a folder.{did_you_mean(folder.name, beside) or f' {DOWNLOADS}'}")
 
 
 def runnable(found_models: FoundModels, programs: Mapping[Engine, str]) -> FoundModels:
@@ -109,9 +114,9 @@ def obstacle(model: Found, programs: Mapping[Engine, str]) -> str:
 
 
 def nothing_found(places: Sequence[Path], found_models: FoundModels) -> str:
-    looked = ", ".join(map(str, places)) or "no folder, because none of the usual ones exists"
+    looked = ", ".join(map(str, places))
     why = "".join(f"\n  {remark}" for remark in remarks(found_models))
-    return f"no models found; searched {looked}. Name the folder with your models: hotseat init FOLDER{why}"
+    return f"no models found; searched {looked}. Name the folder with your models; {DOWNLOADS}{why}"
 
 
 # Writing
@@ -155,9 +160,16 @@ def summary(found_models: FoundModels, programs: Mapping[Engine, str], target: P
     if Engine.LLAMA in engines and Engine.LLAMA not in programs:
         lines.append("llama-server is not on PATH: install it, or set its path under macros in the file")
     lines.append(f"next: hotseat serve{config_option(target)}")
-    if not found_models.models:
-        lines.append("then, in another terminal: hotseat run ORG/REPO")
+    if model := first_to_run(found_models):
+        lines.append(f"then, in another terminal: hotseat run {model}")
     return "\n".join(map(without_escapes, lines))
+
+
+def first_to_run(found_models: FoundModels) -> str:
+    """Empty: there are models, but none for a chat."""
+    if not found_models.models:
+        return f"ORG/REPO, for example {EXAMPLE}"
+    return next((named.name for named in found_models.models if named.model.role is Role.CHAT), "")
 
 
 def remarks(found_models: FoundModels) -> Iterator[str]:

@@ -82,7 +82,8 @@ class Known:
             if name in (model.name, *model.aliases):
                 return model
         names = [each for model in self.models.values() for each in (model.name, *model.aliases)]
-        raise Problem(f'model "{name}" is not defined in the configuration.{did_you_mean(name, names)}')
+        advice = did_you_mean(name, names) or " `hotseat list` lists all models."
+        raise Problem(f'model "{name}" is not defined in the configuration.{advice}')
 
 
 def known(places: Places) -> Known:

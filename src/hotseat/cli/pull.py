@@ -14,7 +14,7 @@ from hotseat.cli.download_bar import download_bar, say
 from hotseat.cli.fit import UNREADABLE, budget, fitted
 from hotseat.cli.known_models import known
 from hotseat.cli.memory_budget import devices
-from hotseat.cli.models_folder import models_folder, name_of, wait_until_listed
+from hotseat.cli.models_folder import models_folder, models_in, name_of, wait_until_listed
 from hotseat.cli.problems import Problem
 from hotseat.cli.tables import without_escapes
 from hotseat.config.units import size_text
@@ -29,7 +29,7 @@ from hotseat.estimates.report import CannotEstimate
 from hotseat.model_files.file_kind import read_gguf
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import TextIO
 
     from hotseat.cli.fit import Fitted
@@ -59,8 +59,8 @@ class Plan:
 def pull(text: str, places: Places) -> str:
     """Download the model and return the name under which the running hotseat lists it."""
     with in_words():
-        folder = models_folder(places)
-        found = plan(parse(text, hub.address()), folder)
+        reference, folder = parse(text, hub.address()), models_folder(places)
+        found = plan(reference, folder)
         show(found, sys.stdout)
         return carry_out(found, folder, places, sys.stdout)
 
@@ -184,10 +184,11 @@ def _nearest(folder: Path) -> Path:
 
 
 def carry_out(found: Plan, folder: Path, places: Places, to: TextIO) -> str:
-    size = sum(size for _, size in found.download.files)
+    size, before = sum(size for _, size in found.download.files), models_in(folder)
     with download_bar(found.title, size) as bar, _stopping(found.download):
         file = found.download.run(Patience(bar.say), bar.update)
     name = name_of(file, folder)
+    print(*renamed(before, models_in(folder)), sep="", end="", file=to)
     if wait_until_listed(places.server, name):
         print(f"{name} is ready to use: hotseat run {name}", file=to)
         if has_projector(found.download) and "projector" not in known(places).resolve(name).files():
@@ -195,6 +196,15 @@ def carry_out(found: Plan, folder: Path, places: Places, to: TextIO) -> str:
     else:
         print(f"{name} is in {folder}; no hotseat runs at {places.server.url}: start it with `hotseat serve`", file=to)
     return name
+
+
+def renamed(before: Mapping[str, Path], after: Mapping[str, Path]) -> list[str]:
+    """A line for each model that has another name now, because the new one has the same file name."""
+    names = {path: name for name, path in after.items()}
+    changed = {name: names[path] for name, path in before.items() if names.get(path, name) != name}
+    return [
+        f"{old} is called {new} from now on: the new model has the same file name\n" for old, new in changed.items()
+    ]
 
 
 @contextmanager

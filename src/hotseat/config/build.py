@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from hotseat.config.schema import Config
 
 
+NO_MODELS = "Put GGUF files into the folder of modelsDir, or run `hotseat pull ORG/REPO`"
+
+
 @dataclass(frozen=True, slots=True)
 class Built:
     catalog: Catalog
@@ -78,7 +81,7 @@ def _catalog(config: Config, budgets: Mapping[Place, Bytes], names: Collection[s
     maker = SpecMaker(config, budgets, urgencies(config, names, problems), problems)
     models = {ModelName(name): maker.spec(name, form) for name, form in config.models.items()}
     if not models and not problems.has_errors:
-        problems.warn(("models",), "no model is defined")
+        problems.warn(("models",), "no model is defined", NO_MODELS if config.models_dir else "")
     catalog = Catalog(
         models=MappingProxyType(models),
         groups=_groups(config, budgets, _matrix(config, names, problems)),

@@ -231,6 +231,7 @@ class Config(Form):
     """The models, by name."""
     models_dir: ModelsDir | None = None
     """A folder whose GGUF files are also models, named after their files; new files are detected while hotseat runs.
+    Files of equal name in different subfolders are named with their folders, such as `ORG/REPO/FILE`.
     Its other keys are those of a model, where ${MODEL_PATH} is the file; in `cmd`, ${MMPROJ} is `--mmproj FILE` if a
     projector for it lies beside it (*mmproj*.gguf), else nothing."""
 

@@ -13,7 +13,7 @@ from hotseat.estimates.report import CannotEstimate
 from hotseat.model_files.companions import paired
 from hotseat.model_files.file_kind import read_gguf
 from hotseat.model_files.found import Found, Role
-from hotseat.model_files.model_names import named
+from hotseat.model_files.model_names import names_in
 from hotseat.model_files.walk import look_into
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class ModelFolders:
         paths = look_into([folder]).ggufs
         self._read = {path: self._looked_at(path) for path in paths}
         models = sorted((found for _, found in self._read.values() if found), key=lambda found: str(found.path))
-        present = {each.name: each.model.path for each in named(models)}
+        present = {name: model.path for name, model in zip(names_in(folder, models), models, strict=True)}
         kept = {name: path for name, path in self.offered.items() if name in self.in_use}
         self.offered = {**kept, **present}
         return self.offered

@@ -12,6 +12,7 @@ from hotseat.model_files.file_kind import QUANT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from hotseat.model_files.found import Found
 
@@ -35,6 +36,23 @@ def named(models: Sequence[Found]) -> list[Named]:
         Named(name, (short,) if short and counts[short] == 1 and short not in taken else (), model)
         for name, short, model in zip(names, shorter, models, strict=True)
     ]
+
+
+def names_in(folder: Path, models: Sequence[Found]) -> list[str]:
+    """Files that would have the same name are named with their folders, all of them.
+
+    Numbers would depend on the order: a file that appears later could take the name of another.
+    """
+    stems = [_typeable(model.stem) for model in models]
+    counts = Counter(stems)
+    places = [_typeable(f"{_place(folder, model)}/{model.stem}") for model in models]
+    return _unique([stem if counts[stem] == 1 else place for stem, place in zip(stems, places, strict=True)])
+
+
+def _place(folder: Path, model: Found) -> str:
+    """The model's folder, relative to this one; of a file in this folder itself, its name."""
+    inner = model.path.parent.relative_to(folder)
+    return str(inner) if inner.parts else folder.absolute().name
 
 
 def _typeable(stem: str) -> str:

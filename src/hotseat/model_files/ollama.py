@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from hotseat.estimates.report import CannotEstimate
@@ -16,6 +18,7 @@ MODEL, PROJECTOR = "application/vnd.ollama.image.model", "application/vnd.ollama
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 MOST_MANIFESTS = 2_000
 LONGEST_MANIFEST = 1_000_000
+ADVICE = "Join the group of its owner, or run this as its owner."
 USUAL = ("registry.ollama.ai", "library")
 
 
@@ -26,6 +29,17 @@ def manifests(store: Path) -> Iterator[Path]:
             return
         if path.is_file():
             yield path
+
+
+def refusal(store: Path) -> str:
+    """A sentence if this user may not read the store, as often with that of a service; else empty."""
+    for folder in (store / "manifests", store / "blobs"):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            try:
+                os.listdir(folder)
+            except PermissionError:
+                return f"{folder} cannot be read: permission denied. {ADVICE}"
+    return ""
 
 
 def blobs(store: Path, manifest: Path) -> tuple[Path, Path | None]:

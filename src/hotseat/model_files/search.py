@@ -54,7 +54,10 @@ def look(folders: Sequence[Path], stores: Sequence[Path] = (), bounds: Bounds | 
     search.read(sight.checkpoints, read_checkpoint)
     search.read(sight.whispers, read_whisper)
     for store in stores:
-        search.read(ollama.manifests(store), partial(_from_ollama, store))
+        if refusal := ollama.refusal(store):
+            search.unseen.append(refusal)
+        else:
+            search.read(ollama.manifests(store), partial(_from_ollama, store))
     models = sorted(paired(search.found), key=lambda model: (model.stem.lower(), str(model.path)))
     return FoundModels(named(models), search.left_out + _lonely(search.found, models), search.unseen)
 

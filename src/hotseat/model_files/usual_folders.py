@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,14 +13,24 @@ if TYPE_CHECKING:
 def usual_folders(env: Mapping[str, str], home: Path) -> list[Path]:
     """The folders that exist, each once, without Ollama's, whose files have no names."""
     folders = (*_hugging_face(env, home), *_llama_cpp(env, home), *_lm_studio(home), home / "models")
-    return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
+    return [folder for folder in dict.fromkeys(folders) if os.path.isdir(folder)]
 
 
 def ollama_stores(env: Mapping[str, str], home: Path) -> list[Path]:
-    """Folders with `manifests` and `blobs`: the user's own, and the service's."""
+    """Folders with `manifests` and `blobs`: the user's own, and the service's, even if this user may not see it."""
     stores = [Path(env["OLLAMA_MODELS"])] if env.get("OLLAMA_MODELS") else []
     stores += [home / ".ollama/models", Path("/usr/share/ollama/.ollama/models"), Path("/var/lib/ollama/models")]
-    return [store for store in dict.fromkeys(stores) if (store / "manifests").is_dir()]
+    return [store for store in dict.fromkeys(stores) if _may_exist(store / "manifests")]
+
+
+def _may_exist(folder: Path) -> bool:
+    try:
+        folder.stat()
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def _cache(env: Mapping[str, str], home: Path) -> Path:

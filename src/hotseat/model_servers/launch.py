@@ -291,14 +291,18 @@ class Launch:
         raise Trouble(self._late(recipe, readiness))
 
     async def _first_of(self, ends: set[asyncio.Future[Any]], child: Child, recipe: FilledRecipe) -> None:
-        """Return when one of them is done, or too late; a server that downloads its model has time while it does."""
+        """Return when one of them is done, or too late: a server that downloads its model has time while it does."""
         does_download = downloads_itself(recipe.argv, environment(self._environ, recipe.env))
         download = DownloadProgress(child.pid) if does_download else None
-        while True:
-            done, _ = await asyncio.wait(ends, timeout=self._deadline_s, return_when=asyncio.FIRST_COMPLETED)
-            if done or not self._is_wanted or download is None or not download.has_grown():
+        halves_left = 2
+        while halves_left:
+            done, _ = await asyncio.wait(ends, timeout=self._deadline_s / 2, return_when=asyncio.FIRST_COMPLETED)
+            if done or not self._is_wanted:
                 return
-            log.info("server is still downloading its model, waiting longer model=%s", self._spec.name)
+            halves_left -= 1
+            if download and download.has_grown():
+                log.info("server is still downloading its model, waiting longer model=%s", self._spec.name)
+                halves_left = 2
 
     @property
     def _deadline_s(self) -> Seconds:

@@ -1,7 +1,7 @@
 """Servers that download their model themselves (`llama-server -hf`): a download is progress, not a hang.
 
 The size of the model is unknown until it is there, so no time limit for the whole start would be right. Instead a
-server that has written or read since its time began gets the same time again.
+server has failed when it has stood still for its time.
 """
 
 from __future__ import annotations
@@ -36,21 +36,32 @@ def downloads_itself(argv: tuple[str, ...], env: Mapping[str, str]) -> bool:
 
 
 class DownloadProgress:
-    """What a process and its descendants have written and read."""
+    """What the processes of a server have written and read.
+
+    A process counts only if it was there at the last look too: a shell that starts a server again and again makes no
+    progress, although each new process reads its libraries. A process with children does not count, because the kernel
+    adds to it what those have done that ended.
+    """
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self._before: Bytes = 0
+        self._before = moved(pid)
 
     def has_grown(self) -> bool:
-        """Whether it is noticeably more than at the last look."""
-        now = written(self._pid) + taken_in(self._pid)
-        has_grown = now >= self._before + LEAST
-        self._before = max(now, self._before)
-        return has_grown
+        """Whether one of the processes has noticeably more than at the last look."""
+        before, self._before = self._before, moved(self._pid)
+        return any(size >= before[pid] + LEAST for pid, size in self._before.items() if pid in before)
+
+
+def moved(pid: int) -> dict[int, Bytes]:
+    """Bytes that each process below, or this one if there are none, has written and read."""
+    below = children(pid)
+    if not below:
+        return {pid: written(pid) + taken_in(pid)}
+    return {each: size for child in below for each, size in moved(child).items()}
 
 
 def written(pid: int) -> Bytes:
-    """Bytes that a process and all its descendants have written; 0 if the kernel does not say."""
+    """Bytes that a process has written; 0 if the kernel does not say."""
     own = WRITTEN.search(process_text(pid, "io"))
-    return (int(own[1]) if own else 0) + sum(map(written, children(pid)))
+    return int(own[1]) if own else 0
