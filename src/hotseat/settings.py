@@ -196,6 +196,8 @@ class Settings:
     """After /upstream/{model}: matching paths never start a model."""
     inference_paths: tuple[str, ...] = ()
     """Further paths of model servers that the role `inference` may use."""
+    is_strict: bool = False
+    """Are the paths of other programs' APIs forwarded like any others?"""
     yield_to: tuple[str, ...] = ()
     """Names of programs with precedence: while one runs, no model does."""
     trust_pages: bool = False

@@ -153,6 +153,7 @@ activity: {keepDays: 0.5, maxRows: 10}
 limits:
   {header: 1KiB, body: 1MB, jsonBody: 10, uploads: 5MB, connections: 2, connectionsPerAddress: 1, headerTimeout: 1,
    bodyTimeout: 2s, idleTimeout: 3m}
+passthrough: strict
 upstream: {ignorePaths: ["a$"]}
 """
     settings = files.load(text + MODEL).settings
@@ -170,6 +171,7 @@ upstream: {ignorePaths: ["a$"]}
     )  # fmt: skip
     assert settings.error_format is ErrorFormat.TEXT
     assert not settings.metrics
+    assert settings.is_strict
     assert settings.include_aliases_in_list
     assert settings.logging == Logging("warn", "kitchen", "none", LogFormat.JSON)
     assert settings.activity == ActivityKept(43_200.0, 10)

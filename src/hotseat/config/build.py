@@ -167,6 +167,7 @@ def _settings(config: Config, maker: KeyMaker) -> Settings:
         ignore_paths=tuple(config.upstream.ignore_paths),
         measuring=Measuring(not config.performance.disabled, config.performance.every),
         inference_paths=config.inference_paths,
+        is_strict=config.passthrough == "strict",
         yield_to=config.yield_to,
         trust_pages=config.upstream.trust_pages,
     )

@@ -94,6 +94,7 @@ def _settings(settings: Settings) -> dict[str, Any]:
         "upstream": {"ignorePaths": list(settings.ignore_paths), "trustPages": settings.trust_pages},
         "performance": {"disabled": not settings.measuring.is_on, "every": settings.measuring.every_s},
         "inferencePaths": list(settings.inference_paths),
+        "passthrough": "strict" if settings.is_strict else "auto",
         "yieldTo": list(settings.yield_to),
         "fleet": _fleet(settings.fleet) if settings.fleet else None,
         "logLevel": logging.level,

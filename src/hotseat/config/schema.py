@@ -269,6 +269,9 @@ class Config(Form):
     """Programs that have precedence (`*` and `?` are wildcards): while one of them runs, no model does."""
     inference_paths: tuple[Annotated[str, AfterValidator(_path)], ...] = ()
     """Additional paths of model servers that keys with the role inference may use, such as /my/generate."""
+    passthrough: Literal["auto", "strict"] = "auto"
+    """Whether hotseat answers the routes of Ollama, llama.cpp's router and llama-swap (auto), or forwards them to a
+    model like any other path (strict)."""
     limits: LimitsForm = LimitsForm()
     """Limits for clients."""
     activity: ActivityForm = ActivityForm()

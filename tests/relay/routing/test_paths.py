@@ -11,6 +11,7 @@ from hotseat.settings import Role
 
 CATALOG = catalog(spec("m"), spec("org/m"))
 PATHS = PathTable(["/my/generate"])
+STRICT = PathTable(is_strict=True)
 
 NO_KEY = [("GET", "/health"), ("HEAD", "/health/"), ("GET", "/health?x=1"), ("GET", "/hotseat/ready")]
 INFERENCE = [
@@ -33,6 +34,7 @@ INFERENCE = [
     ("GET", "/v1/models/org/m"),
     ("GET", "/running"),
     ("GET", "/swagger/"),
+    ("GET", "/api/version"),
 ]
 OPERATE_TO_READ = [
     ("GET", "/slots"),
@@ -164,3 +166,11 @@ def test_a_peer_is_asked_for_inference_only(method: str, target: str, goes: bool
 def test_the_folder_of_our_own_paths_is_ours(method: str) -> None:
     """/hotseat/ itself is a management path, for every method."""
     assert find_destination(method.encode(), b"/hotseat/", CATALOG, PATHS).kind is PathKind.MANAGEMENT
+
+
+@pytest.mark.parametrize("target", ["/api/version", "/api/version/", "/api/version?x=1"])
+def test_the_routes_of_other_programs(target: str) -> None:
+    """hotseat answers the listed routes of other programs itself; with `passthrough: strict` it forwards them."""
+    assert find_destination(b"GET", target.encode(), CATALOG, PATHS).kind is PathKind.MANAGEMENT
+    assert find_destination(b"GET", target.encode(), CATALOG, STRICT).kind is PathKind.RUNNING_MODEL
+    assert find_destination(b"GET", b"/api/unknown", CATALOG, PATHS).kind is PathKind.RUNNING_MODEL

@@ -38,7 +38,7 @@ class Policy:
         """Are there keys or a fleet secret to guess?"""
         self.limits = settings.limits
         self.error_format = settings.error_format
-        self.paths = PathTable(settings.inference_paths)
+        self.paths = PathTable(settings.inference_paths, is_strict=settings.is_strict)
         self.cors = PageRights(settings.access.allowed_origins, self.paths)
         self.confines_pages = not settings.trust_pages
         """Pages of model servers share our address and could otherwise do whatever our own may."""

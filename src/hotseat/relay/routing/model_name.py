@@ -17,14 +17,15 @@ import msgspec
 
 from hotseat.errors import ClientError, UnknownModel, did_you_mean
 from hotseat.relay.http.json_bodies import SMALL, check_values, has_few_members, read_members, why_not_json
-from hotseat.relay.routing.paths import ONLY_LISTED, READING, STRICTEST, PathTable, is_ours, rule_of_ours, without_slash
+from hotseat.relay.routing.path_rules import STRICTEST
+from hotseat.relay.routing.paths import ONLY_LISTED, READING, PathTable, rule_of_ours, without_slash
 
 if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.named_models import NamedModel
     from hotseat.relay.http.json_bodies import Members
     from hotseat.relay.http.request_head import RequestHead
-    from hotseat.relay.routing.paths import PathRule
+    from hotseat.relay.routing.path_rules import PathRule
 
 UPSTREAM = b"/upstream/"
 HOME_PATHS = frozenset((b"/", b"/ui"))
@@ -78,8 +79,9 @@ def find_destination(
         _refuse_ambiguous(target, path)
     if path.startswith(UPSTREAM):
         return _destination_at_upstream(method, target, path, catalog, paths)
-    if is_ours(method, without_slash(path)):
-        return _management(method, target, path)
+    bare = without_slash(path)
+    if (ours := paths.of_ours(method, bare)) is not None:
+        return Destination(MANAGEMENT, bare + target[len(path) :], rule=ours)
     if path.startswith(COMFYUI) and (comfyui := catalog.named_model("comfyui_auto")):
         target = target[len(COMFYUI) - 1 :]
         return Destination(MODEL_IN_URL, target, comfyui, rule=paths.of_model(method, target))
