@@ -49,6 +49,9 @@ OF_A_MODEL = (
 )
 """Changes that need a key for that model. All other changes under /hotseat/ need `admin`."""
 OWN_PATHS = ("/health", "/running", "/metrics", "/swagger", "/v1/models")
+OLLAMA_LISTS = ("/api/version", "/api/tags", "/api/ps")
+OLLAMA_REFUSED = ("POST /api/pull", "POST /api/create", "POST /api/copy", "POST /api/push", "DELETE /api/delete")
+"""Answered with 501, whatever the role."""
 KEYLESS = ("/health", "/hotseat/ready")
 ANY = "*"
 
@@ -129,6 +132,8 @@ class Oracle:
         bare = path.rstrip("/") or "/"
         if bare in OWN_PATHS or path.startswith("/v1/models/"):
             return self._contract(holder, request, bare)
+        if (ollamas := self._ollamas(holder, request, bare)) is not None:
+            return ollamas
         if bare in ("/", "/ui", "/hotseat"):  # a browser is redirected to the dashboard
             led = [Own()] if request.method in READ_METHODS else []
             return [*led, *self._forwarded(holder, request, path, self._asked(request))]
@@ -148,6 +153,21 @@ class Oracle:
             name = unquote(bare.removeprefix("/v1/models/"))
             return [Own()] if self.book.may_ask(holder, self.book.pins.get(name, name)) else [refused(403, 404)]
         return [Own()]
+
+    def _ollamas(self, holder: Holder, request: Request, bare: str) -> list[Outcome] | None:
+        """None: not one of its routes."""
+        if request.method in READ_METHODS and bare in OLLAMA_LISTS:
+            return [Own()]
+        if f"{request.method} {bare}" in OLLAMA_REFUSED or (
+            request.method in ("HEAD", "POST") and bare.startswith("/api/blobs/")
+        ):
+            return [refused(501)]
+        if (request.method, bare) != ("POST", "/api/show"):
+            return None
+        names, is_sure = body_names(request)
+        deciding = names[-1:] if is_sure else names
+        may = any(self.book.may_ask(holder, self.book.pins.get(name) or name) for name in deciding)
+        return [*([Own()] if may else []), refused(400, 403, 404)]
 
     def _under_hotseat(self, holder: Holder, method: str, path: str) -> list[Outcome]:
         if path.rstrip("/") == "/hotseat/ready" and method in READ_METHODS:

@@ -25,7 +25,7 @@ OF_MODELS = (
     "/ui",
     "/anything",
 )
-FOR_INFERENCE = ("/v1/", "/api/version")
+FOR_INFERENCE = ("/v1/", "/api/")
 UNTRUSTED = {
     "a foreign name": ("Host: evil.example",),
     "a name that was made to point here": ("Host: rebound.example:8080", "Origin: http://rebound.example:8080"),
@@ -84,6 +84,8 @@ async def test_pages_of_this_machine_reach_no_route_of_our_own(rig: RelayRig, or
     for path in own_routes():
         for method in METHODS:
             if path.startswith(FOR_INFERENCE) and method in ("GET", "HEAD", "POST"):
+                continue
+            if (method, path) == ("DELETE", "/api/delete"):  # refused to all, with what to do instead
                 continue
             for fields in ((), (f"Access-Control-Request-Method: {method}",)):
                 verb = "OPTIONS" if fields else method

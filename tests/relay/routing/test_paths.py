@@ -35,6 +35,13 @@ INFERENCE = [
     ("GET", "/running"),
     ("GET", "/swagger/"),
     ("GET", "/api/version"),
+    ("GET", "/api/tags"),
+    ("HEAD", "/api/ps"),
+    ("POST", "/api/show"),
+    ("POST", "/api/pull"),
+    ("DELETE", "/api/delete"),
+    ("HEAD", "/api/blobs/sha256:00"),
+    ("POST", "/api/blobs/sha256:00"),
 ]
 OPERATE_TO_READ = [
     ("GET", "/slots"),
