@@ -180,6 +180,8 @@ class Settings:
     listen: tuple[str, int] = ("127.0.0.1", 8080)
     tls: TlsFiles | None = None
     """None: plain HTTP."""
+    ollama_listen: tuple[str, int] | None = None
+    """A second address, for clients of Ollama; always plain HTTP."""
     access: Access = Access()
     limits: Limits = Limits()
     readiness: Readiness = Readiness()

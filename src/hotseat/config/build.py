@@ -155,6 +155,7 @@ def _settings(config: Config, maker: KeyMaker) -> Settings:
     return Settings(
         listen=config.listen,
         tls=_tls(config),
+        ollama_listen=config.ollama.listen,
         access=_access(config, maker),
         limits=_limits(config),
         readiness=Readiness(config.ready.oldest_wait, config.ready.longest_unload),

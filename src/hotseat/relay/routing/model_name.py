@@ -17,7 +17,8 @@ import msgspec
 
 from hotseat.errors import ClientError, UnknownModel, did_you_mean
 from hotseat.relay.http.json_bodies import SMALL, check_values, has_few_members, read_members, why_not_json
-from hotseat.relay.routing.path_rules import STRICTEST
+from hotseat.relay.routing.other_apis import OLLAMA_IS_RUNNING
+from hotseat.relay.routing.path_rules import LISTS, STRICTEST
 from hotseat.relay.routing.paths import ONLY_LISTED, READING, PathTable, rule_of_ours, without_slash
 
 if TYPE_CHECKING:
@@ -64,7 +65,12 @@ class Destination:
 
 
 def destination_for(head: RequestHead, catalog: Catalog, paths: PathTable) -> Destination:
-    """`find_destination`, but browsers that open the bare address get the dashboard."""
+    """`find_destination`, but browsers that open the bare address get the dashboard.
+
+    At the address for Ollama's clients, the bare address says that Ollama is running, to anybody.
+    """
+    if paths.is_ollamas and head.target == b"/" and head.method in READING:
+        return Destination(MANAGEMENT, OLLAMA_IS_RUNNING, rule=LISTS)
     if head.target in HOME_PATHS and head.is_navigation:
         return Destination(MANAGEMENT, head.target, rule=rule_of_ours(head.method, head.target))
     return find_destination(head.method, head.target, catalog, paths, has_readable_body=head.has_readable_body)

@@ -7,6 +7,7 @@ byte: a path in any other spelling is not found, and needs the role `operate`. R
 from __future__ import annotations
 
 import re
+from copy import copy
 from typing import TYPE_CHECKING
 
 from hotseat.error_bodies import Dialect
@@ -68,7 +69,14 @@ class PathTable:
     def __init__(self, inference_paths: Iterable[str] = (), *, is_strict: bool = False) -> None:
         added = " ".join(inference_paths)
         self._is_strict = is_strict
+        self.is_ollamas = False
+        """Does the bare address say that Ollama is running?"""
         self._inference = {**_rows(b"POST", added, takes_slot=True), **_rows(b"GET", added), **INFERENCE}
+
+    def at_ollamas_address(self) -> PathTable:
+        table = copy(self)
+        table.is_ollamas = True
+        return table
 
     def of_model(self, method: bytes, target: bytes) -> PathRule:
         """The rule of a target that is forwarded to a model server."""
