@@ -16,7 +16,12 @@ LATEST = ":latest"
 
 def named_model(name: str, catalog: Catalog) -> NamedModel | None:
     """What a client of Ollama's API means by this name; None if there is no such model."""
-    return catalog.named_model(name) or catalog.named_model(name.removesuffix(LATEST))
+    return catalog.named_model(configured_name(name, catalog))
+
+
+def configured_name(name: str, catalog: Catalog) -> str:
+    """The same name as the configuration has it, if it has it."""
+    return name if catalog.named_model(name) else name.removesuffix(LATEST)
 
 
 def listed_name(name: str) -> str:

@@ -181,3 +181,25 @@ def test_the_routes_of_other_programs(target: str) -> None:
     assert find_destination(b"GET", target.encode(), CATALOG, PATHS).kind is PathKind.MANAGEMENT
     assert find_destination(b"GET", target.encode(), CATALOG, STRICT).kind is PathKind.RUNNING_MODEL
     assert find_destination(b"GET", b"/api/unknown", CATALOG, PATHS).kind is PathKind.RUNNING_MODEL
+
+
+@pytest.mark.parametrize(
+    ("path", "target"),
+    [
+        ("/api/chat", "/v1/chat/completions"),
+        ("/api/generate", "/v1/chat/completions"),
+        ("/api/embed", "/v1/embeddings"),
+        ("/api/embeddings/", "/v1/embeddings"),
+        ("/api/chat?x=1", "/v1/chat/completions"),
+    ],
+)
+def test_requests_of_ollamas_api_have_the_rights_of_what_is_forwarded(path: str, target: str) -> None:
+    """They are judged by the path that the model server gets; only POST, and not with `passthrough: strict`."""
+    found = find_destination(b"POST", path.encode(), CATALOG, PATHS)
+
+    assert (found.kind, found.target) == (PathKind.MODEL_IN_BODY, target.encode())
+    assert found.endpoint is not None
+    assert found.rule == PATHS.of_model(b"POST", target.encode())
+    for method, paths in ((b"POST", STRICT), (b"PUT", PATHS), (b"GET", PATHS)):
+        other = find_destination(method, path.encode(), CATALOG, paths)
+        assert (other.endpoint, other.target) == (None, path.encode())

@@ -24,6 +24,7 @@ from hotseat.relay.routing.paths import ONLY_LISTED, READING, PathTable, rule_of
 if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.named_models import NamedModel
+    from hotseat.ollama.endpoints import Endpoint
     from hotseat.relay.http.json_bodies import Members
     from hotseat.relay.http.request_head import RequestHead
     from hotseat.relay.routing.path_rules import PathRule
@@ -62,6 +63,8 @@ class Destination:
     """What the query names, if the body takes precedence."""
     rule: PathRule = field(default=STRICTEST, compare=False)
     """Its rights and properties; the strictest unless it was looked up."""
+    endpoint: Endpoint | None = None
+    """How request and response are translated; None if they are not."""
 
 
 def destination_for(head: RequestHead, catalog: Catalog, paths: PathTable) -> Destination:
@@ -88,6 +91,9 @@ def find_destination(
     bare = without_slash(path)
     if (ours := paths.of_ours(method, bare)) is not None:
         return Destination(MANAGEMENT, bare + target[len(path) :], rule=ours)
+    if (endpoint := paths.endpoint(method, bare)) is not None:
+        rule = paths.of_model(method, endpoint.target)
+        return Destination(MODEL_IN_BODY, endpoint.target, rule=rule, endpoint=endpoint)
     if path.startswith(COMFYUI) and (comfyui := catalog.named_model("comfyui_auto")):
         target = target[len(COMFYUI) - 1 :]
         return Destination(MODEL_IN_URL, target, comfyui, rule=paths.of_model(method, target))
@@ -159,9 +165,9 @@ def _unknown_in_url(rest: bytes, catalog: Catalog) -> UnknownModel:
     """Where the name ends is a guess: its first segment, but a similar name may be longer."""
     segments = [_decoded(segment) for segment in rest.split(b"/", 3)[:3]]
     names = list(catalog.names())
-    guesses = (_short("/".join(segments[:count])) for count in range(1, len(segments) + 1))
+    guesses = (shortened("/".join(segments[:count])) for count in range(1, len(segments) + 1))
     hint = next((hint for guess in guesses if (hint := did_you_mean(guess, names))), "")
-    return UnknownModel(f'model "{_short(segments[0])}" is not defined in the configuration.{hint}')
+    return UnknownModel(f'model "{shortened(segments[0])}" is not defined in the configuration.{hint}')
 
 
 def _model_in_query(query: bytes) -> str | None:
@@ -204,7 +210,7 @@ def model_in_json(body: bytes) -> str | None:
     try:
         model = _read_named(body).model
     except UNREADABLE as problem:
-        raise _unreadable(problem, body) from problem
+        raise unreadable(problem, body) from problem
     if model is msgspec.UNSET:
         return None
     if not model:
@@ -223,12 +229,12 @@ def model_and_members(body: bytes) -> tuple[str | None, Members | None]:
     try:
         members = read_members(body)
     except UNREADABLE as problem:
-        raise _unreadable(problem, body) from problem
+        raise unreadable(problem, body) from problem
     named = members.get("model")
     return model_in_json(b'{"model":%b}' % bytes(named)) if named is not None else None, members
 
 
-def _unreadable(problem: Exception, body: bytes) -> ClientError:
+def unreadable(problem: Exception, body: bytes) -> ClientError:
     if isinstance(problem, msgspec.ValidationError):
         return ClientError(f"the request body must be a JSON object with a string as `model`: {problem}")
     if isinstance(problem, RecursionError):
@@ -253,10 +259,10 @@ def _configured(name: str, catalog: Catalog) -> NamedModel:
         return named_model
     if not name:
         raise ClientError("`model` is empty; name a model")
-    return catalog.follow(_short(name))
+    return catalog.follow(shortened(name))
 
 
-def _short(name: str) -> str:
+def shortened(name: str) -> str:
     """A client's text, shortened for an error message."""
     return name if len(name) <= LONGEST_QUOTE else name[:LONGEST_QUOTE] + "…"
 

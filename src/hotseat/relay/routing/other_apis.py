@@ -1,4 +1,4 @@
-"""PURE: what hotseat answers of the APIs of other programs: an exact list of methods and paths.
+"""PURE: what hotseat answers or translates of the APIs of other programs: an exact list of methods and paths.
 
 Their users point their tools at hotseat. Every other path is forwarded as it is, and with `passthrough: strict` these
 are too.
@@ -6,7 +6,13 @@ are too.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from hotseat.ollama.endpoints import ENDPOINTS
 from hotseat.relay.routing.path_rules import LISTS, PathRule
+
+if TYPE_CHECKING:
+    from hotseat.ollama.endpoints import Endpoint
 
 OLLAMA: dict[tuple[bytes, bytes], PathRule] = {
     (b"GET", b"/api/version"): LISTS,
@@ -31,3 +37,8 @@ def rule_in_other_api(method: bytes, path: bytes) -> PathRule | None:
     if path.startswith(BLOBS):
         return LISTS if method in BLOB_METHODS else None
     return OLLAMA.get((b"GET" if method == b"HEAD" else method, path))
+
+
+def endpoint_in_other_api(method: bytes, path: bytes) -> Endpoint | None:
+    """What a model server answers after a translation."""
+    return ENDPOINTS.get(path) if method == b"POST" else None

@@ -11,13 +11,14 @@ from copy import copy
 from typing import TYPE_CHECKING
 
 from hotseat.error_bodies import Dialect
-from hotseat.relay.routing.other_apis import rule_in_other_api
+from hotseat.relay.routing.other_apis import endpoint_in_other_api, rule_in_other_api
 from hotseat.relay.routing.path_rules import ACTS, LISTS, LOOKS, NO_KEY, STRICTEST, PathRule
 from hotseat.settings import ErrorFormat, Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from hotseat.ollama.endpoints import Endpoint
     from hotseat.relay.http.request_head import RequestHead
 
 READING = (b"GET", b"HEAD")
@@ -91,6 +92,10 @@ class PathTable:
     def in_other_api(self, method: bytes, path: bytes) -> PathRule | None:
         """The same for the APIs of other programs alone."""
         return None if self._is_strict else rule_in_other_api(method, path)
+
+    def endpoint(self, method: bytes, path: bytes) -> Endpoint | None:
+        """How requests with this path are translated for a model server; None if they are not."""
+        return None if self._is_strict else endpoint_in_other_api(method, path)
 
 
 ONLY_LISTED = PathTable()
