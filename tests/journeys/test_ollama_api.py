@@ -1,140 +1,105 @@
-"""Ollama's API in front of the real llama-server, which does not have it."""
+"""A tool that knows only Ollama manages the models of a real hotseat at Ollama's address."""
 
 from __future__ import annotations
 
-import json
-from datetime import UTC, datetime
+import http.client
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.ollama.__main__ import GAPS, TEMPLATED
-from tests.ollama.recorded import CALL_BEGUN, HELLO, SCHEMA, WEATHER
-from tests.support.client import chat_body
-from tests.support.llama import EMBEDDINGS, llama
+from tests.support.client import PATIENCE_S, Answer, send
+from tests.support.forked_hotseat import ForkedHotseat
+from tests.support.llama import llama, model_file
+from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.support.hotseat import Hotseat
+    from collections.abc import Iterator
 
 pytestmark = pytest.mark.llama
-SURE = {"temperature": 0}
-FORCED = {"setParams": {"tool_choice": "required"}}
-"""Models with random weights call no tool of their own accord."""
 
 
-@pytest.fixture
-def rig(serve: Callable[..., Hotseat]) -> Hotseat:
-    options = f"{TEMPLATED} {GAPS}"
-    models = {
-        "alpha": llama("alpha", options),
-        "caller": llama("alpha", options, filters=FORCED),
-        "embed": llama("embed", EMBEDDINGS),
+class Ollama:
+    """The second listener of a hotseat."""
+
+    def __init__(self, hotseat: ForkedHotseat, port: int) -> None:
+        self.hotseat = hotseat
+        self._port = port
+
+    def call(self, method: str, path: str, body: object = None) -> Answer:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=PATIENCE_S)
+        try:
+            response = send(connection, method, path, body, {})
+            return Answer(response.status, response.headers, response.read())
+        finally:
+            connection.close()
+
+    def running(self) -> list[str]:
+        return [model["name"] for model in self.call("GET", "/api/ps").json()["models"]]
+
+
+@pytest.fixture(scope="module")
+def ollama(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ollama]:
+    port = free_port()
+    config: dict[str, Any] = {
+        "ollama": {"listen": port},
+        "models": {"alpha": llama("alpha"), "beta": llama("beta", ttl=300)},
     }
-    return serve(models)
+    with ForkedHotseat(config, tmp_path_factory.mktemp("hotseat")) as hotseat:
+        yield Ollama(hotseat, port)
 
 
-def asked(rig: Hotseat, path: str, model: str = "alpha", **members: Any) -> list[dict[str, Any]]:
-    """The lines of a response."""
-    answer = rig.call("POST", path, {"model": model, **members})
-    assert answer.status == 200, answer
-    return [json.loads(line) for line in answer.body.splitlines()]
+def test_it_finds_ollama_there(ollama: Ollama) -> None:
+    """The bare address says so, with HEAD too; hotseat's own address does not."""
+    assert ollama.call("GET", "/").body == b"Ollama is running"
+    assert ollama.call("HEAD", "/").status == 200
+    assert b"Ollama" not in ollama.hotseat.call("GET", "/").body
 
 
-def said(lines: list[dict[str, Any]], member: str = "content") -> str:
-    return "".join(line["message"].get(member, "") for line in lines)
+def test_it_lists_and_describes_models(ollama: Ollama) -> None:
+    """The same at both addresses, with what the files say."""
+    tags = ollama.call("GET", "/api/tags").json()
+    shown = ollama.call("POST", "/api/show", {"model": "alpha:latest"}).json()
+    [alpha, _] = tags["models"]
+
+    assert tags == ollama.hotseat.call("GET", "/api/tags").json()
+    assert [model["name"] for model in tags["models"]] == ["alpha:latest", "beta:latest"]
+    assert alpha["size"] == model_file("alpha").stat().st_size
+    assert alpha["details"]["format"] == "gguf"
+    assert shown["details"] == alpha["details"]
+    assert shown["model_info"]["general.architecture"] == alpha["details"]["family"]
+    assert "completion" in shown["capabilities"]
 
 
-def test_a_stream_says_what_a_whole_response_says(rig: Hotseat) -> None:
-    """Both are what OpenAI's API says; the names that were listed with a tag work."""
-    chat: dict[str, Any] = {"messages": [HELLO], "options": {**SURE, "num_predict": 12}, "think": False}
-    lines = asked(rig, "/api/chat", "alpha:latest", **chat)
-    [whole] = asked(rig, "/api/chat", stream=False, **chat)
-    openai = chat_body("alpha", 12, chat_template_kwargs={"enable_thinking": False})
+def test_it_loads_keeps_and_unloads_a_model(ollama: Ollama) -> None:
+    """A load ends when the model is ready, keep_alive is shown, and 0 unloads the idle model."""
+    loaded = ollama.call("POST", "/api/generate", {"model": "alpha", "keep_alive": "1h"})
+    [seen] = ollama.call("GET", "/api/ps").json()["models"]
+    why = ollama.hotseat.call("GET", "/hotseat/models/alpha").json()
+    unloaded = ollama.call("POST", "/api/generate", {"model": "alpha", "keep_alive": 0})
 
-    assert len(lines) > 10
-    assert said(lines) == said([whole]) == rig.call("POST", "/v1/chat/completions", openai).text()
-    assert [line["done"] for line in lines] == [False] * (len(lines) - 1) + [True]
-    assert {line["model"] for line in lines} == {"alpha:latest"}
-    for line in (lines[-1], whole):
-        assert (line["done_reason"], line["eval_count"]) == ("length", 12)
-        assert 0 < line["eval_duration"] < line["total_duration"]
-        assert line["prompt_eval_count"] > len("hello")
-        assert datetime.fromisoformat(line["created_at"]).tzinfo is UTC
-    assert lines[-1]["load_duration"] > whole.get("load_duration", 0)
+    assert (loaded.status, loaded.json()["done_reason"]) == (200, "load")
+    assert (seen["name"], seen["context_length"]) == ("alpha:latest", 8192)
+    assert why["why"].endswith("a client wanted to keep it for 3600 s without requests (keep_alive)")
+    assert 3500 < why["ttl_left_s"] <= 3600
+    assert unloaded.json()["done_reason"] == "unload"
+    eventually(lambda: not ollama.hotseat.upstreams())
+    assert ollama.running() == []
 
 
-def test_a_prompt_with_and_without_a_template(rig: Hotseat) -> None:
-    """A raw prompt has fewer tokens, and a gap is filled between two texts."""
-    few: dict[str, Any] = {"options": {**SURE, "num_predict": 5}, "think": False, "stream": False}
-    [templated] = asked(rig, "/api/generate", prompt="hello", **few)
-    [raw] = asked(rig, "/api/generate", prompt="hello", raw=True, **few)
-    [gap] = asked(rig, "/api/generate", prompt="hello", suffix="bye", **few)
+def test_a_model_in_use_is_unloaded_after_its_request(ollama: Ollama) -> None:
+    """keep_alive 0 with a request unloads the model as soon as it is answered, which is not cut."""
+    question = {"model": "beta", "messages": [{"role": "user", "content": "hello"}], "keep_alive": 0}
+    answer = ollama.call("POST", "/api/chat", {**question, "stream": False, "options": {"num_predict": 4}})
 
-    assert all(answer["response"] and answer["eval_count"] == 5 for answer in (templated, raw, gap))
-    assert templated["prompt_eval_count"] > gap["prompt_eval_count"] > raw["prompt_eval_count"]
-
-
-def test_an_answer_of_a_schema(rig: Hotseat) -> None:
-    """The model can say nothing else."""
-    lines = asked(rig, "/api/chat", messages=[HELLO], format=SCHEMA, options=SURE, think=False)
-
-    assert isinstance(json.loads(said(lines))["is_hot"], bool)
-    assert lines[-1]["done_reason"] == "stop"
+    assert (answer.status, answer.json()["done"]) == (200, True)
+    eventually(lambda: not ollama.hotseat.upstreams())
+    stopped = ollama.hotseat.call("GET", "/hotseat/models/beta").json()["last_stop"]
+    assert stopped["reason"] == "idle, and a client wanted to keep it for 0 s (keep_alive)"
 
 
-def test_reasoning_can_be_wanted_or_not(rig: Hotseat) -> None:
-    """The template decides with what the request says."""
-    chat: dict[str, Any] = {"messages": [HELLO], "options": {**SURE, "num_predict": 8}}
-    thinking, speaking = (asked(rig, "/api/chat", think=think, **chat) for think in (True, False))
+def test_it_cannot_change_models(ollama: Ollama) -> None:
+    """The error says what to do in a terminal instead."""
+    refused = ollama.call("POST", "/api/pull", {"model": "qwen3"})
 
-    assert said(thinking, "thinking")
-    assert not said(thinking)
-    assert said(speaking)
-    assert not said(speaking, "thinking")
-
-
-def test_a_tool_is_called_and_its_result_read(rig: Hotseat) -> None:
-    """The call comes with an object, and may be sent back as it came."""
-    chat: dict[str, Any] = {"tools": [WEATHER], "options": {**SURE, "num_predict": 100}}
-    [*_, calling, last] = asked(rig, "/api/chat", "caller", messages=[HELLO, CALL_BEGUN], **chat)
-    call = calling["message"]["tool_calls"][0]["function"]
-    result = {"role": "tool", "tool_name": "weather", "content": "rain"}
-    [answer] = asked(
-        rig, "/api/chat", messages=[HELLO, calling["message"], result], stream=False, options={"num_predict": 3}
-    )
-
-    assert call["name"] == "weather"
-    assert isinstance(call["arguments"]["is_hot"], bool)
-    assert last["done"]
-    assert answer["prompt_eval_count"] > len("weather is_hot rain")
-
-
-def test_texts_as_vectors(rig: Hotseat) -> None:
-    """Of length one, on both paths."""
-    [embed] = asked(rig, "/api/embed", "embed", input=["one", "two"])
-    [embedding] = asked(rig, "/api/embeddings", "embed", prompt="one")
-
-    assert [len(vector) for vector in embed["embeddings"]] == [256, 256]
-    assert sum(number**2 for number in embed["embeddings"][0]) == pytest.approx(1)
-    assert embedding["embedding"] == pytest.approx(embed["embeddings"][0])
-    assert embed["prompt_eval_count"]
-
-
-def test_errors_of_the_server_and_of_hotseat(rig: Hotseat) -> None:
-    """Both are texts with a status."""
-    wrong = rig.call("POST", "/api/chat", {"model": "alpha", "messages": [HELLO], "options": {"temperature": "hot"}})
-    missing = rig.call("POST", "/api/chat", {"model": "zeta", "messages": [HELLO]})
-
-    assert wrong.status == 400
-    assert "temperature" in wrong.json()["error"]
-    assert (missing.status, missing.json()) == (404, {"error": "model 'zeta' not found"})
-
-
-def test_tokens_are_counted(rig: Hotseat) -> None:
-    """The activity shows the path that the client asked for, and the server's counts."""
-    asked(rig, "/api/generate", prompt="hello", options={"num_predict": 7})
-    [entry] = eventually(lambda: rig.call("GET", "/hotseat/requests").json()["finished"])
-
-    assert (entry["path"], entry["completion_tokens"]) == ("/api/generate", 7)
+    assert refused.status == 501
+    assert "hotseat pull ORG/REPO" in refused.json()["error"]

@@ -23,11 +23,17 @@ if TYPE_CHECKING:
     from hotseat.model_files.facts import ModelFacts
 
 
+LONGEST_QUOTE = 120
+"""Characters of an unknown name in an error."""
+
+
 def known_model(name: str, catalog: Catalog) -> NamedModel:
     """What a client means; raises with the words that clients of Ollama look for."""
     found = named_model(name, catalog)
     if found is None:
-        raise UnknownModel(f"model '{name}' not found.{did_you_mean(name, catalog.names())}")
+        short = name[:LONGEST_QUOTE]
+        hint = did_you_mean(short, catalog.names())
+        raise UnknownModel(f"model '{short}' not found{'.' if hint else ''}{hint}")
     return found
 
 

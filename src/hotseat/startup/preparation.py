@@ -62,7 +62,12 @@ def prepare(options: ServeOptions, writer: StdoutWriter) -> Prepared:
     logs.set_up(loaded.settings.logging, writer, recent_lines)
     tls = load_certificate(loaded.settings.tls)
     sockets = handed or open_sockets(loaded.settings.listen, "Choose another address with --listen.")
-    ollama_sockets = open_sockets_for_ollama(loaded.settings.ollama_listen)
+    try:
+        ollama_sockets = open_sockets_for_ollama(loaded.settings.ollama_listen)
+    except CannotStart:
+        for sock in sockets:
+            sock.close()
+        raise
     return Prepared(options, loaded, sockets, ollama_sockets, tls, model_folders, systemd, writer, recent_lines)
 
 
