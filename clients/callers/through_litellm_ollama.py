@@ -28,6 +28,9 @@ class LiteLLM:
 
 
 def complete(model: str, **options: Any) -> Any:
+    # `ollama` writes all messages into one prompt, by default with headings; the models of the test answer to the text.
+    as_it_is = {"user": {"pre_message": "", "post_message": ""}}
+    litellm.register_prompt_template(model=model, roles=as_it_is, initial_prompt_value="", final_prompt_value="")
     return litellm.completion(model=f"{PROVIDER}/{model}", messages=MESSAGES, api_base=URL, **options)
 
 

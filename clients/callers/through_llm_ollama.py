@@ -6,14 +6,12 @@ import os
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+import llm_ollama.auth
 from clients.callers.calls import QUESTION, URL, take_calls
+from llm_ollama.models.chat import OllamaChatModel
 
 if TYPE_CHECKING:
     from collections.abc import Generator
-
-os.environ["OLLAMA_HOST"] = URL
-
-from llm_ollama import Ollama  # noqa: E402  # reads the address when it is imported
 
 
 class LLM:
@@ -23,13 +21,15 @@ class LLM:
         return str(chat(model).prompt(QUESTION, stream=False).text())
 
     def stream(self, model: str, limit_s: float | None) -> Generator[str, None, None]:
-        os.environ["OLLAMA_LIMIT"] = str(limit_s or "")
+        # It has no setting for the time limit, so the one of the underlying client is changed.
+        llm_ollama.auth.DEFAULT_REQUEST_TIMEOUT = limit_s
         with closing(iter(chat(model).prompt(QUESTION, stream=True))) as stream:
             yield from stream
 
 
 def chat(model: str) -> Any:
-    return Ollama(model)
+    os.environ["OLLAMA_HOST"] = URL
+    return OllamaChatModel(model_id=model, ollama_name=model, capabilities=())
 
 
 if __name__ == "__main__":

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import ollama
 from clients.callers.calls import MESSAGES, URL, take_calls
+
+import ollama
 
 if TYPE_CHECKING:
     from collections.abc import Generator

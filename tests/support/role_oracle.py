@@ -52,6 +52,13 @@ OWN_PATHS = ("/health", "/running", "/metrics", "/swagger", "/v1/models")
 OLLAMA_LISTS = ("/api/version", "/api/tags", "/api/ps")
 OLLAMA_REFUSED = ("POST /api/pull", "POST /api/create", "POST /api/copy", "POST /api/push", "DELETE /api/delete")
 """Answered with 501, whatever the role."""
+TRANSLATED = {
+    "/api/chat": ("/v1/chat/completions",),
+    "/api/generate": ("/v1/chat/completions", "/v1/completions", "/infill"),
+    "/api/embed": ("/v1/embeddings",),
+    "/api/embeddings": ("/v1/embeddings",),
+}
+"""With POST: what the model server gets instead. Requests to the first two may also only load the model."""
 KEYLESS = ("/health", "/hotseat/ready")
 ANY = "*"
 
@@ -80,6 +87,8 @@ class Forwarded:
     names: frozenset[str]
     must_be_named: bool = False
     starts: str = ""
+    is_translated: bool = False
+    """Its response too; the recording servers answer what cannot be translated."""
 
 
 Outcome = Refused | Own | Forwarded
@@ -162,12 +171,39 @@ class Oracle:
             request.method in ("HEAD", "POST") and bare.startswith("/api/blobs/")
         ):
             return [refused(501)]
+        if request.method == "POST" and bare in TRANSLATED:
+            return self._translated(holder, request, TRANSLATED[bare])
         if (request.method, bare) != ("POST", "/api/show"):
             return None
         names, is_sure = body_names(request)
         deciding = names[-1:] if is_sure else names
         may = any(self.book.may_ask(holder, self.book.pins.get(name) or name) for name in deciding)
         return [*([Own()] if may else []), refused(400, 403, 404)]
+
+    def _translated(self, holder: Holder, request: Request, targets: tuple[str, ...]) -> list[Outcome]:
+        """The query does not count. Without a name the default model is meant, or the request is refused."""
+        names, is_sure = body_names(request)
+        deciding = names[-1:] if is_sure else names
+        meant = [self.book.pins.get(name, name) for name in deciding] or [
+            self.default,
+            self.book.pins.get(self.default, ""),  # undocumented which counts
+        ]
+        known = [name for name in meant if name in self.book.names]
+        ends = [end for name in known if self.book.may_ask(holder, name) for end in self.book.ends(name)]
+        loads: list[Outcome] = [Own(starts="" if end.is_peer else end.name) for end in ends]
+        sent = [self._sent_translated(end, target, (*names, *known)) for end in ends for target in targets]
+        return [refused(400, 403, 404, 415), *loads, *sent]
+
+    def _sent_translated(self, place: Place, target: str, names: Iterable[str]) -> Forwarded:
+        own_names = frozenset({*names, place.name, place.sent_name})
+        return Forwarded(
+            place.server,
+            place.prefix + target,
+            frozenset({place.sent_name}) if place.is_peer else own_names,
+            must_be_named=place.is_peer,
+            starts="" if place.is_peer else place.name,
+            is_translated=True,
+        )
 
     def _under_hotseat(self, holder: Holder, method: str, path: str) -> list[Outcome]:
         if path.rstrip("/") == "/hotseat/ready" and method in READ_METHODS:
