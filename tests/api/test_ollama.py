@@ -253,7 +253,7 @@ async def test_models_are_not_changed_over_the_network(rig: Management, method: 
     assert advice in answer.json()["error"]
 
 
-async def test_no_client_is_told_to_upload_a_file(rig: Management) -> None:
+async def test_no_client_is_made_to_upload_a_file(rig: Management) -> None:
     """404 would mean that the file is missing, and clients would then send gigabytes."""
     assert (await rig.client.head("/api/blobs/sha256:00")).status_code == 501
 

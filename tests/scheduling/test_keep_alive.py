@@ -109,7 +109,7 @@ def test_a_model_that_loads_is_unloaded_after_its_requests(driver: SchedulerDriv
 
 
 def test_a_model_that_does_not_run_has_nothing_to_keep(driver: SchedulerDriver) -> None:
-    """The wish is forgotten: the next load may be for another client."""
+    """The value is forgotten: the next load may be for another client."""
     driver >> keep_alive("llama", 0) << nothing
     driver.with_ready("llama", 1)
 
@@ -130,7 +130,7 @@ def test_the_next_process_has_the_configured_ttl(driver: SchedulerDriver) -> Non
 
 
 def test_the_last_client_decides(driver: SchedulerDriver) -> None:
-    """A later wish replaces the earlier one, and the same again changes nothing."""
+    """A later value replaces the earlier one, and the same again changes nothing."""
     driver.with_ready("llama")
     driver >> keep_alive("llama", 60) << wakes_at(70)
     driver >> keep_alive("llama", 60) << nothing

@@ -103,7 +103,7 @@ class Server:
     cut_from: Instant = NEVER
     """From when on its leases may be cut."""
     kept: KeepAliveSet | None = None
-    """The last wish of a client about its ttl."""
+    """The last `keep_alive` of a client."""
 
     @property
     def is_asleep(self) -> bool:
@@ -199,10 +199,10 @@ class World:
             self._require(ticket not in self.waiting, f"unload of {model}, which does not run, got no answer")
 
     def keep_alive(self, model: ModelName, seconds: Seconds | None) -> None:
-        wish = KeepAliveSet(model, seconds)
+        event = KeepAliveSet(model, seconds)
         if server := self.server_of(model):
-            server.kept = wish
-        self.tell(wish)
+            server.kept = event
+        self.tell(event)
 
     def change(self, catalog: Catalog) -> None:
         for server in self.servers.values():
