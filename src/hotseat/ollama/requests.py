@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from hotseat.errors import ClientError, TooLarge
+from hotseat.errors import ClientError
 from hotseat.ollama.keep_alive import keep_alive_s
-from hotseat.ollama.messages import NOTHING, Message, content, openai_messages
+from hotseat.ollama.messages import NOTHING, Message, check_count, openai_messages
 
 if TYPE_CHECKING:
     from hotseat.identifiers import Seconds
@@ -23,16 +23,7 @@ COMPLETIONS = b"/v1/completions"
 EMBEDDINGS = b"/v1/embeddings"
 INFILL = b"/infill"
 
-MOST_MESSAGES = 10_000
 RENAMED = {"num_keep": "n_keep"}
-SAMPLING = frozenset(
-    (
-        *("temperature", "top_p", "top_k", "min_p", "typical_p", "seed", "stop"),
-        *("repeat_penalty", "repeat_last_n", "presence_penalty", "frequency_penalty"),
-        *("mirostat", "mirostat_tau", "mirostat_eta", "num_keep"),
-    )
-)
-"""Options that a model server can apply to one request. Ollama's names are llama-server's, except those renamed."""
 
 
 class Answer(Enum):
@@ -74,23 +65,44 @@ class Asked:
         return msgspec.json.encode({"model": model, **(self.members or {})})
 
 
+class _Options(msgspec.Struct):
+    """Those that a model server can apply to one request. Ollama's names are llama-server's, except those renamed."""
+
+    temperature: msgspec.Raw = NOTHING
+    top_p: msgspec.Raw = NOTHING
+    top_k: msgspec.Raw = NOTHING
+    min_p: msgspec.Raw = NOTHING
+    typical_p: msgspec.Raw = NOTHING
+    seed: msgspec.Raw = NOTHING
+    stop: msgspec.Raw = NOTHING
+    repeat_penalty: msgspec.Raw = NOTHING
+    repeat_last_n: msgspec.Raw = NOTHING
+    presence_penalty: msgspec.Raw = NOTHING
+    frequency_penalty: msgspec.Raw = NOTHING
+    mirostat: msgspec.Raw = NOTHING
+    mirostat_tau: msgspec.Raw = NOTHING
+    mirostat_eta: msgspec.Raw = NOTHING
+    num_keep: msgspec.Raw = NOTHING
+    num_predict: msgspec.Raw = NOTHING
+
+
 class _Common(msgspec.Struct):
-    model: str = ""
+    model: str | None = None
     keep_alive: Any = None
     stream: bool | None = None
-    options: dict[str, msgspec.Raw] | None = None
+    options: _Options | None = None
     format: msgspec.Raw = NOTHING
     think: bool | str | None = None
 
     def asked(self, answer: Answer, target: bytes = b"", members: dict[str, Any] | None = None) -> Asked:
         keep_alive = None if self.keep_alive is None else KeepAlive(keep_alive_s(self.keep_alive))
         streams = self.stream is not False
-        translation = Translation(self.model, answer, streams, keep_alive)
+        translation = Translation(self.model or "", answer, streams, keep_alive)
         if members is None:
             return Asked(translation)
         if streams:
             members |= {"stream": True, "stream_options": {"include_usage": True}}
-        return Asked(translation, target, members | _sampling(self.options or {}))
+        return Asked(translation, target, members | _sampling(self.options or _Options()))
 
 
 class _Chat(_Common):
@@ -125,8 +137,7 @@ def read_chat(body: bytes) -> Asked:
     chat = _read_chat(body)
     if not chat.messages:
         return chat.asked(Answer.MESSAGE)
-    if len(chat.messages) > MOST_MESSAGES:
-        raise TooLarge(f"the request body has more than {MOST_MESSAGES:,} messages. Send fewer.")
+    check_count(chat.messages)
     members = {"messages": openai_messages(chat.messages), **_for_template(chat)}
     if chat.tools not in (NOTHING, _NULL, _NO_TOOLS):
         members["tools"] = chat.tools
@@ -145,9 +156,10 @@ def read_generate(body: bytes) -> Asked:
         if asked.images:
             raise ClientError("`images` and `raw` exclude each other: only a template has a place for images")
         return asked.asked(Answer.RESPONSE, COMPLETIONS, {"prompt": asked.prompt, **_plain_format(asked)})
-    system = [{"role": "system", "content": asked.system}] if asked.system else []
-    messages = [*system, {"role": "user", "content": content(asked.prompt, asked.images)}]
-    return asked.asked(Answer.RESPONSE, CHAT, {"messages": messages, **_for_template(asked)})
+    system = [Message("system", asked.system)] if asked.system else []
+    messages = [*system, Message("user", asked.prompt, images=asked.images)]
+    check_count(messages)
+    return asked.asked(Answer.RESPONSE, CHAT, {"messages": openai_messages(messages), **_for_template(asked)})
 
 
 def read_embed(body: bytes) -> Asked:
@@ -173,11 +185,10 @@ def _for_vectors(asked: _Common, answer: Answer, texts: str | list[str], more: d
 # Options
 
 
-def _sampling(options: dict[str, msgspec.Raw]) -> dict[str, Any]:
-    members: dict[str, Any] = {
-        RENAMED.get(name, name): value for name, value in options.items() if name in SAMPLING and value != _NULL
-    }
-    most = options.get("num_predict", _NULL)
+def _sampling(options: _Options) -> dict[str, Any]:
+    said = {name: getattr(options, name) for name in options.__struct_fields__}
+    members = {RENAMED.get(name, name): value for name, value in said.items() if value not in (NOTHING, _NULL)}
+    most = members.pop("num_predict", _NULL)
     if not bytes(most).startswith((b"-", b"null")):  # negative: until the model or its context ends
         members["max_tokens"] = most
     return members
