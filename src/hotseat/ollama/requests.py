@@ -14,6 +14,7 @@ import msgspec
 from hotseat.errors import ClientError
 from hotseat.ollama.keep_alive import keep_alive_s
 from hotseat.ollama.messages import NOTHING, Message, check_count, openai_messages
+from hotseat.ollama.options import Options, for_template, plain_format, sampling
 
 if TYPE_CHECKING:
     from hotseat.identifiers import Seconds
@@ -22,8 +23,6 @@ CHAT = b"/v1/chat/completions"
 COMPLETIONS = b"/v1/completions"
 EMBEDDINGS = b"/v1/embeddings"
 INFILL = b"/infill"
-
-RENAMED = {"num_keep": "n_keep"}
 
 
 class Answer(Enum):
@@ -65,32 +64,11 @@ class Asked:
         return msgspec.json.encode({"model": model, **(self.members or {})})
 
 
-class _Options(msgspec.Struct):
-    """Those that a model server can apply to one request. Ollama's names are llama-server's, except those renamed."""
-
-    temperature: msgspec.Raw = NOTHING
-    top_p: msgspec.Raw = NOTHING
-    top_k: msgspec.Raw = NOTHING
-    min_p: msgspec.Raw = NOTHING
-    typical_p: msgspec.Raw = NOTHING
-    seed: msgspec.Raw = NOTHING
-    stop: msgspec.Raw = NOTHING
-    repeat_penalty: msgspec.Raw = NOTHING
-    repeat_last_n: msgspec.Raw = NOTHING
-    presence_penalty: msgspec.Raw = NOTHING
-    frequency_penalty: msgspec.Raw = NOTHING
-    mirostat: msgspec.Raw = NOTHING
-    mirostat_tau: msgspec.Raw = NOTHING
-    mirostat_eta: msgspec.Raw = NOTHING
-    num_keep: msgspec.Raw = NOTHING
-    num_predict: msgspec.Raw = NOTHING
-
-
 class _Common(msgspec.Struct):
     model: str | None = None
-    keep_alive: Any = None
+    keep_alive: float | str | None = None
     stream: bool | None = None
-    options: _Options | None = None
+    options: Options | None = None
     format: msgspec.Raw = NOTHING
     think: bool | str | None = None
 
@@ -102,7 +80,7 @@ class _Common(msgspec.Struct):
             return Asked(translation)
         if streams:
             members |= {"stream": True, "stream_options": {"include_usage": True}}
-        return Asked(translation, target, members | _sampling(self.options or _Options()))
+        return Asked(translation, target, members | sampling(self.options))
 
 
 class _Chat(_Common):
@@ -138,8 +116,8 @@ def read_chat(body: bytes) -> Asked:
     if not chat.messages:
         return chat.asked(Answer.MESSAGE)
     check_count(chat.messages)
-    members = {"messages": openai_messages(chat.messages), **_for_template(chat)}
-    if chat.tools not in (NOTHING, _NULL, _NO_TOOLS):
+    members = {"messages": openai_messages(chat.messages), **for_template(chat.think, chat.format)}
+    if bytes(chat.tools) not in (b"", b"null", b"[]"):
         members["tools"] = chat.tools
     return chat.asked(Answer.MESSAGE, CHAT, members)
 
@@ -150,16 +128,18 @@ def read_generate(body: bytes) -> Asked:
     if not asked.prompt:
         return asked.asked(Answer.RESPONSE)
     if asked.suffix:
-        members = {"input_prefix": asked.prompt, "input_suffix": asked.suffix, **_plain_format(asked)}
+        members = {"input_prefix": asked.prompt, "input_suffix": asked.suffix, **plain_format(asked.format)}
         return asked.asked(Answer.RESPONSE, INFILL, members)
     if asked.raw:
         if asked.images:
             raise ClientError("`images` and `raw` exclude each other: only a template has a place for images")
-        return asked.asked(Answer.RESPONSE, COMPLETIONS, {"prompt": asked.prompt, **_plain_format(asked)})
+        return asked.asked(Answer.RESPONSE, COMPLETIONS, {"prompt": asked.prompt, **plain_format(asked.format)})
     system = [Message("system", asked.system)] if asked.system else []
     messages = [*system, Message("user", asked.prompt, images=asked.images)]
     check_count(messages)
-    return asked.asked(Answer.RESPONSE, CHAT, {"messages": openai_messages(messages), **_for_template(asked)})
+    return asked.asked(
+        Answer.RESPONSE, CHAT, {"messages": openai_messages(messages), **for_template(asked.think, asked.format)}
+    )
 
 
 def read_embed(body: bytes) -> Asked:
@@ -180,58 +160,3 @@ def read_embeddings(body: bytes) -> Asked:
 def _for_vectors(asked: _Common, answer: Answer, texts: str | list[str], more: dict[str, Any]) -> Asked:
     asked.stream, asked.options = False, None
     return asked.asked(answer, EMBEDDINGS, {"input": texts, "encoding_format": "float", **more})
-
-
-# Options
-
-
-def _sampling(options: _Options) -> dict[str, Any]:
-    said = {name: getattr(options, name) for name in options.__struct_fields__}
-    members = {RENAMED.get(name, name): value for name, value in said.items() if value not in (NOTHING, _NULL)}
-    most = members.pop("num_predict", _NULL)
-    if not bytes(most).startswith((b"-", b"null")):  # negative: until the model or its context ends
-        members["max_tokens"] = most
-    return members
-
-
-def _for_template(asked: _Common) -> dict[str, Any]:
-    """What only a chat has: reasoning, and the form of the answer."""
-    members: dict[str, Any] = {}
-    if asked.think is not None and asked.think != "":
-        members["chat_template_kwargs"] = {"enable_thinking": asked.think is not False}
-    if isinstance(asked.think, str) and asked.think:
-        members["reasoning_effort"] = asked.think
-        members["chat_template_kwargs"]["reasoning_effort"] = asked.think
-    if (schema := _schema(asked.format)) is not None:
-        members["response_format"] = _response_format(schema)
-    return members
-
-
-def _plain_format(asked: _Common) -> dict[str, Any]:
-    """llama-server's name for the same, where there are no messages; others know OpenAI's."""
-    if (schema := _schema(asked.format)) is None:
-        return {}
-    return {"json_schema": schema, "response_format": _response_format(schema)}
-
-
-def _response_format(schema: msgspec.Raw) -> dict[str, Any]:
-    if schema is ANY_OBJECT:
-        return {"type": "json_object"}
-    return {"type": "json_schema", "json_schema": {"name": "response", "strict": True, "schema": schema}}
-
-
-ANY_OBJECT = msgspec.Raw(b'{"type":"object"}')
-_NULL = msgspec.Raw(b"null")
-_NO_TOOLS = msgspec.Raw(b"[]")
-
-
-def _schema(form: msgspec.Raw) -> msgspec.Raw | None:
-    """`json`, or a JSON schema."""
-    said = bytes(form)
-    if said in (b"", b"null", b'""'):
-        return None
-    if said == b'"json"':
-        return ANY_OBJECT
-    if not said.startswith(b"{"):
-        raise ClientError('`format` in the request body must be "json" or a JSON schema')
-    return form
