@@ -10,7 +10,8 @@ import pytest
 
 from hotseat.errors import ClientError, TooLarge
 from hotseat.ollama.endpoints import ENDPOINTS
-from hotseat.ollama.requests import MOST_MESSAGES, Asked, KeepAlive
+from hotseat.ollama.messages import MOST_PARTS
+from hotseat.ollama.requests import Asked, KeepAlive
 
 HELLO = [{"role": "user", "content": "hello"}]
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
@@ -257,7 +258,24 @@ def test_arguments_that_are_no_object_are_refused() -> None:
         asked("/api/chat", messages=[{"role": "assistant", "tool_calls": [call]}])
 
 
-def test_a_chat_of_too_many_messages_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("path", "members"),
+    [
+        ("/api/chat", {"messages": HELLO * (MOST_PARTS + 1)}),
+        ("/api/chat", {"messages": [{**HELLO[0], "images": [PNG] * MOST_PARTS}]}),
+        ("/api/chat", {"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f"}}] * MOST_PARTS}]}),
+        ("/api/generate", {"prompt": "hello", "images": [PNG] * MOST_PARTS}),
+    ],
+    ids=["messages", "images", "calls", "images of a prompt"],
+)
+def test_a_request_of_too_many_parts_is_refused(path: str, members: dict[str, Any]) -> None:
     """Each of them takes time in which nobody else is served."""
-    with pytest.raises(TooLarge, match="messages"):
-        asked("/api/chat", messages=HELLO * (MOST_MESSAGES + 1))
+    with pytest.raises(TooLarge, match="10,000 messages"):
+        asked(path, **members)
+
+
+def test_members_that_say_nothing() -> None:
+    """Some clients send every member of a message."""
+    message = HELLO[0] | dict.fromkeys(("images", "tool_calls", "tool_name", "tool_call_id", "thinking"))
+
+    assert sent("/api/chat", messages=[message], tools=None, options=None, stream=False)[1] == {"messages": HELLO}

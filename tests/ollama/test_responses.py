@@ -174,6 +174,7 @@ def test_vectors_in_another_order() -> None:
         (b'{"detail":"too long"}', "too long"),
         (b'{"error":{"code":7}}', '{"code":7}'),
         (b"<html>\n too  long", "<html> too long"),
+        (b'{"error":"\xff"}', '{"error":"\ufffd"}'),
         (b"x" * 9000, "x" * 500),
         (b"", "the model server responded 502 without a text"),
         (b"{}", "the model server responded 502 without a text"),

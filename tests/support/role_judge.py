@@ -63,7 +63,7 @@ def is_own(seen: Seen) -> bool:
 
 
 def is_forwarded(outcome: Forwarded, request: Request, seen: Seen) -> bool:
-    if len(seen.received) != 1 or seen.status not in ((200, 502) if outcome.is_translated else (200, 101)):
+    if len(seen.received) != 1 or seen.status not in (200, 101):
         return False
     (received,) = seen.received
     sent = names_sent(received.request, with_query=outcome.must_be_named)

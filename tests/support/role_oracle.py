@@ -6,12 +6,20 @@ Where the documentation leaves a choice, every harmless reading of it is permitt
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote
 
 from tests.support.role_config import RANKS, Book, Holder, Place
-from tests.support.role_reading import Request, body_names, can_be_renamed, is_ambiguous, must_be_refused, secrets
+from tests.support.role_reading import (
+    Request,
+    body_names,
+    can_be_renamed,
+    is_ambiguous,
+    json_names,
+    must_be_refused,
+    secrets,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -50,15 +58,12 @@ OF_A_MODEL = (
 """Changes that need a key for that model. All other changes under /hotseat/ need `admin`."""
 OWN_PATHS = ("/health", "/running", "/metrics", "/swagger", "/v1/models")
 OLLAMA_LISTS = ("/api/version", "/api/tags", "/api/ps")
+OLLAMA_TRANSLATED = {"/api/generate": "/v1/chat/completions", "/api/embeddings": "/v1/embeddings"}
+"""With POST: what a model server gets instead. The bodies of the trials have a prompt."""
+OLLAMA_LOADS = "/api/chat"
+"""With POST, if there are no messages, as in the trials."""
 OLLAMA_REFUSED = ("POST /api/pull", "POST /api/create", "POST /api/copy", "POST /api/push", "DELETE /api/delete")
 """Answered with 501, whatever the role."""
-TRANSLATED = {
-    "/api/chat": ("/v1/chat/completions",),
-    "/api/generate": ("/v1/chat/completions", "/v1/completions", "/infill"),
-    "/api/embed": ("/v1/embeddings",),
-    "/api/embeddings": ("/v1/embeddings",),
-}
-"""With POST: what the model server gets instead. Requests to the first two may also only load the model."""
 KEYLESS = ("/health", "/hotseat/ready")
 ANY = "*"
 
@@ -87,8 +92,6 @@ class Forwarded:
     names: frozenset[str]
     must_be_named: bool = False
     starts: str = ""
-    is_translated: bool = False
-    """Its response too; the recording servers answer what cannot be translated."""
 
 
 Outcome = Refused | Own | Forwarded
@@ -171,8 +174,8 @@ class Oracle:
             request.method in ("HEAD", "POST") and bare.startswith("/api/blobs/")
         ):
             return [refused(501)]
-        if request.method == "POST" and bare in TRANSLATED:
-            return self._translated(holder, request, TRANSLATED[bare])
+        if request.method == "POST" and bare in (*OLLAMA_TRANSLATED, OLLAMA_LOADS):
+            return self._ollamas_of_a_model(holder, request, bare)
         if (request.method, bare) != ("POST", "/api/show"):
             return None
         names, is_sure = body_names(request)
@@ -180,30 +183,21 @@ class Oracle:
         may = any(self.book.may_ask(holder, self.book.pins.get(name) or name) for name in deciding)
         return [*([Own()] if may else []), refused(400, 403, 404)]
 
-    def _translated(self, holder: Holder, request: Request, targets: tuple[str, ...]) -> list[Outcome]:
-        """The query does not count. Without a name the default model is meant, or the request is refused."""
-        names, is_sure = body_names(request)
-        deciding = names[-1:] if is_sure else names
-        meant = [self.book.pins.get(name, name) for name in deciding] or [
-            self.default,
-            self.book.pins.get(self.default, ""),  # undocumented which counts
-        ]
-        known = [name for name in meant if name in self.book.names]
-        ends = [end for name in known if self.book.may_ask(holder, name) for end in self.book.ends(name)]
-        loads: list[Outcome] = [Own(starts="" if end.is_peer else end.name) for end in ends]
-        sent = [self._sent_translated(end, target, (*names, *known)) for end in ends for target in targets]
-        return [refused(400, 403, 404, 415), *loads, *sent]
+    def _ollamas_of_a_model(self, holder: Holder, request: Request, bare: str) -> list[Outcome]:
+        """The body is JSON whatever it is called, and nothing but its last `model` counts."""
+        if not (names := json_names(request.body)):
+            return [refused(400, 415), *self._of_openais(holder, request, bare, "")]
+        return self._of_openais(holder, request, bare, names[-1])
 
-    def _sent_translated(self, place: Place, target: str, names: Iterable[str]) -> Forwarded:
-        own_names = frozenset({*names, place.name, place.sent_name})
-        return Forwarded(
-            place.server,
-            place.prefix + target,
-            frozenset({place.sent_name}) if place.is_peer else own_names,
-            must_be_named=place.is_peer,
-            starts="" if place.is_peer else place.name,
-            is_translated=True,
-        )
+    def _of_openais(self, holder: Holder, request: Request, bare: str, name: str) -> list[Outcome]:
+        path = OLLAMA_TRANSLATED.get(bare, "/v1/chat/completions")
+        as_sent = replace(request, target=path, fields=(("Content-Type", "application/json"),))
+        outcomes = self._forwarded(holder, as_sent, path, [name])
+        if bare != OLLAMA_LOADS:
+            return outcomes
+        loads = [Own(starts=each.starts) for each in outcomes if isinstance(each, Forwarded)]
+        may_fail = [refused(400, 404, 409, 501)] if loads else []
+        return [*loads, *may_fail, *(each for each in outcomes if not isinstance(each, Forwarded))]
 
     def _under_hotseat(self, holder: Holder, method: str, path: str) -> list[Outcome]:
         if path.rstrip("/") == "/hotseat/ready" and method in READ_METHODS:

@@ -11,7 +11,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from tests.support.role_oracle import DESCRIBING_PATHS, INFERENCE_PATHS, SUBSCRIBED_PATHS, TRANSLATED
+from tests.support.role_oracle import DESCRIBING_PATHS, INFERENCE_PATHS, SUBSCRIBED_PATHS
 from tests.support.role_paths import ENCODED_OWN, MANAGED, NAMES, NESTED, ODD_NAMES, UNUSUAL
 from tests.support.role_reading import Request
 from tests.support.role_world import KEYS
@@ -167,7 +167,7 @@ class Trial:
 def requests(plan: Plan, own_routes: Sequence[str]) -> Iterator[Trial]:
     """Combine every caller with every path, first with the methods that matter most; the rest is random."""
     rng = random.Random(plan.seed)
-    listed = (*INFERENCE_PATHS, *SUBSCRIBED_PATHS, *DESCRIBING_PATHS, *TRANSLATED, "/my/generate")
+    listed = (*INFERENCE_PATHS, *SUBSCRIBED_PATHS, *DESCRIBING_PATHS, "/my/generate")
     for number in range(plan.each):
         callers = (*WITHOUT_KEY, *SECRETS) if number == 0 else tuple(SECRETS)
         for path, caller in product(sorted((*listed, *MANAGED, *UNUSUAL)), callers):

@@ -114,10 +114,7 @@ def error_text(body: bytes, status: int) -> str:
         failure = _read_failure(body)
     except UNREADABLE:
         return " ".join(body.decode("utf-8", "replace")[: 4 * LONGEST_SHOWN].split())[:LONGEST_SHOWN] or nothing
-    return text_of_error(failure.error or failure.message or failure.detail or nothing)
-
-
-def text_of_error(error: object) -> str:
+    error = failure.error or failure.message or failure.detail or nothing
     if isinstance(error, dict):
         error = error.get("message") or error
     return error if isinstance(error, str) else msgspec.json.encode(error).decode()

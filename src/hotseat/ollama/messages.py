@@ -6,14 +6,16 @@ the first unanswered call of that tool.
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from typing import Any
 
 import msgspec
 
-from hotseat.errors import ClientError
+from hotseat.errors import ClientError, TooLarge
 from hotseat.ollama.images import data_uri
 
 NOTHING = msgspec.Raw(b"")
+MOST_PARTS = 10_000
 
 
 class CalledFunction(msgspec.Struct):
@@ -23,7 +25,7 @@ class CalledFunction(msgspec.Struct):
 
 class ToolCall(msgspec.Struct):
     function: CalledFunction
-    id: str = ""
+    id: str | None = None
 
 
 class Message(msgspec.Struct):
@@ -32,8 +34,15 @@ class Message(msgspec.Struct):
     thinking: str | None = None
     images: list[str] | None = None
     tool_calls: list[ToolCall] | None = None
-    tool_name: str = ""
-    tool_call_id: str = ""
+    tool_name: str | None = None
+    tool_call_id: str | None = None
+
+
+def check_count(messages: list[Message]) -> None:
+    """Each part takes time in which nobody else is served."""
+    parts = sum(len(message.tool_calls or ()) + len(message.images or ()) for message in messages)
+    if len(messages) + parts > MOST_PARTS:
+        raise TooLarge(f"the request body has more than {MOST_PARTS:,} messages, images and tool calls. Send fewer.")
 
 
 def openai_messages(messages: list[Message]) -> list[dict[str, Any]]:
@@ -42,7 +51,7 @@ def openai_messages(messages: list[Message]) -> list[dict[str, Any]]:
 
 
 def _openai_message(message: Message, calls: _Calls) -> dict[str, Any]:
-    translated: dict[str, Any] = {"role": message.role, "content": content(message.content or "", message.images)}
+    translated: dict[str, Any] = {"role": message.role, "content": _content(message.content or "", message.images)}
     if message.thinking:
         translated["reasoning_content"] = message.thinking
     if message.tool_calls:
@@ -54,7 +63,7 @@ def _openai_message(message: Message, calls: _Calls) -> dict[str, Any]:
     return translated
 
 
-def content(text: str, images: list[str] | None) -> str | list[dict[str, Any]]:
+def _content(text: str, images: list[str] | None) -> str | list[dict[str, Any]]:
     if not images:
         return text
     parts = [{"type": "text", "text": text}] if text else []
@@ -66,21 +75,30 @@ class _Calls:
 
     def __init__(self) -> None:
         self._count = 0
-        self._open: dict[str, str] = {}
-        """The tools of the calls without a result, by id."""
+        self._open: dict[str, None] = {}
+        """The ids of the calls without a result."""
+        self._of_tool: defaultdict[str, deque[str]] = defaultdict(deque)
+        """The ids of the calls of each tool; those with a result may be among them."""
 
     def made(self, call: ToolCall) -> dict[str, Any]:
         self._count += 1
         call_id = call.id or f"call_{self._count}"
-        self._open[call_id] = call.function.name
+        self._open[call_id] = None
+        self._of_tool[call.function.name].append(call_id)
         function = {"name": call.function.name, "arguments": _as_text(call.function.arguments)}
         return {"id": call_id, "type": "function", "function": function}
 
     def answered(self, message: Message) -> str:
-        named = (call_id for call_id, tool in self._open.items() if tool == message.tool_name)
-        call_id = message.tool_call_id or next(named, "") or next(iter(self._open), "")
+        call_id = message.tool_call_id or self._next_of(message.tool_name) or next(iter(self._open), "")
         self._open.pop(call_id, None)
         return call_id
+
+    def _next_of(self, tool: str | None) -> str:
+        calls = self._of_tool[tool or ""]
+        while calls:
+            if (call_id := calls.popleft()) in self._open:
+                return call_id
+        return ""
 
 
 def _as_text(arguments: msgspec.Raw) -> str:

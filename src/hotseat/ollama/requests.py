@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from hotseat.errors import ClientError, TooLarge
+from hotseat.errors import ClientError
 from hotseat.ollama.keep_alive import keep_alive_s
-from hotseat.ollama.messages import NOTHING, Message, content, openai_messages
+from hotseat.ollama.messages import NOTHING, Message, check_count, openai_messages
+from hotseat.ollama.options import Options, for_template, plain_format, sampling
 
 if TYPE_CHECKING:
     from hotseat.identifiers import Seconds
@@ -22,17 +23,6 @@ CHAT = b"/v1/chat/completions"
 COMPLETIONS = b"/v1/completions"
 EMBEDDINGS = b"/v1/embeddings"
 INFILL = b"/infill"
-
-MOST_MESSAGES = 10_000
-RENAMED = {"num_keep": "n_keep"}
-SAMPLING = frozenset(
-    (
-        *("temperature", "top_p", "top_k", "min_p", "typical_p", "seed", "stop"),
-        *("repeat_penalty", "repeat_last_n", "presence_penalty", "frequency_penalty"),
-        *("mirostat", "mirostat_tau", "mirostat_eta", "num_keep"),
-    )
-)
-"""Options that a model server can apply to one request. Ollama's names are llama-server's, except those renamed."""
 
 
 class Answer(Enum):
@@ -75,22 +65,22 @@ class Asked:
 
 
 class _Common(msgspec.Struct):
-    model: str = ""
-    keep_alive: Any = None
+    model: str | None = None
+    keep_alive: float | str | None = None
     stream: bool | None = None
-    options: dict[str, msgspec.Raw] | None = None
+    options: Options | None = None
     format: msgspec.Raw = NOTHING
     think: bool | str | None = None
 
     def asked(self, answer: Answer, target: bytes = b"", members: dict[str, Any] | None = None) -> Asked:
         keep_alive = None if self.keep_alive is None else KeepAlive(keep_alive_s(self.keep_alive))
         streams = self.stream is not False
-        translation = Translation(self.model, answer, streams, keep_alive)
+        translation = Translation(self.model or "", answer, streams, keep_alive)
         if members is None:
             return Asked(translation)
         if streams:
             members |= {"stream": True, "stream_options": {"include_usage": True}}
-        return Asked(translation, target, members | _sampling(self.options or {}))
+        return Asked(translation, target, members | sampling(self.options))
 
 
 class _Chat(_Common):
@@ -125,10 +115,9 @@ def read_chat(body: bytes) -> Asked:
     chat = _read_chat(body)
     if not chat.messages:
         return chat.asked(Answer.MESSAGE)
-    if len(chat.messages) > MOST_MESSAGES:
-        raise TooLarge(f"the request body has more than {MOST_MESSAGES:,} messages. Send fewer.")
-    members = {"messages": openai_messages(chat.messages), **_for_template(chat)}
-    if chat.tools not in (NOTHING, _NULL, _NO_TOOLS):
+    check_count(chat.messages)
+    members = {"messages": openai_messages(chat.messages), **for_template(chat.think, chat.format)}
+    if bytes(chat.tools) not in (b"", b"null", b"[]"):
         members["tools"] = chat.tools
     return chat.asked(Answer.MESSAGE, CHAT, members)
 
@@ -139,15 +128,18 @@ def read_generate(body: bytes) -> Asked:
     if not asked.prompt:
         return asked.asked(Answer.RESPONSE)
     if asked.suffix:
-        members = {"input_prefix": asked.prompt, "input_suffix": asked.suffix, **_plain_format(asked)}
+        members = {"input_prefix": asked.prompt, "input_suffix": asked.suffix, **plain_format(asked.format)}
         return asked.asked(Answer.RESPONSE, INFILL, members)
     if asked.raw:
         if asked.images:
             raise ClientError("`images` and `raw` exclude each other: only a template has a place for images")
-        return asked.asked(Answer.RESPONSE, COMPLETIONS, {"prompt": asked.prompt, **_plain_format(asked)})
-    system = [{"role": "system", "content": asked.system}] if asked.system else []
-    messages = [*system, {"role": "user", "content": content(asked.prompt, asked.images)}]
-    return asked.asked(Answer.RESPONSE, CHAT, {"messages": messages, **_for_template(asked)})
+        return asked.asked(Answer.RESPONSE, COMPLETIONS, {"prompt": asked.prompt, **plain_format(asked.format)})
+    system = [Message("system", asked.system)] if asked.system else []
+    messages = [*system, Message("user", asked.prompt, images=asked.images)]
+    check_count(messages)
+    return asked.asked(
+        Answer.RESPONSE, CHAT, {"messages": openai_messages(messages), **for_template(asked.think, asked.format)}
+    )
 
 
 def read_embed(body: bytes) -> Asked:
@@ -168,59 +160,3 @@ def read_embeddings(body: bytes) -> Asked:
 def _for_vectors(asked: _Common, answer: Answer, texts: str | list[str], more: dict[str, Any]) -> Asked:
     asked.stream, asked.options = False, None
     return asked.asked(answer, EMBEDDINGS, {"input": texts, "encoding_format": "float", **more})
-
-
-# Options
-
-
-def _sampling(options: dict[str, msgspec.Raw]) -> dict[str, Any]:
-    members: dict[str, Any] = {
-        RENAMED.get(name, name): value for name, value in options.items() if name in SAMPLING and value != _NULL
-    }
-    most = options.get("num_predict", _NULL)
-    if not bytes(most).startswith((b"-", b"null")):  # negative: until the model or its context ends
-        members["max_tokens"] = most
-    return members
-
-
-def _for_template(asked: _Common) -> dict[str, Any]:
-    """What only a chat has: reasoning, and the form of the answer."""
-    members: dict[str, Any] = {}
-    if asked.think is not None and asked.think != "":
-        members["chat_template_kwargs"] = {"enable_thinking": asked.think is not False}
-    if isinstance(asked.think, str) and asked.think:
-        members["reasoning_effort"] = asked.think
-        members["chat_template_kwargs"]["reasoning_effort"] = asked.think
-    if (schema := _schema(asked.format)) is not None:
-        members["response_format"] = _response_format(schema)
-    return members
-
-
-def _plain_format(asked: _Common) -> dict[str, Any]:
-    """llama-server's name for the same, where there are no messages; others know OpenAI's."""
-    if (schema := _schema(asked.format)) is None:
-        return {}
-    return {"json_schema": schema, "response_format": _response_format(schema)}
-
-
-def _response_format(schema: msgspec.Raw) -> dict[str, Any]:
-    if schema is ANY_OBJECT:
-        return {"type": "json_object"}
-    return {"type": "json_schema", "json_schema": {"name": "response", "strict": True, "schema": schema}}
-
-
-ANY_OBJECT = msgspec.Raw(b'{"type":"object"}')
-_NULL = msgspec.Raw(b"null")
-_NO_TOOLS = msgspec.Raw(b"[]")
-
-
-def _schema(form: msgspec.Raw) -> msgspec.Raw | None:
-    """`json`, or a JSON schema."""
-    said = bytes(form)
-    if said in (b"", b"null", b'""'):
-        return None
-    if said == b'"json"':
-        return ANY_OBJECT
-    if not said.startswith(b"{"):
-        raise ClientError('`format` in the request body must be "json" or a JSON schema')
-    return form

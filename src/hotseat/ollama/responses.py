@@ -16,10 +16,10 @@ from hotseat.ollama.completions import (
     Completion,
     Said,
     Usage,
+    error_text,
     nanoseconds,
     read_completion,
     text_in,
-    text_of_error,
 )
 from hotseat.ollama.events import EventReader
 from hotseat.ollama.requests import Answer
@@ -117,8 +117,8 @@ class StreamTranslator:
 
 
 def raise_error_in(piece: Completion) -> None:
-    if bytes(piece.error) not in (b"", b"null"):
-        raise UpstreamError(text_of_error(msgspec.json.decode(piece.error)))
+    if (error := bytes(piece.error)) not in (b"", b"null"):
+        raise UpstreamError(error_text(b'{"error":%b}' % error, 200))
 
 
 # Complete responses
