@@ -35,13 +35,13 @@ def here(name: str, caller: str, **limits: str) -> Client:
     return Client(name, (sys.executable, "-m", f"clients.callers.{caller}"), limits)
 
 
-def apart(name: str, caller: str, requirement: str, **limits: str) -> Client:
+def apart(name: str, caller: str, requirement: str, *options: str, **limits: str) -> Client:
     """A client in an environment of its own, because its dependencies conflict with the project's."""
-    home = VENVS / name.replace(" ", "-")
+    home = VENVS / requirement.replace("<", "-")
     python = str(home / "bin/python")
     make_home = (sys.executable, "-m", "venv", str(home))
     fill_home = (python, "-m", "pip", "install", "-qq", "--upgrade", requirement)
-    return Client(name, (python, "-m", f"clients.callers.{caller}"), limits, (make_home, fill_home))
+    return Client(name, (python, "-m", f"clients.callers.{caller}", *options), limits, (make_home, fill_home))
 
 
 def node(name: str, caller: str, **limits: str) -> Client:
@@ -49,10 +49,14 @@ def node(name: str, caller: str, **limits: str) -> Client:
     return Client(name, ("node", str(NODE / f"{caller}.mjs")), limits, (("npm", "ci", "--prefix", str(NODE)),))
 
 
+NO_COMMENTS = "Ollama's streams have no comments, so silence ends at its limit, if one was set."
+NO_RETRY = "Sends one request and reports the refusal."
+
 TESTED = (
     here("openai-python 3", "through_openai"),
     here("anthropic-python", "through_anthropic"),
     node("openai-node", "through_openai"),
+    here("ollama-python", "through_ollama", two_minutes_of_comments=NO_COMMENTS, full_queue=NO_RETRY),
     here("curl", "through_curl", full_queue="Sends one request; `--retry 2` makes it retry after that time."),
 )
 """Clients that every change is tested with."""
@@ -75,6 +79,31 @@ ON_DEMAND = (
         cancel=LEAVES_LATE,
     ),
     apart("llm", "through_llm", "llm", cancel=LEAVES_LATE),
+    node("ollama-node", "through_ollama", two_minutes_of_comments=NO_COMMENTS, full_queue=NO_RETRY),
+    apart(
+        "langchain-ollama",
+        "through_langchain_ollama",
+        "langchain-ollama",
+        two_minutes_of_comments=NO_COMMENTS,
+        full_queue=NO_RETRY,
+    ),
+    apart("llm-ollama", "through_llm_ollama", "llm-ollama", two_minutes_of_comments=NO_COMMENTS, full_queue=NO_RETRY),
+    apart(
+        "litellm ollama/",
+        "through_litellm_ollama",
+        "litellm",
+        "ollama",
+        two_minutes_of_comments=NO_COMMENTS,
+        full_queue=NO_RETRY,
+    ),
+    apart(
+        "litellm ollama_chat/",
+        "through_litellm_ollama",
+        "litellm",
+        "ollama_chat",
+        two_minutes_of_comments=NO_COMMENTS,
+        full_queue=NO_RETRY,
+    ),
     node("AI SDK", "through_ai", failed_start=RETRIES_ANYWAY),
 )
 """Clients that `python -m clients` tests as well."""

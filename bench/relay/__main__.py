@@ -27,6 +27,7 @@ from bench.relay.record import Record, joined, recorded
 from bench.relay.rounds import run_rounds, tell
 from bench.relay.soak import soak
 from bench.relay.tools import CACHE
+from bench.relay.translation import compare_translated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -47,6 +48,9 @@ def main() -> int:
             with alone():
                 profile()
             return 0
+        if options.translated:
+            with alone():
+                return 0 if compare_translated(options.rounds or ROUNDS) else 1
         if options.against:
             with alone():
                 compare(options.against, chosen(options.only, is_quick=options.quick), options.rounds or ROUNDS)
@@ -147,6 +151,11 @@ def parse_options() -> argparse.Namespace:
     )
     parser.add_argument(
         "--against", metavar="REVISION", help="compare hotseat with itself at a git revision instead, in one run"
+    )
+    parser.add_argument(
+        "--translated",
+        action="store_true",
+        help="compare translated streams with plain ones instead; exit with 1 if they cost too much",
     )
     parser.add_argument("--profile", action="store_true", help="profile hotseat with perf instead")
     return parser.parse_args()

@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bench.relay.cells import CHUNKS_PER_S, STREAMS_SETTLE_S
-from bench.relay.loads import Requests, Streams, chat
+from bench.relay.loads import CHAT, Requests, Streams, chat
 from bench.relay.processes import Failure, wait_for
 from bench.relay.proxies.kinds import Backs, Launch, Proxy
-from bench.relay.running_proxies import CHAT, RunningProxy, started
+from bench.relay.running_proxies import RunningProxy, started
 from bench.relay.tools import HERE
 
 if TYPE_CHECKING:

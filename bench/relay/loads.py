@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Moment: TypeAlias = "Callable[[], None]"
 
+CHAT = "/v1/chat/completions"
 SCRIPT = """
 wrk.method = "POST"
 wrk.headers["Content-Type"] = "application/json"
@@ -89,11 +90,12 @@ class Streams:
     rate: int
     settle_s: float
     measure_s: float
+    path: str = CHAT
 
     def read(self, port: int, at_start: Moment, at_end: Moment) -> Answered:
         """Read all streams; calls `at_start` and `at_end` at the edges of the window, with all streams open."""
         numbers = (port, self.count, self.rate, self.settle_s, self.measure_s)
-        argv = pinned([str(c_program("streams")), *map(str, numbers)], LOAD_CORE)
+        argv = pinned([str(c_program("streams")), *map(str, numbers), self.path], LOAD_CORE)
         with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as client:
             try:
                 return self._answered(client, at_start, at_end)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from bench.relay.cells import (
     CHUNKS_PER_S,
@@ -15,10 +15,12 @@ from bench.relay.cells import (
     Cell,
     Work,
 )
-from bench.relay.loads import ONE_TOKEN, Answered, Requests, Streams, chat, idle_connections
+from bench.relay.loads import CHAT, ONE_TOKEN, Answered, Requests, Streams, chat, idle_connections
 from bench.relay.processes import ALL_CORES, PROXY_CORE, Failure, wait_for
-from bench.relay.running_proxies import CHAT, RunningProxy
 from bench.relay.upstreams import Counts, counts
+
+if TYPE_CHECKING:
+    from bench.relay.running_proxies import RunningProxy
 
 COMPLETION = "/completion"
 AFTERMATH_S = 0.3
@@ -74,14 +76,14 @@ def llama(running: RunningProxy, cell: Cell) -> dict[str, float]:
     return values_of(running, answered, running.cpu_s() - before_s)
 
 
-def streams(running: RunningProxy, cell: Cell) -> dict[str, float]:
+def streams(running: RunningProxy, cell: Cell, path: str = CHAT) -> dict[str, float]:
     running.pin(PROXY_CORE)
     cpu_s: list[float] = []
 
     def look() -> None:
         cpu_s.append(running.cpu_s())
 
-    load = Streams(cell.clients, CHUNKS_PER_S, STREAMS_SETTLE_S, STREAMS_S)
+    load = Streams(cell.clients, CHUNKS_PER_S, STREAMS_SETTLE_S, STREAMS_S, path)
     answered = load.read(running.port, look, look)
     return {**values_of(running, answered, cpu_s[1] - cpu_s[0]), "starved": answered.starved}
 

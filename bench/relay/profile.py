@@ -7,10 +7,10 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from bench.relay.figures import BARE
-from bench.relay.loads import Requests, Streams, chat
+from bench.relay.loads import CHAT, Requests, Streams, chat
 from bench.relay.processes import PROXY_CORE, Failure
 from bench.relay.proxies.hotseat import HOTSEAT
-from bench.relay.running_proxies import CHAT, RunningProxy, started
+from bench.relay.running_proxies import RunningProxy, started
 from bench.relay.tools import program
 
 if TYPE_CHECKING:

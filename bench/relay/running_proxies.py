@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.relay.figures import BARE
-from bench.relay.loads import Requests, chat
+from bench.relay.loads import CHAT, Requests, chat
 from bench.relay.processes import Service, wait_for
 from bench.relay.proxies.kinds import Backs, Proxy
 from bench.relay.upstreams import bench_command, is_healthy, llama_command
@@ -19,7 +19,6 @@ from tests.support.ports import free_port
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-CHAT = "/v1/chat/completions"
 WARM_CLIENTS, WARM_S = 4, 1
 
 

@@ -1,4 +1,5 @@
-/* streams PORT COUNT RATE WARM_S MEASURE_S: reads COUNT streams and checks every event.
+/* streams PORT COUNT RATE WARM_S MEASURE_S PATH: reads COUNT streams and checks every event.
+   Under /api/ the events are lines that hotseat has translated; they have neither number nor time.
 
    The window begins WARM_S after every stream has received its first event. Prints START and END at its edges, so that
    the parent can read CPU and memory at these moments; then one line of JSON: events, delays (from the time in an event
@@ -33,11 +34,30 @@ typedef struct {
 
 static unsigned delays[LONGEST_US + 1];
 static long begun, events, refused, garbled, disordered, cut;
-static int is_measuring;
+static int is_measuring, is_translated;
+
+static int is_line(const Stream *s) {
+  static const char end[] = LINE_END;
+  int from = s->length - (int)(sizeof end - 1);
+  return from > 0 && !strncmp(s->text, LINE_START, sizeof LINE_START - 1) && !strcmp(s->text + from, end);
+}
+
+static void read_line(Stream *s) {
+  begun += !s->next++;
+  if (!is_line(s)) garbled++;
+  if (!is_measuring) return;
+  delays[0]++;
+  events++;
+  s->measured++;
+}
 
 static void read_event(Stream *s, long long now) {
   s->text[s->length] = 0;
   if (s->length == 0) return;
+  if (is_translated) {
+    read_line(s);
+    return;
+  }
   if (strncmp(s->text, EVENT_START, NUMBER_AT) || s->length < STAMP_AT + 19) {
     garbled++;
     return;
@@ -122,12 +142,12 @@ static void serve(Stream *s) {
   }
 }
 
-static void open_stream(Stream *s, int poll_fd, int port, int rate) {
+static void open_stream(Stream *s, int poll_fd, int port, int rate, const char *path) {
   static const char body[] = "{\"model\":\"bench\",\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}]}";
   char request[1024];
   int one = 1, n = snprintf(request, sizeof request,
-      "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Type: application/json\r\n"
-      "Accept: text/event-stream\r\n%s %d\r\nContent-Length: %zu\r\n\r\n%s", port, RATE_FIELD, rate, sizeof body - 1, body);
+      "POST %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Type: application/json\r\n"
+      "Accept: text/event-stream\r\n%s %d\r\nContent-Length: %zu\r\n\r\n%s", path, port, RATE_FIELD, rate, sizeof body - 1, body);
   struct sockaddr_in there = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   s->fd = socket(AF_INET, SOCK_STREAM, 0);
   if (s->fd < 0 || connect(s->fd, (void *)&there, sizeof there) || write(s->fd, request, n) != n) {
@@ -152,7 +172,8 @@ static void say(const char *word) {
 }
 
 int main(int argc, char **argv) {
-  if (argc != 6) return fprintf(stderr, "usage: streams PORT COUNT RATE WARM_S MEASURE_S\n"), 2;
+  if (argc != 7) return fprintf(stderr, "usage: streams PORT COUNT RATE WARM_S MEASURE_S PATH\n"), 2;
+  is_translated = !strncmp(argv[6], "/api/", 5);
   signal(SIGPIPE, SIG_IGN);
   int port = atoi(argv[1]), count = atoi(argv[2]), rate = atoi(argv[3]), opened = 0;
   double warm_s = atof(argv[4]), measure_s = atof(argv[5]);
@@ -161,7 +182,7 @@ int main(int argc, char **argv) {
   long long start = now_ns(), from = 0, until = 0, now;
   struct epoll_event ready[256];
   while ((now = now_ns()) < until || !is_measuring) {
-    for (; opened < count && start + opened * PACE_NS <= now; opened++) open_stream(&all[opened], poll_fd, port, rate);
+    for (; opened < count && start + opened * PACE_NS <= now; opened++) open_stream(&all[opened], poll_fd, port, rate, argv[6]);
     int is_complete = begun == count || refused + garbled + cut || now > start + PATIENCE_NS;
     if (opened == count && is_complete && !from) from = now + warm_s * 1e9;
     if (from && !is_measuring && now >= from) {

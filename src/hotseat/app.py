@@ -115,6 +115,7 @@ class Program:
     async def listen(self) -> None:
         self.shared.tasks.start(self.relaying.liveness.watch(), "liveness")
         await self.relaying.relay.listen(self.shared.start.sockets, self.shared.start.tls)
+        await self.relaying.relay.listen_as_ollama(self.shared.start.ollama_sockets)
 
     def start_tasks(self) -> None:
         options, tasks, reloader = self.shared.start.options, self.shared.tasks, self.relaying.reloader
@@ -133,7 +134,7 @@ class Program:
         start, loaded = self.shared.start, self.shared.active.loaded
         log_warnings(loaded)
         self.models.unmet_limits.log_new()
-        banner = banner_of(loaded, start.sockets, self.relaying.relay, self.api)
+        banner = banner_of(start, loaded, self.relaying.relay, self.api)
         announce(banner, loaded.settings.logging, start.writer)
         start.systemd.notify("READY=1", f"STATUS=serving {len(loaded.catalog.models)} models")
 

@@ -180,6 +180,8 @@ class Settings:
     listen: tuple[str, int] = ("127.0.0.1", 8080)
     tls: TlsFiles | None = None
     """None: plain HTTP."""
+    ollama_listen: tuple[str, int] | None = None
+    """A second address, for clients of Ollama; always plain HTTP."""
     access: Access = Access()
     limits: Limits = Limits()
     readiness: Readiness = Readiness()
@@ -196,6 +198,8 @@ class Settings:
     """After /upstream/{model}: matching paths never start a model."""
     inference_paths: tuple[str, ...] = ()
     """Further paths of model servers that the role `inference` may use."""
+    is_strict: bool = False
+    """Are the paths of other programs' APIs forwarded like any others?"""
     yield_to: tuple[str, ...] = ()
     """Names of programs with precedence: while one runs, no model does."""
     trust_pages: bool = False

@@ -136,6 +136,7 @@ def test_keys_that_are_not_about_models(files: ConfigFiles) -> None:
     """Every key that is not about models or groups is in Settings."""
     text = """
 listen: "[::1]:9000"
+ollama: {listen: 11434}
 allowOpen: true
 allowedHosts: [models.example]
 allowedOrigins: ["https://chat.example"]
@@ -153,11 +154,13 @@ activity: {keepDays: 0.5, maxRows: 10}
 limits:
   {header: 1KiB, body: 1MB, jsonBody: 10, uploads: 5MB, connections: 2, connectionsPerAddress: 1, headerTimeout: 1,
    bodyTimeout: 2s, idleTimeout: 3m}
+passthrough: strict
 upstream: {ignorePaths: ["a$"]}
 """
     settings = files.load(text + MODEL).settings
 
     assert settings.listen == ("::1", 9000)
+    assert settings.ollama_listen == ("127.0.0.1", 11434)
     assert settings.access.allow_open
     assert settings.access.allowed_hosts == ("models.example",)
     assert settings.access.allowed_origins == ("https://chat.example",)
@@ -170,6 +173,7 @@ upstream: {ignorePaths: ["a$"]}
     )  # fmt: skip
     assert settings.error_format is ErrorFormat.TEXT
     assert not settings.metrics
+    assert settings.is_strict
     assert settings.include_aliases_in_list
     assert settings.logging == Logging("warn", "kitchen", "none", LogFormat.JSON)
     assert settings.activity == ActivityKept(43_200.0, 10)
@@ -299,6 +303,7 @@ def test_a_file_with_every_default_written_out_equals_the_shortest_one(files: Co
     """The defaults are those of the reference, and writing them out changes nothing and gives no warning."""
     written = """
 listen: 127.0.0.1:8080
+ollama: {}
 allowOpen: false
 allowedHosts: []
 allowedOrigins: []

@@ -79,6 +79,18 @@ async def test_https_stays_as_it_was_at_startup(files: ConfigFiles, caplog: pyte
     assert "a change of tls takes effect after a restart" in caplog.text
 
 
+async def test_the_address_for_ollamas_clients_stays_as_it_was_at_startup(
+    files: ConfigFiles, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its old value is also the one that is checked: a new one would need a key."""
+    rig = ReloadRig(files.load(f"{MODEL}ollama: {{listen: ':11434'}}\n"))
+    await Reloader(ActiveConfig(files.load(MODEL)), ModelFolders(), cast("ReloadTarget", rig)).reload()
+    [applied] = rig.applied
+
+    assert applied.settings.ollama_listen is None
+    assert "a change of ollama.listen takes effect after a restart" in caplog.text
+
+
 async def test_a_fleet_secret_that_stays_in_force_stays_withheld(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

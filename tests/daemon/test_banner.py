@@ -39,6 +39,15 @@ def test_who_may_come_in_is_said(keys: tuple[str, ...], is_open: bool, said: str
     assert len(lines) <= LONGEST
 
 
+def test_the_address_for_ollamas_clients_is_said() -> None:
+    """It is plain HTTP, whatever the other address is, and all of it still fits."""
+    banner = Banner("https", [("::1", 8080)], ["config.yaml"], 3, Access(), False, [("127.0.0.1", 11434)], True)
+    lines = banner.lines()
+
+    assert "  for Ollama   http://127.0.0.1:11434" in lines
+    assert len(lines) <= LONGEST
+
+
 @pytest.mark.parametrize(
     ("host", "url"),
     [("0.0.0.0", "http://127.0.0.1:80"), ("::", "http://[::1]:80"), ("localhost", "http://localhost:80")],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from tests.support.scheduler_driver import arrives, leaves, load, upstream_of
+from tests.support.scheduler_driver import arrives, keep_alive, leaves, load, upstream_of
 
 from hotseat.dispatch.journal import BEHIND, KEPT, Entry, Gap, Journal, is_routine
 from hotseat.errors import Busy
@@ -43,6 +43,15 @@ def test_an_entry_tells_what_happened_and_what_was_decided() -> None:
     journal.record(arrives(1, "qwen"), [REFUSE])
 
     assert journal.entries() == [Entry(1, 1_700_000_000.0, arrives(1, "qwen"), (REFUSE,))]
+
+
+def test_a_keep_alive_is_an_entry_if_it_has_an_effect() -> None:
+    """Some clients set it with every request; swaps must not be displaced by that."""
+    journal = a_journal()
+    journal.record(keep_alive("qwen", 60), [WAKE])
+    journal.record(keep_alive("qwen", 0), [REFUSE])
+
+    assert [entry.event for entry in journal.entries()] == [keep_alive("qwen", 0)]
 
 
 def test_the_journal_is_bounded() -> None:

@@ -20,7 +20,7 @@ LONGEST = 2048
 MOST_KEPT = 100
 CHILD = "--as"
 """What follows is for the process that fuzzes."""
-NAMES = ("naming", "bodies", "framing", "answers", "forms", "configuration")
+NAMES = ("naming", "bodies", "framing", "answers", "forms", "translation", "configuration")
 
 
 def main() -> int:

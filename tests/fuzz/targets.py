@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 from tests.support.fake_launcher import FakeLauncher
 from tests.support.relay_rig import RecordedActivity
 
@@ -26,6 +27,11 @@ from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.errors import ClientError, UpstreamError
 from hotseat.identifiers import Address, ModelName
+from hotseat.ollama.answers import Situation, error_line
+from hotseat.ollama.completions import error_text
+from hotseat.ollama.endpoints import ENDPOINTS
+from hotseat.ollama.requests import Answer
+from hotseat.ollama.responses import StreamTranslator, translated
 from hotseat.relay.access.authority import reduce_absolute
 from hotseat.relay.access.policy import Policy
 from hotseat.relay.context import Context, Reply
@@ -65,7 +71,9 @@ def naming(data: bytes) -> None:
         found = find_destination(method, target, CATALOG)
     except ClientError:
         return
-    if found.kind is PathKind.MANAGEMENT:
+    if found.endpoint is not None:
+        assert found.target == found.endpoint.target
+    elif found.kind is PathKind.MANAGEMENT:
         path, mark, query = target.partition(b"?")
         assert found.target in (target, path.removesuffix(b"/") + mark + query), (target, found.target)
     else:
@@ -197,6 +205,43 @@ def forms(data: bytes) -> None:
         assert field.value.encode("utf-8", "replace")[:1] in (form[field.start :][:1], b"?", b"\xef", b"")
 
 
+# Ollama's API
+
+
+def translation(data: bytes) -> None:
+    """A request becomes JSON or an error; a stream becomes the same lines however it arrives, or an error."""
+    for endpoint in ENDPOINTS.values():
+        with suppress(ClientError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            asked = endpoint.read(data)
+            assert json.loads(asked.body("m").decode("utf-8", "replace"))["model"] == "m"
+    bytewise = [data[place : place + 1] for place in range(len(data))]
+    assert translated_lines([data]) == translated_lines(bytewise)
+    with suppress(UpstreamError):
+        json.loads(translated(Answer.MESSAGE, situation(), data).decode("utf-8", "replace"))
+    json.loads(error_line(error_text(data, 500)))
+
+
+def translated_lines(pieces: list[bytes]) -> tuple[bytes, bool]:
+    """The lines, and whether an error ended them."""
+    translator, lines = StreamTranslator(Answer.MESSAGE, situation()), b""
+    for piece in pieces:
+        more, problem = translator.feed(piece)
+        lines += more
+        if problem is not None:
+            return lines, False
+    try:
+        lines += translator.end()
+    except UpstreamError:
+        return lines, False
+    for line in lines.decode("utf-8", "replace").split("\n")[:-1]:  # texts pass as the server wrote them
+        json.loads(line)
+    return lines, True
+
+
+def situation() -> Situation:
+    return Situation("m", lambda: 0, lambda: 2.0, 1.0)
+
+
 # Configuration
 
 FOLDER = tempfile.TemporaryDirectory(prefix="hotseat-fuzz-")
@@ -220,5 +265,6 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "framing": framing,
     "answers": answers,
     "forms": forms,
+    "translation": translation,
     "configuration": configuration,
 }

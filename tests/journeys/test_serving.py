@@ -17,6 +17,7 @@ from tests.support.forked_hotseat import ForkedHotseat
 from tests.support.host_headers import passed_on
 from tests.support.hotseat import Hotseat
 from tests.support.names import addresses_of
+from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
 from hotseat.app import serve
@@ -116,6 +117,20 @@ def test_a_port_in_use_is_an_error(config: Path, capsys: pytest.CaptureFixture[s
 
     assert code == FAILED
     assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in capsys.readouterr().err
+
+
+def test_a_port_that_ollama_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its likely owner is named, and the key that chooses another address."""
+    file = tmp_path / "config.yaml"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        file.write_text(f"ollama: {{listen: {port}}}\nmodels: {{}}\n")
+        code = serve(ServeOptions([file], listen=("127.0.0.1", free_port())))
+    said = capsys.readouterr().err
+
+    assert code == FAILED
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use. Ollama itself probably runs" in said
+    assert "with ollama.listen" in said
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ ORDINARY = (
     + ["pass time"] * 2
     + ["be gone"] * 2
     + ["end"] * 2
-    + ["fall asleep", "wake"]
+    + ["fall asleep", "wake", "keep alive"]
 )
 """Earlier entries are drawn most often: without loads nothing else can happen."""
 
@@ -140,6 +140,8 @@ class Chaos(RuleBasedStateMachine):
                 self.world.wake_up(pick(waking, which))
             case "be gone" if stopping := self._servers(Life.STOPPING):
                 self.world.end(pick(stopping, which))
+            case "keep alive":
+                self.world.keep_alive(pick(self.rig.models, which), pick([0.0, None, 5.0, 100.0], which // 3))
             case "hang up" if self.world.waiting:
                 self.world.leave(pick(self.world.waiting, which))
             case "end" if tickets := [*self.world.leases, *self.world.orphans]:

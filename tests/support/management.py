@@ -29,6 +29,7 @@ from hotseat.estimates.machine import Gpu
 from hotseat.identifiers import LogLine, ModelName
 from hotseat.memory.estimated import Estimates
 from hotseat.memory.precedence import Precedence
+from hotseat.model_files.facts import FactsReader
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.settings import ActivityKept, Settings
 from hotseat.tasks import Tasks
@@ -175,6 +176,7 @@ def application(rig: Management) -> FastAPI:
     async def reload() -> ReloadResult:
         return rig.reload_result
 
+    facts = FactsReader()
     app = build(
         ApiDeps(
             dispatcher=rig.dispatcher,
@@ -185,6 +187,7 @@ def application(rig: Management) -> FastAPI:
             in_progress=lambda: rig.in_progress,
             history=rig.store_writer.read,
             estimate=estimated,
+            facts=lambda specs: asyncio.to_thread(facts.of_all, specs),
             config=lambda: rig.config_report,
             reload=reload,
             precedence=Precedence(rig.dispatcher.tell, tuple, tuple),

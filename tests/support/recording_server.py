@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     Asgi = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]
 
+OK = b'{"choices":[{"text":"ok"}],"data":[]}'
+"""A completion, and a list of vectors."""
+
 
 @dataclass(frozen=True, slots=True)
 class Received:
@@ -68,7 +71,7 @@ def unchunked(data: bytes) -> bytes:
 def answer_to(request: Request) -> bytes:
     if request.values("upgrade"):
         return b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
-    return b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n" + (b"" if request.method == "HEAD" else b"ok")
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(OK) + (b"" if request.method == "HEAD" else OK)
 
 
 def recorded(app: Asgi, received: list[Received]) -> Asgi:

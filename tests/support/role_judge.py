@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tests.support.role_reading import Request
     from tests.support.role_world import Seen
 
+LISTS = {"/v1/models": ("data", "id"), "/api/tags": ("models", "name"), "/api/ps": ("models", "name")}
+"""Where each list has its rows, and each row its name."""
 OURS = frozenset(str(key["key"]) for key in KEYS)
 
 
@@ -107,9 +109,10 @@ def misplaced_secret(seen: Seen) -> str:
 
 def shown_too_much(oracle: Oracle, request: Request, seen: Seen) -> str:
     """The list of models must show only those that the key may use."""
-    holder = oracle.holder(request)
-    if request.path.rstrip("/") != "/v1/models" or seen.status != 200 or passed_on(seen) or not seen.body or not holder:
+    holder, path = oracle.holder(request), request.path.rstrip("/")
+    if path not in LISTS or seen.status != 200 or passed_on(seen) or not seen.body or not holder:
         return ""
-    listed = [entry["id"] for entry in json.loads(seen.body)["data"]]
+    rows, name = LISTS[path]
+    listed = [entry[name].removesuffix(":latest") for entry in json.loads(seen.body)[rows]]
     foreign = [name for name in listed if not oracle.book.may_ask(holder, name)]
     return f"the list shows {foreign}" if foreign else ""

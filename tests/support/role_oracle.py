@@ -6,12 +6,20 @@ Where the documentation leaves a choice, every harmless reading of it is permitt
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote
 
 from tests.support.role_config import RANKS, Book, Holder, Place
-from tests.support.role_reading import Request, body_names, can_be_renamed, is_ambiguous, must_be_refused, secrets
+from tests.support.role_reading import (
+    Request,
+    body_names,
+    can_be_renamed,
+    is_ambiguous,
+    json_names,
+    must_be_refused,
+    secrets,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -49,6 +57,13 @@ OF_A_MODEL = (
 )
 """Changes that need a key for that model. All other changes under /hotseat/ need `admin`."""
 OWN_PATHS = ("/health", "/running", "/metrics", "/swagger", "/v1/models")
+OLLAMA_LISTS = ("/api/version", "/api/tags", "/api/ps")
+OLLAMA_TRANSLATED = {"/api/generate": "/v1/chat/completions", "/api/embeddings": "/v1/embeddings"}
+"""With POST: what a model server gets instead. The bodies of the trials have a prompt."""
+OLLAMA_LOADS = "/api/chat"
+"""With POST, if there are no messages, as in the trials."""
+OLLAMA_REFUSED = ("POST /api/pull", "POST /api/create", "POST /api/copy", "POST /api/push", "DELETE /api/delete")
+"""Answered with 501, whatever the role."""
 KEYLESS = ("/health", "/hotseat/ready")
 ANY = "*"
 
@@ -133,6 +148,8 @@ class Oracle:
         bare = path.rstrip("/") or "/"
         if bare in OWN_PATHS or path.startswith("/v1/models/"):
             return self._contract(holder, request, bare)
+        if (ollamas := self._ollamas(holder, request, bare)) is not None:
+            return ollamas
         if bare in ("/", "/ui", "/hotseat"):  # a browser is redirected to the dashboard
             led = [Own()] if request.method in READ_METHODS else []
             return [*led, *self._forwarded(holder, request, path, self._asked(request))]
@@ -152,6 +169,39 @@ class Oracle:
             name = unquote(bare.removeprefix("/v1/models/"))
             return [Own()] if self.book.may_ask(holder, self.book.pins.get(name, name)) else [refused(403, 404)]
         return [Own()]
+
+    def _ollamas(self, holder: Holder, request: Request, bare: str) -> list[Outcome] | None:
+        """None: not one of its routes."""
+        if request.method in READ_METHODS and bare in OLLAMA_LISTS:
+            return [Own()]
+        if f"{request.method} {bare}" in OLLAMA_REFUSED or (
+            request.method in ("HEAD", "POST") and bare.startswith("/api/blobs/")
+        ):
+            return [refused(501)]
+        if request.method == "POST" and bare in (*OLLAMA_TRANSLATED, OLLAMA_LOADS):
+            return self._ollamas_of_a_model(holder, request, bare)
+        if (request.method, bare) != ("POST", "/api/show"):
+            return None
+        names, is_sure = body_names(request)
+        deciding = names[-1:] if is_sure else names
+        may = any(self.book.may_ask(holder, self.book.pins.get(name) or name) for name in deciding)
+        return [*([Own()] if may else []), refused(400, 403, 404)]
+
+    def _ollamas_of_a_model(self, holder: Holder, request: Request, bare: str) -> list[Outcome]:
+        """The body is JSON whatever it is called, and nothing but its last `model` counts."""
+        if not (names := json_names(request.body)):
+            return [refused(400, 415), *self._of_openais(holder, request, bare, "")]
+        return self._of_openais(holder, request, bare, names[-1])
+
+    def _of_openais(self, holder: Holder, request: Request, bare: str, name: str) -> list[Outcome]:
+        path = OLLAMA_TRANSLATED.get(bare, "/v1/chat/completions")
+        as_sent = replace(request, target=path, fields=(("Content-Type", "application/json"),))
+        outcomes = self._forwarded(holder, as_sent, path, [name])
+        if bare != OLLAMA_LOADS:
+            return outcomes
+        loads = [Own(starts=each.starts) for each in outcomes if isinstance(each, Forwarded)]
+        may_fail = [refused(400, 404, 409, 501)] if loads else []
+        return [*loads, *may_fail, *(each for each in outcomes if not isinstance(each, Forwarded))]
 
     def _under_hotseat(self, holder: Holder, method: str, path: str) -> list[Outcome]:
         if path.rstrip("/") == "/hotseat/ready" and method in READ_METHODS:

@@ -38,6 +38,7 @@ from hotseat.scheduling.events import (
     ClockReached,
     DevicesChanged,
     Event,
+    KeepAliveSet,
     LoadRequested,
     MemoryMeasured,
     RequestArrived,
@@ -251,6 +252,10 @@ def load(ticket: int, model: str) -> LoadRequested:
 
 def unload(ticket: int, model: str, *, force: bool = False) -> UnloadRequested:
     return UnloadRequested(TicketId(ticket), ModelName(model), force)
+
+
+def keep_alive(model: str, seconds: float | None) -> KeepAliveSet:
+    return KeepAliveSet(ModelName(model), seconds)
 
 
 def shutdown(*, force: bool = False) -> ShutdownRequested:

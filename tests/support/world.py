@@ -36,6 +36,7 @@ from hotseat.scheduling.events import (
     CatalogChanged,
     ClockReached,
     Event,
+    KeepAliveSet,
     LoadRequested,
     RequestArrived,
     RequestLeft,
@@ -101,6 +102,8 @@ class Server:
     """It could not be woken, so it must be stopped."""
     cut_from: Instant = NEVER
     """From when on its leases may be cut."""
+    kept: KeepAliveSet | None = None
+    """The last `keep_alive` of a client."""
 
     @property
     def is_asleep(self) -> bool:
@@ -194,6 +197,12 @@ class World:
         self.tell(UnloadRequested(ticket, model, force))
         if not server:
             self._require(ticket not in self.waiting, f"unload of {model}, which does not run, got no answer")
+
+    def keep_alive(self, model: ModelName, seconds: Seconds | None) -> None:
+        event = KeepAliveSet(model, seconds)
+        if server := self.server_of(model):
+            server.kept = event
+        self.tell(event)
 
     def change(self, catalog: Catalog) -> None:
         for server in self.servers.values():
@@ -480,7 +489,7 @@ class World:
         self._require(not loads_under_way, f"{server.model} leaves while {loads_under_way} are loading")
 
     def _is_expired(self, server: Server) -> bool:
-        ttl = self._spec(server).ttl_s
+        ttl = self._spec(server).ttl_s if server.kept is None else server.kept.seconds
         unused = not self.leases_on(server) and not self._waits_for(server.model)
         return ttl is not None and unused and not self._spec(server).pinned and self.now >= server.idle_since + ttl
 

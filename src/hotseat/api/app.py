@@ -17,6 +17,9 @@ from hotseat.api.routes import (
     keys,
     logs,
     management,
+    ollama,
+    ollama_loads,
+    ollama_refusals,
     overrides,
     profiles,
     requests,
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
 # A path like /hotseat/models/{name}/estimate must come before /hotseat/models/{name}, whose name may have slashes.
 ROUTERS = (
     estimates, overrides, management, v1_models, status, requests, config, keys, profiles, yield_memory, fleet, events,
-    logs, traffic, docs_page,
+    logs, traffic, docs_page, ollama, ollama_loads, ollama_refusals,
 )  # fmt: skip
 
 

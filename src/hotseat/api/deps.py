@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hotseat.estimates.report import Estimate
     from hotseat.fleet.view import FleetConnection, FleetView, Order, Sighting
     from hotseat.identifiers import HostName, LogLine, ModelName, Place, Seconds
+    from hotseat.model_files.facts import ModelFacts
     from hotseat.settings import Settings
 
 
@@ -95,6 +96,8 @@ class ApiDeps:
     """The newest requests that ended after a time, of one model or all, oldest first, up to a limit."""
     estimate: Callable[[ModelSpec], Awaitable[Estimate]]
     """The estimated memory of a model, line by line; raises CannotEstimate."""
+    facts: Callable[[Sequence[ModelSpec]], Awaitable[Mapping[ModelName, ModelFacts]]]
+    """What the files of these models say; without those whose files are missing or unknown."""
     config: Callable[[], ConfigReport]
     reload: Callable[[], Awaitable[ReloadResult]]
     precedence: Precedence

@@ -26,7 +26,8 @@ def add_error_handlers(app: FastAPI, deps: ApiDeps) -> None:
 
     async def hotseat_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HotseatError)
-        if isinstance(error, LoadFailed):  # whoever may load a model may see its server's output
+        # Whoever may load a model for others may see its server's output.
+        if isinstance(error, LoadFailed) and not is_ollamas(request):
             error = error.for_operators()
         return refusal(request, error, deps.settings().error_format)
 
@@ -78,7 +79,13 @@ def in_words(error: RequestValidationError) -> str:
     return "; ".join(f"{problem['loc'][-1]}: {problem['msg']}" for problem in error.errors())
 
 
+def is_ollamas(request: Request) -> bool:
+    return request.url.path.startswith("/api/")
+
+
 def _body(request: Request, error: HotseatError, error_format: ErrorFormat) -> dict[str, Any]:
+    if is_ollamas(request):
+        return {"error": encodable(error.message)}
     if not request.url.path.startswith("/v1/"):
         return failure(error.message)
     if not _wants_an_object(request, error_format):

@@ -14,10 +14,7 @@ from hotseat.cli.shared_options import USUAL_CONFIG
 from hotseat.config.load import read
 from hotseat.config.problems import ConfigError
 from hotseat.errors import did_you_mean
-from hotseat.estimates.command import Engine, server_in
-from hotseat.estimates.files import parts_of
-from hotseat.estimates.llama_flags import LlamaFlags
-from hotseat.estimates.report import CannotEstimate
+from hotseat.model_files.of_command import files_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +24,6 @@ if TYPE_CHECKING:
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
 NAME_IT = "name its configuration with --config FILE"
-ROLES = ("model", "projector", "draft")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +45,7 @@ class KnownModel:
     is_from_models_dir: bool = False
 
     def files(self) -> dict[str, list[Path]]:
-        """The files of a llama-server by what they are for, with all parts; empty for other servers."""
-        try:
-            server = server_in(self.argv, self.env)
-            if server.engine is not Engine.LLAMA:
-                return {}
-            flags = LlamaFlags.parse(server.options, server.env)
-            paths = {role: flags.text(role) for role in ROLES}
-            return {role: parts_of(self.working_dir / server.outside(path)) for role, path in paths.items() if path}
-        except CannotEstimate:
-            return {}
+        return files_of(self.argv, self.env, self.working_dir)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from hotseat.cli.queries import show_json
 from hotseat.cli.tables import without_escapes
 from hotseat.config.units import size_text
 from hotseat.estimates.files import Disk
+from hotseat.estimates.gguf import CHAT_TEMPLATE
 from hotseat.estimates.report import CannotEstimate
 from hotseat.model_files.file_kind import read_gguf
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
     from hotseat.cli.client import Server
     from hotseat.cli.known_models import Known, KnownModel, Places
-
-TEMPLATE = "tokenizer.chat_template"
 
 
 def show(name: str, places: Places, as_json: bool) -> None:
@@ -71,7 +70,7 @@ def _head(file: Path) -> dict[str, Any]:
         "quantisation": found.quant,
         "parameters": found.parameters,
         "trained_context": found.trained_context,
-        "chat_template": TEMPLATE in head.keys,
+        "chat_template": CHAT_TEMPLATE in head.keys,
     }
 
 

@@ -158,6 +158,7 @@ def _settings(config: Config, maker: KeyMaker) -> Settings:
     return Settings(
         listen=config.listen,
         tls=_tls(config),
+        ollama_listen=config.ollama.listen,
         access=_access(config, maker),
         limits=_limits(config),
         readiness=Readiness(config.ready.oldest_wait, config.ready.longest_unload),
@@ -170,6 +171,7 @@ def _settings(config: Config, maker: KeyMaker) -> Settings:
         ignore_paths=tuple(config.upstream.ignore_paths),
         measuring=Measuring(not config.performance.disabled, config.performance.every),
         inference_paths=config.inference_paths,
+        is_strict=config.passthrough == "strict",
         yield_to=config.yield_to,
         trust_pages=config.upstream.trust_pages,
     )

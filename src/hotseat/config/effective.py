@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hotseat.catalog.redaction import HIDDEN, is_secret_name, redacted
 from hotseat.config.env_values import FREE_FORM
-from hotseat.config.units import size_text
+from hotseat.config.units import address_text, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -78,10 +78,10 @@ def _all_of(loaded: Loaded) -> dict[str, Any]:
 
 def _settings(settings: Settings) -> dict[str, Any]:
     access, limits, logging = settings.access, settings.limits, settings.logging
-    host, port = settings.listen
     return {
-        "listen": f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+        "listen": address_text(settings.listen),
         "tls": {"cert": str(tls.cert), "key": str(tls.key or "")} if (tls := settings.tls) else None,
+        "ollama": {"listen": address_text(settings.ollama_listen) if settings.ollama_listen else None},
         "allowOpen": access.allow_open,
         "allowedHosts": list(access.allowed_hosts),
         "allowedOrigins": list(access.allowed_origins),
@@ -94,6 +94,7 @@ def _settings(settings: Settings) -> dict[str, Any]:
         "upstream": {"ignorePaths": list(settings.ignore_paths), "trustPages": settings.trust_pages},
         "performance": {"disabled": not settings.measuring.is_on, "every": settings.measuring.every_s},
         "inferencePaths": list(settings.inference_paths),
+        "passthrough": "strict" if settings.is_strict else "auto",
         "yieldTo": list(settings.yield_to),
         "fleet": _fleet(settings.fleet) if settings.fleet else None,
         "logLevel": logging.level,

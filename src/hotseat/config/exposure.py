@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hotseat.config.fleet import refuse_fleet
-from hotseat.config.units import is_loopback
+from hotseat.config.units import address_text, is_loopback
 
 if TYPE_CHECKING:
     from hotseat.config.problems import Problems
@@ -28,18 +28,32 @@ OPEN_ORIGINS = {
 
 def refuse_to_serve(settings: Settings) -> str | None:
     """Say what to do before these settings may be served; None if they may."""
-    return refuse_open(settings) or refuse_fleet(settings)
+    return refuse_open(settings) or refuse_unencrypted(settings) or refuse_fleet(settings)
 
 
 def refuse_open(settings: Settings) -> str | None:
-    """Say what to do before this address may be served; None if it may."""
-    host, port = settings.listen
-    if is_loopback(host) or settings.access.allow_open or settings.access.api_keys:
+    """Say what to do before these addresses may be served; None if they may."""
+    if settings.access.allow_open or settings.access.api_keys:
         return None
-    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    for address in filter(None, (settings.listen, settings.ollama_listen)):
+        host, port = address
+        if not is_loopback(host):
+            return (
+                f"{address_text(address)} can be reached from other machines and no apiKeys are configured. "
+                f"Add apiKeys, listen on 127.0.0.1:{port}, or set allowOpen: true to let anyone use and stop your "
+                "models."
+            )
+    return None
+
+
+def refuse_unencrypted(settings: Settings) -> str | None:
+    """With a certificate, nobody expects that keys also travel in plain text."""
+    address = settings.ollama_listen
+    if address is None or settings.tls is None or is_loopback(address[0]):
+        return None
     return (
-        f"{address} can be reached from other machines and no apiKeys are configured. "
-        f"Add apiKeys, listen on 127.0.0.1:{port}, or set allowOpen: true to let anyone use and stop your models."
+        f"ollama.listen {address_text(address)} is plain HTTP and can be reached from other machines, although tls is "
+        f"configured. Set it to 127.0.0.1:{address[1]}; other machines can use Ollama's API at the address of listen."
     )
 
 

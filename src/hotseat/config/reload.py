@@ -142,11 +142,13 @@ class Reloader:
         now = self._active.settings
         if settings.listen != now.listen:
             log.warning("a change of listen takes effect after a restart listen=%r", settings.listen)
+        if settings.ollama_listen != now.ollama_listen:
+            log.warning("a change of ollama.listen takes effect after a restart listen=%r", settings.ollama_listen)
         if settings.tls != now.tls:
             log.warning("a change of tls takes effect after a restart")
         if settings.fleet != now.fleet:  # it has a secret, so it is not shown
             log.warning("a change of fleet takes effect after a restart")
-        return replace(settings, listen=now.listen, tls=now.tls, fleet=now.fleet)
+        return replace(settings, listen=now.listen, ollama_listen=now.ollama_listen, tls=now.tls, fleet=now.fleet)
 
     def _withheld(self, loaded: Loaded) -> frozenset[str]:
         """A fleet keeps the secrets it had at startup, whatever the file names now."""

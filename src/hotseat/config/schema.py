@@ -113,6 +113,12 @@ class TlsForm(Form):
     """File with the private key, if it is separate."""
 
 
+class OllamaForm(Form):
+    listen: Listen | None = None
+    """Second address for clients of Ollama, which expect it at 127.0.0.1:11434: plain HTTP also with `tls`, with the
+    same keys and rules as `listen`. Its bare address says "Ollama is running". Default: none."""
+
+
 class DeviceForm(Form):
     memory: Size
     """Memory of the device."""
@@ -239,6 +245,8 @@ class Config(Form):
     """Address and port to listen on."""
     tls: TlsForm | None = None
     """Serve HTTPS. Default: plain HTTP."""
+    ollama: OllamaForm = OllamaForm()
+    """For programs that know only Ollama."""
     allow_open: Switch = False
     """Allow an address that other machines can reach without API keys."""
     allowed_hosts: tuple[Annotated[str, AfterValidator(_host)], ...] = ()
@@ -272,6 +280,9 @@ class Config(Form):
     """Programs that have precedence (`*` and `?` are wildcards): while one of them runs, no model does."""
     inference_paths: tuple[Annotated[str, AfterValidator(_path)], ...] = ()
     """Additional paths of model servers that keys with the role inference may use, such as /my/generate."""
+    passthrough: Literal["auto", "strict"] = "auto"
+    """Whether hotseat answers the routes of Ollama, llama.cpp's router and llama-swap (auto), or forwards them to a
+    model like any other path (strict)."""
     limits: LimitsForm = LimitsForm()
     """Limits for clients."""
     activity: ActivityForm = ActivityForm()

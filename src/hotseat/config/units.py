@@ -75,6 +75,12 @@ def parse_listen(value: Any) -> tuple[str, int]:
     return host or "0.0.0.0", int(found[2])
 
 
+def address_text(address: tuple[str, int]) -> str:
+    """As `parse_listen` reads it."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def parse_network(value: Any) -> str:
     try:
         return str(ip_network(str(value), strict=False))

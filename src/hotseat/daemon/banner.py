@@ -28,6 +28,8 @@ class Banner:
     access: Access
     is_open: bool
     """Can other machines reach it?"""
+    for_ollama: Sequence[tuple[str, int]] = ()
+    """Addresses for Ollama's clients."""
     has_dashboard: bool = False
     reduced_connections: int | None = None
     """How many connections the file descriptors allow; None: as many as configured."""
@@ -38,6 +40,7 @@ class Banner:
         rows = [
             ("address", " ".join(urls)),
             ("base URL", f"{url}/v1"),
+            ("for Ollama", " ".join(url_of("http", host, port) for host, port in self.for_ollama)),
             ("models", f"{self.models}, from {', '.join(self.files)}"),
             ("access", self._access()),
             ("dashboard", f"{url}/hotseat/ui/" if self.has_dashboard else ""),
@@ -55,6 +58,8 @@ class Banner:
                 host,
                 port,
             )
+        for host, port in self.for_ollama:
+            log.info("listening on http://%s:%d for clients of Ollama (ollama.listen)", host, port)
         if self.reduced_connections is not None:
             log.info("connections are bounded by file descriptors connections=%d", self.reduced_connections)
 

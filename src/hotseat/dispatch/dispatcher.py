@@ -43,6 +43,7 @@ from hotseat.scheduling.events import (
     CatalogChanged,
     ClockReached,
     Event,
+    KeepAliveSet,
     LoadRequested,
     RequestArrived,
     RequestLeft,
@@ -176,13 +177,23 @@ class Dispatcher:
 
     async def load(self, model: ModelName, client: ClientId = OPERATOR) -> None:
         """Return when the model is ready; raise if it fails."""
-        with self._operator() as (ticket, answer):
+        with self._awaited(_Operator) as (ticket, answer):
             self.tell(LoadRequested(ticket, model, client))
             await answer
 
+    async def load_for_client(self, model: ModelName, client: ClientId) -> None:
+        """The same for a client, which may do no more than a request that ends at once: it clears no failures."""
+        with self._awaited(_Client) as (ticket, answer):
+            self.tell(RequestArrived(ticket, model, client, takes_slot=False))
+            await answer
+
+    def keep_alive(self, model: ModelName, seconds: Seconds | None) -> None:
+        """Change the model's ttl until its process is gone; 0: unload it when it is idle; None: no ttl."""
+        self.tell(KeepAliveSet(model, seconds))
+
     async def unload(self, model: ModelName, *, force: bool = False) -> None:
         """Return when the model's process is gone; NotRunning if there was none."""
-        with self._operator() as (ticket, answer):
+        with self._awaited(_Operator) as (ticket, answer):
             self.tell(UnloadRequested(ticket, model, force))
             await answer
 
@@ -303,12 +314,12 @@ class Dispatcher:
         return ticket
 
     @contextmanager
-    def _operator(self) -> Iterator[tuple[TicketId, asyncio.Future[None]]]:
+    def _awaited(self, kind: type[_Operator]) -> Iterator[tuple[TicketId, asyncio.Future[None]]]:
         """A ticket whose outcome is awaited; leaving the block in any way gives it back."""
-        operator = _Operator(asyncio.get_running_loop().create_future())
-        ticket = self._enter(operator)
+        waiter = kind(asyncio.get_running_loop().create_future())
+        ticket = self._enter(waiter)
         try:
-            yield ticket, operator.answer
+            yield ticket, waiter.answer
         finally:
             self.leave(ticket)
 
@@ -333,3 +344,10 @@ class _Operator:
     def cut(self, error: HotseatError) -> None:
         """There is no lease to end: the operator stops waiting, the load or unload continues."""
         self.refused(error)
+
+
+class _Client(_Operator):
+    """A client that awaits a load and gives its lease back at once."""
+
+    def granted(self, upstream: Upstream, reason: str = "") -> None:
+        self.confirmed()

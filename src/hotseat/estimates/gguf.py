@@ -25,7 +25,9 @@ ALIGNMENT = 32
 
 LONGEST_NAME = 65_535
 LONGEST_TEXT = 4_096
-"""Longer texts are chat templates and licences, which no estimate needs."""
+"""Longer texts are licences and the like, which nobody needs."""
+CHAT_TEMPLATE, LONGEST_TEMPLATE = "tokenizer.chat_template", 1 << 18
+"""It shows whether a model can use tools; the longest have some ten thousand characters."""
 LONGEST_ARRAY = 4_096
 """Longer arrays are vocabularies, of which only the length counts; one entry per layer fits well."""
 MOST_ITEMS = 4_000_000
@@ -171,12 +173,14 @@ class _Cursor:
 def _key(cursor: _Cursor) -> tuple[str, Value]:
     name = cursor.name_of("key")
     kind = cursor.number("I")
-    return name, _array(cursor) if kind == ARRAY else _value(cursor, kind)
+    if kind == ARRAY:
+        return name, _array(cursor)
+    return name, _value(cursor, kind, LONGEST_TEMPLATE if name == CHAT_TEMPLATE else LONGEST_TEXT)
 
 
-def _value(cursor: _Cursor, kind: int) -> Scalar | Long:
+def _value(cursor: _Cursor, kind: int, longest: int) -> Scalar | Long:
     if kind == TEXT:
-        return cursor.text(LONGEST_TEXT)
+        return cursor.text(longest)
     if kind not in SCALARS:
         raise cursor.broken(f"has a value of the unknown type {kind}")
     return cursor.number(SCALARS[kind])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from copy import copy
 from typing import TYPE_CHECKING, NamedTuple
 
 from hotseat.error_bodies import Dialect, answer
@@ -55,6 +56,14 @@ class Context:
         """Requests at models of peers."""
         self.wrong_keys = WrongKeys(self.now, self.later)
         self.heads = HeadCache(policy, dispatcher.catalog)
+
+    def at_ollamas_address(self) -> Context:
+        """For the connections of another listener: they share everything but the rules, and what is known of heads."""
+        context = copy(self)
+        context.scheme = b"http"
+        context.policy = self.policy.at_ollamas_address()
+        context.heads = HeadCache(context.policy, self.dispatcher.catalog)
+        return context
 
     def check_space(self, body: Body) -> None:
         """Count what this body takes; raises if all of them together take too much."""

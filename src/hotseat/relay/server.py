@@ -42,6 +42,8 @@ class Relay:
     ) -> None:
         """`most_connections`: how many fit into the process's file descriptors; None: any number."""
         self.context = Context(dispatcher, policy, management, activity)
+        self._ollamas: Context | None = None
+        """Of the connections to the address for Ollama's clients; None: there is none."""
         self.connections = Connections(self.context, most_connections)
         self._tasks = Tasks()
         """TLS handshakes and their listeners."""
@@ -50,18 +52,29 @@ class Relay:
     async def listen(self, sockets: list[socket.socket], tls: ssl.SSLContext | None = None) -> None:
         self.context.scheme = b"http" if tls is None else b"https"
         for sock in sockets:
-            # Accepted sockets inherit this: uvloop sets it itself, asyncio only for some sockets.
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if tls is None:
-                accept = partial(ClientConnection, self.context, self.connections)
-                server = await asyncio.get_running_loop().create_server(accept, sock=sock, backlog=BACKLOG)
-                self._listeners.append(server)
+                await self._accept(sock, self.context)
             else:
+                _send_without_delay(sock)
                 self._listeners.append(TlsListener(self.context, self.connections, self._tasks, sock, tls))
+
+    async def listen_as_ollama(self, sockets: list[socket.socket]) -> None:
+        """At the address for Ollama's clients: the same rules, and plain HTTP."""
+        self._ollamas = self.context.at_ollamas_address()
+        for sock in sockets:
+            await self._accept(sock, self._ollamas)
+
+    async def _accept(self, sock: socket.socket, context: Context) -> None:
+        _send_without_delay(sock)
+        accept = partial(ClientConnection, context, self.connections)
+        server = await asyncio.get_running_loop().create_server(accept, sock=sock, backlog=BACKLOG)
+        self._listeners.append(server)
 
     async def drain(self, within: Seconds) -> None:
         """Stop accepting; return when every client is gone, after `within` seconds at the latest."""
         self.context.is_draining = True
+        if self._ollamas is not None:
+            self._ollamas.is_draining = True
         self._close_listeners()
         await self.connections.drain(within)
 
@@ -78,8 +91,15 @@ class Relay:
     def change_policy(self, policy: Policy) -> None:
         """Apply a new policy, also to requests in progress whose key is gone or no longer allows them."""
         self.context.policy = policy
+        if self._ollamas is not None:
+            self._ollamas.policy = policy.at_ollamas_address()
         if ended := self.connections.judge_again():
             log.warning("requests were aborted because their keys no longer allow them count=%d", ended)
+
+
+def _send_without_delay(sock: socket.socket) -> None:
+    """Accepted sockets inherit this: uvloop sets it itself, asyncio only for some sockets."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 class TlsListener:

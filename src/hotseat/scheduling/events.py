@@ -42,6 +42,15 @@ class UnloadRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepAliveSet:
+    """A client of Ollama's API has said how long its model stays loaded without requests."""
+
+    model: ModelName
+    seconds: Seconds | None
+    """In place of the configured ttl, until its process is gone. 0: unload it as soon as it is idle; None: never."""
+
+
+@dataclass(frozen=True, slots=True)
 class RequestLeft:
     """The response has ended or the client has disconnected, whether the ticket waited or held a lease."""
 
@@ -185,6 +194,7 @@ Event: TypeAlias = (
     RequestArrived
     | LoadRequested
     | UnloadRequested
+    | KeepAliveSet
     | RequestLeft
     | UpstreamReady
     | SlotsLearned

@@ -82,6 +82,8 @@ def _model(model: ModelState) -> Iterator[str]:
         yield f"{description} with leases {list(model.leases)}"
     if model.slots_used != sum(map(takes_slot, model.leases.values())):
         yield f"{description} counts {model.slots_used} slots for {len(model.leases)} leases"
+    if model.keep_alive is not None and not model.phase.takes_memory:
+        yield f"{description} but is still kept as a client said: {model.keep_alive}"
     if model.unload_tickets and not model.phase.takes_memory:
         yield f"{description} but {model.unload_tickets} are still waiting for its exit"
 

@@ -20,6 +20,7 @@ from hotseat.scheduling.events import (
     ClockReached,
     DevicesChanged,
     Event,
+    KeepAliveSet,
     LoadRequested,
     MemoryMeasured,
     RequestArrived,
@@ -157,7 +158,7 @@ class Scheduler:
         """End a lease while no request waits; None if `settle` must run."""
         state = self._state
         model = state.leases.get(ticket)
-        if model is None or model.phase is not READY or state.queue.model_of:
+        if model is None or model.phase is not READY or state.queue.model_of or model.keep_alive is not None:
             return None
         del state.leases[ticket]
         lease = model.leases.pop(ticket)
@@ -192,6 +193,8 @@ class Scheduler:
                 self._left(transitions, event)
             case UnloadRequested():
                 self._unload_requested(transitions, event)
+            case KeepAliveSet():
+                self._keep_alive_set(transitions, event)
             case UpstreamReady():
                 self._ready(transitions, event)
             case SlotsLearned():
@@ -262,6 +265,13 @@ class Scheduler:
             deadline = transitions.now + (0 if event.force else model.spec.drain_timeout_s)
             model.cut_at = deadline if model.cut_at is None else min(model.cut_at, deadline)
         return None
+
+    def _keep_alive_set(self, transitions: Transitions, event: KeepAliveSet) -> None:
+        """It concerns a process: without one there is nothing to keep, and the next one may be another client's."""
+        model = self._state.models.get(event.model)
+        transitions.changes_somebodys_fate = bool(model and model.phase.takes_memory and model.keep_alive != event)
+        if model and transitions.changes_somebodys_fate:
+            model.keep_alive = event
 
     def _ready(self, transitions: Transitions, event: UpstreamReady) -> None:
         model = self._of_launch(event)

@@ -125,7 +125,9 @@ def _retire_idle(transitions: Transitions) -> Instant:
 def ttl_in_words(model: ModelState) -> str:
     if model.phase is Phase.ASLEEP and model.spec.sleep:
         return f"asleep for its sleep.ttl of {model.spec.sleep.ttl_s:g} s"
-    return f"idle for its ttl of {model.spec.ttl_s:g} s"
+    if model.keep_alive is None:
+        return f"idle for its ttl of {model.ttl_s:g} s"
+    return f"idle, and a client wanted to keep it for {model.ttl_s:g} s (keep_alive)"
 
 
 # Claims

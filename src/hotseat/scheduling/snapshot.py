@@ -62,6 +62,7 @@ def _model(state: State, model: ModelState, wait: Wait | None, now: Instant) -> 
         last_error=model.last_error,
         retry_at=model.rest_until if model.phase is Phase.BACKOFF else None,
         expires_at=None if model.spec.pinned else model.expires_at(),
+        ttl_s=None if model.spec.pinned else model.ttl_s,
         last_used=now if model.leases else model.idle_since,
         load_s=state.model_stats.measured_load_s(model.name),
         footprint=_footprint(state, model),
@@ -110,5 +111,17 @@ def _why(state: State, model: ModelState, now: Instant) -> str:
         case Phase.UNLOADING:
             doing = "falling asleep" if model.falls_asleep else "stopping"
             return f"{doing} for {now - model.since:.1f} s: {model.why}"
+        case Phase.READY if model.keep_alive is not None:
+            return f"{model.why}; {_kept_in_words(model)}"
         case _:
             return model.why
+
+
+def _kept_in_words(model: ModelState) -> str:
+    if model.spec.pinned:
+        return "it is pinned, so the keep_alive of a client has no effect"
+    if model.ttl_s is None:
+        return "a client wanted to keep it until its memory is needed (keep_alive)"
+    if not model.ttl_s:
+        return "a client wanted it unloaded as soon as it is idle (keep_alive)"
+    return f"a client wanted to keep it for {model.ttl_s:g} s without requests (keep_alive)"

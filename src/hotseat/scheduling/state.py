@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.spec import LaunchRecipe, ModelSpec
     from hotseat.identifiers import Bytes, Instant, ModelName, Place, Seconds, TicketId, Upstream
     from hotseat.scheduling.commands import Cause, Evicted
-    from hotseat.scheduling.events import YieldRequested
+    from hotseat.scheduling.events import KeepAliveSet, YieldRequested
 
 LONG_AGO: Instant = float("-inf")
 CLAIMABLE = (Phase.COLD, Phase.ASLEEP)
@@ -60,6 +60,8 @@ class ModelState:
     ready_at: Instant = LONG_AGO
     idle_since: Instant = LONG_AGO
     """Since when it has no lease, if it is ready."""
+    keep_alive: KeepAliveSet | None = None
+    """What a client has said about its current process; None: the configured ttl counts."""
     claimed_at: Instant = LONG_AGO
     """Start of the claim that caused its current load."""
     loads_alone: bool = True
@@ -112,14 +114,19 @@ class ModelState:
     def slots(self) -> int | None:
         return self.spec.concurrency_limit or self.slots_reported
 
+    @property
+    def ttl_s(self) -> Seconds | None:
+        """Idle time until it is unloaded; None: never."""
+        return self.spec.ttl_s if self.keep_alive is None else self.keep_alive.seconds
+
     def expires_at(self) -> Instant | None:
         """End of its ttl, if it is ready and unused, or asleep."""
         if self.phase is Phase.ASLEEP:
             sleep = self.spec.sleep
             return None if sleep is None or sleep.ttl_s is None else self.since + sleep.ttl_s
-        if self.phase is not Phase.READY or self.leases or self.spec.ttl_s is None:
+        if self.phase is not Phase.READY or self.leases or self.ttl_s is None:
             return None
-        return self.idle_since + self.spec.ttl_s
+        return self.idle_since + self.ttl_s
 
 
 class State:

@@ -313,7 +313,7 @@ class Transitions:
     def _remove(self, model: ModelState) -> None:
         """No process is left. Its leases end when their connections break; they no longer count for the model."""
         model.evicted_for_it = ()
-        model.launch = model.upstream = model.sleep_level = model.fell_asleep_in_s = None
+        model.launch = model.upstream = model.sleep_level = model.fell_asleep_in_s = model.keep_alive = None
         model.ends_asleep = False
         model.cut_at = model.cause = model.slots_reported = model.measured = None
         model.ready_at = model.idle_since = LONG_AGO

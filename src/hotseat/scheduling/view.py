@@ -41,6 +41,8 @@ class ModelView:
     """When its backoff ends; None: it is not backing off."""
     expires_at: Instant | None = None
     """End of its ttl if it stays unused."""
+    ttl_s: Seconds | None = None
+    """Idle time until it is unloaded: a client's `keep_alive`, or else as configured; None: never."""
     last_used: Instant = 0.0
     """Now for a model in use, else when its last request ended or it became ready."""
     load_s: Seconds | None = None

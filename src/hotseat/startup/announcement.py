@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hotseat.config.load import Loaded
     from hotseat.relay.server import Relay
     from hotseat.settings import Logging
+    from hotseat.startup.preparation import Prepared
     from hotseat.telemetry.stdout_writer import StdoutWriter
 
 log = logging.getLogger(__name__)
@@ -40,8 +41,8 @@ def shows_banner(settings: Logging) -> bool:
     return sys.stdout.isatty() and logs.is_text(settings) and settings.to_stdout in ("proxy", "both")
 
 
-def banner_of(loaded: Loaded, sockets: Sequence[socket.socket], relay: Relay, api: FastAPI) -> Banner:
-    addresses = [sock.getsockname()[:2] for sock in sockets]
+def banner_of(start: Prepared, loaded: Loaded, relay: Relay, api: FastAPI) -> Banner:
+    addresses, for_ollama = addresses_of(start.sockets), addresses_of(start.ollama_sockets)
     connections, _ = relay.connections.count.bounds(loaded.settings.limits)
     return Banner(
         relay.context.scheme.decode(),
@@ -49,7 +50,12 @@ def banner_of(loaded: Loaded, sockets: Sequence[socket.socket], relay: Relay, ap
         files=[str(file) for file in loaded.files],
         models=len(loaded.catalog.models),
         access=loaded.settings.access,
-        is_open=not all(is_loopback(host) for host, _ in addresses),
+        is_open=not all(is_loopback(host) for host, _ in (*addresses, *for_ollama)),
+        for_ollama=for_ollama,
         has_dashboard=any(getattr(route, "path", "").startswith("/hotseat/ui") for route in api.routes),
         reduced_connections=connections if connections < loaded.settings.limits.connections else None,
     )
+
+
+def addresses_of(sockets: Sequence[socket.socket]) -> list[tuple[str, int]]:
+    return [sock.getsockname()[:2] for sock in sockets]

@@ -14,6 +14,7 @@ from hotseat.api.deps import ApiDeps
 from hotseat.api.log_sources import LogSources
 from hotseat.api.server import served
 from hotseat.identifiers import Address
+from hotseat.model_files.facts import FactsReader
 
 if TYPE_CHECKING:
     from contextlib import AsyncExitStack
@@ -39,6 +40,7 @@ async def open_api(stack: AsyncExitStack, deps: ApiDeps, address: Address) -> Fa
 
 
 def api_deps(shared: Shared, models: ModelParts, monitoring: Monitoring, relaying: RelayParts) -> ApiDeps:
+    facts = FactsReader()
     return ApiDeps(
         dispatcher=models.dispatcher,
         journal=models.journal,
@@ -48,6 +50,7 @@ def api_deps(shared: Shared, models: ModelParts, monitoring: Monitoring, relayin
         in_progress=relaying.relay.connections.in_progress,
         history=monitoring.store_writer.read,
         estimate=lambda spec: asyncio.to_thread(models.memory.explain, spec, models.dispatcher.catalog),
+        facts=lambda specs: asyncio.to_thread(facts.of_all, specs),
         config=relaying.reloader.report,
         has_reload_failed=lambda: relaying.reloader.has_failed,
         reload=relaying.reloader.reload,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import ssl
 from dataclasses import dataclass, replace
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from hotseat.telemetry.stdout_writer import StdoutWriter
 
 FAILED, INVALID = 1, 3
+OLLAMA_RUNS = "Ollama itself probably runs: stop it with `systemctl stop ollama`, or quit its app. "
 
 
 class CannotStart(Exception):
@@ -38,6 +40,8 @@ class Prepared:
     options: ServeOptions
     loaded: Loaded
     sockets: list[socket.socket]
+    ollama_sockets: list[socket.socket]
+    """For Ollama's clients."""
     tls: ssl.SSLContext | None
     """None: plain HTTP."""
     model_folders: ModelFolders
@@ -57,8 +61,14 @@ def prepare(options: ServeOptions, writer: StdoutWriter) -> Prepared:
     recent_lines = RecentLines()
     logs.set_up(loaded.settings.logging, writer, recent_lines)
     tls = load_certificate(loaded.settings.tls)
-    sockets = handed or open_sockets(loaded.settings.listen)
-    return Prepared(options, loaded, sockets, tls, model_folders, systemd, writer, recent_lines)
+    sockets = handed or open_sockets(loaded.settings.listen, "Choose another address with --listen.")
+    try:
+        ollama_sockets = open_sockets_for_ollama(loaded.settings.ollama_listen)
+    except CannotStart:
+        for sock in sockets:
+            sock.close()
+        raise
+    return Prepared(options, loaded, sockets, ollama_sockets, tls, model_folders, systemd, writer, recent_lines)
 
 
 def sockets_of_systemd() -> list[socket.socket]:
@@ -88,11 +98,17 @@ def load_certificate(files: TlsFiles | None) -> ssl.SSLContext | None:
         raise CannotStart(f"cannot use the certificate: {problem}. Check {named}.") from None
 
 
-def open_sockets(listen: tuple[str, int]) -> list[socket.socket]:
+def open_sockets(listen: tuple[str, int], advice: str, in_use: str = "") -> list[socket.socket]:
+    """`in_use`: what to say first if another program has the port."""
     host, port = listen
     try:
         return bound(listen)
     except OSError as problem:
-        raise CannotStart(
-            f"cannot listen on {host}:{port}: {problem.strerror}. Choose another address with --listen.", FAILED
-        ) from None
+        first = in_use if problem.errno == errno.EADDRINUSE else ""
+        raise CannotStart(f"cannot listen on {host}:{port}: {problem.strerror}. {first}{advice}", FAILED) from None
+
+
+def open_sockets_for_ollama(listen: tuple[str, int] | None) -> list[socket.socket]:
+    if listen is None:
+        return []
+    return open_sockets(listen, "Choose another address with ollama.listen in the configuration.", OLLAMA_RUNS)

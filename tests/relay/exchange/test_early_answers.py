@@ -324,7 +324,7 @@ async def test_a_client_that_leaves_amid_its_stream_frees_the_model(waiting: Wai
         ask(body=b'{"model":"slow","stream":"true"}'),
         ask(body=b'{"model":"slow","stream":1}'),
         ask(target="/v1/audio/speech"),
-        ask(target="/api/chat"),
+        ask(target="/api/other"),
         ask(version="1.0"),
         ask(target="/v1/chat/completions?model=slow", body=b"\x1f\x8bgzip"),
         ask(target="/v1/chat/completions?model=slow", body=b'["stream"]'),

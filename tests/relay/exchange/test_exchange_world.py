@@ -5,6 +5,7 @@ A small reference model judges: it reads what the upstream sent and what the cli
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -37,6 +38,7 @@ from hotseat.relay.exchange.early_stream import EarlyStream
 from hotseat.relay.exchange.exchange import DONE, Exchange, Queued
 from hotseat.relay.exchange.fleet_hop import FleetHop
 from hotseat.relay.exchange.framers import Rechunk, Verbatim
+from hotseat.relay.exchange.response_translation import ChunkedLines, LinesUntilClosed, TranslatedWhole
 from hotseat.relay.exchange.start import start
 from hotseat.relay.exchange.states import Dialling, Sent, Streaming
 from hotseat.relay.exchange.targets import LocalModel
@@ -100,6 +102,8 @@ PARTS = [b"he", b"hello", b"2\r\nhe\r\n", b"2\r\nh", b"e\r\n", b"0\r\n\r\n", b"K
 
 
 class ExchangeWorld(RuleBasedStateMachine):
+    heads, parts = HEADS, PARTS
+
     def __init__(self) -> None:
         super().__init__()
         self.client = FakeClient()
@@ -115,6 +119,9 @@ class ExchangeWorld(RuleBasedStateMachine):
         fleet=st.sampled_from(["none", "none", "none", "hosts", "must agree"]),
     )
     def begin(self, kind: str, is_warm: bool, grants_at_once: bool, fleet: str) -> None:
+        self._begin(kind, REQUESTS[kind], is_warm, grants_at_once, fleet)
+
+    def _begin(self, kind: str, asked: tuple[bytes, bytes], is_warm: bool, grants_at_once: bool, fleet: str) -> None:
         hosts = None if fleet == "none" else FakeHosts(must_agree=fleet == "must agree")
         self.context, self.hosts, self.kind = FakeContext(hosts), hosts, kind
         self.context.dispatcher.grants_at_once = grants_at_once
@@ -123,7 +130,7 @@ class ExchangeWorld(RuleBasedStateMachine):
                 connection = self.context.pool.open(address)
                 connection._requests = 1
                 self.context.pool.put_back(connection)
-        self.request = request_of(*REQUESTS[kind])
+        self.request = request_of(*asked)
         self.exchange = CheckedExchange(self.context, self.client, self.request)  # type: ignore[arg-type]
         self.exchange.run(start, self.exchange)
 
@@ -182,7 +189,7 @@ class ExchangeWorld(RuleBasedStateMachine):
         assert connection is not None
         if self.said_on is not connection:
             self.said_on, self.said = connection, b""
-        piece = data.draw(st.sampled_from(PARTS if self.said else HEADS))
+        piece = data.draw(st.sampled_from(self.parts if self.said else self.heads))
         self.said += piece
         connection.data_received(piece)
 
@@ -271,12 +278,15 @@ class ExchangeWorld(RuleBasedStateMachine):
         if ending == "complete":
             sent = Parsed(self.said, self.kind, is_closed=self.is_closed)
             check(got.is_complete and sent.is_complete, f"{self.client.received!r} is complete after {self.said!r}")
-            check(got.body.endswith(sent.body), f"{got.body!r} instead of {sent.body!r}")
+            self.check_body(got.body, sent.body)
         elif ending == "cut" and not self.client.is_tunnel:
             cut = Parsed(self.client.received, self.kind, is_closed=not self.client.looks_complete)
             check(not cut.is_complete, f"{self.client.received!r} looks complete")
         elif ending == "refused":
             check(not self.client.received, "an error after a response")
+
+    def check_body(self, got: bytes, sent: bytes) -> None:
+        check(got.endswith(sent), f"{got!r} instead of {sent!r}")
 
     @invariant()
     def a_complete_response_is_the_end(self) -> None:
@@ -346,6 +356,72 @@ def test_whatever_happens_an_exchange_ends_once_and_leaves_nothing() -> None:
     run_state_machine_as_test(ExchangeWorld, settings=SEARCH)
 
 
+# Translated responses
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def ollamas(*, minor: int = 1, stream: bool = True) -> tuple[bytes, bytes]:
+    body = b'{"model":"slow","messages":[{"role":"user"}],"stream":%b}' % (b"true" if stream else b"false")
+    return (POST % (minor, len(body))).replace(b"/v1/chat/completions", b"/api/chat"), body
+
+
+TRANSLATED = {"lines": ollamas(), "lines until closed": ollamas(minor=0), "object": ollamas(stream=False)}
+TEXT = b'data: {"choices":[{"delta":{"content":"he"}}]}\n\n'
+STOP = b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\n'
+WHOLE = b'{"choices":[{"message":{"content":"he"}}]}'
+TRANSLATED_HEADS = [
+    OK + EVENTS + b"Transfer-Encoding: chunked\r\n\r\n",
+    OK + EVENTS + b"Transfer-Encoding: chunked\r\n\r\n" + chunk(TEXT),
+    OK + EVENTS + b"\r\n",
+    OK + b"Content-Length: %d\r\n\r\n%b" % (len(WHOLE), WHOLE),
+    OK + b"Content-Length: %d\r\n\r\n" % len(WHOLE),
+    OK + b"Transfer-Encoding: chunked\r\n\r\n",
+    OK + b"\r\n",
+    b"HTTP/1.1 400 No\r\nContent-Length: 15\r\n\r\n" + b'{"error":"wha"}',
+    *HEADS[-6:],
+]
+TRANSLATED_PARTS = [
+    *(chunk(TEXT), chunk(STOP), chunk(b"data: [DONE]\n\n"), chunk(TEXT + STOP), chunk(TEXT[:9]), chunk(WHOLE)),
+    *(chunk(b'data: {"error":"wha"}\n\n'), chunk(b"data: rubbish\n\n"), b"0\r\n\r\n"),
+    *(chunk(STOP) + b"0\r\n\r\n", chunk(TEXT + STOP) + b"0\r\n\r\n", chunk(WHOLE) + b"0\r\n\r\n"),
+    *(TEXT, STOP, TEXT[:9], WHOLE, WHOLE[:9], b"K\r\nContent-Length: 0\r\n\r\n"),
+]
+
+
+class TranslatedWorld(ExchangeWorld):
+    heads, parts = TRANSLATED_HEADS, TRANSLATED_PARTS
+
+    @initialize(
+        kind=st.sampled_from(sorted(TRANSLATED)),
+        is_warm=st.booleans(),
+        grants_at_once=st.booleans(),
+        fleet=st.sampled_from(["none", "none", "none", "hosts", "must agree"]),
+    )
+    def begin(self, kind: str, is_warm: bool, grants_at_once: bool, fleet: str) -> None:
+        self._begin(kind, TRANSLATED[kind], is_warm, grants_at_once, fleet)
+
+    def check_body(self, got: bytes, sent: bytes) -> None:
+        """A complete response has the model's last word, or an error of its server."""
+        lines = [json.loads(line) for line in got.splitlines()]
+        check(bool(lines) and all("done" in line for line in lines[:-1]), f"{got!r} after {sent!r}")
+        check("error" in lines[-1] or lines[-1].get("done") is True, f"{got!r} is not complete")
+        said = b"".join(line["message"]["content"].encode() for line in lines if "message" in line)
+        check(said == b"he" * sent.count(b'"content":"he"'), f"{got!r} instead of {sent!r}")
+
+
+@seed(3)
+class SeededTranslatedWorld(TranslatedWorld):
+    """With a seed, like the other one."""
+
+
+def test_whatever_happens_a_translated_exchange_ends_once_and_leaves_nothing() -> None:
+    """The same promises, and no response that lacks its end looks complete."""
+    run_state_machine_as_test(TranslatedWorld, settings=SEARCH)
+
+
 # Planted bugs
 
 
@@ -408,6 +484,28 @@ PLANTED: list[tuple[type, str, Callable[..., Any]]] = [
     (FleetHop, "come_back", nothing),
     (UpstreamConnection, "_can_be_reused", always),
 ]
+
+
+PLANTED_IN_TRANSLATION: list[tuple[type, str, Callable[..., Any]]] = [
+    (ChunkedLines, "problem_at_end", nothing),
+    (ChunkedLines, "cut", cut_as_if_complete),
+    (ChunkedLines, "end", ended_without_last_chunk),
+    (LinesUntilClosed, "_cut_looks_complete", False),  # type: ignore[list-item]
+    (TranslatedWhole, "problem_at_end", nothing),
+    (TranslatedWhole, "cut", cut_as_if_complete),
+    (Streaming, "failed", nothing),
+]
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "bug"),
+    PLANTED_IN_TRANSLATION,
+    ids=[f"{owner.__name__}.{name}" for owner, name, _ in PLANTED_IN_TRANSLATION],
+)
+def test_the_world_finds_a_bug_planted_in_the_translation(owner: type, name: str, bug: Callable[..., Any]) -> None:
+    """Each of them would show a client an incomplete response as a complete one, or leave it waiting."""
+    with patch.object(owner, name, bug), pytest.raises((Broken, AssertionError)):
+        run_state_machine_as_test(SeededTranslatedWorld, settings=HUNT)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.fake_launcher import spec
 from tests.support.host_headers import SECRET, passed_on
-from tests.support.relay_rig import HELLO, chat, get, turns
+from tests.support.relay_rig import HELLO, chat, get, post, turns
 from tests.support.scripted_upstream import on_a_port
 from tests.support.transport import DEADLINE_S, End, within
 from tests.support.waiting import come_true
@@ -633,3 +633,22 @@ async def test_a_host_that_cannot_be_gone_to(
 
     assert (await rig.refusal(chat("far"))).status == 500
     await come_true(lambda: hosts.away == [])
+
+
+async def test_a_request_of_ollamas_api_is_translated_before_it_travels(
+    open_rig: OpenRig, boxes: list[ScriptedUpstream]
+) -> None:
+    """The next host gets OpenAI's request, also if another one turned it away, and the first one translates back."""
+    rig, _ = await joined(open_rig, at("b", boxes[0]), at("c", boxes[1]))
+    body = b'{"model":"far:latest","messages":[{"role":"user","content":"hi"}],"stream":false,"keep_alive":0}'
+    client = await rig.send(post(body, target="/api/chat"))
+    await (await boxes[0].call()).say(NOT_SERVED)
+    call = await boxes[1].call()
+    completion = b'{"choices":[{"message":{"content":"ho"},"finish_reason":"stop"}]}'
+    await call.say(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(completion), completion))
+    got = json.loads((await client.message()).body)
+
+    assert call.request.first_line == "POST /v1/chat/completions HTTP/1.1"
+    assert json.loads(call.request.body) == {"model": "far", "messages": [{"role": "user", "content": "hi"}]}
+    assert call.request["hotseat-model"] == "far"
+    assert (got["model"], got["message"]["content"]) == ("far:latest", "ho")

@@ -11,6 +11,7 @@ from hotseat.settings import Role
 
 CATALOG = catalog(spec("m"), spec("org/m"))
 PATHS = PathTable(["/my/generate"])
+STRICT = PathTable(is_strict=True)
 
 NO_KEY = [("GET", "/health"), ("HEAD", "/health/"), ("GET", "/health?x=1"), ("GET", "/hotseat/ready")]
 INFERENCE = [
@@ -33,6 +34,14 @@ INFERENCE = [
     ("GET", "/v1/models/org/m"),
     ("GET", "/running"),
     ("GET", "/swagger/"),
+    ("GET", "/api/version"),
+    ("GET", "/api/tags"),
+    ("HEAD", "/api/ps"),
+    ("POST", "/api/show"),
+    ("POST", "/api/pull"),
+    ("DELETE", "/api/delete"),
+    ("HEAD", "/api/blobs/sha256:00"),
+    ("POST", "/api/blobs/sha256:00"),
 ]
 OPERATE_TO_READ = [
     ("GET", "/slots"),
@@ -164,3 +173,33 @@ def test_a_peer_is_asked_for_inference_only(method: str, target: str, goes: bool
 def test_the_folder_of_our_own_paths_is_ours(method: str) -> None:
     """/hotseat/ itself is a management path, for every method."""
     assert find_destination(method.encode(), b"/hotseat/", CATALOG, PATHS).kind is PathKind.MANAGEMENT
+
+
+@pytest.mark.parametrize("target", ["/api/version", "/api/version/", "/api/version?x=1"])
+def test_the_routes_of_other_programs(target: str) -> None:
+    """hotseat answers the listed routes of other programs itself; with `passthrough: strict` it forwards them."""
+    assert find_destination(b"GET", target.encode(), CATALOG, PATHS).kind is PathKind.MANAGEMENT
+    assert find_destination(b"GET", target.encode(), CATALOG, STRICT).kind is PathKind.RUNNING_MODEL
+    assert find_destination(b"GET", b"/api/unknown", CATALOG, PATHS).kind is PathKind.RUNNING_MODEL
+
+
+@pytest.mark.parametrize(
+    ("path", "target"),
+    [
+        ("/api/chat", "/v1/chat/completions"),
+        ("/api/generate", "/v1/chat/completions"),
+        ("/api/embed", "/v1/embeddings"),
+        ("/api/embeddings/", "/v1/embeddings"),
+        ("/api/chat?x=1", "/v1/chat/completions"),
+    ],
+)
+def test_requests_of_ollamas_api_have_the_rights_of_what_is_forwarded(path: str, target: str) -> None:
+    """They are judged by the path that the model server gets; only POST, and not with `passthrough: strict`."""
+    found = find_destination(b"POST", path.encode(), CATALOG, PATHS)
+
+    assert (found.kind, found.target) == (PathKind.MODEL_IN_BODY, target.encode())
+    assert found.endpoint is not None
+    assert found.rule == PATHS.of_model(b"POST", target.encode())
+    for method, paths in ((b"POST", STRICT), (b"PUT", PATHS), (b"GET", PATHS)):
+        other = find_destination(method, path.encode(), CATALOG, paths)
+        assert (other.endpoint, other.target) == (None, path.encode())

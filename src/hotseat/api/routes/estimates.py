@@ -8,7 +8,7 @@ from fastapi import APIRouter
 
 from hotseat.api.deps import Deps
 from hotseat.api.routes.management import UNKNOWN, Responses
-from hotseat.api.schemas import Estimate, EstimateLine, Failure
+from hotseat.api.schemas import Error, Estimate, EstimateLine, Failure
 from hotseat.estimates.report import Where
 
 if TYPE_CHECKING:
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 router = APIRouter(prefix="/hotseat", tags=["hotseat"])
 
-CANNOT: Responses = {422: {"model": Failure, "description": "Its files or its command line do not say enough."}}
+CANNOT: Responses = {
+    400: {"model": Error, "description": "The path is invalid."},
+    422: {"model": Failure, "description": "Its files or its command line do not say enough."},
+}
 
 
 @router.get(

@@ -71,7 +71,10 @@ class PageRights:
         method, path = asked_method(head), head.target.partition(b"?")[0]
         if is_ours(method, path):
             return path == b"/v1/models" or path.startswith(b"/v1/models/")
-        return self._paths.of_model(method, path_at_model(path)).role is Role.INFERENCE
+        endpoint = self._paths.endpoint(method, path)
+        target = path_at_model(path) if endpoint is None else endpoint.target
+        rule = self._paths.in_other_api(method, path) or self._paths.of_model(method, target)
+        return rule.role is Role.INFERENCE
 
     # CORS: without these headers a browser hides our responses from pages of other allowed origins.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -38,7 +39,7 @@ class Policy:
         """Are there keys or a fleet secret to guess?"""
         self.limits = settings.limits
         self.error_format = settings.error_format
-        self.paths = PathTable(settings.inference_paths)
+        self.paths = PathTable(settings.inference_paths, is_strict=settings.is_strict)
         self.cors = PageRights(settings.access.allowed_origins, self.paths)
         self.confines_pages = not settings.trust_pages
         """Pages of model servers that share our address could otherwise do whatever our own may."""
@@ -47,13 +48,21 @@ class Policy:
         """Are pages of model servers shown at LABEL.localhost, wherever the browser resolves that to this machine?"""
         # Other hosts of the fleet reach us at the fleet's address, so it is one of our names.
         fleet_name = urlsplit(settings.fleet.address).hostname if settings.fleet else None
-        self._gate = OriginCheck(settings.access, self.cors, (settings.listen[0], fleet_name or "", *own_names()))
+        ollama_name = settings.ollama_listen[0] if settings.ollama_listen else ""
+        ours = (settings.listen[0], ollama_name, fleet_name or "", *own_names())
+        self._gate = OriginCheck(settings.access, self.cors, ours)
         self._host_verifier = host_verifier or HostVerifier(settings.fleet)
         self.is_proven_again = self._host_verifier.is_proven_again
         self._keys = Keys(self.accounts.open(settings.access.api_keys))
         self._client_header = settings.access.client_header.lower().encode()
         self._ignored = [re.compile(pattern.encode()) for pattern in settings.ignore_paths]
         self._trusted = tuple(map(network_of, settings.access.trusted_proxies))
+
+    def at_ollamas_address(self) -> Policy:
+        """The same rules for the listener whose bare address says that Ollama is running."""
+        policy = copy(self)
+        policy.paths = self.paths.at_ollamas_address()
+        return policy
 
     def check_sender(self, head: RequestHead) -> None:
         """Check Host and Origin before anything has an effect; raises the error for strangers."""

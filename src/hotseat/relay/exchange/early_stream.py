@@ -74,6 +74,8 @@ _read_asked = msgspec.json.Decoder(_Asked).decode
 def can_begin_early(request: Request) -> bool:
     """Is the successful response to this request a chunked event stream?"""
     head = request.head
+    if request.translation is not None:  # its client expects lines of JSON
+        return False
     if head.method != b"POST" or head.http10 or _path(request) not in EVENT_STREAMS or request.body.is_spooled:
         return False
     try:

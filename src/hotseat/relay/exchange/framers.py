@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hotseat.error_bodies import Dialect
-    from hotseat.errors import HotseatError
+    from hotseat.errors import HotseatError, UpstreamError
     from hotseat.identifiers import Instant
     from hotseat.relay.http.response_head import ResponseHead
     from hotseat.relay.upstream.response_reader import ResponseReader
@@ -73,6 +73,10 @@ class Framer:
     def framed(self, data: bytes) -> bytes:
         """A part of the body as the client gets it."""
         return data
+
+    def problem_at_end(self) -> UpstreamError | None:
+        """What the complete body lacks; None if the client can get it."""
+        return None
 
     def end(self, now: Instant) -> None:
         """The body is complete; the client's connection goes on or closes."""

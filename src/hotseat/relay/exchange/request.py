@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from hotseat.catalog.named_models import RemoteModel
     from hotseat.catalog.spec import BodyChanges
     from hotseat.identifiers import Bytes, ClientId, Instant
+    from hotseat.ollama.requests import Translation
     from hotseat.relay.downstream.admission import Admission
     from hotseat.relay.http.body import Body
     from hotseat.relay.http.json_bodies import Members
+    from hotseat.relay.routing.model_name import Destination
 
 MOST_UNDECLARED: Bytes = 16 * MiB
 """Limit for reading JSON back into memory that was not declared as JSON and therefore went to disk."""
@@ -26,7 +28,19 @@ UNSURE = "the body is compressed or is an ambiguous form, so it may name a model
 
 
 class Request:
-    __slots__ = ("admission", "began", "body", "client", "destination", "head", "id", "key_use", "members", "verdict")
+    __slots__ = (
+        "admission",
+        "began",
+        "body",
+        "client",
+        "destination",
+        "head",
+        "id",
+        "key_use",
+        "members",
+        "translation",
+        "verdict",
+    )
 
     def __init__(self, request_id: bytes, admission: Admission, body: Body, client: ClientId, began: Instant) -> None:
         self.id = request_id
@@ -43,6 +57,8 @@ class Request:
         """Its entry in the usage of its key, reserved at its head; None if its body is small."""
         self.members: Members | None = None
         """Of a large JSON body, from reading its model until changing it; dropped while the request waits."""
+        self.translation: Translation | None = None
+        """How its response is translated; None if it is not."""
 
     @property
     def must_name_model(self) -> bool:
@@ -96,18 +112,24 @@ class Request:
             raise Forbidden(f"{path} is not forwarded to peers: {remote.peer} is used for inference only")
         name = remote.changes.model_name
         assert name is not None
-        if self.body.size and not names_one_model(self.head, self.body):
+        is_ours = self.translation is not None
+        if self.body.size and not is_ours and not names_one_model(self.head, self.body):
             raise UnsupportedEncoding(f"{UNSURE} {name}. Send JSON or a plain form to {remote.peer}.")
         target = with_model_in_query(self.destination.target, name, needs_one=not self._body_names_model())
         if target != self.destination.target:
-            self.destination = replace(self.destination, target=target)
-            self.admission = self.admission.of_one_request(self.head, self.destination)
+            self.send_to(replace(self.destination, target=target))
+
+    def send_to(self, destination: Destination) -> None:
+        """Another destination than that of other requests with the same head."""
+        self.destination = destination
+        self.admission = self.admission.of_one_request(self.head, destination)
 
     def _body_names_model(self) -> bool:
         """Does the body name the model, after `change_body` put the name there?"""
         if self.body.form is not None:
             return bool(self.body.form.fields())
-        return self._begins_like_json() and b"content-encoding" not in self.head.known
+        is_plain = self.translation is not None or b"content-encoding" not in self.head.known
+        return self._begins_like_json() and is_plain
 
     def ask_for_plain(self) -> None:
         """Remove Accept-Encoding: a response that began uncompressed must continue so."""

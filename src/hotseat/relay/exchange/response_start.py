@@ -5,16 +5,27 @@ Most clients need nothing special, and get the head as it was prepared when it w
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hotseat.error_bodies import one_line
+from hotseat.ollama.responses import StreamTranslator
 from hotseat.relay.exchange.early_stream import EarlyStream
 from hotseat.relay.exchange.framers import Dechunk, Rechunk, Verbatim
+from hotseat.relay.exchange.response_translation import (
+    STREAM_HEAD,
+    ChunkedLines,
+    LinesUntilClosed,
+    TranslatedWhole,
+    is_translatable_stream,
+    situation_of,
+)
 from hotseat.relay.http.forwarded_head import prepare, response_bytes
 from hotseat.relay.http.response_head import CLOSE, LAST_CHUNK
 
 if TYPE_CHECKING:
     from hotseat.identifiers import Bytes, Seconds
+    from hotseat.ollama.requests import Translation
     from hotseat.relay.exchange.exchange import Exchange
     from hotseat.relay.exchange.framers import Framer
     from hotseat.relay.http.response_head import ResponseHead
@@ -31,6 +42,7 @@ def is_ordinary(exchange: Exchange, head: ResponseHead) -> bool:
         asked.keep_alive
         and head.body_end is not CLOSE
         and exchange.framer is None
+        and request.translation is None
         and not asked.http10
         and not exchange.accounting.waited_for
         and b"origin" not in asked.known
@@ -54,6 +66,8 @@ def special_response(
     """For all other clients: how the body is framed, and the same bytes."""
     if isinstance(exchange.framer, EarlyStream):
         return exchange.framer, exchange.framer.continued(head, data)
+    if exchange.request.translation is not None:
+        return _translated_response(exchange, exchange.request.translation, head, data)
     context, request, http10 = exchange.context, exchange.request, exchange.request.head.http10
     dechunk, has_body = http10 and head.body_end is LAST_CHUNK, request.head.method != b"HEAD"
     has_no_end = has_body and head.body_end is CLOSE
@@ -79,6 +93,30 @@ def _is_confined(exchange: Exchange) -> bool:
     request = exchange.request
     has_our_address = not (request.head.label or request.verdict.from_host)
     return has_our_address and exchange.accounting.model is not None and exchange.context.policy.confines_pages
+
+
+def _translated_response(
+    exchange: Exchange, translation: Translation, head: ResponseHead, data: bytes
+) -> tuple[Framer, bytes]:
+    """A stream begins at once; the head of a whole response says its length, so it is sent with the last byte."""
+    situation, http10 = situation_of(exchange, translation), exchange.request.head.http10
+    if not (translation.streams and is_translatable_stream(head)):
+        whole = TranslatedWhole(exchange, translation, situation, head, partial(_own_head, exchange))
+        return whole, whole.framed(data)
+    kind = LinesUntilClosed if http10 else ChunkedLines
+    keep_alive = exchange.request.head.keep_alive and not http10 and not exchange.context.is_draining
+    framer = kind(exchange.client, STREAM_HEAD, StreamTranslator(translation.answer, situation), keep_alive=keep_alive)
+    return framer, _own_head(exchange, STREAM_HEAD, None, keep_alive=keep_alive) + framer.framed(data)
+
+
+def _own_head(exchange: Exchange, head: ResponseHead, length: Bytes | None, *, keep_alive: bool) -> bytes:
+    """A head of ours, in place of the upstream's."""
+    policy, asked = exchange.context.policy, exchange.request.head
+    cors, ours = policy.cors.lines(asked), _own_lines(exchange, head, is_chunked=False)
+    dechunk, close = asked.http10, not keep_alive
+    return response_bytes(
+        head, length, cors, dechunk=dechunk, close=close, http10=asked.http10, confine=True, ours=ours
+    )
 
 
 def _own_lines(exchange: Exchange, head: ResponseHead, *, is_chunked: bool) -> list[bytes]:

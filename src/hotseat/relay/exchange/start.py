@@ -10,6 +10,7 @@ from hotseat.catalog.spec import UNCHANGED, BodyChanges
 from hotseat.errors import UnknownModel
 from hotseat.fleet.route import ThisHost
 from hotseat.relay.exchange.fleet_hop import FleetHop
+from hotseat.relay.exchange.request_translation import translate
 from hotseat.relay.exchange.targets import MANAGEMENT_API, FleetHost, LocalModel, PeerModel
 from hotseat.relay.routing.model_name import MANAGEMENT
 from hotseat.relay.routing.route import choose, named_model_of
@@ -27,8 +28,11 @@ def start(exchange: Exchange) -> None:
     """Raises HotseatError if the request is refused."""
     request, context = exchange.request, exchange.context
     if request.destination.kind is MANAGEMENT:
-        exchange.target = MANAGEMENT_API
-        return MANAGEMENT_API.start(exchange)
+        return _ask_management(exchange)
+    if request.destination.endpoint is not None and not translate(request, context):
+        if request.verdict.account is not None:  # it may load a model
+            exchange.accounting.charge(request.verdict.account, named_model_of(request, context.dispatcher).name)
+        return _ask_management(exchange)
     named_model = named_model_of(request, context.dispatcher)
     if request.verdict.account is not None:
         exchange.accounting.charge(request.verdict.account, named_model.name)
@@ -37,6 +41,11 @@ def start(exchange: Exchange) -> None:
     if context.hosts is not None and not isinstance(spec, RemoteModel) and _may_travel(exchange):
         return _find_host(exchange, context.hosts, spec)
     return _serve_here(exchange, spec)
+
+
+def _ask_management(exchange: Exchange) -> None:
+    exchange.target = MANAGEMENT_API
+    MANAGEMENT_API.start(exchange)
 
 
 def _chosen(selector: Selector, context: Context) -> Servable:

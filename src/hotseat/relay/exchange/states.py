@@ -106,8 +106,9 @@ class Connected(State):
 
     @property
     def needs_decoded_body(self) -> bool:
-        """Does the client get the body without the upstream's chunks?"""
-        return self._exchange.request.head.http10 or self._exchange.framer is not None
+        """Is the upstream's framing of the body not the client's?"""
+        exchange = self._exchange
+        return exchange.request.head.http10 or exchange.framer is not None or exchange.request.translation is not None
 
     @property
     def only_reads(self) -> bool:
@@ -233,8 +234,10 @@ class Streaming(Connected):
         self.write = framer.write
 
     def ended(self, now: Instant, pieces: Sequence[bytes]) -> None:
+        if (problem := self._framer.problem_at_end()) is not None:
+            return self.failed(problem)
         self._exchange.finished(self._framer.status, now, pieces)
-        self._framer.end(now)
+        return self._framer.end(now)
 
     def lost(self, *, may_retry: bool) -> None:
         self._fail(f"closed the connection in the middle of its response.{self._exchange.target.hint}")

@@ -76,12 +76,15 @@ class LocalModel(Target):
             return dispatcher.leave(ticket)  # it crashed while being granted, before it knew its ticket
         exchange.accounting.ticket = ticket
         if exchange.upstream is not None:  # granted before `ask` returned
-            connect(exchange, exchange.upstream.address)
+            self.granted(exchange, exchange.upstream)
         elif spec.loading_state is not LoadingState.OFF and exchange.framer is None:
             begin_after_grace(exchange, spec)
         return None
 
     def granted(self, exchange: Exchange, upstream: Upstream) -> None:
+        translation = exchange.request.translation
+        if translation is not None and translation.keep_alive is not None:
+            exchange.context.dispatcher.keep_alive(self._spec.name, translation.keep_alive.seconds)
         connect(exchange, upstream.address)
 
     def unreachable(self, exchange: Exchange, problem: str) -> None:

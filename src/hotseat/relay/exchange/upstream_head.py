@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from hotseat.relay.context import Context
     from hotseat.relay.exchange.request import Request
 
+ABOUT_BODIES = frozenset((b"accept-encoding", b"content-encoding", b"content-type"))
+"""Not true of a translated request; and a response must not be compressed to be translated."""
 MAY_HAVE_BODY = frozenset((b"POST", b"PUT", b"PATCH"))
 
 
@@ -64,7 +66,9 @@ def _lines(context: Context, request: Request, address: Address, peer: str, api_
     trusts = bool(verdict.from_host) or context.policy.trusts(peer)
     credentials = ((b"authorization", verdict.remove_authorization), (b"x-api-key", verdict.remove_x_api_key))
     removed = frozenset([name for name, ends_here in credentials if ends_here or api_key])
-    fields = [*forwarded_fields(head, removed, trusts), *lines_about_client(head, peer, context.scheme, trusts)]
+    fields = [] if request.destination.endpoint is None else [b"Content-Type: application/json"]
+    removed |= ABOUT_BODIES if fields else frozenset()
+    fields += [*forwarded_fields(head, removed, trusts), *lines_about_client(head, peer, context.scheme, trusts)]
     fields += lines_about_origin(head, address)
     if api_key:
         fields += [f"Authorization: Bearer {api_key}".encode(), f"x-api-key: {api_key}".encode()]

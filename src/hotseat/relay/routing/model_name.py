@@ -18,14 +18,17 @@ import msgspec
 from hotseat.catalog.labels import model_at
 from hotseat.errors import ClientError, UnknownModel, did_you_mean
 from hotseat.relay.http.json_bodies import SMALL, check_values, has_few_members, read_members, why_not_json
-from hotseat.relay.routing.paths import ONLY_LISTED, READING, STRICTEST, PathTable, is_ours, rule_of_ours, without_slash
+from hotseat.relay.routing.other_apis import OLLAMA_IS_RUNNING
+from hotseat.relay.routing.path_rules import LISTS, STRICTEST
+from hotseat.relay.routing.paths import ONLY_LISTED, READING, PathTable, rule_of_ours, without_slash
 
 if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.named_models import NamedModel
+    from hotseat.ollama.endpoints import Endpoint
     from hotseat.relay.http.json_bodies import Members
     from hotseat.relay.http.request_head import RequestHead
-    from hotseat.relay.routing.paths import PathRule
+    from hotseat.relay.routing.path_rules import PathRule
 
 UPSTREAM = b"/upstream/"
 HOME_PATHS = frozenset((b"/", b"/ui"))
@@ -61,17 +64,22 @@ class Destination:
     """What the query names, if the body takes precedence."""
     rule: PathRule = field(default=STRICTEST, compare=False)
     """Its rights and properties; the strictest unless it was looked up."""
+    endpoint: Endpoint | None = None
+    """How request and response are translated; None if they are not."""
 
 
 def destination_for(head: RequestHead, catalog: Catalog, paths: PathTable) -> Destination:
     """`find_destination`, but browsers that open the bare address get the dashboard.
 
-    At a model server's own Host every path is that server's.
+    At a model server's own Host every path is that server's. At the address for Ollama's clients, the bare address
+    says that Ollama is running, to anybody.
     """
     if head.label:
         _check_unambiguous(head.target)
         named_model, rule = model_at(head.label, catalog), paths.of_model(head.method, head.target)
         return Destination(MODEL_IN_URL, head.target, named_model, rule=rule)
+    if paths.is_ollamas and head.target == b"/" and head.method in READING:
+        return Destination(MANAGEMENT, OLLAMA_IS_RUNNING, rule=LISTS)
     if head.target in HOME_PATHS and head.is_navigation:
         return Destination(MANAGEMENT, head.target, rule=rule_of_ours(head.method, head.target))
     return find_destination(head.method, head.target, catalog, paths, has_readable_body=head.has_readable_body)
@@ -85,8 +93,12 @@ def find_destination(
     path, _, query = target.partition(b"?")
     if path.startswith(UPSTREAM):
         return _destination_at_upstream(method, target, path, catalog, paths)
-    if is_ours(method, without_slash(path)):
-        return _management(method, target, path)
+    bare = without_slash(path)
+    if (ours := paths.of_ours(method, bare)) is not None:
+        return Destination(MANAGEMENT, bare + target[len(path) :], rule=ours)
+    if (endpoint := paths.endpoint(method, bare)) is not None:
+        rule = paths.of_model(method, endpoint.target)
+        return Destination(MODEL_IN_BODY, endpoint.target, rule=rule, endpoint=endpoint)
     if path.startswith(COMFYUI) and (comfyui := catalog.named_model("comfyui_auto")):
         target = target[len(COMFYUI) - 1 :]
         return Destination(MODEL_IN_URL, target, comfyui, rule=paths.of_model(method, target))
@@ -163,9 +175,9 @@ def _unknown_in_url(rest: bytes, catalog: Catalog) -> UnknownModel:
     """Where the name ends is a guess: its first segment, but a similar name may be longer."""
     segments = [_decoded(segment) for segment in rest.split(b"/", 3)[:3]]
     names = list(catalog.names())
-    guesses = (_short("/".join(segments[:count])) for count in range(1, len(segments) + 1))
+    guesses = (shortened("/".join(segments[:count])) for count in range(1, len(segments) + 1))
     hint = next((hint for guess in guesses if (hint := did_you_mean(guess, names))), "")
-    return UnknownModel(f'model "{_short(segments[0])}" is not defined in the configuration.{hint}')
+    return UnknownModel(f'model "{shortened(segments[0])}" is not defined in the configuration.{hint}')
 
 
 def _model_in_query(query: bytes) -> str | None:
@@ -208,7 +220,7 @@ def model_in_json(body: bytes) -> str | None:
     try:
         model = _read_named(body).model
     except UNREADABLE as problem:
-        raise _unreadable(problem, body) from problem
+        raise unreadable(problem, body) from problem
     if model is msgspec.UNSET:
         return None
     if not model:
@@ -227,12 +239,12 @@ def model_and_members(body: bytes) -> tuple[str | None, Members | None]:
     try:
         members = read_members(body)
     except UNREADABLE as problem:
-        raise _unreadable(problem, body) from problem
+        raise unreadable(problem, body) from problem
     named = members.get("model")
     return model_in_json(b'{"model":%b}' % bytes(named)) if named is not None else None, members
 
 
-def _unreadable(problem: Exception, body: bytes) -> ClientError:
+def unreadable(problem: Exception, body: bytes) -> ClientError:
     if isinstance(problem, msgspec.ValidationError):
         return ClientError(f"the request body must be a JSON object with a string as `model`: {problem}")
     if isinstance(problem, RecursionError):
@@ -257,10 +269,10 @@ def _configured(name: str, catalog: Catalog) -> NamedModel:
         return named_model
     if not name:
         raise ClientError("`model` is empty; name a model")
-    return catalog.follow(_short(name))
+    return catalog.follow(shortened(name))
 
 
-def _short(name: str) -> str:
+def shortened(name: str) -> str:
     """A client's text, shortened for an error message."""
     return name if len(name) <= LONGEST_QUOTE else name[:LONGEST_QUOTE] + "…"
 

@@ -7,15 +7,18 @@ byte: a path in any other spelling is not found, and needs the role `operate`. R
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from copy import copy
 from typing import TYPE_CHECKING
 
 from hotseat.error_bodies import Dialect
+from hotseat.relay.routing.other_apis import endpoint_in_other_api, rule_in_other_api
+from hotseat.relay.routing.path_rules import ACTS, LISTS, LOOKS, NO_KEY, STRICTEST, PathRule
 from hotseat.settings import ErrorFormat, Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from hotseat.ollama.endpoints import Endpoint
     from hotseat.relay.http.request_head import RequestHead
 
 READING = (b"GET", b"HEAD")
@@ -24,25 +27,6 @@ OPEN_TO_ALL = (b"/health", b"/hotseat/ready")
 FOLDERS = (b"/hotseat/", b"/upstream/")
 OWN_PAGES = frozenset((b"/health", b"/running", b"/swagger", b"/metrics", b"/v1/models"))
 
-
-@dataclass(frozen=True, slots=True)
-class PathRule:
-    """One row of the table."""
-
-    role: Role | None
-    """The lowest role that may use it; None: no key is needed."""
-    takes_slot: bool = False
-    """The server computes for it, so it waits for a free slot."""
-    is_action: bool = False
-    """It changes something, so it is written to the audit log."""
-    goes_to_peers: bool = False
-
-
-NO_KEY = PathRule(None)
-LISTS = PathRule(Role.INFERENCE)
-LOOKS = PathRule(Role.OPERATE)
-ACTS = PathRule(Role.OPERATE, is_action=True)
-STRICTEST = PathRule(Role.ADMIN, is_action=True)
 
 # The APIs of OpenAI and Anthropic, then llama.cpp, vLLM, SGLang, text-embeddings-inference, whisper.cpp and
 # stable-diffusion.cpp.
@@ -81,17 +65,37 @@ INFERENCE = {
 
 
 class PathTable:
-    """The rules of a model server's paths, including `inferencePaths`."""
+    """The rules of all paths, including `inferencePaths`. `is_strict`: other programs' APIs are not answered here."""
 
-    def __init__(self, inference_paths: Iterable[str] = ()) -> None:
+    def __init__(self, inference_paths: Iterable[str] = (), *, is_strict: bool = False) -> None:
         added = " ".join(inference_paths)
+        self._is_strict = is_strict
+        self.is_ollamas = False
+        """Does the bare address say that Ollama is running?"""
         self._inference = {**_rows(b"POST", added, takes_slot=True), **_rows(b"GET", added), **INFERENCE}
+
+    def at_ollamas_address(self) -> PathTable:
+        table = copy(self)
+        table.is_ollamas = True
+        return table
 
     def of_model(self, method: bytes, target: bytes) -> PathRule:
         """The rule of a target that is forwarded to a model server."""
         path = target.partition(b"?")[0]
         listed = self._inference.get((b"GET" if method == b"HEAD" else method, path))
         return listed or (LOOKS if method in READING else ACTS)
+
+    def of_ours(self, method: bytes, path: bytes) -> PathRule | None:
+        """The rule of a path that hotseat answers itself, whichever models run; None if it is forwarded."""
+        return rule_of_ours(method, path) if is_ours(method, path) else self.in_other_api(method, path)
+
+    def in_other_api(self, method: bytes, path: bytes) -> PathRule | None:
+        """The same for the APIs of other programs alone."""
+        return None if self._is_strict else rule_in_other_api(method, path)
+
+    def endpoint(self, method: bytes, path: bytes) -> Endpoint | None:
+        """How requests with this path are translated for a model server; None if they are not."""
+        return None if self._is_strict else endpoint_in_other_api(method, path)
 
 
 ONLY_LISTED = PathTable()
@@ -114,7 +118,7 @@ _OPERATING = re.compile(rb"/hotseat/(?:reload|yield|profiles(?:/.*)?|requests/.*
 
 
 def is_ours(method: bytes, path: bytes) -> bool:
-    """Does hotseat answer this itself, whichever models run?"""
+    """Is it in the contract's own API, or in ours?"""
     if path.startswith(b"/hotseat/"):
         return True
     return method in READING and (path in OWN_PAGES or path.startswith(b"/v1/models/"))

@@ -1,0 +1,72 @@
+"""POST /api/chat without messages and /api/generate without a prompt: they load or unload a model.
+
+The relay translates all other requests to these paths for a model server.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+
+from hotseat.api.deps import ApiDeps, Caller, Deps
+from hotseat.api.disconnect import unless_gone
+from hotseat.api.ollama_bodies import body_of
+from hotseat.api.ollama_models import known_model, local_model, rfc3339
+from hotseat.identifiers import ClientId
+from hotseat.ollama.keep_alive import keep_alive_s
+
+if TYPE_CHECKING:
+    from hotseat.activity.usage import Account
+    from hotseat.catalog.spec import ModelSpec
+
+router = APIRouter(tags=["ollama"])
+
+
+class LoadRequest(msgspec.Struct):
+    model: str = ""
+    keep_alive: Any = None
+    """None: the model's ttl counts."""
+
+
+@router.post("/api/chat", include_in_schema=False)
+async def chat(request: Request, deps: Deps, caller: Caller) -> JSONResponse:
+    answer = await loaded_or_unloaded(request, deps, caller)
+    return JSONResponse({**answer, "message": {"role": "assistant", "content": ""}})
+
+
+@router.post("/api/generate", include_in_schema=False)
+async def generate(request: Request, deps: Deps, caller: Caller) -> JSONResponse:
+    return JSONResponse({**await loaded_or_unloaded(request, deps, caller), "response": ""})
+
+
+async def loaded_or_unloaded(request: Request, deps: ApiDeps, caller: Account | None) -> dict[str, Any]:
+    """Needs no more rights than a request: it waits its turn, cuts nobody, and evicts no pinned model."""
+    asked = await body_of(request, LoadRequest)
+    spec = model_to_load(asked.model, deps, caller)
+    seconds = None if asked.keep_alive is None else keep_alive_s(asked.keep_alive)
+    is_unload = seconds == 0
+    if not is_unload:
+        client = client_of(request, caller)
+        await unless_gone(request.receive, deps.dispatcher.load_for_client(spec.name, client))
+    if asked.keep_alive is not None:
+        deps.dispatcher.keep_alive(spec.name, seconds)
+    done_reason = "unload" if is_unload else "load"
+    return {"model": asked.model, "created_at": rfc3339(time.time()), "done": True, "done_reason": done_reason}
+
+
+def model_to_load(name: str, deps: ApiDeps, caller: Account | None) -> ModelSpec:
+    """Raises if it is unknown, not for this key, or runs elsewhere."""
+    catalog = deps.dispatcher.catalog
+    named = known_model(name, catalog)
+    if caller is not None:
+        caller.check_may_use(named.name)
+    return local_model(named, catalog) or catalog.resolve(named.name)
+
+
+def client_of(request: Request, caller: Account | None) -> ClientId:
+    """By key, else by the address that the relay has noted."""
+    return ClientId(caller.name if caller else request.headers.get("x-forwarded-for", "").rpartition(" ")[2])

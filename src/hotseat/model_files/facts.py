@@ -1,0 +1,108 @@
+"""What the files of a configured model say about it, for lists of models. Read once, until a file changes."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from hotseat.estimates.files import Disk
+from hotseat.estimates.gguf import CHAT_TEMPLATE, Long
+from hotseat.estimates.report import CannotEstimate
+from hotseat.model_files.file_kind import read_gguf
+from hotseat.model_files.of_command import files_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from hotseat.catalog.spec import ModelSpec
+    from hotseat.estimates.gguf import Value
+    from hotseat.identifiers import Bytes, ModelName
+    from hotseat.model_files.found import Role
+
+    Stamp: TypeAlias = tuple[str, int, Bytes]
+
+log = logging.getLogger(__name__)
+
+THINKING = ("<think>", "enable_thinking", "reasoning_effort")
+"""What the chat templates of models that think contain."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    stamps: tuple[Stamp, ...]
+    """Path, modification time in nanoseconds and size of each of its files."""
+    role: Role
+    family: str
+    """As llama.cpp names the architecture."""
+    parameters: int
+    quant: str
+    sees_images: bool
+    uses_tools: bool
+    thinks: bool
+    keys: Mapping[str, Value] = field(repr=False)
+    """Of its head, without long texts and arrays."""
+
+    @property
+    def size(self) -> Bytes:
+        return sum(size for _, _, size in self.stamps)
+
+    @property
+    def modified_at(self) -> float:
+        return max(time_ns for _, time_ns, _ in self.stamps) / 1e9
+
+
+class FactsReader:
+    def __init__(self) -> None:
+        self._known: dict[tuple[Stamp, ...], ModelFacts | None] = {}
+
+    def of_all(self, specs: Iterable[ModelSpec]) -> dict[ModelName, ModelFacts]:
+        """Reads files: not for the event loop. Models whose files are missing or unknown are left out."""
+        found = ((spec.name, self._of(spec)) for spec in specs)
+        return {name: facts for name, facts in found if facts is not None}
+
+    def _of(self, spec: ModelSpec) -> ModelFacts | None:
+        files = files_of(spec.recipe.argv, dict(spec.recipe.env), Path.cwd())
+        stamps = _stamps(path for paths in files.values() for path in paths) if "model" in files else ()
+        if not stamps:
+            return None
+        if stamps not in self._known:
+            self._known[stamps] = _read(files["model"][0], stamps, sees_images="projector" in files)
+        return self._known[stamps]
+
+
+def _stamps(files: Iterable[Path]) -> tuple[Stamp, ...]:
+    """Empty if a file is missing."""
+    try:
+        found = [(str(file), file.stat()) for file in files]
+    except OSError:
+        return ()
+    return tuple((file, status.st_mtime_ns, status.st_size) for file, status in found)
+
+
+def _read(file: Path, stamps: tuple[Stamp, ...], *, sees_images: bool) -> ModelFacts | None:
+    try:
+        found, keys = read_gguf(file), Disk(Path.cwd()).gguf(str(file)).keys
+    except CannotEstimate:
+        return None
+    except Exception:  # an unforeseen kind of file must not hide the other models
+        log.exception("a model file could not be read file=%s", file)
+        return None
+    template = str(keys.get(CHAT_TEMPLATE, ""))
+    return ModelFacts(
+        stamps,
+        found.role,
+        str(keys.get("general.architecture", "")),
+        found.parameters,
+        found.quant,
+        sees_images,
+        uses_tools="tools" in template,
+        thinks=any(word in template for word in THINKING),
+        keys={name: value for name, value in keys.items() if name != CHAT_TEMPLATE and _is_short(value)},
+    )
+
+
+def _is_short(value: Value) -> bool:
+    return not isinstance(value, Long) and (not isinstance(value, float) or isfinite(value))

@@ -1,0 +1,74 @@
+"""PURE: collects the calls of tools from the pieces of a response, until their arguments are complete."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from hotseat.errors import UpstreamError
+from hotseat.ollama.completions import UNREADABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hotseat.ollama.completions import CallPiece
+
+LIMIT = "length"
+"""The reason for which a response ends at its limit, in both APIs."""
+MOST_ARGUMENTS = 16 << 20
+_read_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+class _Call:
+    __slots__ = ("arguments", "id", "name")
+
+    def __init__(self) -> None:
+        self.id = self.name = ""
+        self.arguments: list[str] = []
+
+    def translated(self) -> dict[str, Any]:
+        """Ollama has the arguments as an object, OpenAI as a text with JSON in it."""
+        text = "".join(self.arguments).strip() or "{}"
+        try:
+            _read_object(text)
+        except UNREADABLE as problem:
+            what = f'the arguments of the call of "{self.name}" are not a JSON object'
+            raise UpstreamError(f"the upstream's response cannot be translated: {what}: {problem}") from problem
+        function = {"name": self.name, "arguments": msgspec.Raw(text.encode())}
+        return {"id": self.id, "function": function} if self.id else {"function": function}
+
+
+class ToolCalls:
+    __slots__ = ("_calls", "_size")
+
+    def __init__(self) -> None:
+        self._calls: dict[int, _Call] = {}
+        self._size = 0
+
+    def add(self, pieces: Iterable[CallPiece]) -> None:
+        for piece in pieces:
+            call = self._calls.setdefault(piece.index, _Call())
+            call.id = piece.id or call.id
+            if (function := piece.function) is not None:
+                call.name += function.name or ""
+                call.arguments.append(function.arguments or "")
+                self._size += len(call.arguments[-1])
+        if self._size > MOST_ARGUMENTS:
+            raise UpstreamError(f"the upstream sent arguments of tools with more than {MOST_ARGUMENTS} characters")
+
+    def add_whole(self, pieces: Iterable[CallPiece]) -> None:
+        """Of a complete message: the order counts, and there need not be an index."""
+        for index, piece in enumerate(pieces):
+            piece.index = index
+            self.add([piece])
+
+    def translated(self, reason: str) -> list[dict[str, Any]]:
+        """The calls in Ollama's form. The last one is unfinished if the response ended at its limit: left out."""
+        calls = [call for _, call in sorted(self._calls.items())]
+        try:
+            return [call.translated() for call in calls]
+        except UpstreamError:
+            if reason != LIMIT:
+                raise
+            return [call.translated() for call in calls[:-1]]

@@ -1,0 +1,166 @@
+"""The framers of translated responses.
+
+A stream becomes lines of JSON as it arrives. A whole response and an error are kept until they are complete, because
+only then their translation is known; until then an error can still be sent with its status.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from hotseat.errors import UpstreamError
+from hotseat.ollama.answers import Situation, error_line
+from hotseat.ollama.completions import error_text
+from hotseat.ollama.responses import translated
+from hotseat.relay.exchange.framers import Framer, chunk
+from hotseat.relay.http.response_head import read_response_head
+from hotseat.settings import MiB
+
+if TYPE_CHECKING:
+    from hotseat.error_bodies import Dialect
+    from hotseat.errors import HotseatError
+    from hotseat.identifiers import Bytes, Instant
+    from hotseat.ollama.requests import Translation
+    from hotseat.ollama.responses import StreamTranslator
+    from hotseat.relay.exchange.exchange import Exchange
+    from hotseat.relay.exchange.framers import Client
+    from hotseat.relay.http.response_head import ResponseHead
+
+MOST_OF_A_RESPONSE: Bytes = 64 * MiB
+"""Of one that is translated as a whole. A thousand texts as vectors of a thousand numbers take 12 MiB."""
+STREAM_HEAD, _ = read_response_head(
+    200,
+    b"OK",
+    [(b"Content-Type", b"application/x-ndjson"), (b"X-Accel-Buffering", b"no"), (b"Transfer-Encoding", b"chunked")],
+)
+JSON = (b"Content-Type", b"application/json; charset=utf-8")
+SUCCESS = range(200, 300)
+
+
+def is_translatable_stream(head: ResponseHead) -> bool:
+    return head.status in SUCCESS and head.is_event_stream
+
+
+def situation_of(exchange: Exchange, translation: Translation) -> Situation:
+    context, began, accounting = exchange.context, exchange.request.began, exchange.accounting
+    model = translation.model or accounting.model or ""
+    return Situation(model, time.time_ns, lambda: context.now() - began, accounting.waited_s(began))
+
+
+class ChunkedLines(Framer):
+    """A stream, in chunks of ours: what the upstream writes at a time is one of them."""
+
+    __slots__ = ("_last_lines", "_translator")
+    _last = b"0\r\n\r\n"
+    _cut_looks_complete = False
+
+    def __init__(self, client: Client, head: ResponseHead, translator: StreamTranslator, *, keep_alive: bool) -> None:
+        super().__init__(client, head, keep_alive=keep_alive)
+        self._translator = translator
+        self._last_lines = b""
+
+    @staticmethod
+    def _wrapped(lines: bytes) -> bytes:
+        return chunk(lines)
+
+    def framed(self, data: bytes) -> bytes:
+        """Of the first part: what cannot be translated is an error with a status."""
+        lines, problem = self._translator.feed(data)
+        if problem is not None:
+            raise problem
+        return self._wrapped(lines) if lines else b""
+
+    def write(self, data: bytes) -> None:
+        lines, problem = self._translator.feed(data)
+        if lines:
+            self._client.write(self._wrapped(lines))
+        if problem is not None:
+            raise problem
+
+    def problem_at_end(self) -> UpstreamError | None:
+        try:
+            self._last_lines = self._translator.end()
+        except UpstreamError as problem:
+            return problem
+        return None
+
+    def end(self, now: Instant) -> None:
+        last = (self._wrapped(self._last_lines) if self._last_lines else b"") + self._last
+        if last:
+            self._client.write(last)
+        super().end(now)
+
+    def cut(self, error: HotseatError, dialect: Dialect) -> None:
+        self._client.cut(self._wrapped(error_line(error.message)), looks_complete=self._cut_looks_complete)
+
+
+class LinesUntilClosed(ChunkedLines):
+    """The same for HTTP/1.0: the end of the connection ends the body, so a cut must be a reset."""
+
+    __slots__ = ()
+    _last = b""
+    _cut_looks_complete = True
+
+    @staticmethod
+    def _wrapped(lines: bytes) -> bytes:
+        return lines
+
+
+class OwnHead(Protocol):
+    def __call__(self, head: ResponseHead, length: Bytes, *, keep_alive: bool) -> bytes: ...
+
+
+class TranslatedWhole(Framer):
+    """A response that is sent when it is complete."""
+
+    __slots__ = ("_answer", "_exchange", "_own_head", "_parts", "_situation", "_size", "_translation")
+
+    def __init__(
+        self, exchange: Exchange, translation: Translation, situation: Situation, head: ResponseHead, own_head: OwnHead
+    ) -> None:
+        keep_alive = exchange.request.head.keep_alive and not exchange.context.is_draining
+        super().__init__(exchange.client, head, keep_alive=keep_alive)
+        self._exchange = exchange
+        self._translation = translation
+        self._situation = situation
+        self._own_head = own_head
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._answer = b""
+
+    def framed(self, data: bytes) -> bytes:
+        self._size += len(data)
+        if self._size > MOST_OF_A_RESPONSE:
+            raise UpstreamError(f"the upstream's response is larger than {MOST_OF_A_RESPONSE} bytes")
+        self._parts.append(data)
+        return b""
+
+    def write(self, data: bytes) -> None:
+        self.framed(data)
+
+    def problem_at_end(self) -> UpstreamError | None:
+        try:
+            self._answer = self._translated(b"".join(self._parts))
+        except UpstreamError as problem:
+            return problem
+        finally:
+            self._parts = []
+        return None
+
+    def _translated(self, body: bytes) -> bytes:
+        if self.head.known.get(b"content-encoding", b"identity").lower() != b"identity":
+            raise UpstreamError("the upstream's response is compressed, though nobody asked for that")
+        if self.head.status not in SUCCESS:
+            return error_line(error_text(body, self.head.status))
+        return translated(self._translation.answer, self._situation, body)
+
+    def end(self, now: Instant) -> None:
+        head, _ = read_response_head(self.head.status, self.head.reason, [JSON])
+        self._client.write(self._own_head(head, len(self._answer), keep_alive=self._keep_alive) + self._answer)
+        super().end(now)
+
+    def cut(self, error: HotseatError, dialect: Dialect) -> None:
+        """Nothing was sent yet."""
+        self._client.refuse(error, keep_alive=self._keep_alive)
+        self._client.exchange_ended(keep_alive=self._keep_alive, now=self._exchange.context.now())

@@ -1,0 +1,93 @@
+"""What the files of configured models say about them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from bench.estimates.shapes import Shape, write_zeros
+from gguf import GGUFWriter
+from tests.support.fake_launcher import spec
+
+from hotseat.model_files.facts import FactsReader
+from hotseat.model_files.found import Role
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hotseat.catalog.spec import ModelSpec
+    from hotseat.model_files.facts import ModelFacts
+
+SHAPE = Shape(layers=1, dim=64, ff=64, heads=4, kv_heads=4, vocab=512, context=512)
+
+
+def serving(*argv: str) -> ModelSpec:
+    known = spec("m")
+    return replace(known, recipe=replace(known.recipe, argv=("llama-server", *argv, "--port", "${PORT}")))
+
+
+def facts_of(model: ModelSpec) -> ModelFacts | None:
+    return FactsReader().of_all([model]).get(model.name)
+
+
+def with_template(file: Path, template: str) -> Path:
+    """A model without tensors, which has this template."""
+    out = GGUFWriter(file, "llama")
+    for name, number in (("block_count", 1), ("context_length", 512), ("embedding_length", 64)):
+        out.add_uint32(f"llama.{name}", number)
+    out.add_uint32("llama.attention.head_count", 4)
+    out.add_chat_template(template)
+    out.write_header_to_file()
+    out.write_kv_data_to_file()
+    out.write_ti_data_to_file()
+    out.close()
+    return file
+
+
+def test_a_model_with_a_projector(tmp_path: Path) -> None:
+    """All its files count, and it sees images."""
+    model, projector = write_zeros(tmp_path / "m.gguf", SHAPE), tmp_path / "mmproj.gguf"
+    projector.write_bytes(b"x" * 100)
+    facts = facts_of(serving("-m", str(model), "--mmproj", str(projector)))
+
+    assert facts is not None
+    assert (facts.size, facts.sees_images) == (model.stat().st_size + 100, True)
+    assert (facts.role, facts.family, facts.quant) == (Role.CHAT, "llama", "F16")
+
+
+@pytest.mark.parametrize(
+    ("template", "uses_tools", "thinks"),
+    [
+        ("{{ messages }}", False, False),
+        ("{% if tools %}{{ tools }}{% endif %}", True, False),
+        ("{% if enable_thinking %}<think>{% endif %}" + " " * 20_000 + "{{ tools }}", True, True),
+    ],
+)
+def test_the_chat_template_says_what_a_model_can_do(
+    tmp_path: Path, template: str, uses_tools: bool, thinks: bool
+) -> None:
+    """However long it is; it is not kept."""
+    facts = facts_of(serving("-m", str(with_template(tmp_path / "m.gguf", template))))
+
+    assert facts is not None
+    assert (facts.uses_tools, facts.thinks) == (uses_tools, thinks)
+    assert "tokenizer.chat_template" not in facts.keys
+
+
+def test_models_without_a_known_file_are_left_out(tmp_path: Path) -> None:
+    """A missing file, a download by name, and another server."""
+    other = replace(spec("other"), recipe=replace(spec("other").recipe, argv=("serve", "-m", "x.gguf")))
+
+    assert facts_of(serving("-m", str(tmp_path / "missing.gguf"))) is None
+    assert facts_of(serving("-hf", "org/repo")) is None
+    assert facts_of(other) is None
+
+
+def test_a_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until it changes, only its time and size are looked at."""
+    model, reader = serving("-m", str(write_zeros(tmp_path / "m.gguf", SHAPE))), FactsReader()
+    first = reader.of_all([model])
+    monkeypatch.setattr("hotseat.model_files.facts.read_gguf", None)
+
+    assert reader.of_all([model]) == first

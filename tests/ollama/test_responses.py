@@ -1,0 +1,185 @@
+"""Responses that llama-server does not send, and those that cannot be translated."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from hotseat.errors import UpstreamError
+from hotseat.ollama.answers import Situation
+from hotseat.ollama.completions import error_text
+from hotseat.ollama.requests import Answer
+from hotseat.ollama.responses import StreamTranslator, translated
+
+DONE = "[DONE]"
+
+
+class Stream:
+    """A stream to a chat; each event takes a second, after one of waiting."""
+
+    def __init__(self, answer: Answer = Answer.MESSAGE) -> None:
+        self.seconds = 1.0
+        situation = Situation("qwen", lambda: 0, lambda: self.seconds, 1.0)
+        self.translator = StreamTranslator(answer, situation)
+
+    def feed(self, *events: object) -> list[dict[str, Any]]:
+        lines = b""
+        for event in events:
+            self.seconds += 1
+            data = event if isinstance(event, str) else json.dumps(event)
+            more, problem = self.translator.feed(f"data: {data}\n\n".encode())
+            lines += more
+            if problem is not None:
+                raise problem
+        return [json.loads(line) for line in lines.splitlines()]
+
+
+def delta(reason: str | None = None, **said: object) -> dict[str, object]:
+    return {"choices": [{"index": 0, "delta": said, "finish_reason": reason}]}
+
+
+def whole(answer: Answer, body: object) -> dict[str, Any]:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return dict(json.loads(translated(answer, Situation("qwen", lambda: 0, lambda: 3.0, 1.0), data)))
+
+
+def test_a_server_that_measures_nothing() -> None:
+    """Durations are then what was seen from here, and counts come from the usage."""
+    usage = {"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 2}}
+
+    *_, last = Stream().feed(delta(role="assistant", content=""), delta(content="a"), delta("stop"), usage, DONE)
+
+    assert last == {
+        "model": "qwen",
+        "created_at": "1970-01-01T00:00:00.000000000Z",
+        "message": {"role": "assistant", "content": ""},
+        "done": True,
+        "done_reason": "stop",
+        "total_duration": 6_000_000_000,
+        "load_duration": 1_000_000_000,
+        "prompt_eval_count": 7,
+        "eval_count": 2,
+        "prompt_eval_duration": 1_000_000_000,
+        "eval_duration": 4_000_000_000,
+    }
+
+
+def test_reasoning_as_vllm_calls_it() -> None:
+    """Both names mean the same."""
+    [line] = Stream().feed(delta(reasoning="hm"))
+
+    assert line["message"] == {"role": "assistant", "content": "", "thinking": "hm"}
+
+
+def test_texts_pass_as_they_were_written() -> None:
+    """Their escapes are not resolved and made again."""
+    stream = Stream()
+    lines, _ = stream.translator.feed(b'data: {"choices":[{"delta":{"content":"a\\u00e9\\n\\""}}]}\n\n')
+
+    assert b'"content":"a\\u00e9\\n\\""' in lines
+
+
+def test_calls_in_pieces() -> None:
+    """They are sent when the model has stopped, in the order of their numbers."""
+
+    def piece(index: int, arguments: str, **more: str) -> dict[str, object]:
+        return {"index": index, **more, "function": {"arguments": arguments, **({"name": "f"} if more else {})}}
+
+    stream = Stream()
+    begun = stream.feed(
+        delta(tool_calls=[piece(1, "", id="b")]),
+        delta(tool_calls=[piece(0, '{"x"', id="a"), piece(1, " ")]),
+        delta(tool_calls=[piece(0, ":1}")]),
+        delta("tool_calls"),
+    )
+    calls, last = stream.feed(DONE)
+
+    assert begun == []
+    assert calls["message"]["tool_calls"] == [
+        {"id": "a", "function": {"name": "f", "arguments": {"x": 1}}},
+        {"id": "b", "function": {"name": "f", "arguments": {}}},
+    ]
+    assert last["done_reason"] == "stop"
+
+
+def test_arguments_that_are_no_object() -> None:
+    """No client of Ollama's API could read them."""
+    stream = Stream()
+    stream.feed(delta("tool_calls", tool_calls=[{"index": 0, "function": {"name": "f", "arguments": "[1]"}}]))
+
+    with pytest.raises(UpstreamError, match='arguments of the call of "f"'):
+        stream.feed(DONE)
+
+
+@pytest.mark.parametrize(
+    "event",
+    ["not json", "[]", '{"choices": 7}', '{"error": {"message": "out of memory"}}', '{"error": "out of memory"}'],
+)
+def test_an_event_that_cannot_be_translated(event: str) -> None:
+    """What came before it is not lost, and what it says is the error."""
+    stream = Stream()
+    data = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\ndata: %b\n\n' % event.encode()
+
+    lines, problem = stream.translator.feed(data)
+
+    assert json.loads(lines)["message"]["content"] == "a"
+    assert problem is not None
+    assert ("out of memory" if "memory" in event else "cannot be translated") in problem.message
+
+
+def test_a_stream_that_just_ends() -> None:
+    """Without a reason it may be half a response."""
+    stream = Stream()
+    stream.feed(delta(content="a"))
+
+    with pytest.raises(UpstreamError, match="without a reason"):
+        stream.translator.end()
+
+
+def test_nothing_follows_the_end() -> None:
+    """A second end would be a second response."""
+    stream = Stream()
+    stream.feed(delta("stop", content="a"), DONE)
+
+    assert stream.feed(delta(content="b"), DONE) == []
+    assert stream.translator.end() == b""
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"{}", b'{"choices":[]}', b'{"error":"no"}'])
+def test_a_whole_response_that_is_none(body: bytes) -> None:
+    """The client gets an error instead of an empty text."""
+    with pytest.raises(UpstreamError):
+        whole(Answer.MESSAGE, body)
+    with pytest.raises(UpstreamError):
+        whole(Answer.EMBEDDINGS, body)
+
+
+def test_vectors_in_another_order() -> None:
+    """Each belongs to the text with its number."""
+    data = [{"index": 1, "embedding": [1.5]}, {"index": 0, "embedding": [0.5]}]
+
+    assert whole(Answer.EMBEDDINGS, {"data": data})["embeddings"] == [[0.5], [1.5]]
+    assert whole(Answer.EMBEDDING, {"data": data}) == {"embedding": [0.5]}
+    assert whole(Answer.EMBEDDING, {"data": []}) == {"embedding": []}
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (b'{"error":{"message":"too long","type":"invalid_request_error"}}', "too long"),
+        (b'{"error":"too long"}', "too long"),
+        (b'{"object":"error","message":"too long"}', "too long"),
+        (b'{"detail":"too long"}', "too long"),
+        (b'{"error":{"code":7}}', '{"code":7}'),
+        (b"<html>\n too  long", "<html> too long"),
+        (b'{"error":"\xff"}', '{"error":"\ufffd"}'),
+        (b"x" * 9000, "x" * 500),
+        (b"", "the model server responded 502 without a text"),
+        (b"{}", "the model server responded 502 without a text"),
+    ],
+)
+def test_the_text_of_an_error(body: bytes, text: str) -> None:
+    """Servers wrap it in different ways."""
+    assert error_text(body, 502) == text
