@@ -1,4 +1,4 @@
-"""Models whose servers run in containers: a real podman, and the real llama-server in it."""
+"""Models whose servers run in containers: a real podman and a real docker, and the real llama-server in them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support import container_engines
 from tests.support.forked_hotseat import ForkedHotseat
-from tests.support.podman import Podman, container
 from tests.support.processes import command_line
 from tests.support.waiting import eventually
 
@@ -17,35 +17,38 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
+    from tests.support.container_engines import ContainerEngine
     from tests.support.hotseat import Hotseat
 
 pytestmark = pytest.mark.llama
 
 
-@pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
+@pytest.fixture(scope="module", params=["podman", "docker"])
+def prepared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ContainerEngine]:
     """An engine with its own storage, and the image with llama-server."""
-    podman = Podman(tmp_path_factory.mktemp("podman"))
-    podman.import_image()
-    yield podman
-    podman.remove_storage()
+    if os.geteuid():
+        pytest.skip("container engines of their own need root")
+    with getattr(container_engines, request.param)(tmp_path_factory.mktemp(request.param)) as engine:
+        engine.import_image()
+        yield engine
 
 
 @pytest.fixture
-def podman(engine: Podman) -> Iterator[Podman]:
-    """The engine; at the end of the test no container is left."""
-    yield engine
-    left = engine.containers()
-    engine.remove_containers()
-    assert left == []
+def engine(prepared: ContainerEngine) -> Iterator[ContainerEngine]:
+    """The engine; at the end of the test no container may be left."""
+    yield prepared
+    try:
+        eventually(lambda: prepared.containers() == [], within=10)
+    finally:
+        prepared.remove_containers()
 
 
 @pytest.fixture
-def serve(tmp_path: Path, podman: Podman) -> Iterator[Callable[..., Hotseat]]:
+def serve(tmp_path: Path, engine: ContainerEngine) -> Iterator[Callable[..., Hotseat]]:
     with ExitStack() as stack:
 
         def start(models: Mapping[str, Any], **settings: object) -> Hotseat:
-            hotseat = ForkedHotseat({**settings, "models": models}, tmp_path, environ=podman.environ)
+            hotseat = ForkedHotseat({**settings, "models": models}, tmp_path, environ=engine.environ)
             stack.callback(lambda: print(hotseat.log()))
             return stack.enter_context(hotseat)
 
@@ -53,78 +56,79 @@ def serve(tmp_path: Path, podman: Podman) -> Iterator[Callable[..., Hotseat]]:
 
 
 @pytest.fixture
-def rig(serve: Callable[..., Hotseat]) -> Hotseat:
+def rig(serve: Callable[..., Hotseat], engine: ContainerEngine) -> Hotseat:
     """Two models in containers, one at a time."""
-    return serve({"alpha": container("alpha"), "beta": container("beta", "beta")})
+    return serve({"alpha": engine.model("alpha"), "beta": engine.model("beta", "beta")})
 
 
-def test_a_swap_from_container_to_container(rig: Hotseat, podman: Podman) -> None:
+def test_a_swap_from_container_to_container(rig: Hotseat, engine: ContainerEngine) -> None:
     """Each answers under the name that the client used, and the first container is gone when the second runs."""
     answers = [rig.chat("alpha"), rig.chat("beta"), rig.chat("alpha")]
 
     assert [answer.status for answer in answers] == [200, 200, 200]
     assert [answer.json()["model"] for answer in answers] == ["alpha", "beta", "alpha"]
-    assert podman.containers() == ["alpha"]
+    assert engine.containers() == ["alpha"]
 
 
-def test_an_unload_runs_the_stop_command(serve: Callable[..., Hotseat], podman: Podman) -> None:
+def test_an_unload_runs_the_stop_command(serve: Callable[..., Hotseat], engine: ContainerEngine) -> None:
     """The client passes no signal on here, so nothing else could have ended the container."""
-    rig = serve({"alpha": container("alpha", options="--sig-proxy=false")})
+    rig = serve({"alpha": engine.model("alpha", options="--sig-proxy=false")})
     rig.load("alpha")
     answer = rig.call("DELETE", "/upstream/alpha")
 
     assert answer.status == 200
     assert eventually(lambda: rig.running() == [])
-    assert podman.containers() == []
+    assert engine.containers() == []
     assert "did not exit in time" not in rig.log()
 
 
-def test_a_server_that_crashes_in_its_container(rig: Hotseat, podman: Podman) -> None:
+def test_a_server_that_crashes_in_its_container(rig: Hotseat, engine: ContainerEngine) -> None:
     """The model has failed with the container's exit status, and the next request starts another container."""
     rig.load("alpha")
-    os.kill(podman.pid("alpha"), signal.SIGKILL)
+    os.kill(engine.pid("alpha"), signal.SIGKILL)
     eventually(lambda: rig.running() == [])
 
     assert "exited with code 137" in rig.log()
     assert rig.chat("alpha").status == 200
-    assert podman.containers() == ["alpha"]
+    assert engine.containers() == ["alpha"]
 
 
-def test_a_killed_hotseat_leaves_no_container(serve: Callable[..., Hotseat], podman: Podman, tmp_path: Path) -> None:
+def test_a_killed_hotseat_leaves_no_container(
+    serve: Callable[..., Hotseat], engine: ContainerEngine, tmp_path: Path
+) -> None:
     """The guard runs the stop commands, so the names are free for the next start."""
     rig = serve(
-        {name: container(name, name, "--sig-proxy=false") for name in ("alpha", "beta")},
+        {name: engine.model(name, name, "--sig-proxy=false") for name in ("alpha", "beta")},
         groups={"both": {"swap": False, "members": ["alpha", "beta"]}},
     )
-    servers = [rig.load(name) and podman.pid(name) for name in ("alpha", "beta")]
+    servers = [rig.load(name) and engine.pid(name) for name in ("alpha", "beta")]
     rig.process.kill()
     rig.process.wait()
     eventually(lambda: not any(command_line(pid) for pid in servers))
     eventually(lambda: not rig.processes())
-
-    assert podman.containers() == []
+    eventually(lambda: engine.containers() == [])  # docker's daemon removes them after the client's end
     folder = tmp_path / "next"
     folder.mkdir()
-    with ForkedHotseat(rig.config, folder, port=rig.port, environ=podman.environ) as successor:
+    with ForkedHotseat(rig.config, folder, port=rig.port, environ=engine.environ) as successor:
         assert successor.chat("alpha").status == 200
 
 
-def test_a_name_that_is_taken(rig: Hotseat, podman: Podman) -> None:
+def test_a_name_that_is_taken(rig: Hotseat, engine: ContainerEngine) -> None:
     """The error says what to do about a container that somebody left behind."""
-    podman.create("alpha")
+    engine.create("alpha")
     answer = rig.chat("alpha")
-    podman.remove_containers()
+    engine.remove_containers()
 
     assert answer.status == 503
     assert "A container with the name in `cmd` already exists" in answer.body.decode()
     assert rig.chat("alpha").status == 200
 
 
-def test_the_memory_of_a_container_is_its_models(serve: Callable[..., Hotseat], podman: Podman) -> None:
+def test_the_memory_of_a_container_is_its_models(serve: Callable[..., Hotseat], engine: ContainerEngine) -> None:
     """The server is no descendant of the command; its memory counts for the model, with that of the client."""
-    rig = serve({"alpha": container("alpha")}, devices={"ram": {"memory": "8GiB"}})
+    rig = serve({"alpha": engine.model("alpha")}, devices={"ram": {"memory": "8GiB"}})
     rig.chat("alpha")
-    resident = resident_bytes(podman.pid("alpha")) + resident_bytes(rig.health()["alpha"]["pid"])
+    resident = resident_bytes(engine.pid("alpha")) + resident_bytes(rig.health()["alpha"]["pid"])
 
     def measured() -> int:
         (model,) = rig.call("GET", "/hotseat/models").json()["models"]
