@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support import container_engines
+from tests.support.container_engines import IMAGE
 from tests.support.forked_hotseat import ForkedHotseat
+from tests.support.llama import MODELS, REPOSITORY
+from tests.support.page_runner import blocks_of
 from tests.support.processes import command_line
 from tests.support.waiting import eventually
 
@@ -68,6 +71,31 @@ def test_a_swap_from_container_to_container(rig: Hotseat, engine: ContainerEngin
     assert [answer.status for answer in answers] == [200, 200, 200]
     assert [answer.json()["model"] for answer in answers] == ["alpha", "beta", "alpha"]
     assert engine.containers() == ["alpha"]
+
+
+DOCUMENTED = {
+    "ghcr.io/ggml-org/llama.cpp:server": IMAGE,
+    "/srv/models:": f"{MODELS.resolve()}:",
+    "qwen.gguf": "alpha.gguf -t 1 -tb 1",
+    "gemma.gguf": "beta.gguf -t 1 -tb 1",
+}
+
+
+def test_the_documented_configuration(tmp_path: Path, engine: ContainerEngine) -> None:
+    """The page's file works with another image and other models; podman's replaces a container that was left behind."""
+    page = (REPOSITORY / "docs/howto/containers.md").read_text()
+    (text,) = [block.text for block in blocks_of(page) if block.about == f"{engine.program}.yaml"]
+    for ours, theirs in DOCUMENTED.items():
+        text = text.replace(ours, theirs)
+    config = tmp_path / "documented.yaml"
+    config.write_text(text)
+    if engine.program == "podman":
+        engine.create("qwen")
+    with ForkedHotseat(config, tmp_path, environ=engine.environ) as rig:
+        answers = [rig.chat("qwen"), rig.chat("gemma")]
+
+        assert [(answer.status, answer.json().get("model")) for answer in answers] == [(200, "qwen"), (200, "gemma")]
+        assert engine.containers() == ["gemma"]
 
 
 def test_an_unload_runs_the_stop_command(serve: Callable[..., Hotseat], engine: ContainerEngine) -> None:

@@ -97,7 +97,7 @@ def podman(folder: Path) -> Iterator[ContainerEngine]:
 @contextmanager
 def docker(folder: Path) -> Iterator[ContainerEngine]:
     """With a daemon of its own, which does not touch the machine's network."""
-    places = ["--data-root", folder / "data", "--exec-root", folder / "exec", "--pidfile", folder / "pid"]
+    places = [f"--data-root={folder}/data", f"--exec-root={folder}/exec", f"--pidfile={folder}/pid"]
     network = ["--bridge", "none", "--iptables=false", "--ip6tables=false", "--storage-driver", "vfs"]
     engine = ContainerEngine("docker", {"DOCKER_HOST": f"unix://{folder}/socket"})
     with (folder / "log").open("wb") as log:
