@@ -141,6 +141,47 @@ def test_a_killed_hotseat_leaves_no_container(
         assert successor.chat("alpha").status == 200
 
 
+@pytest.mark.parametrize("prepared", ["podman"], indirect=True)
+def test_the_next_start_removes_what_a_killed_guard_left(rig: Hotseat, engine: ContainerEngine, tmp_path: Path) -> None:
+    """Nobody ran the stop command. The container is ended and its monitor is not, so it frees the name."""
+    rig.load("alpha")
+    (guard,) = rig.processes("hotseat.model_servers.guard_process")
+    (record,) = eventually(lambda: [*tmp_path.glob("state/hotseat/processes/*.json")])
+    eventually(lambda: str(engine.pid("alpha")) in record.read_text())
+    os.kill(guard, signal.SIGSTOP)
+    rig.process.kill()
+    os.kill(guard, signal.SIGKILL)
+    rig.process.wait()
+    with ForkedHotseat(rig.config, tmp_path, port=rig.port, environ=engine.environ) as successor:
+        eventually(lambda: engine.containers() == [])
+        answer = successor.chat("alpha")
+
+    assert answer.status == 200
+
+
+@pytest.mark.parametrize("prepared", ["podman"], indirect=True)
+def test_a_killed_client_takes_its_container_along(rig: Hotseat, engine: ContainerEngine) -> None:
+    """The guard ends the container, its monitor removes it, and the next request starts another."""
+    client = rig.load("alpha")
+    os.kill(client, signal.SIGKILL)
+    eventually(lambda: rig.running() == [])
+
+    assert engine.containers() == []
+    assert rig.chat("alpha").status == 200
+
+
+@pytest.mark.parametrize("prepared", ["podman"], indirect=True)
+def test_a_killed_guard_takes_its_containers_along(rig: Hotseat, engine: ContainerEngine) -> None:
+    """hotseat inherits the monitors and lets them remove the containers."""
+    rig.load("alpha")
+    (guard,) = rig.processes("hotseat.model_servers.guard_process")
+    os.kill(guard, signal.SIGKILL)
+    eventually(lambda: rig.running() == [])
+
+    assert engine.containers() == []
+    assert rig.chat("alpha").status == 200
+
+
 def test_a_name_that_is_taken(rig: Hotseat, engine: ContainerEngine) -> None:
     """The error says what to do about a container that somebody left behind."""
     engine.create("alpha")

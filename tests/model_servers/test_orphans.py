@@ -123,8 +123,8 @@ async def test_a_monitor_whose_container_is_not_named_is_left_to_finish(rig: Sup
     await come_true(lambda: note.exists() and note.read_text() == "removed\n")
 
 
-async def test_a_monitor_that_does_not_end_is_killed_with_its_container(rig: SupervisorRig) -> None:
-    """It has five seconds."""
+async def test_a_container_that_outlives_its_client_is_ended(rig: SupervisorRig) -> None:
+    """It has five seconds; the monitor ends after it."""
     ready = await rig.ready(model("is_monitored", "sleep 1000.25; true", "--name", "qwen"))
     monitor = int(await rig.said("monitor "))
     await rig.end(ready)

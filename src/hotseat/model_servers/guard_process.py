@@ -19,8 +19,8 @@ import sys
 import time
 from typing import Any
 
-from hotseat.model_servers.descendants import Register, descendants
-from hotseat.model_servers.monitors import is_monitor, is_monitor_of
+from hotseat.model_servers.descendants import Register
+from hotseat.model_servers.monitors import MONITOR_S, is_monitor, is_monitor_of, to_kill
 from hotseat.model_servers.os_processes import (
     MARKER,
     become_subreaper,
@@ -38,9 +38,6 @@ LAST_GRACE_S = 1.0
 
 STOP_LIMIT_S = 10.0
 """Limit for `cmdStop` in that case."""
-
-MONITOR_S = 5.0
-"""For podman's monitor to remove a container after the end of its client, or of the last one."""
 
 SHORTEST_SCAN_S, LONGEST_SCAN_S = 0.25, 10.0
 """Between two scans of descendants; servers start most of theirs at their own start."""
@@ -261,12 +258,9 @@ class GuardServer:
 
 
 def kill_leftovers(pids: list[int], monitors_until: float) -> None:
-    """Monitors live until then; afterwards they are killed with their containers."""
-    monitors = [pid for pid in pids if is_monitor(pid)]
-    kill_each(pid for pid in pids if pid not in monitors)
-    if monitors and time.monotonic() > monitors_until:
-        contained = [below for pid in monitors for below in descendants(pid)]
-        kill_each([*monitors, *contained])
+    """Monitors and containers live until then; the monitors have the same time again to remove the containers."""
+    late_s = time.monotonic() - monitors_until
+    kill_each(to_kill(pids, is_late=late_s > MONITOR_S) if late_s > 0 else [p for p in pids if not is_monitor(p)])
 
 
 def main() -> None:

@@ -9,10 +9,16 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from hotseat.model_servers.descendants import descendants
 from hotseat.model_servers.os_processes import command_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
+
+MONITOR_S = 5.0
+"""For a monitor to remove a container, after the end of the container or of its client."""
+CLEANUP = "cleanup"
+"""A word of the command that a monitor runs at the end."""
 
 
 def is_monitor(pid: int) -> bool:
@@ -25,3 +31,10 @@ def is_monitor_of(pid: int, client: Sequence[str]) -> bool:
         return False
     names = [name for option, name in pairwise(command_line(pid)) if option == "-n"]
     return any(f"--name={name}" in client or ("--name", name) in pairwise(client) for name in names)
+
+
+def to_kill(pids: Collection[int], *, is_late: bool) -> list[int]:
+    """What to kill of these processes: containers instead of their monitors, which then end by themselves, or both."""
+    monitors = {pid for pid in pids if is_monitor(pid)}
+    contained = [below for pid in monitors for below in descendants(pid) if CLEANUP not in command_line(below)]
+    return [*(pid for pid in pids if is_late or pid not in monitors), *contained]
