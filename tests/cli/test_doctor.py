@@ -68,19 +68,22 @@ def test_without_a_configuration_the_finding_has_the_next_step(typed: Typed, con
 
 
 def test_missing_programs_and_files_are_findings(typed: Typed, config: Path) -> None:
-    """The finding names the model that needs them; paths within containers are not checked."""
+    """The finding names the model that needs them; of paths within containers, only mounted ones are checked."""
     config.write_text(
         "models:\n"
         "  a: {cmd: 'no-such-server ${PORT}'}\n"
         "  b: {cmd: 'sleep /nowhere/m.gguf ${PORT}'}\n"
-        "  c: {cmd: 'docker run x -m /inside/m.gguf ${PORT}'}\n"
+        "  c: {cmd: 'docker run -v volume:/volume x -m /inside/m.gguf --draft /volume/m.gguf ${PORT}'}\n"
+        "  d: {cmd: 'docker run -v /srv/none:/models x -m /models/m.gguf ${PORT}'}\n"
     )
     said = typed("doctor")
 
     assert said.code == 1
     assert 'fail  programs       no program named "no-such-server" on PATH; needed by a → install it' in said.out
     assert "fail  model files    /nowhere/m.gguf does not exist; needed by b → correct cmd" in said.out
+    assert "fail  model files    /srv/none/m.gguf does not exist; needed by d → correct cmd" in said.out
     assert "/inside" not in said.out
+    assert "volume" not in said.out
 
 
 def test_an_address_in_use_is_a_finding(typed: Typed, config: Path) -> None:

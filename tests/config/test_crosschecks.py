@@ -220,3 +220,32 @@ def test_more_connections_than_descriptors_allow_are_a_warning(
         "config.yaml:4:10: warning: limits.connections: 449 need more than 1024 file descriptors, so the limit is 448."
         " Raise the limit, with LimitNOFILE= or ulimit -n"
     ]
+
+
+STOP = "cmdStop: podman stop m"
+
+
+@pytest.mark.parametrize(
+    ("command", "stop", "said"),
+    [
+        ("docker run --rm -itd --name m", "cmdStop: docker stop m", "with --detach the command ends at once"),
+        ("docker run --rm --detach=true --name m", "cmdStop: docker stop m", "Remove -d and --detach"),
+        ("docker run --rm --name m", "", "Add cmdStop: docker stop m"),
+        ("/usr/bin/podman run --rm", "", "and cmdStop: podman stop ${MODEL_ID}"),
+        ("podman run --name=m", STOP, "the next start finds its name taken. Add --rm"),
+        ("podman run --name=m --rm", STOP, ""),
+        ("podman run --name=m --replace", STOP, ""),
+        ("podman run --name=m --detach=false --rm", STOP, ""),
+        ("podman run", STOP, ""),
+        ("podman run --name m", "cmdStop: sh -c 'podman stop m; podman rm m'", ""),
+        ("podman start --attach", "", ""),
+    ],
+)
+def test_a_container_that_cannot_be_stopped_or_started_again(
+    files: ConfigFiles, command: str, stop: str, said: str
+) -> None:
+    """A warning says which option is missing or too much, and a complete command gets none."""
+    problems = "".join(files.warnings(f"models:\n  m:\n    cmd: {command} -p ${{PORT}}:80 image\n    {stop}\n"))
+
+    assert said in problems
+    assert bool(said) == bool(problems)

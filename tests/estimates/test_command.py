@@ -89,8 +89,23 @@ def test_a_container_sees_files_under_other_names(mount: str) -> None:
 
 
 def test_variables_of_every_layer_count() -> None:
-    """The model's environment, env's and the container's count, the innermost last."""
-    command = "env A=1 B=1 docker run -e B=2 -e C=2 ghcr.io/ggml-org/llama.cpp:server -m m.gguf"
+    """The model's environment and env's count, the innermost last."""
+    server = server_in(("env", "A=1", "B=1", "llama-server", "-m", "m.gguf"), {"A": "0", "Z": "0"})
+
+    assert server.env == {"A": "1", "B": "1", "Z": "0"}
+
+
+@pytest.mark.parametrize(
+    ("options", "inside"),
+    [
+        ("-e B=2 -e C=2", {"B": "2", "C": "2"}),
+        ("-e A --env B=2 -e NOWHERE", {"A": "1", "B": "2"}),
+        ("--env-host -e B=2", {"A": "1", "B": "2", "Z": "0"}),
+    ],
+)
+def test_only_what_a_container_is_given_is_in_its_environment(options: str, inside: dict[str, str]) -> None:
+    """The client's variables stay outside unless an option passes them on."""
+    command = f"env A=1 B=1 docker run {options} ghcr.io/ggml-org/llama.cpp:server -m m.gguf"
     server = server_in(tuple(shlex.split(command)), {"A": "0", "Z": "0"})
 
-    assert server.env == {"A": "1", "B": "2", "C": "2", "Z": "0"}
+    assert server.env == inside

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, Any
 
 from tests.support.machines import GiB, MiB, Pool, add_card, open_client, write
 
@@ -11,6 +12,8 @@ from hotseat.hardware.measurement import DeviceReading, Use
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pytest
 
 SLOT = "0000:03:00.0"
 RAM = Pool(total=128 * GiB, free=40 * GiB)
@@ -72,3 +75,24 @@ def test_a_lost_card_reads_nothing(tmp_path: Path) -> None:
 def test_without_graphics_there_are_no_cards(tmp_path: Path) -> None:
     """A server may have no graphics at all."""
     assert cards(RAM, tmp_path) == []
+
+
+def test_the_memory_of_another_users_process_is_not_nothing(
+    tmp_path: Path, proc: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container's server often belongs to root. The card then reports no users at all, and an estimate stays."""
+    add_card(tmp_path, SLOT, vram=(24 * GiB, 9 * GiB))
+    open_client(proc, 40, 5, SLOT, 7, "drm-memory-vram:\t512 MiB\n")
+    open_client(proc, 41, 5, SLOT, 8, "drm-memory-vram:\t512 MiB\n")
+    (card,) = cards(RAM, tmp_path, proc)
+
+    def forbidden(path: str) -> Any:
+        if "/41/" in path:
+            raise PermissionError
+        return scandir(path)
+
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", forbidden)
+
+    assert card.taken_by({40: [40]}) == {40: Use(512 * MiB)}
+    assert card.taken_by({40: [40], 41: [41]}) is None

@@ -45,6 +45,6 @@ def test_a_card_too_small_to_share() -> None:
 
 def test_a_machine_knows_which_devices_borrow() -> None:
     """The cards say so themselves."""
-    machine = Machine({GPU0: Pool(has_own_memory=False), RAM: Pool()}, dict)
+    machine = Machine({GPU0: Pool(has_own_memory=False), RAM: Pool()})
 
     assert machine.borrowers == {"gpu0"}

@@ -11,7 +11,6 @@ from tests.support.machines import GiB, MiB, Pool, add_process
 from hotseat.hardware.device import Slot
 from hotseat.hardware.machine import Machine, find_machine, named
 from hotseat.hardware.measurement import DeviceReading, Use
-from hotseat.hardware.process_table import census
 from hotseat.hardware.ram import Ram
 from hotseat.identifiers import RAM, DeviceName
 
@@ -50,7 +49,7 @@ def test_one_look_sees_devices_and_trees(proc: Path) -> None:
         DeviceName("gpu1"): Pool(8 * GiB, GiB, None),
         RAM: Pool(64 * GiB, 32 * GiB, {40: Use(GiB, 2), 41: Use(MiB)}),
     }
-    reading = Machine(devices, lambda: census(proc)).sample([40, 41, 99])
+    reading = Machine(devices, proc).sample([40, 41, 99])
 
     assert reading.processes == {40: {GPU: Use(9 * GiB), RAM: Use(GiB, 2)}, 41: {RAM: Use(MiB)}}
     assert reading.silent == ("gpu1",)
@@ -62,7 +61,7 @@ def test_a_containers_client_stands_for_a_server_elsewhere(proc: Path) -> None:
     add_process(proc, 40, name="sh")
     add_process(proc, 41, parent=40, session=40, name="docker")
     add_process(proc, 50)
-    reading = Machine({RAM: Pool(taken={50: Use(MiB)})}, lambda: census(proc)).sample([40, 50])
+    reading = Machine({RAM: Pool(taken={50: Use(MiB)})}, proc).sample([40, 50])
 
     assert reading.elsewhere == (40,)
     assert list(reading.processes) == [50]
@@ -75,7 +74,7 @@ def test_a_lost_device_is_missing(proc: Path) -> None:
         def read(self) -> DeviceReading | None:
             return None
 
-    machine = Machine({GPU: Lost(taken=None), DeviceName("gpu1"): Pool(taken={})}, lambda: census(proc))
+    machine = Machine({GPU: Lost(taken=None), DeviceName("gpu1"): Pool(taken={})}, proc)
 
     assert list(machine.sample([]).devices) == ["gpu1"]
     assert machine.sample([]).foreign() == {"gpu1": 16 * GiB}

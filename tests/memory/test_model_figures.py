@@ -50,7 +50,7 @@ def catalog(argv: tuple[str, ...], *places: Place, **known: Any) -> Catalog:
 
 def figures(footprints: Footprints | None = None, **devices: Pool) -> Figures:
     found = {DeviceName(name): pool for name, pool in (devices or {"ram": Pool()}).items()}
-    return Figures(footprints or Footprints(Memory()), {}, lambda: Machine(found, dict))
+    return Figures(footprints or Footprints(Memory()), {}, lambda: Machine(found))
 
 
 def filled(rig: Catalog, by: Figures | None = None) -> Footprint | None:

@@ -26,6 +26,19 @@ if TYPE_CHECKING:
         ("was terminated by SIGABRT", "torch.OutOfMemoryError: CUDA out of memory.", "ran out of memory"),
         ("exited with code 127", "error while loading shared libraries: libcuda.so.1", "LD_LIBRARY_PATH"),
         ("exited with code 1", "couldn't bind HTTP server socket", "use ${PORT}"),
+        (
+            "exited with code 125",
+            'Conflict. The container name "/qwen" is already in use by container "1f"',
+            "docker rm",
+        ),
+        ("exited with code 125", "Bind for 0.0.0.0:5800 failed: port is already allocated", "use ${PORT}"),
+        ("exited with code 125", "Cannot connect to the Docker daemon at unix:///run/docker.sock.", "start it"),
+        (
+            "exited with code 125",
+            "pull access denied for qwen, repository does not exist",
+            "pull or build",
+        ),
+        ("exited with code 125", "unknown flag: --gpuss", "could not start the container"),
     ],
 )
 def test_an_end_that_is_understood(exit_status: str, line: str, advice: str) -> None:

@@ -44,6 +44,14 @@ def test_the_files_of_a_command_are_weighed(tmp_path: Path) -> None:
     assert weight_of(("server", "--port", "8080")) == 0
 
 
+def test_the_files_of_a_container_are_where_they_are_mounted_from(tmp_path: Path) -> None:
+    """Its server gets the time that files of their size need, and they can be read ahead."""
+    sparse(tmp_path / "m.gguf", 3 * MIB)
+    argv = ("docker", "run", "--rm", "-v", f"{tmp_path}:/models:ro", "llama.cpp:server", "-m", "/models/m.gguf")
+
+    assert weight_of(argv) == 3 * MIB
+
+
 @pytest.mark.parametrize("wrapper", [(), ("sh", "-c", '"$@"; :', "sh")])
 def test_what_is_read_counts(tmp_path: Path, wrapper: tuple[str, ...]) -> None:
     """Also where a shell stands between."""
@@ -79,3 +87,19 @@ async def test_a_server_that_maps_its_weights_shows_how_far_it_is(rig: Superviso
     assert before is None
     assert 0.5 <= share < 0.75
     assert rig.supervisor.share_taken_in(name) is None
+
+
+async def test_what_the_client_of_a_container_reads_is_no_progress(rig: SupervisorRig, tmp_path: Path) -> None:
+    """The server reads the files somewhere else."""
+    client = tmp_path / "docker"
+    client.write_text(f"#!/bin/sh\ncat {sparse(tmp_path / 'm.gguf')} > /dev/null\necho running\nsleep 1000 & wait\n")
+    client.chmod(0o755)
+    argv = (str(client), "run", "-v", f"{tmp_path}:/models", "-p", "${PORT}:80", "image", "-m", "/models/m.gguf")
+    start = rig.next_start(model("", argv=argv))
+    starting = Tasks().start(rig.supervisor.start(start), "start")
+    await rig.said("running")
+    share = rig.supervisor.share_taken_in(ModelName("qwen"))
+    await rig.stop(start)
+    await starting
+
+    assert share is None

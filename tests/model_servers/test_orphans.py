@@ -97,6 +97,57 @@ async def test_a_detached_process_does_not_delay_the_end_of_a_launch(rig: Superv
     await come_true(lambda: not is_alive(detached))
 
 
+NAMED = (("--name", "qwen"), ("--name=qwen",))
+
+
+@pytest.mark.parametrize("name", NAMED)
+async def test_a_launch_lasts_until_its_container_is_removed(
+    rig: SupervisorRig, tmp_path: Path, name: tuple[str, ...]
+) -> None:
+    """The monitor removes it after the client's end; before that, the next start would find the name taken."""
+    neighbour = await rig.ready(model("healthy"))
+    note = tmp_path / "note"
+    ready = await rig.ready(model("is_monitored", f"sleep 0.3; echo removed > {note}", *name))
+    await rig.end(ready)
+
+    assert note.read_text() == "removed\n"
+    assert is_alive(neighbour.upstream.pid or 0)
+
+
+async def test_a_monitor_whose_container_is_not_named_is_left_to_finish(rig: SupervisorRig, tmp_path: Path) -> None:
+    """Nobody knows whose it is, so no launch waits for it."""
+    note = tmp_path / "note"
+    ready = await rig.ready(model("is_monitored", f"sleep 0.3; echo removed > {note}"))
+    await rig.end(ready)
+
+    await come_true(lambda: note.exists() and note.read_text() == "removed\n")
+
+
+async def test_a_container_that_outlives_its_client_is_ended(rig: SupervisorRig) -> None:
+    """It has five seconds; the monitor ends after it."""
+    ready = await rig.ready(model("is_monitored", "sleep 1000.25; true", "--name", "qwen"))
+    monitor = int(await rig.said("monitor "))
+    await rig.end(ready)
+
+    assert not is_alive(monitor)
+    assert not [pid for pid in all_pids() if command_line(pid) == "sleep 1000.25 "]
+
+
+def test_a_killed_hotseat_leaves_time_to_remove_its_container(
+    start_hotseat: Callable[..., SmallHotseat], tmp_path: Path
+) -> None:
+    """The guard ends after the monitor, whether or not it knows whose it is."""
+    named, unnamed = tmp_path / "named", tmp_path / "unnamed"
+    small = start_hotseat(
+        {"server": ["is_monitored", f"sleep 0.3; echo removed > {named}", "--name", "qwen"]},
+        {"server": ["is_monitored", f"sleep 0.3; echo removed > {unnamed}"]},
+    )
+    os.kill(small.process.pid, signal.SIGKILL)
+
+    eventually(lambda: not small.left())
+    assert (named.read_text(), unnamed.read_text()) == ("removed\n", "removed\n")
+
+
 @pytest.mark.parametrize("how", ["plain", "setsid", "wiped"])
 async def test_a_killed_guard_takes_all_with_it(rig: SupervisorRig, how: str) -> None:
     """Servers and grandchildren fall to hotseat, which ends them and tells of it; the next start works."""

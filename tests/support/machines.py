@@ -43,8 +43,18 @@ def link(path: Path, target: str) -> None:
     path.symlink_to(target)
 
 
-def add_process(proc: Path, pid: int, parent: int = 1, session: int | None = None, name: str = "server") -> None:
-    write(proc / f"{pid}/stat", f"{pid} ({name}) S {parent} {pid} {session or pid} 0 -1 4194304 1 2 3")
+def add_process(
+    proc: Path,
+    pid: int,
+    parent: int = 1,
+    session: int | None = None,
+    name: str = "server",
+    command: str = "",
+    start: int = 0,
+) -> None:
+    before_start = "0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0"
+    write(proc / f"{pid}/stat", f"{pid} ({name}) S {parent} {pid} {session or pid} {before_start} {start}")
+    write(proc / f"{pid}/cmdline", "".join(f"{word}\0" for word in command.split()))
 
 
 def add_card(

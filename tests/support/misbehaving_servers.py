@@ -278,6 +278,21 @@ def detached(_: str) -> None:
     wait_for_ever()
 
 
+def is_monitored(port: str, afterwards: str, *_: str) -> None:
+    """Leaves a daemon behind, as podman does: named conmon and without our environment, it ends after the server."""
+    reader, writer = os.pipe()
+    os.set_inheritable(reader, True)
+    pid = os.posix_spawn(
+        "/bin/sh",
+        ["/usr/bin/conmon", "-c", f"cat <&{reader}; {afterwards}", "-n", "qwen"],
+        {"PATH": os.environ["PATH"]},
+        file_actions=[(os.POSIX_SPAWN_CLOSE, writer)],
+        setsid=True,
+    )
+    say("monitor", pid)
+    be_healthy(port)
+
+
 def babbles(port: str, megabytes: str) -> None:
     line = b"token token token token token token token token token token 12\n"
     listener = listen(port)

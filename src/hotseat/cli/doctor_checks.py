@@ -19,6 +19,7 @@ from hotseat.cli.queries import failures_in_words, is_failing
 from hotseat.config.exposure import refuse_open
 from hotseat.config.problems import Severity
 from hotseat.config.units import is_loopback, size_text
+from hotseat.estimates.container_run import container_run
 from hotseat.model_servers.launch_env import environment, find_program
 from hotseat.model_servers.os_processes import PROC, marker_of, processes
 from hotseat.model_servers.port_owner import ancestry, describe_process, owner_of
@@ -87,12 +88,12 @@ def programs(loaded: Loaded, env: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def model_files(loaded: Loaded) -> Iterator[Finding]:
-    """Missing files that commands name; files within containers cannot be checked."""
+    """Missing files that commands name; of files within containers, those in mounted folders."""
     missing = [
-        (spec.name, word)
+        (spec.name, path)
         for spec in loaded.catalog.models.values()
-        for word in spec.recipe.argv[1:]
-        if word.endswith(".gguf") and os.path.isabs(word) and not _in_container(spec) and not os.path.exists(word)
+        for path in _files_named_in(spec.recipe.argv)
+        if os.path.isabs(path) and not os.path.exists(path)
     ]
     for model, path in missing:
         yield Finding("model files", State.FAIL, f"{path} does not exist; needed by {model}", "correct cmd")
@@ -100,8 +101,10 @@ def model_files(loaded: Loaded) -> Iterator[Finding]:
         yield Finding("model files", State.OK, "every file named in a command exists")
 
 
-def _in_container(spec: ModelSpec) -> bool:
-    return spec.recipe.argv[0].rpartition("/")[2] in ("docker", "podman", "nerdctl")
+def _files_named_in(argv: tuple[str, ...]) -> list[str]:
+    words = [word for word in argv[1:] if word.endswith(".gguf")]
+    run = container_run(argv)
+    return [run.outside(word) for word in words if run.outside(word) != word] if run else words
 
 
 # The address

@@ -18,6 +18,7 @@ from hotseat.catalog.spec import (
     Timeouts,
 )
 from hotseat.catalog.template import MODEL_ID, PORT, address_of, fill_hole, holes, split_command
+from hotseat.config.container_checks import warn_of_container
 from hotseat.config.llama_alias import with_alias
 from hotseat.config.sleeping import SleepMaker
 from hotseat.identifiers import LOCAL_HOST, Bytes, DeviceName, ModelName, Place, Seconds
@@ -114,10 +115,12 @@ class SpecMaker:
         argv = self._words(name, form.cmd, (*path, "cmd"))
         self._check_port(form, path)
         self._check_proxy(form.proxy, (*path, "proxy"))
+        stop = self._words(name, form.cmd_stop, (*path, "cmdStop")) or None if form.cmd_stop.strip() else None
+        warn_of_container(argv, stop, path, self._problems)
         return LaunchRecipe(
             argv=argv,
             proxy=form.proxy,
-            stop=self._words(name, form.cmd_stop, (*path, "cmdStop")) or None if form.cmd_stop.strip() else None,
+            stop=stop,
             env=with_alias(name, argv, _environment(form)),
             check_endpoint=_endpoint(form.check_endpoint),
             preferred_port=self._ports.get(name),

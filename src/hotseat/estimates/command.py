@@ -11,23 +11,18 @@ from typing import TYPE_CHECKING
 
 from hotseat.catalog.redaction import redacted
 from hotseat.catalog.spec import NOTHING
+from hotseat.estimates.container_run import ASSIGNMENT, ENGINES, container_run, outside
 from hotseat.estimates.report import CannotEstimate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hotseat.estimates.container_run import ContainerRun, Mount
+
 
 class Engine(Enum):
     LLAMA = "llama-server"
     VLLM = "vLLM"
-
-
-@dataclass(frozen=True, slots=True)
-class Mount:
-    """A folder of this machine mounted into a container under another path."""
-
-    outside: str
-    inside: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,24 +34,13 @@ class Server:
 
     def outside(self, path: str) -> str:
         """The path on this machine of a file that the server knows as `path`."""
-        for mount in sorted(self.mounts, key=lambda mount: -len(mount.inside)):
-            inside = mount.inside.rstrip("/")
-            if path == inside or path.startswith(f"{inside}/"):
-                return mount.outside.rstrip("/") + path[len(inside) :]
-        return path
+        return outside(path, self.mounts)
 
 
 SHELLS = ("sh", "bash", "dash", "zsh", "ash")
-CONTAINERS = ("docker", "podman", "nerdctl")
-ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 MODEL_FILE = re.compile(r".+\.gguf")
 DEEPEST = 8
 """Wrappers within wrappers; no real command line has more."""
-
-# Options of `docker run` without a value; every other one is followed by its value.
-ALONE = {"--rm", "--init", "--privileged", "--detach", "--interactive", "--tty", "--read-only", "--publish-all"}
-ALONE |= {"--no-healthcheck", "--oom-kill-disable", "--sig-proxy", "--quiet", "--replace"}
-ALONE_LETTERS = re.compile(r"-[ditPq]+")
 
 
 def server_in(argv: tuple[str, ...], env: Mapping[str, str] = NOTHING) -> Server:
@@ -77,8 +61,8 @@ def _search(argv: tuple[str, ...], env: dict[str, str], depth: int) -> Server | 
             env[assigned[1]] = assigned[2]
         elif program in SHELLS:
             return _in_shell(rest, env, depth)
-        elif program in CONTAINERS:
-            return _in_container(rest, env)
+        elif program in ENGINES:
+            return _in_container(container_run(argv[n:]), env)
         elif program.startswith("llama-server"):
             return Server(Engine.LLAMA, rest, env)
         elif program == "vllm" and rest[:1] == ("serve",):
@@ -108,28 +92,11 @@ def _in_shell(rest: tuple[str, ...], env: dict[str, str], depth: int) -> Server 
     return None
 
 
-def _in_container(rest: tuple[str, ...], env: dict[str, str]) -> Server | None:
-    if "run" not in rest:
+def _in_container(run: ContainerRun | None, env: dict[str, str]) -> Server | None:
+    if run is None:
         return None
-    words = list(rest[rest.index("run") + 1 :])
-    mounts: list[Mount] = []
-    entry: tuple[str, ...] = ()
-    while words and words[0].startswith("-"):
-        option = words.pop(0)
-        if option in ALONE or ALONE_LETTERS.fullmatch(option):
-            continue
-        name, equals, value = option.partition("=")
-        value = value if equals else words.pop(0) if words else ""
-        if name in ("-v", "--volume", "--mount"):
-            mounts += _mount(name, value)
-        elif name in ("-e", "--env") and (assigned := ASSIGNMENT.fullmatch(value)):
-            env[assigned[1]] = assigned[2]
-        elif name == "--entrypoint":
-            entry = (value,)
-    if not words:
-        return None
-    server = _in_image(words[0], (*entry, *words[1:]), env)
-    return server and replace(server, mounts=tuple(mounts))
+    server = _in_image(run.image, (*run.entry, *run.arguments), run.env(env))
+    return server and replace(server, mounts=run.mounts)
 
 
 def _in_image(image: str, words: tuple[str, ...], env: dict[str, str]) -> Server | None:
@@ -139,13 +106,3 @@ def _in_image(image: str, words: tuple[str, ...], env: dict[str, str]) -> Server
     if "vllm" in image:
         return Server(Engine.VLLM, words, env)
     return Server(Engine.LLAMA, words, env) if "llama" in image else None
-
-
-def _mount(option: str, value: str) -> list[Mount]:
-    if option != "--mount":
-        outside, _, inside = value.partition(":")
-        return [Mount(outside, inside.partition(":")[0])] if inside else []
-    parts = dict(part.partition("=")[::2] for part in value.split(","))
-    source = parts.get("source") or parts.get("src")
-    target = parts.get("target") or parts.get("destination") or parts.get("dst")
-    return [Mount(source, target)] if source and target else []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.hardware.device import Slot
 from hotseat.hardware.drm import memory_of
-from hotseat.hardware.kernel import PROC, SYS, number, text
+from hotseat.hardware.kernel import PROC, SYS, is_hidden, number, text
 from hotseat.hardware.measurement import DeviceReading, Use
 
 if TYPE_CHECKING:
@@ -53,7 +53,10 @@ class AmdCard:
         used = number(self._folder / f"mem_info_{name}_used")
         return None if total is None or used is None else DeviceReading(total, max(0, total - used))
 
-    def taken_by(self, trees: Mapping[int, Sequence[int]]) -> Mapping[int, Use]:
+    def taken_by(self, trees: Mapping[int, Sequence[int]]) -> Mapping[int, Use] | None:
+        """None if one of the processes is another user's, for example root's in a container."""
+        if any(is_hidden(pid, self._proc) for pids in trees.values() for pid in pids):
+            return None
         regions = ("vram",) if self.has_own_memory else ("vram", "gtt")
         taken = {root: memory_of(pids, self.slot, regions, self._proc) for root, pids in trees.items()}
         return {root: Use(bytes_) for root, bytes_ in taken.items() if bytes_}

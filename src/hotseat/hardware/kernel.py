@@ -54,6 +54,17 @@ def open_files(pid: int, proc: Path = PROC) -> dict[str, str]:
         return {}
 
 
+def is_hidden(pid: int, proc: Path = PROC) -> bool:
+    """Whether a process exists whose open files this user may not see."""
+    try:
+        os.scandir(f"{proc}/{pid}/fd").close()
+    except PermissionError:
+        return True
+    except OSError:  # it is gone
+        return False
+    return False
+
+
 def link(path: str | Path) -> str:
     try:
         return os.readlink(path)

@@ -7,6 +7,8 @@ import sys
 from typing import TYPE_CHECKING, Protocol
 
 from hotseat.hardware import amd, apple, nvidia
+from hotseat.hardware.containers import with_containers
+from hotseat.hardware.kernel import PROC
 from hotseat.hardware.measurement import Reading
 from hotseat.hardware.process_table import census, trees
 from hotseat.hardware.ram import Ram
@@ -14,11 +16,11 @@ from hotseat.identifiers import RAM, DeviceName
 from hotseat.model_servers.remote_launchers import ELSEWHERE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
+    from pathlib import Path
 
     from hotseat.hardware.device import Card, Device
     from hotseat.hardware.measurement import DeviceReading, Use
-    from hotseat.hardware.process_table import Process
 
 log = logging.getLogger(__name__)
 
@@ -36,10 +38,8 @@ class Meter(Protocol):
 class Machine:
     """The meter of real devices."""
 
-    def __init__(
-        self, devices: Mapping[DeviceName, Device], processes: Callable[[], Mapping[int, Process]] = census
-    ) -> None:
-        self._devices, self._processes = devices, processes
+    def __init__(self, devices: Mapping[DeviceName, Device], proc: Path = PROC) -> None:
+        self._devices, self._proc = devices, proc
 
     @property
     def labels(self) -> dict[DeviceName, str]:
@@ -54,10 +54,12 @@ class Machine:
         return {name: reading for name, device in self._devices.items() if (reading := device.read())}
 
     def sample(self, roots: Collection[int]) -> Reading:
-        everybody = self._processes() if roots else {}
+        everybody = census(self._proc) if roots else {}
         grown = trees(roots, everybody)
-        elsewhere = tuple(root for root, pids in grown.items() if any(everybody[p].name in ELSEWHERE for p in pids))
-        here = {root: pids for root, pids in grown.items() if root not in elsewhere}
+        apart = {root: pids for root, pids in grown.items() if any(everybody[p].name in ELSEWHERE for p in pids)}
+        found = with_containers(apart, everybody, self._proc)
+        elsewhere = tuple(root for root in apart if root not in found)
+        here = {root: pids for root, pids in {**grown, **found}.items() if root not in elsewhere}
         taken = {name: device.taken_by(here) for name, device in self._devices.items()}
         silent = tuple(name for name, uses in taken.items() if uses is None)
         return Reading(self.devices(), by_root(here, taken), silent, elsewhere)

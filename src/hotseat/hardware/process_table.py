@@ -43,13 +43,29 @@ def look_at(pid: int, proc: Path = PROC) -> Process | None:
     return Process(pid, int(parent), int(session), head.partition("(")[2])
 
 
+def command_line(pid: int, proc: Path = PROC) -> tuple[str, ...]:
+    """Empty if it is gone."""
+    return tuple(text(f"{proc}/{pid}/cmdline").split("\0")[:-1])
+
+
+def started_at(pid: int, proc: Path = PROC) -> int:
+    """In clock ticks since boot; 0 if it is gone."""
+    fields = text(f"{proc}/{pid}/stat").rpartition(")")[2].split()
+    return int(fields[19]) if len(fields) > 19 else 0
+
+
 def trees(roots: Iterable[int], processes: Mapping[int, Process]) -> dict[int, Sequence[int]]:
     """For each root that is alive, or has members left in its session: the pids that belong to it."""
+    children = by_parent(processes)
+    grown = {root: descendants(members_of(root, processes), children) for root in roots}
+    return {root: pids for root, pids in grown.items() if pids}
+
+
+def by_parent(processes: Mapping[int, Process]) -> dict[int, list[int]]:
     children: dict[int, list[int]] = {}
     for process in processes.values():
         children.setdefault(process.parent, []).append(process.pid)
-    grown = {root: descendants(members_of(root, processes), children) for root in roots}
-    return {root: pids for root, pids in grown.items() if pids}
+    return children
 
 
 def members_of(root: int, processes: Mapping[int, Process]) -> list[int]:

@@ -21,6 +21,7 @@ BY_SIGNAL = {
 }
 BY_CODE = {
     "code 137": BY_SIGNAL["SIGKILL"],  # what a shell or a container reports for SIGKILL
+    "code 125": "The container engine could not start the container; its output says why",
     "code 127": "A program or shared library is missing: run `cmd` in a terminal to see which",
 }
 OUT_OF_MEMORY = (
@@ -28,6 +29,19 @@ OUT_OF_MEMORY = (
     f"It ran out of memory: {LESS_MEMORY}",
 )
 AT_START = (
+    (
+        r"container name .*already in use",
+        "A container with the name in `cmd` already exists: remove it, for example with `docker rm -f NAME`;"
+        " `--rm` in `cmd` and a `cmdStop` keep containers from staying",
+    ),
+    (
+        r"cannot connect to the docker daemon|failed to connect to the docker api|permission denied.* docker daemon",
+        "The container engine cannot be reached: start it, and let this user use it",
+    ),
+    (
+        r"manifest unknown|pull access denied|repository does not exist|did not resolve to an alias|image not known",
+        "The image of the container is missing and cannot be downloaded: pull or build it",
+    ),
     (
         r"(invalid|unknown|unrecognized|unrecognised|unexpected) (argument|option)|error: the argument",
         "It does not accept an option of `cmd`; its output says which",
@@ -37,7 +51,10 @@ AT_START = (
         r"no such file or directory|failed to open|file not found|does not exist",
         "A file that `cmd` names is missing; its output says which",
     ),
-    (r"address already in use|couldn't bind", "Its port is in use by another process: use ${PORT} in `cmd`"),
+    (
+        r"address already in use|couldn't bind|port is already allocated",
+        "Its port is in use by another process: use ${PORT} in `cmd`",
+    ),
 )
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hotseat.model_servers.monitors import MONITOR_S, to_kill
 from hotseat.model_servers.os_processes import GUARD, MARKER, children, kill_each, processes, session_of, signal_group
 
 if TYPE_CHECKING:
@@ -182,8 +183,9 @@ class Link:
                 if process.spawned.done():
                     signal_group(process.pid, signal.SIGKILL)
         statuses: dict[int, int] = {}
+        monitors_until = self._loop.time() + MONITOR_S
         while inherited := [pid for pid in children(os.getpid()) if is_inherited(pid)]:
-            kill_each(inherited)
+            kill_each(to_kill(inherited, is_late=self._loop.time() > monitors_until))
             statuses |= collect_dead(inherited)
             await asyncio.sleep(POLL_S)
         return statuses

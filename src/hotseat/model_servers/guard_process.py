@@ -2,8 +2,8 @@
 
 guard_client.py is hotseat's side of the socket. The guard starts programs on request, reports their end at once and
 ends what they left behind. When the socket closes, for example because hotseat was killed, it ends every program and
-exits. It runs in an isolated interpreter without site-packages: standard library, os_processes.py and descendants.py
-only.
+exits. It runs in an isolated interpreter without site-packages: standard library, os_processes.py, descendants.py and
+monitors.py only.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import time
 from typing import Any
 
 from hotseat.model_servers.descendants import Register
+from hotseat.model_servers.monitors import MONITOR_S, is_monitor, is_monitor_of, to_kill
 from hotseat.model_servers.os_processes import (
     MARKER,
     become_subreaper,
@@ -54,11 +55,15 @@ class Tree:
         """Set for a `cmdStop`: the tree that it ends."""
         self.status: int | None = None
         self.deadline = float("inf")
+        self.monitors_until = 0.0
+        """Set when the leader ends."""
         self.scans_left = 2
         """How many more scans to make while the owner of an orphan is unknown."""
 
     def owns(self, pid: int) -> bool:
-        return group_of(pid) == self.pid or marker_of(pid) == self.request["env"][MARKER]
+        if group_of(pid) == self.pid or marker_of(pid) == self.request["env"][MARKER]:
+            return True
+        return is_monitor_of(pid, self.request["argv"])
 
     def signal(self, number: int) -> None:
         """Signal the group, unless the leader was collected: then the pid may belong to another process."""
@@ -171,7 +176,7 @@ class GuardServer:
                 self._send(tree.n, "gone", tree.status)
         if has_children and not self._trees:
             # They cleared their environment, and their owner is gone.
-            kill_each(children(os.getpid()))
+            kill_each(pid for pid in children(os.getpid()) if not is_monitor(pid))
 
     def _collect(self) -> bool:
         """Collect ended children; False if no child is left."""
@@ -192,6 +197,7 @@ class GuardServer:
 
     def _leader_ended(self, leader: Tree, status: int) -> None:
         leader.status = status
+        leader.monitors_until = time.monotonic() + MONITOR_S
         if leader.stops and status != 0:
             self._ask_to_end(leader.stops)
 
@@ -199,7 +205,7 @@ class GuardServer:
         """End what is left of a tree whose leader is gone; False if nothing is."""
         owners = {pid: self._owner(pid) for pid in children(os.getpid())}
         left = [pid for pid, owner in owners.items() if owner is tree]
-        kill_each(left)
+        kill_leftovers(left, tree.monitors_until)
         if left or None not in owners.values() or not tree.scans_left:
             return bool(left)
         # During exec and exit a process shows no environment: it may belong to this tree.
@@ -223,8 +229,9 @@ class GuardServer:
             for tree in self._trees.values():
                 if time.monotonic() > tree.deadline:
                     tree.signal(signal.SIGKILL)
+        monitors_until = time.monotonic() + MONITOR_S
         while self._collect():
-            kill_each(children(os.getpid()))
+            kill_leftovers(children(os.getpid()), monitors_until)
             self._pause()
 
     def _begin_stop(self, tree: Tree) -> None:
@@ -242,12 +249,18 @@ class GuardServer:
         program, *argv = [word.replace("${PID}", str(tree.pid)) for word in tree.request["stop"]]
         env = {**tree.request["env"], MARKER: f"stop of {tree.n}"}
         pid = run_program(program, argv, env, os.open(os.devnull, os.O_WRONLY))
-        return Tree(-tree.n, pid, {"env": env, "stop": None}, stops=tree)
+        return Tree(-tree.n, pid, {"argv": argv, "env": env, "stop": None}, stops=tree)
 
     def _ask_to_end(self, tree: Tree) -> None:
         tree.signal(signal.SIGTERM)
         tree.signal(signal.SIGCONT)  # a stopped process handles no other signal
         tree.deadline = min(tree.deadline, time.monotonic() + LAST_GRACE_S)
+
+
+def kill_leftovers(pids: list[int], monitors_until: float) -> None:
+    """Monitors and containers live until then; the monitors have the same time again to remove the containers."""
+    late_s = time.monotonic() - monitors_until
+    kill_each(to_kill(pids, is_late=late_s > MONITOR_S) if late_s > 0 else [p for p in pids if not is_monitor(p)])
 
 
 def main() -> None:

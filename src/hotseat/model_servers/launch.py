@@ -11,6 +11,7 @@ from hotseat.catalog.filled_recipe import fill
 from hotseat.catalog.redaction import secrets_in, without
 from hotseat.catalog.template import PID, PORT, fill_hole
 from hotseat.errors import LoadFailed
+from hotseat.estimates.container_run import container_run
 from hotseat.identifiers import Address, Upstream
 from hotseat.model_servers.exit_hints import count_oom_kills, hint
 from hotseat.model_servers.guard_link import Order
@@ -89,8 +90,9 @@ class Launch:
         return self._spec.name
 
     def share_taken_in(self) -> float | None:
-        """The share of its files that the server has read; None: unknown."""
-        taken = taken_in(self._child.pid) if self._child and self._weight else 0
+        """The share of its files that the server has read; None: unknown, also in a container."""
+        is_seen = self._weight and not container_run(self._spec.recipe.argv)
+        taken = taken_in(self._child.pid) if self._child and is_seen else 0
         return min(taken / self._weight, 1.0) if taken else None
 
     @property

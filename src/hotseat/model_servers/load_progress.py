@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hotseat.estimates.container_run import container_run
 from hotseat.estimates.files import PART
 from hotseat.model_servers.os_processes import PROC, children
 
@@ -33,6 +34,8 @@ def weight_of(argv: Sequence[str]) -> Bytes:
 def weights(argv: Sequence[str]) -> list[Path]:
     """The model files on a command line, with all their parts, in the order in which servers read them."""
     words = {value for word in argv[1:] for value in (word, word.partition("=")[2]) if value}
+    if run := container_run(tuple(argv)):
+        words = {run.outside(word) for word in words}
     files = {file for word in words for file in _files(Path(word))}
     return sorted(file for file in files if _size(file) >= SMALLEST)
 

@@ -12,6 +12,7 @@ import logging
 from pathlib import Path
 
 from hotseat.model_servers.descendants import ENDING, current_pid_scope, read
+from hotseat.model_servers.monitors import to_kill
 from hotseat.model_servers.os_processes import GUARD, PROC, kill_each, marker_of, parent_of, processes
 
 log = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ def end_leftovers(records: str = "") -> None:
     suspects = {pid for pid in processes() if marker_of(pid)} | (recorded(records) if records else set())
     if found := sorted(pid for pid in suspects if is_abandoned(pid)):
         log.warning("stopping model servers left by an earlier hotseat pids=%s", ",".join(map(str, found)))
-        kill_each(found)
+        kill_each(to_kill(found, is_late=False))
 
 
 def recorded(folder: str) -> set[int]:

@@ -129,6 +129,15 @@ def marker_of(pid: int) -> str | None:
     return next((entry.removeprefix(prefix).decode() for entry in variables if entry.startswith(prefix)), None)
 
 
+def command_line(pid: int) -> list[str]:
+    """Empty if it is gone."""
+    try:
+        with open(f"{PROC}/{pid}/cmdline", "rb") as words:
+            return words.read().decode(errors="replace").split("\0")[:-1]
+    except OSError:
+        return []
+
+
 def group_of(pid: int) -> int | None:
     try:
         return os.getpgid(pid)
