@@ -67,6 +67,18 @@ async def test_models_are_used_there_as_elsewhere(rig: RelayRig) -> None:
     assert (await client.message()).body == b"hello"
 
 
+async def test_it_is_plain_http_beside_https(rig: RelayRig) -> None:
+    """Model servers learn how the client really came."""
+    rig.relay.context.scheme = b"https"
+    client = await client_of_ollama(rig)
+    await client.send(chat())
+    call = await rig.alpha.call()
+    await call.say(HELLO)
+    await client.message()
+
+    assert call.request["X-Forwarded-Proto"] == "http"
+
+
 async def test_the_other_listener_does_not_say_so(rig: RelayRig) -> None:
     """What one listener has learned about a head does not count for the other."""
     await answered(rig, await client_of_ollama(rig), get("/"))
