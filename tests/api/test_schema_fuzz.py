@@ -24,7 +24,8 @@ ENOUGH_S = 240
 EXAMPLES = by_depth(5, deep=20)
 """Of each endpoint, beside those of the coverage phase."""
 # Feeds do not end, who yields has no server to load for a while (503), and what models answer is theirs to describe.
-NOT_OURS = r"^/hotseat/(events|traffic|logs|yield)$|^/v1/(chat/|completions|embeddings)"
+FEEDS = r"^/hotseat/(events|traffic|logs|yield)$|^/(models/sse|api/events|logs/stream)"
+NOT_OURS = rf"{FEEDS}|^/v1/(chat/|completions|embeddings)|^/props$"
 
 
 @pytest.mark.timeout(ENOUGH_S + 30)

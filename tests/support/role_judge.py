@@ -108,7 +108,8 @@ def misplaced_secret(seen: Seen) -> str:
 def shown_too_much(oracle: Oracle, request: Request, seen: Seen) -> str:
     """The list of models must show only those that the key may use."""
     holder = oracle.holder(request)
-    if request.path.rstrip("/") != "/v1/models" or seen.status != 200 or passed_on(seen) or not seen.body or not holder:
+    is_list = request.path.rstrip("/") in ("/v1/models", "/models")
+    if not is_list or seen.status != 200 or passed_on(seen) or not seen.body or not holder:
         return ""
     listed = [entry["id"] for entry in json.loads(seen.body)["data"]]
     foreign = [name for name in listed if not oracle.book.may_ask(holder, name)]

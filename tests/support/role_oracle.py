@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote
 
 from tests.support.role_config import RANKS, Book, Holder, Place
+from tests.support.role_other_programs import CANCELS, NOTHING, STARTS, STOPS_ALL, VERSIONLESS, documented, named
 from tests.support.role_reading import Request, body_names, can_be_renamed, is_ambiguous, must_be_refused, secrets
 
 if TYPE_CHECKING:
@@ -127,9 +128,13 @@ class Oracle:
         if path.startswith("/hotseat/"):
             return self._under_hotseat(holder, request.method, path)
         bare = path.rstrip("/") or "/"
+        if found := documented(request.method, bare):
+            return self._of_other_program(holder, request, bare, *found)
+        if request.method == "POST" and VERSIONLESS.fullmatch(path):
+            return self._forwarded(holder, request, path.removeprefix("/v"), self._asked(request))
         if bare in OWN_PATHS or path.startswith("/v1/models/"):
             return self._contract(holder, request, bare)
-        if bare in ("/", "/ui", "/hotseat"):  # a browser is redirected to the dashboard
+        if bare in ("/", "/hotseat"):  # a browser is redirected to the dashboard
             led = [Own()] if request.method in READ_METHODS else []
             return [*led, *self._forwarded(holder, request, path, self._asked(request))]
         return self._forwarded(holder, request, path, self._asked(request))
@@ -148,6 +153,19 @@ class Oracle:
             name = unquote(bare.removeprefix("/v1/models/"))
             return [Own()] if self.book.may_ask(holder, self.book.pins.get(name, name)) else [refused(403, 404)]
         return [Own()]
+
+    def _of_other_program(self, holder: Holder, request: Request, path: str, role: str, effect: str) -> list[Outcome]:
+        if not holder.is_at_least(role):
+            return [refused(403)]
+        if effect == NOTHING or request.method == "HEAD":
+            return [Own()]
+        if effect == STOPS_ALL:
+            return [refused(403)] if holder.models else [Own(stops=ANY)]
+        if effect == CANCELS:
+            return [Own(), refused(403)]
+        if (name := named(path, request.body)) in self.book.names:
+            return self._acted_on(holder, name, "starts" if effect == STARTS else "stops")
+        return [Own(), refused(403)]
 
     def _under_hotseat(self, holder: Holder, method: str, path: str) -> list[Outcome]:
         if path.rstrip("/") == "/hotseat/ready" and method in READ_METHODS:

@@ -67,7 +67,8 @@ class PageRights:
         method, path = asked_method(head), head.target.partition(b"?")[0]
         if is_ours(method, path):
             return path == b"/v1/models" or path.startswith(b"/v1/models/")
-        rule = self._paths.in_other_api(method, path) or self._paths.of_model(method, path_at_model(path))
+        forwarded = self._paths.forwarded(method, path_at_model(path))
+        rule = self._paths.in_other_api(method, path) or self._paths.of_model(method, forwarded)
         return rule.role is Role.INFERENCE
 
     # CORS: without these headers a browser hides our responses from pages of other allowed origins.
