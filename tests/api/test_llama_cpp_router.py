@@ -129,7 +129,7 @@ class Holder:
         ("/models/load", b"not json", 400, "invalid_request_error"),
         ("/models/load", b"[1]", 400, "invalid_request_error"),
         ("/models/load", b"[" * 200_000, 400, "invalid_request_error"),
-        ("/models", b'{"model": "org/repo"}', 501, "not_supported_error"),
+        ("/models", b'{"model": "org/repo"}', 400, "invalid_request_error"),
     ],
 )
 async def test_errors_have_the_routers_form(rig: Management, path: str, body: bytes, status: int, kind: str) -> None:

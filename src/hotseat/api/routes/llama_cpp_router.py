@@ -41,7 +41,6 @@ TYPES = {
     HTTPStatus.BAD_REQUEST: "invalid_request_error",
     HTTPStatus.FORBIDDEN: "permission_error",
     HTTPStatus.NOT_FOUND: "not_found_error",
-    HTTPStatus.NOT_IMPLEMENTED: "not_supported_error",
     HTTPStatus.SERVICE_UNAVAILABLE: "unavailable_error",
 }
 FAILS: Responses = {
@@ -57,7 +56,7 @@ FAILS: Responses = {
 BODY: dict[str, Any] = {
     "requestBody": {"required": True, "content": {"application/json": {"schema": NamedInBody.model_json_schema()}}}
 }
-NOT_SUPPORTED: Responses = {501: {"model": RouterError, "description": "hotseat does not do this over HTTP."}}
+NOT_SUPPORTED: Responses = {400: {"model": RouterError, "description": "hotseat does not do this over HTTP."}}
 
 
 @router.get("/models", summary="The models of this host and their state", response_model_exclude_none=True)
@@ -100,12 +99,12 @@ async def sse(deps: Deps, caller: Caller) -> Response:
 
 @router.post("/models", summary="Not supported: `hotseat pull` downloads models", responses=NOT_SUPPORTED)
 async def download() -> Response:
-    return problem(HTTPStatus.NOT_IMPLEMENTED, "hotseat downloads no models over HTTP; use `hotseat pull`")
+    return problem(HTTPStatus.BAD_REQUEST, "hotseat downloads no models over HTTP; use `hotseat pull`")
 
 
 @router.delete("/models", summary="Not supported: `hotseat rm` deletes models", responses=NOT_SUPPORTED)
 async def remove() -> Response:
-    return problem(HTTPStatus.NOT_IMPLEMENTED, "hotseat deletes no models over HTTP; use `hotseat rm`")
+    return problem(HTTPStatus.BAD_REQUEST, "hotseat deletes no models over HTTP; use `hotseat rm`")
 
 
 @router.get(
@@ -150,7 +149,7 @@ async def asked(address: Address, credentials: str | None) -> Response:
         answer = await fetch(address, "/props", Dialler(), lines=lines, within=LONGEST_PROPS_S)
         return JSONResponse(parsed(answer.body), answer.status)
     except (OSError, ValueError):
-        return problem(HTTPStatus.NOT_IMPLEMENTED, "the server of this model does not answer GET /props with JSON")
+        return problem(HTTPStatus.BAD_GATEWAY, "the server of this model does not answer GET /props with JSON")
 
 
 def named_in(body: bytes, deps: ApiDeps, caller: Account | None) -> ModelSpec:

@@ -40,7 +40,7 @@ FOR_SOME: Responses = {403: {"model": Failure, "description": "The API key is fo
 @router.get(
     "/unload",
     summary="Stop all models; responds when they have stopped. Not for browsers",
-    response_class=PlainTextResponse,
+    response_class=Response,
     responses={**TEXT, **FOR_SOME},
     dependencies=[FOR_ALL_MODELS],
 )
@@ -64,7 +64,7 @@ async def unload_all_by_post(request: Request, deps: Deps) -> SwapDone:
 @router.post(
     "/api/models/unload/{model:path}",
     summary="Stop a model; responds when it has stopped",
-    response_class=PlainTextResponse,
+    response_class=Response,
     responses={**TEXT, **UNKNOWN, **FOR_SOME},
 )
 async def unload_one(model: str, request: Request, deps: Deps, caller: Caller) -> PlainTextResponse:
@@ -110,18 +110,20 @@ async def stopped(deps: ApiDeps, model: ModelName) -> None:
 # Logs
 
 
-@router.get("/logs", summary="The last log lines; browsers are led to the dashboard", response_class=PlainTextResponse)
+@router.get(
+    "/logs", summary="The last log lines; browsers are led to the dashboard", response_class=Response, responses=TEXT
+)
 async def logs(request: Request, deps: Deps) -> Response:
     if "text/html" in request.headers.get("accept", ""):
         return RedirectResponse("hotseat/ui/#/logs")
     return PlainTextResponse(as_lines(deps.logs.all()))
 
 
-@router.get("/logs/stream", summary="Log lines, live", response_class=PlainTextResponse, responses={**TEXT, **UNKNOWN})
+@router.get("/logs/stream", summary="Log lines, live", response_class=Response, responses={**TEXT, **UNKNOWN})
 @router.get(
     "/logs/stream/{source:path}",
     summary="Log lines of hotseat (`proxy`), of all models (`upstream`) or of one, live",
-    response_class=PlainTextResponse,
+    response_class=Response,
     responses={**TEXT, **UNKNOWN},
 )
 async def log_stream(request: Request, deps: Deps, source: str = "") -> Response:

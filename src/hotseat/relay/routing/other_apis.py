@@ -19,8 +19,9 @@ LLAMA_CPP_ROUTER: dict[tuple[bytes, bytes], PathRule] = {
     (b"POST", b"/models/load"): ACTS,
     (b"POST", b"/models/unload"): ACTS,
     (b"GET", b"/models/sse"): LISTS,
+    (b"GET", b"/props"): LISTS,
 }
-PROPS = (b"GET", b"/props")
+PROPS = b"/props"
 """Of the running model, as the contract says, unless the query has the option that only the router knows."""
 _ASKS_ROUTER = re.compile(rb"(?:^|&)autoload=(?!(?:true|1)(?:&|$))").search
 
@@ -65,8 +66,8 @@ PATTERNS = [
 def rule_in_other_api(method: bytes, path: bytes, query: bytes = b"") -> PathRule | None:
     """The rule of a path of another program's API that hotseat answers; None if it is forwarded."""
     method = b"GET" if method == b"HEAD" else method
-    if (method, path) == PROPS:
-        return LISTS if _ASKS_ROUTER(query) else None
+    if path == PROPS and not _ASKS_ROUTER(query):
+        return None
     if (exact := EXACT.get((method, path))) is not None:
         return exact
     asked = b"%b %b" % (method, path)
