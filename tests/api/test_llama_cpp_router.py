@@ -128,7 +128,8 @@ class Holder:
         ("/models/load", b"{}", 400, "invalid_request_error"),
         ("/models/load", b"not json", 400, "invalid_request_error"),
         ("/models/load", b"[1]", 400, "invalid_request_error"),
-        ("/models/load", b"[" * 200_000, 400, "invalid_request_error"),
+        ("/models/load", b"[" * 60_000, 400, "invalid_request_error"),
+        ("/models/load", b"[" * 2_000_000, 400, "invalid_request_error"),
         ("/models", b'{"model": "org/repo"}', 400, "invalid_request_error"),
     ],
 )

@@ -27,7 +27,7 @@ ONLY_THERE = (
     "alpha.context_length",  # hotseat knows it when the model has run
     *(f"loaded alpha.meta.{name}" for name in ("vocab_type", "n_vocab", "n_ctx_train", "n_embd", "n_params", "size")),
     "loaded alpha.meta.ftype",
-    "loaded.info.meta",  # hotseat asks the server for it when it is ready
+    "loaded.info.meta",
     "loaded.info.context_length",
 )
 """What the router tells and hotseat does not."""
@@ -56,7 +56,8 @@ class Observed:
 def real_router(folder: Path) -> Iterator[str]:
     """A llama-server that serves the tiny models as a router; yields its address."""
     port = free_port()
-    argv = [present(SERVER), "--models-dir", present(MODELS), "--port", str(port), "-c", "512", "-t", "1", "-tb", "1"]
+    options = f"--port {port} -c 512 -t 1 -tb 1"
+    argv = [str(present(SERVER)), "--models-dir", str(present(MODELS)), *options.split()]
     environ = {**os.environ, "HOME": str(folder), "LLAMA_CACHE": str(folder / "cache")}
     with (folder / "router.log").open("wb") as log, subprocess.Popen(argv, env=environ, stdout=log, stderr=log) as it:
         try:
@@ -85,6 +86,7 @@ def manage(url: str) -> Observed:
         observed.allowed(client.post("/models/load", json={"model": "alpha"}))
         observed.refused(client.post("/models/load", json={"model": "alpha"}))
         observed.bodies["loaded"] = until(lines, "loaded", observed)
+        eventually(lambda: "meta" in entry(client))  # hotseat asks the server for it when it is ready
         observed.bodies["loaded alpha"] = entry(client)
         observed.bodies["props of alpha"] = client.get("/props?model=alpha&autoload=false").json()
         observed.allowed(client.post("/models/unload", json={"model": "alpha"}))

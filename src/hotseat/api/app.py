@@ -15,6 +15,7 @@ from hotseat.api.routes import (
     events,
     fleet,
     keys,
+    llama_cpp_props,
     llama_cpp_router,
     llama_swap,
     logs,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 # A path like /hotseat/models/{name}/estimate must come before /hotseat/models/{name}, whose name may have slashes.
 ROUTERS = (
     estimates, overrides, management, v1_models, status, requests, config, keys, profiles, yield_memory, fleet, events,
-    logs, traffic, docs_page, ollama, llama_cpp_router, llama_swap,
+    logs, traffic, docs_page, ollama, llama_cpp_router, llama_cpp_props, llama_swap,
 )  # fmt: skip
 
 

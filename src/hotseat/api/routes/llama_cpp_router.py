@@ -7,52 +7,32 @@ an unload is answered when it has begun; the feed or the list says when it is do
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
-from hotseat import __version__
 from hotseat.api.background import begin
 from hotseat.api.deps import Caller, Deps
 from hotseat.api.disconnect import LiveStream
+from hotseat.api.llama_cpp_errors import FAILS, permitted, problem, refusal
+from hotseat.api.llama_cpp_events import state_feed
 from hotseat.api.llama_cpp_models import router_model, router_state
-from hotseat.api.llama_cpp_schemas import NamedInBody, RouterError, RouterModels, RouterProps, RouterSuccess
-from hotseat.api.model_events import state_feed
+from hotseat.api.llama_cpp_schemas import NamedInBody, RouterError, RouterModels, RouterSuccess
 from hotseat.api.routes.events import EVENTS
 from hotseat.api.routes.management import Responses
 from hotseat.errors import ClientError, HotseatError
-from hotseat.net.happy_eyeballs import Dialler
-from hotseat.net.http_client import fetch
 from hotseat.net.json_text import parsed
-from hotseat.scheduling.lifecycle import Phase
 from hotseat.settings import Role
 
 if TYPE_CHECKING:
     from hotseat.activity.usage import Account
     from hotseat.api.deps import ApiDeps
     from hotseat.catalog.spec import ModelSpec
-    from hotseat.identifiers import Address
 
 router = APIRouter(tags=["llama.cpp's router"])
 
-LONGEST_PROPS_S = 5.0
-TYPES = {
-    HTTPStatus.BAD_REQUEST: "invalid_request_error",
-    HTTPStatus.FORBIDDEN: "permission_error",
-    HTTPStatus.NOT_FOUND: "not_found_error",
-    HTTPStatus.SERVICE_UNAVAILABLE: "unavailable_error",
-}
-FAILS: Responses = {
-    status: {"model": RouterError, "description": description}
-    for status, description in (
-        (400, "The request is invalid, or does not fit the state of the model."),
-        (403, "This API key may not use the model."),
-        (404, "The model is not defined in the configuration."),
-        (429, "The queue is full; see Retry-After."),
-        (503, "The model is loading or cannot be loaded now."),
-    )
-}
+LARGEST_BODY = 64 << 10
 BODY: dict[str, Any] = {
     "requestBody": {"required": True, "content": {"application/json": {"schema": NamedInBody.model_json_schema()}}}
 }
@@ -70,7 +50,7 @@ async def models(deps: Deps, caller: Caller) -> RouterModels:
 @router.post("/models/load", summary="Load a model; responds when it has begun", responses=FAILS, openapi_extra=BODY)
 async def load(request: Request, deps: Deps, caller: Caller) -> Response:
     try:
-        spec = named_in(await request.body(), deps, caller)
+        spec = named_in(await small_body(request), deps, caller)
         if router_state(deps.dispatcher.view().model(spec.name)) != "unloaded":
             raise ClientError(f"model is already running: {spec.name} is loaded or loading")
         await begin(deps.dispatcher.load(spec.name), f"load {spec.name}", deps.tasks)
@@ -84,7 +64,7 @@ async def load(request: Request, deps: Deps, caller: Caller) -> Response:
 )
 async def unload(request: Request, deps: Deps, caller: Caller) -> Response:
     try:
-        spec = named_in(await request.body(), deps, caller)
+        spec = named_in(await small_body(request), deps, caller)
         await begin(deps.dispatcher.unload(spec.name), f"unload {spec.name}", deps.tasks)
     except HotseatError as error:
         # The router has 400 for a model that does not exist and for one that does not run.
@@ -107,49 +87,15 @@ async def remove() -> Response:
     return problem(HTTPStatus.BAD_REQUEST, "hotseat deletes no models over HTTP; use `hotseat rm`")
 
 
-@router.get(
-    "/props",
-    summary="With `autoload=false`: the properties of the router, or of a model if it is loaded",
-    response_model=RouterProps,
-    responses=FAILS,
-)
-async def props(
-    request: Request,
-    deps: Deps,
-    caller: Caller,
-    model: Annotated[str, Query(description="Empty: the router itself.")] = "",
-    autoload: Annotated[str, Query(description="Without it, the request is forwarded to the model.")] = "",
-) -> Response:
-    if not model:
-        return JSONResponse(RouterProps(build_info=f"hotseat {__version__}").model_dump())
-    try:
-        spec = permitted(deps.dispatcher.catalog.resolve(model), caller)
-    except HotseatError as error:
-        return refusal(error, HTTPStatus.BAD_REQUEST if error.status == HTTPStatus.NOT_FOUND else None)
-    return await props_of_model(deps, spec, None if caller else request.headers.get("authorization"))
-
-
-async def props_of_model(deps: ApiDeps, spec: ModelSpec, credentials: str | None) -> Response:
-    """Neither starts the model nor keeps it loaded. Clients compare these messages."""
-    seen = deps.dispatcher.view().model(spec.name)
-    state = router_state(seen)
-    if state == "loading":
-        return problem(HTTPStatus.SERVICE_UNAVAILABLE, "Loading model")
-    if state == "unloaded":
-        return problem(HTTPStatus.BAD_REQUEST, "model is not loaded")
-    if seen.phase is Phase.ASLEEP or seen.upstream is None:
-        return JSONResponse({"model_alias": spec.name, "is_sleeping": True})
-    return await asked(seen.upstream.address, credentials)
-
-
-async def asked(address: Address, credentials: str | None) -> Response:
-    """The model server's own answer, if it is JSON: anything else could be a page with our rights."""
-    lines = f"Authorization: {credentials}\r\n".encode("latin-1") if credentials else b""
-    try:
-        answer = await fetch(address, "/props", Dialler(), lines=lines, within=LONGEST_PROPS_S)
-        return JSONResponse(parsed(answer.body), answer.status)
-    except (OSError, ValueError):
-        return problem(HTTPStatus.BAD_GATEWAY, "the server of this model does not answer GET /props with JSON")
+async def small_body(request: Request) -> bytes:
+    """Reads all of it, so that the connection stays usable, and keeps no more than a name can need."""
+    body = b""
+    async for piece in request.stream():
+        if len(body) <= LARGEST_BODY:
+            body += piece
+    if len(body) > LARGEST_BODY:
+        raise ClientError(f"the body is larger than {LARGEST_BODY} bytes; send only the name of a model")
+    return body
 
 
 def named_in(body: bytes, deps: ApiDeps, caller: Account | None) -> ModelSpec:
@@ -161,20 +107,5 @@ def named_in(body: bytes, deps: ApiDeps, caller: Account | None) -> ModelSpec:
     return permitted(deps.dispatcher.catalog.resolve(str(model)), caller)
 
 
-def permitted(spec: ModelSpec, caller: Account | None) -> ModelSpec:
-    if caller is not None:
-        caller.check_may_use(spec.name)
-    return spec
-
-
 def is_operator(caller: Account | None) -> bool:
     return caller is None or caller.key.role is not Role.INFERENCE
-
-
-def refusal(error: HotseatError, status: int | None = None) -> Response:
-    return problem(status or error.status, error.message)
-
-
-def problem(status: int, message: str) -> Response:
-    kind = TYPES.get(HTTPStatus(status), "server_error" if status >= 500 else "invalid_request_error")
-    return JSONResponse({"error": {"code": int(status), "message": message, "type": kind}}, status)
