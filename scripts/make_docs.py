@@ -6,6 +6,7 @@ from __future__ import annotations
 import inspect
 import io
 import json
+import re
 from contextlib import redirect_stdout
 from pathlib import Path
 from string import Template
@@ -14,7 +15,9 @@ from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, cast, get_args, get_origin
 
 import typer
+from fastapi.routing import APIRoute
 
+from hotseat import dashboard
 from hotseat.api.app import build
 from hotseat.api.openapi import document
 from hotseat.cli.commands import app as commands
@@ -25,13 +28,15 @@ from hotseat.config.model_schema import ModelForm
 from hotseat.config.schema import Config, ModelsDir
 from hotseat.config.schema_base import Form, Ignored, Later
 from hotseat.relay.exchange.states import TRANSITIONS
+from hotseat.relay.routing.other_apis import OTHER_APIS
+from hotseat.relay.routing.paths import INFERENCE, ONLY_LISTED, rule_of_ours
 from hotseat.scheduling.lifecycle import Phase, diagram
 from hotseat.simulation import trace
 from hotseat.telemetry.counters import BOUNDS_PER_S, BOUNDS_S
 from hotseat.telemetry.metric_names import FIGURES, LABELS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pydantic.fields import FieldInfo
 
@@ -274,18 +279,89 @@ def meaning_of(param: Any) -> str:
 def http_api() -> str:
     # Describing the routes calls none of them.
     described = document(build(cast("ApiDeps", None)))
-    rows = [
-        (f"`{method.upper()} {path}`", operation.get("summary", ""), ", ".join(operation["responses"]))
+    operations = {
+        (method.upper(), path): (operation.get("summary", ""), ", ".join(operation["responses"]))
         for path, methods in described["paths"].items()
         for method, operation in methods.items()
-    ]
-    shapes = "The OpenAPI document at `/hotseat/openapi.json` describes requests and responses; `/swagger` shows it."
+    }
+    led = {("GET", way.path.replace(":path", "")): (way.summary or "", "307") for way in led_to_dashboard()}
+    operations |= led
+    own = [route(*asked, operations) for asked in operations if not in_other_api(*asked)]
+    others = [part for name, rows in OTHER_APIS.items() for part in (f"### {name}", other_api(rows, operations))]
     return page(
         "HTTP API",
         described["info"]["description"].strip(),
-        table(("request", "description", "status codes"), rows),
-        shapes,
+        ABOUT_ROLES,
+        table(ROUTE, [*own, *FILES]),
+        "The OpenAPI document at `/hotseat/openapi.json` describes requests and responses; `/swagger` shows it.",
+        "## Routes of other programs",
+        ABOUT_OTHERS,
+        *others,
+        "## Routes of model servers",
+        ABOUT_FORWARDED,
+        table(("request", "role", "waits for a free slot"), forwarded()),
     )
+
+
+ROUTE = ("request", "role", "description", "status codes")
+ABOUT_ROLES = (
+    "A role is needed only if `apiKeys` is set, and each role includes those before it: `inference`, `operate`, "
+    "`admin` ([keys](../howto/keys.md)).\n"
+    "This page lists every path that hotseat answers or treats in a special way."
+)
+ABOUT_OTHERS = (
+    "hotseat answers these paths for tools that were written for other programs. With `passthrough: strict` it "
+    "forwards them to a model server like any other path."
+)
+ABOUT_FORWARDED = (
+    "hotseat forwards these to the model that the request names, or to the running one, with the path as it was "
+    "received. Every path that is not on this page is forwarded too, and needs the role `operate`.\n\n"
+    "- `/upstream/{model}/{path}` reaches that model as `/{path}`, and `/comfyui/{path}` a model called "
+    "`comfyui_auto`; the role is that of `/{path}`, also if hotseat would answer it without the name of a model.\n"
+    "- llama-swap's paths without a version (`POST /v/chat/completions` and others) reach a model without `/v`."
+)
+FILES = (
+    ("`GET /hotseat/ui/{file}`", "operate", "The dashboard", "200"),
+    ("`GET /hotseat/assets/{file}`", "operate", "Files of `/swagger`", "200"),
+)
+
+
+def led_to_dashboard() -> list[APIRoute]:
+    return [way for way in dashboard.router.routes if isinstance(way, APIRoute)]
+
+
+def route(method: str, path: str, operations: Mapping[tuple[str, str], tuple[str, str]]) -> tuple[str, ...]:
+    return f"`{method} {path}`", role(method, path), *operations.get((method, path), ("", ""))
+
+
+def role(method: str, path: str) -> str:
+    asked = method.encode(), path.encode()
+    ours = ONLY_LISTED.of_ours(*asked)
+    if ours is None:
+        ours = rule_of_ours(*asked) if path.startswith("/upstream/") or path == "/" else ONLY_LISTED.of_model(*asked)
+    return ours.role.value if ours.role else "none"
+
+
+def in_other_api(method: str, path: str) -> bool:
+    return ONLY_LISTED.in_other_api(method.encode(), path.encode(), b"autoload=false") is not None
+
+
+def other_api(rows: Iterable[tuple[bytes, bytes]], operations: Mapping[tuple[str, str], tuple[str, str]]) -> str:
+    """Its routes as they are described, or as the table has them."""
+    shown: list[tuple[str, ...]] = []
+    for method, path in [(method.decode(), path.decode()) for method, path in rows]:
+        form = re.compile(re.escape(path).replace(r"\*", r"\{\w+\}"))
+        named = [asked for asked in operations if asked[0] == method and form.fullmatch(asked[1])]
+        shown += [route(*asked, operations) for asked in named or [(method, path.replace("*", "{name}"))]]
+    return table(ROUTE, shown)
+
+
+def forwarded() -> list[tuple[str, ...]]:
+    return [
+        (f"`{method.decode()} {path.decode()}`", rule.role.value if rule.role else "none", "yes" * rule.takes_slot)
+        for (method, path), rule in INFERENCE.items()
+        if ONLY_LISTED.of_ours(method, path) is None
+    ]
 
 
 # Metrics

@@ -25,10 +25,9 @@ EXAMPLES = by_depth(5, deep=20)
 """Of each endpoint, beside those of the coverage phase."""
 # Feeds do not end, who yields has no server to load for a while (503), what models answer is theirs to describe, and
 # what hotseat refuses to do at all (501) counts as an error of the server.
-NOT_OURS = (
-    r"^/hotseat/(events|traffic|logs|yield)$|^/v1/(chat/|completions|embeddings)"
-    r"|^/api/(pull|create|copy|push|delete|blobs/)"
-)
+FEEDS = r"^/hotseat/(events|traffic|logs|yield)$|^/(models/sse|api/events|logs/stream)"
+REFUSED = r"^/api/(pull|create|copy|push|delete|blobs/)"
+NOT_OURS = rf"{FEEDS}|{REFUSED}|^/v1/(chat/|completions|embeddings)|^/props$"
 
 
 @pytest.mark.timeout(ENOUGH_S + 30)

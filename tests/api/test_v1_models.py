@@ -160,3 +160,11 @@ async def test_a_key_that_was_taken_back_meanwhile_is_shown_nothing(rig: Managem
     answered = await rig.get("/v1/models", headers={HELD: "00"})
 
     assert answered.status_code == 403
+
+
+async def test_the_context_of_a_server_is_where_llama_cpp_has_it(rig: Management) -> None:
+    """`meta.n_ctx` is what the model's last server reported; pi-llama-cpp reads it."""
+    rig.contexts["alpha"] = 4096
+    data = (await rig.get("/v1/models")).json()["data"]
+
+    assert [entry["meta"].get("n_ctx") for entry in data] == [4096, *[None] * (len(data) - 1)]

@@ -38,11 +38,11 @@ class Outcome:
         return f"{verdict} {self.id}: {self.truth}{seen}"
 
 
-def perform(check: Check, command: str, folder: Path) -> Outcome:
+def perform(check: Check, command: str, folder: Path, settings: dict[str, str]) -> Outcome:
     seen: str | None = None
     survivors: list[str] = []
     try:
-        proxy = Proxy(command, check.config, folder)
+        proxy = Proxy(command, {**settings, **check.config}, folder)
         try:
             check.run(proxy)
         finally:
@@ -54,10 +54,10 @@ def perform(check: Check, command: str, folder: Path) -> Outcome:
     return Outcome(check.id, check.truth, seen and " ".join(seen.split()), survivors)
 
 
-def conform(checks: list[Check], command: str, jobs: int, folder: Path) -> bool:
+def conform(checks: list[Check], command: str, jobs: int, folder: Path, settings: dict[str, str]) -> bool:
     outcomes: list[Outcome] = []
     with ThreadPoolExecutor(jobs) as pool:
-        for outcome in pool.map(lambda check: perform(check, command, folder / check.id), checks):
+        for outcome in pool.map(lambda check: perform(check, command, folder / check.id, settings), checks):
             print(outcome, flush=True)
             outcomes.append(outcome)
     left = [stub for outcome in outcomes for stub in outcome.survivors]
@@ -78,6 +78,9 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--only", metavar="PATTERN", default="", help="only checks whose id matches this regex")
     parser.add_argument("--list", action="store_true", help="print the checks and end")
     parser.add_argument("--jobs", type=int, default=3 * (os.cpu_count() or 1), help="proxies run at once (%(default)s)")
+    parser.add_argument(
+        "--setting", metavar="KEY=VALUE", action="append", default=[], help="add this to each configuration"
+    )
     parser.add_argument("--keep", action="store_true", help="keep each check's config, proxy log and record")
     return parser.parse_args()
 
@@ -100,7 +103,8 @@ def main() -> int:
     if options.keep:
         print(f"keeping {folder}", file=sys.stderr)
     try:
-        return 0 if conform(checks, options.command, options.jobs, folder) else 1
+        settings = dict(setting.split("=", 1) for setting in options.setting)
+        return 0 if conform(checks, options.command, options.jobs, folder, settings) else 1
     finally:
         if not options.keep:
             shutil.rmtree(folder)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 
-def test_a_machine_without_models_is_told_how_to_get_some(browser: Browser, tmp_path: Path) -> None:
+def test_a_machine_without_models_shows_how_to_get_some(browser: Browser, tmp_path: Path) -> None:
     """It is the first page that a newcomer sees after `hotseat init` found nothing."""
     template = {"path": str(tmp_path / "models"), "cmd": "llama-server -m ${MODEL_PATH} --port ${PORT}"}
     with ForkedHotseat({"modelsDir": template}, tmp_path) as hotseat:

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
     from tests.support.role_reading import Request
     from tests.support.role_world import Seen
 
-LISTS = {"/v1/models": ("data", "id"), "/api/tags": ("models", "name"), "/api/ps": ("models", "name")}
+LISTS = {
+    "/v1/models": ("data", "id"),
+    "/models": ("data", "id"),
+    "/api/tags": ("models", "name"),
+    "/api/ps": ("models", "name"),
+}
 """Where each list has its rows, and each row its name."""
 OURS = frozenset(str(key["key"]) for key in KEYS)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote
 
 from tests.support.role_config import RANKS, Book, Holder, Place
+from tests.support.role_other_programs import CANCELS, NOTHING, STARTS, STOPS_ALL, VERSIONLESS, documented, named
 from tests.support.role_reading import (
     Request,
     body_names,
@@ -146,11 +147,15 @@ class Oracle:
         if path.startswith("/hotseat/"):
             return self._under_hotseat(holder, request.method, path)
         bare = path.rstrip("/") or "/"
+        if found := documented(request.method, bare):
+            return self._of_other_program(holder, request, bare, *found)
+        if request.method == "POST" and VERSIONLESS.fullmatch(path):
+            return self._forwarded(holder, request, path.removeprefix("/v"), self._asked(request))
         if bare in OWN_PATHS or path.startswith("/v1/models/"):
             return self._contract(holder, request, bare)
         if (ollamas := self._ollamas(holder, request, bare)) is not None:
             return ollamas
-        if bare in ("/", "/ui", "/hotseat"):  # a browser is redirected to the dashboard
+        if bare in ("/", "/hotseat"):  # a browser is redirected to the dashboard
             led = [Own()] if request.method in READ_METHODS else []
             return [*led, *self._forwarded(holder, request, path, self._asked(request))]
         return self._forwarded(holder, request, path, self._asked(request))
@@ -202,6 +207,19 @@ class Oracle:
         loads = [Own(starts=each.starts) for each in outcomes if isinstance(each, Forwarded)]
         may_fail = [refused(400, 404, 409, 501)] if loads else []
         return [*loads, *may_fail, *(each for each in outcomes if not isinstance(each, Forwarded))]
+
+    def _of_other_program(self, holder: Holder, request: Request, path: str, role: str, effect: str) -> list[Outcome]:
+        if not holder.is_at_least(role):
+            return [refused(403)]
+        if effect == NOTHING or request.method == "HEAD":
+            return [Own()]
+        if effect == STOPS_ALL:
+            return [refused(403)] if holder.models else [Own(stops=ANY)]
+        if effect == CANCELS:
+            return [Own(), refused(403)]
+        if (name := named(path, request.body)) in self.book.names:
+            return self._acted_on(holder, name, "starts" if effect == STARTS else "stops")
+        return [Own(), refused(403)]
 
     def _under_hotseat(self, holder: Holder, method: str, path: str) -> list[Outcome]:
         if path.rstrip("/") == "/hotseat/ready" and method in READ_METHODS:

@@ -48,6 +48,8 @@ UNUSUAL = (
     "/v1/",
     "/v2/chat/completions",
     "/V1/chat/completions",
+    "/v/chat/completions",
+    "/v/slots",
     "/v1/Chat/Completions",
     "/v1/chat/completions/",
     "//v1/chat/completions",

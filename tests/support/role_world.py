@@ -151,7 +151,7 @@ class World:
         await self.wire.send(as_bytes(request))
         head = await self.wire.read_until(b"\r\n\r\n")
         self.wire.unread = head + self.wire.unread
-        if head.startswith(b"HTTP/1.1 101") or b"text/event-stream" in head:  # has no end
+        if head.startswith(b"HTTP/1.1 101") or b"x-accel-buffering: no" in head.lower():  # has no end
             status, body, is_last = int(head[9:12]), b"", True
         else:
             answer = await self.wire.message(to=request.method)

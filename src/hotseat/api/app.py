@@ -15,6 +15,9 @@ from hotseat.api.routes import (
     events,
     fleet,
     keys,
+    llama_cpp_props,
+    llama_cpp_router,
+    llama_swap,
     logs,
     management,
     ollama,
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
 # A path like /hotseat/models/{name}/estimate must come before /hotseat/models/{name}, whose name may have slashes.
 ROUTERS = (
     estimates, overrides, management, v1_models, status, requests, config, keys, profiles, yield_memory, fleet, events,
-    logs, traffic, docs_page, ollama, ollama_loads, ollama_refusals,
+    logs, traffic, docs_page, ollama, ollama_loads, ollama_refusals, llama_cpp_router, llama_cpp_props, llama_swap,
 )  # fmt: skip
 
 

@@ -5,13 +5,14 @@ app.py fills ApiDeps; routes only use it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from fastapi import Depends, Request
 
 from hotseat.activity.usage import HELD, Account
 from hotseat.errors import Forbidden
+from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
@@ -119,6 +120,8 @@ class ApiDeps:
     """Models whose server answers neither requests nor its health check, and for how long."""
     fleet: Callable[[], FleetAdmin | None] = lambda: None
     """None: this host is not in a fleet."""
+    tasks: Tasks = field(default_factory=Tasks)
+    """Owns what goes on after its response was sent."""
 
 
 def deps_of(request: Request) -> ApiDeps:

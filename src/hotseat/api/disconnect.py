@@ -51,9 +51,9 @@ async def _expire_at_hang_up(receive: Receive, until: asyncio.Timeout) -> None:
 class LiveStream(StreamingResponse):
     """An endless feed that notices a disconnect at once, not at its next event, and always closes its source."""
 
-    def __init__(self, feed: AsyncGenerator[str, None]) -> None:
+    def __init__(self, feed: AsyncGenerator[str, None], media_type: str = "text/event-stream") -> None:
         # A buffering reverse proxy would hold back a quiet feed for minutes.
-        super().__init__(feed, headers={"X-Accel-Buffering": "no"}, media_type="text/event-stream")
+        super().__init__(feed, headers={"X-Accel-Buffering": "no"}, media_type=media_type)
         self._feed = feed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

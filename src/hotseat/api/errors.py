@@ -80,7 +80,8 @@ def in_words(error: RequestValidationError) -> str:
 
 
 def is_ollamas(request: Request) -> bool:
-    return request.url.path.startswith("/api/")
+    """llama-swap has paths under /api/ too."""
+    return "ollama" in getattr(request.scope.get("route"), "tags", ())
 
 
 def _body(request: Request, error: HotseatError, error_format: ErrorFormat) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class CommonHeaders:
 
 
 def _as_get(scope: Scope) -> Scope:
-    """uvicorn omits the body. Only a load has no HEAD, which must not start a model."""
-    if scope["type"] != "http" or scope["method"] != "HEAD" or scope["path"].endswith("/load"):
+    """uvicorn omits the body. Only a load and an unload have no HEAD, which must not change anything."""
+    if scope["type"] != "http" or scope["method"] != "HEAD" or scope["path"].endswith(("/load", "/unload")):
         return scope
     return {**scope, "method": "GET"}

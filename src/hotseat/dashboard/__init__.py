@@ -31,6 +31,8 @@ PAGE = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
+SAME_PAGES = ("models", "activity", "logs", "playground")
+"""Of llama-swap's pages."""
 FILE = {"Cache-Control": "public, max-age=31536000, immutable"}
 
 router = APIRouter(include_in_schema=False)
@@ -41,15 +43,28 @@ def add_to(app: FastAPI) -> None:
     app.mount("/hotseat/ui", Files(directory=ASSETS, html=True))
 
 
-# The relay routes only browser navigations here; for all other requests these paths belong to the model server.
-@router.get("/")
-@router.get("/ui")
+# The relay routes only browser navigations to `/`; all other requests belong to the model server, and those to `/ui`
+# with `passthrough: strict`.
+@router.get("/", summary="For browsers: leads to the dashboard")
+@router.get("/ui", summary="Leads to the dashboard")
 async def redirect_to_dashboard() -> RedirectResponse:
     # Relative, because a reverse proxy may add a path prefix.
     return RedirectResponse("hotseat/ui/")
 
 
-@router.get("/hotseat/ui")
+@router.get("/upstream", summary="Leads to the dashboard's page of models")
+async def redirect_to_models() -> RedirectResponse:
+    """llama-swap shows the models there."""
+    return RedirectResponse("hotseat/ui/#/models")
+
+
+@router.get("/ui/{page:path}", summary="Leads to the dashboard, to the page of the same name if there is one")
+async def redirect_from_llama_swap(page: str) -> RedirectResponse:
+    """Bookmarks of llama-swap's pages, some of which have the same name here."""
+    return RedirectResponse("../" * (page.count("/") + 1) + "hotseat/ui/" + (f"#/{page}" if page in SAME_PAGES else ""))
+
+
+@router.get("/hotseat/ui", summary="Leads to the dashboard")
 async def add_the_slash() -> RedirectResponse:
     return RedirectResponse("ui/")
 

@@ -63,4 +63,5 @@ def api_deps(shared: Shared, models: ModelParts, monitoring: Monitoring, relayin
         context=models.supervisor.context,
         silent=relaying.liveness.silent,
         fleet=shared.fleet.admin,
+        tasks=shared.tasks,
     )

@@ -226,7 +226,7 @@ def test_a_model_in_the_body(method: str, target: str) -> None:
         ("DELETE", "/health"),
         ("GET", "/health//"),
         ("GET", "/hotseat"),
-        ("GET", "/upstream"),
+        ("DELETE", "/upstream"),
         ("GET", "/v1/files"),
         ("PUT", "/v1/files"),
         ("PATCH", "/v1/files"),

@@ -42,6 +42,13 @@ INFERENCE = [
     ("DELETE", "/api/delete"),
     ("HEAD", "/api/blobs/sha256:00"),
     ("POST", "/api/blobs/sha256:00"),
+    ("GET", "/models"),
+    ("HEAD", "/models/"),
+    ("GET", "/models/sse"),
+    ("GET", "/props?autoload=false"),
+    ("GET", "/ui/models"),
+    ("GET", "/upstream"),
+    ("POST", "/v/chat/completions"),
 ]
 OPERATE_TO_READ = [
     ("GET", "/slots"),
@@ -59,6 +66,13 @@ OPERATE_TO_READ = [
     ("GET", "/hotseat/"),
     ("GET", "/hotseat/fleet"),
     ("GET", "/upstream/m/hotseat/config"),
+    ("GET", "/logs"),
+    ("GET", "/logs/stream"),
+    ("GET", "/logs/stream/org/m"),
+    ("GET", "/api/events"),
+    ("GET", "/api/metrics"),
+    ("GET", "/api/metrics/activity?limit=5"),
+    ("GET", "/v/chat/completions"),
 ]
 OPERATE_TO_ACT = [
     ("GET", "/upstream/m/load"),
@@ -97,6 +111,16 @@ OPERATE_TO_ACT = [
     ("POST", "/upstream/m/upstream/m/v1/chat/completions"),
     ("OPTIONS", "/v1/chat/completions"),
     ("PROPFIND", "/v1/models"),
+    ("POST", "/models"),
+    ("DELETE", "/models?model=m"),
+    ("POST", "/models/load"),
+    ("POST", "/models/unload/"),
+    ("GET", "/unload"),
+    ("HEAD", "/unload"),
+    ("POST", "/api/models/unload"),
+    ("POST", "/api/models/unload/org/m"),
+    ("POST", "/api/inflight/7/cancel"),
+    ("POST", "/v/slots"),
 ]
 ADMIN = [
     ("POST", "/hotseat/"),
@@ -175,12 +199,86 @@ def test_the_folder_of_our_own_paths_is_ours(method: str) -> None:
     assert find_destination(method.encode(), b"/hotseat/", CATALOG, PATHS).kind is PathKind.MANAGEMENT
 
 
-@pytest.mark.parametrize("target", ["/api/version", "/api/version/", "/api/version?x=1"])
-def test_the_routes_of_other_programs(target: str) -> None:
+OF_OTHER_PROGRAMS = [
+    ("GET", "/api/version"),
+    ("GET", "/api/version/"),
+    ("GET", "/api/version?x=1"),
+    ("GET", "/models"),
+    ("POST", "/models"),
+    ("DELETE", "/models?model=m"),
+    ("POST", "/models/load"),
+    ("POST", "/models/unload"),
+    ("GET", "/models/sse"),
+    ("GET", "/props?autoload=false"),
+    ("GET", "/props?model=m&autoload=false"),
+    ("GET", "/unload"),
+    ("GET", "/logs"),
+    ("GET", "/logs/stream"),
+    ("GET", "/logs/stream/org/m"),
+    ("POST", "/api/models/unload"),
+    ("POST", "/api/models/unload/org%2Fm"),
+    ("POST", "/api/inflight/7/cancel"),
+    ("GET", "/api/events"),
+    ("GET", "/api/metrics"),
+    ("GET", "/api/metrics/activity"),
+    ("GET", "/ui"),
+    ("GET", "/ui/"),
+    ("GET", "/ui/logs"),
+    ("GET", "/upstream"),
+]
+
+
+@pytest.mark.parametrize(("method", "target"), OF_OTHER_PROGRAMS)
+def test_the_routes_of_other_programs(method: str, target: str) -> None:
     """hotseat answers the listed routes of other programs itself; with `passthrough: strict` it forwards them."""
-    assert find_destination(b"GET", target.encode(), CATALOG, PATHS).kind is PathKind.MANAGEMENT
-    assert find_destination(b"GET", target.encode(), CATALOG, STRICT).kind is PathKind.RUNNING_MODEL
-    assert find_destination(b"GET", b"/api/unknown", CATALOG, PATHS).kind is PathKind.RUNNING_MODEL
+    here = find_destination(method.encode(), target.encode(), CATALOG, PATHS)
+    strict = find_destination(method.encode(), target.encode(), CATALOG, STRICT)
+
+    assert here.kind is PathKind.MANAGEMENT
+    assert strict.kind is not PathKind.MANAGEMENT
+    assert strict.target == target.encode()
+
+
+@pytest.mark.parametrize(
+    ("method", "target"),
+    [
+        ("GET", "/api/unknown"),
+        ("PUT", "/models/load"),
+        ("GET", "/models/load"),
+        ("GET", "/props"),
+        ("GET", "/props?model=m"),
+        ("GET", "/props?model=m&autoload=true"),
+        ("POST", "/props?autoload=false"),
+        ("POST", "/unload"),
+        ("POST", "/api/inflight/cancel"),
+        ("GET", "/uix"),
+        ("GET", "/logs/streams"),
+        ("GET", "/%6dodels"),
+    ],
+)
+def test_what_resembles_a_route_of_another_program_is_forwarded(method: str, target: str) -> None:
+    """The list has exact methods and paths; /props is the router's only if it asks as only the router is asked."""
+    found = find_destination(method.encode(), target.encode(), CATALOG, PATHS)
+
+    assert found.kind is not PathKind.MANAGEMENT
+    assert found.target == target.encode()
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "forwarded"),
+    [
+        ("POST", "/v/chat/completions", "/chat/completions"),
+        ("POST", "/v/messages/count_tokens?x=/v/", "/messages/count_tokens?x=/v/"),
+        ("GET", "/v/chat/completions", "/v/chat/completions"),
+        ("POST", "/v/slots", "/v/slots"),
+        ("POST", "/upstream/m/v/chat/completions", "/v/chat/completions"),
+    ],
+)
+def test_versionless_paths_lose_their_prefix(method: str, target: str, forwarded: str) -> None:
+    """llama-swap's `/v/…` reaches the model without `/v`, and only that; with `passthrough: strict` it is unchanged."""
+    assert find_destination(method.encode(), target.encode(), CATALOG, PATHS).target == forwarded.encode()
+    if not target.startswith("/upstream/"):
+        assert find_destination(method.encode(), target.encode(), CATALOG, STRICT).target == target.encode()
 
 
 @pytest.mark.parametrize(

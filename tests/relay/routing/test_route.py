@@ -381,7 +381,7 @@ async def test_a_browser_at_the_bare_address_is_led_to_the_dashboard(
         get("/"),
         get("/", "Accept: */*"),
         get("/", "Sec-Fetch-Mode: cors", "Sec-Fetch-Site: same-origin", "Accept: text/html"),
-        get("/ui/", "Accept: text/html"),
+        get("/about/", "Accept: text/html"),
         get("/?model=alpha", "Accept: text/html"),
         get("/", "Accept: text/html", method="POST"),
     ],

@@ -75,6 +75,8 @@ def entry(deps: ApiDeps, view: View, named_model: NamedModel, name: str) -> Mode
         return known
     seen = view.model(named_model.name)
     known.status = LoadStatus(value=load_status(seen.phase), progress=progress(deps, seen))
+    if (context := deps.context(named_model.name)) is not None:
+        known.meta["n_ctx"] = context
     known.context_length = named_model.capabilities.context or None
     known.capabilities = abilities(named_model.capabilities) if named_model.capabilities else None
     return known

@@ -72,8 +72,8 @@ class PageRights:
         if is_ours(method, path):
             return path == b"/v1/models" or path.startswith(b"/v1/models/")
         endpoint = self._paths.endpoint(method, path)
-        target = path_at_model(path) if endpoint is None else endpoint.target
-        rule = self._paths.in_other_api(method, path) or self._paths.of_model(method, target)
+        forwarded = self._paths.forwarded(method, path_at_model(path)) if endpoint is None else endpoint.target
+        rule = self._paths.in_other_api(method, path) or self._paths.of_model(method, forwarded)
         return rule.role is Role.INFERENCE
 
     # CORS: without these headers a browser hides our responses from pages of other allowed origins.

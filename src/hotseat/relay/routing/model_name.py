@@ -94,7 +94,7 @@ def find_destination(
     if path.startswith(UPSTREAM):
         return _destination_at_upstream(method, target, path, catalog, paths)
     bare = without_slash(path)
-    if (ours := paths.of_ours(method, bare)) is not None:
+    if (ours := paths.of_ours(method, bare, query)) is not None:
         return Destination(MANAGEMENT, bare + target[len(path) :], rule=ours)
     if (endpoint := paths.endpoint(method, bare)) is not None:
         rule = paths.of_model(method, endpoint.target)
@@ -103,6 +103,7 @@ def find_destination(
         target = target[len(COMFYUI) - 1 :]
         return Destination(MODEL_IN_URL, target, comfyui, rule=paths.of_model(method, target))
     named = _model_in_query(query) if b"model=" in query else None
+    target = paths.forwarded(method, target)
     rule = paths.of_model(method, target)
     # Is a body of undeclared type searched too?
     is_searched = method == b"POST" or (method in (b"PUT", b"PATCH") and not path.startswith(b"/v1/"))

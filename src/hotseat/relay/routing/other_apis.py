@@ -6,10 +6,11 @@ are too.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from hotseat.ollama.endpoints import ENDPOINTS
-from hotseat.relay.routing.path_rules import LISTS, PathRule
+from hotseat.relay.routing.path_rules import ACTS, LISTS, LOOKS, PathRule
 
 if TYPE_CHECKING:
     from hotseat.ollama.endpoints import Endpoint
@@ -25,18 +26,75 @@ OLLAMA: dict[tuple[bytes, bytes], PathRule] = {
     (b"POST", b"/api/copy"): LISTS,
     (b"POST", b"/api/push"): LISTS,
     (b"DELETE", b"/api/delete"): LISTS,
+    (b"POST", b"/api/blobs/*"): LISTS,
+    (b"HEAD", b"/api/blobs/*"): LISTS,
 }
 OLLAMA_IS_RUNNING = b"/api"
 """The path in the management API of what the bare address of Ollama says; clients reach it only there."""
-BLOBS, BLOB_METHODS = b"/api/blobs/", (b"HEAD", b"POST")
-"""A digest follows; refused as well."""
+
+LLAMA_CPP_ROUTER: dict[tuple[bytes, bytes], PathRule] = {
+    (b"GET", b"/models"): LISTS,
+    (b"POST", b"/models"): ACTS,
+    (b"DELETE", b"/models"): ACTS,
+    (b"POST", b"/models/load"): ACTS,
+    (b"POST", b"/models/unload"): ACTS,
+    (b"GET", b"/models/sse"): LISTS,
+    (b"GET", b"/props"): LISTS,
+}
+PROPS = b"/props"
+"""Of the running model, as the contract says, unless the query has the option that only the router knows."""
+_ASKS_ROUTER = re.compile(rb"(?:^|&)autoload=(?!(?:true|1)(?:&|$))").search
+
+LLAMA_SWAP: dict[tuple[bytes, bytes], PathRule] = {
+    (b"GET", b"/unload"): ACTS,
+    (b"GET", b"/logs"): LOOKS,
+    (b"GET", b"/logs/stream"): LOOKS,
+    (b"GET", b"/logs/stream/*"): LOOKS,
+    (b"POST", b"/api/models/unload"): ACTS,
+    (b"POST", b"/api/models/unload/*"): ACTS,
+    (b"POST", b"/api/inflight/*/cancel"): ACTS,
+    (b"GET", b"/api/events"): LOOKS,
+    (b"GET", b"/api/metrics"): LOOKS,
+    (b"GET", b"/api/metrics/activity"): LOOKS,
+    (b"GET", b"/ui"): LISTS,
+    (b"GET", b"/ui/*"): LISTS,
+    (b"GET", b"/upstream"): LISTS,
+}
+"""A `*` is any text, such as the name of a model; the API finds out what it means."""
+
+VERSIONLESS = frozenset(
+    b"/v/" + name
+    for name in (
+        b"chat/completions", b"responses", b"completions", b"messages", b"messages/count_tokens", b"embeddings",
+        b"rerank", b"reranking",
+    )
+)  # fmt: skip
+"""POST. llama-swap forwards them without `/v`, to servers whose paths have no version."""
+
+OTHER_APIS = {"Ollama": OLLAMA, "llama.cpp's router": LLAMA_CPP_ROUTER, "llama-swap": LLAMA_SWAP}
 
 
-def rule_in_other_api(method: bytes, path: bytes) -> PathRule | None:
+EXACT = {row: rule for api in OTHER_APIS.values() for row, rule in api.items() if b"*" not in row[1]}
+PATTERNS = [
+    (re.compile(b"%b %b" % (method, path.replace(b"*", b".*"))).fullmatch, rule)
+    for api in OTHER_APIS.values()
+    for (method, path), rule in api.items()
+    if b"*" in path
+]
+
+
+def rule_in_other_api(method: bytes, path: bytes, query: bytes = b"") -> PathRule | None:
     """The rule of a path of another program's API that hotseat answers; None if it is forwarded."""
-    if path.startswith(BLOBS):
-        return LISTS if method in BLOB_METHODS else None
-    return OLLAMA.get((b"GET" if method == b"HEAD" else method, path))
+    if path == PROPS and not _ASKS_ROUTER(query):
+        return None
+    return _rule_in_lists(method, path) or (_rule_in_lists(b"GET", path) if method == b"HEAD" else None)
+
+
+def _rule_in_lists(method: bytes, path: bytes) -> PathRule | None:
+    if (exact := EXACT.get((method, path))) is not None:
+        return exact
+    asked = b"%b %b" % (method, path)
+    return next((rule for is_meant, rule in PATTERNS if is_meant(asked)), None)
 
 
 def endpoint_in_other_api(method: bytes, path: bytes) -> Endpoint | None:

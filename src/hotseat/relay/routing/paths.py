@@ -11,7 +11,7 @@ from copy import copy
 from typing import TYPE_CHECKING
 
 from hotseat.error_bodies import Dialect
-from hotseat.relay.routing.other_apis import endpoint_in_other_api, rule_in_other_api
+from hotseat.relay.routing.other_apis import VERSIONLESS, endpoint_in_other_api, rule_in_other_api
 from hotseat.relay.routing.path_rules import ACTS, LISTS, LOOKS, NO_KEY, STRICTEST, PathRule
 from hotseat.settings import ErrorFormat, Role
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 READING = (b"GET", b"HEAD")
 OPEN_TO_ALL = (b"/health", b"/hotseat/ready")
 """For load balancers, which rarely have a key."""
-FOLDERS = (b"/hotseat/", b"/upstream/")
+FOLDERS = (b"/hotseat/", b"/upstream/", b"/ui/")
 OWN_PAGES = frozenset((b"/health", b"/running", b"/swagger", b"/metrics", b"/v1/models"))
 
 
@@ -85,13 +85,18 @@ class PathTable:
         listed = self._inference.get((b"GET" if method == b"HEAD" else method, path))
         return listed or (LOOKS if method in READING else ACTS)
 
-    def of_ours(self, method: bytes, path: bytes) -> PathRule | None:
+    def of_ours(self, method: bytes, path: bytes, query: bytes = b"") -> PathRule | None:
         """The rule of a path that hotseat answers itself, whichever models run; None if it is forwarded."""
-        return rule_of_ours(method, path) if is_ours(method, path) else self.in_other_api(method, path)
+        return rule_of_ours(method, path) if is_ours(method, path) else self.in_other_api(method, path, query)
 
-    def in_other_api(self, method: bytes, path: bytes) -> PathRule | None:
+    def in_other_api(self, method: bytes, path: bytes, query: bytes = b"") -> PathRule | None:
         """The same for the APIs of other programs alone."""
-        return None if self._is_strict else rule_in_other_api(method, path)
+        return None if self._is_strict else rule_in_other_api(method, path, query)
+
+    def forwarded(self, method: bytes, target: bytes) -> bytes:
+        """What a model server gets: the target as received, but llama-swap's versionless paths without their `/v`."""
+        is_versionless = method == b"POST" and not self._is_strict and target.partition(b"?")[0] in VERSIONLESS
+        return target.removeprefix(b"/v") if is_versionless else target
 
     def endpoint(self, method: bytes, path: bytes) -> Endpoint | None:
         """How requests with this path are translated for a model server; None if they are not."""

@@ -1,0 +1,122 @@
+"""The feed of llama.cpp's router: each change of a model's state, and the progress of loads."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hotseat.api.disconnect import listening
+from hotseat.api.llama_cpp_models import FAILED, router_model, router_state
+from hotseat.api.routes.events import HEARTBEAT, HEARTBEAT_S
+from hotseat.dispatch.journal import Entry
+from hotseat.scheduling.commands import ReportFailure, StartUpstream, WakeUp
+from hotseat.scheduling.events import UpstreamAwake, UpstreamExited, UpstreamFailed, UpstreamReady
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterator
+
+    from hotseat.activity.usage import Account
+    from hotseat.api.deps import ApiDeps
+    from hotseat.api.llama_cpp_schemas import RouterState
+    from hotseat.dispatch.journal import Gap
+    from hotseat.identifiers import ModelName
+
+PROGRESS_S = 0.5
+STAGE = "text_model"
+"""What the router calls the loading of a model's main file."""
+
+
+class State(NamedTuple):
+    model: ModelName
+    value: RouterState
+    has_failed: bool = False
+
+
+async def state_feed(deps: ApiDeps, caller: Account | None) -> AsyncGenerator[str, None]:
+    states, silent_s = States(deps, caller), 0.0
+    async with listening([deps.journal.follow()], PROGRESS_S) as items:
+        yield HEARTBEAT  # a client sees at once that the feed is open
+        async for item in items:
+            news = [f"data: {json.dumps(message)}\n\n" for message in states.news(item)]
+            silent_s = 0.0 if news else silent_s + PROGRESS_S
+            if silent_s >= HEARTBEAT_S:
+                silent_s, news = 0.0, [HEARTBEAT]
+            for message in news:
+                yield message
+
+
+class States:
+    """The last reported state of each model, and the progress of those that load."""
+
+    def __init__(self, deps: ApiDeps, caller: Account | None) -> None:
+        self._deps = deps
+        self._caller = caller
+        self._states: dict[ModelName, RouterState] = {}
+        self._states = {state.model: state.value for state in self._present()}
+        self._shares: dict[ModelName, float] = {}
+
+    def news(self, item: Entry | Gap | None) -> Iterator[dict[str, Any]]:
+        """Of a journal entry what it says, because that may be over; then the present state of all models."""
+        for state in [*(passed(item) if isinstance(item, Entry) else ()), *self._present()]:
+            if (self._caller is None or self._caller.may_use(state.model)) and state.value != self._known(state.model):
+                self._states[state.model] = state.value
+                yield self._change(state)
+        yield from self._progress()
+
+    def _known(self, model: ModelName) -> RouterState:
+        return self._states.get(model, "unloaded")
+
+    def _present(self) -> Iterator[State]:
+        """Without models that are cold: those are unloaded."""
+        seen = {model.name: model for model in self._deps.dispatcher.view_without_cold().models}
+        for name, model in seen.items():
+            yield State(name, router_state(model), model.failures > 0)
+        yield from [State(name, "unloaded") for name in self._states if name not in seen]
+
+    def _change(self, state: State) -> dict[str, Any]:
+        match state.value:
+            case "loading":
+                return event("model_status", state.model, {"status": "loading"})
+            case "loaded":
+                return event("status_change", state.model, {"status": "loaded", "info": self._info(state.model)})
+            case "unloaded":
+                data = {"status": "unloaded", "exit_code": FAILED if state.has_failed else 0}
+                return event("status_change", state.model, data)
+            case _:
+                return event("status_change", state.model, {"status": state.value})
+
+    def _info(self, name: ModelName) -> dict[str, Any]:
+        """Of a model that may have been removed from the configuration."""
+        spec = self._deps.dispatcher.catalog.find(name)
+        if spec is None:
+            return {"id": name}
+        described = router_model(self._deps, self._deps.dispatcher.view(), spec, with_args=False)
+        return described.model_dump(exclude={"status"}, exclude_none=True)
+
+    def _progress(self) -> Iterator[dict[str, Any]]:
+        loading = [model for model, value in self._states.items() if value == "loading"]
+        shares = {model: share for model in loading if (share := self._deps.share_read(model)) is not None}
+        for model, share in shares.items():
+            if share != self._shares.get(model):
+                progress = {"stages": [STAGE], "current": STAGE, "value": round(share, 3)}
+                yield event("status_change", model, {"status": "loading", "progress": progress})
+        self._shares = shares
+
+
+def event(kind: str, name: ModelName, data: dict[str, Any]) -> dict[str, Any]:
+    return {"model": name, "event": kind, "data": data}
+
+
+def passed(entry: Entry) -> Iterator[State]:
+    """The states that models entered with a journal entry."""
+    match entry.event:
+        case UpstreamReady(model=model) | UpstreamAwake(model=model):
+            yield State(model, "loaded")
+        case UpstreamFailed(model=model):
+            yield State(model, "unloaded", has_failed=True)
+        case UpstreamExited(model=model):
+            is_crash = any(isinstance(command, ReportFailure) for command in entry.commands)
+            yield State(model, "unloaded", is_crash)
+    for command in entry.commands:
+        if isinstance(command, StartUpstream | WakeUp):
+            yield State(command.model, "loading")

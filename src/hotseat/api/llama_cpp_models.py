@@ -1,0 +1,54 @@
+"""Models as llama.cpp's router describes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hotseat.api.llama_cpp_schemas import RouterModalities, RouterModel, RouterState, RouterStatus
+from hotseat.catalog.redaction import redacted
+from hotseat.scheduling.lifecycle import Phase
+
+if TYPE_CHECKING:
+    from hotseat.api.deps import ApiDeps
+    from hotseat.catalog.spec import ModelSpec
+    from hotseat.scheduling.view import ModelView, View
+
+FAILED = 1
+"""The exit code of a server that failed; of one that was stopped it is 0."""
+
+
+def router_state(seen: ModelView) -> RouterState:
+    """The router starts a model as soon as somebody wants it, so one that is waited for counts as loading."""
+    match seen.phase:
+        case Phase.READY:
+            return "loaded"
+        case Phase.LOADING:
+            return "loading"
+        case Phase.ASLEEP:
+            return "sleeping"
+        case _:
+            return "loading" if seen.waiting else "unloaded"
+
+
+def router_model(deps: ApiDeps, view: View, spec: ModelSpec, *, with_args: bool) -> RouterModel:
+    context = deps.context(spec.name) or spec.capabilities.context or None
+    return RouterModel(
+        id=spec.name,
+        aliases=list(spec.aliases),
+        created=int(deps.started_at),
+        status=router_status(view.model(spec.name), spec, with_args=with_args),
+        architecture=RouterModalities(
+            input_modalities=list(spec.capabilities.takes) or ["text"],
+            output_modalities=list(spec.capabilities.gives) or ["text"],
+        ),
+        context_length=context,
+        meta={"n_ctx": context} if context else None,
+    )
+
+
+def router_status(seen: ModelView, spec: ModelSpec, *, with_args: bool) -> RouterStatus:
+    args = redacted(spec.recipe.argv, spec.recipe.secrets) if with_args else []
+    state = router_state(seen)
+    if state == "unloaded" and seen.failures:
+        return RouterStatus(value=state, args=args, failed=True, exit_code=FAILED)
+    return RouterStatus(value=state, args=args)

@@ -1,0 +1,109 @@
+"""llama-swap's feed: each event has a `type` and, as `data`, a JSON text.
+
+First the log lines and the models; then, live, log lines (`logData`), all models whenever one changes (`modelStatus`),
+finished requests (`metrics`; `activity` is the number of the last one), and the number of requests in progress
+(`inflight`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from hotseat.api.disconnect import listening
+from hotseat.api.llama_swap_models import swap_activity, swap_models
+from hotseat.api.log_text import as_text
+from hotseat.api.routes.events import HEARTBEAT, HEARTBEAT_S
+from hotseat.api.routes.logs import newest
+from hotseat.dispatch.journal import Entry, Gap
+from hotseat.identifiers import LogLine
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterator, Sequence
+
+    from hotseat.api.deps import ApiDeps
+
+MOST_LINES = 1000
+"""Of the past."""
+EVERY_S = 1.0
+"""Requests that end are not in the journal, so they are looked for."""
+
+
+class _Tick(Enum):
+    TICK = "look for requests that ended"
+
+
+async def swap_feed(deps: ApiDeps) -> AsyncGenerator[str, None]:
+    sources: list[AsyncGenerator[LogLine | Entry | Gap | _Tick, None]] = [
+        deps.journal.follow(),
+        ticks(),
+        *(source.follow() for source in deps.logs.all()),
+    ]
+    async with listening(sources, HEARTBEAT_S) as items:
+        news = News(deps)
+        for message in news.first():
+            yield message
+        async for item in items:
+            for message in news.after(item):
+                yield message
+
+
+async def ticks() -> AsyncGenerator[_Tick, None]:
+    while True:
+        await asyncio.sleep(EVERY_S)
+        yield _Tick.TICK
+
+
+class News:
+    """What has been sent, so that only changes follow."""
+
+    def __init__(self, deps: ApiDeps) -> None:
+        self._deps = deps
+        self._models = ""
+        self._in_flight = -1
+        self._n = 0
+
+    def first(self) -> Iterator[str]:
+        yield log_data(newest([self._deps.logs.own], MOST_LINES), is_own=True)
+        yield log_data(newest(self._deps.logs.all()[1:], MOST_LINES), is_own=False)
+        yield from self._changed_models()
+        yield from self._requests()
+
+    def after(self, item: LogLine | Entry | Gap | _Tick | None) -> Iterator[str]:
+        match item:
+            case LogLine():
+                yield log_data([item], is_own=item.model is None)
+            case Entry() | Gap():
+                yield from self._changed_models()
+            case _Tick():
+                yield from self._requests()
+            case None:
+                yield HEARTBEAT
+
+    def _changed_models(self) -> Iterator[str]:
+        models = json.dumps([model.model_dump() for model in swap_models(self._deps)])
+        if models != self._models:
+            self._models = models
+            yield envelope("modelStatus", models)
+
+    def _requests(self) -> Iterator[str]:
+        if rows := [swap_activity(request).model_dump() for request in self._deps.activity.recent(self._n)]:
+            self._n = rows[-1]["id"]
+            yield envelope("metrics", json.dumps(rows))
+            yield envelope("activity", json.dumps({"id": self._n}))
+        in_flight = len(self._deps.in_progress())
+        if in_flight != self._in_flight:
+            self._in_flight = in_flight
+            yield envelope("inflight", json.dumps({"total": in_flight}))
+
+
+def log_data(lines: Sequence[LogLine], *, is_own: bool) -> str:
+    text = "".join(f"{as_text(line)}\n" for line in lines)
+    return envelope("logData", json.dumps({"source": "proxy" if is_own else "upstream", "data": text}))
+
+
+def envelope(kind: str, data: str) -> str:
+    message: dict[str, Any] = {"type": kind, "data": data}
+    return f"event:message\ndata:{json.dumps(message)}\n\n"

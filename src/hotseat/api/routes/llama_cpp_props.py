@@ -1,0 +1,74 @@
+"""GET /props with `autoload=false`, as llama.cpp's router answers it. Without that it belongs to the model server."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import JSONResponse, Response
+
+from hotseat import __version__
+from hotseat.api.deps import Caller, Deps
+from hotseat.api.llama_cpp_errors import FAILS, permitted, problem, refusal
+from hotseat.api.llama_cpp_models import router_state
+from hotseat.api.llama_cpp_schemas import RouterProps
+from hotseat.errors import HotseatError
+from hotseat.net.happy_eyeballs import Dialler
+from hotseat.net.http_client import fetch
+from hotseat.net.json_text import parsed
+from hotseat.scheduling.lifecycle import Phase
+
+if TYPE_CHECKING:
+    from hotseat.api.deps import ApiDeps
+    from hotseat.catalog.spec import ModelSpec
+    from hotseat.identifiers import Address
+
+router = APIRouter(tags=["llama.cpp's router"])
+
+LONGEST_PROPS_S = 5.0
+
+
+@router.get(
+    "/props",
+    summary="With `autoload=false`: the properties of the router, or of a model if it is loaded",
+    response_model=RouterProps,
+    responses=FAILS,
+)
+async def props(
+    request: Request,
+    deps: Deps,
+    caller: Caller,
+    model: Annotated[str, Query(description="Empty: the router itself.")] = "",
+    autoload: Annotated[str, Query(description="Without it, the request is forwarded to the model.")] = "",
+) -> Response:
+    if not model:
+        return JSONResponse(RouterProps(build_info=f"hotseat {__version__}").model_dump())
+    try:
+        spec = permitted(deps.dispatcher.catalog.resolve(model), caller)
+    except HotseatError as error:
+        return refusal(error, HTTPStatus.BAD_REQUEST if error.status == HTTPStatus.NOT_FOUND else None)
+    return await props_of_model(deps, spec, None if caller else request.headers.get("authorization"))
+
+
+async def props_of_model(deps: ApiDeps, spec: ModelSpec, credentials: str | None) -> Response:
+    """Neither starts the model nor keeps it loaded. Clients compare these messages."""
+    seen = deps.dispatcher.view().model(spec.name)
+    state = router_state(seen)
+    if state == "loading":
+        return problem(HTTPStatus.SERVICE_UNAVAILABLE, "Loading model")
+    if state == "unloaded":
+        return problem(HTTPStatus.BAD_REQUEST, "model is not loaded")
+    if seen.phase is Phase.ASLEEP or seen.upstream is None:
+        return JSONResponse({"model_alias": spec.name, "is_sleeping": True})
+    return await asked(seen.upstream.address, credentials)
+
+
+async def asked(address: Address, credentials: str | None) -> Response:
+    """The model server's own answer, if it is JSON: anything else could be a page with our rights."""
+    lines = f"Authorization: {credentials}\r\n".encode("latin-1") if credentials else b""
+    try:
+        answer = await fetch(address, "/props", Dialler(), lines=lines, within=LONGEST_PROPS_S)
+        return JSONResponse(parsed(answer.body), answer.status)
+    except (OSError, ValueError):
+        return problem(HTTPStatus.BAD_GATEWAY, "the server of this model does not answer GET /props with JSON")

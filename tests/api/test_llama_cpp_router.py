@@ -1,0 +1,250 @@
+"""The API of llama.cpp's router. A journey compares it with a real one."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.fake_launcher import FakeLauncher, catalog, spec
+from tests.support.management import Management, management
+from tests.support.server_events import next_event
+from tests.support.waiting import come_true
+
+from hotseat.activity.usage import HELD
+from hotseat.catalog.spec import Capabilities, LaunchRecipe, ModelSpec
+from hotseat.dispatch.dispatcher import OPERATOR
+from hotseat.identifiers import ModelName
+from hotseat.settings import ApiKey, Role
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    import httpx2
+
+ALPHA, SLOW = ModelName("alpha"), ModelName("slow")
+FOR_ALPHA = {HELD: sha256(b"some").hexdigest()}
+FOR_READERS = {HELD: sha256(b"reader").hexdigest()}
+
+
+async def post(rig: Management, path: str, model: str, **headers: str) -> httpx2.Response:
+    return await rig.client.post(path, json={"model": model}, headers=headers)
+
+
+async def state(rig: Management, model: str) -> dict[str, Any]:
+    listed = (await rig.get("/models")).json()["data"]
+    return next(entry["status"] for entry in listed if entry["id"] == model)
+
+
+def with_keys(rig: Management) -> None:
+    some, reader = ApiKey("some", Role.OPERATE, models=("alpha",)), ApiKey("reader", Role.INFERENCE)
+    rig.accounts.open([some, reader])
+
+
+async def next_change(lines: AsyncIterator[str]) -> dict[str, Any]:
+    """The next event that is not a comment."""
+    while "data" not in (event := await next_event(lines)):
+        pass
+    change: dict[str, Any] = json.loads(event["data"])
+    return change
+
+
+async def test_models_are_listed_as_the_router_lists_them(rig: Management) -> None:
+    """Each model has an id, aliases, a state and modalities; unlisted models are missing."""
+    answer = (await rig.get("/models")).json()
+
+    assert answer["object"] == "list"
+    assert [entry["id"] for entry in answer["data"]] == ["alpha", "org/model", "slow", "dud"]
+    assert answer["data"][0] == {
+        "id": "alpha",
+        "aliases": ["first", "al"],
+        "tags": [],
+        "object": "model",
+        "owned_by": "llamacpp",
+        "created": 1_700_000_000,
+        "status": {"value": "unloaded", "args": ["serve", "alpha"], "preset": ""},
+        "architecture": {"input_modalities": ["text"], "output_modalities": ["text"]},
+        "source": "preset",
+        "can_remove": False,
+    }
+
+
+async def test_a_load_is_answered_when_it_has_begun(rig: Management) -> None:
+    """The answer does not wait for the model; the list then says loading, and loaded when it is ready."""
+    answer = await post(rig, "/models/load", "slow")
+    began = await state(rig, "slow")
+    await come_true(lambda: rig.launcher.is_starting("slow"))
+    rig.launcher.become_ready("slow")
+    await come_true(lambda: rig.dispatcher.is_running(SLOW))
+
+    assert (answer.status_code, answer.json()) == (200, {"success": True})
+    assert began["value"] == "loading"
+    assert (await state(rig, "slow"))["value"] == "loaded"
+
+
+async def test_a_model_that_waits_for_its_turn_counts_as_loading(rig: Management) -> None:
+    """It is not loaded twice, and its ticket stays although the client has its answer."""
+    await post(rig, "/models/load", "slow")
+    await come_true(lambda: rig.launcher.is_starting("slow"))
+    waiting = await post(rig, "/models/load", "alpha")
+    again = await post(rig, "/models/load", "alpha")
+
+    assert waiting.json() == {"success": True}
+    assert (await state(rig, "alpha"))["value"] == "loading"
+    assert again.status_code == 400
+    assert [ticket.model for ticket in rig.dispatcher.view().queue].count(ALPHA) == 1
+
+
+async def test_an_unload_is_answered_when_it_has_begun(rig: Management) -> None:
+    """A model in use drains first, and its requests finish."""
+    await rig.get("/upstream/alpha/load")
+    ticket = rig.dispatcher.ask(ALPHA, OPERATOR, Holder())
+    answer = await post(rig, "/models/unload", "first")
+    during = await state(rig, "alpha")
+    rig.dispatcher.leave(ticket)
+    await come_true(lambda: "alpha" not in rig.launcher.alive)
+
+    assert (answer.status_code, answer.json()) == (200, {"success": True})
+    assert during["value"] == "unloaded"
+
+
+class Holder:
+    """Holds a lease."""
+
+    def granted(self, upstream: object, reason: str = "") -> None: ...
+    def confirmed(self) -> None: ...
+    def refused(self, error: Exception) -> None: ...
+    def cut(self, error: Exception) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "kind"),
+    [
+        ("/models/load", b'{"model": "alpah"}', 404, "not_found_error"),
+        ("/models/unload", b'{"model": "alpah"}', 400, "invalid_request_error"),
+        ("/models/unload", b'{"model": "alpha"}', 400, "invalid_request_error"),
+        ("/models/load", b"{}", 400, "invalid_request_error"),
+        ("/models/load", b"not json", 400, "invalid_request_error"),
+        ("/models/load", b"[1]", 400, "invalid_request_error"),
+        ("/models/load", b"[" * 60_000, 400, "invalid_request_error"),
+        ("/models/load", b"[" * 2_000_000, 400, "invalid_request_error"),
+        ("/models", b'{"model": "org/repo"}', 400, "invalid_request_error"),
+    ],
+)
+async def test_errors_have_the_routers_form(rig: Management, path: str, body: bytes, status: int, kind: str) -> None:
+    """The error is an object with the status as its code, a message and a type."""
+    answer = await rig.client.post(path, content=body)
+    error = answer.json()["error"]
+
+    assert answer.status_code == error["code"] == status
+    assert error["type"] == kind
+    assert error["message"]
+
+
+async def test_the_type_of_the_body_does_not_matter(rig: Management) -> None:
+    """As with the router: `curl -d` declares JSON to be a form."""
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    answer = await rig.client.post("/models/load", content=b'{"model": "alpha", "extra": 1}', headers=headers)
+
+    assert answer.json() == {"success": True}
+
+
+async def test_a_failed_load_is_shown_in_the_list_and_the_feed(rig: Management) -> None:
+    """The state is unloaded with `failed`, and the feed says so with an exit code."""
+    async with rig.feed("/models/sse") as lines:
+        await next_event(lines)
+        await post(rig, "/models/load", "dud")
+        while (change := await next_change(lines))["data"]["status"] != "unloaded":
+            pass
+
+    assert change == {"model": "dud", "event": "status_change", "data": {"status": "unloaded", "exit_code": 1}}
+    assert (await state(rig, "dud")).items() >= {"value": "unloaded", "failed": True, "exit_code": 1}.items()
+
+
+async def test_the_feed_tells_each_change_once(rig: Management) -> None:
+    """A load, its progress and an unload are events with the router's names."""
+    async with rig.feed("/models/sse") as lines:
+        await next_event(lines)
+        await post(rig, "/models/load", "slow")
+        begun = await next_change(lines)
+        rig.shares_read["slow"] = 0.25
+        progress = await next_change(lines)
+        rig.launcher.become_ready("slow")
+        loaded = await next_change(lines)
+        await post(rig, "/models/unload", "slow")
+        gone = await next_change(lines)
+
+    assert begun == {"model": "slow", "event": "model_status", "data": {"status": "loading"}}
+    assert progress["data"] == {
+        "status": "loading",
+        "progress": {"stages": ["text_model"], "current": "text_model", "value": 0.25},
+    }
+    assert loaded["event"] == "status_change"
+    assert (loaded["data"]["status"], loaded["data"]["info"]["id"]) == ("loaded", "slow")
+    assert gone["data"] == {"status": "unloaded", "exit_code": 0}
+
+
+async def test_a_key_for_some_models_sees_and_loads_only_those(rig: Management) -> None:
+    """List, feed, load, unload and properties are limited to the models of the key."""
+    with_keys(rig)
+    listed = (await rig.get("/models", headers=FOR_ALPHA)).json()["data"]
+    refused = [await post(rig, path, "dud", **FOR_ALPHA) for path in ("/models/load", "/models/unload")]
+    props = await rig.get("/props?model=dud&autoload=false", headers=FOR_ALPHA)
+    async with rig.feed("/models/sse", headers=FOR_ALPHA) as lines:
+        await next_event(lines)
+        await rig.get("/upstream/org/model/load")
+        await rig.delete("/upstream/org/model")
+        await post(rig, "/models/load", "alpha", **FOR_ALPHA)
+        change = await next_change(lines)
+
+    assert [entry["id"] for entry in listed] == ["alpha"]
+    assert [answer.status_code for answer in (*refused, props)] == [403, 403, 403]
+    assert refused[0].json()["error"]["type"] == "permission_error"
+    assert change["model"] == "alpha"
+
+
+async def test_only_operators_see_command_lines(tmp_path: Path) -> None:
+    """They may contain secrets that have no telling name; those that have one are hidden from operators too."""
+    recipe = LaunchRecipe(("serve", "--api-key", "hush", "--ctx-size", "512"), "http://127.0.0.1:${PORT}")
+    model = ModelSpec(ALPHA, recipe, capabilities=Capabilities(takes=("text", "image"), context=512))
+    async with management(tmp_path / "socket", catalog(model), FakeLauncher()) as rig:
+        with_keys(rig)
+        for_operator, for_reader = [
+            (await rig.get("/models", headers=headers)).json()["data"][0] for headers in (FOR_ALPHA, FOR_READERS)
+        ]
+
+    assert for_operator["status"]["args"] == ["serve", "--api-key", "(hidden)", "--ctx-size", "512"]
+    assert for_reader["status"]["args"] == []
+    assert for_reader["architecture"]["input_modalities"] == ["text", "image"]
+    assert for_reader["meta"] == {"n_ctx": 512}
+
+
+async def test_props_say_that_this_is_a_router(rig: Management) -> None:
+    """Clients look for the role before they load and unload models."""
+    props = (await rig.get("/props?autoload=false")).json()
+
+    assert (props["role"], props["models_autoload"]) == ("router", True)
+
+
+async def test_props_of_a_model_start_nothing(rig: Management) -> None:
+    """The errors are those by which clients tell the state of a model."""
+    cold = await rig.get("/props?model=slow&autoload=false")
+    await post(rig, "/models/load", "slow")
+    loading = await rig.get("/props?model=slow&autoload=false")
+    unknown = await rig.get("/props?model=nobody&autoload=false")
+
+    assert (cold.status_code, cold.json()["error"]["message"]) == (400, "model is not loaded")
+    assert (loading.status_code, loading.json()["error"]["type"]) == (503, "unavailable_error")
+    assert unknown.status_code == 400
+
+
+async def test_loads_end_when_hotseat_does(tmp_path: Path) -> None:
+    """A load that nobody waits for leaves no ticket and no task behind."""
+    async with management(tmp_path / "socket", catalog(spec("slow")), FakeLauncher(slow=("slow",))) as rig:
+        await post(rig, "/models/load", "slow")
+        await come_true(lambda: rig.launcher.is_starting("slow"))
+
+    assert rig.launcher.alive == []
+    assert not rig.dispatcher.view().queue
