@@ -500,6 +500,19 @@ async def test_keys(open_rig: OpenRig, key: str, members: dict[str, Any], status
     assert "authorization" not in call.request.names
 
 
+@pytest.mark.parametrize("members", [HI, {"messages": []}], ids=["chat", "load"])
+async def test_limits_of_a_key_count_every_request(open_rig: OpenRig, members: dict[str, Any]) -> None:
+    """A load may cost more than an answer, so it counts like one."""
+    rig = await open_rig(access=Access(api_keys=(ApiKey("asks", per_minute=1),)))
+    request = ask("/api/chat", "Authorization: Bearer asks", **members)
+    client = await rig.send(request)
+    server, said = (rig.alpha, STREAM) if members["messages"] else (rig.management, HELLO)
+    await (await server.call()).say(said)
+
+    assert (await client.message()).status == 200
+    assert (await rig.refusal(request)).status == 429
+
+
 async def test_a_page_of_this_machine_may_chat(rig: RelayRig) -> None:
     """Pages that may use models may use them in this way; the preflight says so."""
     origin = ("Origin: http://localhost:3000",)
