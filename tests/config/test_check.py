@@ -40,6 +40,16 @@ def test_a_file_that_opens_the_address_is_reported_before_serving(
     assert "`hotseat serve` will refuse this address: 0.0.0.0:80 can be reached" in capsys.readouterr().out
 
 
+def test_keys_in_plain_text_beside_https_are_reported_before_serving(
+    files: ConfigFiles, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The address for Ollama's clients has no certificate."""
+    open_too = "tls: {cert: c.pem}\nollama: {listen: ':11434'}\napiKeys: [a-key-of-twenty-signs]\n"
+    assert check([files.write("config.yaml", GOOD + open_too)], "text", lenient=False) == 0
+
+    assert "will refuse this address: ollama.listen 0.0.0.0:11434 is plain HTTP" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("pinned", "effect"),
     [("", "runs only while no other model does"), (", pinned: true", "never runs, because a is pinned")],

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hotseat.config.effective import concurrency, resolved
-from hotseat.config.exposure import refuse_open
+from hotseat.config.exposure import refuse_addresses
 from hotseat.config.load import Loaded, read
 from hotseat.config.problems import ConfigError, ConfigProblem, Problems, Severity
 from hotseat.config.units import size_text
@@ -75,7 +75,7 @@ def _summary(problems: Sequence[ConfigProblem], loaded: Loaded | None) -> str:
     lines = [f"ok: {_count(len(loaded.catalog.models), 'model')}, {_count(warnings, 'warning')}."]
     lines += concurrency(loaded.catalog)
     lines += memory_of_models(loaded.catalog)
-    if sentence := refuse_open(loaded.settings):
+    if sentence := refuse_addresses(loaded.settings):
         lines.append(f"`hotseat serve` will refuse this address: {sentence}")
     if loaded.differences:
         lines += ["Differences from llama-swap:", *map(str, loaded.differences)]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from hotseat.cli.client import Refused
 from hotseat.cli.problems import Problem
 from hotseat.cli.queries import failures_in_words, is_failing
-from hotseat.config.exposure import refuse_open
+from hotseat.config.exposure import refuse_addresses
 from hotseat.config.problems import Severity
 from hotseat.config.units import is_loopback, size_text
 from hotseat.estimates.container_run import container_run
@@ -112,7 +112,7 @@ def _files_named_in(argv: tuple[str, ...]) -> list[str]:
 
 def exposure(settings: Settings) -> Iterator[Finding]:
     host, port = settings.listen
-    if sentence := refuse_open(settings):
+    if sentence := refuse_addresses(settings):
         yield Finding("exposure", State.FAIL, f"`hotseat serve` will refuse this address: {sentence}")
     elif is_loopback(host):
         yield Finding("exposure", State.OK, f"{host}:{port} is reachable from this machine only")

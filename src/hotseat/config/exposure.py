@@ -28,7 +28,12 @@ OPEN_ORIGINS = {
 
 def refuse_to_serve(settings: Settings) -> str | None:
     """Say what to do before these settings may be served; None if they may."""
-    return refuse_open(settings) or refuse_unencrypted(settings) or refuse_fleet(settings)
+    return refuse_addresses(settings) or refuse_fleet(settings)
+
+
+def refuse_addresses(settings: Settings) -> str | None:
+    """The same for the addresses alone."""
+    return refuse_open(settings) or refuse_unencrypted(settings)
 
 
 def refuse_open(settings: Settings) -> str | None:
