@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +20,6 @@ from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
     from tests.support.container_engines import ContainerEngine
     from tests.support.hotseat import Hotseat
@@ -27,11 +28,11 @@ pytestmark = pytest.mark.llama
 
 
 @pytest.fixture(scope="module", params=["podman", "docker"])
-def prepared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ContainerEngine]:
+def prepared(request: pytest.FixtureRequest) -> Iterator[ContainerEngine]:
     """An engine with its own storage, and the image with llama-server."""
     if os.geteuid():
         pytest.skip("container engines of their own need root")
-    with getattr(container_engines, request.param)(tmp_path_factory.mktemp(request.param)) as engine:
+    with TemporaryDirectory() as folder, getattr(container_engines, request.param)(Path(folder)) as engine:
         engine.import_image()
         yield engine
 
