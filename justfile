@@ -61,6 +61,10 @@ coverage:
 clients *names: node-clients
     python -m clients {{ names }}
 
+# run whole applications against hotseat (3 GB); writes docs/reference/applications.md
+applications *names:
+    python -m clients.applications "$@"
+
 # install the packages of the clients that run on Node.js
 node-clients:
     npm ci --silent --prefix clients/node
