@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from clients.applications import command_lines
 from clients.applications.command_lines import EDIT, READ, Agent, Editor
-from clients.applications.open_webui import open_page
+from clients.applications.open_webui import open_page, openai_connection
 from clients.client_list import NODE
 from clients.rig import REPOSITORY
 
@@ -121,7 +121,7 @@ ON_DEMAND = (
         "Open WebUI",
         "0.12.4",
         "OpenAI connection, `/v1/chat/completions` ([how-to](../howto/open-webui.md))",
-        lambda workspace: open_page(workspace, OPEN_WEBUI),
+        lambda workspace: open_page(workspace, OPEN_WEBUI, openai_connection(workspace)),
         from_pypi("open-webui", "open-webui", "0.12.4"),
         {"unknown_model": "Compares the name with the model list and shows `Model not found` itself."},
     ),
