@@ -22,6 +22,11 @@ llama *options:
     scripts/get_llama_server.sh .cache/llama-server
     python scripts/make_gguf.py "$@"
 
+# fetch a real whisper-server and make a model for it in .cache, unless they exist
+whisper:
+    PACKAGE=whisper.cpp PROGRAM=whisper-server scripts/get_llama_server.sh .cache/whisper-server
+    python scripts/make_whisper.py .cache/whisper-server/random.bin
+
 # linter, formatter, types, import contracts, security checks
 check:
     ruff check {{ code }}
@@ -36,8 +41,8 @@ check:
 test *options:
     pytest -n 2 -m "not big" "$@"
 
-# long property searches, all journeys, the 1.6 GB model
-deep: (llama "--big")
+# long property searches, all journeys, the 1.6 GB model, whisper-server
+deep: (llama "--big") whisper
     HYPOTHESIS_PROFILE=deep pytest -n 2 -m "not big" --timeout 0
     pytest -m big --timeout 300
 
@@ -60,6 +65,10 @@ coverage:
 # run popular clients against hotseat; writes docs/reference/clients.md
 clients *names: node-clients
     python -m clients {{ names }}
+
+# run whole applications against hotseat (3 GB); writes docs/reference/applications.md
+applications *names:
+    python -m clients.applications "$@"
 
 # install the packages of the clients that run on Node.js
 node-clients:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from clients.caller import calling
 from clients.rig import open_rig
@@ -27,13 +27,26 @@ class Row:
     """By the name of a situation: what the client did instead of what its user needs."""
 
     def surprises(self) -> Iterator[str]:
-        """Where the client is worse, or better, than the list says."""
-        for name, failure in self.failures.items():
-            if name not in self.client.limits:
-                yield f"{self.client.name} in {name}: {failure}"
-        for name in self.client.limits:
-            if name not in self.failures:
-                yield f"{self.client.name} in {name}: does what its user needs; strike its limit from the roster"
+        return surprises(self.client, self.failures)
+
+
+class Listed(Protocol):
+    """What a list says about a client or an application."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def limits(self) -> Mapping[str, str]: ...
+
+
+def surprises(listed: Listed, failures: Mapping[str, str]) -> Iterator[str]:
+    """Where it is worse, or better, than its list says."""
+    for name, failure in failures.items():
+        if name not in listed.limits:
+            yield f"{listed.name} in {name}: {failure}"
+    for name in listed.limits:
+        if name not in failures:
+            yield f"{listed.name} in {name}: does what its user needs; strike its limit from the list"
 
 
 def row(client: Client) -> Row:

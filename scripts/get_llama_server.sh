@@ -1,5 +1,6 @@
 #!/bin/sh
 # Puts a real, prebuilt llama-server (from Debian's suite sid) with its own libc into DIR, on an older Debian.
+# PACKAGE=whisper.cpp PROGRAM=whisper-server gets that server instead.
 # Does not change the system's packages and apt lists. Does nothing if DIR already has a server that runs.
 #
 # usage: get_llama_server.sh DIR      about 20 MB down, 15 s; prints the version. SUITE=forky picks another suite.
@@ -11,10 +12,12 @@ fail() { echo "get_llama_server.sh: $1" >&2; exit 1; }
 mkdir -p "$1"
 dir=$(cd "$1" && pwd)
 suite=${SUITE:-sid}
+package=${PACKAGE:-llama.cpp-tools}
+program=${PROGRAM:-llama-server}
 root=$dir/root
 lib=$root/usr/lib/x86_64-linux-gnu
 
-if version=$("$dir/llama-server" --version 2>&1); then
+if version=$("$dir/$program" --version 2>&1); then
   echo "$version"
   exit 0
 fi
@@ -37,8 +40,8 @@ private_apt() {
     -o APT::Sandbox::User=root -o Debug::NoLocking=1 "$@"
 }
 private_apt update || fail "cannot read the package lists of $suite from $archive"
-private_apt install -y --download-only --no-install-recommends llama.cpp-tools patchelf >/dev/null ||
-  fail "cannot fetch llama.cpp-tools of $suite from $archive"
+private_apt install -y --download-only --no-install-recommends "$package" patchelf >/dev/null ||
+  fail "cannot fetch $package of $suite from $archive"
 for deb in "$dir"/apt/cache/archives/*.deb; do dpkg-deb -x "$deb" "$root"; done
 rm -rf "$dir/apt"
 
@@ -52,7 +55,7 @@ for so in "$lib"/llama/*.so "$lib"/libllama*.so.? "$lib"/libggml*.so.? "$dir"/*.
   [ ! -e "$so" ] || patch "$so"
 done
 # The executable comes last and atomically: if it exists, so does everything it needs.
-cp "$root/usr/bin/llama-server" "$dir/llama-server.new"
-patch --set-interpreter "$lib/ld-linux-x86-64.so.2" "$dir/llama-server.new"
-mv "$dir/llama-server.new" "$dir/llama-server"
-"$dir/llama-server" --version 2>&1
+cp "$root/usr/bin/$program" "$dir/$program.new"
+patch --set-interpreter "$lib/ld-linux-x86-64.so.2" "$dir/$program.new"
+mv "$dir/$program.new" "$dir/$program"
+"$dir/$program" --version 2>&1

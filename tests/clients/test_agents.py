@@ -1,8 +1,8 @@
 """Requests of chat interfaces and coding agents, replayed: a real llama-server answers each of them through hotseat.
 
 Members and headers are those that the programs sent when they were run (2026-11-15: aider 0.86.2, opencode 1.18.33,
-Claude Code 2.1.197, Continue's chat 1.5.47). The requests of Open WebUI and of Continue's completion were not recorded
-but follow from their documentation. The texts are ours.
+Claude Code 2.1.197, Continue's chat 1.5.47; 2026-11-16: Codex 0.166.0). The requests of Open WebUI and of Continue's
+completion were not recorded but follow from their documentation. The texts are ours.
 """
 
 from __future__ import annotations
@@ -130,6 +130,30 @@ CLAUDE_BODY = {
 }
 
 
+CODEX = {
+    "User-Agent": "codex_exec/0.166.0",
+    "Accept": "text/event-stream",
+    "originator": "codex_exec",
+    "session-id": SESSION,
+}
+CODEX_BODY = {
+    "input": [
+        {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "help"}]},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hello"}]},
+    ],
+    "tools": [{"type": "function", "strict": False, **TOOL}, {"type": "web_search"}],
+    "tool_choice": "auto",
+    "parallel_tool_calls": True,
+    "reasoning": {"summary": "auto"},
+    "store": False,
+    "include": ["reasoning.encrypted_content"],
+    "prompt_cache_key": SESSION,
+    "client_metadata": {"session_id": SESSION},
+    "max_output_tokens": FEW,
+    "stream": True,
+}
+
+
 @pytest.fixture(scope="module")
 def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hotseat]:
     """A model with tools, under a name that an agent requires, and one for embeddings."""
@@ -166,6 +190,15 @@ def test_claude_code_receives_a_whole_message(rig: Hotseat, name: str) -> None:
 
     assert answer.status == 200
     assert (events[0], events[-1]) == ("message_start", "message_stop")
+
+
+def test_codex_receives_a_whole_response(rig: Hotseat) -> None:
+    """The answer has the events of the Responses API, from the first to the last."""
+    answer = ask(rig, Asked("Codex", "/v1/responses", CODEX_BODY, CODEX))
+    events = [line.removeprefix("event: ") for line in answer.body.decode().splitlines() if line.startswith("event: ")]
+
+    assert answer.status == 200
+    assert (events[0], events[-1]) == ("response.created", "response.completed")
 
 
 def test_claude_code_counts_tokens(rig: Hotseat) -> None:

@@ -14,6 +14,8 @@ REPOSITORY = Path(__file__).parents[2]
 SERVER = Path(os.environ.get("HOTSEAT_LLAMA_SERVER", REPOSITORY / ".cache/llama-server/llama-server"))
 MODELS = Path(os.environ.get("HOTSEAT_MODELS", REPOSITORY / ".cache/models"))
 EMBEDDINGS = "--embeddings --pooling mean"
+RECIPES = {"big": "just llama --big", "whisper-server": "just whisper", "random": "just whisper"}
+"""By the stem of a file's name: what makes it, if not `just llama`."""
 
 
 def llama(weights: str = "alpha", options: str = "", **settings: object) -> dict[str, Any]:
@@ -35,5 +37,5 @@ def present(path: Path) -> Path:
     """The path, or a failure that says how to get it: a test that cannot run must not pass."""
     if path.exists():
         return path
-    recipe = "just llama --big" if path.stem == "big" else "just llama"
+    recipe = RECIPES.get(path.stem, "just llama")
     raise AssertionError(f"{path} is missing: run `{recipe}`, or set HOTSEAT_LLAMA_SERVER and HOTSEAT_MODELS")
