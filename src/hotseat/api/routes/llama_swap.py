@@ -19,7 +19,7 @@ from hotseat.api.routes import requests
 from hotseat.api.routes.events import EVENTS, HEARTBEAT_S
 from hotseat.api.routes.logs import newest
 from hotseat.api.routes.management import UNKNOWN, Responses
-from hotseat.api.schemas import Failure
+from hotseat.api.schemas import Error
 from hotseat.errors import Forbidden, NotRunning
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 router = APIRouter(tags=["llama-swap"])
 
 TEXT: Responses = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Text."}}
-FOR_SOME: Responses = {403: {"model": Failure, "description": "The API key is for other models, or it is a browser."}}
+FOR_SOME: Responses = {403: {"model": Error, "description": "The API key is for other models, or it is a browser."}}
+NOBODY: Responses = {404: {"model": Error, "description": "The model is not defined in the configuration."}}
+GONE: Responses = {404: {"model": Error, "description": "No such request is in progress."}}
 
 
 # Actions
@@ -65,7 +67,7 @@ async def unload_all_by_post(request: Request, deps: Deps) -> SwapDone:
     "/api/models/unload/{model:path}",
     summary="Stop a model; responds when it has stopped",
     response_class=Response,
-    responses={**TEXT, **UNKNOWN, **FOR_SOME},
+    responses={**TEXT, **NOBODY, **FOR_SOME},
 )
 async def unload_one(model: str, request: Request, deps: Deps, caller: Caller) -> PlainTextResponse:
     spec = deps.dispatcher.catalog.resolve(model)
@@ -78,7 +80,7 @@ async def unload_one(model: str, request: Request, deps: Deps, caller: Caller) -
 @router.post(
     "/api/inflight/{ticket}/cancel",
     summary="Cancel a request that is waiting or in flight",
-    responses={**requests.GONE, **FOR_SOME},
+    responses={**GONE, **FOR_SOME},
 )
 async def cancel(ticket: int, deps: Deps, caller: Caller) -> SwapDone:
     await requests.cancel_request(ticket, deps, caller)
