@@ -27,6 +27,7 @@ from hotseat.config.llamaswap import TABLE, Row
 from hotseat.config.model_schema import ModelForm
 from hotseat.config.schema import Config, ModelsDir
 from hotseat.config.schema_base import Form, Ignored, Later
+from hotseat.ollama.endpoints import ENDPOINTS
 from hotseat.relay.exchange.states import TRANSITIONS
 from hotseat.relay.routing.other_apis import OTHER_APIS
 from hotseat.relay.routing.paths import INFERENCE, ONLY_LISTED, rule_of_ours
@@ -285,9 +286,10 @@ def http_api() -> str:
         for method, operation in methods.items()
     }
     led = {("GET", way.path.replace(":path", "")): (way.summary or "", "307") for way in led_to_dashboard()}
-    operations |= led
+    operations |= led | translated()
     own = [route(*asked, operations) for asked in operations if not in_other_api(*asked)]
-    others = [part for name, rows in OTHER_APIS.items() for part in (f"### {name}", other_api(rows, operations))]
+    listed = {**OTHER_APIS, "Ollama": [*OTHER_APIS["Ollama"], *((b"POST", path) for path in ENDPOINTS)]}
+    others = [part for name, rows in listed.items() for part in (f"### {name}", other_api(rows, operations))]
     return page(
         "HTTP API",
         described["info"]["description"].strip(),
@@ -326,6 +328,13 @@ FILES = (
 )
 
 
+def translated() -> dict[tuple[str, str], tuple[str, str]]:
+    return {
+        ("POST", path.decode()): (f"Translated into `POST {endpoint.target.decode()}`, and its response back", "")
+        for path, endpoint in ENDPOINTS.items()
+    }
+
+
 def led_to_dashboard() -> list[APIRoute]:
     return [way for way in dashboard.router.routes if isinstance(way, APIRoute)]
 
@@ -337,13 +346,16 @@ def route(method: str, path: str, operations: Mapping[tuple[str, str], tuple[str
 def role(method: str, path: str) -> str:
     asked = method.encode(), path.encode()
     ours = ONLY_LISTED.of_ours(*asked)
+    if (endpoint := ONLY_LISTED.endpoint(*asked)) is not None:
+        ours = ONLY_LISTED.of_model(b"POST", endpoint.target)
     if ours is None:
         ours = rule_of_ours(*asked) if path.startswith("/upstream/") or path == "/" else ONLY_LISTED.of_model(*asked)
     return ours.role.value if ours.role else "none"
 
 
 def in_other_api(method: str, path: str) -> bool:
-    return ONLY_LISTED.in_other_api(method.encode(), path.encode(), b"autoload=false") is not None
+    asked = method.encode(), path.encode()
+    return ONLY_LISTED.in_other_api(*asked, b"autoload=false") is not None or ONLY_LISTED.endpoint(*asked) is not None
 
 
 def other_api(rows: Iterable[tuple[bytes, bytes]], operations: Mapping[tuple[str, str], tuple[str, str]]) -> str:
