@@ -10,6 +10,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import tarfile
 from contextlib import contextmanager
@@ -82,12 +83,20 @@ class ContainerEngine:
         return {"cmd": command, "cmdStop": f"{self.program} stop -t 5 {name}", **settings}
 
 
+def installed(program: str) -> str:
+    """A failure that says how to get it: a test that cannot run must not pass."""
+    assert shutil.which(program), f"{program} is missing: apt-get install --no-install-recommends podman runc docker.io"
+    return program
+
+
 @contextmanager
 def podman(folder: Path) -> Iterator[ContainerEngine]:
     conf, storage = folder / "containers.conf", folder / "storage.conf"
     conf.write_text(PODMAN.format(folder=folder))
     storage.write_text(PODMANS_STORAGE.format(folder=folder))
-    engine = ContainerEngine("podman", {"CONTAINERS_CONF": str(conf), "CONTAINERS_STORAGE_CONF": str(storage)})
+    engine = ContainerEngine(
+        installed("podman"), {"CONTAINERS_CONF": str(conf), "CONTAINERS_STORAGE_CONF": str(storage)}
+    )
     yield engine
     engine.run("rmi", "--all", "--force")
 
@@ -99,7 +108,7 @@ def docker(folder: Path) -> Iterator[ContainerEngine]:
     network = ["--bridge", "none", "--iptables=false", "--ip6tables=false", "--storage-driver", "vfs"]
     engine = ContainerEngine("docker", {"DOCKER_HOST": f"unix://{folder}/socket"})
     with (folder / "log").open("wb") as log:
-        command = ["dockerd", *places, *network, "--host", f"unix://{folder}/socket"]
+        command = [installed("dockerd"), *places, *network, "--host", f"unix://{folder}/socket"]
         daemon = subprocess.Popen(command, stdout=log, stderr=log)
     try:
         eventually(lambda: (folder / "socket").exists() or daemon.poll() is not None)
