@@ -80,10 +80,10 @@ async def test_a_folder_that_the_server_does_not_show(
     assert shown.code == 0
 
 
-async def test_the_name_of_a_deleted_file_passes_to_another(
+async def test_the_name_of_another_file_gets_shorter_when_one_is_deleted(
     command_line: CommandLine, served_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`hotseat rm` waits until the file is no model, whoever has its name then."""
+    """`hotseat rm` waits until the file is no model, whatever the other is called then."""
     os.utime(put(served_folder / "models/z/qwen.gguf"), (0, 0))
     config = CONFIG.partition("models:\n")[0]
     command_line.rig.config_report = reported(config, served_folder, monkeypatch)
@@ -92,7 +92,7 @@ async def test_the_name_of_a_deleted_file_passes_to_another(
         await come_true(lambda: not (served_folder / "models/qwen.gguf").exists())
         command_line.rig.config_report = reported(config, served_folder, monkeypatch)
 
-    said, _ = await asyncio.gather(command_line.type("rm", "qwen", "--yes"), look_again())
+    said, _ = await asyncio.gather(command_line.type("rm", "models/qwen", "--yes"), look_again())
 
     assert (said.code, said.err) == (0, "")
     assert list(command_line.rig.config_report.resolved["models"]) == ["qwen"]
