@@ -104,6 +104,13 @@ def rig(tmp_path: Path) -> Iterator[Hotseat]:
         yield rig
 
 
+FEEDS = (
+    *("/hotseat/events", "/hotseat/traffic", "/models/sse", "/api/events"),
+    *("/logs/stream", "/logs/stream/{source}"),
+)
+"""They do not end; /hotseat/models/{name} shows the same entries of the journal, and /logs the same lines."""
+
+
 def served(rig: Hotseat) -> Iterator[str]:
     """What every path of the API answers to an admin, and to somebody with a wrong key."""
     admin, wrong = f"Bearer {OURS['plain key']}", f"Bearer {CLIENTS['wrong key']}"
@@ -111,8 +118,8 @@ def served(rig: Hotseat) -> Iterator[str]:
     for path, methods in described["paths"].items():
         filled = path.replace("{model}", "bad").replace("{name}", "good").replace("{ticket}", "1")
         for method in methods:
-            if path in ("/hotseat/events", "/hotseat/traffic") or (method, path) == ("delete", "/upstream/{model}"):
-                continue  # feeds do not end; of the journal /hotseat/models/{name} shows the same entries
+            if path in FEEDS or (method, path) == ("delete", "/upstream/{model}"):
+                continue
             for credential in (admin, wrong):
                 answer = rig.call(method.upper(), f"{filled}?key={CLIENTS['query']}", Authorization=credential)
                 yield f"{method} {path} {answer.status} {answer.headers} {answer.body.decode()}"

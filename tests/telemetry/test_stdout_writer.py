@@ -24,24 +24,25 @@ SLOW_S = 30.0
 
 
 @pytest.fixture
-def pipe() -> Iterator[tuple[int, int]]:
-    ends = os.pipe()
-    yield ends
-
-    for end in ends:
-        os.close(end)
+def pipe() -> tuple[int, int]:
+    return os.pipe()
 
 
 @pytest.fixture
 def writer(pipe: tuple[int, int]) -> Iterator[StdoutWriter]:
+    """Its thread ends before the number of its descriptor can become that of another file."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
-    with closing(StdoutWriter(pipe[1])) as writer:
-        set_up(Logging(form=LogFormat.TEXT), writer)
-        yield writer
+    writer = StdoutWriter(pipe[1])
+    set_up(Logging(form=LogFormat.TEXT), writer)
+    yield writer
 
     root.handlers[:] = handlers
     root.setLevel(level)
+    os.close(pipe[0])
+    writer.close()
+    writer._thread.join(SLOW_S)
+    os.close(pipe[1])
 
 
 def read_until(fd: int, last: bytes) -> bytes:

@@ -296,15 +296,15 @@ class Launch:
         """Return when one of them is done, or too late: a server that downloads its model has time while it does."""
         does_download = downloads_itself(recipe.argv, environment(self._environ, recipe.env))
         download = DownloadProgress(child.pid) if does_download else None
-        halves_left = 2
-        while halves_left:
-            done, _ = await asyncio.wait(ends, timeout=self._deadline_s / 2, return_when=asyncio.FIRST_COMPLETED)
+        looks = looks_left = 2 if download else 1
+        while looks_left:
+            done, _ = await asyncio.wait(ends, timeout=self._deadline_s / looks, return_when=asyncio.FIRST_COMPLETED)
             if done or not self._is_wanted:
                 return
-            halves_left -= 1
+            looks_left -= 1
             if download and download.has_grown():
                 log.info("server is still downloading its model, waiting longer model=%s", self._spec.name)
-                halves_left = 2
+                looks_left = looks
 
     @property
     def _deadline_s(self) -> Seconds:
