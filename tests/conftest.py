@@ -32,7 +32,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 TESTS = Path(__file__).parent
 SOURCES = Path(hotseat.__file__).parent
-COUNTED = {"catalog", "estimates", "fleet", "hardware", "model_servers", "relay", "scheduling", "simulation"}
+COUNTED = {
+    *("catalog", "estimates", "fleet", "hardware", "model_servers", "ollama", "relay", "scheduling", "simulation"),
+}
 """Folders of tests; scripts/check_coverage.sh has the figures."""
 
 

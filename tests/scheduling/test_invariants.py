@@ -10,6 +10,7 @@ from tests.support.scheduler_driver import upstream_of
 
 from hotseat.identifiers import ClientId, LaunchId, ModelName, TicketId
 from hotseat.scheduling import invariants
+from hotseat.scheduling.events import KeepAliveSet
 from hotseat.scheduling.invariants import BrokenPromise
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.queue import RequestKind, Ticket
@@ -84,6 +85,10 @@ def an_operator_waits_for_what_is_gone(state: State) -> None:
     state.models[LLAMA].unload_tickets.append(TicketId(7))
 
 
+def what_is_gone_is_kept(state: State) -> None:
+    state.models[LLAMA].keep_alive = KeepAliveSet(LLAMA, None)
+
+
 def a_drained_model_runs_on(state: State) -> None:
     run(state, QWEN, Phase.DRAINING).leases.clear()
 
@@ -113,6 +118,7 @@ def somebody_waits_for_a_ready_model(state: State) -> None:
         (a_lease_on_a_stopping_model, "qwen is unloading .* with leases"),
         (slots_are_miscounted, "counts 2 slots for 1 leases"),
         (an_operator_waits_for_what_is_gone, "are still waiting for its exit"),
+        (what_is_gone_is_kept, "but is still kept as a client said"),
         (a_drained_model_runs_on, "qwen is drained but was not stopped"),
         (a_sleeper_without_a_sleep_level, "llama is asleep .* with sleep level None"),
         (a_ready_model_with_a_sleep_level, "qwen is ready .* with sleep level"),
