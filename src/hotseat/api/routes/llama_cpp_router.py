@@ -21,6 +21,7 @@ from hotseat.api.llama_cpp_models import router_model, router_state
 from hotseat.api.llama_cpp_schemas import NamedInBody, RouterError, RouterModels, RouterSuccess
 from hotseat.api.routes.events import EVENTS
 from hotseat.api.routes.management import Responses
+from hotseat.api.small_body import small_body
 from hotseat.errors import ClientError, HotseatError
 from hotseat.net.json_text import parsed
 from hotseat.settings import Role
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 router = APIRouter(tags=["llama.cpp's router"])
 
-LARGEST_BODY = 64 << 10
 BODY: dict[str, Any] = {
     "requestBody": {"required": True, "content": {"application/json": {"schema": NamedInBody.model_json_schema()}}}
 }
@@ -85,17 +85,6 @@ async def download() -> Response:
 @router.delete("/models", summary="Not supported: `hotseat rm` deletes models", responses=NOT_SUPPORTED)
 async def remove() -> Response:
     return problem(HTTPStatus.BAD_REQUEST, "hotseat deletes no models over HTTP; use `hotseat rm`")
-
-
-async def small_body(request: Request) -> bytes:
-    """Reads all of it, so that the connection stays usable, and keeps no more than a name can need."""
-    body = b""
-    async for piece in request.stream():
-        if len(body) <= LARGEST_BODY:
-            body += piece
-    if len(body) > LARGEST_BODY:
-        raise ClientError(f"the body is larger than {LARGEST_BODY} bytes; send only the name of a model")
-    return body
 
 
 def named_in(body: bytes, deps: ApiDeps, caller: Account | None) -> ModelSpec:
