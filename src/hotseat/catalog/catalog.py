@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hotseat.catalog.groups import Groups
+from hotseat.catalog.labels import labelled
 from hotseat.catalog.named_models import called, renamed
 from hotseat.catalog.spec import NOTHING, ModelSpec
 from hotseat.errors import UnknownModel, did_you_mean
@@ -13,6 +15,7 @@ from hotseat.errors import UnknownModel, did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from hotseat.catalog.labels import Labels
     from hotseat.catalog.named_models import FleetModel, NamedModel, Profile, RemoteModel, Selector, Servable
     from hotseat.catalog.overrides import Overrides
     from hotseat.catalog.spec import Footprint
@@ -73,6 +76,11 @@ class Catalog:
         object.__setattr__(self, "_named_models", {**kept, **pinned})
 
     # Names as clients use them
+
+    @cached_property
+    def labels(self) -> Labels:
+        """Computed once, since requests look them up."""
+        return labelled(tuple(self.models))
 
     def named_model(self, name: str) -> NamedModel | None:
         return self._named_models.get(name)

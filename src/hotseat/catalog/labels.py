@@ -33,13 +33,9 @@ class Labels:
     """Label to name."""
 
 
-def labels_of(catalog: Catalog) -> Labels:
-    return labelled(tuple(catalog.models))
-
-
 def model_at(label: str, catalog: Catalog) -> ModelSpec:
     """Raises UnknownModel. A page belongs to one server, so a profile may hide it but not put another in its place."""
-    labels = labels_of(catalog).models
+    labels = catalog.labels.models
     if label not in labels:
         raise UnknownModel(
             f"no model has its pages at {label}.localhost.{did_you_mean(label, labels)} If this is a name of this "

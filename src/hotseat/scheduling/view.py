@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class DeviceView:
     """Memory that loaded models count as."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class View:
     now: Instant
     models: tuple[ModelView, ...]
@@ -112,7 +113,11 @@ class View:
     """Why models must yield memory; empty: they need not."""
 
     def model(self, name: ModelName) -> ModelView:
-        return next(model for model in self.models if model.name == name)
+        return self._by_name[name]
+
+    @cached_property
+    def _by_name(self) -> Mapping[ModelName, ModelView]:
+        return {model.name: model for model in self.models}
 
     def running(self) -> tuple[ModelView, ...]:
         return tuple(model for model in self.models if model.is_running)

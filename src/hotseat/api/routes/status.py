@@ -29,7 +29,6 @@ from hotseat.api.schemas import (
     ReloadFailure,
     Ticket,
 )
-from hotseat.catalog.labels import labels_of
 from hotseat.errors import ShuttingDown
 from hotseat.fleet.view import FleetConnection
 from hotseat.scheduling.lifecycle import Phase
@@ -175,7 +174,7 @@ def model(deps: ApiDeps, view: View, seen: ModelView, spec: ModelSpec | None) ->
         memory=by_device(spec.memory) if spec and spec.memory is not None else None,
         footprint=footprint(seen) if view.devices else None,
         progress=progress(deps, seen),
-        label=labels_of(deps.dispatcher.catalog).of_model.get(seen.name),
+        label=deps.dispatcher.catalog.labels.of_model.get(seen.name),
         tokens_per_s=None if (rate := deps.activity.rates.get(seen.name)) is None else round(rate, 2),
     )
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hotseat.catalog.labels import labels_of
 from hotseat.catalog.spec import ModelSpec
 from hotseat.relay.access.authority import LOCALHOST, LOOPBACK, parsed
 from hotseat.relay.routing.model_name import COMFYUI, MODEL_IN_URL, UPSTREAM
@@ -26,7 +25,7 @@ def moved(head: RequestHead, destination: Destination, catalog: Catalog) -> byte
         return None
     if not isinstance(named_model := destination.named_model, ModelSpec):
         return None
-    label, port = labels_of(catalog).of_model[named_model.name], "" if here.port is None else f":{here.port}"
+    label, port = catalog.labels.of_model[named_model.name], "" if here.port is None else f":{here.port}"
     # Without a scheme: it stays that of the request, which a proxy may have changed.
     address = f"//{label}{LOCALHOST}{port}".encode() + destination.target
     head_lines = b"HTTP/1.1 307 Temporary Redirect\r\nLocation: %b\r\nCache-Control: no-store\r\n" % address

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from hotseat.catalog.labels import labels_of
 from hotseat.catalog.named_models import Selector
 from hotseat.errors import HotseatError, TooLarge
 from hotseat.fleet.host_headers import PROOF
@@ -136,7 +135,7 @@ def _admitted(lines: bytes, policy: Policy, catalog: Catalog) -> Admission:
 def admit(head: RequestHead, policy: Policy, catalog: Catalog) -> Admission:
     """Check a head before anything has an effect; raises NotAdmitted with our own answer to a preflight or a page."""
     policy.check_sender(head)
-    if head.label and not head.is_of_browser and head.label not in labels_of(catalog).models:
+    if head.label and not head.is_of_browser and head.label not in catalog.labels.models:
         head.label = ""  # containers and proxies have such names for hotseat itself
     if (preflight := policy.cors.preflight(head)) is not None:
         raise NotAdmitted(head, preflight)
