@@ -90,7 +90,7 @@ class States:
         spec = self._deps.dispatcher.catalog.find(name)
         if spec is None:
             return {"id": name}
-        described = router_model(self._deps, self._deps.dispatcher.view(), spec, with_args=False)
+        described = router_model(self._deps, self._deps.dispatcher.view(), spec)
         return described.model_dump(exclude={"status"}, exclude_none=True)
 
     def _progress(self) -> Iterator[dict[str, Any]]:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hotseat.api.llama_cpp_schemas import RouterModalities, RouterModel, RouterState, RouterStatus
-from hotseat.catalog.redaction import redacted
 from hotseat.scheduling.lifecycle import Phase
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hotseat.api.deps import ApiDeps
     from hotseat.catalog.spec import ModelSpec
     from hotseat.scheduling.view import ModelView, View
 
 FAILED = 1
 """The exit code of a server that failed; of one that was stopped it is 0."""
+CONTEXT = ("-c", "--ctx-size")
 
 
 def router_state(seen: ModelView) -> RouterState:
@@ -30,13 +33,13 @@ def router_state(seen: ModelView) -> RouterState:
             return "loading" if seen.waiting else "unloaded"
 
 
-def router_model(deps: ApiDeps, view: View, spec: ModelSpec, *, with_args: bool) -> RouterModel:
+def router_model(deps: ApiDeps, view: View, spec: ModelSpec) -> RouterModel:
     context = deps.context(spec.name) or spec.capabilities.context or None
     return RouterModel(
         id=spec.name,
         aliases=list(spec.aliases),
         created=int(deps.started_at),
-        status=router_status(view.model(spec.name), spec, with_args=with_args),
+        status=router_status(view.model(spec.name), spec),
         architecture=RouterModalities(
             input_modalities=list(spec.capabilities.takes) or ["text"],
             output_modalities=list(spec.capabilities.gives) or ["text"],
@@ -46,9 +49,14 @@ def router_model(deps: ApiDeps, view: View, spec: ModelSpec, *, with_args: bool)
     )
 
 
-def router_status(seen: ModelView, spec: ModelSpec, *, with_args: bool) -> RouterStatus:
-    args = redacted(spec.recipe.argv, spec.recipe.secrets) if with_args else []
-    state = router_state(seen)
+def router_status(seen: ModelView, spec: ModelSpec) -> RouterStatus:
+    args, state = shown_args(spec.recipe.argv), router_state(seen)
     if state == "unloaded" and seen.failures:
         return RouterStatus(value=state, args=args, failed=True, exit_code=FAILED)
     return RouterStatus(value=state, args=args)
+
+
+def shown_args(argv: Iterable[str]) -> list[str]:
+    """Only the context, which clients look for: pages and all keys may read this, and the rest has paths and secrets."""
+    contexts = [value for name, value in pairwise(argv) if name in CONTEXT and value.isdecimal()]
+    return ["--ctx-size", contexts[-1]] if contexts else []

@@ -13,9 +13,7 @@ RouterState = Literal["unloaded", "loading", "loaded", "sleeping"]
 
 class RouterStatus(Schema):
     value: RouterState
-    args: Annotated[
-        list[str], Field(description="Its command line without secrets; empty for keys with the role inference.")
-    ]
+    args: Annotated[list[str], Field(description="Of its command line only `--ctx-size`, if it has that.")]
     preset: Annotated[str, Field(description="Always empty: hotseat has no preset files.")] = ""
     failed: Annotated[bool | None, Field(description="Its last start failed, or it exited unexpectedly.")] = None
     exit_code: int | None = None

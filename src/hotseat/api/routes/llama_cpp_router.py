@@ -24,7 +24,6 @@ from hotseat.api.routes.management import Responses
 from hotseat.api.small_body import small_body
 from hotseat.errors import ClientError, HotseatError
 from hotseat.net.json_text import parsed
-from hotseat.settings import Role
 
 if TYPE_CHECKING:
     from hotseat.activity.usage import Account
@@ -44,7 +43,7 @@ async def models(deps: Deps, caller: Caller) -> RouterModels:
     """A key that is restricted to some models lists only those."""
     view = deps.dispatcher.view()
     shown = [spec for spec in deps.dispatcher.catalog.listed() if caller is None or caller.may_use(spec.name)]
-    return RouterModels(data=[router_model(deps, view, spec, with_args=is_operator(caller)) for spec in shown])
+    return RouterModels(data=[router_model(deps, view, spec) for spec in shown])
 
 
 @router.post("/models/load", summary="Load a model; responds when it has begun", responses=FAILS, openapi_extra=BODY)
@@ -94,7 +93,3 @@ def named_in(body: bytes, deps: ApiDeps, caller: Account | None) -> ModelSpec:
     except (ValueError, KeyError, TypeError):
         raise ClientError('the body must be JSON with the name of a model: {"model": "NAME"}') from None
     return permitted(deps.dispatcher.catalog.resolve(str(model)), caller)
-
-
-def is_operator(caller: Account | None) -> bool:
-    return caller is None or caller.key.role is not Role.INFERENCE
