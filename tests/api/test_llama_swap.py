@@ -10,11 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.fake_launcher import catalog, spec
+from tests.support.management import application
 from tests.support.server_events import next_event
 from tests.support.waiting import come_true
 
 from hotseat.activity.recent import InProgress, Tokens
 from hotseat.activity.usage import HELD
+from hotseat.api.llama_swap_events import News
+from hotseat.dispatch.journal import Gap
 from hotseat.identifiers import ClientId, ModelName, TicketId
 from hotseat.relay.routing.model_name import find_destination
 from hotseat.relay.routing.other_apis import LLAMA_SWAP
@@ -236,6 +240,34 @@ async def test_events_follow_models_logs_and_requests(rig: Management) -> None:
     assert line["data"].endswith("INFO hello\n")
     assert [row["id"] for row in metrics] == [activity["id"]]
     assert in_flight == {"total": 1}
+
+
+async def test_a_feed_describes_models_again_only_if_one_changed(
+    rig: Management, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The journal has several entries per request, and there may be thousands of models."""
+    await load(rig, "alpha")
+    news = News(application(rig).state.deps)
+    first = list(news.first())
+    with monkeypatch.context() as patched:
+        patched.setattr("hotseat.api.llama_swap_events.swap_models", None)
+        unchanged = list(news.after(Gap(1)))
+    await rig.delete("/upstream/alpha")
+
+    assert len(first) == 4
+    assert unchanged == []
+    assert "modelStatus" in "".join(news.after(Gap(2)))
+    assert list(news.after(Gap(3))) == []
+
+
+async def test_a_feed_follows_the_configuration(rig: Management) -> None:
+    """A model that a reload adds is reported, although none has changed its state."""
+    async with rig.feed("/api/events") as lines:
+        await said(lines, "inflight")
+        rig.dispatcher.change_catalog(catalog(spec("alpha"), spec("new")))
+        models = await said(lines, "modelStatus")
+
+    assert [(model["id"], model["state"]) for model in models] == [("alpha", "stopped"), ("new", "stopped")]
 
 
 async def test_requests_are_listed_with_llama_swaps_fields(rig: Management) -> None:

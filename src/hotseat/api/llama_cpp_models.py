@@ -57,6 +57,6 @@ def router_status(seen: ModelView, spec: ModelSpec) -> RouterStatus:
 
 
 def shown_args(argv: Iterable[str]) -> list[str]:
-    """Only the context, which clients look for: pages and all keys may read this, and the rest has paths and secrets."""
+    """Only the context, which clients look for: pages and all keys may read this, the rest has paths and secrets."""
     contexts = [value for name, value in pairwise(argv) if name in CONTEXT and value.isdecimal()]
     return ["--ctx-size", contexts[-1]] if contexts else []

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from hotseat.api.disconnect import listening
-from hotseat.api.llama_swap_models import swap_activity, swap_models
+from hotseat.api.llama_swap_models import swap_activity, swap_models, swap_states
 from hotseat.api.log_text import as_text
 from hotseat.api.routes.events import HEARTBEAT, HEARTBEAT_S
 from hotseat.api.routes.logs import newest
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Sequence
 
     from hotseat.api.deps import ApiDeps
+    from hotseat.api.llama_swap_schemas import SwapState
+    from hotseat.catalog.catalog import Catalog
+    from hotseat.identifiers import ModelName
 
 MOST_LINES = 1000
 """Of the past."""
@@ -61,6 +64,8 @@ class News:
 
     def __init__(self, deps: ApiDeps) -> None:
         self._deps = deps
+        self._catalog: Catalog | None = None
+        self._states: dict[ModelName, SwapState] = {}
         self._models = ""
         self._in_flight = -1
         self._n = 0
@@ -83,7 +88,11 @@ class News:
                 yield HEARTBEAT
 
     def _changed_models(self) -> Iterator[str]:
-        models = json.dumps([model.model_dump() for model in swap_models(self._deps)])
+        catalog, states = self._deps.dispatcher.catalog, swap_states(self._deps)
+        if catalog is self._catalog and states == self._states:
+            return
+        self._catalog, self._states = catalog, states
+        models = json.dumps([model.model_dump() for model in swap_models(catalog, states)])
         if models != self._models:
             self._models = models
             yield envelope("modelStatus", models)

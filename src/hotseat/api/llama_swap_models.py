@@ -10,8 +10,12 @@ from hotseat.api.routes.requests import path_of
 from hotseat.scheduling.lifecycle import Phase
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hotseat.activity.recent import Finished
     from hotseat.api.deps import ApiDeps
+    from hotseat.catalog.catalog import Catalog
+    from hotseat.identifiers import ModelName
 
 STATES: dict[Phase, SwapState] = {
     Phase.LOADING: "starting",
@@ -22,15 +26,19 @@ STATES: dict[Phase, SwapState] = {
 """All others are stopped."""
 
 
-def swap_models(deps: ApiDeps) -> list[SwapModel]:
-    phases = {seen.name: seen.phase for seen in deps.dispatcher.view().models}
-    catalog = deps.dispatcher.catalog
+def swap_states(deps: ApiDeps) -> dict[ModelName, SwapState]:
+    """Of the models that are not stopped."""
+    seen = deps.dispatcher.view_without_cold().models
+    return {model.name: STATES[model.phase] for model in seen if model.phase in STATES}
+
+
+def swap_models(catalog: Catalog, states: Mapping[ModelName, SwapState]) -> list[SwapModel]:
     own = [
         SwapModel(
             id=spec.name,
             name=spec.title,
             description=spec.description,
-            state=STATES.get(phases[spec.name], "stopped"),
+            state=states.get(spec.name, "stopped"),
             unlisted=spec.unlisted,
             aliases=list(spec.aliases),
         )
