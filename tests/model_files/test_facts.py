@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,8 +16,6 @@ from hotseat.model_files.facts import FactsReader
 from hotseat.model_files.found import Role
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from hotseat.catalog.spec import ModelSpec
     from hotseat.model_files.facts import ModelFacts
 
@@ -91,3 +91,19 @@ def test_a_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("hotseat.model_files.facts.read_gguf", None)
 
     assert reader.of_all([model]) == first
+
+
+def test_files_that_changed_or_are_gone_are_forgotten(tmp_path: Path) -> None:
+    """Only what the present files say is kept, however often they are replaced."""
+    kept, changed, deleted = (write_zeros(tmp_path / f"{name}.gguf", SHAPE) for name in ("kept", "changed", "deleted"))
+    reader = FactsReader()
+    reader.of_all([serving("-m", str(file)) for file in (kept, changed, deleted)])
+    deleted.unlink()
+    os.utime(changed, (1, 1))
+    reader.of_all([serving("-m", str(changed))])
+
+    assert {Path(stamps[0][0]).name: stamps[0][1] for stamps in reader._known} == {
+        "kept.gguf": kept.stat().st_mtime_ns,
+        "changed.gguf": 1_000_000_000,
+    }
+    assert len(reader._known) == 2

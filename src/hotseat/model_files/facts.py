@@ -60,7 +60,10 @@ class FactsReader:
 
     def of_all(self, specs: Iterable[ModelSpec]) -> dict[ModelName, ModelFacts]:
         """Reads files: not for the event loop. Models whose files are missing or unknown are left out."""
-        found = ((spec.name, self._of(spec)) for spec in specs)
+        number = len(self._known)
+        found = [(spec.name, self._of(spec)) for spec in specs]
+        if len(self._known) > number:
+            self._forget_former_files()
         return {name: facts for name, facts in found if facts is not None}
 
     def _of(self, spec: ModelSpec) -> ModelFacts | None:
@@ -68,9 +71,17 @@ class FactsReader:
         stamps = _stamps(path for paths in files.values() for path in paths) if "model" in files else ()
         if not stamps:
             return None
-        if stamps not in self._known:
-            self._known[stamps] = _read(files["model"][0], stamps, sees_images="projector" in files)
-        return self._known[stamps]
+        try:
+            return self._known[stamps]
+        except KeyError:
+            facts = self._known[stamps] = _read(files["model"][0], stamps, sees_images="projector" in files)
+            return facts
+
+    def _forget_former_files(self) -> None:
+        """Another thread may do the same."""
+        for stamps in list(self._known):
+            if _stamps(Path(file) for file, _, _ in stamps) != stamps:
+                self._known.pop(stamps, None)
 
 
 def _stamps(files: Iterable[Path]) -> tuple[Stamp, ...]:
