@@ -26,6 +26,9 @@ Instant = float
 Seconds = float
 Bytes = int
 
+CENTURY_S: Seconds = 100 * 365.25 * 86_400.0
+"""Clocks cannot be set to much later times; a longer duration means for ever."""
+
 LOCAL_HOST = HostName("local")
 RAM = DeviceName("ram")
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotseat.errors import ClientError
-from hotseat.ollama.keep_alive import CENTURY_S, keep_alive_s
+from hotseat.identifiers import CENTURY_S
+from hotseat.ollama.keep_alive import keep_alive_s
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 from hotseat.catalog.template import check_host
+from hotseat.identifiers import CENTURY_S
 
-CENTURY_S = 100 * 365.25 * 86_400.0
 LONGEST_KEEPALIVE_S = 32_767.0
 """The maximum that Linux accepts."""
 LARGEST = 1 << 60

@@ -6,12 +6,11 @@ import re
 from typing import TYPE_CHECKING
 
 from hotseat.errors import ClientError
+from hotseat.identifiers import CENTURY_S
 
 if TYPE_CHECKING:
     from hotseat.identifiers import Seconds
 
-CENTURY_S: Seconds = 100 * 365.25 * 86_400.0
-"""Clocks cannot be set to much later times; whoever asks for more wants to keep the model for ever."""
 LONGEST = 64
 """Characters of a duration, so that a long text costs nothing."""
 

@@ -31,7 +31,7 @@ from hotseat.api.ollama_schemas import (
 )
 from hotseat.api.routes.v1_models import listed
 from hotseat.api.schemas import Error
-from hotseat.identifiers import RAM
+from hotseat.identifiers import CENTURY_S, RAM
 from hotseat.ollama.names import listed_name
 
 if TYPE_CHECKING:
@@ -45,8 +45,6 @@ router = APIRouter(tags=["ollama"])
 
 VERSION = "0.12.0"
 """The version of Ollama whose API this is; clients refuse to work with older ones."""
-FOR_EVER_S: Seconds = 100 * 365.25 * 86_400.0
-"""Ollama's clients show such a time as "forever"."""
 SHOW_ERRORS: Responses = {
     400: {"model": Error, "description": "The body is not JSON."},
     404: {"model": Error, "description": "The model is not defined in the configuration."},
@@ -112,7 +110,8 @@ def left_s(view: View, seen: ModelView) -> Seconds:
     """Until it is unloaded if its current requests end now and no other comes."""
     if seen.expires_at is not None:
         return max(0.0, seen.expires_at - view.now)
-    return FOR_EVER_S if seen.ttl_s is None else seen.ttl_s
+    # Ollama's clients show a century as "forever".
+    return CENTURY_S if seen.ttl_s is None else seen.ttl_s
 
 
 def context_of(deps: ApiDeps, spec: ModelSpec | None) -> int:
