@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.fake_launcher import catalog, spec
 
-from hotseat.catalog.labels import LONGEST, labelled, model_at, slug
+from hotseat.catalog.labels import LONGEST, labelled, slug
 from hotseat.catalog.named_models import Profile
+from hotseat.catalog.page_address import model_at
 from hotseat.errors import UnknownModel
 from hotseat.identifiers import ModelName
 
