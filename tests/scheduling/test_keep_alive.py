@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.catalogs import model, one_at_a_time, sleeps, with_budget
+from tests.support.catalogs import model, one_at_a_time, sleeps, with_budget, with_model
 from tests.support.scheduler_driver import (
     arrives,
     asleep,
     awake,
+    changed,
     clock,
     confirms,
     exited,
@@ -164,6 +165,18 @@ def test_it_survives_a_sleep(new_driver: NewDriver) -> None:
     driver.at(100) >> awake("qwen") << grants(3)
 
     driver >> leaves(3) << wakes_at(150)
+
+
+def test_a_ttl_that_is_set_later_counts(driver: SchedulerDriver) -> None:
+    """An operator outweighs what a client wanted before; a reload that leaves the ttl alone changes nothing."""
+    driver.with_ready("qwen", 1)
+    driver >> keep_alive("qwen", None) << nothing
+    driver >> leaves(1) << nothing
+    driver >> changed(with_model(driver.scheduler.catalog, model("qwen", ttl_s=30, concurrency_limit=3))) << nothing
+    driver >> changed(with_model(driver.scheduler.catalog, model("qwen", ttl_s=5))) << wakes_at(15)
+
+    driver.at(15) >> clock << stops("qwen", cause=Cause.TTL)
+    assert driver.reason == "idle for its ttl of 5 s"
 
 
 @pytest.mark.parametrize(

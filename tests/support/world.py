@@ -209,6 +209,8 @@ class World:
             new = catalog.models.get(server.model)
             if new is None or (new.recipe, new.memory) != (server.spec.recipe, server.spec.memory):
                 server.causes.add(Cause.CONFIGURATION)
+            elif new.ttl_s != self._spec(server).ttl_s:
+                server.kept = None
         for name, old in self.catalog.models.items():
             if name not in catalog.models or catalog.models[name].recipe != old.recipe:
                 self._forgive(name)

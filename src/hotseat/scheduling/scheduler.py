@@ -384,7 +384,7 @@ class Scheduler:
         for name, spec in event.catalog.models.items():
             model = state.models.get(name) or state.add(spec)
             if not must_restart(model.spec, spec):
-                model.spec = spec
+                model.change_spec(spec)
 
     def _replace(self, transitions: Transitions, model: ModelState) -> None:
         transitions.forgive(model)

@@ -110,6 +110,12 @@ class ModelState:
         self.has_answered = True
         self.failures = 0
 
+    def change_spec(self, spec: ModelSpec) -> None:
+        """Its process, if any, stays. A new ttl outweighs what a client said before."""
+        if spec.ttl_s != self.spec.ttl_s:
+            self.keep_alive = None
+        self.spec = spec
+
     @property
     def slots(self) -> int | None:
         return self.spec.concurrency_limit or self.slots_reported
