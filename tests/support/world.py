@@ -497,9 +497,11 @@ class World:
 
     def _overslept(self, server: Server) -> bool:
         sleep = self._spec(server).sleep
-        if server.life is not Life.ASLEEP or sleep is None or sleep.ttl_s is None or self._waits_for(server.model):
+        if server.life is not Life.ASLEEP or self._waits_for(server.model) or self._spec(server).pinned:
             return False
-        return self.now >= server.asleep_since + sleep.ttl_s
+        if server.kept is not None and server.kept.seconds == 0:
+            return True
+        return sleep is not None and sleep.ttl_s is not None and self.now >= server.asleep_since + sleep.ttl_s
 
     # The scheduler's view
 

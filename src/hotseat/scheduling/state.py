@@ -125,9 +125,16 @@ class ModelState:
         """Idle time until it is unloaded; None: never."""
         return self.spec.ttl_s if self.keep_alive is None else self.keep_alive.seconds
 
+    @property
+    def is_unwanted(self) -> bool:
+        """A client wanted it unloaded as soon as no request uses it, also if it sleeps then."""
+        return self.keep_alive is not None and self.keep_alive.seconds == 0
+
     def expires_at(self) -> Instant | None:
         """End of its ttl, if it is ready and unused, or asleep."""
         if self.phase is Phase.ASLEEP:
+            if self.is_unwanted:
+                return self.since
             sleep = self.spec.sleep
             return None if sleep is None or sleep.ttl_s is None else self.since + sleep.ttl_s
         if self.phase is not Phase.READY or self.leases or self.ttl_s is None:
