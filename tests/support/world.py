@@ -36,7 +36,7 @@ from hotseat.scheduling.events import (
     CatalogChanged,
     ClockReached,
     Event,
-    KeepAliveSet,
+    KeepAliveChanged,
     LoadRequested,
     RequestArrived,
     RequestLeft,
@@ -102,7 +102,7 @@ class Server:
     """It could not be woken, so it must be stopped."""
     cut_from: Instant = NEVER
     """From when on its leases may be cut."""
-    kept: KeepAliveSet | None = None
+    kept: KeepAliveChanged | None = None
     """The last `keep_alive` of a client."""
 
     @property
@@ -199,7 +199,7 @@ class World:
             self._require(ticket not in self.waiting, f"unload of {model}, which does not run, got no answer")
 
     def keep_alive(self, model: ModelName, seconds: Seconds | None) -> None:
-        event = KeepAliveSet(model, seconds)
+        event = KeepAliveChanged(model, seconds)
         if server := self.server_of(model):
             server.kept = event
         self.tell(event)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.spec import LaunchRecipe, ModelSpec
     from hotseat.identifiers import Bytes, Instant, ModelName, Place, Seconds, TicketId, Upstream
     from hotseat.scheduling.commands import Cause, Evicted
-    from hotseat.scheduling.events import KeepAliveSet, YieldRequested
+    from hotseat.scheduling.events import KeepAliveChanged, YieldRequested
 
 LONG_AGO: Instant = float("-inf")
 CLAIMABLE = (Phase.COLD, Phase.ASLEEP)
@@ -60,7 +60,7 @@ class ModelState:
     ready_at: Instant = LONG_AGO
     idle_since: Instant = LONG_AGO
     """Since when it has no lease, if it is ready."""
-    keep_alive: KeepAliveSet | None = None
+    keep_alive: KeepAliveChanged | None = None
     """What a client has said about its current process; None: the configured ttl counts."""
     claimed_at: Instant = LONG_AGO
     """Start of the claim that caused its current load."""
