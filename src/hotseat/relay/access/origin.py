@@ -85,7 +85,10 @@ class OriginCheck:
         if origin is not None:
             return self._check_origin(head, origin, here) and is_known
         if site not in OWN_SITE:
-            _check_is_own_link(head, here) if head.label else _check_is_page(head)
+            if head.label:
+                _check_is_own_link(head, here)
+            else:
+                _check_is_page(head)
             return False
         return is_known
 
