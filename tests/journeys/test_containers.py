@@ -172,6 +172,19 @@ def test_a_killed_client_takes_its_container_along(rig: Hotseat, engine: Contain
 
 
 @pytest.mark.parametrize("prepared", ["podman"], indirect=True)
+def test_a_killed_shell_takes_its_container_along(serve: Callable[..., Hotseat], engine: ContainerEngine) -> None:
+    """The same if the guard cannot read the container's name in the command."""
+    alpha = engine.model("alpha")
+    rig = serve({"alpha": {**alpha, "cmd": f"sh -c '{alpha['cmd']}'"}})
+    shell = rig.load("alpha")
+    os.kill(shell, signal.SIGKILL)
+    eventually(lambda: rig.running() == [])
+
+    assert engine.containers() == []
+    assert rig.chat("alpha").status == 200
+
+
+@pytest.mark.parametrize("prepared", ["podman"], indirect=True)
 def test_a_killed_guard_takes_its_containers_along(rig: Hotseat, engine: ContainerEngine) -> None:
     """hotseat inherits the monitors and lets them remove the containers."""
     rig.load("alpha")

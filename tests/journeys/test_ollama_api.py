@@ -94,7 +94,7 @@ def test_a_model_in_use_is_unloaded_after_its_request(ollama: Ollama) -> None:
     assert (answer.status, answer.json()["done"]) == (200, True)
     eventually(lambda: not ollama.hotseat.upstreams())
     stopped = ollama.hotseat.call("GET", "/hotseat/models/beta").json()["last_stop"]
-    assert stopped["reason"] == "idle, and a client wanted to keep it for 0 s (keep_alive)"
+    assert stopped["reason"] == "a client wanted it unloaded as soon as it is idle (keep_alive)"
 
 
 def test_it_cannot_change_models(ollama: Ollama) -> None:

@@ -115,22 +115,38 @@ async def test_a_launch_lasts_until_its_container_is_removed(
 
 
 async def test_a_monitor_whose_container_is_not_named_is_left_to_finish(rig: SupervisorRig, tmp_path: Path) -> None:
-    """Nobody knows whose it is, so no launch waits for it."""
+    """It may belong to another launch, so this one does not wait for it."""
+    neighbour = await rig.ready(model("healthy"))
     note = tmp_path / "note"
     ready = await rig.ready(model("is_monitored", f"sleep 0.3; echo removed > {note}"))
     await rig.end(ready)
 
     await come_true(lambda: note.exists() and note.read_text() == "removed\n")
+    await rig.end(neighbour)
 
 
-async def test_a_container_that_outlives_its_client_is_ended(rig: SupervisorRig) -> None:
-    """It has five seconds; the monitor ends after it."""
-    ready = await rig.ready(model("is_monitored", "sleep 1000.25; true", "--name", "qwen"))
+@pytest.mark.parametrize("name", [("--name", "qwen"), ()])
+async def test_a_container_that_outlives_its_client_is_ended(rig: SupervisorRig, name: tuple[str, ...]) -> None:
+    """It has five seconds, and the monitor ends after it; without a name, it is the only launch's."""
+    ready = await rig.ready(model("is_monitored", "sleep 1000.25; true", *name))
     monitor = int(await rig.said("monitor "))
     await rig.end(ready)
 
     assert not is_alive(monitor)
     assert not [pid for pid in all_pids() if command_line(pid) == "sleep 1000.25 "]
+
+
+async def test_a_container_without_a_name_ends_with_the_last_launch(rig: SupervisorRig) -> None:
+    """While another launch is left, it may be that one's."""
+    neighbour = await rig.ready(model("healthy"))
+    ready = await rig.ready(model("is_monitored", "sleep 1000.25; true"))
+    monitor = int(await rig.said("monitor "))
+    await rig.end(ready)
+    is_spared = is_alive(monitor)
+    await rig.end(neighbour)
+
+    assert is_spared
+    assert not is_alive(monitor)
 
 
 def test_a_killed_hotseat_leaves_time_to_remove_its_container(

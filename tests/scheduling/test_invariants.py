@@ -10,7 +10,7 @@ from tests.support.scheduler_driver import upstream_of
 
 from hotseat.identifiers import ClientId, LaunchId, ModelName, TicketId
 from hotseat.scheduling import invariants
-from hotseat.scheduling.events import KeepAliveSet
+from hotseat.scheduling.events import KeepAliveChanged
 from hotseat.scheduling.invariants import BrokenPromise
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.queue import RequestKind, Ticket
@@ -86,7 +86,7 @@ def an_operator_waits_for_what_is_gone(state: State) -> None:
 
 
 def what_is_gone_is_kept(state: State) -> None:
-    state.models[LLAMA].keep_alive = KeepAliveSet(LLAMA, None)
+    state.models[LLAMA].keep_alive = KeepAliveChanged(LLAMA, None)
 
 
 def a_drained_model_runs_on(state: State) -> None:

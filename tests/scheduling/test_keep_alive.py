@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.catalogs import model, one_at_a_time, sleeps, with_budget
+from tests.support.catalogs import model, one_at_a_time, sleeps, with_budget, with_model
 from tests.support.scheduler_driver import (
     arrives,
     asleep,
     awake,
+    changed,
     clock,
     confirms,
     exited,
@@ -75,6 +76,7 @@ def test_an_idle_model_is_unloaded_at_once(driver: SchedulerDriver) -> None:
     driver.with_ready("llama")
 
     driver >> keep_alive("llama", 0) << stops("llama", cause=Cause.TTL)
+    assert driver.reason == "a client wanted it unloaded as soon as it is idle (keep_alive)"
 
 
 def test_a_model_in_use_is_unloaded_when_it_is_idle(driver: SchedulerDriver) -> None:
@@ -164,6 +166,40 @@ def test_it_survives_a_sleep(new_driver: NewDriver) -> None:
     driver.at(100) >> awake("qwen") << grants(3)
 
     driver >> leaves(3) << wakes_at(150)
+
+
+def test_a_model_that_sleeps_is_unloaded(new_driver: NewDriver) -> None:
+    """0 ends its process, which keeps memory; another value counts when it is awake again."""
+    driver = new_driver(with_budget(model("qwen", gib=20, sleep=sleeps()), model("llama", gib=20)))
+    driver.with_ready("qwen")
+    driver >> load(1, "llama") << puts_to_sleep("qwen")
+    driver >> asleep("qwen") << starts("llama")
+    driver >> keep_alive("qwen", 5) << nothing
+
+    driver.at(90) >> keep_alive("qwen", 0) << stops("qwen", cause=Cause.TTL)
+    assert driver.reason == "a client wanted it unloaded as soon as it is idle (keep_alive)"
+
+
+def test_a_model_that_falls_asleep_is_unloaded(new_driver: NewDriver) -> None:
+    """0 that arrives meanwhile counts when it sleeps."""
+    driver = new_driver(with_budget(model("qwen", gib=20, sleep=sleeps()), model("llama", gib=20)))
+    driver.with_ready("qwen")
+    driver >> load(1, "llama") << puts_to_sleep("qwen")
+    driver >> keep_alive("qwen", 0) << nothing
+
+    driver >> asleep("qwen") << starts("llama") << stops("qwen", cause=Cause.TTL)
+
+
+def test_a_ttl_that_is_set_later_counts(driver: SchedulerDriver) -> None:
+    """An operator outweighs what a client wanted before; a reload that leaves the ttl alone changes nothing."""
+    driver.with_ready("qwen", 1)
+    driver >> keep_alive("qwen", None) << nothing
+    driver >> leaves(1) << nothing
+    driver >> changed(with_model(driver.scheduler.catalog, model("qwen", ttl_s=30, concurrency_limit=3))) << nothing
+    driver >> changed(with_model(driver.scheduler.catalog, model("qwen", ttl_s=5))) << wakes_at(15)
+
+    driver.at(15) >> clock << stops("qwen", cause=Cause.TTL)
+    assert driver.reason == "idle for its ttl of 5 s"
 
 
 @pytest.mark.parametrize(

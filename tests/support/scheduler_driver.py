@@ -38,7 +38,7 @@ from hotseat.scheduling.events import (
     ClockReached,
     DevicesChanged,
     Event,
-    KeepAliveSet,
+    KeepAliveChanged,
     LoadRequested,
     MemoryMeasured,
     RequestArrived,
@@ -254,8 +254,8 @@ def unload(ticket: int, model: str, *, force: bool = False) -> UnloadRequested:
     return UnloadRequested(TicketId(ticket), ModelName(model), force)
 
 
-def keep_alive(model: str, seconds: float | None) -> KeepAliveSet:
-    return KeepAliveSet(ModelName(model), seconds)
+def keep_alive(model: str, seconds: float | None) -> KeepAliveChanged:
+    return KeepAliveChanged(ModelName(model), seconds)
 
 
 def shutdown(*, force: bool = False) -> ShutdownRequested:

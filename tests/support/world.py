@@ -36,7 +36,7 @@ from hotseat.scheduling.events import (
     CatalogChanged,
     ClockReached,
     Event,
-    KeepAliveSet,
+    KeepAliveChanged,
     LoadRequested,
     RequestArrived,
     RequestLeft,
@@ -102,7 +102,7 @@ class Server:
     """It could not be woken, so it must be stopped."""
     cut_from: Instant = NEVER
     """From when on its leases may be cut."""
-    kept: KeepAliveSet | None = None
+    kept: KeepAliveChanged | None = None
     """The last `keep_alive` of a client."""
 
     @property
@@ -199,7 +199,7 @@ class World:
             self._require(ticket not in self.waiting, f"unload of {model}, which does not run, got no answer")
 
     def keep_alive(self, model: ModelName, seconds: Seconds | None) -> None:
-        event = KeepAliveSet(model, seconds)
+        event = KeepAliveChanged(model, seconds)
         if server := self.server_of(model):
             server.kept = event
         self.tell(event)
@@ -209,6 +209,8 @@ class World:
             new = catalog.models.get(server.model)
             if new is None or (new.recipe, new.memory) != (server.spec.recipe, server.spec.memory):
                 server.causes.add(Cause.CONFIGURATION)
+            elif new.ttl_s != self._spec(server).ttl_s:
+                server.kept = None
         for name, old in self.catalog.models.items():
             if name not in catalog.models or catalog.models[name].recipe != old.recipe:
                 self._forgive(name)
@@ -495,9 +497,11 @@ class World:
 
     def _overslept(self, server: Server) -> bool:
         sleep = self._spec(server).sleep
-        if server.life is not Life.ASLEEP or sleep is None or sleep.ttl_s is None or self._waits_for(server.model):
+        if server.life is not Life.ASLEEP or self._waits_for(server.model) or self._spec(server).pinned:
             return False
-        return self.now >= server.asleep_since + sleep.ttl_s
+        if server.kept is not None and server.kept.seconds == 0:
+            return True
+        return sleep is not None and sleep.ttl_s is not None and self.now >= server.asleep_since + sleep.ttl_s
 
     # The scheduler's view
 

@@ -43,7 +43,7 @@ from hotseat.scheduling.events import (
     CatalogChanged,
     ClockReached,
     Event,
-    KeepAliveSet,
+    KeepAliveChanged,
     LoadRequested,
     RequestArrived,
     RequestLeft,
@@ -189,7 +189,7 @@ class Dispatcher:
 
     def keep_alive(self, model: ModelName, seconds: Seconds | None) -> None:
         """Change the model's ttl until its process is gone; 0: unload it when it is idle; None: no ttl."""
-        self.tell(KeepAliveSet(model, seconds))
+        self.tell(KeepAliveChanged(model, seconds))
 
     async def unload(self, model: ModelName, *, force: bool = False) -> None:
         """Return when the model's process is gone; NotRunning if there was none."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hotseat.scheduling.commands import Grant, WakeAt
-from hotseat.scheduling.events import ClockReached, Event, KeepAliveSet, RequestArrived, RequestLeft
+from hotseat.scheduling.events import ClockReached, Event, KeepAliveChanged, RequestArrived, RequestLeft
 from hotseat.tasks import attempt
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def is_routine(event: Event, commands: Sequence[Command]) -> bool:
     match event:
         case RequestArrived():
             return len(commands) == 1 and type(commands[0]) is Grant
-        case RequestLeft() | ClockReached() | KeepAliveSet():  # some clients set it with every request
+        case RequestLeft() | ClockReached() | KeepAliveChanged():  # some clients set it with every request
             return all(type(command) is WakeAt for command in commands)
         case _:
             return False

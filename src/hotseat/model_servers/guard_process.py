@@ -175,8 +175,8 @@ class GuardServer:
                 del self._trees[tree.n]
                 self._send(tree.n, "gone", tree.status)
         if has_children and not self._trees:
-            # They cleared their environment, and their owner is gone.
-            kill_each(pid for pid in children(os.getpid()) if not is_monitor(pid))
+            # They cleared their environment, and their owner is gone. Monitors end after their containers.
+            kill_each(to_kill(children(os.getpid()), is_late=False))
 
     def _collect(self) -> bool:
         """Collect ended children; False if no child is left."""
@@ -214,6 +214,8 @@ class GuardServer:
 
     def _owner(self, pid: int) -> Tree | None:
         owner = self._orphans.get(pid) or next((tree for tree in self._trees.values() if tree.owns(pid)), None)
+        if owner is None and len(self._trees) == 1 and is_monitor(pid):
+            (owner,) = self._trees.values()  # a container without a known name: it can be nobody else's
         if owner:
             self._orphans[pid] = owner
         return owner

@@ -42,7 +42,7 @@ class UnloadRequested:
 
 
 @dataclass(frozen=True, slots=True)
-class KeepAliveSet:
+class KeepAliveChanged:
     """A client of Ollama's API has said how long its model stays loaded without requests."""
 
     model: ModelName
@@ -194,7 +194,7 @@ Event: TypeAlias = (
     RequestArrived
     | LoadRequested
     | UnloadRequested
-    | KeepAliveSet
+    | KeepAliveChanged
     | RequestLeft
     | UpstreamReady
     | SlotsLearned

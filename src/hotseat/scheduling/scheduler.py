@@ -20,7 +20,7 @@ from hotseat.scheduling.events import (
     ClockReached,
     DevicesChanged,
     Event,
-    KeepAliveSet,
+    KeepAliveChanged,
     LoadRequested,
     MemoryMeasured,
     RequestArrived,
@@ -193,8 +193,8 @@ class Scheduler:
                 self._left(transitions, event)
             case UnloadRequested():
                 self._unload_requested(transitions, event)
-            case KeepAliveSet():
-                self._keep_alive_set(transitions, event)
+            case KeepAliveChanged():
+                self._keep_alive_changed(transitions, event)
             case UpstreamReady():
                 self._ready(transitions, event)
             case SlotsLearned():
@@ -266,7 +266,7 @@ class Scheduler:
             model.cut_at = deadline if model.cut_at is None else min(model.cut_at, deadline)
         return None
 
-    def _keep_alive_set(self, transitions: Transitions, event: KeepAliveSet) -> None:
+    def _keep_alive_changed(self, transitions: Transitions, event: KeepAliveChanged) -> None:
         """It concerns a process: without one there is nothing to keep, and the next one may be another client's."""
         model = self._state.models.get(event.model)
         transitions.changes_somebodys_fate = bool(model and model.phase.takes_memory and model.keep_alive != event)
@@ -384,7 +384,7 @@ class Scheduler:
         for name, spec in event.catalog.models.items():
             model = state.models.get(name) or state.add(spec)
             if not must_restart(model.spec, spec):
-                model.spec = spec
+                model.change_spec(spec)
 
     def _replace(self, transitions: Transitions, model: ModelState) -> None:
         transitions.forgive(model)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from hotseat.scheduling.state import ModelState, State
     from hotseat.scheduling.transitions import Transitions
 
+UNWANTED = "a client wanted it unloaded as soon as it is idle (keep_alive)"
+
 
 def settle(transitions: Transitions) -> Instant:
     """Run passes until nothing changes; return when to check again without an event."""
@@ -123,6 +125,8 @@ def _retire_idle(transitions: Transitions) -> Instant:
 
 
 def ttl_in_words(model: ModelState) -> str:
+    if model.is_unwanted:
+        return UNWANTED
     if model.phase is Phase.ASLEEP and model.spec.sleep:
         return f"asleep for its sleep.ttl of {model.spec.sleep.ttl_s:g} s"
     if model.keep_alive is None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from hotseat.catalog.spec import Footprint, Source
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.memory_fit import added_up, takes
+from hotseat.scheduling.settle import UNWANTED
 from hotseat.scheduling.view import DeviceView, ModelView, TicketView, View
 from hotseat.scheduling.wait_reasons import served_in_s, waits
 
@@ -122,6 +123,6 @@ def _kept_in_words(model: ModelState) -> str:
         return "it is pinned, so the keep_alive of a client has no effect"
     if model.ttl_s is None:
         return "a client wanted to keep it until its memory is needed (keep_alive)"
-    if not model.ttl_s:
-        return "a client wanted it unloaded as soon as it is idle (keep_alive)"
+    if model.is_unwanted:
+        return UNWANTED
     return f"a client wanted to keep it for {model.ttl_s:g} s without requests (keep_alive)"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.spec import LaunchRecipe, ModelSpec
     from hotseat.identifiers import Bytes, Instant, ModelName, Place, Seconds, TicketId, Upstream
     from hotseat.scheduling.commands import Cause, Evicted
-    from hotseat.scheduling.events import KeepAliveSet, YieldRequested
+    from hotseat.scheduling.events import KeepAliveChanged, YieldRequested
 
 LONG_AGO: Instant = float("-inf")
 CLAIMABLE = (Phase.COLD, Phase.ASLEEP)
@@ -60,7 +60,7 @@ class ModelState:
     ready_at: Instant = LONG_AGO
     idle_since: Instant = LONG_AGO
     """Since when it has no lease, if it is ready."""
-    keep_alive: KeepAliveSet | None = None
+    keep_alive: KeepAliveChanged | None = None
     """What a client has said about its current process; None: the configured ttl counts."""
     claimed_at: Instant = LONG_AGO
     """Start of the claim that caused its current load."""
@@ -110,6 +110,12 @@ class ModelState:
         self.has_answered = True
         self.failures = 0
 
+    def change_spec(self, spec: ModelSpec) -> None:
+        """Its process, if any, stays. A new ttl outweighs what a client said before."""
+        if spec.ttl_s != self.spec.ttl_s:
+            self.keep_alive = None
+        self.spec = spec
+
     @property
     def slots(self) -> int | None:
         return self.spec.concurrency_limit or self.slots_reported
@@ -119,9 +125,16 @@ class ModelState:
         """Idle time until it is unloaded; None: never."""
         return self.spec.ttl_s if self.keep_alive is None else self.keep_alive.seconds
 
+    @property
+    def is_unwanted(self) -> bool:
+        """A client wanted it unloaded as soon as no request uses it, also if it sleeps then."""
+        return self.keep_alive is not None and self.keep_alive.seconds == 0
+
     def expires_at(self) -> Instant | None:
         """End of its ttl, if it is ready and unused, or asleep."""
         if self.phase is Phase.ASLEEP:
+            if self.is_unwanted:
+                return self.since
             sleep = self.spec.sleep
             return None if sleep is None or sleep.ttl_s is None else self.since + sleep.ttl_s
         if self.phase is not Phase.READY or self.leases or self.ttl_s is None:

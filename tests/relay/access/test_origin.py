@@ -402,6 +402,17 @@ def test_a_machine_knows_its_own_names(tmp_path: Path, monkeypatch: pytest.Monke
     assert own_names(tmp_path / "missing") == {"workshop"}
 
 
+def test_the_address_of_a_model_server_is_no_name_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if somebody appended it to the line with the host name: hotseat's dashboard must not answer there."""
+    monkeypatch.setattr(socket, "gethostname", lambda: "workshop")
+    hosts = tmp_path / "hosts"
+    hosts.write_text("127.0.1.1 workshop Qwen.localhost localhost gemma.localhost.\n")
+
+    assert own_names(hosts) == {"workshop", "localhost"}
+
+
 @pytest.mark.parametrize("name", ["localhost", ""])
 def test_a_machine_without_a_name_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """If the host name is localhost or empty, no name of the hosts file is accepted."""

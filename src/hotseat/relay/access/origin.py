@@ -85,7 +85,10 @@ class OriginCheck:
         if origin is not None:
             return self._check_origin(head, origin, here) and is_known
         if site not in OWN_SITE:
-            _check_is_own_link(head, here) if head.label else _check_is_page(head)
+            if head.label:
+                _check_is_own_link(head, here)
+            else:
+                _check_is_page(head)
             return False
         return is_known
 
@@ -157,7 +160,8 @@ def _quoted(raw: bytes) -> str:
 def own_names(hosts: Path = HOSTS) -> frozenset[str]:
     """The host name, and the names on the same line of the hosts file, which usually has the full name.
 
-    Other names in that file are ignored even if they resolve to this machine, as in block lists of unwanted servers.
+    Other names in that file are ignored even if they resolve to this machine, as in block lists of unwanted servers,
+    and so are names under `.localhost`, which are addresses of model servers.
     """
     name = _plain(socket.gethostname())
     if name in ("", "localhost"):
@@ -166,8 +170,8 @@ def own_names(hosts: Path = HOSTS) -> frozenset[str]:
     with suppress(OSError), hosts.open(errors="replace") as file:
         text = file.read(LARGEST_HOSTS_FILE)
     lines = (line.partition("#")[0].lower().split()[1:] for line in text.splitlines())
-    beside = (other for names in lines if name in map(_plain, names) for other in names)
-    return frozenset((name, *map(_plain, beside)))
+    beside = (_plain(other) for names in lines if name in map(_plain, names) for other in names)
+    return frozenset((name, *(other for other in beside if not other.endswith(LOCALHOST))))
 
 
 def _plain(name: str) -> str:
