@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from clients.applications.workspace import Workspace
 
 LOADED = "🟢"
-"""The mark of a loaded model in the extension's menu."""
+"""The mark of a loaded model in the extension's list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,9 @@ class Pi:
         return self.ask(model, f"[[call bash command={READ}]]").answer.partition(RESULT)[2]
 
     def loaded(self) -> list[str]:
-        menu = self._menu()
-        self._choose(menu)
-        return [words[1] for words in map(str.split, menu["options"]) if words[0] == LOADED]
+        dialog = self._dialog()
+        self._choose(dialog)
+        return [words[1] for words in map(str.split, dialog["options"]) if words[0] == LOADED]
 
     def load(self, model: str) -> None:
         self._manage(model, "Load only")
@@ -55,19 +55,19 @@ class Pi:
         self._manage(model, "Unload")
 
     def _manage(self, model: str, action: str) -> None:
-        menu = self._menu()
-        self._choose(menu, next(option for option in menu["options"] if option.split()[1] == model))
+        dialog = self._dialog()
+        self._choose(dialog, next(option for option in dialog["options"] if option.split()[1] == model))
         self._choose(self._next(method="select"), action)
         self._next(type="response", command="prompt")
 
-    def _menu(self) -> dict[str, Any]:
+    def _dialog(self) -> dict[str, Any]:
         """The extension's models with their states."""
         self._send(type="prompt", message="/models")
         return self._next(method="select")
 
-    def _choose(self, menu: dict[str, Any], option: str | None = None) -> None:
+    def _choose(self, dialog: dict[str, Any], option: str | None = None) -> None:
         choice = {"cancelled": True} if option is None else {"value": option}
-        self._send(type="extension_ui_response", id=menu["id"], **choice)
+        self._send(type="extension_ui_response", id=dialog["id"], **choice)
         if option is None:
             self._next(type="response", command="prompt")
 
