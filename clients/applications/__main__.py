@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from clients.applications.application_list import ON_DEMAND, TESTED
 from clients.applications.page import PAGE, page
-from clients.applications.steps import STEPS
 from clients.applications.workspace import open_workspace
 from clients.matrix import surprises
 from clients.situations import ClientFailure
@@ -43,7 +42,7 @@ def failures(application: Application) -> dict[str, str]:
         open_workspace(Path(folder)) as workspace,
         application.open(workspace) as session,
     ):
-        for step in STEPS:
+        for step in application.steps:
             try:
                 step(session)
             except ClientFailure as failure:

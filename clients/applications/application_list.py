@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 
 from clients.applications import command_lines
 from clients.applications.command_lines import EDIT, READ, Agent, Editor
-from clients.applications.open_webui import open_page, openai_connection
+from clients.applications.open_webui import ollama_connection, open_page, openai_connection
+from clients.applications.pi import open_pi
+from clients.applications.steps import STEPS, load, unload
 from clients.client_list import NODE
 from clients.rig import REPOSITORY
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from clients.applications.command_lines import Invoke
-    from clients.applications.steps import Session
+    from clients.applications.steps import Session, Step
     from clients.applications.workspace import Workspace
 
     Opener = Callable[[Workspace], AbstractContextManager[Session]]
@@ -41,15 +43,16 @@ class Application:
     installation: tuple[tuple[str, ...], ...]
     limits: Mapping[str, str] = field(default_factory=dict)
     """By the name of a step: what the application does instead, whatever the server."""
+    steps: tuple[Step, ...] = STEPS
 
     def install(self) -> None:
         for argv in self.installation:
             subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
 
 
-def from_npm(folder: str, package: str, version: str) -> tuple[tuple[str, ...], ...]:
+def from_npm(folder: str, *packages: str) -> tuple[tuple[str, ...], ...]:
     options = ("--silent", "--no-fund", "--no-audit", "--no-save", "--prefix", str(FOLDER / folder))
-    return (("npm", "install", *options, f"{package}@{version}"),)
+    return (("npm", "install", *options, *packages),)
 
 
 def from_pypi(folder: str, package: str, version: str) -> tuple[tuple[str, ...], ...]:
@@ -74,7 +77,11 @@ def agent(program: str, invoke: Invoke, tool: str) -> Opener:
 
 CONTINUE = str(NODE / "node_modules/.bin/cn")
 AIDER = str(FOLDER / "aider/bin/aider")
+PI_PACKAGES = [f"@earendil-works/{name}@0.85.1" for name in ("pi-coding-agent", "pi-ai", "pi-tui")]
+"""The extension wants all three in any version; npm would take the newest of the last two."""
+PI = FOLDER / "pi/node_modules"
 OPEN_WEBUI = str(FOLDER / "open-webui/bin/open-webui")
+NOT_LISTED = "Compares the name with the model list and shows `Model not found` itself."
 
 TESTED = (
     Application(
@@ -100,14 +107,14 @@ ON_DEMAND = (
         "1.18.33",
         "`/v1/chat/completions` ([how-to](../howto/opencode.md))",
         agent(npm_program("opencode", "opencode"), command_lines.opencode, f"bash command={READ}; description=read"),
-        from_npm("opencode", "opencode-ai", "1.18.33"),
+        from_npm("opencode", "opencode-ai@1.18.33"),
     ),
     Application(
         "Claude Code",
         "2.1.325",
         "`/v1/messages` ([how-to](../howto/claude-code.md))",
         agent(npm_program("claude-code", "claude"), command_lines.claude_code, f"Bash command={READ}"),
-        from_npm("claude-code", "@anthropic-ai/claude-code", "2.1.325"),
+        from_npm("claude-code", "@anthropic-ai/claude-code@2.1.325"),
         {"unknown_model": "Shows a sentence of its own: the model may not exist."},
     ),
     Application(
@@ -115,15 +122,34 @@ ON_DEMAND = (
         "0.166.0",
         "`/v1/responses` ([how-to](../howto/codex.md))",
         agent(npm_program("codex", "codex"), command_lines.codex, f"exec_command cmd={READ}"),
-        from_npm("codex", "@openai/codex", "0.166.0"),
+        from_npm("codex", "@openai/codex@0.166.0"),
     ),
     Application(
         "Open WebUI",
         "0.12.4",
-        "OpenAI connection, `/v1/chat/completions` ([how-to](../howto/open-webui.md))",
+        "OpenAI connection with provider llama.cpp, `/v1/chat/completions` ([how-to](../howto/open-webui.md))",
         lambda workspace: open_page(workspace, OPEN_WEBUI, openai_connection(workspace)),
         from_pypi("open-webui", "open-webui", "0.12.4"),
-        {"unknown_model": "Compares the name with the model list and shows `Model not found` itself."},
+        {"unknown_model": NOT_LISTED},
+        (*STEPS, unload, load),
+    ),
+    Application(
+        "Open WebUI",
+        "0.12.4",
+        "Ollama connection, `/api/chat` ([how-to](../howto/open-webui.md))",
+        lambda workspace: open_page(workspace, OPEN_WEBUI, ollama_connection(workspace)),
+        from_pypi("open-webui", "open-webui", "0.12.4"),
+        {"unknown_model": NOT_LISTED},
+        (*STEPS, unload),
+    ),
+    Application(
+        "pi with pi-llama-cpp",
+        "0.85.1 with 0.14.0",
+        "`LLAMA_SERVER_URL`: llama.cpp's router, `/v1/chat/completions`",
+        lambda workspace: open_pi(workspace, PI),
+        from_npm("pi", *PI_PACKAGES, "pi-llama-cpp@0.14.0", "node@22.23.3"),
+        {"unknown_model": NOT_LISTED},
+        (*STEPS, unload, load),
     ),
 )
 """Applications of hundreds of megabytes, which `just applications` tests as well."""

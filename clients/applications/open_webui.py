@@ -26,6 +26,8 @@ class Tools:
         """Read the word."""
         return open("word.txt").read()
 '''
+LATEST = ":latest"
+"""Names have it in a list from Ollama's API."""
 QUIET = {"OFFLINE_MODE": "true", "HF_HUB_OFFLINE": "1", "ANONYMIZED_TELEMETRY": "false", "DO_NOT_TRACK": "true"}
 WITHOUT_TORCH = {"RAG_EMBEDDING_ENGINE": "openai"}
 """Its own embeddings would need it."""
@@ -33,13 +35,19 @@ WITHOUT_TORCH = {"RAG_EMBEDDING_ENGINE": "openai"}
 
 def openai_connection(workspace: Workspace) -> dict[str, str]:
     address = {"OPENAI_API_BASE_URL": f"{workspace.url}/v1", "OPENAI_API_KEY": "none"}
-    return {"ENABLE_OLLAMA_API": "false", **address}
+    provider = {"OPENAI_API_CONFIGS": json.dumps({"0": {"provider": "llama.cpp"}})}
+    return {"ENABLE_OLLAMA_API": "false", **address, **provider}
+
+
+def ollama_connection(workspace: Workspace) -> dict[str, str]:
+    return {"ENABLE_OPENAI_API": "false", "OLLAMA_BASE_URL": workspace.url}
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
     """The page of a user who has signed in."""
 
+    workspace: Workspace
     url: str
     token: str = ""
 
@@ -57,9 +65,8 @@ class Page:
             return False
 
     def ask(self, model: str, question: str, **more: object) -> Shown:
-        self.call("GET", "/api/models")  # as the page does: the server knows only the models of the newest list
         try:
-            answer = self._answer(model, question, **more)
+            answer = self._answer(self._listed(model), question, **more)
         except HTTPError as refusal:
             return Shown("", refusal.read().decode())
         return Shown(answer, answer)
@@ -68,6 +75,26 @@ class Page:
         tool = {"id": "word", "name": "word", "meta": {"description": "Reads the word."}, "content": TOOL}
         self.call("POST", "/api/v1/tools/create", tool)
         return self.ask(model, "[[call read_word]]", tool_ids=["word"]).answer.partition(RESULT)[2]
+
+    def loaded(self) -> list[str]:
+        """Those with a mark in the list of models."""
+        return [model["id"].removesuffix(LATEST) for model in self._models() if model.get("loaded")]
+
+    def unload(self, model: str) -> None:
+        """The button beside the mark, which administrators have."""
+        self.call("POST", "/api/models/unload", {"model": self._listed(model)})
+
+    def load(self, model: str) -> None:
+        """The button in the settings of the first OpenAI connection."""
+        self.call("POST", "/openai/models/0/load", {"model": model})
+
+    def _models(self) -> list[dict[str, Any]]:
+        return list(self.call("GET", "/api/models")["data"])
+
+    def _listed(self, model: str) -> str:
+        """The name in the list, which the page reads first: the server knows only the models of the newest list."""
+        names = [entry["id"] for entry in self._models()]
+        return next((name for name in names if name.removesuffix(LATEST) == model), model)
 
     def _answer(self, model: str, question: str, **more: object) -> str:
         """The chat is stored when its answer is whole."""
@@ -97,9 +124,9 @@ def open_page(workspace: Workspace, program: str, connection: Mapping[str, str])
         subprocess.Popen(argv, cwd=workspace.project, env=environ, stdout=log, stderr=log) as server,
     ):
         try:
-            page = Page(f"http://127.0.0.1:{port}")
+            page = Page(workspace, f"http://127.0.0.1:{port}")
             eventually(page.answers, within=PATIENCE_S)
             person = {"name": "a", "email": "a@example.com", "password": "a-long-password"}
-            yield Page(page.url, page.call("POST", "/api/v1/auths/signup", person)["token"])
+            yield Page(workspace, page.url, page.call("POST", "/api/v1/auths/signup", person)["token"])
         finally:
             server.kill()

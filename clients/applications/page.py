@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clients.applications.steps import STEPS
+from clients.applications.steps import MANAGEMENT, STEPS
 from clients.page import cell, heading
 from clients.rig import REPOSITORY
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from clients.applications.application_list import Application
 
+COLUMNS = (*STEPS, *MANAGEMENT)
 PAGE = REPOSITORY / "docs/reference/applications.md"
 INTRODUCTION = """\
 # Applications
@@ -26,12 +27,13 @@ Its proxy settings kept it from other hosts.
 """
 LEGEND = """\
 ✓ means that the application does what is described; a number refers to a note on what it does instead, with any server.
+– means that the application has no command for it.
 The tool call is a command in a shell; for aider it is an edit of a file, and for Open WebUI a call of a Python tool."""
 
 
 def page(applications: Sequence[Application]) -> str:
     """The page of applications that all did as listed."""
-    meanings = [f"- **{heading(step.__name__)}**: {step.__doc__}" for step in STEPS]
+    meanings = [f"- **{heading(step.__name__)}**: {step.__doc__}" for step in COLUMNS]
     notes: list[str] = []
     lines = table(applications, notes)
     numbered = [f"{number}. {note}" for number, note in enumerate(notes, start=1)]
@@ -39,10 +41,11 @@ def page(applications: Sequence[Application]) -> str:
 
 
 def table(applications: Sequence[Application], notes: list[str]) -> list[str]:
-    head = ["application", "version", "connection", *(heading(step.__name__) for step in STEPS)]
+    head = ["application", "version", "connection", *(heading(step.__name__) for step in COLUMNS)]
     body = [[it.name, it.version, it.connection, *cells(it, notes)] for it in applications]
     return ["| " + " | ".join(line) + " |" for line in [head, ["---"] * len(head), *body]]
 
 
 def cells(application: Application, notes: list[str]) -> list[str]:
-    return [cell(application.limits.get(step.__name__), notes) for step in STEPS]
+    limits, steps = application.limits, application.steps
+    return [cell(limits.get(step.__name__), notes) if step in steps else "–" for step in COLUMNS]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from clients.applications.scripted_model import says
 from clients.applications.workspace import WORD
-from clients.situations import expect
+from clients.situations import ClientFailure, expect
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from clients.applications.workspace import Shown
+    from clients.applications.workspace import Shown, Workspace
+
+    Step = Callable[[Any], None]
+    """With a session of an application."""
 
 
 class Session(Protocol):
@@ -42,4 +46,47 @@ def unknown_model(session: Session) -> None:
     expect("is not defined in the configuration. Did you mean" in shown, f"showed {shown!r}")
 
 
-STEPS: tuple[Callable[[Session], None], ...] = (first_answer, tool_call, unknown_model)
+class Manager(Session, Protocol):
+    """An application that shows which models are loaded."""
+
+    @property
+    def workspace(self) -> Workspace: ...
+
+    def loaded(self) -> list[str]:
+        """Those that it shows as loaded."""
+        ...
+
+    def unload(self, model: str) -> None: ...
+
+
+class Loader(Manager, Protocol):
+    def load(self, model: str) -> None: ...
+
+
+def unload(session: Manager) -> None:
+    """The application shows which model is loaded, and unloads it when its user says so."""
+    session.ask("gemma", "[[say hello]]")
+    expect_loaded(session, ["gemma"])
+    session.unload("gemma")
+    expect_loaded(session, [])
+
+
+def load(session: Loader) -> None:
+    """The application loads a model without a question, and then shows it as loaded."""
+    session.load("qwen")
+    expect_loaded(session, ["qwen"])
+
+
+def expect_loaded(session: Manager, models: list[str]) -> None:
+    """In the application and in hotseat."""
+    try:
+        eventually(lambda: session.loaded() == models == session.workspace.running())
+    except AssertionError:
+        shown, running = session.loaded(), session.workspace.running()
+        raise ClientFailure(f"shows {shown} as loaded while {running} run; expected {models}") from None
+
+
+STEPS: tuple[Step, ...] = (first_answer, tool_call, unknown_model)
+"""For every application."""
+MANAGEMENT: tuple[Step, ...] = (unload, load)
+"""For those that manage models."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import subprocess
 import sys
+import urllib.request
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -48,6 +50,10 @@ class Workspace:
     @property
     def file(self) -> Path:
         return self.project / "word.txt"
+
+    def running(self) -> list[str]:
+        with urllib.request.urlopen(f"{self.url}/running", timeout=PATIENCE_S) as response:
+            return list(json.load(response)["running"])
 
     def environment(self, more: Mapping[str, str]) -> dict[str, str]:
         """Nothing of this machine's user, and no other host."""

@@ -109,7 +109,10 @@ async def test_what_the_configuration_says_of_a_model_is_shown(rig: Management) 
 
 
 async def test_selectors_and_models_of_peers_are_listed(rig: Management) -> None:
-    """A selector is loaded if one of its targets is; a peer's model has no status."""
+    """A selector is loaded if one of its targets is; the status of a peer's model is unknown.
+
+    pi-llama-cpp shows no model at all if one has no status, and Open WebUI shows such a model as loaded.
+    """
     far = RemoteModel(ModelName("box/far"), "box", Address("10.0.0.1", 80), BodyChanges("far"))
     best = Selector("best", Strategy.WARM, ("org/model", "al", "far"), title="Best", metadata={"k": 1})
     away = Selector("away", Strategy.PIN, ("far",))
@@ -123,8 +126,8 @@ async def test_selectors_and_models_of_peers_are_listed(rig: Management) -> None
     assert rows["best"]["meta"]["llamaswap"] == {
         "k": 1, "type": "selector", "strategy": "warm", "targets": ["org/model", "al", "far"],
     }  # fmt: skip
-    assert "status" not in rows["away"]
-    assert rows["box/far"].keys() == {"id", "object", "created", "owned_by", "meta"}
+    assert rows["away"]["status"] == rows["box/far"]["status"] == {"value": "unknown"}
+    assert rows["box/far"].keys() == {"id", "object", "created", "owned_by", "status", "meta"}
     assert rows["box/far"]["meta"]["llamaswap"] == {"type": "peer", "peerID": "box"}
 
 
@@ -168,3 +171,15 @@ async def test_the_context_of_a_server_is_where_llama_cpp_has_it(rig: Management
     data = (await rig.get("/v1/models")).json()["data"]
 
     assert [entry["meta"].get("n_ctx") for entry in data] == [4096, *[None] * (len(data) - 1)]
+
+
+async def test_the_context_of_a_model_is_known_before_it_is_loaded(rig: Management) -> None:
+    """`status.args` has the context as an option of llama-server; there, pi-llama-cpp looks while it is not loaded."""
+    able = Capabilities(context=2048)
+    offering(rig, models={**rig.dispatcher.catalog.models, ModelName("seer"): spec("seer", capabilities=able)})
+    rig.contexts["alpha"] = 4096
+    rows = {row["id"]: row for row in (await rig.get("/v1/models")).json()["data"]}
+
+    assert rows["alpha"]["status"] == {"value": "unloaded", "args": ["--ctx-size", "4096"]}
+    assert rows["seer"]["status"] == {"value": "unloaded", "args": ["--ctx-size", "2048"]}
+    assert rows["slow"]["status"] == {"value": "unloaded"}

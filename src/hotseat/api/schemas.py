@@ -19,8 +19,11 @@ SHARE_READ = "Share of its files, from 0 to 1, that a loading server has read; n
 
 
 class LoadStatus(Schema):
-    value: Literal["loaded", "loading", "unloaded"]
+    value: Annotated[
+        Literal["loaded", "loading", "unloaded", "unknown"], Field(description="Unknown for a model of a peer.")
+    ] = "unknown"
     progress: Annotated[float | None, Field(description=SHARE_READ)] = None
+    args: Annotated[list[str] | None, Field(description="The context, if known, as an option of llama-server.")] = None
 
 
 class Abilities(Schema):
@@ -41,7 +44,7 @@ class ModelEntry(Schema):
     object: Literal["model"] = "model"
     created: int
     owned_by: str = "hotseat"
-    status: Annotated[LoadStatus | None, Field(description="Missing for a model of a peer.")] = None
+    status: LoadStatus = LoadStatus()
     name: str | None = None
     description: str | None = None
     context_length: int | None = None

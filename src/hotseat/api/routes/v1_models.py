@@ -74,12 +74,19 @@ def entry(deps: ApiDeps, view: View, named_model: NamedModel, name: str) -> Mode
         known.status = warmest([load_status(view.model(target.name).phase) for target in own])
         return known
     seen = view.model(named_model.name)
-    known.status = LoadStatus(value=load_status(seen.phase), progress=progress(deps, seen))
-    if (context := deps.context(named_model.name)) is not None:
-        known.meta["n_ctx"] = context
-    known.context_length = named_model.capabilities.context or None
+    reported, configured = deps.context(named_model.name), named_model.capabilities.context or None
+    args = context_option(reported or configured)
+    known.status = LoadStatus(value=load_status(seen.phase), progress=progress(deps, seen), args=args)
+    if reported is not None:
+        known.meta["n_ctx"] = reported
+    known.context_length = configured
     known.capabilities = abilities(named_model.capabilities) if named_model.capabilities else None
     return known
+
+
+def context_option(context: int | None) -> list[str] | None:
+    """Where llama.cpp's router has a model's command line, in which pi-llama-cpp looks for the context."""
+    return ["--ctx-size", str(context)] if context else None
 
 
 def meta(named_model: NamedModel, name: str) -> dict[str, Any]:
@@ -115,10 +122,10 @@ def abilities(capable: Capabilities) -> Abilities:
     )
 
 
-def warmest(found: list[Status]) -> LoadStatus | None:
-    """The status of a selector is that of its warmest local target; None if it has none."""
+def warmest(found: list[Status]) -> LoadStatus:
+    """The status of a selector is that of its warmest local target."""
     order: tuple[Status, ...] = ("loaded", "loading", "unloaded")
-    return next((LoadStatus(value=status) for status in order if status in found), None)
+    return next((LoadStatus(value=status) for status in order if status in found), LoadStatus())
 
 
 def load_status(phase: Phase) -> Status:
