@@ -104,6 +104,15 @@ def test_calls_in_pieces() -> None:
     assert last["done_reason"] == "stop"
 
 
+def test_arguments_with_line_breaks() -> None:
+    """A line of the stream stays one line, whatever blanks the model writes between its arguments."""
+    stream = Stream()
+    arguments = '{\n  "x": [1,\r\n 2],\n  "y": "a\\n b"\n}'
+    calls, _ = stream.feed(delta("tool_calls", tool_calls=[{"function": {"name": "f", "arguments": arguments}}]), DONE)
+
+    assert calls["message"]["tool_calls"] == [{"function": {"name": "f", "arguments": {"x": [1, 2], "y": "a\n b"}}}]
+
+
 def test_arguments_that_are_no_object() -> None:
     """No client of Ollama's API could read them."""
     stream = Stream()

@@ -29,13 +29,14 @@ class _Call:
 
     def translated(self) -> dict[str, Any]:
         """Ollama has the arguments as an object, OpenAI as a text with JSON in it."""
-        text = "".join(self.arguments).strip() or "{}"
+        text = "".join(self.arguments).strip().encode() or b"{}"
         try:
             _read_object(text)
         except UNREADABLE as problem:
             what = f'the arguments of the call of "{self.name}" are not a JSON object'
             raise UpstreamError(f"the upstream's response cannot be translated: {what}: {problem}") from problem
-        function = {"name": self.name, "arguments": msgspec.Raw(text.encode())}
+        in_one_line = b" ".join(text.splitlines())  # only blanks between values can be line breaks in JSON
+        function = {"name": self.name, "arguments": msgspec.Raw(in_one_line)}
         return {"id": self.id, "function": function} if self.id else {"function": function}
 
 
