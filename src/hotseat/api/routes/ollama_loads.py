@@ -27,7 +27,10 @@ router = APIRouter(tags=["ollama"])
 
 
 class LoadRequest(msgspec.Struct):
-    model: str = ""
+    """As the relay writes it: clients' own requests have more members, and need not name a model."""
+
+    model: str
+    client: str = ""
     keep_alive: Any = None
     """None: the model's ttl counts."""
 
@@ -50,7 +53,7 @@ async def loaded_or_unloaded(request: Request, deps: ApiDeps, caller: Account | 
     seconds = None if asked.keep_alive is None else keep_alive_s(asked.keep_alive)
     is_unload = seconds == 0
     if not is_unload:
-        client = client_of(request, caller)
+        client = ClientId(asked.client)
         await unless_gone(request.receive, deps.dispatcher.load_for_client(spec.name, client))
     if asked.keep_alive is not None:
         deps.dispatcher.keep_alive(spec.name, seconds)
@@ -65,8 +68,3 @@ def model_to_load(name: str, deps: ApiDeps, caller: Account | None) -> ModelSpec
     if caller is not None:
         caller.check_may_use(named.name)
     return local_model(named, catalog) or catalog.resolve(named.name)
-
-
-def client_of(request: Request, caller: Account | None) -> ClientId:
-    """By key, else by the address that the relay has noted."""
-    return ClientId(caller.name if caller else request.headers.get("x-forwarded-for", "").rpartition(" ")[2])
