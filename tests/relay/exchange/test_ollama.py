@@ -401,6 +401,14 @@ async def test_an_error_of_the_server(rig: RelayRig) -> None:
     assert [entry.status for entry in rig.activity.entries] == [400, 400]
 
 
+async def test_an_error_says_when_to_come_back(rig: RelayRig) -> None:
+    """Of the server's own fields, clients need this one."""
+    _, got = await rig.exchange(ask(), answer(b'{"error":"busy"}', 503, b"Retry-After: 7", b"X-Mine: dropped"))
+
+    assert (got.status, got["retry-after"]) == (503, "7")
+    assert "x-mine" not in got.names
+
+
 async def test_an_error_in_the_middle_of_a_stream(rig: RelayRig) -> None:
     """The last line says it, and the stream does not end like a complete one."""
     client, call = await rig.reached(ask())

@@ -35,6 +35,7 @@ STREAM_HEAD, _ = read_response_head(
     [(b"Content-Type", b"application/x-ndjson"), (b"X-Accel-Buffering", b"no"), (b"Transfer-Encoding", b"chunked")],
 )
 JSON = (b"Content-Type", b"application/json; charset=utf-8")
+RETRY_AFTER = b"Retry-After"
 SUCCESS = range(200, 300)
 
 
@@ -156,7 +157,9 @@ class TranslatedWhole(Framer):
         return translated(self._translation.answer, self._situation, body)
 
     def end(self, now: Instant) -> None:
-        head, _ = read_response_head(self.head.status, self.head.reason, [JSON])
+        retry_after = self.head.known.get(RETRY_AFTER.lower())
+        fields = [JSON] if retry_after is None else [JSON, (RETRY_AFTER, retry_after)]
+        head, _ = read_response_head(self.head.status, self.head.reason, fields)
         self._client.write(self._own_head(head, len(self._answer), keep_alive=self._keep_alive) + self._answer)
         super().end(now)
 
