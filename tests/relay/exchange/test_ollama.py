@@ -17,6 +17,7 @@ from tests.support.waiting import come_true
 from hotseat.catalog.named_models import RemoteModel, Selector, Strategy
 from hotseat.catalog.spec import BodyChanges, LoadingState
 from hotseat.identifiers import ModelName
+from hotseat.relay.downstream import limits
 from hotseat.relay.exchange import response_translation
 from hotseat.settings import Access, ApiKey, Role, Settings
 
@@ -493,6 +494,44 @@ async def test_a_whole_response_without_end(rig: RelayRig, monkeypatch: pytest.M
 
     assert (await client.message()).status == 502
     await call.ended()
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+async def test_a_whole_response_counts_among_the_bodies(rig: RelayRig, *, is_answered: bool) -> None:
+    """Until it is sent, or its client leaves; many large ones at once must not take all memory."""
+    client, call = await rig.reached(ask(**whole()))
+    bodies, text = rig.relay.context.bodies, COMPLETION.partition(b"\r\n\r\n")[2]
+    await call.say(COMPLETION[:-1])
+    await come_true(lambda: bodies.in_memory == len(text) - 1)
+    if is_answered:
+        await call.say(COMPLETION[-1:])
+        assert (await client.message()).status == 200
+    else:
+        client.hang_up()
+
+    await come_true(lambda: bodies.in_memory == 0)
+
+
+@pytest.mark.parametrize("first", [0, 600])
+async def test_whole_responses_that_take_too_much_together(
+    rig: RelayRig, monkeypatch: pytest.MonkeyPatch, first: int
+) -> None:
+    """The one that exceeds the total is refused, whether at its begin or later, and the server's work is stopped."""
+    monkeypatch.setattr(limits, "MOST_IN_MEMORY", 1000)
+    client, call = await rig.reached(ask(**whole()))
+    said = answer(b"x" * 2000)
+    begin = len(said) - 2000 + first
+    if first:
+        await call.say(said[:begin])
+        await come_true(lambda: rig.relay.context.bodies.in_memory == first)
+        await call.say(said[begin:-1])
+    else:
+        await call.say(said[:-1])
+    got = await client.message()
+
+    assert (got.status, got["retry-after"]) == (429, "1")
+    await call.ended()
+    assert (rig.relay.context.bodies.in_memory, rig.in_flight()) == (0, 0)
 
 
 async def test_a_client_that_leaves_ends_the_work(rig: RelayRig) -> None:
