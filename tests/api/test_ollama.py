@@ -356,15 +356,26 @@ async def test_a_misspelt_keep_alive_is_400(rig: Management, value: Any) -> None
 
 
 async def test_a_selector_loads_a_model_of_this_machine(rig: Management) -> None:
-    """A model of a peer cannot be loaded from here."""
+    """And none of a peer, although that is the first of its targets."""
     far = RemoteModel(ModelName("box/far"), "box", Address("10.0.0.1", 80), BodyChanges("far"))
     best = Selector("best", Strategy.WARM, ("far", "tiny"))
     offering(rig, spec("tiny"), selectors={"best": best}, remotes={"box/far": far, "far": far})
-    loaded, remote = [await post(rig, "/api/generate", {"model": name}) for name in ("best", "far")]
+    loaded = await post(rig, "/api/generate", {"model": "best"})
 
-    assert (loaded.status_code, remote.status_code) == (200, 404)
-    assert "is a model of the peer" in remote.json()["error"]
+    assert loaded.json()["done_reason"] == "load"
     assert rig.dispatcher.is_running(ModelName("tiny"))
+
+
+@pytest.mark.parametrize("model", ["box/far:latest", "far", "best"])
+async def test_a_model_that_runs_elsewhere_is_not_loaded_from_here(rig: Management, model: str) -> None:
+    """It is listed, so clients that load before they ask get no error; its own host decides when it is loaded."""
+    far = RemoteModel(ModelName("box/far"), "box", Address("10.0.0.1", 80), BodyChanges("far"))
+    best = Selector("best", Strategy.PIN, ("far",))
+    offering(rig, spec("tiny"), selectors={"best": best}, remotes={"box/far": far, "far": far})
+    loaded, unloaded = [await post(rig, "/api/generate", {"model": model, "keep_alive": said}) for said in ("5m", 0)]
+
+    assert [answer.json().get("done_reason") for answer in (loaded, unloaded)] == ["load", "unload"]
+    assert rig.launcher.alive == []
 
 
 async def test_the_address_for_ollamas_clients_says_that_it_runs(rig: Management) -> None:

@@ -104,6 +104,72 @@ def test_calls_in_pieces() -> None:
     assert last["done_reason"] == "stop"
 
 
+def test_arguments_with_line_breaks() -> None:
+    """A line of the stream stays one line, whatever blanks the model writes between its arguments."""
+    stream = Stream()
+    arguments = '{\n  "x": [1,\r\n 2],\n  "y": "a\\n b"\n}'
+    calls, _ = stream.feed(delta("tool_calls", tool_calls=[{"function": {"name": "f", "arguments": arguments}}]), DONE)
+
+    assert calls["message"]["tool_calls"] == [{"function": {"name": "f", "arguments": {"x": [1, 2], "y": "a\n b"}}}]
+
+
+@pytest.mark.parametrize("index", [{}, {"index": None}])
+def test_calls_without_a_number(index: dict[str, None]) -> None:
+    """A new id begins a call, and what has none belongs to the last one; without any id, a name begins one."""
+
+    def piece(arguments: str, name: str | None = None, **more: str) -> dict[str, object]:
+        return {**index, **more, "function": {"name": name, "arguments": arguments}}
+
+    stream = Stream()
+    stream.feed(
+        delta(tool_calls=[piece('{"x"', "f", id="a")]),
+        delta(tool_calls=[piece(":1", id="a")]),
+        delta(tool_calls=[piece("}"), piece("{}", "g", id="b")]),
+    )
+    calls, _ = stream.feed(delta("tool_calls"), DONE)
+
+    assert calls["message"]["tool_calls"] == [
+        {"id": "a", "function": {"name": "f", "arguments": {"x": 1}}},
+        {"id": "b", "function": {"name": "g", "arguments": {}}},
+    ]
+
+
+def test_calls_with_neither_number_nor_id() -> None:
+    """A call that has its name and complete arguments is not continued by another name."""
+    pieces = [{"function": {"name": name, "arguments": "{}"}} for name in ("f", "g")]
+    calls, _ = Stream().feed(delta("tool_calls", tool_calls=pieces), DONE)
+
+    assert [call["function"]["name"] for call in calls["message"]["tool_calls"]] == ["f", "g"]
+
+
+def test_a_name_that_is_sent_with_every_piece() -> None:
+    """It is not doubled, while one in pieces is put together."""
+
+    def piece(index: int, name: str, arguments: str = "") -> dict[str, object]:
+        return {"index": index, "id": str(index), "function": {"name": name, "arguments": arguments}}
+
+    pieces = [piece(0, "get", "{"), piece(0, "get", "}"), piece(1, "get_"), piece(1, "more", "{}")]
+    calls, _ = Stream().feed(delta("tool_calls", tool_calls=pieces), DONE)
+
+    assert [call["function"]["name"] for call in calls["message"]["tool_calls"]] == ["get", "get_more"]
+
+
+@pytest.mark.parametrize("more", [{"stop": None}, {"stop_type": None}, {"timings": {"prompt_n": 1, "prompt_ms": None}}])
+def test_members_that_are_null(more: dict[str, object]) -> None:
+    """Null is the same as left out."""
+    lines = Stream().feed({**delta("stop", content="a"), **more}, DONE)
+
+    assert [line["message"]["content"] for line in lines] == ["a", ""]
+    assert whole(Answer.MESSAGE, {"choices": [{"message": {"content": "a"}}], **more})["message"]["content"] == "a"
+
+
+def test_a_blank_after_the_end() -> None:
+    """It ends the stream all the same."""
+    *_, last = Stream().feed(delta("stop", content="a"), "[DONE] ")
+
+    assert last["done"]
+
+
 def test_arguments_that_are_no_object() -> None:
     """No client of Ollama's API could read them."""
     stream = Stream()

@@ -117,14 +117,14 @@ class End:
         timings, usage = self.timings, self.usage
         prompt, generated = (usage.prompt_tokens, usage.completion_tokens) if usage is not None else (None, None)
         if timings is not None:
-            prompt = timings.prompt_n + timings.cache_n if prompt is None else prompt
+            prompt = (timings.prompt_n or 0) + (timings.cache_n or 0) if prompt is None else prompt
             generated = timings.predicted_n if generated is None else generated
         return {"prompt_eval_count": prompt or 0, "eval_count": generated or 0}
 
     def _durations(self, situation: Situation, total_s: Seconds) -> dict[str, int]:
         """The server's own figures, or else what was seen of it from here."""
         if (timings := self.timings) is not None:
-            prompt_s, generation_s = timings.prompt_ms / 1e3, timings.predicted_ms / 1e3
+            prompt_s, generation_s = (timings.prompt_ms or 0) / 1e3, (timings.predicted_ms or 0) / 1e3
         else:
             first_s = situation.waited_s if situation.first_piece_s is None else situation.first_piece_s
             prompt_s, generation_s = first_s - situation.waited_s, total_s - first_s

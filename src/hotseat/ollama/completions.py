@@ -26,7 +26,8 @@ class FunctionPiece(msgspec.Struct, gc=False):
 
 
 class CallPiece(msgspec.Struct, gc=False):
-    index: int = 0
+    index: int | None = None
+    """Some servers number no calls."""
     id: str | None = None
     function: FunctionPiece | None = None
 
@@ -56,11 +57,11 @@ class Usage(msgspec.Struct, gc=False):
 class Timings(msgspec.Struct, gc=False):
     """llama-server's, in milliseconds."""
 
-    prompt_n: int = 0
-    prompt_ms: float = 0
-    predicted_n: int = 0
-    predicted_ms: float = 0
-    cache_n: int = 0
+    prompt_n: int | None = None
+    prompt_ms: float | None = None
+    predicted_n: int | None = None
+    predicted_ms: float | None = None
+    cache_n: int | None = None
 
 
 class Completion(msgspec.Struct, gc=False):
@@ -70,8 +71,8 @@ class Completion(msgspec.Struct, gc=False):
     error: msgspec.Raw = NOTHING
     # llama-server's own form, of /infill
     content: msgspec.Raw = NOTHING
-    stop: bool = False
-    stop_type: str = ""
+    stop: bool | None = None
+    stop_type: str | None = None
 
 
 _read = msgspec.json.Decoder(Completion).decode

@@ -5,7 +5,7 @@ What a model server cannot change for one request, such as `num_ctx`, is left ou
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +17,7 @@ from hotseat.ollama.messages import NOTHING, Message, check_count, openai_messag
 from hotseat.ollama.options import Options, for_template, plain_format, sampling
 
 if TYPE_CHECKING:
-    from hotseat.identifiers import Seconds
+    from hotseat.identifiers import ClientId, Seconds
 
 CHAT = b"/v1/chat/completions"
 COMPLETIONS = b"/v1/completions"
@@ -62,6 +62,16 @@ class Asked:
 
     def body(self, model: str) -> bytes:
         return msgspec.json.encode({"model": model, **(self.members or {})})
+
+    def load(self, model: str, client: ClientId) -> bytes:
+        """What hotseat's own API must know to load or unload the model for this client."""
+        keep_alive = self.translation.keep_alive
+        seconds = None if keep_alive is None else -1 if keep_alive.seconds is None else keep_alive.seconds
+        named = {"model": self.translation.model or model, "client": client}
+        return msgspec.json.encode(named if seconds is None else {**named, "keep_alive": seconds})
+
+    def without_keep_alive(self) -> Asked:
+        return replace(self, translation=replace(self.translation, keep_alive=None))
 
 
 class _Common(msgspec.Struct):

@@ -37,7 +37,7 @@ def writer_for(answer: Answer, situation: Situation) -> Writer:
     return ChatWriter(situation) if answer is Answer.MESSAGE else GenerateWriter(situation)
 
 
-def done_reason(finish_reason: str) -> str:
+def done_reason(finish_reason: str | None) -> str:
     """Ollama knows these two for a generated text."""
     return LIMIT if finish_reason in (LIMIT, "limit") else "stop"
 
@@ -78,7 +78,7 @@ class StreamTranslator:
     def _line(self, event: bytes) -> bytes:
         if self._is_done:
             return b""
-        if event == LAST_EVENT:
+        if event.rstrip() == LAST_EVENT:
             self._reason = self._reason or "stop"
             return self._last()
         piece = read_completion(event)
@@ -142,7 +142,7 @@ def _translated_completion(answer: Answer, situation: Situation, whole: Completi
     choice = whole.choices[0]
     said = choice.message or Said(content=choice.text)
     calls.add_whole(said.tool_calls or ())
-    reason = done_reason(choice.finish_reason or "")
+    reason = done_reason(choice.finish_reason)
     thinking = text_in(said.reasoning_content) or text_in(said.reasoning)
     return writer.last(reason, end, text_in(said.content), thinking, calls.translated(reason))
 

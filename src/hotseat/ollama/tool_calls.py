@@ -27,35 +27,53 @@ class _Call:
         self.id = self.name = ""
         self.arguments: list[str] = []
 
+    def is_continued_by(self, piece: CallPiece) -> bool:
+        """A piece without a number: a new id begins a call, or without any id another name after the arguments."""
+        if piece.id:
+            return piece.id == self.id
+        name = piece.function.name if piece.function is not None else None
+        return not name or name == self.name or not any(self.arguments)
+
     def translated(self) -> dict[str, Any]:
         """Ollama has the arguments as an object, OpenAI as a text with JSON in it."""
-        text = "".join(self.arguments).strip() or "{}"
+        text = "".join(self.arguments).strip().encode() or b"{}"
         try:
             _read_object(text)
         except UNREADABLE as problem:
             what = f'the arguments of the call of "{self.name}" are not a JSON object'
             raise UpstreamError(f"the upstream's response cannot be translated: {what}: {problem}") from problem
-        function = {"name": self.name, "arguments": msgspec.Raw(text.encode())}
+        in_one_line = b" ".join(text.splitlines())  # only blanks between values can be line breaks in JSON
+        function = {"name": self.name, "arguments": msgspec.Raw(in_one_line)}
         return {"id": self.id, "function": function} if self.id else {"function": function}
 
 
 class ToolCalls:
-    __slots__ = ("_calls", "_size")
+    __slots__ = ("_calls", "_last", "_size")
 
     def __init__(self) -> None:
         self._calls: dict[int, _Call] = {}
+        self._last = -1
+        """The number of the call that the last piece belongs to."""
         self._size = 0
 
     def add(self, pieces: Iterable[CallPiece]) -> None:
         for piece in pieces:
-            call = self._calls.setdefault(piece.index, _Call())
+            self._last = self._number(piece)
+            call = self._calls.setdefault(self._last, _Call())
             call.id = piece.id or call.id
             if (function := piece.function) is not None:
-                call.name += function.name or ""
+                if function.name != call.name:  # some servers repeat it in every piece
+                    call.name += function.name or ""
                 call.arguments.append(function.arguments or "")
                 self._size += len(call.arguments[-1])
         if self._size > MOST_ARGUMENTS:
             raise UpstreamError(f"the upstream sent arguments of tools with more than {MOST_ARGUMENTS} characters")
+
+    def _number(self, piece: CallPiece) -> int:
+        if piece.index is not None:
+            return piece.index
+        last = self._calls.get(self._last)
+        return self._last if last is not None and last.is_continued_by(piece) else self._last + 1
 
     def add_whole(self, pieces: Iterable[CallPiece]) -> None:
         """Of a complete message: the order counts, and there need not be an index."""

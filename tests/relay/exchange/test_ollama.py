@@ -17,6 +17,7 @@ from tests.support.waiting import come_true
 from hotseat.catalog.named_models import RemoteModel, Selector, Strategy
 from hotseat.catalog.spec import BodyChanges, LoadingState
 from hotseat.identifiers import ModelName
+from hotseat.relay.downstream import limits
 from hotseat.relay.exchange import response_translation
 from hotseat.settings import Access, ApiKey, Role, Settings
 
@@ -152,18 +153,57 @@ async def test_nothing_is_translated_under_upstream_or_if_strict(open_rig: OpenR
         assert got.body == b"hello"
 
 
-@pytest.mark.parametrize("members", [{"messages": []}, {"messages": [], "keep_alive": 0}, {"stream": True}])
-async def test_a_request_that_only_loads_is_not_for_a_model_server(rig: RelayRig, members: dict[str, Any]) -> None:
-    """hotseat's own API answers it, and gets it as it was sent, as JSON."""
-    body = json.dumps({"model": "alpha:latest", **members}).encode()
-    client = await rig.send(post(body, "Content-Type: text/plain", target="/api/chat/?x=1"))
+async def loaded(rig: RelayRig, request: bytes) -> Message:
+    """What the management API got."""
+    client = await rig.send(request)
     call = await rig.management.call()
     await call.say(HELLO)
 
     assert (await client.message()).body == b"hello"
-    assert call.request.first_line == "POST /api/chat HTTP/1.1"
-    assert (call.request.body, call.request["content-type"]) == (body, "application/json")
     assert rig.alpha.lines == []
+    return call.request
+
+
+@pytest.mark.parametrize(
+    ("members", "sent_on"),
+    [
+        ({"messages": []}, {}),
+        ({"messages": [], "keep_alive": 0}, {"keep_alive": 0.0}),
+        ({"keep_alive": "-5m", "stream": True}, {"keep_alive": -1}),
+    ],
+)
+async def test_a_request_that_only_loads_is_not_for_a_model_server(
+    rig: RelayRig, members: dict[str, Any], sent_on: dict[str, Any]
+) -> None:
+    """hotseat's own API answers it, and gets what it needs to know of it."""
+    body = json.dumps({"model": "alpha:latest", **members}).encode()
+    request = await loaded(rig, post(body, "Content-Type: text/plain", target="/api/chat/?x=1"))
+
+    assert request.first_line == "POST /api/chat HTTP/1.1"
+    assert request["content-type"] == "application/json"
+    assert json.loads(request.body) == {"model": "alpha:latest", "client": "127.0.0.1", **sent_on}
+
+
+async def test_a_load_without_a_name_is_one_of_the_only_model(open_rig: OpenRig) -> None:
+    """As for every other request."""
+    rig = await open_rig(models=(ALPHA,))
+
+    assert json.loads((await loaded(rig, post(b"{}", target="/api/generate"))).body)["model"] == "alpha"
+
+
+async def test_a_load_counts_for_the_same_client_as_a_request(open_rig: OpenRig) -> None:
+    """The header that identifies clients does so for loads."""
+    rig = await open_rig(access=Access(client_header="X-Who"))
+
+    assert json.loads((await loaded(rig, ask("/api/chat", "X-Who: ann", messages=[]))).body)["client"] == "ann"
+
+
+async def test_loads_and_unloads_are_audited(rig: RelayRig, caplog: pytest.LogCaptureFixture) -> None:
+    """Who may only use models loads and unloads them in this way."""
+    await loaded(rig, ask("/api/generate", keep_alive=0))
+    await come_true(lambda: bool(caplog.messages))
+
+    assert 'actor=anonymous address=127.0.0.1 action="POST /api/generate" status=200' in caplog.messages[-1]
 
 
 async def test_how_long_the_model_stays_is_said_when_the_request_is_granted(
@@ -362,6 +402,14 @@ async def test_an_error_of_the_server(rig: RelayRig) -> None:
     assert [entry.status for entry in rig.activity.entries] == [400, 400]
 
 
+async def test_an_error_says_when_to_come_back(rig: RelayRig) -> None:
+    """Of the server's own fields, clients need this one."""
+    _, got = await rig.exchange(ask(), answer(b'{"error":"busy"}', 503, b"Retry-After: 7", b"X-Mine: dropped"))
+
+    assert (got.status, got["retry-after"]) == (503, "7")
+    assert "x-mine" not in got.names
+
+
 async def test_an_error_in_the_middle_of_a_stream(rig: RelayRig) -> None:
     """The last line says it, and the stream does not end like a complete one."""
     client, call = await rig.reached(ask())
@@ -448,6 +496,44 @@ async def test_a_whole_response_without_end(rig: RelayRig, monkeypatch: pytest.M
     await call.ended()
 
 
+@pytest.mark.parametrize("is_answered", [True, False])
+async def test_a_whole_response_counts_among_the_bodies(rig: RelayRig, *, is_answered: bool) -> None:
+    """Until it is sent, or its client leaves; many large ones at once must not take all memory."""
+    client, call = await rig.reached(ask(**whole()))
+    bodies, text = rig.relay.context.bodies, COMPLETION.partition(b"\r\n\r\n")[2]
+    await call.say(COMPLETION[:-1])
+    await come_true(lambda: bodies.in_memory == len(text) - 1)
+    if is_answered:
+        await call.say(COMPLETION[-1:])
+        assert (await client.message()).status == 200
+    else:
+        client.hang_up()
+
+    await come_true(lambda: bodies.in_memory == 0)
+
+
+@pytest.mark.parametrize("first", [0, 600])
+async def test_whole_responses_that_take_too_much_together(
+    rig: RelayRig, monkeypatch: pytest.MonkeyPatch, first: int
+) -> None:
+    """The one that exceeds the total is refused, whether at its begin or later, and the server's work is stopped."""
+    monkeypatch.setattr(limits, "MOST_IN_MEMORY", 1000)
+    client, call = await rig.reached(ask(**whole()))
+    said = answer(b"x" * 2000)
+    begin = len(said) - 2000 + first
+    if first:
+        await call.say(said[:begin])
+        await come_true(lambda: rig.relay.context.bodies.in_memory == first)
+        await call.say(said[begin:-1])
+    else:
+        await call.say(said[:-1])
+    got = await client.message()
+
+    assert (got.status, got["retry-after"]) == (429, "1")
+    await call.ended()
+    assert (rig.relay.context.bodies.in_memory, rig.in_flight()) == (0, 0)
+
+
 async def test_a_client_that_leaves_ends_the_work(rig: RelayRig) -> None:
     """The lease ends, and the server's connection with it."""
     for members in (HI, whole()):
@@ -523,3 +609,32 @@ async def test_a_page_of_this_machine_may_chat(rig: RelayRig) -> None:
     _, got = await rig.exchange(ask("/api/chat", *origin).replace(b"Host: box", b"Host: localhost:8080"), STREAM)
 
     assert allowed["access-control-allow-origin"] == got["access-control-allow-origin"] == "http://localhost:3000"
+
+
+def of_page(path: str, **members: Any) -> bytes:
+    """From a page of this machine that may only use models, as it can send it without a preflight."""
+    body = json.dumps({"model": "alpha", **members}).encode()
+    request = post(body, "Content-Type: text/plain", "Origin: http://localhost:3000", target=path)
+    return request.replace(b"Host: box", b"Host: localhost:8080")
+
+
+@pytest.mark.parametrize("path", ["/api/chat", "/api/generate"])
+async def test_a_page_that_may_only_use_models_unloads_none(rig: RelayRig, path: str) -> None:
+    """The refusal says who may; nothing reaches hotseat's own API."""
+    got = await rig.refusal(of_page(path, keep_alive=0))
+
+    assert (got.status, rig.management.lines) == (403, [])
+    assert "allowedOrigins" in lines(got)[0]["error"]
+
+
+async def test_a_page_that_may_only_use_models_does_not_say_how_long_they_stay(
+    rig: RelayRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither with a request nor with a load; both are served."""
+    said: list[float | None] = []
+    monkeypatch.setattr(rig.dispatcher, "keep_alive", lambda _, seconds: said.append(seconds))
+    request = await loaded(rig, of_page("/api/generate", keep_alive="1h"))
+    _, got = await rig.exchange(of_page("/api/chat", keep_alive=0, **HI), STREAM)
+
+    assert "keep_alive" not in json.loads(request.body)
+    assert (got.status, said) == (200, [])

@@ -27,7 +27,10 @@ router = APIRouter(tags=["ollama"])
 
 
 class LoadRequest(msgspec.Struct):
-    model: str = ""
+    """As the relay writes it: clients' own requests have more members, and need not name a model."""
+
+    model: str
+    client: str = ""
     keep_alive: Any = None
     """None: the model's ttl counts."""
 
@@ -49,24 +52,19 @@ async def loaded_or_unloaded(request: Request, deps: ApiDeps, caller: Account | 
     spec = model_to_load(asked.model, deps, caller)
     seconds = None if asked.keep_alive is None else keep_alive_s(asked.keep_alive)
     is_unload = seconds == 0
-    if not is_unload:
-        client = client_of(request, caller)
+    if spec is not None and not is_unload:
+        client = ClientId(asked.client)
         await unless_gone(request.receive, deps.dispatcher.load_for_client(spec.name, client))
-    if asked.keep_alive is not None:
+    if spec is not None and asked.keep_alive is not None:
         deps.dispatcher.keep_alive(spec.name, seconds)
     done_reason = "unload" if is_unload else "load"
     return {"model": asked.model, "created_at": rfc3339(time.time()), "done": True, "done_reason": done_reason}
 
 
-def model_to_load(name: str, deps: ApiDeps, caller: Account | None) -> ModelSpec:
-    """Raises if it is unknown, not for this key, or runs elsewhere."""
+def model_to_load(name: str, deps: ApiDeps, caller: Account | None) -> ModelSpec | None:
+    """None if it runs elsewhere: its own host loads it. Raises if it is unknown or not for this key."""
     catalog = deps.dispatcher.catalog
     named = known_model(name, catalog)
     if caller is not None:
         caller.check_may_use(named.name)
-    return local_model(named, catalog) or catalog.resolve(named.name)
-
-
-def client_of(request: Request, caller: Account | None) -> ClientId:
-    """By key, else by the address that the relay has noted."""
-    return ClientId(caller.name if caller else request.headers.get("x-forwarded-for", "").rpartition(" ")[2])
+    return local_model(named, catalog)

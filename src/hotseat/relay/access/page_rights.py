@@ -76,6 +76,11 @@ class PageRights:
         rule = self._paths.in_other_api(method, path) or self._paths.of_model(method, forwarded)
         return rule.role is Role.INFERENCE
 
+    def is_confined(self, head: RequestHead) -> bool:
+        """Is it from a page that may use models, but not decide what happens to them?"""
+        origin, here = head.known.get(b"origin"), parsed(head.known.get(b"host", b"localhost"))
+        return origin is not None and here is not None and self.page(origin, here, head.label) not in EVERYTHING
+
     # CORS: without these headers a browser hides our responses from pages of other allowed origins.
 
     def lines(self, head: RequestHead) -> list[bytes]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MOST_REFUSED = 64
 """Beyond a limit, this many get an error; further ones are closed silently, because a response takes time."""
 MOST_IN_MEMORY: Bytes = 512 << 20
-"""All bodies together."""
+"""All bodies together, and the responses that are translated as a whole."""
 
 
 class Excess(NamedTuple):
@@ -86,7 +86,7 @@ class Bodies:
     def check(self, body: Body, limits: Limits, *, is_proxy: bool) -> None:
         """Raises if bodies take too much. One address may use half of the disk limit, a proxy all of it."""
         if self.in_memory > MOST_IN_MEMORY:
-            raise Busy("too many large requests at once. Try again in a moment.", retry_after=1)
+            raise Busy("too many large requests or responses at once. Try again in a moment.", retry_after=1)
         if not body.is_spooled:
             return
         most = limits.most_uploads

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hotseat.errors import ClientError, UnknownModel, UnsupportedEncoding, did_you_mean
+from hotseat.errors import ClientError, Forbidden, UnknownModel, UnsupportedEncoding, did_you_mean
 from hotseat.ollama.names import configured_name
 from hotseat.relay.http.json_bodies import SMALL, check_values
 from hotseat.relay.routing.model_name import MANAGEMENT, UNREADABLE, name_for_v1, shortened, unreadable
-from hotseat.relay.routing.path_rules import LISTS
+from hotseat.relay.routing.path_rules import LOADS
 from hotseat.relay.routing.paths import without_slash
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def translate(request: Request, context: Context) -> bool:
     """Returns whether a model server gets it. Else it only loads or unloads a model, and is hotseat's own to answer."""
-    asked, catalog = _read(request), context.dispatcher.catalog
+    asked, catalog = _allowed(_read(request), request, context), context.dispatcher.catalog
     name = configured_name(asked.translation.model, catalog)
     named_model = _named(name, catalog)
     is_ours = asked.members is None
@@ -33,19 +33,29 @@ def translate(request: Request, context: Context) -> bool:
         kind=MANAGEMENT if is_ours else request.destination.kind,
         target=without_slash(request.head.target.partition(b"?")[0]) if is_ours else asked.target,
         named_model=named_model,
-        rule=LISTS if is_ours else context.policy.paths.of_model(request.head.method, asked.target),
+        rule=LOADS if is_ours else context.policy.paths.of_model(request.head.method, asked.target),
     )
     context.policy.check_may_ask(request.verdict, destination)
     if is_ours or asked.target != request.destination.target:
         request.send_to(destination)
     request.destination = destination
-    if is_ours:
-        return False
-    request.translation = asked.translation
-    request.body.replace(asked.body(name or named_model.name))
+    name = name or named_model.name
+    request.body.replace(asked.load(name, request.client) if is_ours else asked.body(name))
     if request.body.counted:
         context.bodies.count(request.body)
-    return True
+    if not is_ours:
+        request.translation = asked.translation
+    return not is_ours
+
+
+def _allowed(asked: Asked, request: Request, context: Context) -> Asked:
+    """A page that may only use models does not decide how long they stay; raises if it asks for nothing else."""
+    keep_alive = asked.translation.keep_alive
+    if keep_alive is None or not context.policy.cors.is_confined(request.head):
+        return asked
+    if asked.members is None and keep_alive.seconds == 0:
+        raise Forbidden("pages of this origin may use models, but not unload them. Add the origin to allowedOrigins.")
+    return asked.without_keep_alive()
 
 
 def _read(request: Request) -> Asked:

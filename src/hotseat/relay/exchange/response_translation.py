@@ -9,17 +9,17 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from hotseat.errors import UpstreamError
+from hotseat.errors import HotseatError, UpstreamError
 from hotseat.ollama.answers import Situation, error_line
 from hotseat.ollama.completions import error_text
 from hotseat.ollama.responses import translated
 from hotseat.relay.exchange.framers import Framer, chunk
+from hotseat.relay.http.body import Body
 from hotseat.relay.http.response_head import read_response_head
 from hotseat.settings import MiB
 
 if TYPE_CHECKING:
     from hotseat.error_bodies import Dialect
-    from hotseat.errors import HotseatError
     from hotseat.identifiers import Bytes, Instant
     from hotseat.ollama.requests import Translation
     from hotseat.ollama.responses import StreamTranslator
@@ -35,6 +35,7 @@ STREAM_HEAD, _ = read_response_head(
     [(b"Content-Type", b"application/x-ndjson"), (b"X-Accel-Buffering", b"no"), (b"Transfer-Encoding", b"chunked")],
 )
 JSON = (b"Content-Type", b"application/json; charset=utf-8")
+RETRY_AFTER = b"Retry-After"
 SUCCESS = range(200, 300)
 
 
@@ -112,9 +113,9 @@ class OwnHead(Protocol):
 
 
 class TranslatedWhole(Framer):
-    """A response that is sent when it is complete."""
+    """A response that is sent when it is complete. Until then it counts among the bodies of all requests."""
 
-    __slots__ = ("_answer", "_exchange", "_own_head", "_parts", "_situation", "_size", "_translation")
+    __slots__ = ("_body", "_exchange", "_own_head", "_situation", "_translation")
 
     def __init__(
         self, exchange: Exchange, translation: Translation, situation: Situation, head: ResponseHead, own_head: OwnHead
@@ -125,27 +126,32 @@ class TranslatedWhole(Framer):
         self._translation = translation
         self._situation = situation
         self._own_head = own_head
-        self._parts: list[bytes] = []
-        self._size = 0
-        self._answer = b""
+        self._body = Body()
+        """The upstream's, then its translation."""
 
     def framed(self, data: bytes) -> bytes:
-        self._size += len(data)
-        if self._size > MOST_OF_A_RESPONSE:
-            raise UpstreamError(f"the upstream's response is larger than {MOST_OF_A_RESPONSE} bytes")
-        self._parts.append(data)
+        try:
+            self._add(data)
+        except HotseatError:
+            self.stop()  # with the first part, its exchange does not know it yet
+            raise
         return b""
+
+    def _add(self, data: bytes) -> None:
+        self._body.add(data)
+        if self._body.size > MOST_OF_A_RESPONSE:
+            raise UpstreamError(f"the upstream's response is larger than {MOST_OF_A_RESPONSE} bytes")
+        self._exchange.context.check_space(self._body)
 
     def write(self, data: bytes) -> None:
         self.framed(data)
 
     def problem_at_end(self) -> UpstreamError | None:
         try:
-            self._answer = self._translated(b"".join(self._parts))
+            self._body.replace(self._translated(self._body.whole()))
         except UpstreamError as problem:
             return problem
-        finally:
-            self._parts = []
+        self._exchange.context.bodies.count(self._body)
         return None
 
     def _translated(self, body: bytes) -> bytes:
@@ -156,9 +162,15 @@ class TranslatedWhole(Framer):
         return translated(self._translation.answer, self._situation, body)
 
     def end(self, now: Instant) -> None:
-        head, _ = read_response_head(self.head.status, self.head.reason, [JSON])
-        self._client.write(self._own_head(head, len(self._answer), keep_alive=self._keep_alive) + self._answer)
+        retry_after = self.head.known.get(RETRY_AFTER.lower())
+        fields = [JSON] if retry_after is None else [JSON, (RETRY_AFTER, retry_after)]
+        head, _ = read_response_head(self.head.status, self.head.reason, fields)
+        self._client.write(self._own_head(head, self._body.size, keep_alive=self._keep_alive) + self._body.whole())
+        self.stop()
         super().end(now)
+
+    def stop(self) -> None:
+        self._exchange.context.bodies.forget(self._body)
 
     def cut(self, error: HotseatError, dialect: Dialect) -> None:
         """Nothing was sent yet."""

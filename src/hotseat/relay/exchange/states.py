@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hotseat.errors import UpstreamError
+from hotseat.errors import HotseatError, UpstreamError
 from hotseat.relay.exchange.exchange import QUEUED, Done, Queued, State
 from hotseat.relay.exchange.framers import Verbatim
 from hotseat.relay.exchange.response_start import is_ordinary, ordinary_bytes, special_response
@@ -122,7 +122,10 @@ class Connected(State):
         self._exchange.run(self._fail, f"failed: {error.message}.")
 
     def crashed(self, problem: Exception) -> None:
-        self._exchange.crashed(problem)
+        if isinstance(problem, HotseatError):  # no bug: the response takes too much memory
+            self._exchange.cut(problem)
+        else:
+            self._exchange.crashed(problem)
 
     def _unexpected(self, *args: Any, **kwargs: Any) -> None:
         raise AssertionError(f"{type(self).__name__} does not expect this")

@@ -72,7 +72,7 @@ def destination_for(head: RequestHead, catalog: Catalog, paths: PathTable) -> De
     """`find_destination`, but browsers that open the bare address get the dashboard.
 
     At a model server's own Host every path is that server's. At the address for Ollama's clients, the bare address
-    says that Ollama is running, to anybody.
+    says that Ollama is running, to every key, but not to pages that may only use models.
     """
     if head.label:
         _check_unambiguous(head.target)

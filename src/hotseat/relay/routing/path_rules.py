@@ -22,6 +22,8 @@ class PathRule:
 
 NO_KEY = PathRule(None)
 LISTS = PathRule(Role.INFERENCE)
+LOADS = PathRule(Role.INFERENCE, is_action=True)
+"""As any request for a model may; it evicts nothing that such a request does not."""
 LOOKS = PathRule(Role.OPERATE)
 ACTS = PathRule(Role.OPERATE, is_action=True)
 STRICTEST = PathRule(Role.ADMIN, is_action=True)
