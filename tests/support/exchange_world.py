@@ -306,6 +306,9 @@ class FakeContext:
         self.timers.append(timer)
         return timer
 
+    def check_space(self, body: Body) -> None:
+        self.bodies.count(body)
+
     def refused(self, code: str) -> None: ...
     def finished(self, model: ModelName, status: int, *known: object) -> None:
         self.recorded.append(status)

@@ -266,6 +266,7 @@ class ExchangeWorld(RuleBasedStateMachine):
         left = {"timers": context.timers, "dials": context.pool.dials, "connections": context.pool.used}
         check(not any(left.values()), f"{left} after the end")
         check(dict(dispatcher.left) == dict.fromkeys(range(1, dispatcher.asked + 1), 1), "a lease is lost")
+        check(context.bodies.in_memory == 0, "a body still counts")
         check(len(context.recorded) == 1, f"recorded as {context.recorded}")
         check(self.hosts is None or not (any(self.hosts.out.values()) or self.hosts.agreeing), "a host still has it")
 
@@ -493,6 +494,7 @@ PLANTED_IN_TRANSLATION: list[tuple[type, str, Callable[..., Any]]] = [
     (LinesUntilClosed, "_cut_looks_complete", False),  # type: ignore[list-item]
     (TranslatedWhole, "problem_at_end", nothing),
     (TranslatedWhole, "cut", cut_as_if_complete),
+    (TranslatedWhole, "stop", nothing),
     (Streaming, "failed", nothing),
 ]
 
@@ -503,7 +505,7 @@ PLANTED_IN_TRANSLATION: list[tuple[type, str, Callable[..., Any]]] = [
     ids=[f"{owner.__name__}.{name}" for owner, name, _ in PLANTED_IN_TRANSLATION],
 )
 def test_the_world_finds_a_bug_planted_in_the_translation(owner: type, name: str, bug: Callable[..., Any]) -> None:
-    """Each of them would show a client an incomplete response as a complete one, or leave it waiting."""
+    """Each would show a client an incomplete response as a complete one, leave it waiting, or count it for ever."""
     with patch.object(owner, name, bug), pytest.raises((Broken, AssertionError)):
         run_state_machine_as_test(SeededTranslatedWorld, settings=HUNT)
 
