@@ -65,6 +65,7 @@ def test_the_activity_outlives_hotseat(tmp_path: Path) -> None:
         rig.chat("alpha", 5, **{"X-Request-Id": "mine"})
     with ForkedHotseat(config, tmp_path) as rig:
         printed = rig.cli("activity", "--model", "alpha")
+        assert printed.returncode == 0, printed
 
     assert printed.stdout.splitlines()[1].split()[-1] == "mine", printed
     assert "from memory" not in printed.stdout
