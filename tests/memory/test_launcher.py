@@ -10,7 +10,6 @@ from tests.support.catalogs import GIB, gpu, level, model, one_at_a_time, sleeps
 from tests.support.fake_launcher import FakeLauncher
 from tests.support.virtual_time import advance, in_virtual_time
 
-from hotseat.catalog.spec import Footprint, Source
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.errors import LoadFailed
@@ -46,9 +45,7 @@ class Card:
 
 def opened(card: Card, catalog: Catalog = TWO, **launcher: tuple[str, ...]) -> Dispatcher:
     scheduler = Scheduler(catalog)
-    return Dispatcher(
-        scheduler, MemoryGatedLauncher(FakeLauncher(**launcher), card, lambda: scheduler.catalog), Journal()
-    )
+    return Dispatcher(scheduler, MemoryGatedLauncher(FakeLauncher(**launcher), card, lambda: scheduler), Journal())
 
 
 def now() -> float:
@@ -123,8 +120,8 @@ async def test_memory_that_never_comes_back() -> None:
 async def test_an_estimate_refuses_nobody(caplog: pytest.LogCaptureFixture) -> None:
     """An estimate may be wrong: the server is started anyway, and the log has the figures."""
     card = Card()
-    guess = Footprint({gpu(0): 20 * GIB}, Source.ESTIMATED)
-    dispatcher = opened(card, with_budget(model("qwen", gib=20), model("llama", learned=guess)))
+    guess = {gpu(0): 20 * GIB}
+    dispatcher = opened(card, with_budget(model("qwen", gib=20), model("llama", estimated=guess)))
     await dispatcher.load(QWEN)
     card.free_at = now() + 1000
     began = now()
@@ -151,10 +148,10 @@ class LauncherShortOfMemory(FakeLauncher):
 
 
 def short_of_memory(card: Card) -> tuple[Dispatcher, LauncherShortOfMemory]:
-    guess = Footprint({gpu(0): 20 * GIB}, Source.ESTIMATED)
-    scheduler = Scheduler(with_budget(model("qwen", gib=20), model("llama", learned=guess)))
+    guess = {gpu(0): 20 * GIB}
+    scheduler = Scheduler(with_budget(model("qwen", gib=20), model("llama", estimated=guess)))
     launcher = LauncherShortOfMemory(card)
-    return Dispatcher(scheduler, MemoryGatedLauncher(launcher, card, lambda: scheduler.catalog), Journal()), launcher
+    return Dispatcher(scheduler, MemoryGatedLauncher(launcher, card, lambda: scheduler), Journal()), launcher
 
 
 @in_virtual_time
@@ -233,7 +230,7 @@ async def test_a_stop_that_comes_as_the_memory_is_free(turns: int) -> None:
     card = Turning(turns, lambda: dispatcher.unload(LLAMA))
     launcher = FakeLauncher()
     scheduler = Scheduler(TWO)
-    dispatcher = Dispatcher(scheduler, MemoryGatedLauncher(launcher, card, lambda: scheduler.catalog), Journal())
+    dispatcher = Dispatcher(scheduler, MemoryGatedLauncher(launcher, card, lambda: scheduler), Journal())
     await dispatcher.load(QWEN)
     await asyncio.gather(dispatcher.load(LLAMA), return_exceptions=True)
     async with asyncio.timeout(10):
