@@ -105,7 +105,10 @@ class StatsOfModels:
         self._of: dict[ModelName, ModelStats] = {}
         self._last_visits: dict[ClientId, tuple[ModelName, Instant]] = {}
         """Last model of each client, and when that request ended."""
-        self._usual_load_s: Seconds = UNKNOWN_LOAD_S
+        self._loads_s: Seconds = 0.0
+        """The load times of all models that have one, added up."""
+        self._loaded = 0
+        """How many those are."""
 
     def of(self, model: ModelName) -> ModelStats:
         """Always returns the same object for a model."""
@@ -119,6 +122,10 @@ class StatsOfModels:
         known = self.of(model).load_s
         return self._usual_load_s if known is None else known
 
+    @property
+    def _usual_load_s(self) -> Seconds:
+        return self._loads_s / self._loaded if self._loaded else UNKNOWN_LOAD_S
+
     def measured_load_s(self, model: ModelName) -> Seconds | None:
         return self.of(model).load_s
 
@@ -127,12 +134,12 @@ class StatsOfModels:
         return UNKNOWN_STOP_S if known is None else known
 
     def loaded(self, model: ModelName, seconds: Seconds) -> None:
-        self.of(model).loaded(seconds)
-        self._reckon_usual_load()
-
-    def _reckon_usual_load(self) -> None:
-        seen = [stats.load_s for stats in self._of.values() if stats.load_s is not None]
-        self._usual_load_s = sum(seen) / len(seen) if seen else UNKNOWN_LOAD_S
+        stats = self.of(model)
+        before = stats.load_s
+        stats.loaded(seconds)
+        assert stats.load_s is not None
+        self._loads_s += stats.load_s - (before or 0.0)
+        self._loaded += before is None
 
     # Clients
 
@@ -162,7 +169,8 @@ class StatsOfModels:
         for name, plain in known.items():
             if isinstance(plain, dict):
                 _take_over(self.of(ModelName(name)), plain)
-        self._reckon_usual_load()
+        loads = [stats.load_s for stats in self._of.values() if stats.load_s is not None]
+        self._loads_s, self._loaded = sum(loads), len(loads)
 
 
 def _plain(stats: ModelStats) -> dict[str, Any]:

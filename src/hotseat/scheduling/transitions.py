@@ -297,6 +297,7 @@ class Transitions:
         """Clear failures, for an operator's load or a changed configuration."""
         model.failures = 0
         model.failed_levels.clear()
+        self.state.failed.pop(model.name, None)
         if model.phase is Phase.BACKOFF:
             self.recover(model)
 
@@ -306,8 +307,11 @@ class Transitions:
         model.why = reason
         if model.phase is Phase.COLD:
             del self.state.active[model.name]
+            if model.failures:
+                self.state.failed[model.name] = model
         else:
             self.state.active[model.name] = model
+            self.state.failed.pop(model.name, None)
         self.state.reckon_claim(model)
 
     def _remove(self, model: ModelState) -> None:

@@ -100,7 +100,7 @@ def figures(footprint: Footprint | None) -> dict[str, int] | None:
 def machine(dispatcher: Dispatcher) -> dict[str, Any]:
     """Which models may run together. Only what the scheduler knows of a model: its command may contain secrets."""
     catalog = dispatcher.catalog
-    load_s = {seen.name: seen.load_s for seen in dispatcher.view().models}
+    load_s = {seen.name: seen.load_s for seen in dispatcher.view_of_all().models}
     return {
         "t": "machine",
         "patience": catalog.policy.patience,
