@@ -103,6 +103,8 @@ class StatsOfModels:
 
     def __init__(self) -> None:
         self._of: dict[ModelName, ModelStats] = {}
+        self._used: dict[ModelName, ModelStats] = {}
+        """Those of models used in this run, the last used last."""
         self._last_visits: dict[ClientId, tuple[ModelName, Instant]] = {}
         """Last model of each client, and when that request ended."""
         self._loads_s: Seconds = 0.0
@@ -135,11 +137,16 @@ class StatsOfModels:
 
     def loaded(self, model: ModelName, seconds: Seconds) -> None:
         stats = self.of(model)
+        self.used(model, stats)
         before = stats.load_s
         stats.loaded(seconds)
         assert stats.load_s is not None
         self._loads_s += stats.load_s - (before or 0.0)
         self._loaded += before is None
+
+    def used(self, model: ModelName, stats: ModelStats) -> None:
+        self._used.pop(model, None)
+        self._used[model] = stats
 
     # Clients
 
@@ -153,6 +160,7 @@ class StatsOfModels:
 
     def went(self, model: ModelName, stats: ModelStats, client: ClientId, began: Instant, now: Instant) -> None:
         visits = self._last_visits
+        self.used(model, stats)
         stats.served(now - began)
         if len(visits) >= KEPT_CLIENTS and client not in visits:
             del visits[next(iter(visits))]
@@ -161,8 +169,8 @@ class StatsOfModels:
     # Across restarts
 
     def export(self) -> dict[str, dict[str, Any]]:
-        """Plain data, without models that have no figures."""
-        return {name: _plain(stats) for name, stats in self._of.items() if stats != ModelStats()}
+        """Plain data of the models used in this run, the last used last."""
+        return {name: _plain(stats) for name, stats in self._used.items()}
 
     def adopt(self, known: Mapping[str, Any]) -> None:
         """Restore what an earlier run exported; invalid entries are ignored."""

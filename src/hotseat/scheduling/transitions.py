@@ -179,6 +179,7 @@ class Transitions:
         model.upstream, model.sleep_level = upstream, None
         model.ready_at = model.idle_since = self.now
         model.served = 0
+        self.state.model_stats.used(model.name, model.stats)
 
     def _note_load(self, model: ModelState, seconds: Seconds) -> None:
         if model.sleep_level is not None and model.fell_asleep_in_s is not None:
