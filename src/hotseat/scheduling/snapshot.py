@@ -70,6 +70,7 @@ def _model(state: State, model: ModelState, wait: Wait | None, now: Instant) -> 
         measured=model.measured,
         launch=model.launch,
         served=model.served,
+        slots=model.slots,
         level=model.sleep_level.name if model.sleep_level else None,
     )
 

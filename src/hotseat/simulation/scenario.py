@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.catalog.catalog import Catalog, Policy
 from hotseat.catalog.groups import ALONE, TOGETHER, Group, Groups
+from hotseat.catalog.matrix import Matrix
 from hotseat.catalog.spec import LaunchRecipe, ModelSpec
 from hotseat.identifiers import LOCAL_HOST, DeviceName, ModelName, Place
 from hotseat.simulation.trace import FIRST_DEVICE
@@ -32,10 +33,17 @@ def catalog_of(trace: Trace, policy: Policy | None = None) -> Catalog:
     )
     return Catalog(
         models={spec.name: spec for spec in specs},
-        groups=Groups(tuple(groups), TOGETHER if budgets else ALONE),
+        groups=Groups(tuple(groups), TOGETHER if budgets or trace.matrix else ALONE, matrix_of(trace)),
         budgets=budgets,
-        policy=policy or Policy(trace.scheduler.patience, trace.scheduler.max_queue),
+        policy=policy or Policy(trace.scheduler.patience, trace.scheduler.max_queue, trace.scheduler.max_wait),
     )
+
+
+def matrix_of(trace: Trace) -> Matrix | None:
+    if trace.matrix is None:
+        return None
+    sets = tuple(tuple(map(ModelName, each)) for each in trace.matrix.sets)
+    return Matrix(sets, {ModelName(name): cost for name, cost in trace.matrix.evict_costs.items()})
 
 
 def with_patience(catalog: Catalog, patience: float) -> Catalog:
@@ -63,6 +71,7 @@ def spec_of(model: Model, budgets: Mapping[Place, Bytes]) -> ModelSpec:
         concurrency_limit=model.slots,
         urgency=model.urgency,
         pinned=model.pinned,
+        max_queue=model.max_queue,
         memory=memory_of(model, budgets),
     )
 
