@@ -77,7 +77,7 @@ class TimedScheduler(SchedulerDriver):
         self.launches |= {each.model: each.launch for each in commands if isinstance(each, StartUpstream)}
 
 
-def story() -> Iterable[tuple[str, Event | Callable[[SchedulerDriver], Event]]]:
+def facts() -> Iterable[tuple[str, Event | Callable[[SchedulerDriver], Event]]]:
     """Two models load and serve; a third needs the memory of one of them."""
     yield "a cold model is requested", arrives(1, "m1")
     yield "a loading model is requested", arrives(2, "m1")
@@ -102,7 +102,7 @@ def test_events() -> None:
     timer = Timer()
     for _ in range(ROUNDS):
         driver = TimedScheduler(CATALOG)
-        for second, (step, fact) in enumerate(story()):
+        for second, (step, fact) in enumerate(facts()):
             driver.now = float(second)
             driver.tell(timer, step, fact)
         reloaded = replace(CATALOG, budgets=CATALOG.budgets)

@@ -83,7 +83,7 @@ class Figures:
         if guess := guesses.of(spec):
             guessed = placing.of(guess)
             self._read_once[key_of(spec.recipe)] = guess.backed(Where.HOST, Backing.READ_ONCE)
-        return replace(spec, estimated=guessed or None)
+        return replace(spec, estimated=guessed or None) if guessed or spec.estimated else spec
 
 
 def totals_of(machine: Machine) -> dict[Place, Bytes]:
