@@ -384,7 +384,8 @@ def metrics() -> str:
         "`GET /metrics` returns them in Prometheus' text format; `metrics: false` turns it off.\n"
         "The name, type, labels and meaning of a **stable** metric do not change before the next major version.\n"
         "Any version may add metrics, label values and finer buckets.\n"
-        "Counters of configured models start at 0 when hotseat starts; a histogram appears with its first value."
+        "Counters of configured models start at 0 when hotseat starts; a histogram appears with its first value.\n"
+        "With more than 200 models, only those that have been used since the start are listed."
     )
     rows = [
         (f"`{figure.name}`", figure.kind.value, listed(figure.labels), figure.meaning, figure.stability.value)

@@ -34,6 +34,7 @@ from hotseat.memory.monitor import MemoryMonitor
 from hotseat.relay.routing.route import choose
 from hotseat.scheduling.commands import StartUpstream
 from hotseat.scheduling.scheduler import Scheduler
+from hotseat.startup.monitoring import shown_in_metrics
 from hotseat.state.learned_store import LearnedStore
 
 if TYPE_CHECKING:
@@ -139,8 +140,10 @@ async def test_questions_of_requests_and_of_the_memory_monitor(tmp_path: Path) -
         for selector in selectors:
             targets = dispatcher.catalog.choices(selector)
             timer(f"a selector ({selector.strategy.value})", partial(choose, selector, targets, dispatcher, {}))
-    running = dispatcher.last_used()
+        timer("what metrics show", partial(shown_in_metrics, dispatcher))
+    running, in_metrics = dispatcher.last_used(), [each.name for each in shown_in_metrics(dispatcher).models]
     await dispatcher.shut_down(within=0)
 
     assert running == last
+    assert in_metrics == [last]
     assert timer.slow() == {}
