@@ -8,7 +8,13 @@ import pytest
 from tests.support.catalogs import gpu, model, with_budget
 
 from hotseat.cli.queries import memory_in_words
+from hotseat.config.load import read
+from hotseat.hardware.footprints import key_of
+from hotseat.identifiers import ModelName
+from hotseat.memory.manager import SECTION
 from hotseat.scheduling.events import DevicesChanged
+from hotseat.simulation.trace import Model, Trace, write
+from hotseat.state.learned_store import LEARNED, LearnedStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,6 +100,22 @@ def test_check_says_what_models_count_as(typed: Typed, tmp_path: Path, monkeypat
 
     assert "small counts as 2 GiB of ram (declared)." in said.out
     assert "other counts as a whole device, because its memory is neither declared nor known." in said.out
+
+
+def test_what_an_earlier_run_measured_counts(typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In `check` and in a simulation of another configuration, as after a start."""
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
+    config, trace = tmp_path / "config.yaml", tmp_path / "trace.jsonl"
+    config.write_text("devices: {ram: {memory: 8GiB}}\nmodels: {small: {cmd: 'serve ${PORT}'}}\n")
+    key = key_of(read([config], environ={}).catalog.models[ModelName("small")].recipe)
+    section = LearnedStore(tmp_path / LEARNED).section(SECTION)
+    section.keep(key, {"lives": [{"ram": {"anonymous": 3 * GiB}}]})
+    trace.write_text(write(Trace((Model("small", 1.0),), ())))
+    checked = typed("check", str(config))
+    simulated = typed("simulate", str(trace), "--config", str(config), "--memory", "ram=9GiB")
+
+    assert "small counts as 3 GiB of ram (measured)." in checked.out
+    assert (simulated.code, simulated.err) == (0, "")
 
 
 def test_auto_takes_what_this_machine_has(typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

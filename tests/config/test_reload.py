@@ -10,7 +10,7 @@ from tests.support.config_files import ConfigFiles
 from hotseat.catalog.catalog import compare
 from hotseat.config.active import ActiveConfig
 from hotseat.config.reload import Reloader
-from hotseat.identifiers import HostName
+from hotseat.identifiers import LOCAL_HOST, DeviceName, HostName, ModelName, Place
 from hotseat.model_files.folder import ModelFolders
 from hotseat.settings import Fleet
 
@@ -107,3 +107,17 @@ async def test_a_fleet_secret_that_stays_in_force_stays_withheld(
 
     assert applied.settings.fleet == begun.settings.fleet
     assert applied.withheld_env == {"OLD", "NEW"}
+
+
+async def test_a_measurement_is_no_change_of_a_key(files: ConfigFiles) -> None:
+    """The same file after a model was measured: its memory counts differently, but nobody has changed a key."""
+    begun = files.load(f"devices: {{gpu0: {{memory: 24GiB}}}}\n{MODEL}")
+    measured = replace(begun, measured={ModelName("qwen"): {Place(LOCAL_HOST, DeviceName("gpu0")): 1 << 30}})
+    reloader = Reloader(ActiveConfig(begun), ModelFolders(), cast("ReloadTarget", ReloadRig(measured)))
+    result = await reloader.reload()
+
+    assert result.keys == ()
+    assert reloader.report().resolved["models"]["qwen"]["memory"] == {
+        "devices": {"gpu0": 1 << 30},
+        "source": "measured",
+    }
