@@ -6,9 +6,11 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from hotseat.catalog.cards import on_cards
 from hotseat.catalog.spec import Source
 from hotseat.errors import LoadFailed
 from hotseat.hardware.memory_release import WITHIN_S, until_free
+from hotseat.identifiers import ANY_GPU
 from hotseat.scheduling.events import UpstreamFailed
 from hotseat.scheduling.memory_fit import in_gib, needs
 from hotseat.tasks import Tasks
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.spec import ModelSpec
     from hotseat.dispatch.server_tasks import Launcher
     from hotseat.hardware.memory_release import Freed, Watches
-    from hotseat.identifiers import Bytes, DeviceName, Instant, LaunchId, ModelName, Seconds
+    from hotseat.identifiers import Bytes, DeviceName, Instant, LaunchId, ModelName, Place, Seconds
     from hotseat.scheduling.commands import PutToSleep, ReadAhead, StartUpstream, StopUpstream, WakeUp
     from hotseat.scheduling.events import (
         SleepFailed,
@@ -50,6 +52,8 @@ class MemoryGatedLauncher:
         self._waiting: dict[LaunchId, asyncio.Task[Freed]] = {}
         self._wanted_launches: set[LaunchId] = set()
         """Launches in progress that were not told to stop."""
+        self._gpus: dict[LaunchId, tuple[Place, ...]] = {}
+        """The cards of each process, if they were chosen for it."""
         self._tasks = Tasks()
 
     async def start(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed:
@@ -80,10 +84,15 @@ class MemoryGatedLauncher:
         started = await self._launcher.start(command)
         if isinstance(started, UpstreamFailed):
             self._note_end()
+        elif command.gpus:
+            self._gpus[command.launch] = command.gpus
         return started
 
     async def watch(self, ready: UpstreamReady) -> UpstreamExited:
-        exited = await self._launcher.watch(ready)
+        try:
+            exited = await self._launcher.watch(ready)
+        finally:
+            self._gpus.pop(ready.launch, None)
         self._note_end()
         return exited
 
@@ -105,7 +114,8 @@ class MemoryGatedLauncher:
     async def wake_up(self, command: WakeUp) -> UpstreamAwake | WakeFailed | None:
         """Wait for memory as before a start; if some is still missing then, the server itself fails."""
         catalog = self._catalog()
-        if catalog and (spec := catalog.models.get(command.model)) and (wanted := self._wanted(spec)):
+        spec = catalog.models.get(command.model) if catalog else None
+        if spec and (wanted := self._wanted(spec, self._gpus.get(command.launch, ()))):
             await self._until_free(command.model, wanted)
         return await self._launcher.wake_up(command)
 
@@ -117,7 +127,7 @@ class MemoryGatedLauncher:
 
     async def _freed(self, command: StartUpstream) -> Freed | None:
         """The result of the wait; None: there was nothing to wait for. LoadFailed: do not start."""
-        wanted = self._wanted(command.spec)
+        wanted = self._wanted(command.spec, command.gpus)
         if not wanted:
             return None
         waiting: asyncio.Task[Freed] = self._tasks.start(
@@ -132,16 +142,16 @@ class MemoryGatedLauncher:
         # A stop may arrive after the wait has ended and before this task resumes: it had nothing to cancel then.
         if waiting.cancelled() or command.launch not in self._wanted_launches:
             raise LoadFailed(f"{command.model} was stopped before it was started")
-        if obstacle := verdict(command.spec, waiting.result()):
+        if obstacle := verdict(command.spec, command.gpus, waiting.result()):
             raise obstacle
         return waiting.result()
 
-    def _wanted(self, spec: ModelSpec) -> dict[DeviceName, Bytes]:
+    def _wanted(self, spec: ModelSpec, gpus: tuple[Place, ...]) -> dict[DeviceName, Bytes]:
         """The memory to wait for; empty if none was released lately."""
         catalog = self._catalog()
         if asyncio.get_running_loop().time() - self._ended_at > FRESH_S:
             return {}
-        figures = needs(spec, catalog) if catalog else {}
+        figures = on_cards(needs(spec, catalog), gpus, catalog.limits) if catalog else {}
         return {place.device: int(SLACK * bytes_) for place, bytes_ in figures.items() if bytes_}
 
     async def _until_free(self, model: ModelName, wanted: Mapping[DeviceName, Bytes]) -> Freed:
@@ -159,14 +169,20 @@ class MemoryGatedLauncher:
         return freed
 
 
-def verdict(spec: ModelSpec, freed: Freed) -> LoadFailed | None:
-    """PURE: a measured figure decides; an estimate may be wrong, so then the server is started anyway."""
+def verdict(spec: ModelSpec, gpus: tuple[Place, ...], freed: Freed) -> LoadFailed | None:
+    """PURE: a measured figure decides; an estimate may be wrong, so then the server is started anyway. So is one with
+    several cards, because only their sum was measured.
+    """
     footprint = spec.footprint
     if not freed.missing or footprint is None or footprint.source is Source.ESTIMATED:
         return None
-    device, needed = next(
-        (place.device, size) for place, size in footprint.memory.items() if place.device in freed.missing
-    )
+    figures = {
+        (gpus[0] if place == ANY_GPU and len(gpus) == 1 else place): at for place, at in footprint.memory.items()
+    }
+    lacking = {place.device: size for place, size in figures.items() if place.device in freed.missing}
+    if not lacking:
+        return None
+    device, needed = next(iter(lacking.items()))
     return LoadFailed(
         f"{spec.name} needs {in_gib(needed)} of {device} ({footprint.source.value}), but only"
         f" {in_gib(freed.free[device])} is free {freed.took_s:.0f} s after another server exited."
