@@ -15,6 +15,7 @@ from hotseat.simulation.trace import Client, Closed, Group, Memory, Model, Open,
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Literal
 
     from hotseat.identifiers import Bytes, Instant, Seconds
 
@@ -30,6 +31,7 @@ class SeenModel:
     name: str
     slots: int | None = None
     memory: dict[str, Bytes] | None = None
+    gpus: Literal["auto"] | int | tuple[str, ...] | None = None
     ttl_s: Seconds | None = None
     urgency: float = 1.0
     pinned: bool = False
@@ -75,6 +77,7 @@ class Recording:
             stop=mean(self.stops.get(model.name, ()), self._all(self.stops), UNKNOWN_STOP_S),
             slots=model.slots,
             size={device: bytes_ / GIB for device, bytes_ in model.memory.items()} if model.memory else None,
+            gpus=model.gpus,
             ttl=model.ttl_s,
             urgency=model.urgency,
             pinned=model.pinned,

@@ -14,11 +14,12 @@ seconds, sizes in GiB. `group` and `scheduler` lines correspond to the configura
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, assert_never
 
 import msgspec
 
 from hotseat.errors import HotseatError, did_you_mean
+from hotseat.identifiers import ANY_GPU
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -43,6 +44,8 @@ class Model(Record, frozen=True):
     """Concurrent requests of its server; None: no limit."""
     size: GiB | dict[str, GiB] | None = None
     """On the first device, or per device; None: the whole first device."""
+    gpus: Literal["auto"] | AtLeastOne | tuple[Name, ...] | None = None
+    """As in the configuration; its size on GPUs is then that on `gpus`, or a single size."""
     ttl: S | None = None
     urgency: Annotated[float, msgspec.Meta(gt=0)] = 1.0
     pinned: bool = False
@@ -226,5 +229,6 @@ def _unknown_names(line: Line, models: list[str], devices: list[str]) -> Iterato
             for name in (name for name in line.members if name not in models):
                 yield f"group {line.name} contains {name}, but no line defines it.{did_you_mean(name, models)}"
         case Model(size=dict(size)):
-            for device in (device for device in size if device not in devices):
+            known = [*devices, ANY_GPU.device] if line.gpus else devices
+            for device in (device for device in size if device not in known):
                 yield f"model {line.name} uses memory on {device}, but no memory line defines this device"

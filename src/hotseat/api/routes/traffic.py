@@ -16,6 +16,7 @@ from fastapi.responses import Response
 from hotseat.api.deps import ApiDeps, Deps
 from hotseat.api.disconnect import LiveStream, lasting, listening
 from hotseat.api.routes.events import EVENTS, HEARTBEAT, HEARTBEAT_S
+from hotseat.catalog.cards import written
 from hotseat.dispatch.journal import Entry, Gap
 from hotseat.dispatch.request_trace import Missed, RequestTiming
 from hotseat.scheduling.commands import StartUpstream, StopUpstream
@@ -113,6 +114,7 @@ def machine(catalog: Catalog, view: View) -> dict[str, Any]:
                 "load_s": load_s.get(spec.name),
                 "slots": spec.concurrency_limit,
                 "memory": figures(spec),
+                "gpus": written(spec.gpus) if spec.gpus else None,
                 "ttl_s": spec.ttl_s,
                 "urgency": spec.urgency,
                 "pinned": spec.pinned,
