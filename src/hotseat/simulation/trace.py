@@ -228,7 +228,12 @@ def _unknown_names(line: Line, models: list[str], devices: list[str]) -> Iterato
         case Group():
             for name in (name for name in line.members if name not in models):
                 yield f"group {line.name} contains {name}, but no line defines it.{did_you_mean(name, models)}"
-        case Model(size=dict(size)):
-            known = [*devices, ANY_GPU.device] if line.gpus else devices
-            for device in (device for device in size if device not in known):
+        case Model():
+            for device in (device for device in _devices_of(line) if device not in devices):
                 yield f"model {line.name} uses memory on {device}, but no memory line defines this device"
+
+
+def _devices_of(model: Model) -> Iterator[str]:
+    sizes = model.size if isinstance(model.size, dict) else {}
+    yield from (device for device in sizes if device != ANY_GPU.device or not model.gpus)
+    yield from model.gpus if isinstance(model.gpus, tuple) else ()
