@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, NewType
+from typing import NamedTuple, NewType, TypeAlias
 
 ModelName = NewType("ModelName", str)
 """The configured name of a model, never an alias."""
@@ -46,6 +47,9 @@ class Place(NamedTuple):
 HOST_MEMORY = Place(LOCAL_HOST, RAM)
 ANY_GPU = Place(LOCAL_HOST, DeviceName("gpus"))
 """Memory on the cards that a model will get, all together: which ones is decided when it starts."""
+
+MeasuredMemory: TypeAlias = Mapping[ModelName, Mapping[Place, Bytes]]
+"""What earlier processes of each model took."""
 
 
 class Address(NamedTuple):

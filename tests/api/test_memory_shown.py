@@ -9,7 +9,6 @@ from tests.support.catalogs import GIB, gpu, model, with_budget
 from tests.support.management import Management, management
 from tests.support.waiting import come_true
 
-from hotseat.catalog.spec import Footprint, Source
 from hotseat.identifiers import LaunchId, ModelName
 from hotseat.scheduling.events import DevicesChanged, MemoryMeasured
 
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 QWEN = ModelName("qwen")
-GUESS = Footprint({gpu(0): 4 * GIB}, Source.ESTIMATED)
-CATALOG = with_budget(model("qwen", estimated=GUESS.memory, learned=GUESS), model("llama", gib=8), model("unknown"))
+GUESS = {gpu(0): 4 * GIB}
+CATALOG = with_budget(model("qwen", estimated=GUESS), model("llama", gib=8), model("unknown"))
 
 
 @pytest.fixture
@@ -58,7 +57,7 @@ async def test_what_was_measured_is_shown_with_the_devices(rig: Management) -> N
 async def test_the_feed_tells_what_was_measured(rig: Management) -> None:
     """The event of a measurement also has the estimate and the budgets, by device name."""
     await rig.dispatcher.load(QWEN)
-    measured = MemoryMeasured(QWEN, LaunchId(1), {gpu(0): 5 * GIB}, GUESS.memory, CATALOG.budgets)
+    measured = MemoryMeasured(QWEN, LaunchId(1), {gpu(0): 5 * GIB}, GUESS, CATALOG.budgets)
     rig.dispatcher.tell(measured)
     history = (await rig.get("/hotseat/models/qwen")).json()["history"]
 

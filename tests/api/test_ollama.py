@@ -16,7 +16,7 @@ from tests.support.waiting import come_true
 
 from hotseat.activity.usage import HELD
 from hotseat.catalog.named_models import RemoteModel, Selector, Strategy
-from hotseat.catalog.spec import BodyChanges, Capabilities, Footprint, Source
+from hotseat.catalog.spec import BodyChanges, Capabilities
 from hotseat.identifiers import HOST_MEMORY, LOCAL_HOST, Address, DeviceName, ModelName, Place
 from hotseat.settings import ApiKey
 
@@ -126,7 +126,7 @@ async def test_running_models(rig: Management, tmp_path: Path) -> None:
     """A row has the memory as it counts, the part on GPUs, the context, and when the model is unloaded."""
     on_gpu, in_ram = 3 << 30, 1 << 30
     memory = {Place(LOCAL_HOST, DeviceName("gpu0")): on_gpu, HOST_MEMORY: in_ram}
-    known = of_file("tiny", tmp_path, ttl_s=300.0, learned=Footprint(memory, Source.ESTIMATED))
+    known = of_file("tiny", tmp_path, ttl_s=300.0, estimated=memory)
     offering(rig, known, spec("idle"), budgets=dict.fromkeys(memory, 8 << 30))
     rig.contexts["tiny"] = 4096
     before = (await rig.get("/api/ps")).json()

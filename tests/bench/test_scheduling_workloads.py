@@ -9,6 +9,7 @@ from bench.scheduling.runs import SCENARIOS, decider
 from bench.scheduling.workloads import WORKLOADS
 
 from hotseat.scheduling.memory_fit import needs, within_budget
+from hotseat.scheduling.state import State
 from hotseat.simulation.scenario import catalog_of
 from hotseat.simulation.simulator import play
 from hotseat.simulation.trace import parse, write
@@ -31,11 +32,11 @@ def test_a_scenario_is_a_valid_trace(scenario: str) -> None:
 def test_fits_one_is_true_for_models_that_do_not_fit_in_pairs(name: str) -> None:
     """The bound is claimed for exactly those workloads of which no two models fit together."""
     trace = WORKLOADS[name].trace(1)
-    catalog = catalog_of(trace)
-    shares = [needs(spec, catalog) for spec in catalog.models.values()]
+    state = State(catalog_of(trace))
+    shares = [needs(state, each) for each in state.models.values()]
     pairs = [(a, b) for n, a in enumerate(shares) for b in shares[:n]]
 
-    assert WORKLOADS[name].fits_one is not any(within_budget(pair, catalog) for pair in pairs)
+    assert WORKLOADS[name].fits_one is not any(within_budget(state, pair) for pair in pairs)
 
 
 @pytest.mark.parametrize("rule", ["turns", "fifo", "collate", "ollama"])
@@ -52,8 +53,8 @@ def test_memory_is_never_exceeded(scenario: str, rule: str) -> None:
 
 
 def fit_together(trace: Trace, models: Collection[str]) -> bool:
-    catalog = catalog_of(trace)
-    return within_budget([needs(spec, catalog) for name, spec in catalog.models.items() if name in models], catalog)
+    state = State(catalog_of(trace))
+    return within_budget(state, [needs(state, each) for name, each in state.models.items() if name in models])
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

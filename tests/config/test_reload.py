@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from hotseat.catalog.catalog import Catalog, CatalogChange
+    from hotseat.catalog.catalog import CatalogChange
     from hotseat.config.load import Loaded
     from hotseat.config.reload import ReloadTarget
 
@@ -46,8 +46,8 @@ class ReloadRig:
     def apply(self, loaded: Loaded) -> None:
         self.applied.append(loaded)
 
-    def change_catalog(self, catalog: Catalog) -> CatalogChange:
-        return compare(catalog, catalog)
+    def change_catalog(self, loaded: Loaded) -> CatalogChange:
+        return compare(loaded.catalog, loaded.catalog)
 
     def reloaded(self, *, success: bool) -> None:
         self.outcomes.append(success)

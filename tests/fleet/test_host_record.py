@@ -159,13 +159,6 @@ def test_an_estimate_stands_in_for_a_declaration() -> None:
     assert catalog_record(with_budget(guessed)).offers[QWEN].memory == {"gpu0": GIB}
 
 
-def test_what_one_host_measured_changes_no_digest() -> None:
-    """A measurement does not change the catalog's digest."""
-    measured = CATALOG.with_learned(LLAMA, Footprint({gpu(0): GIB}, Source.MEASURED))
-
-    assert digest_of(catalog_record(measured)) == digest_of(catalog_record(CATALOG))
-
-
 def test_the_order_of_models_changes_no_digest() -> None:
     """The order of models and labels does not change the digest; another alias does."""
     forth = one_at_a_time(model("a", host_labels={"x": "1", "y": "2"}), "b")

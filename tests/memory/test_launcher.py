@@ -12,7 +12,7 @@ from tests.support.fake_launcher import FakeLauncher
 from tests.support.virtual_time import advance, in_virtual_time
 
 from hotseat.catalog.cards import on_cards
-from hotseat.catalog.spec import Footprint, GpuChoice, Source
+from hotseat.catalog.spec import GpuChoice
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.errors import LoadFailed
@@ -49,9 +49,7 @@ class Card:
 
 def opened(card: Card, catalog: Catalog = TWO, **launcher: tuple[str, ...]) -> Dispatcher:
     scheduler = Scheduler(catalog)
-    return Dispatcher(
-        scheduler, MemoryGatedLauncher(FakeLauncher(**launcher), card, lambda: scheduler.catalog), Journal()
-    )
+    return Dispatcher(scheduler, MemoryGatedLauncher(FakeLauncher(**launcher), card, lambda: scheduler), Journal())
 
 
 def now() -> float:
@@ -126,8 +124,8 @@ async def test_memory_that_never_comes_back() -> None:
 async def test_an_estimate_refuses_nobody(caplog: pytest.LogCaptureFixture) -> None:
     """An estimate may be wrong: the server is started anyway, and the log has the figures."""
     card = Card()
-    guess = Footprint({gpu(0): 20 * GIB}, Source.ESTIMATED)
-    dispatcher = opened(card, with_budget(model("qwen", gib=20), model("llama", learned=guess)))
+    guess = {gpu(0): 20 * GIB}
+    dispatcher = opened(card, with_budget(model("qwen", gib=20), model("llama", estimated=guess)))
     await dispatcher.load(QWEN)
     card.free_at = now() + 1000
     began = now()
@@ -154,10 +152,10 @@ class LauncherShortOfMemory(FakeLauncher):
 
 
 def short_of_memory(card: Card) -> tuple[Dispatcher, LauncherShortOfMemory]:
-    guess = Footprint({gpu(0): 20 * GIB}, Source.ESTIMATED)
-    scheduler = Scheduler(with_budget(model("qwen", gib=20), model("llama", learned=guess)))
+    guess = {gpu(0): 20 * GIB}
+    scheduler = Scheduler(with_budget(model("qwen", gib=20), model("llama", estimated=guess)))
     launcher = LauncherShortOfMemory(card)
-    return Dispatcher(scheduler, MemoryGatedLauncher(launcher, card, lambda: scheduler.catalog), Journal()), launcher
+    return Dispatcher(scheduler, MemoryGatedLauncher(launcher, card, lambda: scheduler), Journal()), launcher
 
 
 @in_virtual_time
@@ -236,7 +234,7 @@ async def test_a_stop_that_comes_as_the_memory_is_free(turns: int) -> None:
     card = Turning(turns, lambda: dispatcher.unload(LLAMA))
     launcher = FakeLauncher()
     scheduler = Scheduler(TWO)
-    dispatcher = Dispatcher(scheduler, MemoryGatedLauncher(launcher, card, lambda: scheduler.catalog), Journal())
+    dispatcher = Dispatcher(scheduler, MemoryGatedLauncher(launcher, card, lambda: scheduler), Journal())
     await dispatcher.load(QWEN)
     await asyncio.gather(dispatcher.load(LLAMA), return_exceptions=True)
     async with asyncio.timeout(10):
@@ -304,7 +302,8 @@ PLACED = replace(model("llama", gpus=CHOICE, sleep=sleeps()), memory={ANY_GPU: 2
 async def started_after_a_stop(card: Card, gpus: tuple[Place, ...]) -> tuple[MemoryGatedLauncher, object]:
     """llama starts on these cards when the server of another model has just exited."""
     catalog = with_budget(model("qwen", gib=20), PLACED, gib={0: 24, 1: 24})
-    launcher = MemoryGatedLauncher(FakeLauncher(), card, lambda: catalog)
+    scheduler = Scheduler(catalog)
+    launcher = MemoryGatedLauncher(FakeLauncher(), card, lambda: scheduler)
     ready = await launcher.start(StartUpstream(QWEN, LaunchId(1), catalog.models[QWEN], "test"))
     assert isinstance(ready, UpstreamReady)
     await launcher.stop(StopUpstream(QWEN, LaunchId(1), Cause.EVICTION, "test"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tests.support.catalogs import GIB, gpu, model, sleeps, with_budget
 from tests.support.fake_launcher import FIRST_PID, FakeLauncher
 
-from hotseat.catalog.spec import Footprint, GpuChoice, Source
+from hotseat.catalog.spec import NOTHING, Footprint, GpuChoice, Source
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.hardware.footprints import Footprints
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import pytest
 
     from hotseat.catalog.catalog import Catalog
+    from hotseat.identifiers import Bytes, MeasuredMemory, Place
     from hotseat.scheduling.events import Event
 
 GPU = DeviceName("gpu0")
@@ -88,9 +89,11 @@ class MonitorRig:
 
 
 @asynccontextmanager
-async def opened(catalog: Catalog, borrowers: Collection[DeviceName] = ()) -> AsyncIterator[MonitorRig]:
+async def opened(
+    catalog: Catalog, borrowers: Collection[DeviceName] = (), measured: MeasuredMemory = NOTHING
+) -> AsyncIterator[MonitorRig]:
     journal = Journal()
-    dispatcher = Dispatcher(Scheduler(catalog), FakeLauncher(), journal)
+    dispatcher = Dispatcher(Scheduler(catalog, measured), FakeLauncher(), journal)
     await dispatcher.load(QWEN)
     yield MonitorRig(dispatcher, journal, borrowers)
     await dispatcher.shut_down(within=0)
@@ -98,7 +101,7 @@ async def opened(catalog: Catalog, borrowers: Collection[DeviceName] = ()) -> As
 
 async def test_a_model_is_measured() -> None:
     """A server that is larger than its estimate counts as measured."""
-    async with opened(with_budget(model("qwen", learned=Footprint({gpu(0): 4 * GIB}, Source.ESTIMATED)))) as rig:
+    async with opened(with_budget(model("qwen", estimated={gpu(0): 4 * GIB}))) as rig:
         rig.see(taken_gib=6, used_gib=6)
 
         assert rig.footprint == Footprint({gpu(0): 6 * GIB}, Source.MEASURED)
@@ -117,7 +120,7 @@ async def test_what_was_measured_is_reported_beside_what_was_expected() -> None:
 
 async def test_an_estimate_that_was_right_is_called_measured_once_the_model_was_used() -> None:
     """The figure is the same, but its source is the measurement."""
-    async with opened(with_budget(model("qwen", learned=Footprint({gpu(0): 6 * GIB}, Source.ESTIMATED)))) as rig:
+    async with opened(with_budget(model("qwen", estimated={gpu(0): 6 * GIB}))) as rig:
         rig.see(taken_gib=6, used_gib=6)
         rig.use()
         rig.see(taken_gib=6, used_gib=6)
@@ -127,7 +130,7 @@ async def test_an_estimate_that_was_right_is_called_measured_once_the_model_was_
 
 async def test_an_estimate_that_was_too_high_is_forgotten_once_the_model_was_used() -> None:
     """Until then the estimate counts: untouched pages are not resident yet."""
-    async with opened(with_budget(model("qwen", learned=Footprint({gpu(0): 9 * GIB}, Source.ESTIMATED)))) as rig:
+    async with opened(with_budget(model("qwen", estimated={gpu(0): 9 * GIB}))) as rig:
         rig.see(taken_gib=6, used_gib=6)
         unused = rig.footprint
         rig.use()
@@ -140,8 +143,8 @@ async def test_an_estimate_that_was_too_high_is_forgotten_once_the_model_was_use
 async def test_a_server_that_sleeps_is_measured_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it keeps counts while it sleeps, and its figure awake does not change."""
     awake = Footprint({gpu(0): 20 * GIB}, Source.MEASURED)
-    catalog = with_budget(model("qwen", learned=awake, sleep=sleeps()), model("llama", gib=20))
-    async with opened(catalog) as rig:
+    catalog = with_budget(model("qwen", sleep=sleeps()), model("llama", gib=20))
+    async with opened(catalog, measured={QWEN: awake.memory}) as rig:
         await rig.dispatcher.load(ModelName("llama"))
         rig.see(taken_gib=20, used_gib=20)
         just_asleep = rig.footprint
@@ -151,14 +154,14 @@ async def test_a_server_that_sleeps_is_measured_apart(monkeypatch: pytest.Monkey
 
         assert just_asleep == Footprint({}, Source.ESTIMATED)
         assert rig.footprint == Footprint({gpu(0): GIB}, Source.MEASURED)
-        assert rig.dispatcher.catalog.models[QWEN].learned == awake
+        assert rig.dispatcher.footprint(QWEN) == awake
         measured = [entry for entry in rig.journal.entries() if isinstance(entry.event, MemoryMeasured)]
         assert len(measured) == 1
 
 
 async def test_a_server_that_cannot_be_seen_is_not_measured() -> None:
     """Its estimate stays, for example in a container."""
-    async with opened(with_budget(model("qwen", learned=Footprint({gpu(0): 9 * GIB}, Source.ESTIMATED)))) as rig:
+    async with opened(with_budget(model("qwen", estimated={gpu(0): 9 * GIB}))) as rig:
         rig.see(used_gib=6, elsewhere=(PID,))
 
         assert rig.footprint == Footprint({gpu(0): 9 * GIB}, Source.ESTIMATED)
@@ -262,6 +265,8 @@ class OneReadyModel:
 
     def __init__(self) -> None:
         self.catalog = with_budget(CHOSEN, gib={0: 24, 1: 12})
+        self.limits = self.catalog.budgets
+        self.available: Mapping[Place, Bytes] = {}
         self.events: list[Event] = []
 
     def view(self) -> View:

@@ -22,8 +22,10 @@ from tests.support.scheduler_driver import (
 )
 
 from hotseat.errors import NeverFits
+from hotseat.identifiers import ModelName
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.memory_fit import in_gib, needs
+from hotseat.scheduling.memory_fit import in_gib
+from hotseat.scheduling.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from tests.support.scheduler_driver import NewDriver
@@ -214,6 +216,6 @@ def test_sizes_are_shown_in_gib(size: int, text: str) -> None:
 
 def test_without_budgets_nothing_is_counted() -> None:
     """Where groups decide, a memory figure is just a note."""
-    catalog = one_at_a_time(model("qwen", gib=400))
+    scheduler = Scheduler(one_at_a_time(model("qwen", gib=400)))
 
-    assert needs(catalog.resolve("qwen"), catalog) == {}
+    assert scheduler.needs(ModelName("qwen")) == {}

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.catalogs import GIB, gpu, model, with_budget, with_model
+from tests.support.catalogs import GIB, gpu, model, with_budget, with_model, without
 from tests.support.scheduler_driver import (
+    SchedulerDriver,
     arrives,
     changed,
     clock,
@@ -32,6 +33,7 @@ from hotseat.errors import NeverFits, NoMemory, Yielding
 from hotseat.identifiers import ClientId, LaunchId, ModelName, TicketId
 from hotseat.scheduling.commands import Cause, StartUpstream, StopUpstream
 from hotseat.scheduling.events import (
+    CatalogChanged,
     DevicesChanged,
     MemoryMeasured,
     RequestArrived,
@@ -43,12 +45,11 @@ from hotseat.scheduling.events import (
 )
 from hotseat.scheduling.invariants import BrokenPromise, check
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.memory_fit import needs
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.scheduling.view import DeviceView
 
 if TYPE_CHECKING:
-    from tests.support.scheduler_driver import NewDriver, SchedulerDriver
+    from tests.support.scheduler_driver import NewDriver
 
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.spec import ModelSpec
@@ -59,7 +60,7 @@ WAYS: list[Event] = [GAME, YieldRequested("an operator needs gpu0", frozenset({g
 
 
 def guessed(name: str, gib: int, **known: Any) -> ModelSpec:
-    return model(name, learned=Footprint({gpu(0): gib * GIB}, Source.ESTIMATED), **known)
+    return model(name, estimated={gpu(0): gib * GIB}, **known)
 
 
 def with_persistent(catalog: Catalog, name: str) -> Catalog:
@@ -147,14 +148,83 @@ def test_a_measurement_of_a_process_that_is_gone(new_driver: NewDriver) -> None:
 
 
 def test_a_measurement_of_a_process_whose_configuration_has_changed(new_driver: NewDriver) -> None:
-    """The new command's figure is not touched by what the old command took."""
+    """The new command's figure is not touched by what the old command took, which counts until it is gone."""
     catalog = with_budget(guessed("qwen", 20))
     driver = new_driver(catalog)
     driver.with_ready("qwen", 1)
     driver >> changed(with_model(catalog, guessed("qwen", 6, version=2))) << nothing
     driver >> measured("qwen", 12) << nothing
+    assert driver.view("qwen").footprint == Footprint({gpu(0): 12 * GIB}, Source.MEASURED)
 
-    assert needs(driver.scheduler.catalog.resolve("qwen"), driver.scheduler.catalog) == {gpu(0): 6 * GIB}
+    driver >> leaves(1) << stops("qwen")
+    driver >> exited("qwen") << nothing
+    assert driver.view("qwen").footprint == Footprint({gpu(0): 6 * GIB}, Source.ESTIMATED)
+
+
+def test_what_an_earlier_run_measured_counts_from_the_start() -> None:
+    """It wins over the estimate on the places where it was measured."""
+    both = model("qwen", estimated={gpu(0): 20 * GIB, gpu(1): GIB})
+    driver = SchedulerDriver(with_budget(both, gib={0: 24, 1: 24}), {ModelName("qwen"): {gpu(0): 12 * GIB}})
+
+    assert driver.view("qwen").footprint == Footprint({gpu(0): 12 * GIB, gpu(1): GIB}, Source.MEASURED)
+
+
+def test_a_reload_keeps_what_was_measured(new_driver: NewDriver) -> None:
+    """Of a recipe that did not change, on places that still have a budget."""
+    catalog = with_budget(guessed("qwen", 20), gib={0: 24, 1: 24})
+    driver = new_driver(catalog)
+    driver.with_ready("qwen", 1)
+    driver >> measured("qwen", 12) << nothing
+    driver >> measured("qwen", 2, on=1) << nothing
+    driver >> changed(with_budget(guessed("qwen", 20, title="Qwen"))) << nothing
+
+    assert driver.view("qwen").footprint == Footprint({gpu(0): 12 * GIB}, Source.MEASURED)
+
+
+def test_a_changed_recipe_has_the_figure_of_its_own_earlier_runs(new_driver: NewDriver) -> None:
+    """It counts once the old process is gone; a model that changes back has its first figure again."""
+    catalog = with_budget(guessed("qwen", 20))
+    driver = new_driver(catalog)
+    driver.with_ready("qwen", 1)
+    driver >> measured("qwen", 12) << nothing
+    other = with_model(catalog, guessed("qwen", 6, version=2))
+    driver >> CatalogChanged(other, {ModelName("qwen"): {gpu(0): 5 * GIB}}) << nothing
+    assert driver.view("qwen").footprint == Footprint({gpu(0): 12 * GIB}, Source.MEASURED)
+
+    driver >> leaves(1) << stops("qwen")
+    driver >> exited("qwen") << nothing
+    assert driver.view("qwen").footprint == Footprint({gpu(0): 5 * GIB}, Source.MEASURED)
+
+    driver >> CatalogChanged(catalog, {ModelName("qwen"): {gpu(0): 12 * GIB}}) << nothing
+    assert driver.view("qwen").footprint == Footprint({gpu(0): 12 * GIB}, Source.MEASURED)
+
+
+def test_a_cold_model_forgets_the_figure_of_its_old_recipe(new_driver: NewDriver) -> None:
+    """And so does a model that left the configuration and came back."""
+    catalog = with_budget(guessed("qwen", 20), model("llama", gib=1))
+    driver = new_driver(catalog)
+    driver.with_ready("qwen", 1)
+    driver >> measured("qwen", 12) << nothing
+    driver >> leaves(1) << nothing
+    driver >> exited("qwen") << nothing
+    driver >> changed(with_model(catalog, guessed("qwen", 6, version=2))) << nothing
+    assert driver.view("qwen").footprint == Footprint({gpu(0): 6 * GIB}, Source.ESTIMATED)
+
+    driver >> CatalogChanged(catalog, {ModelName("qwen"): {gpu(0): 12 * GIB}}) << nothing
+    driver >> changed(without(catalog, "qwen")) << nothing
+    driver >> changed(catalog) << nothing
+    assert driver.view("qwen").footprint == Footprint({gpu(0): 20 * GIB}, Source.ESTIMATED)
+
+
+def test_a_measurement_leaves_the_catalog_alone(new_driver: NewDriver) -> None:
+    """It is the configuration: what is derived from it need not be computed again."""
+    driver = new_driver(with_budget(guessed("qwen", 20)))
+    before = driver.scheduler.catalog
+    driver.with_ready("qwen", 1)
+    driver >> measured("qwen", 12) << nothing
+    driver >> left_by_others(20) << nothing
+
+    assert driver.scheduler.catalog is before
 
 
 # Others on the device
@@ -299,7 +369,7 @@ def test_excess_memory_without_a_pending_check_breaks_an_invariant(new_driver: N
     driver = new_driver(with_budget(guessed("qwen", 6)))
     driver.with_ready("qwen")
     state = driver.scheduler._state
-    state.catalog = replace(state.catalog, available={gpu(0): GIB})
+    state.limits = {gpu(0): GIB}
 
     with pytest.raises(BrokenPromise, match=r"models exceed the limits by .*, and no check is pending"):
         check(state)

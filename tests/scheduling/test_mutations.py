@@ -25,7 +25,6 @@ from hotseat.scheduling.transitions import Transitions
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from hotseat.catalog.catalog import Catalog
     from hotseat.identifiers import Instant, Place, TicketId
     from hotseat.scheduling.claims import Claim
     from hotseat.scheduling.events import RequestLeft, UpstreamExited
@@ -105,7 +104,7 @@ def a_slot_is_given_twice(state: State, model: ModelState) -> float:
     return SLOTS(state, model) + 1
 
 
-def what_never_fits_is_waited_for(plan: Plan, spec: object) -> None:
+def what_never_fits_is_waited_for(plan: Plan, wanted: object) -> None:
     return None
 
 
@@ -124,14 +123,14 @@ def the_first_one_is_evicted_for_the_second(plan: Plan, claim: Claim) -> ClaimDe
     return ABOUT(plan, claim)
 
 
-def what_sleepers_keep_is_not_counted(model: object, level: object, catalog: object) -> dict[Place, int]:
+def what_sleepers_keep_is_not_counted(state: object, model: object, level: object) -> dict[Place, int]:
     return {}
 
 
-def memory_is_free_before_a_model_sleeps(model: ModelState, catalog: Catalog) -> Mapping[Place, int]:
+def memory_is_free_before_a_model_sleeps(state: State, model: ModelState) -> Mapping[Place, int]:
     if model.is_falling_asleep and model.sleep_level:
-        return KEPT(model, model.sleep_level, catalog)
-    return TAKES(model, catalog)
+        return KEPT(state, model, model.sleep_level)
+    return TAKES(state, model)
 
 
 def a_busy_model_is_put_to_sleep(transitions: Transitions) -> None:

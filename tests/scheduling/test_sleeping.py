@@ -337,9 +337,7 @@ def test_what_a_sleeper_keeps_is_learned(new_driver: NewDriver) -> None:
 
     assert footprint is not None
     assert (dict(footprint.memory), footprint.source) == ({gpu(0): GIB, **ram(5)}, Source.MEASURED)
-    learned = driver.scheduler.catalog.models[QWEN].learned
-    assert learned is not None
-    assert learned.memory == {gpu(0): 20 * GIB}
+    assert driver.scheduler.needs(QWEN) == {gpu(0): 20 * GIB}
 
 
 def test_somebody_with_precedence_ends_sleeps(new_driver: NewDriver) -> None:

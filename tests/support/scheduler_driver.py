@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tests.support.catalogs import GIB, gpu
 
+from hotseat.catalog.spec import NOTHING
 from hotseat.errors import HotseatError, LoadFailed
 from hotseat.identifiers import Address, ClientId, LaunchId, ModelName, TicketId, Upstream
 from hotseat.scheduling import invariants
@@ -60,7 +61,7 @@ from hotseat.scheduling.scheduler import Scheduler
 if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.sleeping import SleepLevel
-    from hotseat.identifiers import Instant, Seconds
+    from hotseat.identifiers import Instant, MeasuredMemory, Seconds
     from hotseat.scheduling.lifecycle import Phase
     from hotseat.scheduling.view import ModelView
 
@@ -98,8 +99,8 @@ class Expected:
 
 
 class SchedulerDriver:
-    def __init__(self, catalog: Catalog) -> None:
-        self.scheduler = Scheduler(catalog)
+    def __init__(self, catalog: Catalog, measured: MeasuredMemory = NOTHING) -> None:
+        self.scheduler = Scheduler(catalog, measured)
         self.now: Instant = 0.0
         self.launches: dict[str, LaunchId] = {}
         self.swaps: list[ReportSwap] = []

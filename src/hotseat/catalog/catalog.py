@@ -1,4 +1,4 @@
-"""Every model that may run, and the names that clients use."""
+"""Every model that may run, and the names that clients use: configuration only, nothing that was measured."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from hotseat.catalog.labels import Labels
     from hotseat.catalog.named_models import FleetModel, NamedModel, Profile, RemoteModel, Selector, Servable
     from hotseat.catalog.overrides import Overrides
-    from hotseat.catalog.spec import Footprint
     from hotseat.identifiers import Bytes, ModelName, Place, Seconds
 
 
@@ -50,18 +49,12 @@ class Catalog:
     selectors: Mapping[str, Selector] = field(default_factory=lambda: NOTHING)
     profiles: Mapping[str, Profile] = field(default_factory=lambda: NOTHING)
     active_profile: str | None = None
-    available: Mapping[Place, Bytes] = field(default_factory=lambda: NOTHING)
-    """Memory of a device that other programs leave, if measured."""
-    limits: Mapping[Place, Bytes] = field(init=False, repr=False, compare=False)
-    """What models may use now: the budget, or less if `available` is less."""
     _called: Mapping[str, ModelSpec] = field(init=False, repr=False, compare=False)
     """Local models by all their names, regardless of profiles."""
     _named_models: Mapping[str, NamedModel] = field(init=False, repr=False, compare=False)
     """What each name means to a client now."""
 
     def __post_init__(self) -> None:
-        limits = {place: min(budget, self.available.get(place, budget)) for place, budget in self.budgets.items()}
-        object.__setattr__(self, "limits", limits)
         own = {alias: called(spec, alias) for spec in self.models.values() for alias in spec.aliases}
         own |= {name: called(spec, name) for name, spec in self.models.items()}
         object.__setattr__(self, "_called", own)
@@ -126,10 +119,6 @@ class Catalog:
             name: self.models[name].with_overrides(each) for name, each in overrides.items() if name in self.models
         }
         return replace(self, models={**self.models, **changed})
-
-    def with_learned(self, name: ModelName, learned: Footprint) -> Catalog:
-        """A copy with the learned footprint of one model."""
-        return replace(self, models={**self.models, name: replace(self.models[name], learned=learned)})
 
     # Names as operators use them: profiles do not apply
 

@@ -180,9 +180,7 @@ class ModelSpec:
     memory: Mapping[Place, Bytes] | None = None
     """Declared memory."""
     estimated: Mapping[Place, Bytes] | None = None
-    """Estimate from its files and command line, for comparison."""
-    learned: Footprint | None = None
-    """Measured or estimated memory: counts if none is declared."""
+    """Estimate from its files and command line: counts if none is declared, where none was measured."""
     changes: BodyChanges = UNCHANGED
     loading_state: LoadingState = LoadingState.OFF
     changes_by_name: Mapping[str, BodyChanges] = field(default_factory=lambda: NOTHING)
@@ -212,7 +210,10 @@ class ModelSpec:
         """Whether its memory on cards is counted as ANY_GPU until it starts: not if the cards are declared."""
         return self.gpus is not None and (self.memory is None or ANY_GPU in self.memory)
 
-    @property
-    def footprint(self) -> Footprint | None:
-        """What it counts as; None: unknown, so it takes a whole device."""
-        return self.learned if self.memory is None else Footprint(self.memory, Source.DECLARED)
+    def footprint(self, measured: Mapping[Place, Bytes] | None) -> Footprint | None:
+        """What it counts as if this much was measured; None: unknown, so it takes a whole device."""
+        if self.memory is not None:
+            return Footprint(self.memory, Source.DECLARED)
+        if measured:
+            return Footprint({**(self.estimated or NOTHING), **measured}, Source.MEASURED)
+        return Footprint(self.estimated, Source.ESTIMATED) if self.estimated else None

@@ -14,14 +14,13 @@ from hotseat.config.load import Loaded, read
 from hotseat.config.problems import ConfigError, ConfigProblem, Problems, Severity
 from hotseat.config.units import size_text
 from hotseat.identifiers import ANY_GPU
-from hotseat.memory.manager import devices_for_models, with_figures
+from hotseat.memory.manager import devices_for_models, figures_of_this_machine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from hotseat.catalog.catalog import Catalog
-    from hotseat.catalog.spec import ModelSpec
+    from hotseat.catalog.spec import Footprint
 
 FINE, INVALID = 0, 3
 FORMATS = ("text", "json", "github")
@@ -31,7 +30,7 @@ def check(paths: list[Path], format: str, lenient: bool) -> int:  # noqa: A002  
     """Print errors and the effect of a configuration; 0 if hotseat could start with it, else 3."""
     try:
         loaded = read(paths, environ=os.environ, lenient=lenient, find_devices=devices_for_models)
-        loaded = replace(loaded, catalog=with_figures(loaded.catalog))
+        loaded = with_figures(loaded)
     except ConfigError as error:
         _report(format, error.problems, None)
         return INVALID
@@ -40,12 +39,18 @@ def check(paths: list[Path], format: str, lenient: bool) -> int:  # noqa: A002  
     return FINE
 
 
+def with_figures(loaded: Loaded) -> Loaded:
+    figures = figures_of_this_machine()
+    catalog = figures.fill(loaded.catalog)
+    return replace(loaded, catalog=catalog, measured=figures.measured(catalog))
+
+
 def unknown_sizes(loaded: Loaded) -> tuple[ConfigProblem, ...]:
     """A warning for each model that keeps all others from running beside it, because its memory is not known."""
     catalog, problems = loaded.catalog, Problems("", loaded.spots)
     pinned = [name for name, spec in catalog.models.items() if spec.pinned]
     for name, spec in catalog.models.items():
-        if catalog.budgets and spec.footprint is None and len(catalog.models) > 1:
+        if catalog.budgets and spec.footprint(loaded.measured.get(name)) is None and len(catalog.models) > 1:
             others = [other for other in pinned if other != name]
             effect = f"never runs, because {others[0]} is pinned" if others else "runs only while no other model does"
             problems.warn(("models", name), f"its memory is unknown, so it {effect}", "Declare `memory`")
@@ -75,7 +80,7 @@ def _summary(problems: Sequence[ConfigProblem], loaded: Loaded | None) -> str:
     warnings = sum(problem.severity is Severity.WARNING for problem in problems)
     lines = [f"ok: {_count(len(loaded.catalog.models), 'model')}, {_count(warnings, 'warning')}."]
     lines += concurrency(loaded.catalog)
-    lines += memory_of_models(loaded.catalog)
+    lines += memory_of_models(loaded)
     if sentence := refuse_addresses(loaded.settings):
         lines.append(f"`hotseat serve` will refuse this address: {sentence}")
     if loaded.differences:
@@ -83,13 +88,14 @@ def _summary(problems: Sequence[ConfigProblem], loaded: Loaded | None) -> str:
     return "\n".join(lines)
 
 
-def memory_of_models(catalog: Catalog) -> list[str]:
+def memory_of_models(loaded: Loaded) -> list[str]:
     """The memory that each model counts as and the source of the figure, where memory decides what runs."""
-    return [f"{name} counts as {_figure(spec)}." for name, spec in catalog.models.items()] if catalog.budgets else []
+    models = loaded.catalog.models if loaded.catalog.budgets else {}
+    return [f"{name} counts as {_figure(spec.footprint(loaded.measured.get(name)))}." for name, spec in models.items()]
 
 
-def _figure(spec: ModelSpec) -> str:
-    if (footprint := spec.footprint) is None:
+def _figure(footprint: Footprint | None) -> str:
+    if footprint is None:
         return "a whole device, because its memory is neither declared nor known"
     sizes = " and ".join(
         f"{size_text(size)} of {'its GPUs' if place == ANY_GPU else place}" for place, size in footprint.memory.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from hotseat.cli.problems import BadConfig, Problem
@@ -13,7 +13,7 @@ from hotseat.cli.tables import table
 from hotseat.config.load import read
 from hotseat.config.problems import ConfigError
 from hotseat.config.units import parse_size
-from hotseat.memory.manager import devices_for_models, with_figures
+from hotseat.memory.manager import devices_for_models, figures_of_this_machine
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.simulation.results import Figures, figures
 from hotseat.simulation.scenario import catalog_of, with_memory, with_patience
@@ -78,7 +78,7 @@ def changed(catalog: Catalog, trace: Trace, changes: Changes) -> Catalog:
 
 def configured(files: list[Path], trace: Trace) -> Catalog:
     try:
-        catalog = with_figures(read(files, environ=os.environ, find_devices=devices_for_models).catalog)
+        catalog = sized(read(files, environ=os.environ, find_devices=devices_for_models).catalog)
     except ConfigError as error:
         raise BadConfig("\n".join(map(str, error.problems))) from None
     missing = [model.name for model in trace.models if model.name not in catalog.models]
@@ -88,12 +88,26 @@ def configured(files: list[Path], trace: Trace) -> Catalog:
     return catalog
 
 
+def sized(catalog: Catalog) -> Catalog:
+    """A simulation measures nothing, so whatever is known of a model's memory counts as declared."""
+    figures = figures_of_this_machine()
+    catalog = figures.fill(catalog)
+    measured = figures.measured(catalog)
+    footprints = {name: spec.footprint(measured.get(name)) for name, spec in catalog.models.items()}
+    known = {
+        name: replace(catalog.models[name], memory=footprint.memory)
+        for name, footprint in footprints.items()
+        if footprint
+    }
+    return replace(catalog, models={**catalog.models, **known})
+
+
 def budgets(catalog: Catalog, overrides: tuple[str, ...]) -> dict[str, int]:
     devices = dict(map(device_and_size, overrides))
     known = [place.device for place in catalog.budgets]
     for device in (device for device in devices if known and device and device not in known):
         raise Problem(f"--memory {device}=…: no such device; available: {', '.join(known)}")
-    unsized = [name for name, spec in catalog.models.items() if spec.footprint is None]
+    unsized = [name for name, spec in catalog.models.items() if spec.memory is None]
     if unsized:
         print(f"of unknown size, so each counts as a whole device: {', '.join(unsized)}", file=sys.stderr)
     return devices

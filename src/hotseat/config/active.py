@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hotseat.catalog.catalog import Catalog
     from hotseat.config.load import Loaded
     from hotseat.settings import Settings
 
@@ -18,6 +16,3 @@ class ActiveConfig:
     @property
     def settings(self) -> Settings:
         return self.loaded.settings
-
-    def change_catalog(self, catalog: Catalog) -> None:
-        self.loaded = replace(self.loaded, catalog=catalog)

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from hotseat.catalog.matrix import Matrix
     from hotseat.catalog.named_models import Profile, RemoteModel, Selector
     from hotseat.catalog.sleeping import Sleep, SleepLevel
-    from hotseat.catalog.spec import BodyChanges, LaunchRecipe, ModelSpec, Timeouts
+    from hotseat.catalog.spec import BodyChanges, Footprint, LaunchRecipe, ModelSpec, Timeouts
     from hotseat.config.env_values import Concealed
     from hotseat.config.load import Loaded
+    from hotseat.identifiers import Bytes, Place
     from hotseat.settings import ApiKey, Fleet, Settings
 
 A_DAY_S = 86_400.0
@@ -57,7 +58,7 @@ def _all_of(loaded: Loaded) -> dict[str, Any]:
         "fromModelsDir": loaded.from_models_dir,
         "workingDir": str(Path.cwd()),
         "settings": _settings(loaded.settings),
-        "models": {name: _model(spec, secrets) for name, spec in catalog.models.items()},
+        "models": {name: _model(spec, secrets, loaded.measured.get(name)) for name, spec in catalog.models.items()},
         "groups": [_group(group) for group in catalog.groups.groups],
         "matrix": _matrix(catalog.groups.matrix),
         "budgets": {str(place): size for place, size in catalog.budgets.items()},
@@ -155,7 +156,7 @@ def _key(key: ApiKey) -> dict[str, Any]:
     }
 
 
-def _model(spec: ModelSpec, secrets: Sequence[str]) -> dict[str, Any]:
+def _model(spec: ModelSpec, secrets: Sequence[str], measured: Mapping[Place, Bytes] | None) -> dict[str, Any]:
     return {
         **_recipe(spec.recipe, secrets),
         "aliases": list(spec.aliases),
@@ -173,7 +174,7 @@ def _model(spec: ModelSpec, secrets: Sequence[str]) -> dict[str, Any]:
         "pinned": spec.pinned,
         "readAhead": spec.reads_ahead,
         "sleep": _sleep(spec.sleep, secrets) if spec.sleep else None,
-        "memory": _memory(spec),
+        "memory": _memory(spec.footprint(measured)),
         "gpus": written(spec.gpus) if spec.gpus else None,
         "replicas": {"min": spec.replicas.least, "max": spec.replicas.most},
         "hosts": dict(spec.host_labels),
@@ -208,9 +209,9 @@ def _level(level: SleepLevel, secrets: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _memory(spec: ModelSpec) -> dict[str, Any] | None:
+def _memory(footprint: Footprint | None) -> dict[str, Any] | None:
     """The memory that a model counts as and the source of the figure; None: unknown, so it takes a whole device."""
-    if (footprint := spec.footprint) is None:
+    if footprint is None:
         return None
     return {"devices": {str(place): size for place, size in footprint.memory.items()}, "source": footprint.source.value}
 

@@ -7,6 +7,7 @@ import stat
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from hotseat.catalog.spec import NOTHING
 from hotseat.config.build import Built, FindDevices, build, no_devices
 from hotseat.config.document import Document, parse
 from hotseat.config.env_values import NOTHING_CONCEALED, Concealed, with_secrets
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.config.models_dir import Offer
     from hotseat.config.schema import Config
+    from hotseat.identifiers import MeasuredMemory
     from hotseat.settings import Settings
 
 
@@ -46,6 +48,8 @@ class Loaded:
     """The files that were read, directories resolved."""
     differences: tuple[ConfigProblem, ...] = ()
     """What happens differently than in llama-swap."""
+    measured: MeasuredMemory = field(default_factory=lambda: NOTHING, compare=False)
+    """Memory that earlier runs measured; set when the models' figures are looked up."""
     models_dir: FilePath | None = None
     """The folder whose files are models."""
     written_models: frozenset[str] = frozenset()

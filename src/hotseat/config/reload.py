@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from hotseat.catalog.catalog import Catalog
     from hotseat.config.active import ActiveConfig
     from hotseat.config.load import Loaded, LookAgain
     from hotseat.identifiers import ModelName, Seconds
@@ -66,7 +65,7 @@ class ReloadTarget(Protocol):
         """Read the files and the command line, with memory figures. Raises ConfigError."""
         ...
 
-    def fill(self, catalog: Catalog) -> Catalog:
+    def fill(self, loaded: Loaded) -> Loaded:
         """Add each model's memory figures."""
         ...
 
@@ -79,7 +78,10 @@ class ReloadTarget(Protocol):
         """Apply to every part except the models."""
         ...
 
-    def change_catalog(self, catalog: Catalog) -> CatalogChange: ...
+    def change_catalog(self, loaded: Loaded) -> CatalogChange:
+        """Apply to the models."""
+        ...
+
     def reloaded(self, *, success: bool) -> None: ...
 
 
@@ -156,10 +158,11 @@ class Reloader:
         return loaded.withheld_env | self._active.loaded.withheld_env if stays else loaded.withheld_env
 
     def _apply(self, loaded: Loaded) -> ReloadResult:
-        keys = changed_keys(resolved(self._active.loaded), resolved(loaded))
+        before = replace(self._active.loaded, measured=loaded.measured)  # a measurement is no change of a key
+        keys = changed_keys(resolved(before), resolved(loaded))
         self._active.loaded, self._refused = loaded, ()
         self._target.apply(loaded)
-        change = self._target.change_catalog(loaded.catalog)
+        change = self._target.change_catalog(loaded)
         self._target.reloaded(success=True)
         log.info(
             "configuration reloaded added=%d restarted=%d removed=%d keys=%r",
@@ -179,18 +182,20 @@ class Reloader:
             async with self._reading:
                 loaded = self._active.loaded
                 if loaded.models_dir and loaded.look_again:
-                    await self._look_into(loaded.models_dir, loaded.look_again)
+                    await self._look_into(loaded, loaded.models_dir, loaded.look_again)
 
-    async def _look_into(self, folder: Path, look_again: LookAgain) -> None:
+    async def _look_into(self, loaded: Loaded, folder: Path, look_again: LookAgain) -> None:
         before = self._model_folders.offered
         self._model_folders.in_use = self._target.in_use()
         offered = await asyncio.to_thread(self._model_folders.look, folder)
         if offered == before:
             return None
         try:
-            catalog = await asyncio.to_thread(lambda: self._target.fill(look_again(lambda _: offered)))
+            found = await asyncio.to_thread(
+                lambda: self._target.fill(replace(loaded, catalog=look_again(lambda _: offered)))
+            )
         except ConfigError as error:
             return log.error("models of a folder were not added error=%r", str(error))
-        self._active.change_catalog(catalog)
-        change = self._target.change_catalog(catalog)
+        self._active.loaded = found
+        change = self._target.change_catalog(found)
         return log.info("models of a folder changed added=%d removed=%d", len(change.added), len(change.removed))

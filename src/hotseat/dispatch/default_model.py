@@ -11,15 +11,11 @@ from typing import TYPE_CHECKING
 from hotseat.errors import HotseatError
 from hotseat.scheduling.commands import Cause, StopUpstream
 from hotseat.scheduling.events import UpstreamExited
-from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.memory_fit import MemoryUse
 
 if TYPE_CHECKING:
-    from hotseat.catalog.catalog import Catalog
     from hotseat.dispatch.dispatcher import Dispatcher
     from hotseat.dispatch.journal import Entry
     from hotseat.identifiers import LaunchId, ModelName
-    from hotseat.scheduling.view import View
     from hotseat.tasks import Tasks
 
 log = logging.getLogger(__name__)
@@ -40,7 +36,7 @@ class DefaultModelLoader:
         if not isinstance(event, UpstreamExited) or event.launch not in self._unused:
             return
         self._unused.discard(event.launch)
-        if home := home_after(event.model, self._dispatcher.catalog, self._dispatcher.view()):
+        if home := home_after(event.model, self._dispatcher):
             self._tasks.start(self._return_to(home), f"return to {home}")
 
     async def _return_to(self, home: ModelName) -> None:
@@ -50,11 +46,9 @@ class DefaultModelLoader:
             log.warning("return to the default model failed model=%s error=%r", home, error.message)
 
 
-def home_after(left: ModelName, catalog: Catalog, view: View) -> ModelName | None:
+def home_after(left: ModelName, dispatcher: Dispatcher) -> ModelName | None:
     """The default model if it should load now that `left` is gone: no request waits, and it fits beside the others."""
-    home = catalog.default_model
-    if not catalog.returns_to_default or home is None or home == left or view.queue:
+    home = dispatcher.catalog.default_model
+    if not dispatcher.catalog.returns_to_default or home is None or home == left:
         return None
-    present = [model.name for model in view.models if model.phase.takes_memory and model.phase is not Phase.ASLEEP]
-    beside = [catalog.models[name] for name in present if name in catalog.models]
-    return home if home not in present and MemoryUse(catalog, beside).admits(catalog.models[home]) else None
+    return home if dispatcher.may_load_beside_all(home) else None

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, ParamSpec, Protocol, assert_never, cast
 
 from hotseat.catalog.catalog import CatalogChange, compare
+from hotseat.catalog.spec import NOTHING
 from hotseat.dispatch.failure_log import log_failure
 from hotseat.dispatch.request_trace import Traffic
 from hotseat.dispatch.server_tasks import ServerTasks
@@ -53,13 +54,14 @@ from hotseat.scheduling.events import (
 from hotseat.tasks import attempt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from hotseat.catalog.catalog import Catalog
+    from hotseat.catalog.spec import Footprint
     from hotseat.dispatch.journal import Journal
     from hotseat.dispatch.server_tasks import Launcher
     from hotseat.errors import HotseatError
-    from hotseat.identifiers import Instant, ModelName, Seconds, Upstream
+    from hotseat.identifiers import Bytes, Instant, MeasuredMemory, ModelName, Place, Seconds, Upstream
     from hotseat.scheduling.scheduler import Scheduler
     from hotseat.scheduling.view import View
 
@@ -120,6 +122,24 @@ class Dispatcher:
     def view_without_cold(self) -> View:
         """Cheaper than `view` if there are many models."""
         return self._scheduler.view_without_cold(self._clock())
+
+    @property
+    def available(self) -> Mapping[Place, Bytes]:
+        """Memory of a device that other programs leave, if measured."""
+        return self._scheduler.available
+
+    @property
+    def limits(self) -> Mapping[Place, Bytes]:
+        """What models may use now of each device with a budget."""
+        return self._scheduler.limits
+
+    def footprint(self, model: ModelName) -> Footprint | None:
+        """What it counts as while it is loaded; None: unknown, so it takes a whole device."""
+        return self._scheduler.footprint(model)
+
+    def may_load_beside_all(self, model: ModelName) -> bool:
+        """Is it not loaded, does no request wait, and does it fit beside every model that is loaded?"""
+        return self._scheduler.may_load_beside_all(model)
 
     def why(self, model: ModelName) -> str:
         """One sentence: why its requests wait."""
@@ -197,9 +217,10 @@ class Dispatcher:
             self.tell(UnloadRequested(ticket, model, force))
             await answer
 
-    def change_catalog(self, catalog: Catalog) -> CatalogChange:
+    def change_catalog(self, catalog: Catalog, measured: MeasuredMemory = NOTHING) -> CatalogChange:
+        """`measured` is what is known of its recipes; models that did not change keep their figures."""
         change = compare(self.catalog, catalog)
-        self.tell(CatalogChanged(catalog))
+        self.tell(CatalogChanged(catalog, measured))
         return change
 
     async def shut_down(self, within: Seconds) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from hotseat.catalog.cards import on_cards
 from hotseat.catalog.spec import Source
@@ -12,14 +12,13 @@ from hotseat.errors import LoadFailed
 from hotseat.hardware.memory_release import WITHIN_S, until_free
 from hotseat.identifiers import ANY_GPU
 from hotseat.scheduling.events import UpstreamFailed
-from hotseat.scheduling.memory_fit import in_gib, needs
+from hotseat.scheduling.memory_fit import in_gib
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hotseat.catalog.catalog import Catalog
-    from hotseat.catalog.spec import ModelSpec
+    from hotseat.catalog.spec import Footprint
     from hotseat.dispatch.server_tasks import Launcher
     from hotseat.hardware.memory_release import Freed, Watches
     from hotseat.identifiers import Bytes, DeviceName, Instant, LaunchId, ModelName, Place, Seconds
@@ -42,12 +41,27 @@ SLACK = 0.95
 """Share of the needed memory to wait for: figures are estimates, and the last percent may never become free."""
 
 
+class KnowsMemory(Protocol):
+    """The part of the scheduler that is used here."""
+
+    @property
+    def limits(self) -> Mapping[Place, Bytes]: ...
+
+    def footprint(self, model: ModelName) -> Footprint | None: ...
+
+    def needs(self, model: ModelName) -> Mapping[Place, Bytes]: ...
+
+
 class MemoryGatedLauncher:
     def __init__(
-        self, launcher: Launcher, gauge: Watches, catalog: Callable[[], Catalog | None], within_s: Seconds = WITHIN_S
+        self,
+        launcher: Launcher,
+        gauge: Watches,
+        scheduler: Callable[[], KnowsMemory | None],
+        within_s: Seconds = WITHIN_S,
     ) -> None:
-        """`catalog` has the active budgets; None: memory is not measured."""
-        self._launcher, self._gauge, self._catalog, self._within_s = launcher, gauge, catalog, within_s
+        """`scheduler` returns None while memory is not measured."""
+        self._launcher, self._gauge, self._scheduler, self._within_s = launcher, gauge, scheduler, within_s
         self._ended_at: Instant = float("-inf")
         self._waiting: dict[LaunchId, asyncio.Task[Freed]] = {}
         self._wanted_launches: set[LaunchId] = set()
@@ -113,9 +127,7 @@ class MemoryGatedLauncher:
 
     async def wake_up(self, command: WakeUp) -> UpstreamAwake | WakeFailed | None:
         """Wait for memory as before a start; if some is still missing then, the server itself fails."""
-        catalog = self._catalog()
-        spec = catalog.models.get(command.model) if catalog else None
-        if spec and (wanted := self._wanted(spec, self._gpus.get(command.launch, ()))):
+        if wanted := self._wanted(command.model, self._gpus.get(command.launch, ())):
             await self._until_free(command.model, wanted)
         return await self._launcher.wake_up(command)
 
@@ -127,7 +139,7 @@ class MemoryGatedLauncher:
 
     async def _freed(self, command: StartUpstream) -> Freed | None:
         """The result of the wait; None: there was nothing to wait for. LoadFailed: do not start."""
-        wanted = self._wanted(command.spec, command.gpus)
+        wanted = self._wanted(command.model, command.gpus)
         if not wanted:
             return None
         waiting: asyncio.Task[Freed] = self._tasks.start(
@@ -142,16 +154,20 @@ class MemoryGatedLauncher:
         # A stop may arrive after the wait has ended and before this task resumes: it had nothing to cancel then.
         if waiting.cancelled() or command.launch not in self._wanted_launches:
             raise LoadFailed(f"{command.model} was stopped before it was started")
-        if obstacle := verdict(command.spec, command.gpus, waiting.result()):
+        if obstacle := self._obstacle(command, waiting.result()):
             raise obstacle
         return waiting.result()
 
-    def _wanted(self, spec: ModelSpec, gpus: tuple[Place, ...]) -> dict[DeviceName, Bytes]:
+    def _obstacle(self, command: StartUpstream, freed: Freed) -> LoadFailed | None:
+        scheduler = self._scheduler()
+        return verdict(command.model, scheduler.footprint(command.model) if scheduler else None, command.gpus, freed)
+
+    def _wanted(self, model: ModelName, gpus: tuple[Place, ...]) -> dict[DeviceName, Bytes]:
         """The memory to wait for; empty if none was released lately."""
-        catalog = self._catalog()
-        if asyncio.get_running_loop().time() - self._ended_at > FRESH_S:
+        scheduler = self._scheduler()
+        if scheduler is None or asyncio.get_running_loop().time() - self._ended_at > FRESH_S:
             return {}
-        figures = on_cards(needs(spec, catalog), gpus, catalog.limits) if catalog else {}
+        figures = on_cards(scheduler.needs(model), gpus, scheduler.limits)
         return {place.device: int(SLACK * bytes_) for place, bytes_ in figures.items() if bytes_}
 
     async def _until_free(self, model: ModelName, wanted: Mapping[DeviceName, Bytes]) -> Freed:
@@ -169,11 +185,10 @@ class MemoryGatedLauncher:
         return freed
 
 
-def verdict(spec: ModelSpec, gpus: tuple[Place, ...], freed: Freed) -> LoadFailed | None:
+def verdict(model: ModelName, footprint: Footprint | None, gpus: tuple[Place, ...], freed: Freed) -> LoadFailed | None:
     """PURE: a measured figure decides; an estimate may be wrong, so then the server is started anyway. So is one with
     several cards, because only their sum was measured.
     """
-    footprint = spec.footprint
     if not freed.missing or footprint is None or footprint.source is Source.ESTIMATED:
         return None
     figures = {
@@ -184,7 +199,7 @@ def verdict(spec: ModelSpec, gpus: tuple[Place, ...], freed: Freed) -> LoadFaile
         return None
     device, needed = next(iter(lacking.items()))
     return LoadFailed(
-        f"{spec.name} needs {in_gib(needed)} of {device} ({footprint.source.value}), but only"
+        f"{model} needs {in_gib(needed)} of {device} ({footprint.source.value}), but only"
         f" {in_gib(freed.free[device])} is free {freed.took_s:.0f} s after another server exited."
         " Run `hotseat devices` to see what uses it."
     )

@@ -35,10 +35,11 @@ if TYPE_CHECKING:
     from hotseat.estimates.report import Estimate
     from hotseat.hardware.machine import Machine
     from hotseat.hardware.measurement import DeviceReading, Reading
-    from hotseat.identifiers import Bytes, DeviceName, ModelName, Seconds
+    from hotseat.identifiers import Bytes, DeviceName, MeasuredMemory, ModelName, Seconds
     from hotseat.memory.monitor import SchedulerAccess
     from hotseat.model_servers.visible_gpus import CardName
     from hotseat.scheduling.events import Event
+    from hotseat.scheduling.scheduler import Scheduler
     from hotseat.settings import Settings
     from hotseat.tasks import Tasks
 
@@ -66,10 +67,10 @@ def card_names() -> Mapping[DeviceName, CardName]:
     return this_machine().card_names
 
 
-def with_figures(catalog: Catalog) -> Catalog:
-    """The catalog with the figures that a hotseat started here and now would use."""
+def figures_of_this_machine() -> Figures:
+    """The figures that a hotseat started here and now would use."""
     kept = LearnedStore(state_directory(os.environ) / LEARNED).section(SECTION)
-    return Figures(Footprints(kept), os.environ, this_machine).fill(catalog)
+    return Figures(Footprints(kept), os.environ, this_machine)
 
 
 class ThisMachine:
@@ -92,16 +93,20 @@ class MemoryManager:
         self._pids, self._settings = pids, settings
 
     def fill(self, catalog: Catalog) -> Catalog:
-        """The catalog with a figure for each model. Reads files and queries drivers: not for the event loop."""
+        """The catalog with an estimate of each model. Reads files and queries drivers: not for the event loop."""
         return self._figures.fill(catalog)
+
+    def measured(self, catalog: Catalog) -> MeasuredMemory:
+        """What earlier runs measured of its models."""
+        return self._figures.measured(catalog)
 
     def explain(self, spec: ModelSpec, catalog: Catalog) -> Estimate:
         """The estimate of one model, line by line. Raises CannotEstimate. Not for the event loop, like `fill`."""
         return self._figures.explain(spec, catalog.budgets)
 
-    def launcher(self, launcher: Launcher, catalog: Callable[[], Catalog]) -> MemoryGatedLauncher:
+    def launcher(self, launcher: Launcher, scheduler: Scheduler) -> MemoryGatedLauncher:
         return MemoryGatedLauncher(
-            launcher, self._gauge, lambda: catalog() if self._settings().measuring.is_on else None
+            launcher, self._gauge, lambda: scheduler if self._settings().measuring.is_on else None
         )
 
     def watch(self, scheduler: SchedulerAccess, tasks: Tasks) -> MemoryWatch:
@@ -123,7 +128,8 @@ class MemoryManager:
         return self._pids() if scheduler.catalog.budgets and self._settings().measuring.is_on else None
 
     def _pause_s(self, scheduler: SchedulerAccess) -> Seconds | None:
-        wants = wants_to_look(self._looked_at(scheduler), scheduler.catalog)
+        is_short = scheduler.limits != scheduler.catalog.budgets
+        wants = wants_to_look(self._looked_at(scheduler), is_short=is_short)
         return self._settings().measuring.every_s if wants else None
 
 
@@ -140,6 +146,6 @@ class MemoryWatch:
             self.polling.look_now()
 
 
-def wants_to_look(running: Mapping[ModelName, int] | None, catalog: Catalog) -> bool:
-    """PURE: measure if a model runs, or if other programs were seen, since only a measurement shows that they left."""
-    return bool(running) or (running is not None and catalog.limits != catalog.budgets)
+def wants_to_look(running: Mapping[ModelName, int] | None, *, is_short: bool) -> bool:
+    """PURE: measure if a model runs, or if others take memory: only a measurement shows that they have left."""
+    return bool(running) or (running is not None and is_short)

@@ -1,4 +1,4 @@
-"""The memory of models whose configuration declares none: as measured, else as estimated."""
+"""The memory of models as estimated from their files, and as earlier runs measured it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hotseat.catalog.spec import Footprint, Source
+from hotseat.catalog.spec import NOTHING
 from hotseat.estimates.files import Disk
 from hotseat.estimates.machine import Gpu
 from hotseat.estimates.report import Backing, Where
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hotseat.hardware.footprints import Footprints, RecipeKey
     from hotseat.hardware.machine import Machine
     from hotseat.hardware.measurement import Use
-    from hotseat.identifiers import Bytes, DeviceName
+    from hotseat.identifiers import Bytes, DeviceName, MeasuredMemory
 
 
 class Figures:
@@ -38,7 +38,7 @@ class Figures:
         """Pages of files that a server reads only to load: resident while memory is free, and never needed again."""
 
     def fill(self, catalog: Catalog) -> Catalog:
-        """The catalog with a figure for every model that can have one.
+        """The catalog with an estimate of every model that can have one.
 
         Reads files and queries drivers, so it must not run on the event loop.
         """
@@ -47,9 +47,16 @@ class Figures:
         machine, budgets = self._machine(), catalog.budgets
         totals = totals_of(machine)
         guesses = self._guesses_with({**totals, **budgets})
-        place = Placing(budgets, totals, is_unified=is_unified(budgets, machine.borrowers))
-        models = {name: self._filled(spec, guesses, place) for name, spec in catalog.models.items()}
+        placing = Placing(budgets, totals, is_unified=is_unified(budgets, machine.borrowers))
+        models = {name: self._filled(spec, guesses, placing) for name, spec in catalog.models.items()}
         return replace(catalog, models=models)
+
+    def measured(self, catalog: Catalog) -> MeasuredMemory:
+        """What earlier processes of these recipes took, as far as any was measured; `fill` the catalog first."""
+        if not catalog.budgets:
+            return NOTHING
+        peaks = {name: self.peak(spec, catalog.budgets) for name, spec in catalog.models.items()}
+        return {name: peak for name, peak in peaks.items() if peak}
 
     def explain(self, spec: ModelSpec, budgets: Mapping[Place, Bytes]) -> Estimate:
         """The estimate of one model, also if another figure counts. Raises CannotEstimate.
@@ -76,17 +83,12 @@ class Figures:
         return self._guesses[gpu]
 
     def _filled(self, spec: ModelSpec, guesses: Estimates, placing: Placing) -> ModelSpec:
-        """For each place, a declared figure wins over a measured one, and that over an estimate."""
         guessed: dict[Place, Bytes] = {}
         if guess := guesses.of(spec):
             guessed = placing.of(guess, spec.gpus if spec.is_placed_at_start else None)
             self._read_once[key_of(spec.recipe)] = guess.backed(Where.HOST, Backing.READ_ONCE)
-        learned = Footprint(guessed, Source.ESTIMATED) if guessed else None
-        if measured := self.peak(spec, placing.budgets):
-            learned = Footprint({**guessed, **measured}, Source.MEASURED)
         per_gpu = guess.per_further_device if guess and spec.gpus else 0
-        learned = learned if spec.memory is None else None
-        return replace(spec, estimated=guessed or None, learned=learned, per_gpu=per_gpu)
+        return replace(spec, estimated=guessed or None, per_gpu=per_gpu)
 
 
 def totals_of(machine: Machine) -> dict[Place, Bytes]:

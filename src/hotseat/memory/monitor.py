@@ -46,6 +46,12 @@ class SchedulerAccess(Protocol):
     @property
     def catalog(self) -> Catalog: ...
 
+    @property
+    def available(self) -> Mapping[Place, Bytes]: ...
+
+    @property
+    def limits(self) -> Mapping[Place, Bytes]: ...
+
     def view(self) -> View: ...
 
     def tell(self, event: Event) -> None: ...
@@ -132,13 +138,13 @@ class MemoryMonitor:
 
     def _forget_others(self) -> None:
         self._left.clear()
-        if self._scheduler.catalog.available:
+        if self._scheduler.available:
             self._scheduler.tell(DevicesChanged({}))
 
     def _note_others(self, reading: Reading, budgets: Mapping[Place, Bytes]) -> None:
         self._left.append(left_by_others(reading, budgets))
         most = {place: max(left.get(place, 0) for left in self._left) for place in self._left[-1]}
-        before = self._scheduler.catalog.limits
+        before = self._scheduler.limits
         if any(differs(size, before[place]) for place, size in most.items()):
             for place, size in most.items():
                 log.info(

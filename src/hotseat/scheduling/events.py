@@ -12,7 +12,17 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.catalog import Catalog
     from hotseat.errors import LoadFailed
-    from hotseat.identifiers import Bytes, ClientId, LaunchId, ModelName, Place, Seconds, TicketId, Upstream
+    from hotseat.identifiers import (
+        Bytes,
+        ClientId,
+        LaunchId,
+        MeasuredMemory,
+        ModelName,
+        Place,
+        Seconds,
+        TicketId,
+        Upstream,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +191,8 @@ class ClockReached:
 @dataclass(frozen=True, slots=True)
 class CatalogChanged:
     catalog: Catalog
+    measured: MeasuredMemory = field(default_factory=lambda: NOTHING)
+    """Measured memory of its recipes, as far as known. Without a figure, an unchanged recipe keeps its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,7 +94,7 @@ def cheapest(offered: Iterable[Offer[Model]], missing: Mapping[Place, Bytes]) ->
 
 
 def _offer(state: State, model: ModelState, missing: Mapping[Place, Bytes], now: Instant) -> Offer[ModelState]:
-    given = takes(model, state.catalog)
+    given = takes(state, model)
     memory = {place: given[place] for place in missing if given.get(place)}
     return Offer(price(state, model, now), model.name, model, memory)
 

@@ -38,8 +38,8 @@ def check(state: State) -> None:
 
 def _memory(state: State) -> Iterator[str]:
     residents = state.with_process()
-    is_as_promised = not state.catalog.available and all(model.measured is None for model in residents)
-    if is_as_promised and not within_budget((takes(model, state.catalog) for model in residents), state.catalog):
+    is_as_promised = not state.available and all(model.measured is None for model in residents)
+    if is_as_promised and not within_budget(state, (takes(state, model) for model in residents)):
         yield f"over budget: {[model.name for model in residents]}"
     if not state.may_exceed_memory and (excess := MemoryForecast(state).then.excess()):
         yield f"models exceed the limits by {excess}, and no check is pending"

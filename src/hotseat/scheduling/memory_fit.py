@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hotseat.catalog.spec import NOTHING
+from hotseat.catalog.spec import NOTHING, Source
 from hotseat.errors import NeverFits, NoMemory
 from hotseat.identifiers import HOST_MEMORY
 from hotseat.scheduling.lifecycle import Phase
@@ -12,10 +12,9 @@ from hotseat.scheduling.lifecycle import Phase
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.groups import Group
     from hotseat.catalog.sleeping import SleepLevel
-    from hotseat.catalog.spec import ModelSpec
+    from hotseat.catalog.spec import Footprint
     from hotseat.identifiers import Bytes, ModelName, Place, Seconds
     from hotseat.scheduling.state import ModelState, State
 
@@ -27,21 +26,21 @@ OTHERS_S: Seconds = 30.0
 class MemoryUse:
     """The memory and groups of a set of models, added up once because every claim asks for them."""
 
-    __slots__ = ("_catalog", "_groups", "_taken", "models")
+    __slots__ = ("_groups", "_state", "_taken", "models")
 
-    def __init__(self, catalog: Catalog, models: Iterable[ModelSpec]) -> None:
-        self._catalog = catalog
+    def __init__(self, state: State, models: Iterable[ModelState]) -> None:
+        self._state = state
         self._groups: dict[int, Group] = {}
         self._taken: dict[Place, Bytes] = {}
-        self.models: list[ModelSpec] = []
-        for spec in models:
-            self.add(spec)
+        self.models: list[ModelState] = []
+        for model in models:
+            self.add(model)
 
-    def add(self, spec: ModelSpec) -> None:
-        group = self._catalog.groups.of(spec.name)
+    def add(self, model: ModelState) -> None:
+        group = self._state.catalog.groups.of(model.name)
         self._groups[id(group)] = group
-        self.models.append(spec)
-        for place, bytes_ in needs(spec, self._catalog).items():
+        self.models.append(model)
+        for place, bytes_ in needs(self._state, model).items():
             self._taken[place] = self._taken.get(place, 0) + bytes_
 
     def hold(self, memory: Mapping[Place, Bytes]) -> None:
@@ -50,25 +49,25 @@ class MemoryUse:
             self._taken[place] = self._taken.get(place, 0) + bytes_
 
     def fits(self, memory: Mapping[Place, Bytes]) -> bool:
-        limits, taken = self._catalog.limits, self._taken
+        limits, taken = self._state.limits, self._taken
         return all(taken.get(place, 0) + bytes_ <= limits.get(place, 0) for place, bytes_ in memory.items())
 
-    def admits(self, spec: ModelSpec, own: Mapping[Place, Bytes] = NOTHING) -> bool:
+    def admits(self, model: ModelState, own: Mapping[Place, Bytes] = NOTHING) -> bool:
         """May it load beside them? `own` is the memory it holds asleep."""
-        return not self._pushes_out(spec) and not self.lacks(spec, own)
+        return not self._pushes_out(model.name) and not self.lacks(model, own)
 
-    def _pushes_out(self, spec: ModelSpec) -> bool:
-        groups = self._catalog.groups
+    def _pushes_out(self, name: ModelName) -> bool:
+        groups = self._state.catalog.groups
         if groups.matrix is not None:
-            return bool(groups.pushed_out(spec.name, [each.name for each in self.models]))
-        ours = groups.of(spec.name)
+            return bool(groups.pushed_out(name, [each.name for each in self.models]))
+        ours = groups.of(name)
         return any(ours.pushes_out(group) for group in self._groups.values())
 
-    def lacks(self, spec: ModelSpec, own: Mapping[Place, Bytes] = NOTHING) -> dict[Place, Bytes]:
+    def lacks(self, model: ModelState, own: Mapping[Place, Bytes] = NOTHING) -> dict[Place, Bytes]:
         """Missing memory by place; places that lack nothing are left out."""
-        limits, taken = self._catalog.limits, self._taken
+        limits, taken = self._state.limits, self._taken
         missing = {}
-        for place, bytes_ in needs(spec, self._catalog).items():
+        for place, bytes_ in needs(self._state, model).items():
             lack = bytes_ + taken.get(place, 0) - own.get(place, 0) - limits.get(place, 0)
             if lack > 0:
                 missing[place] = lack
@@ -76,7 +75,7 @@ class MemoryUse:
 
     def excess(self) -> dict[Place, Bytes]:
         """Memory use above the limit, by place."""
-        limits = self._catalog.limits
+        limits = self._state.limits
         over = {place: bytes_ - limits.get(place, 0) for place, bytes_ in self._taken.items()}
         return {place: bytes_ for place, bytes_ in over.items() if bytes_ > 0}
 
@@ -87,9 +86,9 @@ class MemoryForecast:
     __slots__ = (
         "_kept",
         "_promised_groups",
+        "_state",
         "_then",
         "asleep",
-        "catalog",
         "draining",
         "leaving",
         "now",
@@ -99,20 +98,20 @@ class MemoryForecast:
 
     def __init__(self, state: State) -> None:
         present = state.with_process()
-        self.catalog = state.catalog
+        self._state = state
         self.leaving = [model for model in present if model.is_leaving]
         self.draining = [model for model in self.leaving if model.leases]
         self.staying = [model for model in present if not model.is_leaving and model.phase is not Phase.ASLEEP]
         self.asleep = [model for model in present if model.phase is Phase.ASLEEP]
         self.promised: list[ModelState] = []
         self._kept = [
-            kept_asleep(each, each.sleep_level, self.catalog)
+            kept_asleep(state, each, each.sleep_level)
             for each in self.leaving
             if each.sleep_level and each.falls_asleep
         ]
         """What leaving models keep asleep."""
         self._promised_groups: dict[int, tuple[Group, ModelState]] = {}
-        self.now = MemoryUse(self.catalog, (model.spec for model in present if not model.is_asleep))
+        self.now = MemoryUse(state, (model for model in present if not model.is_asleep))
         for model in present:
             if model.sleep_level:
                 self.now.hold(self._beyond_needs(model))
@@ -120,46 +119,46 @@ class MemoryForecast:
 
     def _beyond_needs(self, model: ModelState) -> Mapping[Place, Bytes]:
         """What the process holds beyond what it needs to serve."""
-        taken = takes(model, self.catalog)
+        taken = takes(self._state, model)
         if model.is_asleep:
             return taken
-        needed = needs(model.spec, self.catalog)
+        needed = needs(self._state, model)
         return {place: bytes_ - needed.get(place, 0) for place, bytes_ in taken.items()}
 
     @property
     def then(self) -> MemoryUse:
         if self._then is None:
-            self._then = MemoryUse(self.catalog, (model.spec for model in [*self.staying, *self.promised]))
-            for kept in [*self._kept, *(takes(model, self.catalog) for model in self.asleep)]:
+            self._then = MemoryUse(self._state, [*self.staying, *self.promised])
+            for kept in [*self._kept, *(takes(self._state, model) for model in self.asleep)]:
                 self._then.hold(kept)
         return self._then
 
     def own(self, model: ModelState) -> Mapping[Place, Bytes]:
         """What a model that is to be started already holds: its memory asleep."""
-        return takes(model, self.catalog) if model.phase is Phase.ASLEEP else NOTHING
+        return takes(self._state, model) if model.phase is Phase.ASLEEP else NOTHING
 
-    def start(self, model: ModelState, spec: ModelSpec) -> None:
+    def start(self, model: ModelState) -> None:
         if model.phase is Phase.ASLEEP:
-            held, needed = takes(model, self.catalog), needs(spec, self.catalog)
+            held, needed = takes(self._state, model), needs(self._state, model)
             self.now.hold({place: -min(bytes_, needed.get(place, 0)) for place, bytes_ in held.items()})
-        self.now.add(spec)
-        self.promise(model, spec)
+        self.now.add(model)
+        self.promise(model)
 
-    def promise(self, model: ModelState, spec: ModelSpec) -> None:
-        group = self.catalog.groups.of(spec.name)
+    def promise(self, model: ModelState) -> None:
+        group = self._state.catalog.groups.of(model.name)
         self.promised.append(model)
         self._promised_groups.setdefault(id(group), (group, model))
         if model in self.asleep:
             self.asleep.remove(model)
             self._then = None
         else:
-            self.then.add(spec)
+            self.then.add(model)
 
-    def promised_instead_of(self, spec: ModelSpec) -> ModelState | None:
+    def promised_instead_of(self, name: ModelName) -> ModelState | None:
         """The model with promised memory that may not run beside this one."""
-        groups, ours = self.catalog.groups, self.catalog.groups.of(spec.name)
+        groups, ours = self._state.catalog.groups, self._state.catalog.groups.of(name)
         if groups.matrix is not None:
-            return next((model for model in self.promised if groups.must_leave(model.name, spec.name)), None)
+            return next((model for model in self.promised if groups.must_leave(model.name, name)), None)
         for group, model in self._promised_groups.values():
             if ours.pushes_out(group) or group.pushes_out(ours):
                 return model
@@ -170,7 +169,7 @@ class MemoryForecast:
         self.staying = [model for model in self.staying if model.name not in gone]
         self.asleep = [model for model in self.asleep if model.name not in gone]
         self._kept += [
-            kept_asleep(each, sleep_levels[each.name], self.catalog) for each in victims if each.name in sleep_levels
+            kept_asleep(self._state, each, sleep_levels[each.name]) for each in victims if each.name in sleep_levels
         ]
         self.leaving += victims
         self.draining += [victim for victim in victims if victim.leases]
@@ -181,36 +180,36 @@ class MemoryForecast:
     ) -> bool:
         """Once the victims have left, do `wanted` and what they keep asleep fit?"""
         gone = {wanted.name, *(victim.name for victim in victims)}
-        stay = [model.spec for model in [*self.staying, *self.promised] if model.name not in gone]
-        then = MemoryUse(self.catalog, [*stay, self.catalog.models[wanted.name]])
-        sleeping = [takes(model, self.catalog) for model in self.asleep if model.name not in gone]
+        stay = [model for model in [*self.staying, *self.promised] if model.name not in gone]
+        then = MemoryUse(self._state, [*stay, wanted])
+        sleeping = [takes(self._state, model) for model in self.asleep if model.name not in gone]
         kept = [
-            kept_asleep(each, sleep_levels[each.name], self.catalog) for each in victims if each.name in sleep_levels
+            kept_asleep(self._state, each, sleep_levels[each.name]) for each in victims if each.name in sleep_levels
         ]
         for memory in [*self._kept, *sleeping, *kept]:
             then.hold(memory)
-        concerned = {**needs(self.catalog.models[wanted.name], self.catalog), **added_up(kept)}
+        concerned = {**needs(self._state, wanted), **added_up(kept)}
         return then.excess().keys().isdisjoint(concerned)
 
-    def in_the_way(self, spec: ModelSpec) -> tuple[ModelState, ...]:
+    def in_the_way(self, wanted: ModelState) -> tuple[ModelState, ...]:
         """Leaving models that it waits for."""
-        return tuple(model for model in self.leaving if is_in_the_way(model.spec, spec, self.catalog))
+        return tuple(model for model in self.leaving if is_in_the_way(self._state, model, wanted))
 
 
-def fits_beside(wanted: ModelSpec, resident: ModelSpec, catalog: Catalog) -> bool:
-    return MemoryUse(catalog, (resident,)).admits(wanted)
+def fits_beside(state: State, wanted: ModelState, resident: ModelState) -> bool:
+    return MemoryUse(state, (resident,)).admits(wanted)
 
 
-def is_in_the_way(resident: ModelSpec, wanted: ModelSpec, catalog: Catalog) -> bool:
+def is_in_the_way(state: State, resident: ModelState, wanted: ModelState) -> bool:
     """May `wanted` need memory of `resident`?"""
-    if catalog.groups.may_push_out(resident.name, wanted.name):
+    if state.catalog.groups.may_push_out(resident.name, wanted.name):
         return True
-    return not needs(resident, catalog).keys().isdisjoint(needs(wanted, catalog))
+    return not needs(state, resident).keys().isdisjoint(needs(state, wanted))
 
 
-def within_budget(shares: Iterable[Mapping[Place, Bytes]], catalog: Catalog) -> bool:
-    taken = added_up(shares)
-    return all(bytes_ <= catalog.budgets.get(place, 0) for place, bytes_ in taken.items())
+def within_budget(state: State, shares: Iterable[Mapping[Place, Bytes]]) -> bool:
+    taken, budgets = added_up(shares), state.catalog.budgets
+    return all(bytes_ <= budgets.get(place, 0) for place, bytes_ in taken.items())
 
 
 def added_up(shares: Iterable[Mapping[Place, Bytes]]) -> dict[Place, Bytes]:
@@ -221,86 +220,88 @@ def added_up(shares: Iterable[Mapping[Place, Bytes]]) -> dict[Place, Bytes]:
     return taken
 
 
-def takes(model: ModelState, catalog: Catalog) -> Mapping[Place, Bytes]:
+def takes(state: State, model: ModelState) -> Mapping[Place, Bytes]:
     """What its process counts as now. On the way to or from sleep memory moves: the larger figure counts."""
-    needed = needs(model.spec, catalog)
+    needed = needs(state, model)
     if model.sleep_level is None or model.phase is Phase.DRAINING:
         return needed
-    kept = kept_asleep(model, model.sleep_level, catalog)
+    kept = kept_asleep(state, model, model.sleep_level)
     return kept if model.is_asleep else most_of(needed, kept)
 
 
 def may_change_level(state: State, model: ModelState) -> bool:
     """On the way to sleep both figures count, beside all present models."""
     assert model.sleep_level is not None
-    kept, needed = kept_asleep(model, model.sleep_level, state.catalog), needs(model.spec, state.catalog)
+    kept, needed = kept_asleep(state, model, model.sleep_level), needs(state, model)
     more = {place: bytes_ - needed.get(place, 0) for place, bytes_ in kept.items() if bytes_ > needed.get(place, 0)}
     return MemoryForecast(state).now.fits(more)
 
 
-def kept_asleep(model: ModelState, level: SleepLevel, catalog: Catalog) -> Mapping[Place, Bytes]:
+def kept_asleep(state: State, model: ModelState, level: SleepLevel) -> Mapping[Place, Bytes]:
     """Memory kept asleep: as declared, else as measured, else all of it in RAM (weights kept) or none."""
-    if not catalog.budgets:
+    budgets = state.catalog.budgets
+    if not budgets:
         return NOTHING
     if level.memory is not None:
         return level.memory
     sleep_stats = model.stats.sleep_stats_by_level.get(level.name)
     if sleep_stats is not None and sleep_stats.memory is not None:
-        return {
-            place: sleep_stats.memory[place.device] for place in catalog.budgets if place.device in sleep_stats.memory
-        }
-    if not level.keeps_weights or HOST_MEMORY not in catalog.budgets:
+        return {place: sleep_stats.memory[place.device] for place in budgets if place.device in sleep_stats.memory}
+    if not level.keeps_weights or HOST_MEMORY not in budgets:
         return NOTHING
-    return {HOST_MEMORY: sum(needs(model.spec, catalog).values())}
+    return {HOST_MEMORY: sum(needs(state, model).values())}
 
 
-def needs(spec: ModelSpec, catalog: Catalog) -> Mapping[Place, Bytes]:
+def needs(state: State, model: ModelState) -> Mapping[Place, Bytes]:
     """Memory by place: none without budgets, a whole device if unknown."""
-    if not catalog.budgets:
-        return {}
-    if spec.memory is not None:
-        return spec.memory
-    if spec.learned is not None:
-        return spec.learned.memory
-    first = next(iter(catalog.budgets))
-    return {first: catalog.limits[first]}
+    if not state.catalog.budgets:
+        return NOTHING
+    if model.spec.memory is not None:  # first, because every comparison asks
+        return model.spec.memory
+    known = footprint(model)
+    if known is not None:
+        return known.memory
+    first = next(iter(state.catalog.budgets))
+    return {first: state.limits[first]}
+
+
+def footprint(model: ModelState) -> Footprint | None:
+    """What a model counts as while it is loaded: as declared, else as measured, else as estimated; None: unknown."""
+    return model.spec.footprint(model.stats.memory)
 
 
 def most_of(one: Mapping[Place, Bytes], other: Mapping[Place, Bytes]) -> dict[Place, Bytes]:
     return {place: max(one.get(place, 0), other.get(place, 0)) for place in {**one, **other}}
 
 
-def refusal(spec: ModelSpec, beside: Sequence[ModelSpec], catalog: Catalog) -> NeverFits | NoMemory:
-    """Why `spec` does not fit beside models that stay: it never fits, or not at present."""
-    taken = added_up(needs(each, catalog) for each in beside)
-    for place, bytes_ in needs(spec, catalog).items():
-        used, limit = taken.get(place, 0), catalog.limits.get(place, 0)
+def refusal(state: State, model: ModelState, beside: Sequence[ModelState]) -> NeverFits | NoMemory:
+    """Why it does not fit beside models that stay: it never fits, or not at present."""
+    taken = added_up(needs(state, each) for each in beside)
+    for place, bytes_ in needs(state, model).items():
+        used, limit = taken.get(place, 0), state.limits.get(place, 0)
         if bytes_ + used > limit:
-            return _lack(spec, place, used, catalog)
-    neighbour = catalog.groups.pushed_out(spec.name, [each.name for each in beside])[0]
+            return _lack(state, model, place, used)
+    neighbour = state.catalog.groups.pushed_out(model.name, [each.name for each in beside])[0]
     return NeverFits(
-        f"{spec.name} never fits: it may not run together with {neighbour}, which is pinned. {NEVER_FITS_HINT}"
+        f"{model.name} never fits: it may not run together with {neighbour}, which is pinned. {NEVER_FITS_HINT}"
     )
 
 
-def _lack(spec: ModelSpec, place: Place, used: Bytes, catalog: Catalog) -> NeverFits | NoMemory:
-    bytes_, budget = needs(spec, catalog)[place], catalog.budgets.get(place, 0)
-    if spec.memory is None and spec.learned is None:
+def _lack(state: State, model: ModelState, place: Place, used: Bytes) -> NeverFits | NoMemory:
+    name, known, budget = model.name, footprint(model), state.catalog.budgets.get(place, 0)
+    if known is None:
         return NeverFits(
-            f"{spec.name} never fits: its memory is unknown, so it takes all of {place}, of which {in_gib(used)} is"
-            f" reserved by pinned models. Declare `memory` for {spec.name}."
+            f"{name} never fits: its memory is unknown, so it takes all of {place}, of which {in_gib(used)} is"
+            f" reserved by pinned models. Declare `memory` for {name}."
         )
-    needed = f"it needs {in_gib(bytes_)}{_source(spec)}, but the budget of {place} is {in_gib(budget)}"
+    bytes_, source = known.memory[place], "" if known.source is Source.DECLARED else f" ({known.source.value})"
+    needed = f"it needs {in_gib(bytes_)}{source}, but the budget of {place} is {in_gib(budget)}"
     pinned = f", of which {in_gib(used)} is reserved by pinned models" if used else ""
     if bytes_ + used > budget:
-        return NeverFits(f"{spec.name} never fits: {needed}{pinned}. {NEVER_FITS_HINT}")
-    left = f", and other programs leave only {in_gib(catalog.limits[place])} of it"
-    text = f"{spec.name} does not fit right now: {needed}{pinned}{left}. Try again when they have finished."
+        return NeverFits(f"{name} never fits: {needed}{pinned}. {NEVER_FITS_HINT}")
+    left = f", and other programs leave only {in_gib(state.limits[place])} of it"
+    text = f"{name} does not fit right now: {needed}{pinned}{left}. Try again when they have finished."
     return NoMemory(text, retry_after=OTHERS_S)
-
-
-def _source(spec: ModelSpec) -> str:
-    return f" ({spec.learned.source.value})" if spec.learned is not None and spec.memory is None else ""
 
 
 def in_gib(bytes_: Bytes) -> str:

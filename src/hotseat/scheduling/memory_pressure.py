@@ -17,7 +17,6 @@ from hotseat.scheduling.turns import NEVER
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hotseat.catalog.spec import ModelSpec
     from hotseat.identifiers import Bytes, Instant, Place, Seconds
     from hotseat.scheduling.state import ModelState, State
     from hotseat.scheduling.transitions import Transitions
@@ -53,17 +52,17 @@ def _who_goes(
 def _may_go(state: State, model: ModelState, excess: Mapping[Place, Bytes]) -> bool:
     """Unused, not pinned, and unloading it helps."""
     if model.phase is Phase.ASLEEP:
-        return not excess.keys().isdisjoint(takes(model, state.catalog))
+        return not excess.keys().isdisjoint(takes(state, model))
     if model.phase is not Phase.READY or not state.is_idle(model) or model.spec.pinned:
         return False
     if state.catalog.groups.of(model.name).persistent:
         return False
-    return not excess.keys().isdisjoint(needs(model.spec, state.catalog))
+    return not excess.keys().isdisjoint(needs(state, model))
 
 
 def _in_words(excess: Mapping[Place, Bytes], state: State) -> str:
     place, over = max(excess.items(), key=lambda each: each[1])
-    return f"models use {in_gib(over)} more of {place} than the {in_gib(state.catalog.limits[place])} available"
+    return f"models use {in_gib(over)} more of {place} than the {in_gib(state.limits[place])} available"
 
 
 # Yield
@@ -76,7 +75,7 @@ def unload_for_yield(transitions: Transitions) -> None:
         return
     error = Yielding(f"no model can be loaded right now: {yielding.reason}. Try again later.", retry_after=OTHERS_S)
     for name in state.queue.models():
-        if needs_yielded_memory(state, state.models[name].spec):
+        if needs_yielded_memory(state, state.models[name]):
             transitions.refuse_all(name, error, yielding.reason)
     for model in state.with_process():
         if holds_yielded_memory(state, model):
@@ -87,11 +86,11 @@ def holds_yielded_memory(state: State, model: ModelState) -> bool:
     """Is it present and not about to be gone? A model going to sleep may keep memory."""
     if model.is_leaving and not model.falls_asleep:
         return False
-    return _covers(state, takes(model, state.catalog))
+    return _covers(state, takes(state, model))
 
 
-def needs_yielded_memory(state: State, spec: ModelSpec) -> bool:
-    return _covers(state, needs(spec, state.catalog))
+def needs_yielded_memory(state: State, model: ModelState) -> bool:
+    return _covers(state, needs(state, model))
 
 
 def _covers(state: State, memory: Mapping[Place, Bytes]) -> bool:

@@ -16,7 +16,7 @@ from hotseat.identifiers import ModelName
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hotseat.identifiers import Bytes, ClientId, Instant, Seconds
+    from hotseat.identifiers import Bytes, ClientId, Instant, Place, Seconds
 
 UNKNOWN_LOAD_S: Seconds = 20.0
 """Used until the first load has been measured."""
@@ -70,6 +70,8 @@ class ModelStats:
     """How long it was unused before each of its last uses, loaded or not."""
     reuse_gaps: deque[Seconds] = field(default_factory=lambda: deque(maxlen=KEPT_GAPS))
     """The same gaps; infinite where keeping the model loaded would not have helped."""
+    memory: Mapping[Place, Bytes] | None = field(default=None, compare=False)
+    """Measured memory of its recipe, awake; not exported, because it is stored by recipe."""
     sleep_stats_by_level: dict[str, SleepStats] = field(default_factory=dict)
     """By name of the sleep level."""
     unused_since: Instant | None = None

@@ -101,41 +101,41 @@ class Plan:
     def about(self, claim: Claim) -> ClaimDecision:
         forecast = self._forecast
         model, spec = self._state.models[claim.model], self._state.catalog.models[claim.model]
-        if error := self._never_fits(spec):
+        if error := self._never_fits(model):
             return ClaimDecision(claim, model, spec, Action.REFUSE, error=error)
-        if older := forecast.promised_instead_of(spec):
+        if older := forecast.promised_instead_of(model.name):
             return ClaimDecision(claim, model, spec, Action.BEHIND, (older,))
         own = forecast.own(model)
-        if not forecast.then.admits(spec, own):
+        if not forecast.then.admits(model, own):
             return self._without_memory(claim, model, spec, own)
-        if not forecast.now.admits(spec, own):
+        if not forecast.now.admits(model, own):
             return self._leaving(claim, model, spec)
-        forecast.start(model, spec)
+        forecast.start(model)
         self._loader = self._loader or model
         return ClaimDecision(claim, model, spec, Action.START)
 
     def _leaving(self, claim: Claim, model: ModelState, spec: ModelSpec) -> ClaimDecision:
-        self._forecast.promise(model, spec)
-        if self._loader is None and self._only_stops(spec):
+        self._forecast.promise(model)
+        if self._loader is None and self._only_stops(model):
             self._loader = model
         return ClaimDecision(claim, model, spec, Action.LEAVING)
 
-    def _only_stops(self, spec: ModelSpec) -> bool:
+    def _only_stops(self, wanted: ModelState) -> bool:
         """Does it only wait for stops? Then it counts as the next load."""
-        return not any(is_in_the_way(each.spec, spec, self._state.catalog) for each in self._forecast.draining)
+        return not any(is_in_the_way(self._state, each, wanted) for each in self._forecast.draining)
 
-    def _never_fits(self, spec: ModelSpec) -> NeverFits | NoMemory | None:
+    def _never_fits(self, wanted: ModelState) -> NeverFits | NoMemory | None:
         """Could it load if every model left that may? Checked before anything is evicted."""
-        group = self._state.catalog.groups.of(spec.name)
+        group = self._state.catalog.groups.of(wanted.name)
         staying_for_good = self._for_good.get(id(group))
         if staying_for_good is None:
-            protected = [model for model in self._forecast.staying if is_protected(self._state, spec.name, model)]
-            staying_for_good = MemoryUse(self._state.catalog, (model.spec for model in protected))
+            protected = [model for model in self._forecast.staying if is_protected(self._state, wanted.name, model)]
+            staying_for_good = MemoryUse(self._state, protected)
             self._for_good[id(group)] = staying_for_good
-        return None if staying_for_good.admits(spec) else refusal(spec, staying_for_good.models, self._state.catalog)
+        return None if staying_for_good.admits(wanted) else refusal(self._state, wanted, staying_for_good.models)
 
     def _without_memory(self, claim: Claim, model: ModelState, spec: ModelSpec, own: Missing) -> ClaimDecision:
-        missing = self._forecast.then.lacks(spec, own)
+        missing = self._forecast.then.lacks(model, own)
         candidates = self._candidates(claim, spec, missing) if self._evicting else []
         if not candidates:
             return ClaimDecision(claim, model, spec, Action.BEHIND)
@@ -149,7 +149,7 @@ class Plan:
             return ClaimDecision(claim, model, spec, Action.HELD if holds else Action.BEHIND, holds=holds)
         sleep_levels = self._sleep_levels(model, victims)
         self._forecast.evict(victims, sleep_levels)
-        self._forecast.promise(model, spec)
+        self._forecast.promise(model)
         if not any(victim.leases for victim in victims):
             self._loader = model
         return ClaimDecision(claim, model, spec, Action.EVICT, victims, sleep_levels=sleep_levels)
@@ -162,7 +162,7 @@ class Plan:
         loading = [each.resident for each in holds if each.keeps is ProtectedBy.LOADING]
         overdue = [resident for resident in loading if self._is_due(claim, resident)]
         if self._victims(spec, missing, [*free, *overdue]) is not None:
-            self._forecast.promise(model, spec)
+            self._forecast.promise(model)
         return ClaimDecision(claim, model, spec, Action.LOADER, (self._loader,))
 
     def _is_due(self, claim: Claim, resident: ModelState) -> bool:
@@ -170,13 +170,13 @@ class Plan:
 
     def _candidates(self, claim: Claim, spec: ModelSpec, missing: Missing) -> Models:
         """Residents and sleepers whose memory would help, except those that an older claim waits for."""
-        catalog, pushed = self._state.catalog, self._pushed_out(spec)
+        pushed = self._pushed_out(spec)
         there = [*self._forecast.staying, *(each for each in self._forecast.asleep if self._may_be_ended(each, claim))]
         return [
             model
             for model in there
             if model.name not in self._spoken_for
-            and (not missing.keys().isdisjoint(takes(model, catalog)) or model.name in pushed)
+            and (not missing.keys().isdisjoint(takes(self._state, model)) or model.name in pushed)
         ]
 
     def _may_be_ended(self, sleeper: ModelState, claim: Claim) -> bool:
@@ -217,7 +217,7 @@ class Plan:
         if len(pushed) < len(names):
             return None
         for model in pushed:
-            given = needs(model.spec, self._state.catalog)
+            given = needs(self._state, model)
             missing = {place: lack - given.get(place, 0) for place, lack in missing.items()}
         missing = {place: lack for place, lack in missing.items() if lack > 0}
         others = choose_victims(self._state, [model for model in free if model not in pushed], missing, self._now)

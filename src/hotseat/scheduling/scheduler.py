@@ -7,11 +7,10 @@ second: a request whose model is ready, and a request that ends while none waits
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from hotseat.catalog.catalog import compare, must_restart
-from hotseat.catalog.spec import NOTHING, Footprint, Source
+from hotseat.catalog.spec import NOTHING
 from hotseat.errors import Busy, NotRunning, ShuttingDown, UnknownModel, Unloaded, Unresponsive
 from hotseat.scheduling.bounds import reached_bound
 from hotseat.scheduling.commands import Cause, Grant, WakeAt
@@ -40,7 +39,7 @@ from hotseat.scheduling.events import (
     YieldRequested,
 )
 from hotseat.scheduling.lifecycle import Move, Phase
-from hotseat.scheduling.memory_fit import most_of
+from hotseat.scheduling.memory_fit import MemoryUse, footprint, most_of, needs
 from hotseat.scheduling.queue import RequestKind, Ticket
 from hotseat.scheduling.settle import settle
 from hotseat.scheduling.snapshot import snapshot, why
@@ -51,8 +50,21 @@ from hotseat.scheduling.view import InUse
 from hotseat.scheduling.wait_reasons import newcomer_waits_s
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hotseat.catalog.catalog import Catalog
-    from hotseat.identifiers import ClientId, Instant, ModelName, Seconds, TicketId, Upstream
+    from hotseat.catalog.spec import Footprint, ModelSpec
+    from hotseat.identifiers import (
+        Bytes,
+        ClientId,
+        Instant,
+        MeasuredMemory,
+        ModelName,
+        Place,
+        Seconds,
+        TicketId,
+        Upstream,
+    )
     from hotseat.scheduling.commands import Command
     from hotseat.scheduling.model_stats import StatsOfModels
     from hotseat.scheduling.state import ModelState
@@ -70,8 +82,9 @@ READY, USE, READ = Phase.READY, RequestKind.USE, RequestKind.READ
 
 
 class Scheduler:
-    def __init__(self, catalog: Catalog) -> None:
-        self._state = State(catalog)
+    def __init__(self, catalog: Catalog, measured: MeasuredMemory = NOTHING) -> None:
+        """`measured` is what earlier runs measured."""
+        self._state = State(catalog, measured)
         self._wake: Instant = NEVER
 
     @property
@@ -82,6 +95,36 @@ class Scheduler:
     def model_stats(self) -> StatsOfModels:
         """The learned figures, to be kept across restarts."""
         return self._state.model_stats
+
+    # Memory
+
+    @property
+    def available(self) -> Mapping[Place, Bytes]:
+        """Memory of a device that other programs leave, if measured."""
+        return self._state.available
+
+    @property
+    def limits(self) -> Mapping[Place, Bytes]:
+        """What models may use now of each device with a budget."""
+        return self._state.limits
+
+    def footprint(self, model: ModelName) -> Footprint | None:
+        """What it counts as while it is loaded; None: unknown, so it takes a whole device."""
+        known = self._state.models.get(model)
+        return footprint(known) if known else None
+
+    def needs(self, model: ModelName) -> Mapping[Place, Bytes]:
+        """The memory that a load of this model takes; none without budgets."""
+        known = self._state.models.get(model)
+        return needs(self._state, known) if known else NOTHING
+
+    def may_load_beside_all(self, model: ModelName) -> bool:
+        """Is it not loaded, does no request wait, and does it fit beside every model that is loaded?"""
+        state, wanted = self._state, self._state.models[model]
+        loaded = {each.name: each for each in state.with_process() if each.phase is not Phase.ASLEEP}
+        return not state.queue and model not in loaded and MemoryUse(state, loaded.values()).admits(wanted)
+
+    # Views
 
     def view(self, now: Instant) -> View:
         return snapshot(self._state, now)
@@ -202,8 +245,7 @@ class Scheduler:
             case MemoryMeasured():
                 self._memory_measured(event)
             case DevicesChanged():
-                self._state.catalog = replace(self.catalog, available=event.available)
-                self._state.may_exceed_memory = True
+                self._devices_changed(event)
             case YieldRequested():
                 self._state.yielding = event
             case YieldEnded():
@@ -293,15 +335,12 @@ class Scheduler:
             return self._measured_asleep(model, event)
         if model.spec.memory is not None:
             return None
-        before = model.spec.learned.memory if model.spec.learned else NOTHING
+        known = footprint(model)
+        before = known.memory if known else NOTHING
         measured = event.memory if model.served else most_of(before, event.memory)
         if not model.served and measured == before:
             return None
-        learned = Footprint({**before, **measured}, Source.MEASURED)
-        in_catalog = self.catalog.models.get(model.name)
-        if in_catalog and not must_restart(model.spec, in_catalog):
-            self._state.catalog = self.catalog.with_learned(model.name, learned)
-        model.spec = replace(model.spec, learned=learned)
+        model.stats.memory = {**(model.stats.memory or NOTHING), **measured}
         self._state.may_exceed_memory = True
         return None
 
@@ -311,6 +350,11 @@ class Scheduler:
         model.stats.sleep_stats(model.sleep_level.name).memory = {
             place.device: size for place, size in event.memory.items()
         }
+        self._state.may_exceed_memory = True
+
+    def _devices_changed(self, event: DevicesChanged) -> None:
+        self._state.available = event.available
+        self._state.reckon_limits()
         self._state.may_exceed_memory = True
 
     def _failed(self, transitions: Transitions, event: UpstreamFailed) -> None:
@@ -367,24 +411,39 @@ class Scheduler:
 
     def _follow_catalog(self, model: ModelState) -> None:
         """A model without a process takes its spec from the catalog, or is dropped."""
-        if model.name in self.catalog.models:
-            model.spec = self.catalog.models[model.name]
-        else:
-            self._state.forget(model.name)
+        spec = self.catalog.models.get(model.name)
+        if spec is None:
+            return self._state.forget(model.name)
+        if must_restart(model.spec, spec):
+            model.stats.memory = model.next_memory
+        model.spec, model.next_memory = spec, None
+        return None
 
     def _catalog_changed(self, transitions: Transitions, event: CatalogChanged) -> None:
         """Models that did not change keep their processes and streams."""
         state, change = self._state, compare(self.catalog, event.catalog)
-        state.catalog = replace(event.catalog, available=self.catalog.available)
+        state.catalog = event.catalog
+        state.reckon_limits()
         state.may_exceed_memory = True
         for name in change.removed:
             transitions.refuse_all(name, removed(name), "removed from the configuration")
         for name in (*change.removed, *change.changed):
             self._replace(transitions, state.models[name])
         for name, spec in event.catalog.models.items():
-            model = state.models.get(name) or state.add(spec)
-            if not must_restart(model.spec, spec):
-                model.change_spec(spec)
+            self._take_over(name, spec, event.measured.get(name))
+
+    def _take_over(self, name: ModelName, spec: ModelSpec, measured: Mapping[Place, Bytes] | None) -> None:
+        """The process of a model that did not change stays; so does its figure, on places that have a budget."""
+        model = self._state.models.get(name)
+        if model is None:
+            return self._state.add(spec, measured)
+        if must_restart(model.spec, spec):
+            model.next_memory = measured
+            return None
+        model.change_spec(spec)
+        kept = {place: size for place, size in (model.stats.memory or NOTHING).items() if place in self._state.limits}
+        model.stats.memory = measured or kept or None
+        return None
 
     def _replace(self, transitions: Transitions, model: ModelState) -> None:
         transitions.forgive(model)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from hotseat.catalog.spec import NOTHING
 from hotseat.identifiers import LaunchId
 from hotseat.scheduling.claims import Claim, Claims
 from hotseat.scheduling.lifecycle import Phase
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.sleeping import SleepLevel
     from hotseat.catalog.spec import LaunchRecipe, ModelSpec
-    from hotseat.identifiers import Bytes, Instant, ModelName, Place, Seconds, TicketId, Upstream
+    from hotseat.identifiers import Bytes, Instant, MeasuredMemory, ModelName, Place, Seconds, TicketId, Upstream
     from hotseat.scheduling.commands import Cause, Evicted
     from hotseat.scheduling.events import KeepAliveChanged, YieldRequested
 
@@ -55,6 +56,8 @@ class ModelState:
     """Requests that its server processes at a time, as the server reports."""
     measured: Mapping[Place, Bytes] | None = None
     """Measured memory of its current process."""
+    next_memory: Mapping[Place, Bytes] | None = None
+    """Measured memory of its changed recipe, for when the process with the old one is gone."""
     served: int = 0
     """Leases granted since it became ready."""
     ready_at: Instant = LONG_AGO
@@ -143,12 +146,17 @@ class ModelState:
 
 
 class State:
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, measured: MeasuredMemory = NOTHING) -> None:
         self.catalog = catalog
+        self.available: Mapping[Place, Bytes] = NOTHING
+        """Memory of a device that other programs leave, if measured."""
+        self.limits: Mapping[Place, Bytes] = NOTHING
+        """What models may use now: the budget, or less if other programs leave less."""
+        self.reckon_limits()
         self.model_stats = StatsOfModels()
         self.models: dict[ModelName, ModelState] = {}
         for spec in catalog.models.values():
-            self.add(spec)
+            self.add(spec, measured.get(spec.name))
         self.active: dict[ModelName, ModelState] = {}
         """Models that are not cold, so that passes do not depend on the number configured."""
         self.queue = Queue()
@@ -174,13 +182,18 @@ class State:
     def in_phase(self, phase: Phase) -> list[ModelState]:
         return [model for model in self.active.values() if model.phase is phase]
 
-    def add(self, spec: ModelSpec) -> ModelState:
+    def reckon_limits(self) -> None:
+        """Called after every change of the budgets or of what other programs leave."""
+        left = self.available
+        self.limits = {place: min(budget, left.get(place, budget)) for place, budget in self.catalog.budgets.items()}
+
+    def add(self, spec: ModelSpec, memory: Mapping[Place, Bytes] | None) -> None:
         model = self.models[spec.name] = ModelState(spec, stats=self.model_stats.of(spec.name))
-        return model
+        model.stats.memory = memory
 
     def forget(self, name: ModelName) -> None:
         """Remove a model without a process that left the catalog."""
-        del self.models[name]
+        self.models.pop(name).stats.memory = None
         self.active.pop(name, None)
 
     def is_idle(self, model: ModelState) -> bool:

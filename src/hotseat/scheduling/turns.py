@@ -199,10 +199,7 @@ def slots(state: State, resident: ModelState) -> float:
 
 def is_contested(state: State, resident: ModelState) -> bool:
     """Is there a claim that `resident` may have to leave for?"""
-    return any(
-        is_in_the_way(resident.spec, state.catalog.models[claim.model], state.catalog)
-        for claim in state.claims.first(LOOKED_AT)
-    )
+    return any(is_in_the_way(state, resident, state.models[claim.model]) for claim in state.claims.first(LOOKED_AT))
 
 
 # Settings that cannot be met
@@ -230,4 +227,4 @@ def unkept_max_wait(state: State) -> Iterator[str]:
 
 def _are_rivals(state: State, one: ModelState, other: ModelState) -> bool:
     """Can they not be loaded together?"""
-    return not fits_beside(one.spec, other.spec, state.catalog) or not fits_beside(other.spec, one.spec, state.catalog)
+    return not fits_beside(state, one, other) or not fits_beside(state, other, one)

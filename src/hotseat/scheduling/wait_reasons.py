@@ -93,7 +93,7 @@ class _Explainer:
 
     def _leaving(self, decision: ClaimDecision) -> Wait:
         load_s = self._state.load_s(decision.claim.model)
-        leaving = [*self._forecast.in_the_way(decision.spec), *decision.others]
+        leaving = [*self._forecast.in_the_way(decision.model), *decision.others]
         left_s = max((leaves_in_s(self._state, each, self._now) for each in leaving), default=0.0)
         gone = ", ".join(_leaves(each, self._now) for each in leaving)
         then = f"{'waking' if decision.model.sleep_level else 'loading'} {decision.claim.model}"
@@ -132,7 +132,7 @@ class _Explainer:
         state, claim = self._state, decision.claim
         present = [*self._forecast.staying, *self._forecast.leaving]
         older = [state.models[each.model] for each in state.claims if each < claim]
-        contenders = [each for each in [*present, *older] if is_in_the_way(each.spec, decision.spec, state.catalog)]
+        contenders = [each for each in [*present, *older] if is_in_the_way(state, each, decision.model)]
         if any(each.stats.load_s is None or not each.stats.drain_s for each in contenders):
             return None
         own_s = state.load_s(claim.model)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hotseat.dispatch.default_model import DefaultModelLoader
@@ -28,8 +28,8 @@ from hotseat.telemetry.json_lines import server_line
 if TYPE_CHECKING:
     from contextlib import AsyncExitStack
 
-    from hotseat.catalog.catalog import Catalog
     from hotseat.config.active import ActiveConfig
+    from hotseat.config.load import Loaded
     from hotseat.identifiers import ModelName
     from hotseat.memory.manager import MemoryWatch
     from hotseat.model_servers.supervisor import Supervisor
@@ -66,20 +66,21 @@ async def open_models(stack: AsyncExitStack, shared: Shared, supervisor: Supervi
     learned, journal = LearnedStore(state_directory(os.environ) / LEARNED), Journal()
     memory = MemoryManager(learned, supervisor.pids, lambda: shared.active.settings)
     overrides = OverridesStore(StateFile(state_directory(os.environ) / OVERRIDES))
-    scheduler = Scheduler(overrides.applied_to(await fill_catalog(shared.active, memory)))
+    loaded = shared.active.loaded = await asyncio.to_thread(with_figures, shared.active.loaded, memory)
+    scheduler = Scheduler(overrides.applied_to(loaded.catalog), loaded.measured)
     journal.listen(overrides.watch)
     keep_model_stats(stack, learned, scheduler, journal)
-    dispatcher = Dispatcher(scheduler, memory.launcher(supervisor, lambda: scheduler.catalog), journal)
+    dispatcher = Dispatcher(scheduler, memory.launcher(supervisor, scheduler), journal)
     memory_watch, unmet_limits = memory.watch(dispatcher, shared.tasks), UnmetLimits(scheduler)
     parts = ModelParts(supervisor, memory, memory_watch, scheduler, journal, dispatcher, overrides, unmet_limits)
     watch_models(parts, shared.tasks)
     return parts
 
 
-async def fill_catalog(active: ActiveConfig, memory: MemoryManager) -> Catalog:
-    """Add the models' memory figures, before the first request. Reads files, so it runs in a thread."""
-    active.change_catalog(await asyncio.to_thread(memory.fill, active.loaded.catalog))
-    return active.loaded.catalog
+def with_figures(loaded: Loaded, memory: MemoryManager) -> Loaded:
+    """The same with the models' memory figures. Reads files: not for the event loop."""
+    catalog = memory.fill(loaded.catalog)
+    return replace(loaded, catalog=catalog, measured=memory.measured(catalog))
 
 
 def keep_model_stats(stack: AsyncExitStack, learned: LearnedStore, scheduler: Scheduler, journal: Journal) -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hotseat.config.options import load
 from hotseat.net.listeners import tls_context
 from hotseat.scheduling.lifecycle import Phase
+from hotseat.startup.models import with_figures
 from hotseat.telemetry import logs
 
 if TYPE_CHECKING:
-    from hotseat.catalog.catalog import Catalog, CatalogChange
+    from hotseat.catalog.catalog import CatalogChange
     from hotseat.config.load import Loaded
     from hotseat.identifiers import ModelName
     from hotseat.relay.server import Relay
@@ -31,11 +31,10 @@ class ConfigApplier:
         self._policy = shared.policy
 
     def load(self) -> Loaded:
-        loaded = load(self._start.options, self._start.model_folders)
-        return replace(loaded, catalog=self.fill(loaded.catalog))
+        return self.fill(load(self._start.options, self._start.model_folders))
 
-    def fill(self, catalog: Catalog) -> Catalog:
-        return self._models.memory.fill(catalog)
+    def fill(self, loaded: Loaded) -> Loaded:
+        return with_figures(loaded, self._models.memory)
 
     def in_use(self) -> frozenset[ModelName]:
         models = self._models.dispatcher.view().models
@@ -53,13 +52,12 @@ class ConfigApplier:
         self._models.supervisor.withhold(loaded.withheld_env)
         self._relay.change_policy(self._policy(loaded.settings))
 
-    def change_catalog(self, catalog: Catalog) -> CatalogChange:
+    def change_catalog(self, loaded: Loaded) -> CatalogChange:
         """Keeps what files do not define: the active profile, models of other hosts, and what operators have set."""
         now = self._models.dispatcher.catalog
         overrides = {**self._models.overrides.kept(), **now.overrides}
-        return self._models.dispatcher.change_catalog(
-            catalog.with_profile(now.active_profile).with_fleet_models(now.fleet_models).with_overrides(overrides)
-        )
+        catalog = loaded.catalog.with_profile(now.active_profile).with_fleet_models(now.fleet_models)
+        return self._models.dispatcher.change_catalog(catalog.with_overrides(overrides), loaded.measured)
 
     def reloaded(self, *, success: bool) -> None:
         self._metrics.reloaded(success=success)

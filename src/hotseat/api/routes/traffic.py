@@ -25,10 +25,9 @@ from hotseat.scheduling.events import UpstreamExited, UpstreamReady
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
 
-    from hotseat.catalog.catalog import Catalog
-    from hotseat.catalog.spec import ModelSpec
+    from hotseat.catalog.spec import Footprint
+    from hotseat.dispatch.dispatcher import Dispatcher
     from hotseat.identifiers import LaunchId
-    from hotseat.scheduling.view import View
 
 router = APIRouter(prefix="/hotseat", tags=["hotseat"])
 
@@ -55,7 +54,7 @@ async def traffic_feed(deps: ApiDeps, seconds: float) -> AsyncGenerator[str, Non
         lasting(deps.journal.follow(), seconds),
     ]
     async with listening(sources, HEARTBEAT_S) as items:
-        yield as_data(machine(deps.dispatcher.catalog, deps.dispatcher.view()))
+        yield as_data(machine(deps.dispatcher))
         async for item in items:
             if item is None:
                 yield HEARTBEAT
@@ -95,13 +94,14 @@ class Stopwatch:
             yield {"t": what, "model": event.model, "seconds": round(entry.at - since, 6)}
 
 
-def figures(spec: ModelSpec) -> dict[str, int] | None:
-    return {str(place): bytes_ for place, bytes_ in spec.footprint.memory.items()} if spec.footprint else None
+def figures(footprint: Footprint | None) -> dict[str, int] | None:
+    return {str(place): bytes_ for place, bytes_ in footprint.memory.items()} if footprint else None
 
 
-def machine(catalog: Catalog, view: View) -> dict[str, Any]:
+def machine(dispatcher: Dispatcher) -> dict[str, Any]:
     """Which models may run together. Only what the scheduler knows of a model: its command may contain secrets."""
-    load_s = {seen.name: seen.load_s for seen in view.models}
+    catalog = dispatcher.catalog
+    load_s = {seen.name: seen.load_s for seen in dispatcher.view().models}
     return {
         "t": "machine",
         "patience": catalog.policy.patience,
@@ -113,7 +113,7 @@ def machine(catalog: Catalog, view: View) -> dict[str, Any]:
                 "name": spec.name,
                 "load_s": load_s.get(spec.name),
                 "slots": spec.concurrency_limit,
-                "memory": figures(spec),
+                "memory": figures(dispatcher.footprint(spec.name)),
                 "gpus": written(spec.gpus) if spec.gpus else None,
                 "ttl_s": spec.ttl_s,
                 "urgency": spec.urgency,
