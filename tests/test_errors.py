@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from hotseat.errors import LONGEST_LINE, LoadFailed, did_you_mean, last_meaningful, with_output
@@ -60,3 +62,14 @@ def test_a_long_last_line_is_clipped() -> None:
 def test_what_was_probably_meant(wrong: str, expected: str) -> None:
     """A near miss, or every name that only lacks its folder."""
     assert did_you_mean(wrong, ["qwen", "org/repo/m", "other/repo/m"]) == expected
+
+
+@pytest.mark.parametrize(("wrong", "expected"), [("modle-77", "model-77"), ("x" * 1_000_000, ""), ("gpt-4o", "")])
+def test_a_wrong_name_among_very_many(wrong: str, expected: str) -> None:
+    """Nobody is served meanwhile, so it is compared with the likeliest names only."""
+    names = [f"{kind}-{n}" for kind in ("alias", "model") for n in range(10_000)]
+    began = time.process_time()
+    said = did_you_mean(wrong, names)
+
+    assert said == (f' Did you mean "{expected}"?' if expected else "")
+    assert time.process_time() - began < 0.1

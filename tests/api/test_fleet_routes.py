@@ -167,7 +167,7 @@ async def test_why_has_the_reasons_of_other_hosts(hosts: Served) -> None:
     await come_true(lambda: fleet["a"].phases_seen("b") == {"qwen": "ready"})
     details = await hosts.get("a", "/hotseat/models/q")
     alone = await hosts.get("a", "/hotseat/models/q?local=true")
-    theirs = fleet["b"].dispatcher.view().model(QWEN).why
+    theirs = fleet["b"].dispatcher.view_of(QWEN).why
 
     assert (details["host"], details["phase"]) == ("a", "cold")
     assert details["other_hosts"] == [{"host": "b", "phase": "ready", "why": theirs}]

@@ -280,7 +280,7 @@ async def test_a_request_without_a_prompt_loads_its_model(rig: Management) -> No
     assert body == {"model": "alpha:latest", "response": "", "done": True, "done_reason": "load"}
     assert datetime.now(UTC) - created_at < timedelta(minutes=1)
     assert rig.dispatcher.is_running(ModelName("alpha"))
-    assert rig.dispatcher.view().model(ModelName("alpha")).in_flight == 0
+    assert rig.dispatcher.view_of(ModelName("alpha")).in_flight == 0
 
 
 async def test_a_chat_without_messages_loads_its_model(rig: Management) -> None:
@@ -295,7 +295,7 @@ async def test_a_load_can_say_how_long_the_model_stays(rig: Management) -> None:
     """keep_alive counts in place of the configured ttl."""
     await post(rig, "/api/generate", {"model": "alpha", "keep_alive": "10m"})
 
-    assert rig.dispatcher.view().model(ModelName("alpha")).ttl_s == 600
+    assert rig.dispatcher.view_of(ModelName("alpha")).ttl_s == 600
 
 
 async def test_a_model_is_unloaded(rig: Management) -> None:
@@ -332,7 +332,7 @@ async def test_a_load_for_a_client_clears_no_failures(rig: Management) -> None:
     refused = await post(rig, "/api/generate", {"model": "dud"})
 
     assert "is backing off" in refused.json()["error"]
-    assert rig.dispatcher.view().model(ModelName("dud")).failures == 2
+    assert rig.dispatcher.view_of(ModelName("dud")).failures == 2
 
 
 async def test_a_client_that_leaves_takes_its_ticket_along(rig: Management) -> None:

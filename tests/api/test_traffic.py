@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tests.support.waiting import come_true
 
-from hotseat.identifiers import ClientId, ModelName
+from hotseat.catalog.catalog import Policy
+from hotseat.catalog.groups import TOGETHER, Groups
+from hotseat.catalog.matrix import Matrix
+from hotseat.cli.record import Watched
+from hotseat.identifiers import ClientId, LaunchId, ModelName
+from hotseat.scheduling.events import SlotsLearned
+from hotseat.simulation.trace import Matrix as TracedMatrix
+from hotseat.simulation.trace import Scheduler
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -66,13 +74,50 @@ async def test_the_feed_has_the_configuration_then_the_traffic(rig: Management) 
     assert (stop["t"], stop["model"]) == ("stop", "alpha")
 
 
+async def test_slots_are_in_the_feed_as_soon_as_they_are_known(rig: Management) -> None:
+    """A server reports them after it has become ready; later feeds begin with them."""
+    async with rig.feed("/hotseat/traffic") as lines:
+        machine = await next_item(lines)
+        await come_true(lambda: rig.dispatcher.traffic.is_watched)
+        await rig.dispatcher.load(ALPHA)
+        rig.dispatcher.tell(SlotsLearned(ALPHA, LaunchId(1), 4))
+        _, slots = await next_item(lines), await next_item(lines)
+    async with rig.feed("/hotseat/traffic") as lines:
+        later = await next_item(lines)
+
+    assert slots_in(machine)["alpha"] is None
+    assert slots == {"t": "slots", "model": "alpha", "slots": 4}
+    assert slots_in(later)["alpha"] == 4
+
+
+def slots_in(machine: dict[str, Any]) -> dict[str, int | None]:
+    return {model["name"]: model["slots"] for model in machine["models"]}
+
+
+async def test_the_feed_has_the_whole_policy(rig: Management) -> None:
+    """So that a simulation of its recording decides as this hotseat does."""
+    matrix = Matrix(((ALPHA, ModelName("beta")),), {ALPHA: 3})
+    catalog = rig.dispatcher.catalog
+    rig.dispatcher.change_catalog(
+        replace(catalog, policy=Policy(3.0, 20, 90.0), groups=Groups(default=TOGETHER, matrix=matrix))
+    )
+    async with rig.feed("/hotseat/traffic") as lines:
+        machine = await next_item(lines)
+    watched = Watched()
+    watched.note(machine)
+
+    assert watched.recording.scheduler == Scheduler(3.0, 20, 90.0)
+    assert watched.recording.matrix == TracedMatrix((("alpha", "beta"),), {"alpha": 3})
+
+
 async def test_the_feed_holds_no_secrets(rig: Management) -> None:
     """The feed has no commands and no environments of models."""
     async with rig.feed("/hotseat/traffic") as lines:
         machine = await next_item(lines)
 
     assert "hush" not in json.dumps(machine)
-    assert set(machine["models"][0]) == {"name", "load_s", "slots", "memory", "gpus", "ttl_s", "urgency", "pinned"}
+    keys = {"name", "load_s", "slots", "memory", "gpus", "ttl_s", "urgency", "pinned", "max_queue"}
+    assert set(machine["models"][0]) == keys
 
 
 async def test_the_feed_ends_when_its_time_is_up(rig: Management) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -163,3 +165,14 @@ def test_a_text_without_holes_is_never_changed(text: str, macros: dict[str, str]
     """Expansion touches holes only."""
     if not holes(text):
         assert expand(text, macros) == text
+
+
+@given(st.text(alphabet=st.characters(min_codepoint=9, max_codepoint=255, exclude_characters="\\")))
+def test_words_are_those_of_a_posix_shell(command: str) -> None:
+    """Also where the faster way is taken, which knows neither quotes nor unusual spaces."""
+    try:
+        expected = tuple(shlex.split(command))
+    except ValueError:
+        return
+
+    assert split_command(command) == expected

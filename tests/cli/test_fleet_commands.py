@@ -149,7 +149,7 @@ async def test_why_names_the_other_hosts(gpu1: CommandLine, fleet: InProcessFlee
     silent = (await gpu1.type("why", "qwen")).out.splitlines()
 
     assert spoken[0].startswith("qwen is cold on gpu1: ")
-    assert spoken[-1] == f"it is ready on gpu2: {fleet['gpu2'].dispatcher.view().model(QWEN).why}"
+    assert spoken[-1] == f"it is ready on gpu2: {fleet['gpu2'].dispatcher.view_of(QWEN).why}"
     assert silent[-1] == "it is ready on gpu2, which gave no reason"
 
 

@@ -161,7 +161,7 @@ async def test_a_crash_is_the_last_stop(command_line: CommandLine) -> None:
     await command_line.type("load", "org/llama")
     await command_line.type("load", "qwen")
     command_line.rig.launcher.crash("qwen", "was terminated by SIGSEGV")
-    await come_true(lambda: command_line.rig.dispatcher.view().model(ModelName("qwen")).phase is Phase.COLD)
+    await come_true(lambda: command_line.rig.dispatcher.view_of(ModelName("qwen")).phase is Phase.COLD)
     said = await command_line.type("why", "qwen")
 
     assert said.out.splitlines()[-1].endswith(": qwen was terminated by SIGSEGV")

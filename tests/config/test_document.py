@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from hotseat.config import yaml12
 from hotseat.config.document import MAX_CHARACTERS, Document, parse
 from hotseat.config.problems import Problems, Spot
+
+FILES = [
+    *(Path(__file__).parent / "samples").rglob("*.y*ml"),
+    *(Path(__file__).parents[1] / "fuzz/corpus/configuration").iterdir(),
+]
+RARE_FORMS = ["a: [x, ]", "a: {b: , c}", "a: &b 1\nc: *b", "- - - x", "a: >\n  b\n\n  c\nd: |+\n e\n\n", "\ufeffa: 1"]
 
 
 def read(text: str) -> tuple[Document | None, list[str]]:
@@ -152,3 +161,12 @@ def test_an_alias_within_its_own_anchor_ends(text: str) -> None:
 
     assert document is None
     assert problems == ["f.yaml:1:1: error: aliases expand to more than 200,000 values, or endlessly"]
+
+
+def test_libyaml_reads_what_pyyaml_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values, places and errors are the same; only the time differs."""
+    texts = [file.read_bytes().decode("utf-8", "replace") for file in FILES] + RARE_FORMS
+    read_by_libyaml = [read(text) for text in texts]
+    monkeypatch.setattr(yaml12, "CParser", None)
+
+    assert [text for text, seen in zip(texts, read_by_libyaml, strict=True) if read(text) != seen] == []

@@ -65,7 +65,7 @@ async def test_a_default_that_sleeps_comes_back_too() -> None:
     async with opened(catalog) as dispatcher:
         await dispatcher.load(DEFAULT)
         await dispatcher.load(OTHER)
-        asleep, after = dispatcher.view().model(DEFAULT).phase, await running_after(dispatcher, 61)
+        asleep, after = dispatcher.view_of(DEFAULT).phase, await running_after(dispatcher, 61)
 
     assert (asleep, after) == (Phase.ASLEEP, ["default"])
 

@@ -72,7 +72,7 @@ class DispatcherRig:
         return self.dispatcher.ask(name, ClientId("someone"), waiter, takes_slot=takes_slot)
 
     def phase(self, name: ModelName) -> Phase:
-        return self.dispatcher.view().model(name).phase
+        return self.dispatcher.view_of(name).phase
 
 
 @asynccontextmanager
@@ -101,7 +101,7 @@ async def test_a_request_is_granted_when_its_model_is_ready() -> None:
 
         assert waiter.outcomes == ["granted"]
         rig.dispatcher.leave(ticket)
-        assert rig.dispatcher.view().model(QWEN).in_flight == 0
+        assert rig.dispatcher.view_of(QWEN).in_flight == 0
 
 
 @in_virtual_time
@@ -191,7 +191,7 @@ async def test_leaving_twice() -> None:
         rig.dispatcher.leave(ticket)
         rig.dispatcher.leave(ticket)
 
-        assert rig.dispatcher.view().model(QWEN).in_flight == 1
+        assert rig.dispatcher.view_of(QWEN).in_flight == 1
         rig.dispatcher.leave(other)
 
 
@@ -204,7 +204,7 @@ async def test_an_event_that_occurs_while_another_is_handled() -> None:
         second = FakeWaiter(lambda: seen.append(("second", in_flight())))
 
         def in_flight() -> int:
-            return rig.dispatcher.view().model(QWEN).in_flight
+            return rig.dispatcher.view_of(QWEN).in_flight
 
         def hang_up() -> None:
             rig.dispatcher.leave(tickets[0])
@@ -227,7 +227,7 @@ async def test_a_waiter_that_leaves_just_before_its_grant() -> None:
         await everybody_has_acted()
 
         assert late.outcomes == []
-        assert rig.dispatcher.view().model(QWEN).in_flight == 1
+        assert rig.dispatcher.view_of(QWEN).in_flight == 1
         rig.dispatcher.leave(tickets[0])
 
 
@@ -650,11 +650,11 @@ async def test_a_model_sleeps_and_wakes() -> None:
         await rig.dispatcher.load(QWEN)
         await rig.dispatcher.load(LLAMA)
         assert (rig.phase(QWEN), rig.launcher.asleep) == (Phase.ASLEEP, ["qwen"])
-        launch = rig.dispatcher.view().model(QWEN).launch
+        launch = rig.dispatcher.view_of(QWEN).launch
         await rig.dispatcher.load(QWEN)
 
         assert (rig.phase(QWEN), rig.launcher.asleep) == (Phase.READY, [])
-        assert rig.dispatcher.view().model(QWEN).launch == launch
+        assert rig.dispatcher.view_of(QWEN).launch == launch
 
 
 @in_virtual_time
@@ -679,10 +679,10 @@ async def test_a_model_that_cannot_be_woken_is_started_anew(caplog: pytest.LogCa
         await rig.dispatcher.load(QWEN)
         await rig.dispatcher.load(LLAMA)
         waiter = FakeWaiter()
-        launch = rig.dispatcher.view().model(QWEN).launch
+        launch = rig.dispatcher.view_of(QWEN).launch
         rig.ask(QWEN, waiter)
         await advance(5)
 
         assert waiter.outcomes == ["granted"]
-        assert rig.dispatcher.view().model(QWEN).launch != launch
+        assert rig.dispatcher.view_of(QWEN).launch != launch
         assert "upstream failed to wake and is restarted model=qwen error='POST /wake_up was" in caplog.text

@@ -124,7 +124,7 @@ def left_behind(rig: RaisingRig) -> Iterator[str]:
         yield "an operator was never answered"
     if unanswered := [number for number, waiter in enumerate(rig.waiters) if not (waiter.outcomes or waiter.has_left)]:
         yield f"waiters {unanswered} were never answered"
-    view = rig.dispatcher.view()
+    view = rig.dispatcher.view_of_all()
     if view.queue or rig.dispatcher._waiters:
         yield "a ticket was left"
     for each in view.models:

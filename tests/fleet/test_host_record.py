@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tests.support.catalogs import GIB, gpu, model, one_at_a_time, with_budget
+from tests.support.scheduler_driver import SchedulerDriver, slots_learned
 
 from hotseat.catalog.named_models import Selector, Strategy
 from hotseat.catalog.spec import Footprint, Replicas, Source
@@ -34,7 +35,7 @@ def described(view: View, catalog: Catalog = CATALOG, *, is_leaving: bool = Fals
 def test_a_resident_is_recorded_with_its_load() -> None:
     """The record has the model's requests, idle time, load time and longest wait."""
     footprint = Footprint({gpu(0): 8 * GIB}, Source.DECLARED)
-    qwen = seen(QWEN, Phase.READY, in_flight=2, waiting=1, last_used=90.0, load_s=12.345, footprint=footprint)
+    qwen = seen(QWEN, Phase.READY, in_flight=2, waiting=1, last_used=90.0, load_s=12.345, footprint=footprint, slots=4)
     line = (waits(1, QWEN, 95.0), waits(2, QWEN, 99.0))
 
     record = described(View(100.0, (qwen,), line))
@@ -53,6 +54,16 @@ def test_a_resident_is_recorded_with_its_load() -> None:
             pinned=True,
         )
     ]
+
+
+def test_slots_that_a_server_reported_are_recorded() -> None:
+    """Other hosts choose by them, as by configured ones."""
+    driver = SchedulerDriver(CATALOG)
+    driver.with_ready("llama", 1)
+    driver >> slots_learned("llama", 6)
+    [llama] = described(driver.scheduler.view(driver.now)).residents
+
+    assert llama.slots == 6
 
 
 def test_a_model_that_was_never_used_can_be_recorded() -> None:

@@ -56,7 +56,7 @@ class Host:
         return found.host if isinstance(found, OtherHost) else self.name
 
     def phase(self, model: ModelName) -> str:
-        return self.dispatcher.view().model(model).phase.value
+        return self.dispatcher.view_of(model).phase.value
 
     def knows(self, *names: str) -> bool:
         return {member.name for member in self.node.roster.hosts()} == set(names)

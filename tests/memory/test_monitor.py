@@ -81,7 +81,7 @@ class MonitorRig:
 
     @property
     def footprint(self) -> Footprint | None:
-        return self.dispatcher.view().model(QWEN).footprint
+        return self.dispatcher.view_of(QWEN).footprint
 
     @property
     def available(self) -> float:

@@ -409,7 +409,7 @@ class Weighed:
     def measure(self, name: ModelName, gib: int) -> None:
         if name not in self.launches:
             return
-        view = self.scheduler.view(self.now).model(name)
+        view = self.scheduler.view_of(name, self.now)
         self.counted[name] = gib * GIB if view.served else max(self.counted[name], gib * GIB)
         self.tell(MemoryMeasured(name, self.launches[name], {gpu(0): gib * GIB}))
 
@@ -419,7 +419,7 @@ class Weighed:
 
     def go_on(self, name: ModelName) -> None:
         """Its process takes the next step that it can."""
-        phase = self.scheduler.view(self.now).model(name).phase
+        phase = self.scheduler.view_of(name, self.now).phase
         if phase is Phase.LOADING:
             self.tell(UpstreamReady(name, self.launches[name], upstream_of(name)))
         elif phase is Phase.UNLOADING:

@@ -152,7 +152,7 @@ def test_between_a_fact_and_its_decision(driver: SchedulerDriver) -> None:
     driver.with_ready("qwen", 1)
     driver >> arrives(2, "llama") << wakes_at(50)
 
-    assert driver.scheduler.view(200).model(first(driver, "llama").model).why.startswith("draining qwen")
+    assert driver.scheduler.view_of(first(driver, "llama").model, 200).why.startswith("draining qwen")
 
 
 def test_a_full_queue_says_when_to_come_back(new_driver: NewDriver) -> None:

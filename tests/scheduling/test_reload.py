@@ -131,7 +131,7 @@ def test_a_removed_model_in_use(driver: SchedulerDriver) -> None:
     driver >> leaves(1) << stops("qwen")
     driver >> exited("qwen") << nothing
 
-    assert "qwen" not in [seen.name for seen in driver.scheduler.view(driver.now).models]
+    assert "qwen" not in [seen.name for seen in driver.scheduler.view_of_all(driver.now).models]
 
 
 def test_a_removed_model_that_is_loading(driver: SchedulerDriver) -> None:
@@ -159,7 +159,7 @@ def test_a_removed_model_crashes_while_it_drains(driver: SchedulerDriver) -> Non
     driver >> changed(without(RIG, "qwen")) << nothing
     driver >> exited("qwen") << nothing
 
-    assert "qwen" not in [seen.name for seen in driver.scheduler.view(driver.now).models]
+    assert "qwen" not in [seen.name for seen in driver.scheduler.view_of_all(driver.now).models]
 
 
 def test_a_removed_model_comes_back_while_it_drains(driver: SchedulerDriver) -> None:

@@ -55,28 +55,28 @@ def test_a_ready_model(driver: SchedulerDriver) -> None:
     assert seen.since == 10
 
 
-def test_a_view_without_what_is_cold(driver: SchedulerDriver) -> None:
-    """It has every model that is loaded, leaves or is waited for, as in the whole view."""
+def test_a_view_has_what_is_not_cold(driver: SchedulerDriver) -> None:
+    """It has every model that is loaded, leaves or is waited for, as in the view of all."""
     driver.with_ready("qwen")
     driver >> arrives(1, "llama") << stops("qwen")
-    whole, part = driver.scheduler.view(driver.now), driver.scheduler.view_without_cold(driver.now)
+    whole, part = driver.scheduler.view_of_all(driver.now), driver.scheduler.view(driver.now)
 
     assert [model.name for model in part.models] == ["qwen", "llama"]
     assert part.models == whole.models[:2]
     assert part.queue == whole.queue
 
 
-def test_a_cold_model_that_failed_is_in_the_view_without_what_is_cold(driver: SchedulerDriver) -> None:
+def test_a_cold_model_that_failed_is_in_the_view(driver: SchedulerDriver) -> None:
     """Other hosts of a fleet must know of it; once it has completed a response, it is like any other."""
     driver >> load(1, "qwen") << starts("qwen")
     driver >> failed("qwen") << refuses(1)
-    assert [model.name for model in driver.scheduler.view_without_cold(driver.now).models] == ["qwen"]
+    assert [model.name for model in driver.scheduler.view(driver.now).models] == ["qwen"]
     driver >> arrives(2, "qwen") << starts("qwen")
     driver >> ready("qwen") << grants(2)
     driver >> leaves(2) << nothing
     driver >> exited("qwen") << nothing
 
-    assert driver.scheduler.view_without_cold(driver.now).models == ()
+    assert driver.scheduler.view(driver.now).models == ()
 
 
 def test_a_stopping_model(driver: SchedulerDriver) -> None:
@@ -137,7 +137,7 @@ def test_after_a_swap_nobody_is_forgotten(driver: SchedulerDriver) -> None:
     driver >> arrives(2, "llama") << stops("qwen")
     driver >> exited("qwen") << starts("llama")
     driver >> ready("llama") << grants(2)
-    view = driver.scheduler.view(driver.now)
+    view = driver.scheduler.view_of_all(driver.now)
 
     assert [(seen.phase, seen.in_flight) for seen in view.models] == [
         (Phase.COLD, 0),

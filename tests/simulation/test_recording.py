@@ -8,7 +8,7 @@ from hotseat.scheduling.scheduler import Scheduler as Turntaker
 from hotseat.simulation.recording import GIB, Recording, SeenModel, SeenRequest
 from hotseat.simulation.scenario import catalog_of
 from hotseat.simulation.simulator import Turns, play
-from hotseat.simulation.trace import Closed, Group, Memory, Model, Open, Scheduler, Step, parse, write
+from hotseat.simulation.trace import Closed, Group, Matrix, Memory, Model, Open, Scheduler, Step, parse, write
 
 QWEN, GEMMA = SeenModel("qwen", slots=4, memory={"gpu0": 20 * GIB}), SeenModel("gemma", load_s=7.0)
 
@@ -86,6 +86,31 @@ def test_the_choice_of_cards_is_recorded() -> None:
     found = Recording(models=[qwen], devices={"gpu0": 24 * GIB, "gpu1": 24 * GIB}, requests=[asked]).trace()
 
     assert found.models == (Model("qwen", 7.0, size={"gpus": 20.0}, gpus="auto"),)
+    assert parse(write(found)) == found
+
+
+def test_slots_are_as_the_server_reported() -> None:
+    """Where the configuration has none."""
+    asked = [SeenRequest("u", name, 0.0, 1.0, 2.0) for name in ("qwen", "gemma")]
+    found = recording(*asked, slots={"qwen": 8, "gemma": 2}).trace()
+
+    assert [model.slots for model in found.models] == [4, 2]
+
+
+def test_a_matrix_is_recorded_for_requested_models() -> None:
+    """Sets of models that nobody requested decide nothing."""
+    matrix = Matrix((("qwen", "gemma"), ("gemma", "other"), ("gemma",)), {"qwen": 3, "gemma": 2})
+    found = recording(SeenRequest("u", "qwen", 0.0, 1.0, 2.0), matrix=matrix).trace()
+
+    assert found.matrix == Matrix((("qwen",),), {"qwen": 3})
+    assert parse(write(found)) == found
+
+
+def test_a_declared_size_without_budgets_is_left_out() -> None:
+    """It decides nothing, and a trace may name only devices that it defines."""
+    found = recording(SeenRequest("u", "qwen", 0.0, 1.0, 2.0)).trace()
+
+    assert found.models[0].size is None
     assert parse(write(found)) == found
 
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from hotseat.catalog.catalog import Policy
+from hotseat.catalog.groups import TOGETHER
 from hotseat.catalog.spec import GpuChoice
 from hotseat.identifiers import ANY_GPU, ModelName
 from hotseat.simulation.scenario import GIB, catalog_of, place, with_memory, with_patience
-from hotseat.simulation.trace import Group, Memory, Model, Scheduler, Trace
+from hotseat.simulation.trace import Group, Matrix, Memory, Model, Scheduler, Trace
 
 A, B = ModelName("A"), ModelName("B")
-MODELS = (Model("A", 1.0, slots=2, size=20.0, ttl=60.0, urgency=4.0, pinned=True), Model("B", 1.0, size={"gpu1": 2.5}))
+MODELS = (
+    Model("A", 1.0, slots=2, size=20.0, ttl=60.0, urgency=4.0, pinned=True, max_queue=9),
+    Model("B", 1.0, size={"gpu1": 2.5}),
+)
 
 
 def test_a_model_is_what_its_line_says() -> None:
     """Every word about it reaches the scheduler."""
     spec = catalog_of(Trace(MODELS, (), Memory({"gpu0": 24.0, "gpu1": 8.0}))).models[A]
 
-    assert (spec.concurrency_limit, spec.ttl_s, spec.urgency, spec.pinned) == (2, 60.0, 4.0, True)
+    assert (spec.concurrency_limit, spec.ttl_s, spec.urgency, spec.pinned, spec.max_queue) == (2, 60.0, 4.0, True, 9)
     assert spec.memory == {place("gpu0"): 20 * GIB}
 
 
@@ -31,8 +35,17 @@ def test_memory_decides_who_runs_together() -> None:
 
 
 def test_the_scheduler_line_is_the_policy() -> None:
-    """A recording is replayed with its recorded patience."""
-    assert catalog_of(Trace(MODELS, (), scheduler=Scheduler(4.0, 10))).policy == Policy(4.0, 10)
+    """A recording is replayed with its recorded patience and limits."""
+    assert catalog_of(Trace(MODELS, (), scheduler=Scheduler(4.0, 10, 90.0))).policy == Policy(4.0, 10, 90.0)
+
+
+def test_a_matrix_decides_who_runs_together() -> None:
+    """As in the configuration, with or without memory."""
+    models = tuple(Model(name, 1.0) for name in "ABC")
+    groups = catalog_of(Trace(models, (), matrix=Matrix((("A", "B"),)))).groups
+
+    assert [groups.must_leave(A, B), groups.must_leave(A, ModelName("C"))] == [False, True]
+    assert groups.default is TOGETHER
 
 
 def test_another_memory_and_patience() -> None:

@@ -8,6 +8,7 @@ from hotseat.simulation.trace import (
     Closed,
     Group,
     Job,
+    Matrix,
     Memory,
     Model,
     Open,
@@ -26,7 +27,8 @@ WHOLE = """
 {"t": "model", "name": "B", "size": {"gpu0": 2, "gpu1": 3}, "load": 4}
 {"t": "memory", "devices": {"gpu0": 24, "gpu1": 24}}
 {"t": "group", "name": "small", "members": ["B"], "swap": false, "exclusive": false}
-{"t": "scheduler", "patience": 4}
+{"t": "matrix", "sets": [["A", "B"]], "evict_costs": {"A": 3}}
+{"t": "scheduler", "patience": 4, "max_wait": 90}
 {"t": "open", "client": "u1", "at": 12.5, "model": "A", "service": 3.1}
 {"t": "closed", "client": "ag1", "start": 0, "steps": [[0.5, "A", 3.0], [0.5, "B", 2.2]]}
 {"t": "pool", "client": "batch", "start": 0, "width": 8, "jobs": [["B", 6.0]]}
@@ -40,7 +42,8 @@ def test_every_record_is_understood() -> None:
     assert trace.models == (Model("A", 15.3, 1.0, 4, 20.0), Model("B", 4.0, size={"gpu0": 2.0, "gpu1": 3.0}))
     assert trace.memory == Memory({"gpu0": 24.0, "gpu1": 24.0})
     assert trace.groups == (Group("small", ("B",), swap=False, exclusive=False),)
-    assert trace.scheduler == Scheduler(patience=4.0)
+    assert trace.scheduler == Scheduler(patience=4.0, max_wait=90.0)
+    assert trace.matrix == Matrix((("A", "B"),), {"A": 3})
     assert trace.clients == (
         Open("u1", 12.5, "A", 3.1),
         Closed("ag1", (Step(0.5, "A", 3.0), Step(0.5, "B", 2.2))),
@@ -81,6 +84,10 @@ def test_a_trace_without_memory_is_complete() -> None:
         (
             '{"t": "model", "name": "B", "load": 2, "size": {"gpus": 1}, "gpus": ["gpu7"]}',
             "line 2: model B uses memory on gpu7, but no memory line defines this device",
+        ),
+        (
+            '{"t": "matrix", "sets": [["A", "C"]]}',
+            "line 2: the matrix contains C, but no line defines it.",
         ),
         (
             '{"t": "group", "name": "g", "members": ["C"]}',
@@ -141,7 +148,7 @@ def test_an_empty_trace_says_what_is_missing() -> None:
 
 def test_a_trace_says_its_patience_even_if_it_is_the_default() -> None:
     """A recording must mean the same when the defaults have changed."""
-    assert '{"t":"scheduler","patience":2.0,"max_queue":512}' in write(Trace((Model("A", 1.0),), ()))
+    assert '{"t":"scheduler","patience":2.0,"max_queue":512,"max_wait":null}' in write(Trace((Model("A", 1.0),), ()))
 
 
 def test_only_a_newline_ends_a_line() -> None:

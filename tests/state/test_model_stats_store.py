@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hotseat.dispatch.journal import Entry
-from hotseat.identifiers import Address, LaunchId, ModelName, Upstream
+from hotseat.identifiers import Address, ClientId, LaunchId, ModelName, Upstream
 from hotseat.scheduling.events import ClockReached, UpstreamReady
 from hotseat.scheduling.model_stats import StatsOfModels
-from hotseat.state.learned_store import LearnedStore
+from hotseat.state.learned_store import MOST, LearnedStore
 from hotseat.state.model_stats_store import BETWEEN_SAVES_S, ModelStatsStore
 
 if TYPE_CHECKING:
@@ -50,6 +50,25 @@ def test_a_restart(tmp_path: Path) -> None:
     assert again.load_s(QWEN) == 12
     assert written(file)["other"]["load_s"] == 3
     assert [each.name for each in file.parent.iterdir()] == ["learned.json"]
+
+
+def test_of_many_models_the_last_used_are_remembered(tmp_path: Path) -> None:
+    """Wherever they stand in the configuration, and across restarts; models that were not used make no difference."""
+    file, names = tmp_path / "learned.json", [ModelName(f"m{n}") for n in range(MOST + 100)]
+    first = StatsOfModels()
+    for name in [*names, names[0]]:
+        first.loaded(name, 1)
+    store_of(file, first).save()
+    again = StatsOfModels()
+    for name in names:  # as the scheduler does, in configured order
+        again.of(name)
+    second = store_of(file, again)
+    second.recall()
+    again.went(names[1], again.of(names[1]), ClientId("somebody"), 0.0, 1.0)
+    second.save()
+
+    assert list(written(file))[-2:] == ["m0", "m1"]
+    assert len(written(file)) == MOST
 
 
 def test_loads_are_written_down_now_and_then(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ class InProcessFleetClient:
         there = self._at(address)
         if there is None:
             return None
-        seen = there.dispatcher.view().model(model)
+        seen = there.dispatcher.view_of(model)
         return {"why": seen.why, "last_error": seen.last_error}
 
     async def stop(self, host: HostName, address: str, model: ModelName) -> None:

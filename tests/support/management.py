@@ -165,7 +165,7 @@ def around(
     dispatcher: Dispatcher, journal: Journal, launcher: FakeLauncher, client: httpx2.AsyncClient, folder: Path
 ) -> Management:
     """An application around an existing dispatcher."""
-    metrics = Metrics(dispatcher.view, Lag().worst_since_asked)
+    metrics = Metrics(dispatcher.view_of_all, Lag().worst_since_asked)
     journal.listen(metrics.watch)
     activity = Activity(metrics)
     store_writer = StoreWriter(activity, ActivityStore(folder / "activity.sqlite3"), ActivityKept)

@@ -193,13 +193,13 @@ class RelayRig:
         return answered
 
     def in_flight(self, model: str = "alpha") -> int:
-        return self.dispatcher.view().model(ModelName(model)).in_flight
+        return self.dispatcher.view_of(ModelName(model)).in_flight
 
     def waiting(self) -> int:
         return len(self.dispatcher.view().queue)
 
     def phase(self, model: str) -> str:
-        return self.dispatcher.view().model(ModelName(model)).phase.value
+        return self.dispatcher.view_of(ModelName(model)).phase.value
 
     async def later(self, seconds: float) -> None:
         """Wait until all data sent so far has arrived, then advance the relay's clocks."""

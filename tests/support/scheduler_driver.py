@@ -189,7 +189,7 @@ class SchedulerDriver:
         return self._last.spec.recipe.argv[-1]
 
     def view(self, model: str) -> ModelView:
-        return self.scheduler.view(self.now).model(ModelName(model))
+        return self.scheduler.view_of(ModelName(model), self.now)
 
     def phase(self, model: str) -> Phase:
         return self.view(model).phase

@@ -235,7 +235,7 @@ class World:
         else:
             raise Broken(f"the timer rings without end at {self.now}\n{self.recent_history()}")
         self.now = until
-        self._compare(self.scheduler.view(until))
+        self._compare(self.scheduler.view_of_all(until))
 
     # Servers
 
@@ -322,7 +322,7 @@ class World:
         for command in commands:
             self.history.append((self.now, command))
             self._carry_out(command)
-        view = self.scheduler.view(self.now)
+        view = self.scheduler.view_of_all(self.now)
         self._notice_leaving(view, [load for load in loads if load in self.awaited_loads()])
         if any(isinstance(command, ReadAhead) for command in commands):
             self._require(any(server.is_leaving for server in self.servers.values()), "files are read, nobody leaves")

@@ -45,7 +45,7 @@ async def printed() -> list[Metric]:
     dispatcher = Dispatcher(
         Scheduler(catalog(spec("alpha", sleep=sleeps()), spec("beta"), spec("dud"))), launcher, journal
     )
-    metrics = Metrics(dispatcher.view, lambda: 0.0)
+    metrics = Metrics(dispatcher.view_of_all, lambda: 0.0)
     metrics.include(KeyPage(lambda: Accounts().open([ApiKey("secret", name="team")])))
     metrics.include(LoopPage())
     metrics.include(LogPage(lambda: 0))

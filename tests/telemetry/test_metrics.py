@@ -30,7 +30,7 @@ class Measured:
         self.launcher = FakeLauncher(slow=("slow",), broken=("dud",))
         self.scheduler = Scheduler(MODELS)
         self.dispatcher = Dispatcher(self.scheduler, self.launcher, journal)
-        self.metrics = Metrics(self.dispatcher.view, lambda: 0.25)
+        self.metrics = Metrics(self.dispatcher.view_of_all, lambda: 0.25)
         journal.listen(self.metrics.watch)
 
     def value(self, sample: str) -> float | None:

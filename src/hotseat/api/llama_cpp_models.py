@@ -13,16 +13,19 @@ if TYPE_CHECKING:
 
     from hotseat.api.deps import ApiDeps
     from hotseat.catalog.spec import ModelSpec
-    from hotseat.scheduling.view import ModelView, View
+    from hotseat.scheduling.view import ModelView
 
 FAILED = 1
 """The exit code of a server that failed; of one that was stopped it is 0."""
 CONTEXT = ("-c", "--ctx-size")
 
 
-def router_state(seen: ModelView) -> RouterState:
-    """The router starts a model as soon as somebody wants it, so one that is waited for counts as loading."""
-    match seen.phase:
+def router_state(seen: ModelView | None) -> RouterState:
+    """The router starts a model as soon as somebody wants it, so one that is waited for counts as loading.
+
+    None: a cold model that no request waits for.
+    """
+    match seen and seen.phase:
         case Phase.READY:
             return "loaded"
         case Phase.LOADING:
@@ -30,16 +33,16 @@ def router_state(seen: ModelView) -> RouterState:
         case Phase.ASLEEP:
             return "sleeping"
         case _:
-            return "loading" if seen.waiting else "unloaded"
+            return "loading" if seen and seen.waiting else "unloaded"
 
 
-def router_model(deps: ApiDeps, view: View, spec: ModelSpec) -> RouterModel:
+def router_model(deps: ApiDeps, seen: ModelView | None, spec: ModelSpec) -> RouterModel:
     context = deps.context(spec.name) or spec.capabilities.context or None
     return RouterModel(
         id=spec.name,
         aliases=list(spec.aliases),
         created=int(deps.started_at),
-        status=router_status(view.model(spec.name), spec),
+        status=router_status(seen, spec),
         architecture=RouterModalities(
             input_modalities=list(spec.capabilities.takes) or ["text"],
             output_modalities=list(spec.capabilities.gives) or ["text"],
@@ -49,9 +52,9 @@ def router_model(deps: ApiDeps, view: View, spec: ModelSpec) -> RouterModel:
     )
 
 
-def router_status(seen: ModelView, spec: ModelSpec) -> RouterStatus:
+def router_status(seen: ModelView | None, spec: ModelSpec) -> RouterStatus:
     args, state = shown_args(spec.recipe.argv), router_state(seen)
-    if state == "unloaded" and seen.failures:
+    if state == "unloaded" and seen and seen.failures:
         return RouterStatus(value=state, args=args, failed=True, exit_code=FAILED)
     return RouterStatus(value=state, args=args)
 

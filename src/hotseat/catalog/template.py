@@ -32,6 +32,8 @@ _ODD_IN_HOST = re.compile(r"[\s\x00-\x1f\x7f\"<>\\^`{|}*,;]")
 _HOLE = re.compile(r"\$\{([A-Za-z0-9_.-]+)\}")
 _COMMENT = re.compile(r"^[ \t]*#.*(\n|\Z)", re.MULTILINE)
 _SEALED = re.compile("\ue000((?:[0-9a-f]{4})*)\ue001")
+_WITHOUT_QUOTES = re.compile(r"[\t\n\r !#-&(-\[\]-~]*")
+"""ASCII without quotes, backslashes and control characters, among which shells and `str.split` mean other spaces."""
 _JOINED_LINE = re.compile(r"\\[ \t]*\n")
 
 
@@ -110,6 +112,8 @@ def without_comments(command: str) -> str:
 
 def split_command(command: str) -> tuple[str, ...]:
     """Split like a POSIX shell, without running one; ValueError for an open quote."""
+    if _WITHOUT_QUOTES.fullmatch(command):  # nearly all commands, in a hundredth of the time
+        return tuple(command.split())
     return tuple(unsealed(word) for word in shlex.split(_JOINED_LINE.sub("", command)))
 
 

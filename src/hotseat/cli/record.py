@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hotseat.cli.problems import Problem
 from hotseat.cli.tables import duration
 from hotseat.simulation.recording import Recording, SeenModel, SeenRequest
-from hotseat.simulation.trace import Closed, Group, Scheduler, Trace, write
+from hotseat.simulation.trace import Closed, Group, Matrix, Scheduler, Trace, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,6 +63,8 @@ class Watched:
                 self.recording.loads.setdefault(item["model"], []).append(item["seconds"])
             case "stop":
                 self.recording.stops.setdefault(item["model"], []).append(item["seconds"])
+            case "slots":
+                self.recording.slots[item["model"]] = item["slots"]
             case "missed":
                 self._missed += item["count"]
 
@@ -73,11 +75,14 @@ class Watched:
         devices: dict[str, int],
         groups: list[dict[str, Any]],
         models: list[dict[str, Any]],
+        max_wait: float | None = None,
+        matrix: dict[str, Any] | None = None,
     ) -> None:
         recording = self.recording
-        recording.scheduler = Scheduler(patience, max_queue)
+        recording.scheduler = Scheduler(patience, max_queue, max_wait)
         recording.devices = devices
         recording.groups = [Group(**{**group, "members": tuple(group["members"])}) for group in groups]
+        recording.matrix = Matrix(tuple(map(tuple, matrix["sets"])), matrix["evict_costs"]) if matrix else None
         recording.models = [SeenModel(**model) for model in models]
 
     def summary(self, file: Path, trace: Trace) -> str:

@@ -148,17 +148,17 @@ def never_fits(size: Bytes, devices: str, budget: Bytes) -> str:
 
 def warn_of_unused(form: Form, path: Path, problems: Problems) -> None:
     """Warn about each key that has no effect, unless its value describes what happens anyway."""
+    given = form.model_fields_set
     for key, name in type(form).known_keys().items():
-        field, value = type(form).model_fields[name], getattr(form, name)
-        if name not in form.model_fields_set or value == field.get_default(call_default_factory=True):
+        if name not in given:
             continue
-        match unused(field):
-            case Later(instead):
-                problems.warn((*path, key), "not used yet", instead)
-            case Ignored(why):
-                problems.warn((*path, key), "ignored", why)
-            case None:
-                _warn_below(value, (*path, key), problems)
+        field, value = type(form).model_fields[name], getattr(form, name)
+        mark = unused(field)
+        if mark is None:
+            _warn_below(value, (*path, key), problems)
+        elif value != field.get_default(call_default_factory=True):
+            said, hint = ("not used yet", mark.instead) if isinstance(mark, Later) else ("ignored", mark.why)
+            problems.warn((*path, key), said, hint)
 
 
 def _warn_below(value: object, path: Path, problems: Problems) -> None:

@@ -16,7 +16,7 @@ from hotseat.config.env_values import Concealed
 from hotseat.config.problems import Path, Problems, Severity, Spot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 MAX_CHARACTERS = 4_000_000
 MAX_VALUES = 200_000
@@ -69,14 +69,13 @@ class _Parse:
         for problem in self._source.problems:
             self._report_problem(self._spot_of_original(problem.index), (), problem.message, problem.hint)
         try:
-            tree = yaml12.Tree(self._source.text)
-            root = tree.get_single_node()
+            tree = yaml12.compose(self._source.text)
         except YAMLError as error:
             self._report_syntax(error)
             return None
-        return self._read(root, tree)
+        return self._read(tree.root, tree.aliases)
 
-    def _read(self, root: Node | None, tree: yaml12.Tree) -> Document | None:
+    def _read(self, root: Node | None, aliases: Sequence[tuple[int, Node]]) -> Document | None:
         if root is None or (isinstance(root, ScalarNode) and root.tag == yaml12.NULL):
             return self._document
         if not isinstance(root, MappingNode):
@@ -90,7 +89,7 @@ class _Parse:
             )
             return None
         read = self._document
-        anchors_only = frozenset(_anchors_only(root, tree.aliases))
+        anchors_only = frozenset(_anchors_only(root, aliases))
         return replace(read, value=value, broken=frozenset(self._broken), anchors_only=anchors_only)
 
     # Values
@@ -226,7 +225,7 @@ def _syntax_hint(said: str) -> str:
     return "Inside [ ] and { }, quote strings with ${…}" if "got '{'" in said else ""
 
 
-def _anchors_only(root: MappingNode, aliases: list[tuple[int, Node]]) -> Iterator[str]:
+def _anchors_only(root: MappingNode, aliases: Sequence[tuple[int, Node]]) -> Iterator[str]:
     """The top-level keys that contain an anchor whose alias is used outside of them."""
     for key, value in root.value:
         start, end = key.end_mark.index, value.end_mark.index  # an alias used as a value ends before its key begins

@@ -119,7 +119,9 @@ NOTHING_CONCEALED = Concealed({})
 def with_secrets(catalog: Catalog, concealed: Concealed) -> Catalog:
     """The catalog with recipes that list the environment's values: server output may contain them and is redacted."""
     secrets = concealed.long_values
+    if not secrets:
+        return catalog
     models = {
         name: replace(spec, recipe=replace(spec.recipe, secrets=secrets)) for name, spec in catalog.models.items()
     }
-    return replace(catalog, models=MappingProxyType(models)) if secrets else catalog
+    return replace(catalog, models=MappingProxyType(models))

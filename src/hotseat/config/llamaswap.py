@@ -136,8 +136,8 @@ TABLE: tuple[Row, ...] = (
 def differences(value: dict[str, Any], problems: Problems) -> Iterator[ConfigProblem]:
     """A note for each key in the file whose effect differs from llama-swap."""
     for row in TABLE:
-        for path, found in _written(value, tuple(row.key.split(".")), ()):
-            if row.matters is not None and row.matters(found):
+        for path, found in _written(value, tuple(row.key.split(".")), ()) if row.matters else ():
+            if row.matters and row.matters(found):
                 spot = problems.spot(path)
                 yield ConfigProblem(Severity.NOTE, spot.file, spot.line, spot.column, dotted(path), row.here)
 
@@ -148,5 +148,5 @@ def _written(value: Any, steps: tuple[str, ...], path: Path) -> Iterator[tuple[P
             yield path, value
         return
     if isinstance(value, dict):
-        for key in value if steps[0] == ANY else [key for key in value if key == steps[0]]:
+        for key in value if steps[0] == ANY else steps[:1] if steps[0] in value else ():
             yield from _written(value[key], steps[1:], (*path, key))

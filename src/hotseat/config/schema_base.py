@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Tag, model_validator
@@ -25,6 +26,7 @@ class Form(BaseModel):
         return {key: value for key, value in data.items() if value is not None or key not in known}
 
     @classmethod
+    @cache
     def known_keys(cls) -> dict[str, str]:
         """The keys a file may use, each with the name of its field."""
         return {field.alias or name: name for name, field in cls.model_fields.items()}

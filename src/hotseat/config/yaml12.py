@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from yaml.composer import Composer, ComposerError
+from yaml.error import YAMLError
 from yaml.events import AliasEvent
 from yaml.parser import Parser
 from yaml.reader import Reader
 from yaml.resolver import BaseResolver
 from yaml.scanner import Scanner
 
+try:
+    from yaml._yaml import CParser
+except ImportError:  # PyYAML was built without libyaml
+    CParser = None  # type: ignore[assignment,misc]  # the stub has it always
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from yaml.nodes import Node
 
 MAX_DEPTH = 64
+_READ_DIFFERENTLY = re.compile("[\\t!?*\\x85\\u2028\\u2029\\ufeff]")
+"""libyaml does not say where aliases are used, and accepts or counts some of the others differently."""
 
 _TAG = "tag:yaml.org,2002:"
 STR, NULL, BOOL, INT, FLOAT, MERGE = (_TAG + kind for kind in ("str", "null", "bool", "int", "float", "merge"))
@@ -32,8 +41,27 @@ _PLAIN = (
 )
 
 
+class Tree(NamedTuple):
+    root: Node | None
+    aliases: Sequence[tuple[int, Node]] = ()
+    """Where each alias is used, and what it stands for."""
+
+
+def compose(text: str) -> Tree:
+    """Raises YAMLError. libyaml takes a tenth of the time of PyYAML, but PyYAML's errors say more."""
+    if CParser is not None and not _READ_DIFFERENTLY.search(text):
+        with suppress(YAMLError, UnicodeEncodeError):
+            return Tree(_WithLibyaml(text).get_single_node())
+    composing = _WithPython(text)
+    return Tree(composing.get_single_node(), composing.aliases)
+
+
+class _Resolver(BaseResolver):
+    """Says which type a plain scalar has."""
+
+
 # PyYAML's classes are cooperative base classes without annotations.
-class Tree(Reader, Scanner, Parser, Composer, BaseResolver):
+class _WithPython(Reader, Scanner, Parser, Composer, _Resolver):
     """Composes one document and records where each alias is used."""
 
     def __init__(self, text: str) -> None:
@@ -41,7 +69,7 @@ class Tree(Reader, Scanner, Parser, Composer, BaseResolver):
         Scanner.__init__(self)
         Parser.__init__(self)
         Composer.__init__(self)
-        BaseResolver.__init__(self)
+        _Resolver.__init__(self)
         self.aliases: list[tuple[int, Node]] = []
         self._depth = 0
 
@@ -65,8 +93,27 @@ class Tree(Reader, Scanner, Parser, Composer, BaseResolver):
         return node
 
 
+if CParser is not None:
+
+    class _WithLibyaml(CParser, _Resolver):
+        """Composes one document. libyaml calls these methods before and after each node."""
+
+        def __init__(self, text: str) -> None:
+            CParser.__init__(self, text)
+            _Resolver.__init__(self)
+            self._depth = 0
+
+        def descend_resolver(self, current_node: Node | None, current_index: Any) -> None:
+            if self._depth == MAX_DEPTH:
+                raise ComposerError(None, None, f"nested deeper than {MAX_DEPTH} levels", None)
+            self._depth += 1
+
+        def ascend_resolver(self) -> None:
+            self._depth -= 1
+
+
 for _tag, _pattern, _first in _PLAIN:
-    Tree.add_implicit_resolver(_tag, re.compile(rf"^(?:{_pattern})$"), _first)
+    _Resolver.add_implicit_resolver(_tag, re.compile(rf"^(?:{_pattern})$"), _first)
 
 
 def scalar(tag: str, text: str) -> Any:

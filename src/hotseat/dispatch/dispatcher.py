@@ -62,8 +62,9 @@ if TYPE_CHECKING:
     from hotseat.dispatch.server_tasks import Launcher
     from hotseat.errors import HotseatError
     from hotseat.identifiers import Bytes, Instant, MeasuredMemory, ModelName, Place, Seconds, Upstream
+    from hotseat.scheduling.lifecycle import Phase
     from hotseat.scheduling.scheduler import Scheduler
-    from hotseat.scheduling.view import View
+    from hotseat.scheduling.view import ModelView, View
 
 log = logging.getLogger(__name__)
 
@@ -117,11 +118,16 @@ class Dispatcher:
     # Requests and operators
 
     def view(self) -> View:
+        """Without cold models that have not failed and that no request waits for."""
         return self._scheduler.view(self._clock())
 
-    def view_without_cold(self) -> View:
-        """Cheaper than `view` if there are many models."""
-        return self._scheduler.view_without_cold(self._clock())
+    def view_of_all(self) -> View:
+        """With every model: for lists of all models."""
+        return self._scheduler.view_of_all(self._clock())
+
+    def view_of(self, model: ModelName) -> ModelView:
+        """One model, cold or not."""
+        return self._scheduler.view_of(model, self._clock())
 
     @property
     def available(self) -> Mapping[Place, Bytes]:
@@ -149,8 +155,27 @@ class Dispatcher:
         """Requests in flight and waiting; 0 if none waits."""
         return self._scheduler.queue_length(model)
 
+    def phase_of(self, model: ModelName) -> Phase:
+        return self._scheduler.phase_of(model)
+
     def is_running(self, model: ModelName) -> bool:
-        return self.view().model(model).is_running
+        return self.ready_server(model) is not None
+
+    def ready_server(self, model: ModelName) -> Upstream | None:
+        """The server of a ready model; None: it is not ready."""
+        return self._scheduler.ready_server(model)
+
+    def last_used(self) -> ModelName | None:
+        """The ready model that was used last; None: no model is ready."""
+        return self._scheduler.last_used()
+
+    def requests(self, model: ModelName) -> int:
+        """Requests in flight and waiting."""
+        return self._scheduler.requests(model)
+
+    def waits_for(self, ticket: TicketId) -> ModelName | None:
+        """The model that a ticket waits for; None: it does not wait."""
+        return self._scheduler.waits_for(ticket)
 
     def ask(self, model: ModelName, client: ClientId, waiter: Waiter, *, takes_slot: bool = True) -> TicketId:
         """Request a lease; the waiter may be called before this returns."""
@@ -189,7 +214,7 @@ class Dispatcher:
             raise UnknownTicket(
                 f"ticket {ticket} is not in progress; GET /hotseat/requests lists the requests that are"
             )
-        if any(waiting.ticket == ticket for waiting in self.view().queue):
+        if self.waits_for(ticket) is not None:
             error = CancelledByOperator("an operator cancelled this request while it was waiting")
             self._inform(ticket, waiter, waiter.refused, error)
         else:

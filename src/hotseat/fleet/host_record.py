@@ -78,7 +78,7 @@ def _residence(model: ModelView, spec: ModelSpec | None, view: View, oldest_wait
         memory=_by_device(model.footprint.memory) if model.footprint else {},
         in_flight=model.in_flight,
         waiting=model.waiting,
-        slots=(spec.concurrency_limit or 0) if spec else 0,
+        slots=model.slots or 0,
         idle_s=_idle_s(model, view),
         load_s=round(model.load_s or 0.0, 2),
         oldest_wait_s=round(oldest_wait_s, 1),

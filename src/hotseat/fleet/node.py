@@ -103,7 +103,7 @@ class FleetNode:
         if catalog is not self._described:
             self._described, self._offers = catalog, catalog_record(catalog)
             self._digest = digest_of(self._offers, self._secret.fingerprint)
-        view = self._dispatcher.view_without_cold()
+        view = self._dispatcher.view()
         labels, leaving = self._settings.labels, self._is_leaving()
         return host_record(self._identity, labels, view, catalog, self._digest, is_leaving=leaving)
 

@@ -33,7 +33,7 @@ class Estimates:
     """Caches estimates until a command line, an environment or a file changes."""
 
     def __init__(self, files: Files, environ: Mapping[str, str], gpu: Gpu) -> None:
-        self._files, self._environ, self._gpu = files, environ, gpu
+        self._files, self._environ, self._gpu = files, dict(environ), gpu
         self._known: dict[Key, Estimate | None] = {}
 
     def of(self, spec: ModelSpec) -> Estimate | None:
@@ -56,7 +56,8 @@ class Estimates:
         try:
             return self.explained(spec)
         except CannotEstimate as problem:
-            log.info("memory cannot be estimated model=%s reason=%r", spec.name, problem.message)
+            level = logging.INFO if spec.memory is None else logging.DEBUG  # beside a declared figure nobody misses it
+            log.log(level, "memory cannot be estimated model=%s reason=%r", spec.name, problem.message)
         except Exception:  # an unforeseen kind of file must not prevent startup
             log.exception("memory could not be estimated model=%s", spec.name)
         return None

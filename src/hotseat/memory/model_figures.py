@@ -87,6 +87,8 @@ class Figures:
         if guess := guesses.of(spec):
             guessed = placing.of(guess, spec.gpus if spec.is_placed_at_start else None)
             self._read_once[key_of(spec.recipe)] = guess.backed(Where.HOST, Backing.READ_ONCE)
+        if not guess and spec.estimated is None:
+            return spec
         per_gpu = guess.per_further_device if guess and spec.gpus else 0
         return replace(spec, estimated=guessed or None, per_gpu=per_gpu)
 

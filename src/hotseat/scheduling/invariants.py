@@ -61,6 +61,9 @@ def _books(state: State) -> Iterator[str]:
         yield f"leases disagree: {leased} against {list(state.leases)}"
     if set(state.active) != {model.name for model in state.models.values() if model.phase is not Phase.COLD}:
         yield f"active disagrees: {list(state.active)}"
+    has_failed = {model.name for model in state.models.values() if model.phase is Phase.COLD and model.failures}
+    if set(state.failed) != has_failed:
+        yield f"failed disagrees: {list(state.failed)}"
     if unwanted := [name for name in state.read_ahead if state.claims.of(name) is None]:
         yield f"{unwanted} are read ahead, but no claim exists for them"
     waiting = [ticket.id for ticket in state.queue]

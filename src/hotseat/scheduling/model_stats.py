@@ -103,9 +103,14 @@ class StatsOfModels:
 
     def __init__(self) -> None:
         self._of: dict[ModelName, ModelStats] = {}
+        self._used: dict[ModelName, ModelStats] = {}
+        """Those of models used in this run, the last used last."""
         self._last_visits: dict[ClientId, tuple[ModelName, Instant]] = {}
         """Last model of each client, and when that request ended."""
-        self._usual_load_s: Seconds = UNKNOWN_LOAD_S
+        self._loads_s: Seconds = 0.0
+        """The load times of all models that have one, added up."""
+        self._loaded = 0
+        """How many those are."""
 
     def of(self, model: ModelName) -> ModelStats:
         """Always returns the same object for a model."""
@@ -119,6 +124,10 @@ class StatsOfModels:
         known = self.of(model).load_s
         return self._usual_load_s if known is None else known
 
+    @property
+    def _usual_load_s(self) -> Seconds:
+        return self._loads_s / self._loaded if self._loaded else UNKNOWN_LOAD_S
+
     def measured_load_s(self, model: ModelName) -> Seconds | None:
         return self.of(model).load_s
 
@@ -127,12 +136,17 @@ class StatsOfModels:
         return UNKNOWN_STOP_S if known is None else known
 
     def loaded(self, model: ModelName, seconds: Seconds) -> None:
-        self.of(model).loaded(seconds)
-        self._reckon_usual_load()
+        stats = self.of(model)
+        self.used(model, stats)
+        before = stats.load_s
+        stats.loaded(seconds)
+        assert stats.load_s is not None
+        self._loads_s += stats.load_s - (before or 0.0)
+        self._loaded += before is None
 
-    def _reckon_usual_load(self) -> None:
-        seen = [stats.load_s for stats in self._of.values() if stats.load_s is not None]
-        self._usual_load_s = sum(seen) / len(seen) if seen else UNKNOWN_LOAD_S
+    def used(self, model: ModelName, stats: ModelStats) -> None:
+        self._used.pop(model, None)
+        self._used[model] = stats
 
     # Clients
 
@@ -146,6 +160,7 @@ class StatsOfModels:
 
     def went(self, model: ModelName, stats: ModelStats, client: ClientId, began: Instant, now: Instant) -> None:
         visits = self._last_visits
+        self.used(model, stats)
         stats.served(now - began)
         if len(visits) >= KEPT_CLIENTS and client not in visits:
             del visits[next(iter(visits))]
@@ -154,15 +169,16 @@ class StatsOfModels:
     # Across restarts
 
     def export(self) -> dict[str, dict[str, Any]]:
-        """Plain data, without models that have no figures."""
-        return {name: _plain(stats) for name, stats in self._of.items() if stats != ModelStats()}
+        """Plain data of the models used in this run, the last used last."""
+        return {name: _plain(stats) for name, stats in self._used.items()}
 
     def adopt(self, known: Mapping[str, Any]) -> None:
         """Restore what an earlier run exported; invalid entries are ignored."""
         for name, plain in known.items():
             if isinstance(plain, dict):
                 _take_over(self.of(ModelName(name)), plain)
-        self._reckon_usual_load()
+        loads = [stats.load_s for stats in self._of.values() if stats.load_s is not None]
+        self._loads_s, self._loaded = sum(loads), len(loads)
 
 
 def _plain(stats: ModelStats) -> dict[str, Any]:

@@ -39,21 +39,20 @@ from hotseat.scheduling.events import (
     YieldRequested,
 )
 from hotseat.scheduling.lifecycle import Move, Phase
-from hotseat.scheduling.memory_fit import MemoryUse, footprint, most_of, needs
+from hotseat.scheduling.memory_fit import footprint, most_of
+from hotseat.scheduling.questions import Questions
 from hotseat.scheduling.queue import RequestKind, Ticket
 from hotseat.scheduling.settle import settle
-from hotseat.scheduling.snapshot import snapshot, why
-from hotseat.scheduling.state import LONG_AGO, State
+from hotseat.scheduling.state import State
 from hotseat.scheduling.transitions import Transitions
-from hotseat.scheduling.turns import NEVER, serves_at_once, unkept_max_wait
-from hotseat.scheduling.view import InUse
+from hotseat.scheduling.turns import NEVER, serves_at_once
 from hotseat.scheduling.wait_reasons import newcomer_waits_s
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hotseat.catalog.catalog import Catalog
-    from hotseat.catalog.spec import Footprint, ModelSpec
+    from hotseat.catalog.spec import ModelSpec
     from hotseat.identifiers import (
         Bytes,
         ClientId,
@@ -66,9 +65,7 @@ if TYPE_CHECKING:
         Upstream,
     )
     from hotseat.scheduling.commands import Command
-    from hotseat.scheduling.model_stats import StatsOfModels
     from hotseat.scheduling.state import ModelState
-    from hotseat.scheduling.view import View
 
 AboutSleep: TypeAlias = UpstreamAsleep | UpstreamAwake | SleepFailed | WakeFailed
 AboutLaunch: TypeAlias = (
@@ -81,84 +78,11 @@ SHUTTING_DOWN = "hotseat is shutting down. Try again in a moment."
 READY, USE, READ = Phase.READY, RequestKind.USE, RequestKind.READ
 
 
-class Scheduler:
+class Scheduler(Questions):
     def __init__(self, catalog: Catalog, measured: MeasuredMemory = NOTHING) -> None:
         """`measured` is what earlier runs measured."""
-        self._state = State(catalog, measured)
+        super().__init__(State(catalog, measured))
         self._wake: Instant = NEVER
-
-    @property
-    def catalog(self) -> Catalog:
-        return self._state.catalog
-
-    @property
-    def model_stats(self) -> StatsOfModels:
-        """The learned figures, to be kept across restarts."""
-        return self._state.model_stats
-
-    # Memory
-
-    @property
-    def available(self) -> Mapping[Place, Bytes]:
-        """Memory of a device that other programs leave, if measured."""
-        return self._state.available
-
-    @property
-    def limits(self) -> Mapping[Place, Bytes]:
-        """What models may use now of each device with a budget."""
-        return self._state.limits
-
-    def footprint(self, model: ModelName) -> Footprint | None:
-        """What it counts as while it is loaded; None: unknown, so it takes a whole device."""
-        known = self._state.models.get(model)
-        return footprint(known) if known else None
-
-    def needs(self, model: ModelName) -> Mapping[Place, Bytes]:
-        """The memory that a load of this model takes; none without budgets."""
-        known = self._state.models.get(model)
-        return needs(self._state, known) if known else NOTHING
-
-    def may_load_beside_all(self, model: ModelName) -> bool:
-        """Is it not loaded, does no request wait, and does it fit beside every model that is loaded?"""
-        state, wanted = self._state, self._state.models[model]
-        loaded = {each.name: each for each in state.with_process() if each.phase is not Phase.ASLEEP}
-        return not state.queue and model not in loaded and MemoryUse(state, loaded.values()).admits(wanted)
-
-    # Views
-
-    def view(self, now: Instant) -> View:
-        return snapshot(self._state, now)
-
-    def view_without_cold(self, now: Instant) -> View:
-        """The view without cold models that have not failed and that no request waits for."""
-        return snapshot(self._state, now, without_cold=True)
-
-    def why(self, model: ModelName, now: Instant) -> str:
-        """The view's sentence about one model."""
-        return why(self._state, self._state.models[model], now)
-
-    def in_use(self) -> list[InUse]:
-        """Servers with requests in flight."""
-        models = [*self._state.in_phase(READY), *self._state.in_phase(Phase.DRAINING)]
-        return [
-            InUse(model.name, model.launch, model.upstream, model.spec.recipe.check_endpoint)
-            for model in models
-            if model.leases and model.launch is not None and model.upstream is not None
-        ]
-
-    def queue_length(self, model: ModelName) -> int:
-        """Requests in flight and waiting; 0 if none waits."""
-        waiting = self._state.queue.count(model)
-        return waiting + len(self._state.models[model].leases) if waiting else 0
-
-    def last_left_at(self, model: ModelName) -> Instant:
-        """When the last request to its current process ended; LONG_AGO if there was none."""
-        known = self._state.models.get(model)
-        return known.idle_since if known and known.served else LONG_AGO
-
-    def warnings(self) -> list[str]:
-        """Settings that cannot be met, as far as load times are known."""
-        return [*unkept_max_wait(self._state)]
 
     def handle(self, event: Event, now: Instant) -> list[Command]:
         if type(event) is RequestArrived:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from hotseat.catalog.spec import Footprint, Source
 from hotseat.scheduling.lifecycle import Phase
@@ -19,16 +19,8 @@ if TYPE_CHECKING:
     from hotseat.scheduling.wait_reasons import Wait
 
 
-# Bound once: in Python 3.11 looking up an enum member takes as long as a call.
-COLD: Final = Phase.COLD
-
-
-def snapshot(state: State, now: Instant, *, without_cold: bool = False) -> View:
-    """All models, or without those that are cold, have not failed and are not waited for: nearly all of 10,000."""
+def snapshot(state: State, now: Instant, shown: Iterable[ModelState]) -> View:
     known = waits(state, now) if state.queue else {}
-    shown: Iterable[ModelState] = state.models.values()
-    if without_cold:
-        shown = [model for model in shown if model.phase is not COLD or model.failures or model.name in known]
     models = tuple(_model(state, model, known.get(model.name), now) for model in shown)
     line = [ticket for name, wait in known.items() for ticket in _tickets(state, state.models[name], wait)]
     in_order = tuple(sorted(line, key=lambda ticket: (ticket.since, ticket.ticket)))
@@ -45,8 +37,16 @@ def _devices(state: State) -> tuple[DeviceView, ...]:
 
 def why(state: State, model: ModelState, now: Instant) -> str:
     """One sentence: why its requests wait, or why it is in its phase."""
-    wait = waits(state, now).get(model.name) if state.queue else None
+    wait = _wait(state, model, now)
     return wait.why if wait else _why(state, model, now)
+
+
+def snapshot_of(state: State, model: ModelState, now: Instant) -> ModelView:
+    return _model(state, model, _wait(state, model, now), now)
+
+
+def _wait(state: State, model: ModelState, now: Instant) -> Wait | None:
+    return waits(state, now).get(model.name) if state.queue.count(model.name) else None
 
 
 def _model(state: State, model: ModelState, wait: Wait | None, now: Instant) -> ModelView:
@@ -70,6 +70,7 @@ def _model(state: State, model: ModelState, wait: Wait | None, now: Instant) -> 
         measured=model.measured,
         launch=model.launch,
         served=model.served,
+        slots=model.slots,
         level=model.sleep_level.name if model.sleep_level else None,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from hotseat.catalog.spec import NOTHING
@@ -32,6 +33,8 @@ CLAIMABLE = (Phase.COLD, Phase.ASLEEP)
 class ModelState:
     spec: ModelSpec
     """What the current process was started with; the next one uses the catalog's."""
+    number: int = 0
+    """Models are shown in the order in which they were added."""
     phase: Phase = Phase.COLD
     since: Instant = LONG_AGO
     why: str = "not requested yet"
@@ -155,10 +158,13 @@ class State:
         self.reckon_limits()
         self.model_stats = StatsOfModels()
         self.models: dict[ModelName, ModelState] = {}
+        self._added = 0
         for spec in catalog.models.values():
             self.add(spec, measured.get(spec.name))
         self.active: dict[ModelName, ModelState] = {}
         """Models that are not cold, so that passes do not depend on the number configured."""
+        self.failed: dict[ModelName, ModelState] = {}
+        """Cold models that have failed."""
         self.queue = Queue()
         self.claims = Claims()
         self.leases: dict[TicketId, ModelState] = {}
@@ -188,13 +194,20 @@ class State:
         self.limits = {place: min(budget, left.get(place, budget)) for place, budget in self.catalog.budgets.items()}
 
     def add(self, spec: ModelSpec, memory: Mapping[Place, Bytes] | None) -> None:
-        model = self.models[spec.name] = ModelState(spec, stats=self.model_stats.of(spec.name))
+        self._added += 1
+        model = self.models[spec.name] = ModelState(spec, self._added, stats=self.model_stats.of(spec.name))
         model.stats.memory = memory
 
     def forget(self, name: ModelName) -> None:
         """Remove a model without a process that left the catalog."""
         self.models.pop(name).stats.memory = None
         self.active.pop(name, None)
+        self.failed.pop(name, None)
+
+    def shown(self) -> list[ModelState]:
+        """Models that are not cold, have failed or are waited for, in the order in which they were added."""
+        waited_for = {name: self.models[name] for name in self.queue.models()}
+        return sorted({**self.active, **self.failed, **waited_for}.values(), key=attrgetter("number"))
 
     def is_idle(self, model: ModelState) -> bool:
         return not model.leases and not self.queue.count(model.name)

@@ -179,6 +179,7 @@ class Transitions:
         model.upstream, model.sleep_level = upstream, None
         model.ready_at = model.idle_since = self.now
         model.served = 0
+        self.state.model_stats.used(model.name, model.stats)
 
     def _note_load(self, model: ModelState, seconds: Seconds) -> None:
         if model.sleep_level is not None and model.fell_asleep_in_s is not None:
@@ -297,6 +298,7 @@ class Transitions:
         """Clear failures, for an operator's load or a changed configuration."""
         model.failures = 0
         model.failed_levels.clear()
+        self.state.failed.pop(model.name, None)
         if model.phase is Phase.BACKOFF:
             self.recover(model)
 
@@ -306,8 +308,11 @@ class Transitions:
         model.why = reason
         if model.phase is Phase.COLD:
             del self.state.active[model.name]
+            if model.failures:
+                self.state.failed[model.name] = model
         else:
             self.state.active[model.name] = model
+            self.state.failed.pop(model.name, None)
         self.state.reckon_claim(model)
 
     def _remove(self, model: ModelState) -> None:

@@ -58,6 +58,8 @@ class ModelView:
     """Its current process."""
     served: int = 0
     """Requests granted to it."""
+    slots: int | None = None
+    """Requests that it processes at a time, as configured or as its server reports; None: unknown."""
     level: str | None = None
     """Its sleep level if it sleeps or will sleep; else None."""
 

@@ -11,7 +11,8 @@ from itertools import pairwise
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from hotseat.simulation.trace import Client, Closed, Group, Memory, Model, Open, Scheduler, Step, Trace
+from hotseat.identifiers import ANY_GPU
+from hotseat.simulation.trace import Client, Closed, Group, Matrix, Memory, Model, Open, Scheduler, Step, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +37,7 @@ class SeenModel:
     urgency: float = 1.0
     pinned: bool = False
     load_s: Seconds | None = None
+    max_queue: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +55,12 @@ class Recording:
     groups: list[Group] = field(default_factory=list)
     devices: dict[str, Bytes] = field(default_factory=dict)
     scheduler: Scheduler = field(default_factory=Scheduler)
+    matrix: Matrix | None = None
     requests: list[SeenRequest] = field(default_factory=list)
     loads: dict[str, list[Seconds]] = field(default_factory=dict)
     stops: dict[str, list[Seconds]] = field(default_factory=dict)
+    slots: dict[str, int] = field(default_factory=dict)
+    """As servers reported them while recording."""
 
     def trace(self) -> Trace:
         """Only models that were requested or are pinned."""
@@ -68,6 +73,7 @@ class Recording:
             memory=Memory({device: bytes_ / GIB for device, bytes_ in self.devices.items()}) if self.devices else None,
             groups=tuple(group for each in self.groups if (group := among(each, known)).members),
             scheduler=self.scheduler,
+            matrix=matrix_among(self.matrix, known) if self.matrix else None,
         )
 
     def _model(self, model: SeenModel) -> Model:
@@ -75,13 +81,19 @@ class Recording:
             name=model.name,
             load=self.load_s(model),
             stop=mean(self.stops.get(model.name, ()), self._all(self.stops), UNKNOWN_STOP_S),
-            slots=model.slots,
-            size={device: bytes_ / GIB for device, bytes_ in model.memory.items()} if model.memory else None,
+            slots=model.slots or self.slots.get(model.name),
+            size=self._size(model),
             gpus=model.gpus,
             ttl=model.ttl_s,
             urgency=model.urgency,
             pinned=model.pinned,
+            max_queue=model.max_queue,
         )
+
+    def _size(self, model: SeenModel) -> dict[str, float] | None:
+        """On devices with a budget; without budgets memory decides nothing."""
+        counted = [*self.devices, *([ANY_GPU.device] if model.gpus and self.devices else [])]
+        return {device: bytes_ / GIB for device, bytes_ in (model.memory or {}).items() if device in counted} or None
 
     def load_s(self, model: SeenModel) -> Seconds:
         """As measured while recording, else as hotseat had measured it, else the mean of other models."""
@@ -111,6 +123,13 @@ def mean(own: Sequence[Seconds], others: Sequence[Seconds], guess: Seconds) -> S
 def among(group: Group, names: set[str]) -> Group:
     members = tuple(name for name in group.members if name in names)
     return Group(group.name, members, group.swap, group.exclusive, group.persistent)
+
+
+def matrix_among(matrix: Matrix, names: set[str]) -> Matrix:
+    """Which of these models may run together does not depend on the others."""
+    sets = (tuple(name for name in each if name in names) for each in matrix.sets)
+    costs = {name: cost for name, cost in matrix.evict_costs.items() if name in names}
+    return Matrix(tuple(each for each in sets if each), costs)
 
 
 def clients(requests: Sequence[SeenRequest]) -> list[Client]:

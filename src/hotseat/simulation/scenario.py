@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from hotseat.catalog.cards import choice_of, gpus_in, written
 from hotseat.catalog.catalog import Catalog, Policy
 from hotseat.catalog.groups import ALONE, TOGETHER, Group, Groups
+from hotseat.catalog.matrix import Matrix
 from hotseat.catalog.spec import LaunchRecipe, ModelSpec
 from hotseat.identifiers import ANY_GPU, LOCAL_HOST, DeviceName, ModelName, Place
 from hotseat.simulation.trace import FIRST_DEVICE
@@ -33,10 +34,17 @@ def catalog_of(trace: Trace, policy: Policy | None = None) -> Catalog:
     )
     return Catalog(
         models={spec.name: spec for spec in specs},
-        groups=Groups(tuple(groups), TOGETHER if budgets else ALONE),
+        groups=Groups(tuple(groups), TOGETHER if budgets or trace.matrix else ALONE, matrix_of(trace)),
         budgets=budgets,
-        policy=policy or Policy(trace.scheduler.patience, trace.scheduler.max_queue),
+        policy=policy or Policy(trace.scheduler.patience, trace.scheduler.max_queue, trace.scheduler.max_wait),
     )
+
+
+def matrix_of(trace: Trace) -> Matrix | None:
+    if trace.matrix is None:
+        return None
+    sets = tuple(tuple(map(ModelName, each)) for each in trace.matrix.sets)
+    return Matrix(sets, {ModelName(name): cost for name, cost in trace.matrix.evict_costs.items()})
 
 
 def with_patience(catalog: Catalog, patience: float) -> Catalog:
@@ -72,6 +80,7 @@ def spec_of(model: Model, budgets: Mapping[Place, Bytes]) -> ModelSpec:
         concurrency_limit=model.slots,
         urgency=model.urgency,
         pinned=model.pinned,
+        max_queue=model.max_queue,
         memory=memory_of(model, budgets),
         gpus=choice_of(model.gpus, gpus_in(budgets)) if model.gpus else None,
     )

@@ -29,7 +29,6 @@ from hotseat.scheduling.commands import (
     WakeUp,
 )
 from hotseat.scheduling.events import ClockReached, RequestArrived, RequestLeft, UpstreamExited, UpstreamReady
-from hotseat.scheduling.lifecycle import Phase
 from hotseat.simulation.replay import Replay, replays
 from hotseat.simulation.run_log import Request, Run, Stay
 
@@ -60,11 +59,10 @@ class Turns:
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.handle = scheduler.handle
-        self._view = scheduler.view
+        self._scheduler = scheduler
 
     def draining_since(self, model: ModelName, now: Instant) -> Instant | None:
-        seen = self._view(now).model(model)
-        return seen.since if seen.phase is Phase.DRAINING else None
+        return self._scheduler.draining_since(model)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,8 @@
 
 An open client sends at fixed times. A closed one thinks, sends and waits for the response before it thinks again:
 replayed at its recorded times it would hide thrashing. A pool is `width` workers on a common list. Times are in
-seconds, sizes in GiB. `group` and `scheduler` lines correspond to the configuration and have the same defaults.
+seconds, sizes in GiB. `group`, `matrix` and `scheduler` lines correspond to the configuration and have the same
+defaults.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ class Model(Record, frozen=True):
     ttl: S | None = None
     urgency: Annotated[float, msgspec.Meta(gt=0)] = 1.0
     pinned: bool = False
+    max_queue: AtLeastOne | None = None
+    """Requests that may wait for it; None: only the common limit applies."""
 
 
 class Memory(Record, frozen=True):
@@ -63,11 +66,19 @@ class Group(Record, frozen=True):
     persistent: bool = False
 
 
+class Matrix(Record, frozen=True):
+    """Instead of groups: which sets of models may be loaded together."""
+
+    sets: tuple[tuple[Name, ...], ...]
+    evict_costs: dict[str, int] = {}  # msgspec copies it
+
+
 class Scheduler(Record, frozen=True, omit_defaults=False):
     """Always written out: a recording must keep its meaning when defaults change."""
 
     patience: Annotated[float, msgspec.Meta(ge=0)] = 2.0
     max_queue: AtLeastOne = 512
+    max_wait: S | None = None
 
 
 AS_BY_DEFAULT = Scheduler()
@@ -105,7 +116,7 @@ class Pool(Record, frozen=True):
 
 
 Client: TypeAlias = Open | Closed | Pool
-Line: TypeAlias = Model | Memory | Group | Scheduler | Client
+Line: TypeAlias = Model | Memory | Group | Matrix | Scheduler | Client
 
 _DECODER = msgspec.json.Decoder(Line)
 _ENCODER = msgspec.json.Encoder()
@@ -119,6 +130,8 @@ class Trace:
     """None: memory is not counted, and models in no group run one at a time."""
     groups: tuple[Group, ...] = ()
     scheduler: Scheduler = AS_BY_DEFAULT
+    matrix: Matrix | None = None
+    """If set, decides instead of the groups."""
 
 
 class TraceError(HotseatError):
@@ -149,12 +162,14 @@ def traced(lines: Iterable[Line]) -> Trace:
         memory=next((line for line in records if isinstance(line, Memory)), None),
         groups=tuple(line for line in records if isinstance(line, Group)),
         scheduler=next((line for line in records if isinstance(line, Scheduler)), AS_BY_DEFAULT),
+        matrix=next((line for line in records if isinstance(line, Matrix)), None),
     )
 
 
 def write(trace: Trace) -> str:
     memory = [trace.memory] if trace.memory else []
-    records: list[Line] = [trace.scheduler, *memory, *trace.groups, *trace.models, *trace.clients]
+    matrix = [trace.matrix] if trace.matrix else []
+    records: list[Line] = [trace.scheduler, *memory, *trace.groups, *matrix, *trace.models, *trace.clients]
     return "".join(f"{_ENCODER.encode(record).decode()}\n" for record in records)
 
 
@@ -214,7 +229,7 @@ def _said_once(line: Line) -> str:
             return f"model {line.name}"
         case Group():
             return f"group {line.name}"
-        case Memory() | Scheduler():
+        case Memory() | Matrix() | Scheduler():
             return type(line).__name__.lower()
         case _:
             return ""
@@ -228,6 +243,10 @@ def _unknown_names(line: Line, models: list[str], devices: list[str]) -> Iterato
         case Group():
             for name in (name for name in line.members if name not in models):
                 yield f"group {line.name} contains {name}, but no line defines it.{did_you_mean(name, models)}"
+        case Matrix():
+            named = dict.fromkeys([*(name for each in line.sets for name in each), *line.evict_costs])
+            for name in (name for name in named if name not in models):
+                yield f"the matrix contains {name}, but no line defines it.{did_you_mean(name, models)}"
         case Model():
             for device in (device for device in _devices_of(line) if device not in devices):
                 yield f"model {line.name} uses memory on {device}, but no memory line defines this device"

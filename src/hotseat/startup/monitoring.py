@@ -20,8 +20,13 @@ from hotseat.telemetry.metrics import Metrics
 if TYPE_CHECKING:
     from contextlib import AsyncExitStack
 
+    from hotseat.dispatch.dispatcher import Dispatcher
+    from hotseat.scheduling.view import View
     from hotseat.startup.models import ModelParts
     from hotseat.startup.shared import Shared
+
+MOST_LISTED = 1000
+"""The most models of which the metrics list all: each is 40 lines of every scrape."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +39,7 @@ class Monitoring:
 
 def open_monitoring(stack: AsyncExitStack, shared: Shared, models: ModelParts) -> Monitoring:
     lag = Lag()
-    metrics = Metrics(models.dispatcher.view, lag.worst_since_asked, lambda: store_writer.lost)
+    metrics = Metrics(lambda: shown_in_metrics(models.dispatcher), lag.worst_since_asked, lambda: store_writer.lost)
     add_pages(metrics, shared)
     models.journal.listen(metrics.watch)
     activity = Activity(metrics)
@@ -42,6 +47,11 @@ def open_monitoring(stack: AsyncExitStack, shared: Shared, models: ModelParts) -
     store_writer = StoreWriter(activity, store, lambda: shared.active.settings.activity)
     stack.push_async_callback(store_writer.close)
     return Monitoring(lag, metrics, activity, store_writer)
+
+
+def shown_in_metrics(dispatcher: Dispatcher) -> View:
+    """All models, so that their counters start at zero; of very many only those that are in use."""
+    return dispatcher.view_of_all() if len(dispatcher.catalog.models) <= MOST_LISTED else dispatcher.view()
 
 
 def add_pages(metrics: Metrics, shared: Shared) -> None:

@@ -74,7 +74,7 @@ async def test_a_request_that_is_cancelled_in_flight_leaves_its_upstream(rig: Re
 
     assert reply.status == 503
     assert ("X-Error-Code", "request_cancelled") in reply.fields
-    assert rig.dispatcher.view().model(ModelName("alpha")).in_flight == 0
+    assert rig.dispatcher.view_of(ModelName("alpha")).in_flight == 0
 
 
 async def test_a_request_cannot_be_cancelled_twice(rig: RelayRig) -> None:

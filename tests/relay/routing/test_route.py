@@ -243,7 +243,7 @@ async def test_a_request_for_nobody_starts_nobody(rig: RelayRig, request_bytes: 
     answered = await rig.refusal(request_bytes)
 
     assert answered.status == status
-    assert {model.phase.value for model in rig.dispatcher.view().models} == {"cold"}
+    assert {model.phase.value for model in rig.dispatcher.view_of_all().models} == {"cold"}
 
 
 async def test_the_parts_of_a_page_do_not_start_a_model(rig: RelayRig) -> None:

@@ -12,9 +12,10 @@ from hotseat.catalog.spec import BodyChanges
 from hotseat.identifiers import Address, ModelName
 from hotseat.relay.routing.route import choose
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.view import ModelView, View
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hotseat.catalog.named_models import Servable
 
 FAR = RemoteModel(ModelName("box/far"), "box", Address("10.0.0.1", 80), BodyChanges("far"))
@@ -22,18 +23,28 @@ COLD, LOADING, READY, BACKOFF = Phase.COLD, Phase.LOADING, Phase.READY, Phase.BA
 DRAINING = Phase.DRAINING
 
 
+class Targets:
+    """Each has a phase and requests."""
+
+    def __init__(self, states: Mapping[str, tuple[Phase, int]]) -> None:
+        self._states = states
+
+    def phase_of(self, model: ModelName) -> Phase:
+        return self._states[model][0]
+
+    def requests(self, model: ModelName) -> int:
+        return self._states[model][1]
+
+
 def chosen(
     strategy: Strategy, *targets: tuple[Phase, int], peer_requests: int | None = None, spillover: int = 2
 ) -> str:
     """Targets are called a, b, c …, each with a phase and its users; `peer_requests` appends a model of a peer."""
     names = "abcdef"[: len(targets)]
-    seen = [
-        ModelView(ModelName(name), phase, 0.0, None, users // 2, users - users // 2, "")
-        for name, (phase, users) in zip(names, targets, strict=True)
-    ]
+    states = Targets(dict(zip(names, targets, strict=True)))
     servable: list[Servable] = [*map(spec, names), *([] if peer_requests is None else [FAR])]
     selector = Selector("s", strategy, tuple(names), spillover)
-    return choose(selector, servable, View(0.0, tuple(seen), ()), {FAR.name: peer_requests or 0}).name
+    return choose(selector, servable, states, {FAR.name: peer_requests or 0}).name
 
 
 def test_pin_means_the_first() -> None:

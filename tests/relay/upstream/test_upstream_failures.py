@@ -328,7 +328,7 @@ async def test_a_cut_before_the_answer_is_an_error(rig: RelayRig) -> None:
     assert answered.status == 503
     assert "is being stopped" in answered.body.decode()
     assert await call.ended() in End
-    assert rig.dispatcher.view().model(ALPHA).phase is Phase.COLD
+    assert rig.dispatcher.view_of(ALPHA).phase is Phase.COLD
 
 
 async def test_a_forced_unload_amid_a_stream_is_an_error_event(rig: RelayRig) -> None:

@@ -41,16 +41,16 @@ NOT_SUPPORTED: Responses = {400: {"model": RouterError, "description": "hotseat 
 @router.get("/models", summary="The models of this host and their state", response_model_exclude_none=True)
 async def models(deps: Deps, caller: Caller) -> RouterModels:
     """A key that is restricted to some models lists only those."""
-    view = deps.dispatcher.view()
+    seen = {model.name: model for model in deps.dispatcher.view().models}
     shown = [spec for spec in deps.dispatcher.catalog.listed() if caller is None or caller.may_use(spec.name)]
-    return RouterModels(data=[router_model(deps, view, spec) for spec in shown])
+    return RouterModels(data=[router_model(deps, seen.get(spec.name), spec) for spec in shown])
 
 
 @router.post("/models/load", summary="Load a model; responds when it has begun", responses=FAILS, openapi_extra=BODY)
 async def load(request: Request, deps: Deps, caller: Caller) -> Response:
     try:
         spec = named_in(await small_body(request), deps, caller)
-        if router_state(deps.dispatcher.view().model(spec.name)) != "unloaded":
+        if router_state(deps.dispatcher.view_of(spec.name)) != "unloaded":
             raise ClientError(f"model is already running: {spec.name} is loaded or loading")
         await begin(deps.dispatcher.load(spec.name), f"load {spec.name}", deps.tasks)
     except HotseatError as error:

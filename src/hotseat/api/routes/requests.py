@@ -55,8 +55,9 @@ async def cancel_request(ticket: int, deps: Deps, caller: Caller) -> Result:
 
 def models_of(ticket: int, deps: ApiDeps) -> list[ModelName]:
     """The model of a ticket, waiting or in flight; empty if unknown."""
-    waiting = [each.model for each in deps.dispatcher.view().queue if each.ticket == ticket]
-    return waiting or [each.model for each in deps.in_progress() if each.ticket == ticket]
+    if (waited_for := deps.dispatcher.waits_for(TicketId(ticket))) is not None:
+        return [waited_for]
+    return [each.model for each in deps.in_progress() if each.ticket == ticket]
 
 
 def in_progress(request: InProgress) -> RequestInProgress:

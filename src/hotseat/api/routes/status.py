@@ -56,7 +56,7 @@ async def queue(deps: Deps) -> Queue:
 
 @router.get("/models", summary="Every configured model and its phase")
 async def models(deps: Deps) -> Models:
-    view, catalog = deps.dispatcher.view(), deps.dispatcher.catalog
+    view, catalog = deps.dispatcher.view_of_all(), deps.dispatcher.catalog
     return Models(
         at=time.time(),
         started_at=deps.started_at,
@@ -173,7 +173,7 @@ def model(deps: ApiDeps, view: View, seen: ModelView, spec: ModelSpec | None) ->
         configured=overrides.configured(spec) if spec else None,
         memory=by_device(spec.memory) if spec and spec.memory is not None else None,
         footprint=footprint(seen) if view.devices else None,
-        progress=progress(deps, seen),
+        progress=progress(deps, seen.name, seen.phase),
         label=deps.dispatcher.catalog.labels.of_model.get(seen.name),
         tokens_per_s=None if (rate := deps.activity.rates.get(seen.name)) is None else round(rate, 2),
     )
@@ -206,9 +206,9 @@ def by_device(sizes: Mapping[Place, Bytes]) -> dict[str, int]:
     return {str(place): size for place, size in sizes.items()}
 
 
-def progress(deps: ApiDeps, seen: ModelView) -> float | None:
+def progress(deps: ApiDeps, name: ModelName, phase: Phase) -> float | None:
     """Only while it loads, since it queries the kernel."""
-    share = deps.share_read(seen.name) if seen.phase is Phase.LOADING else None
+    share = deps.share_read(name) if phase is Phase.LOADING else None
     return None if share is None else round(share, 3)
 
 
@@ -216,7 +216,7 @@ def details(deps: ApiDeps, view: View, spec: ModelSpec) -> ModelDetails:
     entries, fleet_admin = about(spec.name, deps.journal.entries()), deps.fleet()
     return ModelDetails(
         host=None if fleet_admin is None else fleet_admin.name,
-        **dict(model(deps, view, view.model(spec.name), spec)),
+        **dict(model(deps, view, deps.dispatcher.view_of(spec.name), spec)),
         queue=[ticket(view, waiting) for waiting in view.queue if waiting.model == spec.name],
         last_start=last_start(spec.name, entries),
         last_stop=last_stop(spec.name, entries),

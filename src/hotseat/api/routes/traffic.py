@@ -1,7 +1,8 @@
 """The traffic feed from which `hotseat record` writes a trace. Each item is a JSON object whose `t` is its type.
 
 First `machine`: which models may run together, and what is known of each. Then, live, `request` with its times on one
-clock, `load` and `stop` with their durations, and `missed` where the reader did not keep up.
+clock, `load` and `stop` with their durations, `slots` as a server reports them, and `missed` where the reader did not
+keep up.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from hotseat.catalog.cards import written
 from hotseat.dispatch.journal import Entry, Gap
 from hotseat.dispatch.request_trace import Missed, RequestTiming
 from hotseat.scheduling.commands import StartUpstream, StopUpstream
-from hotseat.scheduling.events import UpstreamExited, UpstreamReady
+from hotseat.scheduling.events import SlotsLearned, UpstreamExited, UpstreamReady
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
 
+    from hotseat.catalog.matrix import Matrix
     from hotseat.catalog.spec import Footprint
     from hotseat.dispatch.dispatcher import Dispatcher
     from hotseat.identifiers import LaunchId
@@ -86,6 +88,8 @@ class Stopwatch:
 
     def _measured(self, entry: Entry) -> Iterator[dict[str, Any]]:
         event = entry.event
+        if isinstance(event, SlotsLearned):
+            yield {"t": "slots", "model": event.model, "slots": event.total_slots}
         if not isinstance(event, UpstreamReady | UpstreamExited):
             return
         since = self._since.pop(event.launch, None)
@@ -98,26 +102,33 @@ def figures(footprint: Footprint | None) -> dict[str, int] | None:
     return {str(place): bytes_ for place, bytes_ in footprint.memory.items()} if footprint else None
 
 
+def matrix(known: Matrix | None) -> dict[str, Any] | None:
+    return {"sets": known.sets, "evict_costs": dict(known.evict_costs)} if known else None
+
+
 def machine(dispatcher: Dispatcher) -> dict[str, Any]:
     """Which models may run together. Only what the scheduler knows of a model: its command may contain secrets."""
     catalog = dispatcher.catalog
-    load_s = {seen.name: seen.load_s for seen in dispatcher.view().models}
+    view = dispatcher.view_of_all()
     return {
         "t": "machine",
         "patience": catalog.policy.patience,
         "max_queue": catalog.policy.max_queue,
+        "max_wait": catalog.policy.max_wait_s,
         "devices": {str(place): bytes_ for place, bytes_ in catalog.budgets.items()},
         "groups": [asdict(group) for group in catalog.groups.groups],
+        "matrix": matrix(catalog.groups.matrix),
         "models": [
             {
                 "name": spec.name,
-                "load_s": load_s.get(spec.name),
-                "slots": spec.concurrency_limit,
+                "load_s": view.model(spec.name).load_s,
+                "slots": view.model(spec.name).slots,
                 "memory": figures(dispatcher.footprint(spec.name)),
                 "gpus": written(spec.gpus) if spec.gpus else None,
                 "ttl_s": spec.ttl_s,
                 "urgency": spec.urgency,
                 "pinned": spec.pinned,
+                "max_queue": spec.max_queue,
             }
             for spec in catalog.models.values()
         ],

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.named_models import NamedModel
     from hotseat.catalog.spec import Capabilities
-    from hotseat.scheduling.view import View
 
 Status = Literal["loaded", "loading", "unloaded"]
 
@@ -28,11 +27,10 @@ router = APIRouter(tags=["inference"])
 @router.get("/v1/models", summary="The configured models", response_model_exclude_none=True)
 async def model_list(deps: Deps, caller: Caller) -> ModelList:
     """A key that is restricted to some models lists only those."""
-    view = deps.dispatcher.view()
     shown = (
         (name, named_model) for name, named_model in listed(deps) if caller is None or caller.may_use(named_model.name)
     )
-    return ModelList(data=[entry(deps, view, named_model, name) for name, named_model in shown])
+    return ModelList(data=[entry(deps, named_model, name) for name, named_model in shown])
 
 
 @router.get(
@@ -45,7 +43,7 @@ async def one_model(model: str, deps: Deps, caller: Caller) -> ModelEntry:
     named_model = deps.dispatcher.catalog.follow(model)
     if caller is not None:
         caller.check_may_use(named_model.name)
-    return entry(deps, deps.dispatcher.view(), named_model, model)
+    return entry(deps, named_model, model)
 
 
 def listed(deps: ApiDeps) -> Iterator[tuple[str, NamedModel]]:
@@ -64,19 +62,19 @@ def listed(deps: ApiDeps) -> Iterator[tuple[str, NamedModel]]:
             yield name, model
 
 
-def entry(deps: ApiDeps, view: View, named_model: NamedModel, name: str) -> ModelEntry:
+def entry(deps: ApiDeps, named_model: NamedModel, name: str) -> ModelEntry:
     known = ModelEntry(id=name, created=int(deps.started_at), meta=meta(named_model, name))
     if isinstance(named_model, RemoteModel | FleetModel):
         return known
     known.name, known.description = named_model.title or None, named_model.description or None
     if isinstance(named_model, Selector):
         own = [target for target in deps.dispatcher.catalog.choices(named_model) if isinstance(target, ModelSpec)]
-        known.status = warmest([load_status(view.model(target.name).phase) for target in own])
+        known.status = warmest([load_status(deps.dispatcher.phase_of(target.name)) for target in own])
         return known
-    seen = view.model(named_model.name)
+    phase = deps.dispatcher.phase_of(named_model.name)
     reported, configured = deps.context(named_model.name), named_model.capabilities.context or None
     args = context_option(reported or configured)
-    known.status = LoadStatus(value=load_status(seen.phase), progress=progress(deps, seen), args=args)
+    known.status = LoadStatus(value=load_status(phase), progress=progress(deps, named_model.name, phase), args=args)
     if reported is not None:
         known.meta["n_ctx"] = reported
     known.context_length = configured

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Protocol, assert_never
 
 from hotseat.catalog.named_models import RemoteModel, Strategy
 from hotseat.errors import ClientError, NotRunning
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Address, ModelName
     from hotseat.relay.access.policy import Policy
     from hotseat.relay.exchange.request import Request
-    from hotseat.scheduling.view import View
 
 RUNNING = (Phase.READY, Phase.LOADING)
 WARM = (*RUNNING, Phase.ASLEEP)
@@ -41,11 +40,10 @@ def named_model_of(request: Request, dispatcher: Dispatcher) -> NamedModel:
 
 def in_use(dispatcher: Dispatcher) -> ModelSpec:
     """Outside /v1/ a request that names no model goes to the one in use; it never starts or swaps one."""
-    running = dispatcher.view().running()
-    if not running:
+    latest = dispatcher.last_used()
+    if latest is None:
         raise ClientError("the request names no model and none is running. Name one with ?model=.")
-    latest = max(running, key=lambda model: model.last_used)
-    return dispatcher.catalog.resolve(latest.name)
+    return dispatcher.catalog.resolve(latest)
 
 
 def check_may_start(spec: ModelSpec, request: Request, rules: Policy, dispatcher: Dispatcher) -> None:
@@ -56,47 +54,53 @@ def check_may_start(spec: ModelSpec, request: Request, rules: Policy, dispatcher
 
 def running_server(spec: ModelSpec, dispatcher: Dispatcher) -> Address:
     """Without a lease: such a request neither starts the model nor keeps it loaded."""
-    model = dispatcher.view().model(spec.name)
-    if model.upstream is None or not model.is_running:
+    server = dispatcher.ready_server(spec.name)
+    if server is None:
         raise NotRunning(f"{spec.name} is not running, and a websocket does not start it (compat.ignoreWebsockets)")
-    return model.upstream.address
+    return server.address
 
 
 # Selectors
 
 
 def choose(
-    selector: Selector, targets: Sequence[Servable], view: View, peer_requests: Mapping[ModelName, int]
+    selector: Selector, targets: Sequence[Servable], models: StateOfModels, peer_requests: Mapping[ModelName, int]
 ) -> Servable:
     """The target for one request. `peer_requests` counts the requests at models of peers."""
     match selector.strategy:
         case Strategy.PIN:
             return targets[0]
         case Strategy.WARM:
-            return _warmest(targets, TargetStates(view, peer_requests))
+            return _warmest(targets, TargetStates(models, peer_requests))
         case Strategy.SPILLOVER:
-            return _shortest_queue(targets, TargetStates(view, peer_requests), selector.spillover)
+            return _shortest_queue(targets, TargetStates(models, peer_requests), selector.spillover)
         case _:
             assert_never(selector.strategy)
+
+
+class StateOfModels(Protocol):
+    """The part of the dispatcher that a selector needs."""
+
+    def phase_of(self, model: ModelName) -> Phase: ...
+
+    def requests(self, model: ModelName) -> int: ...
 
 
 class TargetStates:
     """The state of each target."""
 
-    def __init__(self, view: View, peer_requests: Mapping[ModelName, int]) -> None:
-        self._models = {model.name: model for model in view.models}
-        self._peer_requests = peer_requests
+    def __init__(self, models: StateOfModels, peer_requests: Mapping[ModelName, int]) -> None:
+        self._models, self._peer_requests = models, peer_requests
 
     def users(self, target: Servable) -> int:
         """Requests in flight or waiting."""
         if isinstance(target, RemoteModel):
             return self._peer_requests.get(target.name, 0)
-        model = self._models[target.name]
-        return model.in_flight + model.waiting
+        return self._models.requests(target.name)
 
     def phase(self, target: Servable) -> Phase | None:
         """None for a model of a peer, whose phase is unknown."""
-        return None if isinstance(target, RemoteModel) else self._models[target.name].phase
+        return None if isinstance(target, RemoteModel) else self._models.phase_of(target.name)
 
 
 def _warmest(targets: Sequence[Servable], states: TargetStates) -> Servable:
