@@ -45,6 +45,8 @@ class Place(NamedTuple):
 
 
 HOST_MEMORY = Place(LOCAL_HOST, RAM)
+ANY_GPU = Place(LOCAL_HOST, DeviceName("gpus"))
+"""Memory on the cards that a model will get, all together: which ones is decided when it starts."""
 
 MeasuredMemory: TypeAlias = Mapping[ModelName, Mapping[Place, Bytes]]
 """What earlier processes of each model took."""

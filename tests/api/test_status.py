@@ -130,6 +130,7 @@ async def test_the_details_of_a_model_contain_no_secrets(rig: Management) -> Non
         "model": "alpha",
         "launch": 1,
         "reason": "loaded explicitly (operator or preload)",
+        "gpus": [],
     }
     assert "hush" not in details.text
 

@@ -116,7 +116,8 @@ async def test_the_feed_holds_no_secrets(rig: Management) -> None:
         machine = await next_item(lines)
 
     assert "hush" not in json.dumps(machine)
-    assert set(machine["models"][0]) == {"name", "load_s", "slots", "memory", "ttl_s", "urgency", "pinned", "max_queue"}
+    keys = {"name", "load_s", "slots", "memory", "gpus", "ttl_s", "urgency", "pinned", "max_queue"}
+    assert set(machine["models"][0]) == keys
 
 
 async def test_the_feed_ends_when_its_time_is_up(rig: Management) -> None:

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.model_folders import model_bytes, put, put_checkpoint
 
+from hotseat.catalog.spec import GpuChoice
 from hotseat.cli import init
+from hotseat.cli.fit import fits_on
 from hotseat.cli.memory_budget import GIB, Device
 from hotseat.config.load import Loaded, read
+from hotseat.identifiers import ANY_GPU, LOCAL_HOST, DeviceName, Place
 
 if TYPE_CHECKING:
     from tests.support.command_line import Typed
@@ -182,14 +185,58 @@ def test_a_draft_gets_the_options_that_the_server_knows(
     assert argv[argv.index("-md") :] == ("-md", str(draft), *draft_options)
 
 
-def test_gpus_get_all_layers_and_a_share_each(home: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The shares are those of llama-server's default split."""
+def test_several_gpus_are_chosen_at_each_start(home: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each model gets all its layers on as few GPUs as it fits on, so its memory is one size."""
     monkeypatch.setattr(init, "devices", lambda: [Device("gpu0", 24 * GIB, "RTX"), Device("gpu1", 8 * GIB)])
     put(home / "models/m.gguf")
     typed("init")
 
     [spec] = loaded().catalog.models.values()
-    memory = {str(place): size for place, size in (spec.memory or {}).items()}
+    assert loaded().problems == ()
     assert spec.recipe.argv[-2:] == ("-ngl", "99")
-    assert memory["gpu0"] == pytest.approx(3 * memory["gpu1"], rel=0.01)
+    assert spec.gpus == GpuChoice(None, (Place(LOCAL_HOST, DeviceName("gpu0")), Place(LOCAL_HOST, DeviceName("gpu1"))))
+    assert list(spec.memory or {}) == [ANY_GPU]
     assert "gpu0: {memory: 24GiB, reserve: 1GiB} # RTX" in Path("config.yaml").read_text()
+
+
+def test_one_gpu_is_not_chosen(home: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is nothing to choose, so the file has the device."""
+    monkeypatch.setattr(init, "devices", lambda: [Device("gpu0", 24 * GIB)])
+    put(home / "models/m.gguf")
+    typed("init")
+
+    [spec] = loaded().catalog.models.values()
+    assert spec.gpus is None
+    assert list(spec.memory or {}) == [Place(LOCAL_HOST, DeviceName("gpu0"))]
+
+
+def test_downloads_choose_among_several_gpus_too(home: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The template of the folder has the key."""
+    monkeypatch.setattr(init, "devices", lambda: [Device("gpu0", 24 * GIB), Device("gpu1", 8 * GIB)])
+    typed("init")
+
+    put(home / "models/m.gguf")
+    os.utime(home / "models/m.gguf", (0, 0))
+
+    assert loaded().problems == ()
+    assert loaded().catalog.resolve("m").gpus == GpuChoice(
+        None, (Place(LOCAL_HOST, DeviceName("gpu0")), Place(LOCAL_HOST, DeviceName("gpu1")))
+    )
+
+
+@pytest.mark.parametrize(
+    ("gib", "per_further", "sizes", "does"),
+    [
+        (7, 9, {"gpu0": 8}, True),
+        (7.5, 0, {"gpu0": 8}, False),
+        (7, 9, {"gpu0": 4, "gpu1": 8}, True),
+        (13, 1, {"gpu0": 8, "gpu1": 8}, True),
+        (13, 2, {"gpu0": 8, "gpu1": 8}, False),
+        (13, 0, {"gpu0.0": 8, "gpu0.1": 8}, False),
+    ],
+)
+def test_a_model_may_fit_several_gpus(gib: float, per_further: int, sizes: dict[str, int], does: bool) -> None:
+    """Each further GPU costs the driver and buffers again; of MIG slices a process uses one. One GiB is reserved."""
+    devices = [Device(name, size * GIB) for name, size in sizes.items()]
+
+    assert fits_on(int(gib * GIB), per_further * GIB, devices) is does

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,12 +11,16 @@ from tests.support.catalogs import GIB, gpu, level, model, one_at_a_time, sleeps
 from tests.support.fake_launcher import FakeLauncher
 from tests.support.virtual_time import advance, in_virtual_time
 
+from hotseat.catalog.cards import on_cards
+from hotseat.catalog.spec import GpuChoice
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.errors import LoadFailed
 from hotseat.hardware.measurement import DeviceReading
-from hotseat.identifiers import DeviceName, ModelName
+from hotseat.identifiers import ANY_GPU, HOST_MEMORY, DeviceName, LaunchId, ModelName
 from hotseat.memory.launcher import MemoryGatedLauncher
+from hotseat.scheduling.commands import Cause, PutToSleep, StartUpstream, StopUpstream, WakeUp
+from hotseat.scheduling.events import UpstreamFailed, UpstreamReady
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.tasks import Tasks
 
@@ -23,8 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from hotseat.catalog.catalog import Catalog
-    from hotseat.scheduling.commands import StartUpstream
-    from hotseat.scheduling.events import UpstreamFailed, UpstreamReady
+    from hotseat.identifiers import Place
 
 QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
 TWO = with_budget(model("qwen", gib=20), model("llama", gib=20))
@@ -278,3 +282,81 @@ async def test_nobody_waits_where_nothing_is_measured() -> None:
     await dispatcher.shut_down(within=0)
 
     assert card.asked == 0
+
+
+# Models whose cards were chosen for the start
+
+
+class TwoCards(Card):
+    """The first card is full, the second becomes free."""
+
+    async def devices(self) -> Mapping[DeviceName, DeviceReading]:
+        second = (await super().devices())[gpu(0).device]
+        return {gpu(0).device: DeviceReading(24 * GIB, 0), gpu(1).device: second}
+
+
+CHOICE = GpuChoice(None, (gpu(0), gpu(1)))
+PLACED = replace(model("llama", gpus=CHOICE, sleep=sleeps()), memory={ANY_GPU: 20 * GIB})
+
+
+async def started_after_a_stop(card: Card, gpus: tuple[Place, ...]) -> tuple[MemoryGatedLauncher, object]:
+    """llama starts on these cards when the server of another model has just exited."""
+    catalog = with_budget(model("qwen", gib=20), PLACED, gib={0: 24, 1: 24})
+    scheduler = Scheduler(catalog)
+    launcher = MemoryGatedLauncher(FakeLauncher(), card, lambda: scheduler)
+    ready = await launcher.start(StartUpstream(QWEN, LaunchId(1), catalog.models[QWEN], "test"))
+    assert isinstance(ready, UpstreamReady)
+    await launcher.stop(StopUpstream(QWEN, LaunchId(1), Cause.EVICTION, "test"))
+    await launcher.watch(ready)
+    return launcher, await launcher.start(StartUpstream(LLAMA, LaunchId(2), PLACED, "test", gpus))
+
+
+@in_virtual_time
+async def test_a_start_waits_for_the_card_that_was_chosen() -> None:
+    """Another card may be full."""
+    card = TwoCards(free_at=now() + 2)
+    _, started = await started_after_a_stop(card, (gpu(1),))
+
+    assert isinstance(started, UpstreamReady)
+    assert card.free_at <= now() < card.free_at + 0.5
+
+
+@in_virtual_time
+async def test_a_wake_waits_for_the_cards_of_the_process() -> None:
+    """It has had them since its start."""
+    card = TwoCards()
+    launcher, _ = await started_after_a_stop(card, (gpu(1),))
+    await launcher.put_to_sleep(PutToSleep(LLAMA, LaunchId(2), level("1"), "test"))
+    card.free_at = now() + 2
+    await launcher.wake_up(WakeUp(LLAMA, LaunchId(2), level("1"), "test"))
+
+    assert card.free_at <= now() < card.free_at + 0.5
+
+
+@in_virtual_time
+async def test_one_card_that_stays_full_refuses_a_declared_figure() -> None:
+    """The error names the card that was chosen."""
+    _, started = await started_after_a_stop(TwoCards(free_at=now() + 1000), (gpu(1),))
+
+    assert isinstance(started, UpstreamFailed)
+    assert started.error.message.startswith("llama needs 20 GiB of gpu1 (declared), but only 2 GiB is free 5 s after")
+
+
+@in_virtual_time
+async def test_several_cards_refuse_nobody() -> None:
+    """How a server splits its memory over them is its own decision, so it is started after the wait."""
+    _, started = await started_after_a_stop(TwoCards(), (gpu(0), gpu(1)))
+
+    assert isinstance(started, UpstreamReady)
+    assert now() >= 5
+
+
+def test_memory_is_split_by_the_sizes_of_the_cards() -> None:
+    """No byte is lost; without cards nobody knows where the memory will be."""
+    memory = {ANY_GPU: 10, HOST_MEMORY: 7}
+    sizes = {gpu(0): 20, gpu(1): 10, gpu(2): 99}
+
+    assert on_cards(memory, (gpu(0), gpu(1)), sizes) == {gpu(0): 7, gpu(1): 4, HOST_MEMORY: 7}
+    assert on_cards(memory, (gpu(2),), sizes) == {gpu(2): 10, HOST_MEMORY: 7}
+    assert on_cards(memory, (), sizes) == {HOST_MEMORY: 7}
+    assert on_cards({gpu(1): 3}, (gpu(1),), sizes) == {gpu(1): 3}

@@ -10,12 +10,12 @@ from tests.support.machines import Pool
 
 from hotseat.catalog.catalog import Catalog
 from hotseat.catalog.groups import TOGETHER, Groups
-from hotseat.catalog.spec import Footprint, LaunchRecipe, ModelSpec, Source
-from hotseat.estimates.report import Backing, Estimate, Kind, Line, Where
+from hotseat.catalog.spec import Footprint, GpuChoice, LaunchRecipe, ModelSpec, Source
+from hotseat.estimates.report import DRIVER, Backing, Estimate, Kind, Line, Where
 from hotseat.hardware.footprints import Footprints, key_of
 from hotseat.hardware.machine import Machine
 from hotseat.hardware.measurement import Use
-from hotseat.identifiers import LOCAL_HOST, RAM, DeviceName, LaunchId, ModelName, Place
+from hotseat.identifiers import ANY_GPU, LOCAL_HOST, RAM, DeviceName, LaunchId, ModelName, Place
 from hotseat.memory.estimated import Placing
 from hotseat.memory.model_figures import Figures, is_unified, needed
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 MiB, GiB = 1 << 20, 1 << 30
 GPU = DeviceName("gpu0")
 CARD, MEMORY = Place(LOCAL_HOST, GPU), Place(LOCAL_HOST, RAM)
+SECOND, THIRD = DeviceName("gpu1"), DeviceName("gpu2")
+CARDS = (CARD, Place(LOCAL_HOST, SECOND), Place(LOCAL_HOST, THIRD))
+ANY = GpuChoice(None, CARDS)
 QWEN = ModelName("qwen")
 SHAPE = Shape(layers=2, dim=256, ff=256, heads=4, kv_heads=4, vocab=512, context=512)
 
@@ -188,3 +191,61 @@ def test_a_server_that_takes_a_part_of_the_card() -> None:
     """The share is of the whole card, not of the budget."""
     assert Placing({CARD: 100}, {CARD: 200}).of(guess(0, 5, share=0.9)) == {CARD: 180}
     assert Placing({CARD: 100}, {}).of(guess(0, 5, share=0.9)) == {CARD: 90}
+
+
+# Models whose cards are chosen when they start
+
+
+def test_an_estimate_is_for_whatever_card_the_model_gets(server: tuple[str, ...]) -> None:
+    """The part on cards is on none in particular, and a further card costs its buffers and the driver."""
+    machine = figures(gpu0=Pool(), gpu1=Pool(), gpu2=Pool(), ram=Pool())
+    chosen = machine.fill(catalog(server, *CARDS, MEMORY, gpus=ANY)).models[QWEN]
+    fixed = machine.fill(catalog(server, *CARDS, MEMORY)).models[QWEN]
+
+    assert chosen.estimated is not None
+    assert fixed.estimated is not None
+    assert list(chosen.estimated) == [ANY_GPU, MEMORY]
+    assert chosen.estimated[ANY_GPU] == fixed.estimated[CARD]
+    assert DRIVER < chosen.per_gpu < DRIVER + chosen.estimated[ANY_GPU]
+    assert fixed.per_gpu == 0
+
+
+def test_what_was_measured_on_other_cards_counts(server: tuple[str, ...]) -> None:
+    """Each launch is added up over its cards before the highest counts: two launches on two cards are not one."""
+    footprints = Footprints(Memory())
+    rig = catalog(server, *CARDS, MEMORY, gpus=ANY)
+    key = key_of(rig.models[QWEN].recipe)
+    footprints.note(key, LaunchId(1), {GPU: Use(5 * GiB), RAM: Use(GiB)})
+    footprints.note(key, LaunchId(2), {SECOND: Use(2 * GiB), THIRD: Use(4 * GiB), RAM: Use(2 * GiB)})
+    found = filled(rig, figures(footprints, gpu0=Pool(), gpu1=Pool(), gpu2=Pool(), ram=Pool()))
+
+    assert found == Footprint({ANY_GPU: 6 * GiB, MEMORY: 2 * GiB}, Source.MEASURED)
+
+
+def test_a_card_without_a_budget_does_not_count(server: tuple[str, ...]) -> None:
+    """As for a model with fixed cards."""
+    footprints = Footprints(Memory())
+    rig = catalog(server, CARD, gpus=GpuChoice(None, (CARD,)))
+    footprints.note(key_of(rig.models[QWEN].recipe), LaunchId(1), {GPU: Use(5 * GiB), SECOND: Use(GiB), RAM: Use(GiB)})
+
+    assert filled(rig, figures(footprints, gpu0=Pool(), ram=Pool())) == Footprint({ANY_GPU: 5 * GiB}, Source.MEASURED)
+
+
+def test_declared_cards_are_not_added_up(server: tuple[str, ...]) -> None:
+    """`gpus` may name the same devices as `memory`; the estimate stays on the device."""
+    rig = catalog(server, *CARDS, MEMORY, gpus=GpuChoice(1, (CARD,)), memory={CARD: GiB})
+    spec = figures(gpu0=Pool(), gpu1=Pool(), gpu2=Pool(), ram=Pool()).fill(rig).models[QWEN]
+
+    assert spec.footprint(None) == Footprint({CARD: GiB}, Source.DECLARED)
+    assert spec.estimated is not None
+    assert list(spec.estimated) == [CARD, MEMORY]
+
+
+@pytest.mark.parametrize(("count", "taken"), [(1, 90), (2, 135)])
+def test_a_server_that_takes_a_part_of_each_card(count: int, taken: int) -> None:
+    """Which cards it gets is not known, so the largest count."""
+    placing = Placing(dict.fromkeys(CARDS, 40), dict(zip(CARDS, (50, 100, 20), strict=True)))
+
+    assert placing.of(guess(0, 5, share=0.9), GpuChoice(count, CARDS)) == {ANY_GPU: taken}
+    assert guess(0, 5, share=0.9).per_further_device == 0
+    assert guess(1, 0).per_further_device == 0

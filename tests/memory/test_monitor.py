@@ -9,18 +9,20 @@ from typing import TYPE_CHECKING, Any
 from tests.support.catalogs import GIB, gpu, model, sleeps, with_budget
 from tests.support.fake_launcher import FIRST_PID, FakeLauncher
 
-from hotseat.catalog.spec import NOTHING, Footprint, Source
+from hotseat.catalog.spec import NOTHING, Footprint, GpuChoice, Source
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.hardware.footprints import Footprints
 from hotseat.hardware.machine import Machine
 from hotseat.hardware.measurement import DeviceReading, Reading, Use
 from hotseat.hardware.polling import Measured
-from hotseat.identifiers import RAM, ClientId, DeviceName, LaunchId, ModelName, TicketId
+from hotseat.identifiers import ANY_GPU, RAM, Address, ClientId, DeviceName, LaunchId, ModelName, TicketId, Upstream
 from hotseat.memory.model_figures import Figures
-from hotseat.memory.monitor import MemoryMonitor, left_by_others
+from hotseat.memory.monitor import MemoryMonitor, budget_of, left_by_others
 from hotseat.scheduling.events import DevicesChanged, MemoryMeasured, RequestArrived, RequestLeft
+from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.scheduler import Scheduler
+from hotseat.scheduling.view import ModelView, View
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping
@@ -28,7 +30,8 @@ if TYPE_CHECKING:
     import pytest
 
     from hotseat.catalog.catalog import Catalog
-    from hotseat.identifiers import MeasuredMemory
+    from hotseat.identifiers import Bytes, MeasuredMemory, Place
+    from hotseat.scheduling.events import Event
 
 GPU = DeviceName("gpu0")
 QWEN = ModelName("qwen")
@@ -250,3 +253,48 @@ def test_a_desktop_is_always_there() -> None:
     assert left_by_others(Reading({GPU: DeviceReading(24 * GIB, 23 * GIB)}), budgets) == {gpu(0): 24 * GIB}
     assert left_by_others(Reading({GPU: DeviceReading(24 * GIB, 20 * GIB)}), budgets) == {gpu(0): 20 * GIB}
     assert left_by_others(Reading({}), budgets) == {}
+
+
+# Models whose cards are chosen when they start
+
+CHOSEN = model("qwen", gpus=GpuChoice(1, (gpu(0), gpu(1))), estimated={ANY_GPU: 4 * GIB})
+
+
+class OneReadyModel:
+    """A scheduler in which qwen is ready and was used, with two cards."""
+
+    def __init__(self) -> None:
+        self.catalog = with_budget(CHOSEN, gib={0: 24, 1: 12})
+        self.limits = self.catalog.budgets
+        self.available: Mapping[Place, Bytes] = {}
+        self.events: list[Event] = []
+
+    def view(self) -> View:
+        upstream = Upstream(Address("127.0.0.1", 1), PID)
+        seen = ModelView(QWEN, Phase.READY, 0.0, upstream, 0, 0, "", launch=LaunchId(7), served=1)
+        return View(10.0, (seen,), ())
+
+    def tell(self, event: Event) -> None:
+        self.events.append(event)
+
+
+def test_a_measurement_counts_on_all_cards_of_the_process() -> None:
+    """The next process may get others; the journal compares it with what the model may get."""
+    scheduler, footprints = OneReadyModel(), Footprints(Nowhere())
+    monitor = MemoryMonitor(scheduler, footprints, Figures(footprints, {}, lambda: Machine({})), lambda: ())
+    devices = {gpu(number).device: DeviceReading(24 * GIB, 24 * GIB) for number in (0, 1)}
+    uses = {gpu(0).device: Use(2 * GIB), gpu(1).device: Use(3 * GIB), RAM: Use(GIB)}
+    monitor.report_measurement(Measured(Reading(devices, {PID: uses}), {}))
+
+    assert scheduler.events[0] == MemoryMeasured(
+        QWEN, LaunchId(7), {ANY_GPU: 5 * GIB}, estimated=None, budgets={ANY_GPU: 36 * GIB}
+    )
+
+
+def test_the_budget_of_cards_that_are_chosen_is_that_of_all() -> None:
+    """The journal compares a measurement with what the model may get."""
+    chosen = model("qwen", gpus=GpuChoice(1, (gpu(0), gpu(2))))
+    budgets = {gpu(0): 24, gpu(1): 12, gpu(2): 8}
+
+    assert budget_of(ANY_GPU, chosen, budgets) == 32
+    assert budget_of(gpu(1), chosen, budgets) == 12

@@ -79,6 +79,16 @@ def test_the_configuration_is_recorded_with_the_traffic() -> None:
     assert parse(write(found)) == found
 
 
+def test_the_choice_of_cards_is_recorded() -> None:
+    """A simulation may then choose among other cards."""
+    qwen = SeenModel("qwen", memory={"gpus": 20 * GIB}, gpus="auto", load_s=7.0)
+    asked = SeenRequest("u", "qwen", 0.0, 1.0, 2.0)
+    found = Recording(models=[qwen], devices={"gpu0": 24 * GIB, "gpu1": 24 * GIB}, requests=[asked]).trace()
+
+    assert found.models == (Model("qwen", 7.0, size={"gpus": 20.0}, gpus="auto"),)
+    assert parse(write(found)) == found
+
+
 def test_slots_are_as_the_server_reported() -> None:
     """Where the configuration has none."""
     asked = [SeenRequest("u", name, 0.0, 1.0, 2.0) for name in ("qwen", "gemma")]

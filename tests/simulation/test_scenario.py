@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from hotseat.catalog.catalog import Policy
 from hotseat.catalog.groups import TOGETHER
-from hotseat.identifiers import ModelName
+from hotseat.catalog.spec import GpuChoice
+from hotseat.identifiers import ANY_GPU, ModelName
 from hotseat.simulation.scenario import GIB, catalog_of, place, with_memory, with_patience
 from hotseat.simulation.trace import Group, Matrix, Memory, Model, Scheduler, Trace
 
@@ -64,6 +65,28 @@ def test_memory_can_be_given_to_a_trace_without() -> None:
     assert after.budgets == {place("gpu0"): 48 * GIB}
     assert after.models[A].memory == {place("gpu0"): 20 * GIB}
     assert not after.groups.must_leave(A, B)
+
+
+def test_a_model_that_may_get_any_card_may_get_a_new_one() -> None:
+    """What if there were another GPU? Models with a list keep it."""
+    models = (
+        Model("A", 1.0, size=20.0, gpus="auto"),
+        Model("B", 1.0, size={"gpus": 20.0, "ram": 1.0}, gpus=1),
+        Model("C", 1.0, size=20.0, gpus=("gpu0",)),
+    )
+    before = catalog_of(Trace(models, (), Memory({"gpu0": 24.0, "gpu1": 8.0, "ram": 64.0})))
+    after = with_memory(before, {"gpu2": 48 * GIB})
+    two, three = (place("gpu0"), place("gpu1")), (place("gpu0"), place("gpu1"), place("gpu2"))
+
+    assert [spec.gpus for spec in before.models.values()] == [
+        GpuChoice(None, two), GpuChoice(1, two), GpuChoice(1, two[:1])
+    ]  # fmt: skip
+    assert [spec.gpus and spec.gpus.among for spec in after.models.values()] == [three, three, two[:1]]
+    assert [spec.memory for spec in before.models.values()] == [
+        {ANY_GPU: 20 * GIB},
+        {ANY_GPU: 20 * GIB, place("ram"): GIB},
+        {ANY_GPU: 20 * GIB},
+    ]
 
 
 def test_a_model_of_unknown_size_stays_unknown() -> None:

@@ -78,6 +78,14 @@ def test_a_trace_without_memory_is_complete() -> None:
             "line 2: model B uses memory on gpu7, but no memory line defines this device",
         ),
         (
+            '{"t": "model", "name": "B", "load": 2, "size": {"gpus": 1}}',
+            "line 2: model B uses memory on gpus, but no memory line defines this device",
+        ),
+        (
+            '{"t": "model", "name": "B", "load": 2, "size": {"gpus": 1}, "gpus": ["gpu7"]}',
+            "line 2: model B uses memory on gpu7, but no memory line defines this device",
+        ),
+        (
             '{"t": "matrix", "sets": [["A", "C"]]}',
             "line 2: the matrix contains C, but no line defines it.",
         ),
@@ -97,6 +105,17 @@ def test_a_mistake_is_reported_with_its_line(line: str, problem: str) -> None:
         parse(f'{{"t": "model", "name": "A", "load": 1}}\n{line}\n')
 
     assert wrong.value.problems == [problem]
+
+
+@pytest.mark.parametrize(("said", "gpus"), [('"auto"', "auto"), ("2", 2), ('["gpu1"]', ("gpu1",))])
+def test_the_cards_of_a_model_are_written_as_in_a_configuration(said: str, gpus: object) -> None:
+    """Its size is then that on its cards together."""
+    trace = parse(
+        '{"t": "memory", "devices": {"gpu0": 24, "gpu1": 24}}\n'
+        f'{{"t": "model", "name": "A", "load": 1, "size": {{"gpus": 8}}, "gpus": {said}}}'
+    )
+
+    assert trace.models[0].gpus == gpus
 
 
 def test_a_near_miss_is_helped() -> None:

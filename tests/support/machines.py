@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hotseat.hardware.device import Slot
 from hotseat.hardware.measurement import DeviceReading, Use
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    from hotseat.model_servers.visible_gpus import CardName
 
 KiB, MiB, GiB = 1 << 10, 1 << 20, 1 << 30
 MACHINES_OWN = "pid:[4026531836]"
@@ -25,6 +28,7 @@ class Pool:
     taken: Mapping[int, Use] | None = None
     label: str = "a pool"
     has_own_memory: bool = True
+    card_name: CardName | None = None
 
     def read(self) -> DeviceReading | None:
         return DeviceReading(self.total, self.free)
@@ -69,6 +73,17 @@ def add_card(
     write(folder / "gpu_metrics", bytes([128, 0, metrics, 3]))
     link(sys / f"class/drm/card{number}/device", f"../../../devices/pci0000:00/{slot}")
     return folder
+
+
+def add_compute_node(sys: Path, number: int, slot: str = "", unique_id: int = 0) -> None:
+    """A node of ROCm's kernel driver: a card, or without a slot a processor."""
+    at = Slot.parse(slot) if slot else Slot(0, 0, 0, 0)
+    location = at.bus << 8 | at.device << 3 | at.function
+    lines = {"cpu_cores_count": 0 if slot else 16, "simd_count": 192 if slot else 0}
+    lines |= {"location_id": location, "domain": at.domain}
+    lines |= {"unique_id": unique_id} if unique_id else {}
+    text = "".join(f"{name} {value}\n" for name, value in lines.items())
+    write(sys / f"class/kfd/kfd/topology/nodes/{number}/properties", text)
 
 
 def open_client(proc: Path, pid: int, fd: int, slot: str, client: int, figures: str) -> None:

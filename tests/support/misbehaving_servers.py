@@ -302,7 +302,7 @@ def babbles(port: str, megabytes: str) -> None:
     serve(listener, lambda _: HEALTHY)
 
 
-def prints_its_environment(port: str) -> None:
+def prints_its_environment(port: str, *_: str) -> None:
     for name, value in sorted(os.environ.items()):
         print(f"{name}={value}")
     say("session", os.getsid(0) == os.getpid(), "stdin", os.read(0, 1), "fds", sorted(os.listdir("/proc/self/fd")))

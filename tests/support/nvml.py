@@ -26,6 +26,7 @@ class Gpu:
 
     name: str = "NVIDIA GeForce RTX 4090"
     bus: str = "00000000:01:00.0"
+    uuid: str = "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6"
     total: int = 24 << 30
     reserved: int = 512 << 20
     used: int = 0
@@ -78,6 +79,10 @@ class Driver:
     def do_nvmlDeviceGetName(self, handle: Any, name: Any, size: Any) -> int:
         name.value = self._gpu(handle).name.encode()
         return self._gpu(handle).error
+
+    def do_nvmlDeviceGetUUID(self, handle: Any, uuid: Any, size: Any) -> int:
+        uuid.value = self._gpu(handle).uuid.encode()
+        return self._gpu(handle).error if uuid.value else NOT_SUPPORTED
 
     def do_nvmlDeviceGetPciInfo_v3(self, handle: Any, info: Any) -> int:
         info._obj.busId = self._gpu(handle).bus.encode()

@@ -20,6 +20,7 @@ from hotseat.scheduling.events import UpstreamFailed, UpstreamReady
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hotseat.identifiers import Place
     from hotseat.model_servers.output import Output
     from hotseat.model_servers.supervisor import Supervisor
 
@@ -48,11 +49,11 @@ class SupervisorRig:
         self.supervisor = supervisor
         self._launches = itertools.count(1)
 
-    def next_start(self, spec: ModelSpec) -> StartUpstream:
-        return StartUpstream(spec.name, LaunchId(next(self._launches)), spec, "the test says so")
+    def next_start(self, spec: ModelSpec, gpus: tuple[Place, ...] = ()) -> StartUpstream:
+        return StartUpstream(spec.name, LaunchId(next(self._launches)), spec, "the test says so", gpus)
 
-    async def ready(self, spec: ModelSpec) -> UpstreamReady:
-        started = await self.supervisor.start(self.next_start(spec))
+    async def ready(self, spec: ModelSpec, gpus: tuple[Place, ...] = ()) -> UpstreamReady:
+        started = await self.supervisor.start(self.next_start(spec, gpus))
         assert isinstance(started, UpstreamReady), started
         return started
 

@@ -173,5 +173,5 @@ def compare(old: Catalog, new: Catalog) -> CatalogChange:
 
 
 def must_restart(old: ModelSpec, new: ModelSpec) -> bool:
-    """Changes of the launch recipe or the memory need a restart; names, timeouts and filters do not."""
-    return (old.recipe, old.memory) != (new.recipe, new.memory)
+    """Changes of the launch recipe, the memory or the cards need a restart; names, timeouts and filters do not."""
+    return (old.recipe, old.memory, old.gpus) != (new.recipe, new.memory, new.gpus)

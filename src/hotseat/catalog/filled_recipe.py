@@ -1,11 +1,11 @@
-"""PURE: a launch recipe with its port filled in."""
+"""PURE: a launch recipe with its port and its cards filled in."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from hotseat.catalog.template import PID, PORT, address_of, fill_hole
+from hotseat.catalog.template import GPUS, PID, PORT, address_of, fill_hole
 
 if TYPE_CHECKING:
     from hotseat.catalog.spec import LaunchRecipe
@@ -25,6 +25,16 @@ class FilledRecipe:
     def stop_argv(self, pid: int) -> tuple[str, ...] | None:
         """The command that stops process `pid`; None: a signal does."""
         return None if self.stop is None else tuple(fill_hole(text, PID, pid) for text in self.stop)
+
+
+def with_gpus(recipe: LaunchRecipe, names: str) -> LaunchRecipe:
+    """A copy with `names` instead of `${GPUS}`."""
+    return replace(
+        recipe,
+        argv=tuple(fill_hole(text, GPUS, names) for text in recipe.argv),
+        env=tuple((name, fill_hole(value, GPUS, names)) for name, value in recipe.env),
+        stop=recipe.stop and tuple(fill_hole(text, GPUS, names) for text in recipe.stop),
+    )
 
 
 def fill(recipe: LaunchRecipe, port: int) -> FilledRecipe:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from hotseat.catalog.overrides import NO_OVERRIDES, Configured
+from hotseat.identifiers import ANY_GPU
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -125,6 +126,16 @@ class Footprint:
 
 
 @dataclass(frozen=True, slots=True)
+class GpuChoice:
+    """Which cards a model may get; they are chosen when it starts, and its server sees no others."""
+
+    count: int | None
+    """How many; None: as few as it fits on."""
+    among: tuple[Place, ...]
+    """In the order of the devices."""
+
+
+@dataclass(frozen=True, slots=True)
 class Replicas:
     """How many hosts of a fleet must have the model, and how many may at a time."""
 
@@ -162,6 +173,10 @@ class ModelSpec:
     """How it sleeps instead of stopping when memory is needed; None: it cannot."""
     reads_ahead: bool = True
     """Read its files into the page cache while memory is freed for it."""
+    gpus: GpuChoice | None = None
+    """None: its server decides which cards it uses."""
+    per_gpu: Bytes = 0
+    """What it needs on each card after the first, beyond `footprint`; 0: unknown."""
     memory: Mapping[Place, Bytes] | None = None
     """Declared memory."""
     estimated: Mapping[Place, Bytes] | None = None
@@ -189,6 +204,11 @@ class ModelSpec:
             pinned=said.pinned if overrides.pinned is None else overrides.pinned,
             ttl_s=said.ttl_s if overrides.ttl_s is None else overrides.ttl_s or None,
         )
+
+    @property
+    def is_placed_at_start(self) -> bool:
+        """Whether its memory on cards is counted as ANY_GPU until it starts: not if the cards are declared."""
+        return self.gpus is not None and (self.memory is None or ANY_GPU in self.memory)
 
     def footprint(self, measured: Mapping[Place, Bytes] | None) -> Footprint | None:
         """What it counts as if this much was measured; None: unknown, so it takes a whole device."""

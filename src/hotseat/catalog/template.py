@@ -1,7 +1,7 @@
 """`${NAME}` placeholders in a model's settings, command lines, and the address where a server will listen.
 
-Macros are replaced when a configuration is read (`expand`), `${PORT}` when a process is started (`fill`), `${PID}` when
-it is stopped. All functions are pure.
+Macros are replaced when a configuration is read (`expand`), `${PORT}` and `${GPUS}` when a process is started (`fill`),
+`${PID}` when it is stopped. All functions are pure.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ MacroValue: TypeAlias = str | int | float | bool
 
 PORT, PID, MODEL_ID = "PORT", "PID", "MODEL_ID"
 RESERVED = (PORT, PID, MODEL_ID)
+GPUS = "GPUS"
+"""The cards of a process, as its driver names them. Not reserved: files for llama-swap may define such a macro."""
 
 DEFAULT_PROXY = "http://localhost:${PORT}"
 DEFAULT_PORTS = {"http": 80, "https": 443}

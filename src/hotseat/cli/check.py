@@ -13,6 +13,7 @@ from hotseat.config.exposure import refuse_addresses
 from hotseat.config.load import Loaded, read
 from hotseat.config.problems import ConfigError, ConfigProblem, Problems, Severity
 from hotseat.config.units import size_text
+from hotseat.identifiers import ANY_GPU
 from hotseat.memory.manager import devices_for_models, figures_of_this_machine
 
 if TYPE_CHECKING:
@@ -96,7 +97,9 @@ def memory_of_models(loaded: Loaded) -> list[str]:
 def _figure(footprint: Footprint | None) -> str:
     if footprint is None:
         return "a whole device, because its memory is neither declared nor known"
-    sizes = " and ".join(f"{size_text(size)} of {place}" for place, size in footprint.memory.items())
+    sizes = " and ".join(
+        f"{size_text(size)} of {'its GPUs' if place == ANY_GPU else place}" for place, size in footprint.memory.items()
+    )
     return f"{sizes or 'nothing'} ({footprint.source.value})"
 
 

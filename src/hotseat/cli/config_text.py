@@ -8,7 +8,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hotseat.cli.fit import Fitted, fitted, shares
+from hotseat.cli.fit import Fitted, fitted
 from hotseat.config.units import size_text
 from hotseat.model_files.found import Engine, Role
 
@@ -47,7 +47,7 @@ globalTTL: 30m # a model that is idle for this long is unloaded; 0: never
 PULLED = "~/models"
 PULLED_CONTEXT = 16384
 TOGETHER = "Models run concurrently as long as they fit into this memory; idle models are unloaded first."
-DEALT = "llama-server distributes each model over all GPUs; -dev and CUDA_VISIBLE_DEVICES change that."
+CHOSEN = "With gpus: auto, hotseat runs each model on as few GPUs as it fits on, wherever there is memory."
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def text_of(draft: Draft) -> str:
 def _devices(devices: Sequence[Device]) -> Iterator[str]:
     yield f"# {TOGETHER}"
     if len(devices) > 1:
-        yield f"# {DEALT}"
+        yield f"# {CHOSEN}"
     yield "devices:"
     for device in devices:
         label = f" # {device.label}" if device.label else ""
@@ -88,6 +88,7 @@ def _models_dir(draft: Draft) -> Iterator[str]:
     yield "modelsDir:"
     yield f"  path: {PULLED}"
     yield f"  cmd: ${{llama}} -m ${{MODEL_PATH}} ${{MMPROJ}} -c {PULLED_CONTEXT}{layers}"
+    yield from (f"  {line}" for line in _gpus(draft.devices))
 
 
 def _models(draft: Draft) -> Iterator[str]:
@@ -116,9 +117,15 @@ def _settings(named: Named, fit: Fitted, devices: Sequence[Device]) -> Iterator[
     if named.aliases:
         yield f"aliases: [{', '.join(map(_key, named.aliases))}]"
     if fit.memory is not None:
-        parts = [f"{name}: {_up(size)}" for name, size in shares(fit.memory, devices).items()]
-        yield f"memory: {{{', '.join(parts)}}}"
+        size = _up(fit.memory)
+        yield f"memory: {size}" if len(devices) > 1 else f"memory: {{{devices[0].name}: {size}}}"
+    yield from _gpus(devices)
     yield from FURTHER[engine]
+
+
+def _gpus(devices: Sequence[Device]) -> tuple[str, ...]:
+    """Several devices are GPUs: the RAM is only listed alone."""
+    return ("gpus: auto",) if len(devices) > 1 else ()
 
 
 def _key(name: str) -> str:

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hotseat.cli.memory_budget import GIB
 from hotseat.estimates.estimate import estimate
 from hotseat.estimates.files import Disk
 from hotseat.estimates.machine import Gpu
-from hotseat.estimates.report import CannotEstimate, Where
+from hotseat.estimates.report import DRIVER, CannotEstimate, Where
 from hotseat.model_files.found import Engine, Role
 
 if TYPE_CHECKING:
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 CONTEXTS = (32768, 16384, 8192, 4096)
 """Long enough to start with; users who need more have the memory for it and raise it."""
 EMBEDDED_AT_ONCE = 8192
-DRIVER = GIB // 2
-"""What a driver takes on each GPU beyond the estimate."""
 
 ASSUMED = "its file does not specify the pooling type: mean is assumed"
 UNREADABLE = "its memory use could not be read from its file"
@@ -38,7 +35,7 @@ class Fitted:
     options: tuple[str, ...]
     """Appended to the program's own arguments."""
     memory: Bytes | None
-    """Over all devices together; None: unknown, or more than there is."""
+    """On one device, or over several without what each further one costs; None: unknown, or more than there is."""
     remark: str = ""
     context: int = 0
     """The longest that fits; 0: unknown, or none fits."""
@@ -47,7 +44,7 @@ class Fitted:
 def fitted(
     model: Found, devices: Sequence[Device], drafting: tuple[str, ...] = (), files: Files | None = None
 ) -> Fitted:
-    """The longest reasonable context whose estimate fits the devices together; if none fits, the server decides.
+    """The longest reasonable context whose estimate fits as many devices as it takes; if none fits, the server decides.
 
     `drafting` are the options that this version of llama-server needs to use a draft model.
     """
@@ -58,8 +55,8 @@ def fitted(
         needed = _needed(options, devices, files or Disk(Path.cwd()))
         if needed is None:
             return Fitted(options, None, UNREADABLE)
-        if needed <= budget(devices):
-            return Fitted(options, needed, ASSUMED if _pooling(model) else "", context)
+        if fits_on(*needed, devices):
+            return Fitted(options, needed[0], ASSUMED if _pooling(model) else "", context)
     options = _llama_options(model, _contexts(model)[-1], drafting)
     return Fitted(options, None, "larger than the available memory: it will be slow")
 
@@ -67,6 +64,13 @@ def fitted(
 def budget(devices: Sequence[Device]) -> Bytes:
     """What models may use of all devices together."""
     return sum(device.memory - device.reserve for device in devices)
+
+
+def fits_on(memory: Bytes, per_further: Bytes, devices: Sequence[Device]) -> bool:
+    """On the largest devices first, and on as few as possible. CUDA uses one MIG slice (gpu0.1) per process."""
+    sizes = sorted((device.memory - device.reserve for device in devices), reverse=True)
+    most = 1 if any("." in device.name for device in devices) else len(sizes)
+    return any(memory + number * per_further <= sum(sizes[: number + 1]) for number in range(most))
 
 
 def _contexts(model: Found) -> list[int]:
@@ -96,13 +100,14 @@ def _layers(devices: Sequence[Device]) -> tuple[str, ...]:
     return ("-ngl", "99") if any(device.is_gpu for device in devices) else ()
 
 
-def _needed(options: tuple[str, ...], devices: Sequence[Device], files: Files) -> Bytes | None:
-    gpus = sum(device.is_gpu for device in devices)
+def _needed(options: tuple[str, ...], devices: Sequence[Device], files: Files) -> tuple[Bytes, Bytes] | None:
+    """On the first device, and in addition on each further one; None: unknown."""
+    has_gpu = any(device.is_gpu for device in devices)
     try:
-        found = estimate(("llama-server", *options), files, gpu=Gpu.SOME if gpus else Gpu.NONE)
+        found = estimate(("llama-server", *options), files, gpu=Gpu.SOME if has_gpu else Gpu.NONE)
     except CannotEstimate:
         return None
-    return found.needed(Where.DEVICE) + gpus * DRIVER if gpus else found.needed(Where.HOST)
+    return (found.needed(Where.DEVICE) + DRIVER, found.per_further_device) if has_gpu else (found.needed(Where.HOST), 0)
 
 
 def _own_options(model: Found) -> tuple[str, ...]:
@@ -110,9 +115,3 @@ def _own_options(model: Found) -> tuple[str, ...]:
         return ("-m", str(model.path), "--inference-path", "/v1/audio/transcriptions")
     context = next((each for each in CONTEXTS if each <= model.trained_context), model.trained_context)
     return (str(model.path), *(("--max-model-len", str(context)) if context else ()))
-
-
-def shares(memory: Bytes, devices: Sequence[Device]) -> dict[str, Bytes]:
-    """Over several GPUs llama-server splits a model in proportion to their memory."""
-    total = sum(device.memory for device in devices)
-    return {device.name: -(-memory * device.memory // total) for device in devices}

@@ -18,7 +18,7 @@ from hotseat.config.priorities import urgencies
 from hotseat.config.problems import Problems, nearest
 from hotseat.config.secrets import KeyMaker
 from hotseat.config.specs import SpecMaker
-from hotseat.identifiers import LOCAL_HOST, Bytes, DeviceName, ModelName, Place
+from hotseat.identifiers import ANY_GPU, LOCAL_HOST, Bytes, DeviceName, ModelName, Place
 from hotseat.settings import (
     Access,
     ActivityKept,
@@ -107,6 +107,8 @@ def _budgets(config: Config, problems: Problems, find_devices: FindDevices) -> M
             problems.error(("devices",), "auto finds no device whose memory is known here", hint)
         return MappingProxyType({Place(LOCAL_HOST, name): size for name, size in found.items()})
     for name, device in config.devices.items():
+        if name == ANY_GPU.device:
+            problems.error(("devices", name), "gpus is not the name of one device", "Call it gpu0")
         if device.reserve >= device.memory:
             problems.error(("devices", name, "reserve"), "reserve leaves nothing of the device's memory")
         budgets[Place(LOCAL_HOST, DeviceName(name))] = max(0, device.memory - device.reserve)

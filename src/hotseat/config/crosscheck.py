@@ -8,7 +8,7 @@ from hotseat.config.problems import Path, Problems, dotted, nearest
 from hotseat.config.schema_base import Form, Ignored, Later
 from hotseat.config.units import size_text
 from hotseat.daemon.file_limit import highest_file_limit, most_connections
-from hotseat.identifiers import LOCAL_HOST, Bytes, DeviceName, Place
+from hotseat.identifiers import LOCAL_HOST, RAM, Bytes, DeviceName, Place
 from hotseat.settings import Limits
 
 if TYPE_CHECKING:
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from hotseat.config.model_schema import ModelForm
     from hotseat.config.routing_schema import GroupForm
     from hotseat.config.schema import Config
+
+
+SMALLER = "Raise the budget or choose a smaller quantisation"
 
 
 class CrossCheck:
@@ -112,6 +115,8 @@ class CrossCheck:
                 self._fits(("models", name, "memory"), form, budgets)
 
     def _fits(self, path: Path, form: ModelForm, budgets: Mapping[Place, Bytes]) -> None:
+        if form.gpus is not None and isinstance(form.memory, int) and any(place.device != RAM for place in budgets):
+            return  # gpus.py checks what its cards have together
         first = next(iter(budgets)).device
         per_device = form.memory if isinstance(form.memory, dict) else {first: form.memory or 0}
         for device, size in per_device.items():
@@ -124,8 +129,7 @@ class CrossCheck:
             known = [place.device for place in budgets]
             self._problems.error(path, f'no device is called "{device}"', nearest(device, known))
         elif size > budget:
-            said = f"never fits: needs {size_text(size)}, budget of {device} is {size_text(budget)}"
-            self._problems.warn(path, said, "Raise the budget or choose a smaller quantisation")
+            self._problems.warn(path, never_fits(size, device, budget), SMALLER)
 
     # Preload
 
@@ -136,6 +140,10 @@ class CrossCheck:
             for earlier in catalog.groups.pushed_out(wanted, catalog.preload[:n]):
                 hint = "Preload models that may run together"
                 self._problems.warn(path, f'loading "{wanted}" unloads "{earlier}"', hint)
+
+
+def never_fits(size: Bytes, devices: str, budget: Bytes) -> str:
+    return f"never fits: needs {size_text(size)}, budget of {devices} is {size_text(budget)}"
 
 
 def warn_of_unused(form: Form, path: Path, problems: Problems) -> None:

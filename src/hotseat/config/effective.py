@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hotseat.catalog.cards import written
 from hotseat.catalog.redaction import HIDDEN, is_secret_name, redacted
 from hotseat.config.env_values import FREE_FORM
 from hotseat.config.units import address_text, size_text
@@ -174,6 +175,7 @@ def _model(spec: ModelSpec, secrets: Sequence[str], measured: Mapping[Place, Byt
         "readAhead": spec.reads_ahead,
         "sleep": _sleep(spec.sleep, secrets) if spec.sleep else None,
         "memory": _memory(spec.footprint(measured)),
+        "gpus": written(spec.gpus) if spec.gpus else None,
         "replicas": {"min": spec.replicas.least, "max": spec.replicas.most},
         "hosts": dict(spec.host_labels),
         "useModelName": spec.changes.model_name or "",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hotseat.catalog.template import (
+    GPUS,
     MODEL_ID,
     PID,
     PORT,
@@ -39,10 +40,11 @@ TEMPLATE = "modelsDir"
 """Has the keys of a model but is not one."""
 COMMANDS = ("cmd", "cmdStop")
 _KNOWN_AT_LAUNCH = ("cmd", "cmdStop", "proxy", "env", "checkEndpoint")
+_KNOWS_GPUS = ("cmd", "cmdStop", "env")
 
 
 def expand_all(value: dict[str, Any], problems: Problems) -> dict[str, Any]:
-    """Expand every macro; `${PORT}`, `${PID}` and a command's `${MODEL_ID}` stay until launch."""
+    """Expand every macro; `${PORT}`, `${GPUS}`, `${PID}` and a command's `${MODEL_ID}` stay until launch."""
     shared = _definitions(value.get("macros"), ("macros",))
     expanded = _expand_global(value, shared, problems)
     models = value.get("models")
@@ -99,9 +101,10 @@ def _opened(value: Any) -> Any:
 
 def _launch_time(key: str) -> frozenset[str]:
     """Macros that stay in a key's value until a process is started or stopped."""
-    if key in ("cmdStop", "sleep"):
-        return frozenset((PORT, PID))
-    return frozenset((PORT,)) if key in _KNOWN_AT_LAUNCH else frozenset()
+    if key not in (*_KNOWN_AT_LAUNCH, "sleep"):
+        return frozenset()
+    more = [PID] if key in ("cmdStop", "sleep") else []
+    return frozenset((PORT, *more, *([GPUS] if key in _KNOWS_GPUS else [])))
 
 
 def resolve(definitions: Definitions, problems: Problems) -> dict[str, MacroValue]:
@@ -156,8 +159,8 @@ def _check_use(
     elif used in definitions and used not in resolved:
         line = problems.spot(definitions[used].path).line
         problems.error(definition.path, f"${{{used}}} is declared later, in line {line}", "Move it before this line")
-    elif used not in resolved and used not in RESERVED:
-        problems.error(definition.path, f"unknown macro ${{{used}}}", nearest(used, [*resolved, *RESERVED]))
+    elif used not in resolved and used not in (*RESERVED, GPUS):
+        problems.error(definition.path, f"unknown macro ${{{used}}}", nearest(used, [*resolved, *RESERVED, GPUS]))
 
 
 class _Filler:
@@ -191,12 +194,14 @@ class _Filler:
         return value
 
     def _report_problem(self, name: str, path: Path) -> None:
-        if name not in RESERVED:
+        if name not in (*RESERVED, GPUS):
             hint = nearest(name, [*self._macros, *self._open])
             self._problems.error(path, f"unknown macro ${{{name}}}", hint)
         elif path[0] not in ("models", TEMPLATE):
             self._problems.error(path, f"${{{name}}} can only be used inside a model")
         elif name == PID:
             self._problems.error(path, "${PID} can only be used in cmdStop and sleep")
+        elif name == GPUS:
+            self._problems.error(path, "${GPUS} can only be used in cmd, cmdStop and env")
         else:
             self._problems.warn(path, "${PORT} is not expanded here: the port is only known at launch")

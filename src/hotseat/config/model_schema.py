@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from hotseat.config.fleet_schema import ReplicasForm
 from hotseat.config.schema_base import AsList, AsMapping, Form, Ignored, ListOrMapping, Words
 from hotseat.config.sleep_schema import Memory, SleepOrServer
-from hotseat.config.units import Duration, KeepAlive, Switch, Ttl
+from hotseat.config.units import Duration, KeepAlive, Switch, Ttl, shown
 
 Modality: TypeAlias = Literal["text", "audio", "image"]
 
@@ -46,6 +46,33 @@ Assignment: TypeAlias = Annotated[str, AfterValidator(_assignment)]
 Environment: TypeAlias = Annotated[
     Annotated[tuple[Assignment, ...], AsList] | Annotated[dict[str, str], AfterValidator(_variables), AsMapping],
     ListOrMapping,
+]
+
+
+def _gpus(value: Any) -> Any:
+    """`auto`, a number, or a list of devices."""
+    if isinstance(value, str) and value.isdecimal():
+        value = int(value)
+    is_number = isinstance(value, int) and not isinstance(value, bool) and value > 0
+    is_list = isinstance(value, list) and value and all(isinstance(each, str) for each in value)
+    if value != "auto" and not is_number and not is_list:
+        raise ValueError(f"must be auto, a number of cards or a list such as [gpu0, gpu1], not {shown(value)}")
+    return value
+
+
+GpusForm: TypeAlias = Annotated[
+    Literal["auto"] | int | tuple[str, ...],
+    BeforeValidator(_gpus),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"enum": ["auto"]},
+                {"type": "integer", "minimum": 1},
+                {"type": "array", "items": {"type": "string"}, "minItems": 1},
+            ],
+            "examples": ["auto", 2, ["gpu0", "gpu1"]],
+        }
+    ),
 ]
 
 
@@ -145,7 +172,12 @@ class ModelForm(Form):
     compat: Compat = Compat()
     """Compatibility settings."""
     memory: Memory | None = None
-    """Memory the model uses: a size on the first device, or a mapping of sizes per device."""
+    """Memory the model uses: a size on the first device or, with gpus, on its GPUs together; or a mapping of sizes per
+    device."""
+    gpus: GpusForm | None = None
+    """The GPUs that the server may use, chosen at each start where there is memory: as few as it fits on (`auto`), a
+    number of them, or exactly those of a list. The server sees only these; ${GPUS} in `cmd`, `cmdStop` and `env` is
+    their list. Default: hotseat sets nothing, and the server decides."""
     urgency: Annotated[float, Field(gt=0)] = 1.0
     """Weight of requests that wait for this model."""
     pinned: Switch = False

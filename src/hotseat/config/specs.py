@@ -19,13 +19,15 @@ from hotseat.catalog.spec import (
 )
 from hotseat.catalog.template import MODEL_ID, PORT, address_of, fill_hole, holes, split_command
 from hotseat.config.container_checks import warn_of_container
+from hotseat.config.gpus import GpuChoiceMaker
 from hotseat.config.llama_alias import with_alias
 from hotseat.config.sleeping import SleepMaker
-from hotseat.identifiers import LOCAL_HOST, Bytes, DeviceName, ModelName, Place, Seconds
+from hotseat.identifiers import ANY_GPU, LOCAL_HOST, Bytes, DeviceName, ModelName, Place, Seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hotseat.catalog.spec import GpuChoice
     from hotseat.config.fleet_schema import ReplicasForm
     from hotseat.config.model_schema import CapabilitiesForm, Filters, ModelForm, TimeoutsForm
     from hotseat.config.problems import Path, Problems
@@ -73,15 +75,18 @@ class SpecMaker:
         self._ports = preferred_ports(config)
         self._problems = problems
         self._sleeps = SleepMaker(budgets, problems)
+        self._gpu_choices = GpuChoiceMaker(budgets, problems)
         if self._ports and max(self._ports.values()) > 65535:
             problems.error(("startPort",), f"{len(self._ports)} models need more ports than there are below 65536")
 
     def spec(self, name: str, form: ModelForm) -> ModelSpec:
         path: Path = ("models", name)
         ttl = self._defaults.ttl_s if form.ttl < 0 else form.ttl
+        recipe = self._recipe(name, form, path)
+        gpus = self._gpu_choices.choice(form, recipe, path)
         return ModelSpec(
             name=ModelName(name),
-            recipe=self._recipe(name, form, path),
+            recipe=recipe,
             aliases=_aliases(name, form),
             title=form.name,
             description=form.description,
@@ -97,7 +102,8 @@ class SpecMaker:
             pinned=form.pinned,
             sleep=self._sleeps.sleep(name, form, (*path, "sleep")),
             reads_ahead=self._defaults.reads_ahead if form.read_ahead is None else form.read_ahead,
-            memory=self._memory(form, path),
+            gpus=gpus,
+            memory=self._memory(form, gpus, path),
             changes=self._changes(form, path),
             loading_state=LoadingState(form.send_loading_state or self._defaults.loading_state),
             changes_by_name=_changes_by_name(form),
@@ -170,14 +176,14 @@ class SpecMaker:
 
     # Its memory and its requests
 
-    def _memory(self, form: ModelForm, path: Path) -> Mapping[Place, Bytes] | None:
+    def _memory(self, form: ModelForm, gpus: GpuChoice | None, path: Path) -> Mapping[Place, Bytes] | None:
         if form.memory is None:
             return None
         if not self._budgets:
             self._problems.warn((*path, "memory"), "has no effect without devices")
             return None
         if isinstance(form.memory, int):
-            return MappingProxyType({next(iter(self._budgets)): form.memory})
+            return MappingProxyType({ANY_GPU if gpus else next(iter(self._budgets)): form.memory})
         return MappingProxyType({Place(LOCAL_HOST, DeviceName(device)): size for device, size in form.memory.items()})
 
     def _replicas(self, form: ReplicasForm, path: Path) -> Replicas:

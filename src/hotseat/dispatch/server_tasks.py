@@ -78,7 +78,8 @@ class ServerTasks:
     # Commands
 
     def start(self, command: StartUpstream) -> None:
-        log.info("starting upstream model=%s reason=%r", command.model, command.reason)
+        gpus = f" gpus={','.join(place.device for place in command.gpus)}" if command.gpus else ""
+        log.info("starting upstream model=%s reason=%r%s", command.model, command.reason, gpus)
         self._running[command.launch] = self._tasks.start(self._run(command), f"run {command.model}")
 
     def stop(self, command: StopUpstream) -> None:

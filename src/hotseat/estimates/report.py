@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Bytes
 
 
+DRIVER: Bytes = 512 << 20
+"""What a driver takes on each device that a server uses, which estimates do not include."""
+
+
 class CannotEstimate(HotseatError):
     """The files or the command line do not say enough; the message says what is missing."""
 
@@ -64,6 +68,13 @@ class Estimate:
     def needed(self, where: Where) -> Bytes:
         """What the server needs to run well: everything except pages that are only read to load."""
         return sum(line.size for line in self._at(where) if line.backing is not Backing.READ_ONCE)
+
+    @property
+    def per_further_device(self) -> Bytes:
+        """What each device after the first costs, if the server spreads the model: its own buffers and the driver."""
+        if self.device_share is not None or not self.needed(Where.DEVICE):
+            return 0
+        return DRIVER + sum(line.size for line in self._at(Where.DEVICE) if line.kind is Kind.COMPUTE)
 
     def backed(self, where: Where, *backings: Backing) -> Bytes:
         return sum(line.size for line in self._at(where) if line.backing in backings)

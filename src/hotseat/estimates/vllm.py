@@ -31,7 +31,7 @@ def vllm_estimate(server: Server, files: Files) -> Estimate:
     if model is None:
         raise CannotEstimate(NO_MODEL)
     checkpoint = files.checkpoint(server.outside(model))
-    devices = _number(options, "tensor-parallel-size", "tp") * _number(options, "pipeline-parallel-size", "pp")
+    devices = _devices(options)
     length = _length(options) or checkpoint.anatomy.trained_context
     share = _share(options)
     return Estimate(
@@ -45,6 +45,15 @@ def vllm_estimate(server: Server, files: Files) -> Estimate:
         ),
         device_share=share,
     )
+
+
+def devices_of(server: Server) -> int:
+    """How many devices it uses; CannotEstimate if an option is no number."""
+    return _devices(_read(server.options)[1])
+
+
+def _devices(options: Mapping[str, str]) -> int:
+    return _number(options, "tensor-parallel-size", "tp") * _number(options, "pipeline-parallel-size", "pp")
 
 
 def _cache(checkpoint: Checkpoint, length: int, options: Mapping[str, str]) -> Bytes:

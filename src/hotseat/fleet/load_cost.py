@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from hotseat.fleet.member import ASLEEP, BACKOFF, COLD, LEAVING, LOADING
-from hotseat.identifiers import Place
+from hotseat.identifiers import ANY_GPU, RAM, Place
 from hotseat.scheduling import eviction
 from hotseat.scheduling.eviction import cheapest, cost, price_in_use, price_unused
 from hotseat.scheduling.linger import next_use_s
@@ -52,10 +52,24 @@ def needs(record: HostRecord, offer: Offer) -> Mapping[DeviceName, Bytes]:
     """Nothing without budgets; the whole first device without an estimate."""
     if not record.devices:
         return {}
+    if ANY_GPU.device in offer.memory:
+        return _on_emptiest_cards(record, offer.memory)
     if offer.memory:
         return offer.memory
     first = next(iter(record.devices))
     return {first: record.devices[first].budget}
+
+
+def _on_emptiest_cards(record: HostRecord, memory: Mapping[DeviceName, Bytes]) -> dict[DeviceName, Bytes]:
+    """For a model whose cards the host chooses: probably as few as it fits on, with the most free memory first."""
+    found = {device: bytes_ for device, bytes_ in memory.items() if device != ANY_GPU.device}
+    cards = sorted((device for device in record.devices if device != RAM), key=lambda card: -record.devices[card].free)
+    left = memory[ANY_GPU.device]
+    for card in cards:
+        found[card] = min(left, record.devices[card].budget)
+        left -= found[card]
+    # What no card has room for makes the host too small.
+    return {device: bytes_ for device, bytes_ in {**found, ANY_GPU.device: left}.items() if bytes_}
 
 
 def promised(roster: Roster, member: Member, model: ModelName, now: Instant) -> Sequence[Offer]:

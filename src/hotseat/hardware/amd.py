@@ -9,12 +9,14 @@ from hotseat.hardware.device import Slot
 from hotseat.hardware.drm import memory_of
 from hotseat.hardware.kernel import PROC, SYS, is_hidden, number, text
 from hotseat.hardware.measurement import DeviceReading, Use
+from hotseat.hardware.rocm import card_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from hotseat.hardware.device import Device
+    from hotseat.model_servers.visible_gpus import CardName
 
 _CARD = re.compile(r"card\d+")
 APU_METRICS = 2
@@ -26,14 +28,16 @@ def cards(ram: Device, sys: Path = SYS, proc: Path = PROC) -> list[AmdCard]:
     if not folder.is_dir():
         return []
     devices = {(each / "device").resolve() for each in folder.iterdir() if _CARD.fullmatch(each.name)}
-    return [AmdCard(device, ram, proc) for device in sorted(devices) if (device / "mem_info_vram_total").exists()]
+    folders = [device for device in sorted(devices) if (device / "mem_info_vram_total").exists()]
+    return [AmdCard(device, ram, proc, card_name(device, sys)) for device in folders]
 
 
 class AmdCard:
     part = None
 
-    def __init__(self, folder: Path, ram: Device, proc: Path = PROC) -> None:
+    def __init__(self, folder: Path, ram: Device, proc: Path = PROC, card_name: CardName | None = None) -> None:
         self._folder, self._ram, self._proc = folder, ram, proc
+        self.card_name = card_name
         self.slot = Slot.parse(folder.name)
         self.label = text(folder / "product_name").strip() or f"AMD GPU {text(folder / 'device').strip()}"
         self.has_own_memory = not is_apu(folder)

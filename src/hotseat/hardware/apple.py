@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from hotseat.hardware.device import Slot
 from hotseat.hardware.measurement import DeviceReading
+from hotseat.model_servers.visible_gpus import CardName, Runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +34,7 @@ def sysctl(name: str) -> int | None:
 
 
 class MacRam:
-    label, has_own_memory = "this machine's RAM", True
+    label, has_own_memory, card_name = "this machine's RAM", True, None
 
     def __init__(self, ask: Sysctl = sysctl) -> None:
         self._ask = ask
@@ -52,6 +53,7 @@ class AppleGpu:
     """The part of the RAM that the GPU may wire."""
 
     label, slot, part, has_own_memory = "Apple GPU", Slot(0, 0, 0, 0), None, False
+    card_name = CardName(Runtime.METAL, "0")
 
     def __init__(self, ram: MacRam, ask: Sysctl = sysctl) -> None:
         self._ram, self._ask = ram, ask

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hotseat.hardware.measurement import DeviceReading, Use
+    from hotseat.model_servers.visible_gpus import CardName
 
 
 class Device(Protocol):
@@ -20,6 +21,10 @@ class Device(Protocol):
     @property
     def has_own_memory(self) -> bool:
         """False if it uses the machine's RAM."""
+
+    @property
+    def card_name(self) -> CardName | None:
+        """How a server is told to use it; None if it is no GPU, or if nothing tells a server to use it."""
 
     def read(self) -> DeviceReading | None:
         """None if it does not answer at present; the next call asks again."""

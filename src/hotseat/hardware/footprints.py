@@ -14,7 +14,7 @@ from hotseat.hardware.measurement import Use, merged
 from hotseat.identifiers import DeviceName
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from hotseat.catalog.spec import LaunchRecipe
     from hotseat.identifiers import LaunchId
@@ -53,10 +53,10 @@ class Footprints:
         self._written: dict[RecipeKey, Uses] = {}
         """What is stored of that launch."""
 
-    def peak(self, key: RecipeKey) -> Uses | None:
-        """The peak on each device over the last launches; None: never measured."""
+    def peak(self, key: RecipeKey, counted: Callable[[Uses], Uses] = dict) -> Uses | None:
+        """The peak on each device over the last launches, each `counted` in a way; None: never measured."""
         lives = self._lives.get(key)
-        return merged(*lives) if lives else None
+        return merged(*map(counted, lives)) if lives else None
 
     def note(self, key: RecipeKey, launch: LaunchId, uses: Uses) -> bool:
         """Record what a launch takes; True if that is a new peak of this launch that was worth storing."""

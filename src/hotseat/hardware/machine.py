@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from hotseat.hardware.device import Card, Device
     from hotseat.hardware.measurement import DeviceReading, Use
+    from hotseat.model_servers.visible_gpus import CardName
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +50,11 @@ class Machine:
     def borrowers(self) -> frozenset[DeviceName]:
         """Cards that use the machine's RAM: their bytes and those of `ram` are the same."""
         return frozenset(name for name, device in self._devices.items() if not device.has_own_memory)
+
+    @property
+    def card_names(self) -> dict[DeviceName, CardName]:
+        """How servers are told to use a card; asks no driver."""
+        return {name: card for name, device in self._devices.items() if (card := device.card_name)}
 
     def devices(self) -> dict[DeviceName, DeviceReading]:
         return {name: reading for name, device in self._devices.items() if (reading := device.read())}

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hotseat.catalog.spec import NOTHING
+from hotseat.identifiers import ANY_GPU, RAM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,6 +90,13 @@ def folded(reading: Reading, ram: DeviceName, into: DeviceName) -> Reading:
     """For a machine whose GPU uses the RAM: what a process takes of both counts on the GPU."""
     both = {pid: uses.get(ram, Use()) + uses.get(into, Use()) for pid, uses in reading.processes.items()}
     return replace(reading, processes={pid: {**uses, into: both[pid]} for pid, uses in reading.processes.items()})
+
+
+def on_any_gpu(uses: Mapping[DeviceName, Use]) -> dict[DeviceName, Use]:
+    """For a model whose cards are chosen at each start: what it takes of all cards together, and of the RAM."""
+    cards = [use for device, use in uses.items() if device != RAM]
+    together = {ANY_GPU.device: sum(cards, Use())} if cards else {}
+    return {**together, **({RAM: uses[RAM]} if RAM in uses else {})}
 
 
 def footprint(pid: int, now: Reading, before: Reading) -> dict[DeviceName, Use]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hotseat.hardware.device import Slot
 from hotseat.hardware.kernel import PROC, is_first_pid_namespace, open_files
 from hotseat.hardware.measurement import DeviceReading, Use
+from hotseat.model_servers.visible_gpus import CardName, Runtime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -51,6 +52,8 @@ def cards(nvml: Nvml, ram: Device, proc: Path = PROC) -> list[NvidiaCard]:
             found += [NvidiaCard(nvml, handle, whole, part, ram, proc) for part, handle in parts(nvml, whole)]
         except nvml.NVMLError as error:
             log.info("an NVIDIA GPU does not respond and is ignored index=%d error=%r", index, str(error))
+    for card in found:
+        card.number = sorted({each.slot for each in found}).index(card.slot)
     return found
 
 
@@ -76,6 +79,9 @@ class NvidiaCard:
         self.label: str = nvml.nvmlDeviceGetName(handle)
         self.slot = Slot.parse(nvml.nvmlDeviceGetPciInfo(whole).busId)
         self.part = part
+        self._uuid = self._ask_uuid()
+        self.number = 0
+        """In the order of the PCI bus."""
         self.has_own_memory = self._reports_memory()
 
     def read(self) -> DeviceReading | None:
@@ -85,6 +91,18 @@ class NvidiaCard:
             return self._memory()
         except self._nvml.NVMLError:
             return None
+
+    @property
+    def card_name(self) -> CardName | None:
+        number = self.number if self.part is None else None
+        return CardName(Runtime.CUDA, self._uuid, number) if self._uuid else None
+
+    def _ask_uuid(self) -> str:
+        """Empty: the driver does not tell it."""
+        try:
+            return str(self._nvml.nvmlDeviceGetUUID(self._handle))
+        except self._nvml.NVMLError:
+            return ""
 
     def _reports_memory(self) -> bool:
         """GB10 and Jetson do not: they have no memory of their own and use the machine's."""

@@ -20,7 +20,7 @@ LARGE: Bytes = 64 << 20
 
 
 class Ram:
-    label, has_own_memory = "this machine's RAM", True
+    label, has_own_memory, card_name = "this machine's RAM", True, None
 
     def __init__(self, proc: Path = PROC, cgroups: Path = SYS / "fs/cgroup") -> None:
         self._proc, self._cgroups = proc, cgroups

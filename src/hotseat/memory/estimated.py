@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from hotseat.catalog.redaction import without
+from hotseat.catalog.spec import GpuChoice
 from hotseat.catalog.template import PORT, fill_hole
 from hotseat.estimates.estimate import estimate
 from hotseat.estimates.report import CannotEstimate, Where
-from hotseat.identifiers import LOCAL_HOST, RAM, Place
+from hotseat.identifiers import ANY_GPU, LOCAL_HOST, RAM, Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -74,7 +75,8 @@ def stamps(argv: tuple[str, ...]) -> Iterator[tuple[str, int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Placing:
-    """PURE: assigns the parts of an estimate to places: a device's to the first card with a budget, the host's to RAM.
+    """PURE: assigns the parts of an estimate to places: a device's to the first card with a budget, or to no particular
+    card if they are chosen at the start; the host's to RAM.
 
     Parts on a place without a budget are not counted. If the GPU uses the RAM, one budget covers both.
     """
@@ -84,16 +86,18 @@ class Placing:
     """The total memory of each device."""
     is_unified: bool = False
 
-    def of(self, guess: Estimate) -> dict[Place, Bytes]:
-        card = next((place for place in self.budgets if place != RAM_PLACE), None)
+    def of(self, guess: Estimate, gpus: GpuChoice | None = None) -> dict[Place, Bytes]:
+        card = ANY_GPU if gpus else next((place for place in self.budgets if place != RAM_PLACE), None)
         host = guess.needed(Where.HOST)
         found = {RAM_PLACE: host} if RAM_PLACE in self.budgets else {}
         if card is None:
             return found
-        return {card: self._on(card, guess) + (host if self.is_unified else 0), **found}
+        taken = self._on(gpus or GpuChoice(1, (card,)), guess)
+        return {card: taken + (host if self.is_unified else 0), **found}
 
-    def _on(self, card: Place, guess: Estimate) -> Bytes:
-        """Some servers take a fixed share of the card, whatever they need."""
+    def _on(self, gpus: GpuChoice, guess: Estimate) -> Bytes:
+        """Some servers take a fixed share of each card, whatever they need: the largest cards count."""
         if guess.device_share is None:
             return guess.needed(Where.DEVICE)
-        return int(guess.device_share * self.totals.get(card, self.budgets[card]))
+        sizes = sorted((self.totals.get(card, self.budgets[card]) for card in gpus.among), reverse=True)
+        return int(guess.device_share * sum(sizes[: gpus.count or 1]))

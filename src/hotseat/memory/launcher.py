@@ -6,9 +6,11 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Protocol
 
+from hotseat.catalog.cards import on_cards
 from hotseat.catalog.spec import Source
 from hotseat.errors import LoadFailed
 from hotseat.hardware.memory_release import WITHIN_S, until_free
+from hotseat.identifiers import ANY_GPU
 from hotseat.scheduling.events import UpstreamFailed
 from hotseat.scheduling.memory_fit import in_gib
 from hotseat.tasks import Tasks
@@ -42,6 +44,9 @@ SLACK = 0.95
 class KnowsMemory(Protocol):
     """The part of the scheduler that is used here."""
 
+    @property
+    def limits(self) -> Mapping[Place, Bytes]: ...
+
     def footprint(self, model: ModelName) -> Footprint | None: ...
 
     def needs(self, model: ModelName) -> Mapping[Place, Bytes]: ...
@@ -61,6 +66,8 @@ class MemoryGatedLauncher:
         self._waiting: dict[LaunchId, asyncio.Task[Freed]] = {}
         self._wanted_launches: set[LaunchId] = set()
         """Launches in progress that were not told to stop."""
+        self._gpus: dict[LaunchId, tuple[Place, ...]] = {}
+        """The cards of each process, if they were chosen for it."""
         self._tasks = Tasks()
 
     async def start(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed:
@@ -91,10 +98,15 @@ class MemoryGatedLauncher:
         started = await self._launcher.start(command)
         if isinstance(started, UpstreamFailed):
             self._note_end()
+        elif command.gpus:
+            self._gpus[command.launch] = command.gpus
         return started
 
     async def watch(self, ready: UpstreamReady) -> UpstreamExited:
-        exited = await self._launcher.watch(ready)
+        try:
+            exited = await self._launcher.watch(ready)
+        finally:
+            self._gpus.pop(ready.launch, None)
         self._note_end()
         return exited
 
@@ -115,7 +127,7 @@ class MemoryGatedLauncher:
 
     async def wake_up(self, command: WakeUp) -> UpstreamAwake | WakeFailed | None:
         """Wait for memory as before a start; if some is still missing then, the server itself fails."""
-        if wanted := self._wanted(command.model):
+        if wanted := self._wanted(command.model, self._gpus.get(command.launch, ())):
             await self._until_free(command.model, wanted)
         return await self._launcher.wake_up(command)
 
@@ -127,7 +139,7 @@ class MemoryGatedLauncher:
 
     async def _freed(self, command: StartUpstream) -> Freed | None:
         """The result of the wait; None: there was nothing to wait for. LoadFailed: do not start."""
-        wanted = self._wanted(command.model)
+        wanted = self._wanted(command.model, command.gpus)
         if not wanted:
             return None
         waiting: asyncio.Task[Freed] = self._tasks.start(
@@ -142,20 +154,20 @@ class MemoryGatedLauncher:
         # A stop may arrive after the wait has ended and before this task resumes: it had nothing to cancel then.
         if waiting.cancelled() or command.launch not in self._wanted_launches:
             raise LoadFailed(f"{command.model} was stopped before it was started")
-        if obstacle := self._obstacle(command.model, waiting.result()):
+        if obstacle := self._obstacle(command, waiting.result()):
             raise obstacle
         return waiting.result()
 
-    def _obstacle(self, model: ModelName, freed: Freed) -> LoadFailed | None:
+    def _obstacle(self, command: StartUpstream, freed: Freed) -> LoadFailed | None:
         scheduler = self._scheduler()
-        return verdict(model, scheduler.footprint(model) if scheduler else None, freed)
+        return verdict(command.model, scheduler.footprint(command.model) if scheduler else None, command.gpus, freed)
 
-    def _wanted(self, model: ModelName) -> dict[DeviceName, Bytes]:
+    def _wanted(self, model: ModelName, gpus: tuple[Place, ...]) -> dict[DeviceName, Bytes]:
         """The memory to wait for; empty if none was released lately."""
         scheduler = self._scheduler()
         if scheduler is None or asyncio.get_running_loop().time() - self._ended_at > FRESH_S:
             return {}
-        figures = scheduler.needs(model)
+        figures = on_cards(scheduler.needs(model), gpus, scheduler.limits)
         return {place.device: int(SLACK * bytes_) for place, bytes_ in figures.items() if bytes_}
 
     async def _until_free(self, model: ModelName, wanted: Mapping[DeviceName, Bytes]) -> Freed:
@@ -173,13 +185,19 @@ class MemoryGatedLauncher:
         return freed
 
 
-def verdict(model: ModelName, footprint: Footprint | None, freed: Freed) -> LoadFailed | None:
-    """PURE: a measured figure decides; an estimate may be wrong, so then the server is started anyway."""
+def verdict(model: ModelName, footprint: Footprint | None, gpus: tuple[Place, ...], freed: Freed) -> LoadFailed | None:
+    """PURE: a measured figure decides; an estimate may be wrong, so then the server is started anyway. So is one with
+    several cards, because only their sum was measured.
+    """
     if not freed.missing or footprint is None or footprint.source is Source.ESTIMATED:
         return None
-    device, needed = next(
-        (place.device, size) for place, size in footprint.memory.items() if place.device in freed.missing
-    )
+    figures = {
+        (gpus[0] if place == ANY_GPU and len(gpus) == 1 else place): at for place, at in footprint.memory.items()
+    }
+    lacking = {place.device: size for place, size in figures.items() if place.device in freed.missing}
+    if not lacking:
+        return None
+    device, needed = next(iter(lacking.items()))
     return LoadFailed(
         f"{model} needs {in_gib(needed)} of {device} ({footprint.source.value}), but only"
         f" {in_gib(freed.free[device])} is free {freed.took_s:.0f} s after another server exited."

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from hotseat.hardware.measurement import DeviceReading, Reading
     from hotseat.identifiers import Bytes, DeviceName, MeasuredMemory, ModelName, Seconds
     from hotseat.memory.monitor import SchedulerAccess
+    from hotseat.model_servers.visible_gpus import CardName
     from hotseat.scheduling.events import Event
     from hotseat.scheduling.scheduler import Scheduler
     from hotseat.settings import Settings
@@ -57,6 +58,13 @@ def devices_for_models() -> dict[DeviceName, Bytes]:
     """The value of `devices: auto` on this machine."""
     machine = this_machine()
     return budgets_of(machine.devices(), machine.borrowers)
+
+
+def card_names() -> Mapping[DeviceName, CardName]:
+    """What CUDA and ROCm call the GPUs. Without delay: a model gets GPUs only after a catalog with devices was filled,
+    and that has detected the machine.
+    """
+    return this_machine().card_names
 
 
 def figures_of_this_machine() -> Figures:

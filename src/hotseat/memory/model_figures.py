@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from hotseat.estimates.files import Disk
 from hotseat.estimates.machine import Gpu
 from hotseat.estimates.report import Backing, Where
 from hotseat.hardware.footprints import key_of
+from hotseat.hardware.measurement import on_any_gpu
 from hotseat.identifiers import LOCAL_HOST, RAM, Place
 from hotseat.memory.estimated import Estimates, Placing
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from hotseat.catalog.catalog import Catalog
-    from hotseat.catalog.spec import LaunchRecipe, ModelSpec
+    from hotseat.catalog.spec import ModelSpec
     from hotseat.estimates.report import Estimate
     from hotseat.hardware.footprints import Footprints, RecipeKey
     from hotseat.hardware.machine import Machine
@@ -53,7 +55,7 @@ class Figures:
         """What earlier processes of these recipes took, as far as any was measured; `fill` the catalog first."""
         if not catalog.budgets:
             return NOTHING
-        peaks = {name: self.peak(spec.recipe, catalog.budgets) for name, spec in catalog.models.items()}
+        peaks = {name: self.peak(spec, catalog.budgets) for name, spec in catalog.models.items()}
         return {name: peak for name, peak in peaks.items() if peak}
 
     def explain(self, spec: ModelSpec, budgets: Mapping[Place, Bytes]) -> Estimate:
@@ -63,14 +65,16 @@ class Figures:
         """
         return self._guesses_with({**totals_of(self._machine()), **budgets}).explained(spec)
 
-    def peak(self, recipe: LaunchRecipe, budgets: Mapping[Place, Bytes]) -> dict[Place, Bytes]:
-        """The measured peak on places with a budget, without reclaimable pages."""
-        key = key_of(recipe)
+    def peak(self, spec: ModelSpec, budgets: Mapping[Place, Bytes]) -> dict[Place, Bytes]:
+        """The measured peak on places with a budget, without reclaimable pages.
+
+        A model whose cards are chosen at each start may have had others in each launch, so launches are folded first.
+        """
+        key = key_of(spec.recipe)
         read_once = self._read_once.get(key, 0)
-        seen = {
-            Place(LOCAL_HOST, name): needed(use, read_once) for name, use in (self._footprints.peak(key) or {}).items()
-        }
-        return {place: size for place, size in seen.items() if place in budgets}
+        counted = partial(with_budget, budgets=budgets, is_folded=spec.is_placed_at_start)
+        seen = self._footprints.peak(key, counted) or {}
+        return {Place(LOCAL_HOST, name): needed(use, read_once) for name, use in seen.items()}
 
     def _guesses_with(self, places: Collection[Place]) -> Estimates:
         gpu = Gpu.SOME if any(place.device != RAM for place in places) else Gpu.NONE
@@ -81,14 +85,25 @@ class Figures:
     def _filled(self, spec: ModelSpec, guesses: Estimates, placing: Placing) -> ModelSpec:
         guessed: dict[Place, Bytes] = {}
         if guess := guesses.of(spec):
-            guessed = placing.of(guess)
+            guessed = placing.of(guess, spec.gpus if spec.is_placed_at_start else None)
             self._read_once[key_of(spec.recipe)] = guess.backed(Where.HOST, Backing.READ_ONCE)
-        return replace(spec, estimated=guessed or None) if guessed or spec.estimated else spec
+        if not guess and spec.estimated is None:
+            return spec
+        per_gpu = guess.per_further_device if guess and spec.gpus else 0
+        return replace(spec, estimated=guessed or None, per_gpu=per_gpu)
 
 
 def totals_of(machine: Machine) -> dict[Place, Bytes]:
     """The total memory of each device."""
     return {Place(LOCAL_HOST, name): reading.total for name, reading in machine.devices().items()}
+
+
+def with_budget(
+    uses: Mapping[DeviceName, Use], budgets: Collection[Place], *, is_folded: bool
+) -> dict[DeviceName, Use]:
+    """PURE: what one launch took of devices with a budget; folded, cards count together."""
+    counted = {device: use for device, use in uses.items() if Place(LOCAL_HOST, device) in budgets}
+    return on_any_gpu(counted) if is_folded else counted
 
 
 def needed(use: Use, read_once: Bytes) -> Bytes:

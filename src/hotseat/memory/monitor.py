@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from hotseat.catalog.spec import Source
 from hotseat.hardware.footprints import key_of
 from hotseat.hardware.measurement import folded
-from hotseat.identifiers import LOCAL_HOST, RAM, Place
+from hotseat.identifiers import ANY_GPU, LOCAL_HOST, RAM, Place
 from hotseat.memory.model_figures import is_unified
 from hotseat.scheduling.events import DevicesChanged, MemoryMeasured
 from hotseat.scheduling.lifecycle import Phase
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from hotseat.catalog.catalog import Catalog
+    from hotseat.catalog.spec import ModelSpec
     from hotseat.hardware.footprints import Footprints
     from hotseat.hardware.measurement import Reading
     from hotseat.hardware.polling import Measured
@@ -98,11 +99,11 @@ class MemoryMonitor:
         assert seen.upstream.pid is not None
         assert seen.launch is not None
         catalog = self._scheduler.catalog
-        recipe = catalog.models[seen.name].recipe
-        self._footprints.note(key_of(recipe), seen.launch, reading.processes[seen.upstream.pid])
-        peak = self._figures.peak(recipe, catalog.budgets)
+        spec = catalog.models[seen.name]
+        self._footprints.note(key_of(spec.recipe), seen.launch, reading.processes[seen.upstream.pid])
+        peak = self._figures.peak(spec, catalog.budgets)
         if peak and is_news(peak, seen):
-            budgets = {place: catalog.budgets[place] for place in peak}
+            budgets = {place: budget_of(place, spec, catalog.budgets) for place in peak}
             self._scheduler.tell(MemoryMeasured(seen.name, seen.launch, peak, seen.estimated, budgets))
             self._warn(seen, peak)
 
@@ -153,6 +154,13 @@ class MemoryMonitor:
                     in_gib(budgets[place]),
                 )
             self._scheduler.tell(DevicesChanged(most))
+
+
+def budget_of(place: Place, spec: ModelSpec, budgets: Mapping[Place, Bytes]) -> Bytes:
+    """PURE: the budget of a place, or of all cards that the model may get."""
+    if place != ANY_GPU or spec.gpus is None:
+        return budgets[place]
+    return sum(budgets[card] for card in spec.gpus.among)
 
 
 def left_by_others(reading: Reading, budgets: Mapping[Place, Bytes]) -> dict[Place, Bytes]:

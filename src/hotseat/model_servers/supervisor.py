@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hotseat.catalog.filled_recipe import with_gpus
+from hotseat.catalog.spec import NOTHING
 from hotseat.errors import LoadFailed
 from hotseat.model_servers.guard_client import ISOLATED, Guard
 from hotseat.model_servers.launch import Launch, Trouble
@@ -15,6 +18,7 @@ from hotseat.model_servers.orphans import end_leftovers, private_folder
 from hotseat.model_servers.output import Outputs
 from hotseat.model_servers.ports import Ports
 from hotseat.model_servers.readahead import ReadingAhead
+from hotseat.model_servers.visible_gpus import limited
 from hotseat.scheduling.events import (
     SleepFailed,
     SlotsLearned,
@@ -30,10 +34,17 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
-    from hotseat.identifiers import Bytes, LaunchId, ModelName
+    from hotseat.catalog.spec import ModelSpec
+    from hotseat.identifiers import Bytes, DeviceName, LaunchId, ModelName
+    from hotseat.model_servers.visible_gpus import CardName
     from hotseat.scheduling.commands import PutToSleep, ReadAhead, StartUpstream, StopUpstream, WakeUp
 
 log = logging.getLogger(__name__)
+
+
+def no_cards() -> Mapping[DeviceName, CardName]:
+    """Without names of cards every server sees all of them."""
+    return NOTHING
 
 
 def no_memory() -> Bytes:
@@ -50,12 +61,13 @@ class Supervisor:
         environ: Mapping[str, str],
         withheld_env: Collection[str] = frozenset(),
         available: Callable[[], Bytes] = no_memory,
+        card_names: Callable[[], Mapping[DeviceName, CardName]] = no_cards,
     ) -> None:
-        """`available` returns how much memory read-ahead may use."""
+        """`available` returns how much memory read-ahead may use, `card_names` what CUDA and ROCm call each GPU."""
         self._guard, self._ports, self.outputs = guard, ports, outputs
         self._environ = environ
         self._withheld_env = withheld_env
-        self._available = available
+        self._available, self._card_names = available, card_names
         self._launches: dict[LaunchId, Launch] = {}
         self._contexts: dict[ModelName, int] = {}
         self._read_ahead_of: dict[ModelName, ReadingAhead] = {}
@@ -83,8 +95,8 @@ class Supervisor:
         """Return when the server is ready, or when it failed and none of its processes is left."""
         self._stop_reading(command.model)
         output = self.outputs.of(command.model)
-        environ = {name: value for name, value in self._environ.items() if name not in self._withheld_env}
-        launch = Launch(command.spec, environ, self._guard, self._ports, output)
+        spec, environ = self._on_its_gpus(command)
+        launch = Launch(spec, environ, self._guard, self._ports, output)
         self._launches[command.launch] = launch
         try:
             upstream = await launch.bring_up()
@@ -95,6 +107,21 @@ class Supervisor:
             del self._launches[command.launch]
             raise
         return UpstreamReady(command.model, command.launch, upstream)
+
+    def _on_its_gpus(self, command: StartUpstream) -> tuple[ModelSpec, dict[str, str]]:
+        """The spec with its cards filled in, and hotseat's environment with only these cards in it."""
+        environ = {name: value for name, value in self._environ.items() if name not in self._withheld_env}
+        if not command.gpus:
+            return command.spec, environ
+        names = self._card_names()
+        known = {place.device: names.get(place.device) for place in command.gpus}
+        unnamed = [device for device, card in known.items() if card is None]
+        if unnamed:
+            log.warning("server is not limited to its GPUs model=%s unknown=%s", command.model, ",".join(unnamed))
+        else:
+            environ = limited(environ, [card for card in known.values() if card], command.spec.recipe)
+        filled = ",".join(card.name if card else device for device, card in known.items())
+        return replace(command.spec, recipe=with_gpus(command.spec.recipe, filled)), environ
 
     async def watch(self, ready: UpstreamReady) -> UpstreamExited:
         """Return when no process of the launch is left."""
@@ -158,6 +185,7 @@ async def open_supervisor(
     interpreter: Sequence[str] = ISOLATED,
     available: Callable[[], Bytes] = no_memory,
     records: Path | None = None,
+    card_names: Callable[[], Mapping[DeviceName, CardName]] = no_cards,
 ) -> AsyncIterator[Supervisor]:
     """A supervisor with its own guard; at the end none of their processes is left.
 
@@ -167,6 +195,6 @@ async def open_supervisor(
     end_leftovers(folder)
     guard = await Guard.open(interpreter, folder)
     try:
-        yield Supervisor(guard, Ports(), outputs or Outputs(), environ, withheld_env, available)
+        yield Supervisor(guard, Ports(), outputs or Outputs(), environ, withheld_env, available, card_names)
     finally:
         await guard.aclose()

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.sleeping import SleepLevel
     from hotseat.catalog.spec import ModelSpec
     from hotseat.errors import HotseatError
-    from hotseat.identifiers import ClientId, Instant, LaunchId, ModelName, Seconds, TicketId, Upstream
+    from hotseat.identifiers import ClientId, Instant, LaunchId, ModelName, Place, Seconds, TicketId, Upstream
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,8 @@ class StartUpstream:
     launch: LaunchId
     spec: ModelSpec
     reason: str
+    gpus: tuple[Place, ...] = ()
+    """The cards that the server may use; empty: all."""
 
 
 class Cause(Enum):

@@ -11,10 +11,12 @@ from itertools import pairwise
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from hotseat.identifiers import ANY_GPU
 from hotseat.simulation.trace import Client, Closed, Group, Matrix, Memory, Model, Open, Scheduler, Step, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Literal
 
     from hotseat.identifiers import Bytes, Instant, Seconds
 
@@ -30,6 +32,7 @@ class SeenModel:
     name: str
     slots: int | None = None
     memory: dict[str, Bytes] | None = None
+    gpus: Literal["auto"] | int | tuple[str, ...] | None = None
     ttl_s: Seconds | None = None
     urgency: float = 1.0
     pinned: bool = False
@@ -80,6 +83,7 @@ class Recording:
             stop=mean(self.stops.get(model.name, ()), self._all(self.stops), UNKNOWN_STOP_S),
             slots=model.slots or self.slots.get(model.name),
             size=self._size(model),
+            gpus=model.gpus,
             ttl=model.ttl_s,
             urgency=model.urgency,
             pinned=model.pinned,
@@ -88,8 +92,8 @@ class Recording:
 
     def _size(self, model: SeenModel) -> dict[str, float] | None:
         """On devices with a budget; without budgets memory decides nothing."""
-        known = model.memory or {}
-        return {device: bytes_ / GIB for device, bytes_ in known.items() if device in self.devices} or None
+        counted = [*self.devices, *([ANY_GPU.device] if model.gpus and self.devices else [])]
+        return {device: bytes_ / GIB for device, bytes_ in (model.memory or {}).items() if device in counted} or None
 
     def load_s(self, model: SeenModel) -> Seconds:
         """As measured while recording, else as hotseat had measured it, else the mean of other models."""

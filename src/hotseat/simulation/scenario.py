@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hotseat.catalog.cards import choice_of, gpus_in, written
 from hotseat.catalog.catalog import Catalog, Policy
 from hotseat.catalog.groups import ALONE, TOGETHER, Group, Groups
 from hotseat.catalog.matrix import Matrix
 from hotseat.catalog.spec import LaunchRecipe, ModelSpec
-from hotseat.identifiers import LOCAL_HOST, DeviceName, ModelName, Place
+from hotseat.identifiers import ANY_GPU, LOCAL_HOST, DeviceName, ModelName, Place
 from hotseat.simulation.trace import FIRST_DEVICE
 
 if TYPE_CHECKING:
@@ -54,8 +55,16 @@ def with_memory(catalog: Catalog, devices: Mapping[str, Bytes]) -> Catalog:
     """A copy with these device sizes. An empty name means the first device."""
     first = next(iter(catalog.budgets), place(FIRST_DEVICE))
     changed = {place(device) if device else first: bytes_ for device, bytes_ in devices.items()}
-    groups = replace(catalog.groups, default=TOGETHER)
-    return replace(catalog, budgets={**catalog.budgets, **changed}, groups=groups)
+    groups, budgets = replace(catalog.groups, default=TOGETHER), {**catalog.budgets, **changed}
+    models = {name: with_cards(spec, gpus_in(budgets)) for name, spec in catalog.models.items()}
+    return replace(catalog, models=models, budgets=budgets, groups=groups)
+
+
+def with_cards(spec: ModelSpec, cards: tuple[Place, ...]) -> ModelSpec:
+    """A model that may get any card may also get new ones."""
+    if spec.gpus is None or isinstance(said := written(spec.gpus), list):
+        return spec
+    return replace(spec, gpus=choice_of(said, cards))
 
 
 def budgets_of(trace: Trace) -> Mapping[Place, Bytes]:
@@ -73,6 +82,7 @@ def spec_of(model: Model, budgets: Mapping[Place, Bytes]) -> ModelSpec:
         pinned=model.pinned,
         max_queue=model.max_queue,
         memory=memory_of(model, budgets),
+        gpus=choice_of(model.gpus, gpus_in(budgets)) if model.gpus else None,
     )
 
 
@@ -81,7 +91,8 @@ def memory_of(model: Model, budgets: Mapping[Place, Bytes]) -> Mapping[Place, By
         return None
     if isinstance(model.size, dict):
         return {place(device): in_bytes(gib) for device, gib in model.size.items()}
-    return {next(iter(budgets), place(FIRST_DEVICE)): in_bytes(model.size)}
+    first = ANY_GPU if model.gpus else next(iter(budgets), place(FIRST_DEVICE))
+    return {first: in_bytes(model.size)}
 
 
 def place(device: str) -> Place:

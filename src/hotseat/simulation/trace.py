@@ -15,11 +15,12 @@ defaults.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, TypeAlias, assert_never
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, assert_never
 
 import msgspec
 
 from hotseat.errors import HotseatError, did_you_mean
+from hotseat.identifiers import ANY_GPU
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -44,6 +45,8 @@ class Model(Record, frozen=True):
     """Concurrent requests of its server; None: no limit."""
     size: GiB | dict[str, GiB] | None = None
     """On the first device, or per device; None: the whole first device."""
+    gpus: Literal["auto"] | AtLeastOne | tuple[Name, ...] | None = None
+    """As in the configuration; its size on GPUs is then that on `gpus`, or a single size."""
     ttl: S | None = None
     urgency: Annotated[float, msgspec.Meta(gt=0)] = 1.0
     pinned: bool = False
@@ -244,6 +247,12 @@ def _unknown_names(line: Line, models: list[str], devices: list[str]) -> Iterato
             named = dict.fromkeys([*(name for each in line.sets for name in each), *line.evict_costs])
             for name in (name for name in named if name not in models):
                 yield f"the matrix contains {name}, but no line defines it.{did_you_mean(name, models)}"
-        case Model(size=dict(size)):
-            for device in (device for device in size if device not in devices):
+        case Model():
+            for device in (device for device in _devices_of(line) if device not in devices):
                 yield f"model {line.name} uses memory on {device}, but no memory line defines this device"
+
+
+def _devices_of(model: Model) -> Iterator[str]:
+    sizes = model.size if isinstance(model.size, dict) else {}
+    yield from (device for device in sizes if device != ANY_GPU.device or not model.gpus)
+    yield from model.gpus if isinstance(model.gpus, tuple) else ()

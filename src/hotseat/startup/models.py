@@ -13,7 +13,7 @@ from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.dispatch.unmet_limits import UnmetLimits
 from hotseat.hardware.ram import Ram
-from hotseat.memory.manager import MemoryManager
+from hotseat.memory.manager import MemoryManager, card_names
 from hotseat.model_servers import supervisor as model_servers
 from hotseat.model_servers.output import Outputs
 from hotseat.model_servers.stdout_copy import StdoutCopy
@@ -57,6 +57,7 @@ async def open_supervisor(stack: AsyncExitStack, shared: Shared) -> Supervisor:
         Outputs(OutputCopy(shared.active, shared.start.writer)),
         available=Ram().available_for_cache,
         records=state_directory(os.environ) / "processes",
+        card_names=card_names,
     )
     return await stack.enter_async_context(opening)
 

@@ -17,6 +17,7 @@ from fastapi.responses import Response
 from hotseat.api.deps import ApiDeps, Deps
 from hotseat.api.disconnect import LiveStream, lasting, listening
 from hotseat.api.routes.events import EVENTS, HEARTBEAT, HEARTBEAT_S
+from hotseat.catalog.cards import written
 from hotseat.dispatch.journal import Entry, Gap
 from hotseat.dispatch.request_trace import Missed, RequestTiming
 from hotseat.scheduling.commands import StartUpstream, StopUpstream
@@ -123,6 +124,7 @@ def machine(dispatcher: Dispatcher) -> dict[str, Any]:
                 "load_s": view.model(spec.name).load_s,
                 "slots": view.model(spec.name).slots,
                 "memory": figures(dispatcher.footprint(spec.name)),
+                "gpus": written(spec.gpus) if spec.gpus else None,
                 "ttl_s": spec.ttl_s,
                 "urgency": spec.urgency,
                 "pinned": spec.pinned,
