@@ -17,10 +17,17 @@ SOURCES = (
 )
 
 
+def digest() -> str:
+    return sha256(b"".join(path.read_bytes() for path in SOURCES)).hexdigest()[:16]
+
+
+DIGEST = digest()
+"""Of the code that this process runs, even if the files change meanwhile."""
+
+
 def read() -> bytes:
     """Empty if nothing was kept for this code."""
-    file = current()
-    return file.read_bytes() if file.exists() else b""
+    return current().read_bytes() if current().exists() else b""
 
 
 def write(content: bytes) -> None:
@@ -31,5 +38,4 @@ def write(content: bytes) -> None:
 
 
 def current() -> Path:
-    digest = sha256(b"".join(path.read_bytes() for path in SOURCES))
-    return FOLDER / f"{digest.hexdigest()[:16]}.json"
+    return FOLDER / f"{DIGEST}.json"
