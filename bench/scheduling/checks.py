@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from math import floor
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -108,14 +109,20 @@ def mixes(record: Record) -> Iterator[Verdict]:
 
 def mix_promises(name: str, ours: Summary, before: Summary, floor: Summary) -> Iterator[Verdict]:
     """The floor is collate against itself."""
-    more = before.no_worse + MORE_POINTS / 100
+    more = rounded_down(before.no_worse + MORE_POINTS / 100)
     said = f"(baseline {before.no_worse:.3g}, collate itself {floor.no_worse:.3g})"
     yield Verdict(f"{name}: share no worse than collate {said}", ours.no_worse, Side.AT_LEAST, more)
     lost = f"(baseline {len(before.worse_in_all)}, collate itself {len(floor.worse_in_all)})"
     yield Verdict(f"{name}: worse than collate in everything {lost}", len(ours.worse_in_all), Side.AT_MOST, 0)
-    yield Verdict(f"{name}: gain of clients over collate", ours.gain, Side.AT_LEAST, before.gain)
-    yield Verdict(f"{name}: gain in longest wait over collate", ours.longest_wait, Side.AT_LEAST, before.longest_wait)
+    gain, wait = rounded_down(before.gain), rounded_down(before.longest_wait)
+    yield Verdict(f"{name}: gain of clients over collate", ours.gain, Side.AT_LEAST, gain)
+    yield Verdict(f"{name}: gain in longest wait over collate", ours.longest_wait, Side.AT_LEAST, wait)
     yield Verdict(f"{name}: longest wait / bound", ours.share_of_bound, Side.AT_MOST, 1.0)
+
+
+def rounded_down(limit: float) -> float:
+    """The baseline is kept with four digits: whoever equals it must not miss it."""
+    return floor(limit * 1000) / 1000
 
 
 def foresight(record: Record) -> Iterator[Verdict]:

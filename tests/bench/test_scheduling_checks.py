@@ -78,6 +78,7 @@ def test_a_cost_is_judged_by_the_requested_queue_length(record: Record) -> None:
     [
         (BETTER, [True, True, True, True, True]),
         (BEFORE, [False, False, True, True, True]),
+        (replace(BETTER, gain=1.09999, longest_wait=1.04999), [True, True, False, False, True]),
         (replace(BETTER, gain=1.09), [True, True, False, True, True]),
         (replace(BETTER, longest_wait=1.04), [True, True, True, False, True]),
         (replace(BETTER, share_of_bound=1.01), [True, True, True, True, False]),
@@ -86,6 +87,14 @@ def test_a_cost_is_judged_by_the_requested_queue_length(record: Record) -> None:
 def test_a_policy_must_be_better_than_the_baseline(after: Summary, held: list[bool]) -> None:
     """Four points more no worse than collate, none worse in everything, and nothing given back for it."""
     assert [verdict.holds for verdict in mix_promises("mixes", after, BEFORE, FLOOR)] == held
+
+
+def test_the_scheduler_of_the_baseline_is_no_worse_than_itself() -> None:
+    """Digits that were not kept make no difference."""
+    kept = replace(BEFORE, gain=1.1554, longest_wait=1.0436)
+    *_, gain, wait, _ = mix_promises("mixes", replace(BEFORE, gain=1.15536, longest_wait=1.04358), kept, FLOOR)
+
+    assert (gain.holds, wait.holds) == (True, True)
 
 
 def test_a_promise_about_mixes_has_baseline_and_noise_floor_beside_it() -> None:
