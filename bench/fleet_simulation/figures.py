@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass, field
 
-from hotseat.simulation.results import jain, quantile
+from hotseat.simulation.results import quantile
 
 
 @dataclass(slots=True)
@@ -108,3 +108,9 @@ def figures(
 
 def mean(values: list[float]) -> float:
     return sum(values) / len(values) if values else 0.0
+
+
+def jain(values: list[float]) -> float:
+    """1 if all are equal, one over their number if one has everything."""
+    squares = sum(value * value for value in values)
+    return sum(values) ** 2 / (len(values) * squares) if squares else 1.0

@@ -1,4 +1,4 @@
-"""Compare the scheduler with other policies: fourteen workloads, random mixes, the optimum, the cost of a decision.
+"""Compare the scheduler with other policies: nineteen workloads, random mixes, the optimum, the cost of a decision.
 
 `just bench-scheduling`. The production scheduler and the policies of other programs get the same traces on a virtual
 clock; everything but the cost of a decision and the real processes is exactly reproducible.
@@ -13,22 +13,31 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+from bench.scheduling.baseline import write_baseline
 from bench.scheduling.checks import verdicts
 from bench.scheduling.costs import costs
 from bench.scheduling.golden import write_golden
-from bench.scheduling.mixes import CROWDS, MIXES
+from bench.scheduling.mixes import CROWDS, HELD_OUT, TUNING
 from bench.scheduling.optimum import ratios
-from bench.scheduling.page import print_report, write_page
-from bench.scheduling.real import compare_all
+from bench.scheduling.page import print_mixes, print_report, write_page
+from bench.scheduling.real import compare_all, seconds_until_answered
 from bench.scheduling.record import Record
-from bench.scheduling.runs import PEERS, TURNS, Cell, outcomes, workload_cells
+from bench.scheduling.runs import PEERS, TURNS, Cell, mix_cells, outcomes, workload_cells
 from bench.scheduling.workloads import SEEDS, WORKLOADS
+
+JITTERS = 3
 
 
 def main() -> int:
     options = parse_options()
     if options.golden:
         write_golden()
+        return 0
+    if options.baseline:
+        write_baseline(options.jitters, say)
+        return 0
+    if options.mixes:
+        compare_mixes(options)
         return 0
     record = Record.read(options.from_file) if options.from_file else measured(options)
     print_report(record)
@@ -39,9 +48,14 @@ def main() -> int:
     return 1 if options.check and not all(verdict.holds for verdict in verdicts(record)) else 0
 
 
+def compare_mixes(options: argparse.Namespace) -> None:
+    seeds = (HELD_OUT if options.held_out else TUNING)[: options.mixes]
+    print_mixes(outcomes(mix_cells(seeds, options.jitters), say))
+
+
 def measured(options: argparse.Namespace) -> Record:
     begun = time.monotonic()
-    found = outcomes(cells(options.only, is_quick=options.quick), say)
+    found = outcomes(cells(options.only, options.jitters, is_quick=options.quick), say)
     return Record(
         date=datetime.now(UTC).date().isoformat(),
         machine=f"{platform.machine()}, Python {platform.python_version()}",
@@ -49,17 +63,18 @@ def measured(options: argparse.Namespace) -> Record:
         ratios=tuple(ratios(100 if options.quick else 600)),
         costs=tuple(costs(is_quick=options.quick)),
         real=tuple(compare_all(say)) if options.real else (),
+        answered_s=seconds_until_answered(say) if options.real else None,
         seconds=time.monotonic() - begun,
     )
 
 
-def cells(names: list[str], *, is_quick: bool) -> list[Cell]:
+def cells(names: list[str], jitters: int, *, is_quick: bool) -> list[Cell]:
     """Quick: one seed, and the first of the random ones."""
-    seeds, mixes, crowds = (SEEDS[:1], MIXES[:40], CROWDS[:60]) if is_quick else (SEEDS, MIXES, CROWDS)
+    seeds, mixes, crowds = (SEEDS[:1], HELD_OUT[:40], CROWDS[:60]) if is_quick else (SEEDS, HELD_OUT, CROWDS)
     slowest_first = sorted(names, key=lambda name: not name.startswith("c"))
     return [
         *workload_cells(slowest_first, seeds),
-        *(Cell("mix", seed, decider) for decider in (*PEERS, TURNS) for seed in mixes),
+        *mix_cells(mixes, jitters, PEERS),
         *(Cell("crowd", seed, TURNS) for seed in crowds),
     ]
 
@@ -77,6 +92,13 @@ def parse_options() -> argparse.Namespace:
         default=list(WORKLOADS),
         help=f"only these workloads, separated by commas: {','.join(WORKLOADS)}",
     )
+    parser.add_argument(
+        "--mixes", type=int, metavar="N", help="compare on so many random mixes of each family and do nothing else"
+    )
+    parser.add_argument(
+        "--held-out", action="store_true", help="--mixes: not the seeds to tune with, but those to judge with"
+    )
+    parser.add_argument("--jitters", type=int, default=JITTERS, metavar="K", help="variants of each mix (%(default)s)")
     parser.add_argument("--real", action="store_true", help="also replay some traces with real processes")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all results to this file")
     parser.add_argument(
@@ -86,6 +108,9 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--check", action="store_true", help="exit with 1 if a guaranteed figure is missed")
     parser.add_argument(
         "--golden", action="store_true", help="write the figures that the tests compare the scheduler with"
+    )
+    parser.add_argument(
+        "--baseline", action="store_true", help="write the figures that later policies are compared with"
     )
     return parser.parse_args()
 

@@ -1,4 +1,4 @@
-"""A chart of mean latency and longest wait of every policy, and of the cost of a decision.
+"""A chart of slowdown and longest wait of every policy, and of the cost of a decision.
 
 Logarithmic scales, because the policies differ by factors. Plain SVG, readable on light and dark.
 """
@@ -53,7 +53,7 @@ class Panel:
     field: str
 
 
-PANELS = (Panel("Mean latency, s", "mean_s"), Panel("Longest wait, s", "longest_wait_s"))
+PANELS = (Panel("Slowdown", "slowdown"), Panel("Longest wait, s", "longest_wait_s"))
 RULES = (*PEERS, TURNS)
 
 
@@ -67,7 +67,7 @@ def chart(record: Record) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top}" width="{WIDTH}" role="img"'
         ' aria-labelledby="title">'
     )
-    title = '<title id="title">Latency and longest wait of each policy on each workload, and cost of decisions</title>'
+    title = '<title id="title">Slowdown and longest wait of each policy on each workload, and cost of decisions</title>'
     return "\n".join([frame, title, f"<style>{STYLE}</style>", *parts, "</svg>"]) + "\n"
 
 

@@ -43,7 +43,15 @@ class Cost:
     """The requested queue length; more than `waiting` if filling took too long."""
 
 
-GROWTH = ((10, 4, 100), (100, 16, 100), (100, 16, 1000), (1000, 64, 100), (1000, 64, 1000), (1000, 64, 10_000))
+GROWTH = (
+    (10, 4, 100),
+    (100, 16, 100),
+    (100, 16, 1000),
+    (1000, 64, 100),
+    (1000, 64, 1000),
+    (1000, 64, 10_000),
+    (10_000, 64, 10_000),
+)
 """Models, residents among them and queued tickets."""
 
 

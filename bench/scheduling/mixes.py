@@ -1,15 +1,23 @@
-"""Random scenarios that were not used for tuning: mixes of agents, people and batches, and crowds of clients."""
+"""Random scenarios: mixes of agents, people and batches, and crowds of clients."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from random import Random
+from typing import TYPE_CHECKING
 
-from bench.scheduling.workloads import log_normal, on
+from bench.scheduling.agents import agent_mix
+from bench.scheduling.trace_parts import log_normal, on
 
 from hotseat.simulation.trace import Client, Closed, Job, Model, Open, Pool, Step, Trace
 
-MIXES = range(31_000, 31_300)
-"""Seeds that were not used while the policy was developed; 7000 to 7299 and 9000 to 9299 were."""
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TUNING = range(7_000, 7_300)
+"""Seeds to develop a policy with; figures about them are published nowhere."""
+HELD_OUT = range(41_000, 41_300)
+"""Seeds to judge a policy with: no choice was made on them. 7000 to 7299, 9000 to 9299 and 31000 to 31299 were seen."""
 CROWDS = range(20_000, 21_000)
 
 
@@ -78,3 +86,16 @@ def in_crowd(rng: Random, client: str, models: list[Model]) -> Client:
         return Closed(client, tuple(Step(think, rng.choice(names), log_normal(rng, service)) for think in thinks))
     jobs = tuple(Job(names[0], log_normal(rng, service)) for _ in range(100))
     return Pool(client, rng.choice([2, 16]), jobs, start=rng.uniform(0, 60))
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Random scenarios on which policies are compared."""
+
+    title: str
+    trace: Callable[[int], Trace]
+    count: int
+    """How many seeds are used."""
+
+
+FAMILIES = {"mix": Family("mixes", mixed, 300), "agents": Family("mixes of agents", agent_mix, 120)}

@@ -8,10 +8,16 @@ from typing import TYPE_CHECKING
 
 from bench.scheduling.chart import chart
 from bench.scheduling.checks import verdicts
-from bench.scheduling.tables import TABLES, markdown, plain
+from bench.scheduling.comparison import against, summary
+from bench.scheduling.mixes import FAMILIES
+from bench.scheduling.runs import COLLATE
+from bench.scheduling.tables import MIX_HEAD, TABLES, family_rows, markdown, plain
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bench.scheduling.record import Record
+    from bench.scheduling.runs import Outcome
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs/reference/scheduling-figures.md"
@@ -25,6 +31,13 @@ def print_report(record: Record) -> None:
     print()
     for verdict in verdicts(record):
         print(verdict)
+
+
+def print_mixes(outcomes: Sequence[Outcome]) -> None:
+    for family in FAMILIES:
+        print(f"\n{plain([MIX_HEAD, *family_rows(outcomes, family, [COLLATE])])}")
+        if lost := summary(against(outcomes, family)).worse_in_all:
+            print(f"worse in everything: {', '.join(map(str, lost))}")
 
 
 def write_page(record: Record) -> None:

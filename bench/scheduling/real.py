@@ -1,7 +1,7 @@
 """The same traces through the real proxy and real child processes, twenty times as fast.
 
 Validates the simulator: traces do not contain the time to start and stop a process, so it is measured and given to the
-simulator; then loads and mean latency of both must agree.
+simulator; then loads and mean latency of both must agree. The one request of f4 is asked at its own speed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from bench.scheduling.runs import TURNS, decider
-from bench.scheduling.workloads import busy_model, eight_agents, planners_and_coders, two_clients
+from bench.scheduling.workloads import WAITING, busy_model, eight_agents, one_request, planners_and_coders, two_clients
 from tests.support.hotseat import Hotseat
 
 from hotseat.cli.client import Server
@@ -73,11 +73,20 @@ def compare_all(say: Callable[[str], None]) -> Iterator[Comparison]:
         yield compare(name, faster(trace))
 
 
+def seconds_until_answered(say: Callable[[str], None]) -> float:
+    """How long the one request of f4 takes beside three busy clients."""
+    say("real processes: f4")
+    latencies, _ = served(one_request(1, each=30))
+    [waited] = latencies[WAITING]
+    return waited
+
+
 def compare(name: str, trace: Trace) -> Comparison:
     latencies, watched = served(trace)
     expected = figures(simulated(trace, watched))
     loads = sum(map(len, watched.recording.loads.values()))
-    return Comparison(name, loads, expected.loads, fmean(latencies), expected.mean_s)
+    mean_s = fmean(seconds for theirs in latencies.values() for seconds in theirs)
+    return Comparison(name, loads, expected.loads, mean_s, expected.mean_s)
 
 
 def simulated(trace: Trace, watched: Watched) -> Run:
@@ -98,8 +107,8 @@ def measured(seconds: dict[str, list[float]], name: str, declared: float) -> flo
 # Through the proxy
 
 
-def served(trace: Trace) -> tuple[list[float], Watched]:
-    """The latency of every request, and the loads and stops that hotseat reported."""
+def served(trace: Trace) -> tuple[dict[str, list[float]], Watched]:
+    """The latency of every request by client, and the loads and stops that hotseat reported."""
     watched = Watched()
     with tempfile.TemporaryDirectory() as folder:
         with Hotseat(config_of(trace), Path(folder)) as rig:
@@ -136,11 +145,11 @@ def server_of(model: Model) -> dict[str, Any]:
     return {"cmd": command, "memory": f"{model.size}GiB", "concurrencyLimit": model.slots}
 
 
-async def asked_of(port: int, trace: Trace) -> list[float]:
+async def asked_of(port: int, trace: Trace) -> dict[str, list[float]]:
     """Every client's requests, as the simulator replays them, but in real time."""
     async with asyncio.TaskGroup() as clients:
-        loops = [clients.create_task(ask_in_turn(port, replay)) for replay in replays(trace.clients)]
-    return [latency for loop in loops for latency in loop.result()]
+        loops = {each.client: clients.create_task(ask_in_turn(port, each)) for each in replays(trace.clients)}
+    return {client: loop.result() for client, loop in loops.items()}
 
 
 async def ask_in_turn(port: int, replay: Replay) -> list[float]:

@@ -28,6 +28,8 @@ class Record:
     ratios: tuple[Ratio, ...] = ()
     costs: tuple[Cost, ...] = ()
     real: tuple[Comparison, ...] = ()
+    answered_s: float | None = None
+    """How long the one request of f4 took with real processes."""
 
     def of(self, scenario: str, decider: str) -> list[Outcome]:
         """By seed."""

@@ -1,4 +1,4 @@
-"""Runs one scenario with one policy, and many of them on all cores."""
+"""Runs one scenario with one policy, and many of them on two cores."""
 
 from __future__ import annotations
 
@@ -8,20 +8,23 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+import msgspec
+from bench.scheduling import peer_cache
 from bench.scheduling.clairvoyant import Clairvoyant
-from bench.scheduling.mixes import crowd, mixed
+from bench.scheduling.jitter import jittered
+from bench.scheduling.mixes import FAMILIES, crowd
 from bench.scheduling.policies import RULES, peer
 from bench.scheduling.workloads import WORKLOADS
 
 from hotseat.catalog.catalog import Policy
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.simulation.bound import worst_share_of_bound
-from hotseat.simulation.results import Figures, figures
+from hotseat.simulation.results import Figures, batch_completions, client_slowdowns, figures
 from hotseat.simulation.scenario import catalog_of
 from hotseat.simulation.simulator import Decider, Turns, play
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from hotseat.simulation.run_log import Run
     from hotseat.simulation.trace import Trace
@@ -30,13 +33,13 @@ WORKERS = min(2, os.cpu_count() or 1)
 UNLIMITED_QUEUE = 1_000_000
 """No request is refused: waiting is what is compared."""
 
-TURNS, CLAIRVOYANT = "turns", "clairvoyant"
+TURNS, COLLATE, CLAIRVOYANT = "turns", "collate", "clairvoyant"
 PATIENCES = {TURNS: 2.0, "turns0": 0.0, "turns1": 1.0, "turns4": 4.0}
 PEERS = tuple(RULES)
 
 SCENARIOS: dict[str, Callable[[int], Trace]] = {
     **{name: workload.trace for name, workload in WORKLOADS.items()},
-    "mix": mixed,
+    **{name: family.trace for name, family in FAMILIES.items()},
     "crowd": crowd,
 }
 
@@ -46,12 +49,15 @@ class Cell:
     scenario: str
     seed: int
     decider: str
+    jitter: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     cell: Cell
     figures: Figures
+    clients: dict[str, float]
+    """Slowdown, or of a batch the seconds until it was complete."""
     fingerprint: str
     """Of every request's times: equal if two policies did exactly the same."""
     share_of_bound: float = 0.0
@@ -59,11 +65,12 @@ class Outcome:
 
 
 def outcome(cell: Cell) -> Outcome:
-    trace = SCENARIOS[cell.scenario](cell.seed)
+    trace = jittered(SCENARIOS[cell.scenario](cell.seed), cell.jitter)
     run = play(trace, decider(cell.decider, trace))
     patience = PATIENCES.get(cell.decider)
     share = 0.0 if patience is None else worst_share_of_bound(trace, run, patience)
-    return Outcome(cell, figures(run), fingerprint(run), share)
+    clients = client_slowdowns(run) | batch_completions(run)
+    return Outcome(cell, figures(run), clients, fingerprint(run), share)
 
 
 def decider(name: str, trace: Trace) -> Decider:
@@ -79,14 +86,26 @@ def fingerprint(run: Run) -> str:
 
 
 def outcomes(cells: Sequence[Cell], say: Callable[[str], None]) -> list[Outcome]:
-    """Every cell's outcome, in order; the slow ones start first."""
+    """Every cell's outcome, in order; those of other programs' policies are kept for the next time."""
+    known = {each.cell: each for each in kept()}
+    found = {each.cell: each for each in played([cell for cell in cells if cell not in known], say)}
+    if theirs := [each for cell, each in found.items() if cell.decider not in PATIENCES]:
+        peer_cache.write(msgspec.json.encode([*known.values(), *theirs]))
+    return [known.get(cell) or found[cell] for cell in cells]
+
+
+def kept() -> list[Outcome]:
+    content = peer_cache.read()
+    return msgspec.json.decode(content, type=list[Outcome]) if content else []
+
+
+def played(cells: Sequence[Cell], say: Callable[[str], None]) -> Iterator[Outcome]:
+    """The slow ones start first."""
     with ProcessPoolExecutor(WORKERS) as pool:
-        found = []
         for n, each in enumerate(pool.map(outcome, cells, chunksize=4), start=1):
-            found.append(each)
+            yield each
             if n % 100 == 0:
                 say(f"{n} of {len(cells)} runs")
-        return found
 
 
 def workload_cells(names: Iterable[str], seeds: Sequence[int]) -> list[Cell]:
@@ -98,3 +117,15 @@ def deciders_of(workload: str) -> tuple[str, ...]:
     known = WORKLOADS[workload]
     ours = tuple(PATIENCES) if known.fits_one else (TURNS,)
     return (*PEERS, *ours, *([CLAIRVOYANT] if known.is_open else []))
+
+
+def mix_cells(seeds: Sequence[int], jitters: int, rivals: Sequence[str] = (COLLATE,)) -> list[Cell]:
+    """Every policy with the same jitters, and collate with as many others, for the noise floor."""
+    last = {COLLATE: 2 * jitters}
+    return [
+        Cell(name, seed, decider, jitter)
+        for name, family in FAMILIES.items()
+        for decider in (*rivals, TURNS)
+        for seed in seeds[: family.count]
+        for jitter in range(1, last.get(decider, jitters) + 1)
+    ]

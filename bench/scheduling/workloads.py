@@ -1,22 +1,23 @@
-"""Fourteen seeded workloads, from common to adversarial. Each is a trace that the simulator replays to any policy.
+"""Nineteen seeded workloads, from common to adversarial. Each is a trace that the simulator replays to any policy.
 
 Loads take 2 s and 1.5 GiB/s, stops 1 s, servers have 4 slots, service times are log-normal; 24 GiB unless stated.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
-from hotseat.simulation.trace import FIRST_DEVICE, Client, Closed, Job, Memory, Model, Open, Pool, Step, Trace
+from bench.scheduling.agents import embeddings_and_chat, night_batch, sub_agent_bursts, tool_loops
+from bench.scheduling.trace_parts import SLOTS, STOP_S, load_s, log_normal, model, on
+
+from hotseat.simulation.trace import Closed, Job, Memory, Model, Open, Pool, Step, Trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-SLOTS = 4
-STOP_S = 1.0
+    from collections.abc import Callable
+WAITING = "waiting"
+"""Who asks once in f4."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,24 +29,6 @@ class Workload:
     """No two of its models fit together: the waiting bound is proved for it."""
     is_open: bool = False
     """Arrivals do not depend on answers, so a clairvoyant policy can know them."""
-
-
-def load_s(gib: float) -> float:
-    return round(2.0 + gib / 1.5, 1)
-
-
-def model(name: str, gib: float) -> Model:
-    return Model(name, load_s(gib), STOP_S, SLOTS, gib)
-
-
-def on(gib: float, models: Iterable[Model], clients: Sequence[Client]) -> Trace:
-    return Trace(tuple(models), tuple(clients), Memory({FIRST_DEVICE: gib}))
-
-
-def log_normal(rng: Random, mean: float, spread: float = 0.6) -> float:
-    """`spread` is the standard deviation as a share of the mean."""
-    variance = math.log(1 + spread * spread)
-    return rng.lognormvariate(math.log(mean) - variance / 2, math.sqrt(variance))
 
 
 def two_clients(seed: int, each: int = 60) -> Trace:
@@ -179,6 +162,13 @@ def misleading_gaps(_seed: int, count: int = 40) -> Trace:
     return on(24, [model("A", 20), model("B", 20)], [fickle, steady])
 
 
+def one_request(_seed: int, each: int = 50) -> Trace:
+    """Three overlapping clients keep A busy, and somebody asks B once."""
+    hot = [Closed(f"hot{n}", (Step(0.0, "A", 1 + n / 3), *[Step(0.05, "A", 1.0)] * each)) for n in range(3)]
+    models = [Model(name, 1.0, STOP_S, SLOTS, 20.0) for name in "AB"]
+    return on(24, models, [*hot, Closed(WAITING, (Step(0.0, "B", 1.0),), start=10.0)])
+
+
 def single(seed: int) -> Trace:
     rng, now, asked = Random(seed), 0.0, []
     for _ in range(200):
@@ -203,7 +193,12 @@ WORKLOADS = {
         Workload("f1", "three clients keep A busy for ever", busy_model),
         Workload("f2", "cyclic over five models, four fit", cyclic, fits_one=False, is_open=True),
         Workload("f3", "gaps that mislead", misleading_gaps),
+        Workload("f4", "one request beside three busy clients", one_request),
         Workload("g", "one model", single, is_open=True),
+        Workload("h1", "3 agents call tools; planner, coder, helper", tool_loops, fits_one=False),
+        Workload("h2", "3 agents with bursts of sub-agents", sub_agent_bursts),
+        Workload("h3", "embeddings beside chat", embeddings_and_chat),
+        Workload("h4", "a nightly batch beside a person", night_batch),
     )
 }
 SEEDS = (1, 2, 3, 4, 5)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from bench.fleet_simulation.clock import Clock
 from bench.fleet_simulation.costs import Cost, cost_of
+from bench.fleet_simulation.figures import jain
 from bench.fleet_simulation.fleet import simulate
 from bench.fleet_simulation.page import sections
 from bench.fleet_simulation.policies import POLICIES
@@ -137,3 +138,9 @@ def test_a_page_has_a_table_for_each_size(day: Figures) -> None:
     assert "|  | hotseat | random |" in tables
     assert "|  | hotseat |\n" in tables
     assert "| 500 | 1 µs | 2.0 µs | 3 µs | 4 µs | 5.0 MB |" in costs
+
+
+def test_work_is_even_when_all_have_the_same() -> None:
+    """And one over the number of hosts when one has everything."""
+    assert jain([0.5, 0.5, 0.5]) == pytest.approx(1)
+    assert jain([1, 0, 0, 0]) == pytest.approx(0.25)

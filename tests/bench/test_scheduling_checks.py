@@ -10,13 +10,12 @@ from xml.etree import ElementTree
 import pytest
 from bench.scheduling.__main__ import main
 from bench.scheduling.chart import chart
-from bench.scheduling.checks import Side, Verdict, gain, is_worse_in_all, verdicts
+from bench.scheduling.checks import Side, Verdict, mix_promises, verdicts
+from bench.scheduling.comparison import Summary
 from bench.scheduling.costs import Cost
 from bench.scheduling.page import page
 from bench.scheduling.record import Record
 from bench.scheduling.runs import Cell, outcome
-
-from hotseat.simulation.results import Figures
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,8 +28,20 @@ def record() -> Record:
     return Record("2026-01-01", "a machine", 1.0, tuple(map(outcome, CELLS)))
 
 
-def figures(client_mean_s: float, longest_wait_s: float, makespan_s: float) -> Figures:
-    return Figures(1, 0, 1, makespan_s, 1.0, 1.0, 1.0, 1.0, 1.0, longest_wait_s, client_mean_s, 1.0, 1.0, 0.0)
+BEFORE = Summary(
+    mixes=100,
+    no_worse=0.80,
+    gain=1.1,
+    longest_wait=1.05,
+    makespan=1.0,
+    loads=1.0,
+    worse_in_all=(1, 2),
+    worst=0.5,
+    best=2.0,
+    share_of_bound=0.5,
+)
+FLOOR = replace(BEFORE, no_worse=0.95, gain=1.0, longest_wait=1.0, worse_in_all=(3,))
+BETTER = replace(BEFORE, no_worse=0.85, gain=1.2, worse_in_all=())
 
 
 def test_only_what_was_measured_is_judged(record: Record) -> None:
@@ -63,25 +74,42 @@ def test_a_cost_is_judged_by_the_requested_queue_length(record: Record) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "worse"),
+    ("after", "held"),
     [
-        ((10.3, 5.1, 101.0), (10.0, 5.0, 100.0), True),
-        ((10.1, 5.1, 101.0), (10.0, 5.0, 100.0), False),
-        ((10.3, 4.9, 101.0), (10.0, 5.0, 100.0), False),
+        (BETTER, [True, True, True, True, True]),
+        (BEFORE, [False, False, True, True, True]),
+        (replace(BETTER, gain=1.09999, longest_wait=1.04999), [True, True, False, False, True]),
+        (replace(BETTER, gain=1.09), [True, True, False, True, True]),
+        (replace(BETTER, longest_wait=1.04), [True, True, True, False, True]),
+        (replace(BETTER, share_of_bound=1.01), [True, True, True, True, False]),
     ],
 )
-def test_worse_in_everything_means_everything(
-    ours: tuple[float, float, float], theirs: tuple[float, float, float], worse: bool
-) -> None:
-    """Worse means by more than 2 % in the mean, and by any amount in longest wait and makespan."""
-    assert is_worse_in_all((figures(*ours), figures(*theirs))) is worse
+def test_a_policy_must_be_better_than_the_baseline(after: Summary, held: list[bool]) -> None:
+    """Four points more no worse than collate, none worse in everything, and nothing given back for it."""
+    assert [verdict.holds for verdict in mix_promises("mixes", after, BEFORE, FLOOR)] == held
 
 
-def test_gains_are_averaged_as_ratios() -> None:
-    """Twice as good and half as good average to equally good."""
-    pairs = [(figures(1.0, 0, 0), figures(2.0, 0, 0)), (figures(2.0, 0, 0), figures(1.0, 0, 0))]
+def test_the_scheduler_of_the_baseline_is_no_worse_than_itself() -> None:
+    """Digits that were not kept make no difference."""
+    kept = replace(BEFORE, gain=1.1554, longest_wait=1.0436)
+    *_, gain, wait, _ = mix_promises("mixes", replace(BEFORE, gain=1.15536, longest_wait=1.04358), kept, FLOOR)
 
-    assert gain(pairs) == pytest.approx(1.0)
+    assert (gain.holds, wait.holds) == (True, True)
+
+
+def test_a_promise_about_mixes_has_baseline_and_noise_floor_beside_it() -> None:
+    """What could be reached at all can be seen without another file."""
+    first, second, *_ = mix_promises("mixes", BETTER, BEFORE, FLOOR)
+
+    assert first.promise == "mixes: share no worse than collate (baseline 0.8, collate itself 0.95)"
+    assert second.promise == "mixes: worse than collate in everything (baseline 2, collate itself 1)"
+
+
+def test_the_one_who_waits_beside_busy_clients_is_judged_by_seconds(record: Record) -> None:
+    """The workload has a single request of the model that is not loaded."""
+    waited = replace(record, outcomes=(outcome(Cell("f4", 1, "turns")),))
+
+    assert "f4: seconds until the one request is answered" in [verdict.promise for verdict in verdicts(waited)]
 
 
 def test_a_verdict_says_what_was_promised_and_measured() -> None:

@@ -13,7 +13,7 @@ from hotseat.scheduling.events import ClockReached, RequestArrived
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.simulation.scenario import catalog_of
 from hotseat.simulation.simulator import Standstill, Turns, play
-from hotseat.simulation.trace import Closed, Job, Memory, Model, Open, Pool, Step, Trace
+from hotseat.simulation.trace import Burst, Bursts, Closed, Job, Memory, Model, Open, Pool, Step, Trace
 
 if TYPE_CHECKING:
     from hotseat.scheduling.commands import Command
@@ -50,6 +50,13 @@ def test_a_server_works_on_as_many_as_it_has_slots() -> None:
     played = run(Open("u", 0.0, "A", 3.0), Open("v", 0.0, "A", 5.0), Open("w", 0.0, "A", 1.0))
 
     assert times(played) == [(0.0, 10.0, 13.0), (0.0, 10.0, 15.0), (0.0, 13.0, 14.0)]
+
+
+def test_a_burst_ends_with_its_last_response() -> None:
+    """Two requests at once on two slots; the next one follows a second after the longer of them."""
+    played = run(Bursts("lead", (Burst(0.0, (Job("A", 3.0), Job("A", 5.0))), Burst(1.0, (Job("A", 2.0),)))))
+
+    assert times(played) == [(0.0, 10.0, 13.0), (0.0, 10.0, 15.0), (16.0, 16.0, 18.0)]
 
 
 def test_a_swap_takes_a_stop_and_a_load() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hotseat.simulation.trace import (
+    Burst,
+    Bursts,
     Closed,
     Group,
     Job,
@@ -22,7 +24,7 @@ from hotseat.simulation.trace import (
 )
 
 WHOLE = """
-# two models, three kinds of client
+# two models, four kinds of client
 {"t": "model", "name": "A", "size": 20, "load": 15.3, "stop": 1.0, "slots": 4}
 {"t": "model", "name": "B", "size": {"gpu0": 2, "gpu1": 3}, "load": 4}
 {"t": "memory", "devices": {"gpu0": 24, "gpu1": 24}}
@@ -31,6 +33,7 @@ WHOLE = """
 {"t": "scheduler", "patience": 4, "max_wait": 90}
 {"t": "open", "client": "u1", "at": 12.5, "model": "A", "service": 3.1}
 {"t": "closed", "client": "ag1", "start": 0, "steps": [[0.5, "A", 3.0], [0.5, "B", 2.2]]}
+{"t": "bursts", "client": "ag2", "start": 0, "bursts": [[0.5, [["A", 3.0], ["A", 2.0]]], [1.0, [["B", 4.0]]]]}
 {"t": "pool", "client": "batch", "start": 0, "width": 8, "jobs": [["B", 6.0]]}
 """
 
@@ -47,6 +50,7 @@ def test_every_record_is_understood() -> None:
     assert trace.clients == (
         Open("u1", 12.5, "A", 3.1),
         Closed("ag1", (Step(0.5, "A", 3.0), Step(0.5, "B", 2.2))),
+        Bursts("ag2", (Burst(0.5, (Job("A", 3.0), Job("A", 2.0))), Burst(1.0, (Job("B", 4.0),)))),
         Pool("batch", 8, (Job("B", 6.0),)),
     )
 
@@ -71,6 +75,14 @@ def test_a_trace_without_memory_is_complete() -> None:
         ('{"t": "modle", "name": "A"}', "line 2: Invalid value 'modle' - at t"),
         ('{"t": "open", "client": "u", "at": -1, "model": "A", "service": 1}', "line 2: Expected float >= 0.0 - at at"),
         ('{"t": "closed", "client": "u", "steps": [["A", 0, 1]]}', "line 2: Expected float, got str - at steps[0][0]"),
+        (
+            '{"t": "bursts", "client": "u", "bursts": [[1, []]]}',
+            "line 2: Expected array of length >= 1 - at bursts[0][1]",
+        ),
+        (
+            '{"t": "bursts", "client": "u", "bursts": [[1, [["A", 1], ["C", 1]]]]}',
+            "line 2: client u requests C, but no line defines it.",
+        ),
         ('{"t": "memory", "devices": {"gpu0": 1}, "reserve": 1}', "line 2: Object contains unknown field reserve"),
         ('{"t": "model", "name": "A", "load": 2}', "line 2: model A is already defined in line 1"),
         (

@@ -143,8 +143,8 @@ ROWS = (
     ("p95 latency, s", "p95_s", ",.1f"),
     ("p99 latency, s", "p99_s", ",.1f"),
     ("longest wait, s", "longest_wait_s", ",.1f"),
-    ("slowest client's mean, s", "worst_client_s", ",.1f"),
-    ("fairness (1 = even)", "fairness", ".2f"),
+    ("slowdown (1 = no waiting)", "slowdown", ",.1f"),
+    ("slowdown of the worst-off client", "worst_slowdown", ",.1f"),
     ("stalled (requests waiting, nothing running)", "stalled", ".0%"),
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import exp, log
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,9 @@ if TYPE_CHECKING:
 
     from hotseat.identifiers import Instant, Seconds
     from hotseat.simulation.run_log import Request, Run
+
+SHORTEST_SERVICE_S: Seconds = 0.1
+"""A shorter request counts as this long in its slowdown: nobody notices a wait of milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +33,10 @@ class Figures:
     p99_s: float
     longest_wait_s: float
     """From arrival until a server started to process it."""
-    client_mean_s: float
-    """Mean latency with equal weight per client."""
-    worst_client_s: float
-    """Mean latency of the slowest client."""
-    fairness: float
-    """Jain's index of the clients' shares of service in latency: 1 is even."""
+    slowdown: float
+    """Geometric mean over the clients that are not batches: 1 if no request waited."""
+    worst_slowdown: float
+    """Of the client with the largest slowdown."""
     stalled: float
     """Share of time in which requests waited and none was processed."""
 
@@ -43,8 +45,7 @@ def figures(run: Run) -> Figures:
     served = [request for request in run.requests if request.finished is not None]
     latencies = sorted(map(latency, served))
     makespan = max((request.finished or 0.0 for request in served), default=0.0)
-    by_client = per_client(served)
-    means = [fmean(map(latency, theirs)) for theirs in by_client]
+    slowdowns = client_slowdowns(run)
     return Figures(
         served=len(served),
         unserved=len(run.requests) - len(served),
@@ -56,9 +57,8 @@ def figures(run: Run) -> Figures:
         p95_s=quantile(latencies, 0.95),
         p99_s=quantile(latencies, 0.99),
         longest_wait_s=max(map(wait, served), default=0.0),
-        client_mean_s=fmean(means) if means else 0.0,
-        worst_client_s=max(means, default=0.0),
-        fairness=jain([fmean(map(served_share, theirs)) for theirs in by_client]),
+        slowdown=geometric_mean(slowdowns.values()),
+        worst_slowdown=max(slowdowns.values(), default=1.0),
         stalled=share(stalled_s(run.requests, makespan), makespan),
     )
 
@@ -73,15 +73,38 @@ def wait(request: Request) -> Seconds:
     return request.started - request.arrived
 
 
-def served_share(request: Request) -> float:
-    return request.service / max(1e-9, latency(request))
+def slowdown(request: Request) -> float:
+    """Latency over service time."""
+    return max(1.0, latency(request) / max(request.service, SHORTEST_SERVICE_S))
 
 
-def per_client(requests: Iterable[Request]) -> list[list[Request]]:
+def client_slowdowns(run: Run) -> dict[str, float]:
+    """The geometric mean of the slowdowns of its requests, for each client that is not a batch."""
+    found = served_by_client(run)
+    return {name: geometric_mean(map(slowdown, found[name])) for name in found if name not in run.batches}
+
+
+def batch_completions(run: Run) -> dict[str, Seconds]:
+    """From the start of each batch to the end of its last job."""
+    found = served_by_client(run)
+    return {
+        name: max(job.finished or 0.0 for job in found[name]) - min(job.arrived for job in found[name])
+        for name in found
+        if name in run.batches
+    }
+
+
+def served_by_client(run: Run) -> dict[str, list[Request]]:
     by_client: dict[str, list[Request]] = {}
-    for request in requests:
-        by_client.setdefault(request.client, []).append(request)
-    return list(by_client.values())
+    for request in run.requests:
+        if request.finished is not None:
+            by_client.setdefault(request.client, []).append(request)
+    return by_client
+
+
+def geometric_mean(values: Iterable[float]) -> float:
+    logarithms = list(map(log, values))
+    return exp(fmean(logarithms)) if logarithms else 1.0
 
 
 def share(part: float, whole: float) -> float:
@@ -90,11 +113,6 @@ def share(part: float, whole: float) -> float:
 
 def quantile(ordered: Sequence[float], q: float) -> float:
     return ordered[min(len(ordered) - 1, int(q * len(ordered)))] if ordered else 0.0
-
-
-def jain(values: Sequence[float]) -> float:
-    squares = sum(value * value for value in values)
-    return sum(values) ** 2 / (len(values) * squares) if squares else 1.0
 
 
 def stalled_s(requests: Sequence[Request], end: Instant) -> Seconds:

@@ -41,3 +41,5 @@ class Stay:
 class Run:
     requests: tuple[Request, ...]
     stays: tuple[Stay, ...]
+    batches: frozenset[str] = frozenset()
+    """Clients whose last response counts, not each of them."""

@@ -31,6 +31,7 @@ from hotseat.scheduling.commands import (
 from hotseat.scheduling.events import ClockReached, RequestArrived, RequestLeft, UpstreamExited, UpstreamReady
 from hotseat.simulation.replay import Replay, replays
 from hotseat.simulation.run_log import Request, Run, Stay
+from hotseat.simulation.trace import Pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -93,6 +94,7 @@ class Simulator:
         self._decider = decider
         self._servers = {ModelName(model.name): Server(model) for model in trace.models}
         self._replays = replays(trace.clients)
+        self._batches = frozenset(client.client for client in trace.clients if isinstance(client, Pool))
         self._now: Instant = 0.0
         self._coming: list[tuple[Instant, int, Callable[..., None], tuple[Any, ...]]] = []
         self._numbers = 0
@@ -113,7 +115,7 @@ class Simulator:
         while self._coming:
             self._now, _, happens, about = heapq.heappop(self._coming)
             happens(*about)
-        return Run(tuple(self._requests), tuple(self._stays))
+        return Run(tuple(self._requests), tuple(self._stays), self._batches)
 
     def _at(self, when: Instant, happens: Callable[..., None], *about: Any) -> None:
         # The number keeps simultaneous events in order. Any: each callback has its own arguments.

@@ -4,12 +4,13 @@
     {"t": "memory", "devices": {"gpu0": 24}}
     {"t": "open", "client": "u1", "at": 12.5, "model": "A", "service": 3.1}
     {"t": "closed", "client": "ag1", "start": 0, "steps": [[0.5, "A", 3.0], [0.5, "B", 2.2]]}
+    {"t": "bursts", "client": "ag2", "start": 0, "bursts": [[0.5, [["A", 3.0], ["A", 2.0]]], [1.0, [["B", 4.0]]]]}
     {"t": "pool", "client": "batch", "start": 0, "width": 8, "jobs": [["B", 6.0]]}
 
 An open client sends at fixed times. A closed one thinks, sends and waits for the response before it thinks again:
-replayed at its recorded times it would hide thrashing. A pool is `width` workers on a common list. Times are in
-seconds, sizes in GiB. `group`, `matrix` and `scheduler` lines correspond to the configuration and have the same
-defaults.
+replayed at its recorded times it would hide thrashing. Bursts are the same with several requests at once, all of which
+must be answered. A pool is `width` workers on a common list. Times are in seconds, sizes in GiB. `group`, `matrix` and
+`scheduler` lines correspond to the configuration and have the same defaults.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, assert_never
 import msgspec
 
 from hotseat.errors import HotseatError, did_you_mean
-from hotseat.identifiers import ANY_GPU
+from hotseat.identifiers import ANY_GPU, RAM
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -108,6 +109,17 @@ class Job(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=Tr
     service: S
 
 
+class Burst(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    think: S
+    jobs: Annotated[tuple[Job, ...], msgspec.Meta(min_length=1)]
+
+
+class Bursts(Record, frozen=True):
+    client: Name
+    bursts: tuple[Burst, ...]
+    start: S = 0.0
+
+
 class Pool(Record, frozen=True):
     client: Name
     width: AtLeastOne
@@ -115,7 +127,7 @@ class Pool(Record, frozen=True):
     start: S = 0.0
 
 
-Client: TypeAlias = Open | Closed | Pool
+Client: TypeAlias = Open | Closed | Bursts | Pool
 Line: TypeAlias = Model | Memory | Group | Matrix | Scheduler | Client
 
 _DECODER = msgspec.json.Decoder(Line)
@@ -158,7 +170,7 @@ def traced(lines: Iterable[Line]) -> Trace:
     records = list(lines)
     return Trace(
         models=tuple(line for line in records if isinstance(line, Model)),
-        clients=tuple(line for line in records if isinstance(line, Open | Closed | Pool)),
+        clients=tuple(line for line in records if isinstance(line, Open | Closed | Bursts | Pool)),
         memory=next((line for line in records if isinstance(line, Memory)), None),
         groups=tuple(line for line in records if isinstance(line, Group)),
         scheduler=next((line for line in records if isinstance(line, Scheduler)), AS_BY_DEFAULT),
@@ -179,6 +191,8 @@ def jobs_of(client: Client) -> Iterator[Job]:
             yield Job(client.model, client.service)
         case Closed():
             yield from (Job(step.model, step.service) for step in client.steps)
+        case Bursts():
+            yield from (job for burst in client.bursts for job in burst.jobs)
         case Pool():
             yield from client.jobs
         case _:
@@ -237,7 +251,7 @@ def _said_once(line: Line) -> str:
 
 def _unknown_names(line: Line, models: list[str], devices: list[str]) -> Iterator[str]:
     match line:
-        case Open() | Closed() | Pool():
+        case Open() | Closed() | Bursts() | Pool():
             for name in dict.fromkeys(job.model for job in jobs_of(line) if job.model not in models):
                 yield f"client {line.client} requests {name}, but no line defines it.{did_you_mean(name, models)}"
         case Group():
@@ -250,6 +264,9 @@ def _unknown_names(line: Line, models: list[str], devices: list[str]) -> Iterato
         case Model():
             for device in (device for device in _devices_of(line) if device not in devices):
                 yield f"model {line.name} uses memory on {device}, but no memory line defines this device"
+            gpus = [device for device in devices if device != RAM]
+            if devices and isinstance(line.gpus, int) and line.gpus > len(gpus):
+                yield f"model {line.name} uses {line.gpus} GPUs, but the memory line defines {len(gpus)}"
 
 
 def _devices_of(model: Model) -> Iterator[str]:
