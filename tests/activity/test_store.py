@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import resource
 import signal
 import sqlite3
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, closing, contextmanager
+from threading import Event
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.relay_rig import turns
 
 from hotseat.activity.recent import KEPT, Activity, Tokens
 from hotseat.activity.store import FORMAT, ActivityStore, StoreWriter
 from hotseat.errors import HotseatError
 from hotseat.identifiers import ClientId, ModelName
 from hotseat.settings import ActivityKept
+from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
 QWEN, LLAMA, SOMEONE = ModelName("qwen"), ModelName("llama"), ClientId("someone")
@@ -218,3 +223,44 @@ async def test_a_folder_that_cannot_be_written_stops_nobody(rig: Rig, caplog: py
     assert rig.store_writer.lost == 1
     assert await rig.kept_models() == ["qwen"]
     assert "activity cannot be stored on disk" in caplog.text
+
+
+@asynccontextmanager
+async def watched(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    """In the block, its task has begun to write what has ended; leaving it cancels the task, as shutdown does."""
+    monkeypatch.setattr("hotseat.activity.store.EVERY_S", 0.0)
+    tasks = Tasks()
+    tasks.start(rig.store_writer.watch(), "activity")
+    await turns()
+    yield
+    await tasks.aclose()
+
+
+async def test_the_end_before_a_write_has_a_thread_loses_nothing(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the cancelled task had taken up is on disk when the writer is closed."""
+    free = Event()
+    with ThreadPoolExecutor(1) as threads:
+        asyncio.get_running_loop().set_default_executor(threads)
+        threads.submit(free.wait)
+        rig.finish()
+        async with watched(rig, monkeypatch):
+            pass
+        free.set()
+        await rig.store_writer.close()
+
+        assert await rig.kept_models() == ["qwen"]
+
+
+async def test_what_is_being_written_is_read(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks after a request has ended sees it, also if the disk is slow."""
+    rig.finish()
+    await rig.store_writer.close()
+    rig.finish(LLAMA)
+    with closing(sqlite3.connect(rig.file)) as another:
+        another.execute("begin immediate")
+        async with watched(rig, monkeypatch):
+            reading = asyncio.get_running_loop().create_task(rig.kept_models())
+            await asyncio.wait([reading], timeout=0.1)  # it waits for the write, and would be over without it
+            another.rollback()
+
+            assert await reading == ["qwen", "llama"]

@@ -66,7 +66,9 @@ async def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         )
         rig = Served(fleet, {}, {})
         for name, sock in sockets.items():
-            client = await stack.enter_async_context(httpx2.AsyncClient(base_url=urls[name], timeout=SOON_S))
+            client = await stack.enter_async_context(
+                httpx2.AsyncClient(base_url=urls[name], timeout=SOON_S, verify=False)
+            )
             host = fleet[name]
             parts: Management = around(host.dispatcher, host.journal, host.launcher, client, tmp_path / name)
             parts.fleet = host.fleet_admin

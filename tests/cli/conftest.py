@@ -41,7 +41,7 @@ def typed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture
 async def command_line(typed: Typed, tmp_path: Path) -> AsyncIterator[CommandLine]:
-    async with httpx2.AsyncClient() as client:
+    async with httpx2.AsyncClient(verify=False) as client:
         rig = furnished(MODELS, FakeLauncher(broken=("dud",)), client, tmp_path)
         async with served(application(rig), host="127.0.0.1", port=0) as port:
             yield CommandLine(rig, f"http://127.0.0.1:{port}", typed)

@@ -86,8 +86,9 @@ def test_missing_programs_and_files_are_findings(typed: Typed, config: Path) -> 
     assert "volume" not in said.out
 
 
-def test_an_address_in_use_is_a_finding(typed: Typed, config: Path) -> None:
-    """The finding names the process, if it is visible."""
+def test_an_address_in_use_is_a_finding(typed: Typed, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The finding names the process, if it is visible. The process accepts no connection, so nobody answers doctor."""
+    monkeypatch.setattr("hotseat.cli.doctor.PATIENCE_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         config.write_text(f"listen: 127.0.0.1:{port}\nmodels: {{}}\n")

@@ -311,6 +311,7 @@ async def test_a_host_that_is_cut_off_knows_it_and_comes_back() -> None:
     assert {bucket for bucket, change in member.changes if isinstance(change, BegunAnew)} == set(Bucket)
 
 
+@pytest.mark.uncounted
 @in_virtual_time
 async def test_being_apart_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
     """Eight hours without the store are one line when it is lost and one when it is back."""

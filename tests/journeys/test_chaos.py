@@ -1,4 +1,4 @@
-"""Half a minute of everything going wrong at once, three in `just deep`, and any number of them in `just chaos`."""
+"""Twenty seconds of everything going wrong at once, three in `just deep`, and any number of them in `just chaos`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.support.depth import by_depth
 from tests.support.llama import REPOSITORY
 
-MINUTES = by_depth("0.5", deep="3")
+MINUTES = by_depth("0.35", deep="3")
 
 
 @pytest.mark.llama

@@ -26,6 +26,7 @@ def test_the_same_bytes_as_recorded(name: str) -> None:
     assert translate(sample) == sample.client_file.read_bytes()
 
 
+@pytest.mark.uncounted
 @pytest.mark.parametrize("name", STREAMS)
 def test_cut_at_every_byte(name: str) -> None:
     """The lines do not depend on how the stream arrives."""

@@ -16,6 +16,7 @@ const base = "%(base)s";
 const chat = JSON.stringify({model: "beta", messages: [{role: "user", content: "hi"}]});
 const readable = [];
 const attempts = [];
+const elements = [];  // for some frames that are refused, Chromium fires no event
 
 function attempt(name, ask) {
   attempts.push((async () => {
@@ -28,10 +29,7 @@ function attempt(name, ask) {
 
 function tag(name, attributes) {
   const element = document.createElement(name);
-  attempts.push(new Promise((done) => {
-    element.onload = element.onerror = done;
-    setTimeout(done, 15000);
-  }));
+  elements.push(new Promise((done) => { element.onload = element.onerror = done; }));
   document.body.append(Object.assign(element, attributes));
 }
 
@@ -44,7 +42,7 @@ function form(action, method) {
   Object.assign(element, {action: base + action, method, enctype: "text/plain", target: frame.name});
   element.append(field);
   document.body.append(element);
-  attempts.push(new Promise((done) => { frame.onload = done; setTimeout(done, 15000); }));
+  elements.push(new Promise((done) => { frame.onload = done; }));
   element.submit();
 }
 
@@ -88,7 +86,9 @@ const socket = (base || location.origin).replace("http", "ws") + "/upstream/alph
 talk("websocket", () => new WebSocket(socket));
 talk("events", () => new EventSource(base + "/hotseat/events"));
 window.open(base + "/upstream/beta/load");
-window.outcome = Promise.allSettled(attempts).then(() => readable);
+const patience = () => new Promise((done) => setTimeout(done, 3000));
+window.outcome = Promise.allSettled(attempts)
+  .then(() => Promise.race([Promise.allSettled(elements), patience()])).then(() => readable);
 </script>"""
 
 

@@ -130,6 +130,8 @@ class StoreWriter:
         self._store = store
         self._kept = kept
         self._written = activity.n
+        self._writing: asyncio.Future[None] | None = None
+        """The last write. A cancelled task does not cancel it."""
         self._tidied_at: float | None = None
         self._is_well = True
         self.lost = 0
@@ -160,13 +162,18 @@ class StoreWriter:
             raise HotseatError(f"{self._store.path} cannot be read: {problem}. See the log for details.") from problem
 
     async def _write(self) -> None:
+        """One write at a time: whoever comes during another one waits for it, and then writes the rest."""
+        while self._writing is not None and not self._writing.done():
+            await asyncio.wait([self._writing])
         kept, ended = self._kept(), self._activity.recent(self._written)
         missed = self._activity.n - self._written - len(ended)
         self._written = self._activity.n
         if not kept.keep_s or not (ended or self._is_untidy()):
             return
         self.lost += missed
-        await asyncio.to_thread(self._write_or_log, kept, ended)
+        self._writing = asyncio.get_running_loop().run_in_executor(None, self._write_or_log, kept, ended)
+        await asyncio.wait([self._writing])
+        self._writing.result()
 
     def _is_untidy(self) -> bool:
         return self._tidied_at is None or time.monotonic() > self._tidied_at + TIDY_EVERY_S

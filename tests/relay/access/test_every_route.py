@@ -12,6 +12,8 @@ from hotseat.relay.access.origin import STATIC_PAGES
 if TYPE_CHECKING:
     from tests.support.relay_rig import RelayRig
 
+pytestmark = [pytest.mark.uncounted, pytest.mark.one_loop]
+
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND")
 OF_MODELS = (
     "/v1/chat/completions",
