@@ -68,7 +68,7 @@ def outcome(cell: Cell) -> Outcome:
     trace = jittered(SCENARIOS[cell.scenario](cell.seed), cell.jitter)
     run = play(trace, decider(cell.decider, trace))
     patience = PATIENCES.get(cell.decider)
-    share = 0.0 if patience is None else worst_share_of_bound(trace, run, patience)
+    share = 0.0 if patience is None else worst_share_of_bound(trace, run, Policy(patience))
     clients = client_slowdowns(run) | batch_completions(run)
     return Outcome(cell, figures(run), clients, fingerprint(run), share)
 

@@ -10,7 +10,7 @@ from bench.scheduling.mixes import HELD_OUT, TUNING
 from bench.scheduling.runs import SCENARIOS, decider
 from bench.scheduling.workloads import WORKLOADS
 
-from hotseat.scheduling.memory_fit import needs, within_budget
+from hotseat.scheduling.memory_fit import Free, needs
 from hotseat.scheduling.state import State
 from hotseat.simulation.scenario import catalog_of
 from hotseat.simulation.simulator import play
@@ -38,7 +38,7 @@ def test_fits_one_is_true_for_models_that_do_not_fit_in_pairs(name: str) -> None
     shares = [needs(state, each) for each in state.models.values()]
     pairs = [(a, b) for n, a in enumerate(shares) for b in shares[:n]]
 
-    assert WORKLOADS[name].fits_one is not any(within_budget(state, pair) for pair in pairs)
+    assert WORKLOADS[name].fits_one is not any(not Free(state, pair).exceeded() for pair in pairs)
 
 
 @pytest.mark.parametrize("rule", ["turns", "fifo", "collate", "ollama"])
@@ -56,7 +56,8 @@ def test_memory_is_never_exceeded(scenario: str, rule: str) -> None:
 
 def fit_together(trace: Trace, models: Collection[str]) -> bool:
     state = State(catalog_of(trace))
-    return within_budget(state, [needs(state, each) for name, each in state.models.items() if name in models])
+    taken = [needs(state, each) for name, each in state.models.items() if name in models]
+    return not Free(state, taken).exceeded()
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 MANY = 10_000
 START_S = 10.0
-"""Of processor time, without the import of the program, which does not depend on models. On an idle machine it takes
-less than half of this; with PyYAML's own parser it took 20 s."""
+"""Of processor time, without the import of the program, which does not depend on models; twice what it takes."""
 
 
 def processor_time_s(pid: int) -> float:

@@ -41,10 +41,9 @@ def test_a_stretch_ends_in_time(new_driver: NewDriver) -> None:
     driver = new_driver(one_at_a_time(model("qwen", concurrency_limit=1), "llama", max_wait_s=65))
     driver.with_ready("qwen", 1)
     driver >> arrives(2, "qwen", "someone else") << nothing
-    driver.at(11) >> arrives(3, "llama") << wakes_at(51)
-    driver.at(51) >> clock << wakes_at(66)
+    driver.at(11) >> arrives(3, "llama") << wakes_at(11 + 65 - 2 * (10 + 1))
 
-    driver.at(66) >> clock << nothing
+    driver.at(54) >> clock << nothing
     assert driver.phase("qwen") is Phase.DRAINING
 
 

@@ -21,7 +21,7 @@ from tests.support.scheduler_driver import (
 )
 
 from hotseat.errors import Busy
-from hotseat.scheduling.turns import LOOKED_AT
+from hotseat.scheduling.claims import LOOKED_AT
 
 if TYPE_CHECKING:
     from tests.support.scheduler_driver import NewDriver, SchedulerDriver
@@ -57,8 +57,7 @@ def test_a_drain(driver: SchedulerDriver) -> None:
     driver.with_ready("qwen", 1)
     driver.at(20) >> leaves(1) << nothing
     driver >> arrives(2, "qwen") << grants(2)
-    driver >> arrives(3, "llama", "another") << wakes_at(60)
-    driver.at(60) >> clock << wakes_at(100)
+    driver >> arrives(3, "llama", "another") << wakes_at(100)
     driver.at(100) >> clock << nothing
     driver >> arrives(4, "qwen") << nothing
 
@@ -78,13 +77,12 @@ def test_a_stop(driver: SchedulerDriver) -> None:
 
 
 def test_older_requests_of_the_resident(new_driver: NewDriver) -> None:
-    """They were first, for one more turn at most."""
+    """They were first, for two turns at most."""
     driver = new_driver(one_at_a_time(model("qwen", concurrency_limit=1), "llama"))
     driver.with_ready("qwen", 1)
     driver >> arrives(2, "qwen") << nothing
-    driver.at(11) >> arrives(3, "llama") << wakes_at(51)
-    driver.at(51) >> clock << wakes_at(91)
-    assert first(driver, "llama").why == "qwen first serves 1 older request, for at most 40.0 s"
+    driver.at(11) >> arrives(3, "llama") << wakes_at(91)
+    assert first(driver, "llama").why == "qwen first serves 1 older request, for at most 80.0 s"
 
     driver.at(91) >> clock << nothing
     assert first(driver, "llama").why.startswith("draining qwen")
@@ -131,7 +129,7 @@ def test_what_can_be_promised(driver: SchedulerDriver) -> None:
     driver.with_ready("qwen", 1)
     driver.at(15) >> leaves(1) << nothing
     driver >> arrives(2, "qwen") << grants(2)
-    driver >> arrives(3, "llama", "another") << wakes_at(55)
+    driver >> arrives(3, "llama", "another") << wakes_at(75)
     driver >> arrives(4, "llama", "another") << nothing
     head, behind = (ticket for ticket in driver.scheduler.view(driver.now).queue)
 

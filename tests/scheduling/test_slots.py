@@ -19,7 +19,7 @@ from tests.support.scheduler_driver import (
     wakes_at,
 )
 
-from hotseat.scheduling.turns import BUSY_SLOTS
+from hotseat.scheduling.slots import BUSY_SLOTS
 
 if TYPE_CHECKING:
     from tests.support.scheduler_driver import NewDriver, SchedulerDriver
@@ -80,16 +80,16 @@ def test_unknown_capacity_is_capped_while_others_wait_for_its_place(driver: Sche
     driver.with_ready("qwen", *range(BUSY_SLOTS - 1))
     driver >> arrives(20, "llama") << wakes_at(50)
     driver >> arrives(21, "qwen") << grants(21)
-    driver >> arrives(22, "qwen") << nothing
+    driver >> arrives(22, "qwen") << wakes_at(90)
 
-    driver >> leaves(21) << grants(22)
+    driver >> leaves(21) << grants(22) << wakes_at(50)
 
 
 def test_the_cap_ends_when_nobody_waits_any_more(driver: SchedulerDriver) -> None:
     """With the claim goes the cap."""
     driver.with_ready("qwen", *range(BUSY_SLOTS))
     driver >> arrives(20, "llama") << wakes_at(50)
-    driver >> arrives(21, "qwen") << nothing
+    driver >> arrives(21, "qwen") << wakes_at(90)
     driver >> arrives(22, "qwen") << nothing
 
     driver >> leaves(20) << grants(21) << grants(22)

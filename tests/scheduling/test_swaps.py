@@ -47,7 +47,7 @@ def test_a_whole_swap(driver: SchedulerDriver) -> None:
     driver.at(52) >> leaves(1) << stops("qwen")
     driver.at(53) >> exited("qwen") << starts("llama")
 
-    driver.at(63) >> ready("llama") << grants(2) << wakes_at(103)
+    driver.at(63) >> ready("llama") << grants(2) << wakes_at(143)
 
 
 def test_a_swap_says_why(driver: SchedulerDriver) -> None:

@@ -95,7 +95,7 @@ def test_claims_rotate(driver: SchedulerDriver) -> None:
 
     driver >> leaves(2) << stops("llama")
     driver >> exited("llama") << starts("gemma")
-    driver.at(70) >> ready("gemma") << grants(3) << wakes_at(110)
+    driver.at(70) >> ready("gemma") << grants(3) << wakes_at(150)
     driver >> leaves(3) << stops("gemma")
     driver >> exited("gemma") << starts("qwen")
 
@@ -111,7 +111,7 @@ def test_an_old_request_of_the_model_that_just_left(driver: SchedulerDriver) -> 
     driver >> leaves(7) << stops("qwen")
     driver >> exited("qwen") << starts("llama")
 
-    driver.at(61) >> ready("llama") << grants(20) << wakes_at(101)
+    driver.at(61) >> ready("llama") << grants(20) << wakes_at(141)
 
 
 def test_who_overtook_has_no_turn_of_its_own(new_driver: NewDriver) -> None:

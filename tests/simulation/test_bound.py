@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from hotseat.catalog.catalog import Policy
 from hotseat.identifiers import LaunchId, ModelName, TicketId
-from hotseat.simulation.bound import bound_s, claims, worst_share_of_bound
+from hotseat.simulation.bound import bound_of, claims, worst_share_of_bound
 from hotseat.simulation.run_log import Request, Run, Stay
 from hotseat.simulation.trace import Memory, Model, Open, Trace
 
@@ -19,8 +20,8 @@ def test_the_bound_is_the_sum_of_everybodys_turn() -> None:
     """Loads, stops and drains of all contenders, and two turns of each other; unused models do not count."""
     every_load_stop_and_drain = (10 + 1 + 5) + (4 + 2 + 7)
 
-    assert bound_s(TRACE, "A", patience=2) == every_load_stop_and_drain + 2 * (2 * (4 + 10))
-    assert bound_s(TRACE, "B", patience=0) == every_load_stop_and_drain + (0 + 10)
+    assert bound_of(TRACE, "A", Policy(2)) == every_load_stop_and_drain + 2 * (2 * (4 + 10))
+    assert bound_of(TRACE, "B", Policy(0)) == every_load_stop_and_drain + (0 + 10)
 
 
 def request(model: ModelName, arrived: float, started: float) -> Request:
@@ -46,7 +47,7 @@ def test_a_claim_begins_with_the_oldest_request() -> None:
 
 def test_the_longest_wait_is_a_share_of_its_bound() -> None:
     """A waited 39 s; its bound with patience 2 is 85 s."""
-    assert worst_share_of_bound(TRACE, RUN, patience=2) == 39 / bound_s(TRACE, "A", 2)
+    assert worst_share_of_bound(TRACE, RUN, Policy(2)) == 39 / bound_of(TRACE, "A", Policy(2))
 
 
 def test_a_load_that_nobody_waited_for_has_no_claim() -> None:

@@ -168,3 +168,17 @@ def test_only_a_newline_ends_a_line() -> None:
     odd = Trace((Model("a\u2028b\x85c", 1.0),), ())
 
     assert parse(write(odd)) == odd
+
+
+@pytest.mark.parametrize(("gpus", "is_valid"), [(2, True), (3, False)])
+def test_a_model_that_uses_more_gpus_than_there_are(gpus: int, *, is_valid: bool) -> None:
+    """RAM is none of them. Without a memory line nobody knows how many there are."""
+    models = (Model("A", 1.0, size=8.0, gpus=gpus),)
+    memory = Memory({"gpu0": 24.0, "gpu1": 24.0, "ram": 64.0})
+
+    assert parse(write(Trace(models, ()))).models == models
+    if is_valid:
+        assert parse(write(Trace(models, (), memory))).models == models
+    else:
+        with pytest.raises(TraceError, match="line 3: model A uses 3 GPUs, but the memory line defines 2"):
+            parse(write(Trace(models, (), memory)))

@@ -9,8 +9,8 @@ from hotseat.catalog.catalog import Catalog, Policy
 from hotseat.catalog.groups import TOGETHER, Group, Groups
 from hotseat.catalog.matrix import Matrix
 from hotseat.catalog.sleeping import Ask, Sleep, SleepLevel
-from hotseat.catalog.spec import LaunchRecipe, ModelSpec
-from hotseat.identifiers import HOST_MEMORY, LOCAL_HOST, DeviceName, ModelName, Place
+from hotseat.catalog.spec import GpuChoice, LaunchRecipe, ModelSpec
+from hotseat.identifiers import ANY_GPU, HOST_MEMORY, LOCAL_HOST, DeviceName, ModelName, Place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,6 +40,13 @@ def model(name: str, version: int = 1, gib: float | None = None, on: int = 0, **
     recipe = LaunchRecipe(("serve", name, f"v{version}"), "http://localhost:${PORT}")
     memory = None if gib is None else {gpu(on): int(gib * GIB)}
     return ModelSpec(ModelName(name), recipe, memory=memory, **known)
+
+
+def on_any(name: str, gib: float | None, *cards: int, count: int | None = None, **known: Any) -> ModelSpec:
+    """A spec whose cards are chosen among these at its start."""
+    choice = GpuChoice(count, tuple(map(gpu, cards)))
+    memory = None if gib is None else {ANY_GPU: int(gib * GIB)}
+    return replace(model(name, **known), gpus=choice, memory=memory)
 
 
 def as_spec(each: str | ModelSpec) -> ModelSpec:

@@ -15,7 +15,7 @@ from tests.support.catalogs import GIB, gpu
 
 from hotseat.catalog.spec import NOTHING
 from hotseat.errors import HotseatError, LoadFailed
-from hotseat.identifiers import Address, ClientId, LaunchId, ModelName, TicketId, Upstream
+from hotseat.identifiers import ANY_GPU, Address, ClientId, LaunchId, ModelName, TicketId, Upstream
 from hotseat.scheduling import invariants
 from hotseat.scheduling.commands import (
     Cause,
@@ -280,9 +280,15 @@ def measured(model: str, gib: float, on: int = 0) -> Sketch:
     return lambda driver: MemoryMeasured(ModelName(model), _launch(driver, model, None), memory)
 
 
-def left_by_others(gib: float) -> DevicesChanged:
-    """The budget that other programs leave on GPU 0."""
-    return DevicesChanged({gpu(0): int(gib * GIB)})
+def measured_on_cards(model: str, gib: float) -> Sketch:
+    """As the monitor reports a model whose cards are chosen: their memory together."""
+    memory = {ANY_GPU: int(gib * GIB)}
+    return lambda driver: MemoryMeasured(ModelName(model), _launch(driver, model, None), memory)
+
+
+def left_by_others(gib: float, on: int = 0) -> DevicesChanged:
+    """The budget that other programs leave on a GPU."""
+    return DevicesChanged({gpu(on): int(gib * GIB)})
 
 
 def failed(model: str, launch: int | None = None) -> Sketch:
@@ -348,6 +354,11 @@ def cuts(ticket: int) -> Expected:
 
 def starts(model: str, launch: int | None = None) -> Expected:
     return _expected(StartUpstream, model=model, launch=launch)
+
+
+def starts_on(model: str, *gpus: int) -> Expected:
+    """On exactly these cards; without any, its server decides."""
+    return _expected(StartUpstream, model=model, gpus=tuple(map(gpu, gpus)))
 
 
 def stops(model: str, launch: int | None = None, cause: Cause | None = None) -> Expected:

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from hotseat.errors import LoadFailed
-from hotseat.identifiers import HOST_MEMORY, Address, ClientId, TicketId, Upstream
+from hotseat.identifiers import ANY_GPU, HOST_MEMORY, Address, ClientId, TicketId, Upstream
 from hotseat.scheduling import invariants
 from hotseat.scheduling.commands import (
     Cause,
@@ -85,6 +85,8 @@ class Server:
     model: ModelName
     launch: LaunchId
     spec: ModelSpec
+    gpus: tuple[Place, ...] = ()
+    """The cards that it was started on."""
     life: Life = Life.LOADING
     was_ready: bool = False
     """A server may become ready although it was told to stop; its end is reported differently then."""
@@ -430,7 +432,10 @@ class World:
         self._require(command.spec == self.catalog.models[name], f"{name} is started with an old recipe")
         self._require(self._backoff_until.get(name, 0.0) <= self.now, f"{name} is started before its backoff ends")
         self._check_servers_beside(name, command.spec)
-        server = Server(name, command.launch, command.spec)
+        server = Server(name, command.launch, command.spec, command.gpus)
+        choice = command.spec.gpus
+        self._require(choice is None or set(command.gpus) <= set(choice.among), f"{name} gets cards it may not have")
+        self._require(bool(choice) == bool(command.gpus), f"{name} is started on {command.gpus}")
         self.servers[command.launch] = server
         self._require(self.is_within_budget(), f"{name} is started without free memory")
 
@@ -549,7 +554,7 @@ class World:
 
     def _taken_by(self, server: Server) -> dict[Place, Bytes]:
         """Its memory if awake, what it keeps if asleep, in between the larger of both."""
-        awake = self._memory(server.spec)
+        awake = self._memory(server)
         if server.level is None or not self.catalog.budgets:
             return awake
         kept = dict(server.level.memory or {})
@@ -559,10 +564,15 @@ class World:
             return kept
         return {place: max(awake.get(place, 0), kept.get(place, 0)) for place in {**awake, **kept}}
 
-    def _memory(self, spec: ModelSpec) -> dict[Place, Bytes]:
-        budgets = self.catalog.budgets
-        whole = dict(list(budgets.items())[:1])
-        return {} if not budgets else dict(spec.memory) if spec.memory is not None else whole
+    def _memory(self, server: Server) -> dict[Place, Bytes]:
+        """A model without figures takes a whole device; on cards of equal size a model is split evenly."""
+        budgets, memory = self.catalog.budgets, server.spec.memory
+        if not budgets:
+            return {}
+        if memory is None:
+            return {place: budgets[place] for place in server.gpus or list(budgets)[:1]}
+        split = {card: -(-memory.get(ANY_GPU, 0) // len(server.gpus)) for card in server.gpus}
+        return {**split, **{place: size for place, size in memory.items() if place != ANY_GPU}}
 
     def _spec(self, server: Server) -> ModelSpec:
         """The spec that applies to a server: time limits follow the catalog while it runs."""

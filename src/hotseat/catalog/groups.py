@@ -61,6 +61,9 @@ class Groups:
         """Which residents must be gone before `wanted` may load; empty: it may load beside them."""
         if self.matrix is not None:
             return self.matrix.pushed_out(wanted, residents)
+        ours = self.of(wanted)
+        if not ours.swap and not ours.exclusive:
+            return ()
         return tuple(resident for resident in residents if self.must_leave(resident, wanted))
 
     def must_leave(self, resident: ModelName, wanted: ModelName) -> bool:

@@ -1,9 +1,9 @@
 """PURE: the cost of loading a model on a host, as seen from another host.
 
-The prices are the scheduler's (scheduling/eviction.py): a model in use costs more than any number of unused ones; an
-unused one costs its load time over the expected time until its next use. Only its own host knows the gaps between its
-uses; others assume, as the scheduler does without data, that it stays unused as long again. So this estimates where a
-load is cheapest; the host itself decides which model leaves.
+A model in use costs more than any number of unused ones; an unused one costs its load time over the expected time until
+its next use. The models that leave are chosen as the scheduler does it (scheduling/eviction.py). Only its own host
+knows the gaps between its uses; others assume, as the scheduler does without data, that it stays unused as long again.
+So this estimates where a load is cheapest; the host itself decides which model leaves.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from hotseat.fleet.member import ASLEEP, BACKOFF, COLD, LEAVING, LOADING
 from hotseat.identifiers import ANY_GPU, RAM, Place
 from hotseat.scheduling import eviction
-from hotseat.scheduling.eviction import cheapest, cost, price_in_use, price_unused
-from hotseat.scheduling.linger import next_use_s
+from hotseat.scheduling.eviction import cheapest, total
+from hotseat.scheduling.loss import next_use_s
 from hotseat.scheduling.model_stats import UNKNOWN_LOAD_S
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 TAKES_NO_MEMORY = (COLD, BACKOFF)
 NEVER_ENOUGH = float("inf")
+BUSY = 1e6
+"""More than the total price of any number of unused models."""
 LADDERS_KEEP_S: Seconds = 5.0
 """Prices change slowly, and are used only to preselect hosts."""
 
@@ -122,7 +124,7 @@ def clearing(
         return Clearing(0.0, ())
     given = cheapest(_offers(member, missing, now, sparing), missing)
     if given is not None:
-        return Clearing(cost(given), tuple(each.model for each in given))
+        return Clearing(total(given), tuple(each.model for each in given))
     if not due:
         return None
     cleared = clearing(member, offer, (), now, sparing)
@@ -157,6 +159,10 @@ def _offers(
             yield eviction.Offer(price(member, residence, now), residence.model, residence, freed)
 
 
+def price_in_use(users: int) -> float:
+    return BUSY * (1 + users)
+
+
 def price(member: Member, residence: Residence, now: Instant) -> float:
     """The price of one resident; 0 if it is already leaving."""
     if residence.phase in LEAVING:
@@ -164,7 +170,7 @@ def price(member: Member, residence: Residence, now: Instant) -> float:
     users = member.load(residence.model)
     if users or residence.phase == LOADING:
         return price_in_use(users)
-    return price_unused(residence.load_s or UNKNOWN_LOAD_S, next_use_s((), member.unused_s(residence, now)))
+    return (residence.load_s or UNKNOWN_LOAD_S) / next_use_s((), member.unused_s(residence, now))
 
 
 # Estimates

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Protocol
 
-from hotseat.catalog.cards import on_cards
 from hotseat.catalog.spec import Source
 from hotseat.errors import LoadFailed
 from hotseat.hardware.memory_release import WITHIN_S, until_free
@@ -49,7 +48,7 @@ class KnowsMemory(Protocol):
 
     def footprint(self, model: ModelName) -> Footprint | None: ...
 
-    def needs(self, model: ModelName) -> Mapping[Place, Bytes]: ...
+    def needs(self, model: ModelName, gpus: tuple[Place, ...] = ()) -> Mapping[Place, Bytes]: ...
 
 
 class MemoryGatedLauncher:
@@ -167,7 +166,7 @@ class MemoryGatedLauncher:
         scheduler = self._scheduler()
         if scheduler is None or asyncio.get_running_loop().time() - self._ended_at > FRESH_S:
             return {}
-        figures = on_cards(scheduler.needs(model), gpus, scheduler.limits)
+        figures = scheduler.needs(model, gpus)
         return {place.device: int(SLACK * bytes_) for place, bytes_ in figures.items() if bytes_}
 
     async def _until_free(self, model: ModelName, wanted: Mapping[DeviceName, Bytes]) -> Freed:

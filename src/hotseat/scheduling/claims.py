@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Instant, ModelName, TicketId
 
 
+LOOKED_AT = 16
+"""Only this many claims, the oldest, are examined: a decision must not take longer than a request."""
+
+
 class Claim(NamedTuple):
     """Sorts by age of the claim, then of the ticket."""
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from hotseat.errors import HotseatError
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.memory_fit import MemoryForecast, takes, within_budget
+from hotseat.scheduling.memory_fit import free_later, free_now
 from hotseat.scheduling.memory_pressure import holds_yielded_memory
+from hotseat.scheduling.slots import serves_at_once
 from hotseat.scheduling.state import CLAIMABLE, takes_slot
-from hotseat.scheduling.turns import serves_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,9 +39,9 @@ def check(state: State) -> None:
 def _memory(state: State) -> Iterator[str]:
     residents = state.with_process()
     is_as_promised = not state.available and all(model.measured is None for model in residents)
-    if is_as_promised and not within_budget(state, (takes(state, model) for model in residents)):
+    if is_as_promised and free_now(state).exceeded():
         yield f"over budget: {[model.name for model in residents]}"
-    if not state.may_exceed_memory and (excess := MemoryForecast(state).then.excess()):
+    if not state.may_exceed_memory and (excess := free_later(state).exceeded()):
         yield f"models exceed the limits by {excess}, and no check is pending"
     if holding := [model.name for model in residents if holds_yielded_memory(state, model)]:
         yield f"{holding} are still running although a yield is active: {state.yielding}"

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from hotseat.errors import Yielding
 from hotseat.scheduling.commands import Cause
-from hotseat.scheduling.eviction import choose_victims
+from hotseat.scheduling.eviction import cheapest, offer
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.memory_fit import OTHERS_S, MemoryForecast, in_gib, needs, takes
-from hotseat.scheduling.turns import NEVER
+from hotseat.scheduling.loss import NEVER, expected_loss
+from hotseat.scheduling.memory_fit import OTHERS_S, free_later, holds, in_gib, needs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,29 +30,27 @@ def relieve(transitions: Transitions) -> Instant:
     state = transitions.state
     if not state.may_exceed_memory:
         return NEVER
-    forecast = MemoryForecast(state)
-    excess = forecast.then.excess()
+    excess = free_later(state).exceeded()
     if not excess:
         state.may_exceed_memory = False
         return NEVER
-    for model in _who_goes(state, forecast, excess, transitions.now):
+    for model in _who_goes(state, excess, transitions.now):
         transitions.unload(model, Cause.EXCEEDS_MEMORY, _in_words(excess, state))
     return transitions.now + LOOK_AGAIN_S
 
 
-def _who_goes(
-    state: State, forecast: MemoryForecast, excess: Mapping[Place, Bytes], now: Instant
-) -> tuple[ModelState, ...]:
-    """The cheapest set that is enough; if all are not enough, all of them."""
-    free = [model for model in [*forecast.staying, *forecast.asleep] if _may_go(state, model, excess)]
-    victims = choose_victims(state, free, excess, now)
-    return tuple(free) if victims is None else victims
+def _who_goes(state: State, excess: Mapping[Place, Bytes], now: Instant) -> list[ModelState]:
+    """The set with the smallest loss that is enough; if all are not enough, all of them."""
+    may_go = [model for model in state.with_process() if _may_go(state, model, excess)]
+    losses = [(model, expected_loss(state, model, state.load_s(model.name), now)) for model in may_go]
+    chosen = cheapest((offer(model, lost, holds(state, model), excess) for model, lost in losses), excess)
+    return may_go if chosen is None else [each.model for each in chosen]
 
 
 def _may_go(state: State, model: ModelState, excess: Mapping[Place, Bytes]) -> bool:
     """Unused, not pinned, and unloading it helps."""
     if model.phase is Phase.ASLEEP:
-        return not excess.keys().isdisjoint(takes(state, model))
+        return not excess.keys().isdisjoint(holds(state, model))
     if model.phase is not Phase.READY or not state.is_idle(model) or model.spec.pinned:
         return False
     if state.catalog.groups.of(model.name).persistent:
@@ -86,7 +84,7 @@ def holds_yielded_memory(state: State, model: ModelState) -> bool:
     """Is it present and not about to be gone? A model going to sleep may keep memory."""
     if model.is_leaving and not model.falls_asleep:
         return False
-    return _covers(state, takes(state, model))
+    return _covers(state, holds(state, model))
 
 
 def needs_yielded_memory(state: State, model: ModelState) -> bool:

@@ -10,34 +10,32 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hotseat.catalog.spec import NOTHING
-from hotseat.scheduling.eviction import choose_victims
+from hotseat.scheduling.claims import LOOKED_AT
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.memory_fit import MemoryForecast, MemoryUse, is_in_the_way, needs, refusal, takes
-from hotseat.scheduling.turns import (
-    LOOKED_AT,
-    NEVER,
-    DecisionContext,
-    ProtectedBy,
-    Protection,
-    begin,
+from hotseat.scheduling.loss import NEVER, Because, Loss, Losses
+from hotseat.scheduling.memory_fit import (
+    free_later,
+    free_now,
+    holds,
+    is_in_the_way,
     is_protected,
-    protection_of,
-    turn_s,
+    kept_asleep,
+    refusal,
+    will_hold,
 )
+from hotseat.scheduling.start_options import cheapest_eviction, options_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hotseat.catalog.sleeping import SleepLevel
-    from hotseat.catalog.spec import ModelSpec
     from hotseat.errors import NeverFits, NoMemory
-    from hotseat.identifiers import Bytes, Instant, ModelName, Place
+    from hotseat.identifiers import Instant, ModelName, Place
     from hotseat.scheduling.claims import Claim
+    from hotseat.scheduling.start_options import Eviction, Option
     from hotseat.scheduling.state import ModelState, State
 
-    Models: TypeAlias = list[ModelState]
-    Holds: TypeAlias = tuple[Protection, ...]
-    Missing: TypeAlias = Mapping[Place, Bytes]
+    Victims: TypeAlias = tuple[ModelState, ...]
 
 EVICTING = 4
 """Only this many claims may choose victims: older claims come first anyway."""
@@ -53,7 +51,7 @@ class Action(Enum):
     LOADER = "loader"
     """Another load is in progress. Nothing is evicted meanwhile, so that freed memory can be used at once."""
     HELD = "held"
-    """Its memory is protected, at least until `look_again`."""
+    """Its memory is in use, at least until `look_again`."""
     BEHIND = "behind"
     """An older claim comes first."""
 
@@ -63,165 +61,172 @@ class ClaimDecision(NamedTuple):
 
     claim: Claim
     model: ModelState
-    spec: ModelSpec
-    step: Action
+    action: Action
     others: tuple[ModelState, ...] = ()
-    """The models that the step concerns: victims, the one loading or the one ahead."""
-    holds: tuple[Protection, ...] = ()
+    """The models that the action concerns: victims, the one loading or the one ahead."""
+    staying: tuple[Loss, ...] = ()
+    """The models that stay for now although their memory is needed."""
     sleep_levels: Mapping[ModelName, SleepLevel] = NOTHING
     """Sleep level of each victim that sleeps; other victims stop."""
+    gpus: tuple[Place, ...] = ()
+    """The cards that it starts on, or that are freed for it; empty: its server decides."""
     error: NeverFits | NoMemory | None = None
 
     @property
     def look_again(self) -> Instant:
-        return min((each.until for each in self.holds), default=NEVER)
+        return min((each.until for each in self.staying), default=NEVER)
 
 
 def decisions(state: State, now: Instant) -> Iterator[ClaimDecision]:
     plan = Plan(state, now)
     for claim in state.claims.first(LOOKED_AT):
-        yield plan.about(claim)
+        yield plan.decide(claim)
 
 
 class Plan:
     """One pass over all claims; decisions for older claims count for younger ones."""
 
-    __slots__ = ("_context", "_evicting", "_for_good", "_forecast", "_loader", "_now", "_spoken_for", "_state")
-
     def __init__(self, state: State, now: Instant) -> None:
-        self._state = state
-        self._now = now
-        self._forecast = MemoryForecast(state)
-        self._context = DecisionContext(state, now)
+        present = state.with_process()
+        self._state, self._now = state, now
+        self._losses = Losses(state, now, state.claims.first(LOOKED_AT))
+        self._free_now, self._free_later = free_now(state), free_later(state)
+        self._running = [model.name for model in present if not model.is_asleep]
+        self._staying = {model.name: model for model in present if not model.is_leaving}
+        self._draining = [model for model in present if model.is_leaving and model.leases]
+        self._promised: list[ModelState] = []
+        self._reserved: set[ModelName] = set()
+        """Residents that an older claim waits for."""
         self._loader = loader_busy_with(state)
-        self._for_good: dict[int, MemoryUse] = {}
         self._evicting = EVICTING
-        self._spoken_for: set[ModelName] = set()
 
-    def about(self, claim: Claim) -> ClaimDecision:
-        forecast = self._forecast
-        model, spec = self._state.models[claim.model], self._state.catalog.models[claim.model]
-        if error := self._never_fits(model):
-            return ClaimDecision(claim, model, spec, Action.REFUSE, error=error)
-        if older := forecast.promised_instead_of(model.name):
-            return ClaimDecision(claim, model, spec, Action.BEHIND, (older,))
-        own = forecast.own(model)
-        if not forecast.then.admits(model, own):
-            return self._without_memory(claim, model, spec, own)
-        if not forecast.now.admits(model, own):
-            return self._leaving(claim, model, spec)
-        forecast.start(model)
-        self._loader = self._loader or model
-        return ClaimDecision(claim, model, spec, Action.START)
+    def decide(self, claim: Claim) -> ClaimDecision:
+        wanted = self._state.models[claim.model]
+        if error := self._never_fits(wanted):
+            return ClaimDecision(claim, wanted, Action.REFUSE, error=error)
+        if older := self._promised_instead_of(wanted):
+            return ClaimDecision(claim, wanted, Action.BEHIND, (older,))
+        options, excluded = options_for(self._state, wanted, self._free_later), self._excluded_later(wanted)
+        fitting = [] if excluded else [option for option in options if not option.missing]
+        if not fitting:
+            return self._free_memory(claim, wanted, options, excluded)
+        option = min(fitting, key=lambda each: (bool(self._free_now.lacks(each.more)), each.left))
+        self._promise(wanted, option)
+        if self._free_now.lacks(option.more) or self._pushed_out(wanted, self._running):
+            return self._leaving(claim, wanted, option)
+        self._free_now.take({place: max(0, bytes_) for place, bytes_ in option.more.items()})
+        self._running.append(wanted.name)
+        self._loader = self._loader or wanted
+        return ClaimDecision(claim, wanted, Action.START, gpus=option.gpus)
 
-    def _leaving(self, claim: Claim, model: ModelState, spec: ModelSpec) -> ClaimDecision:
-        self._forecast.promise(model)
-        if self._loader is None and self._only_stops(model):
-            self._loader = model
-        return ClaimDecision(claim, model, spec, Action.LEAVING)
+    def _leaving(self, claim: Claim, wanted: ModelState, option: Option) -> ClaimDecision:
+        """If it only waits for stops, it counts as the next load."""
+        if self._loader is None and not self._waits_for_drains(wanted, option):
+            self._loader = wanted
+        return ClaimDecision(claim, wanted, Action.LEAVING, gpus=option.gpus)
 
-    def _only_stops(self, wanted: ModelState) -> bool:
-        """Does it only wait for stops? Then it counts as the next load."""
-        return not any(is_in_the_way(self._state, each, wanted) for each in self._forecast.draining)
+    def _waits_for_drains(self, wanted: ModelState, option: Option) -> bool:
+        return any(is_in_the_way(self._state, each, wanted, option.gpus) for each in self._draining)
 
     def _never_fits(self, wanted: ModelState) -> NeverFits | NoMemory | None:
         """Could it load if every model left that may? Checked before anything is evicted."""
-        group = self._state.catalog.groups.of(wanted.name)
-        staying_for_good = self._for_good.get(id(group))
-        if staying_for_good is None:
-            protected = [model for model in self._forecast.staying if is_protected(self._state, wanted.name, model)]
-            staying_for_good = MemoryUse(self._state, protected)
-            self._for_good[id(group)] = staying_for_good
-        return None if staying_for_good.admits(wanted) else refusal(self._state, wanted, staying_for_good.models)
+        awake = [each for each in self._staying.values() if each.phase is not Phase.ASLEEP]
+        return refusal(self._state, wanted, [each for each in awake if is_protected(self._state, wanted, each)])
 
-    def _without_memory(self, claim: Claim, model: ModelState, spec: ModelSpec, own: Missing) -> ClaimDecision:
-        missing = self._forecast.then.lacks(model, own)
-        candidates = self._candidates(claim, spec, missing) if self._evicting else []
-        if not candidates:
-            return ClaimDecision(claim, model, spec, Action.BEHIND)
-        self._evicting -= 1
-        free, holds = self._who_may_leave(claim, candidates)
-        if self._loader is not None:
-            return self._wait_for_loader(claim, model, spec, missing, free, holds)
-        victims = self._victims(spec, missing, free)
-        if victims is None:
-            self._spoken_for.update(each.resident.name for each in holds)
-            return ClaimDecision(claim, model, spec, Action.HELD if holds else Action.BEHIND, holds=holds)
-        sleep_levels = self._sleep_levels(model, victims)
-        self._forecast.evict(victims, sleep_levels)
-        self._forecast.promise(model)
-        if not any(victim.leases for victim in victims):
-            self._loader = model
-        return ClaimDecision(claim, model, spec, Action.EVICT, victims, sleep_levels=sleep_levels)
+    def _promised_instead_of(self, wanted: ModelState) -> ModelState | None:
+        """The model with promised memory that may not run beside this one."""
+        must_leave, name = self._state.catalog.groups.must_leave, wanted.name
+        clashing = (each for each in self._promised if must_leave(each.name, name) or must_leave(name, each.name))
+        return next(clashing, None)
 
-    def _wait_for_loader(
-        self, claim: Claim, model: ModelState, spec: ModelSpec, missing: Missing, free: Models, holds: Holds
+    def _promise(self, wanted: ModelState, option: Option) -> None:
+        self._free_later.take(option.more)
+        self._staying.pop(wanted.name, None)
+        self._promised.append(wanted)
+
+    # Freeing memory
+
+    def _free_memory(
+        self, claim: Claim, wanted: ModelState, options: Sequence[Option], excluded: set[ModelName]
     ) -> ClaimDecision:
-        assert self._loader is not None
-        # When the claim is due, no younger load in its way may start, or loading would never be possible for it.
-        loading = [each.resident for each in holds if each.keeps is ProtectedBy.LOADING]
-        overdue = [resident for resident in loading if self._is_due(claim, resident)]
-        if self._victims(spec, missing, [*free, *overdue]) is not None:
-            self._forecast.promise(model)
-        return ClaimDecision(claim, model, spec, Action.LOADER, (self._loader,))
+        candidates = self._candidates(claim, options, excluded) if self._evicting else []
+        if not candidates:
+            return ClaimDecision(claim, wanted, Action.BEHIND)
+        self._evicting -= 1
+        losses = [self._losses.of(claim, each) for each in candidates]
+        leave = [each for each in losses if each.until <= self._now]
+        stay = [each for each in losses if each.until > self._now and each.because is not Because.PINNED]
+        if self._loader is not None:
+            overdue = [each for each in stay if self._keeps_loading(claim, each)]
+            # When the claim is due, no younger load in its way may start, or loading would never be possible for it.
+            if eviction := cheapest_eviction(self._state, options, [*leave, *overdue], excluded):
+                self._promise(wanted, eviction.option)
+            return ClaimDecision(claim, wanted, Action.LOADER, (self._loader,))
+        eviction = cheapest_eviction(self._state, options, leave, excluded)
+        return self._wait(claim, wanted, options, stay) if eviction is None else self._evict(claim, wanted, eviction)
 
-    def _is_due(self, claim: Claim, resident: ModelState) -> bool:
-        return begin(claim, resident) + turn_s(self._context, claim.model, resident) <= self._now
+    def _keeps_loading(self, claim: Claim, loss: Loss) -> bool:
+        return loss.because is Because.LOADING and self._losses.is_overdue(claim, loss.resident)
 
-    def _candidates(self, claim: Claim, spec: ModelSpec, missing: Missing) -> Models:
+    def _candidates(self, claim: Claim, options: Iterable[Option], excluded: set[ModelName]) -> list[ModelState]:
         """Residents and sleepers whose memory would help, except those that an older claim waits for."""
-        pushed = self._pushed_out(spec)
-        there = [*self._forecast.staying, *(each for each in self._forecast.asleep if self._may_be_ended(each, claim))]
         return [
             model
-            for model in there
-            if model.name not in self._spoken_for
-            and (not missing.keys().isdisjoint(takes(self._state, model)) or model.name in pushed)
+            for model in self._staying.values()
+            if model.name not in self._reserved
+            and (model.name in excluded or self._helps(model, *options))
+            and not (model.phase is Phase.ASLEEP and self._is_claimed_earlier(model, claim))
         ]
 
-    def _may_be_ended(self, sleeper: ModelState, claim: Claim) -> bool:
-        """No older claim is for this model."""
-        its = self._state.claims.of(sleeper.name)
-        return its is None or claim < its
+    def _helps(self, resident: ModelState, *options: Option) -> bool:
+        memory = holds(self._state, resident)
+        return any(option.is_helped_by(memory) for option in options)
 
-    def _sleep_levels(self, wanted: ModelState, victims: tuple[ModelState, ...]) -> dict[ModelName, SleepLevel]:
+    def _is_claimed_earlier(self, sleeper: ModelState, claim: Claim) -> bool:
+        its = self._state.claims.of(sleeper.name)
+        return its is not None and its < claim
+
+    def _wait(self, claim: Claim, wanted: ModelState, options: Iterable[Option], stay: Sequence[Loss]) -> ClaimDecision:
+        """Wait for the option whose memory is free first; younger claims leave its models alone."""
+        ways = [[each for each in stay if self._helps(each.resident, option)] for option in options]
+        first = min((way for way in ways if way), key=lambda way: max(each.until for each in way), default=stay)
+        self._reserved.update(each.resident.name for each in first)
+        return ClaimDecision(claim, wanted, Action.HELD if first else Action.BEHIND, staying=tuple(first))
+
+    def _evict(self, claim: Claim, wanted: ModelState, eviction: Eviction) -> ClaimDecision:
+        for victim in eviction.victims:
+            del self._staying[victim.name]
+            self._free_later.give(will_hold(self._state, victim))
+        self._promise(wanted, eviction.option)
+        levels = self._sleep_levels(eviction.victims)
+        drained = [victim for victim in eviction.victims if victim.leases]
+        self._draining += drained
+        self._loader = None if drained else wanted
+        return ClaimDecision(
+            claim, wanted, Action.EVICT, eviction.victims, sleep_levels=levels, gpus=eviction.option.gpus
+        )
+
+    def _sleep_levels(self, victims: Victims) -> dict[ModelName, SleepLevel]:
         """Which victims sleep: as many as fit with what they keep, slowest to load first."""
-        sleep_levels: dict[ModelName, SleepLevel] = {}
+        chosen: dict[ModelName, SleepLevel] = {}
         able = [each for each in victims if each.phase is Phase.READY]
         for victim in sorted(able, key=lambda each: -self._state.model_stats.load_s(each.name)):
             for level in self._state.sleep_levels(victim):
-                if self._forecast.has_sleep_levels(wanted, victims, {**sleep_levels, victim.name: level}):
-                    sleep_levels[victim.name] = level
+                kept = kept_asleep(self._state, victim, level)
+                if not self._free_later.lacks(kept):
+                    self._free_later.take(kept)
+                    chosen[victim.name] = level
                     break
-        return sleep_levels
+        return chosen
 
-    def _pushed_out(self, spec: ModelSpec) -> tuple[ModelName, ...]:
-        """Models that groups or matrix exclude, among those staying or with promised memory."""
-        there = [model.name for model in (*self._forecast.staying, *self._forecast.promised)]
-        return self._state.catalog.groups.pushed_out(spec.name, there)
+    # Groups
 
-    def _who_may_leave(self, claim: Claim, candidates: Models) -> tuple[Models, Holds]:
-        free, holds = [], []
-        for resident in candidates:
-            held = protection_of(self._context, claim, resident)
-            if held is None or held.until <= self._now:
-                free.append(resident)
-            elif held.keeps is not ProtectedBy.PINNED:
-                holds.append(held)
-        return free, tuple(holds)
+    def _excluded_later(self, wanted: ModelState) -> set[ModelName]:
+        awake = (each.name for each in self._staying.values() if each.phase is not Phase.ASLEEP)
+        return set(self._pushed_out(wanted, [*awake, *(each.name for each in self._promised)]))
 
-    def _victims(self, spec: ModelSpec, missing: Missing, free: Models) -> tuple[ModelState, ...] | None:
-        """The models that the groups exclude, and the cheapest others that free the rest of the missing memory."""
-        names = self._pushed_out(spec)
-        pushed = [model for model in free if model.name in names]
-        if len(pushed) < len(names):
-            return None
-        for model in pushed:
-            given = needs(self._state, model)
-            missing = {place: lack - given.get(place, 0) for place, lack in missing.items()}
-        missing = {place: lack for place, lack in missing.items() if lack > 0}
-        others = choose_victims(self._state, [model for model in free if model not in pushed], missing, self._now)
-        return None if others is None else (*pushed, *others)
+    def _pushed_out(self, wanted: ModelState, names: Iterable[ModelName]) -> tuple[ModelName, ...]:
+        return self._state.catalog.groups.pushed_out(wanted.name, names)
 
 
 def loader_busy_with(state: State) -> ModelState | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hotseat.catalog.spec import NOTHING
+from hotseat.scheduling.bound import unkept_max_wait
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.memory_fit import MemoryUse, footprint, needs
+from hotseat.scheduling.memory_fit import fits_beside, footprint
+from hotseat.scheduling.placement import needs_on
 from hotseat.scheduling.snapshot import snapshot, snapshot_of, why
 from hotseat.scheduling.state import LONG_AGO
-from hotseat.scheduling.turns import unkept_max_wait
 from hotseat.scheduling.view import InUse
 
 if TYPE_CHECKING:
@@ -53,16 +54,16 @@ class Questions:
         known = self._state.models.get(model)
         return footprint(known) if known else None
 
-    def needs(self, model: ModelName) -> Mapping[Place, Bytes]:
-        """The memory that a load of this model takes; none without budgets."""
+    def needs(self, model: ModelName, gpus: tuple[Place, ...] = ()) -> Mapping[Place, Bytes]:
+        """The memory that a load of this model takes, on these cards if they were chosen; none without budgets."""
         known = self._state.models.get(model)
-        return needs(self._state, known) if known else NOTHING
+        return needs_on(self._state, known, gpus or known.gpus) if known else NOTHING
 
     def may_load_beside_all(self, model: ModelName) -> bool:
         """Is it not loaded, does no request wait, and does it fit beside every model that is loaded?"""
         state, wanted = self._state, self._state.models[model]
         loaded = {each.name: each for each in state.with_process() if each.phase is not Phase.ASLEEP}
-        return not state.queue and model not in loaded and MemoryUse(state, loaded.values()).admits(wanted)
+        return not state.queue and model not in loaded and fits_beside(state, wanted, [*loaded.values()])
 
     # Views
 

@@ -39,13 +39,14 @@ from hotseat.scheduling.events import (
     YieldRequested,
 )
 from hotseat.scheduling.lifecycle import Move, Phase
+from hotseat.scheduling.loss import NEVER
 from hotseat.scheduling.memory_fit import footprint, most_of
 from hotseat.scheduling.questions import Questions
 from hotseat.scheduling.queue import RequestKind, Ticket
 from hotseat.scheduling.settle import settle
+from hotseat.scheduling.slots import serves_at_once
 from hotseat.scheduling.state import State
 from hotseat.scheduling.transitions import Transitions
-from hotseat.scheduling.turns import NEVER, serves_at_once
 from hotseat.scheduling.wait_reasons import newcomer_waits_s
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from hotseat.errors import LoadFailed
 from hotseat.scheduling.commands import Cause
-from hotseat.scheduling.eviction import price_in_words
 from hotseat.scheduling.lifecycle import Phase
+from hotseat.scheduling.loss import NEVER, loss_in_words
 from hotseat.scheduling.memory_fit import may_change_level
 from hotseat.scheduling.memory_pressure import relieve, unload_for_yield
 from hotseat.scheduling.plan import Action, ClaimDecision, decisions
 from hotseat.scheduling.queue import RequestKind
-from hotseat.scheduling.turns import NEVER, slots
+from hotseat.scheduling.slots import slots
 from hotseat.scheduling.wait_reasons import waited_for
 
 if TYPE_CHECKING:
@@ -148,20 +148,20 @@ def _free_memory(transitions: Transitions) -> Instant:
 
 def _carry_out(transitions: Transitions, decision: ClaimDecision) -> None:
     model = decision.model
-    match decision.step:
+    match decision.action:
         case Action.REFUSE if decision.error:
             transitions.refuse_all(model.name, decision.error, "not enough memory")
         case Action.START if model.phase is Phase.ASLEEP:
             transitions.wake(model, reason_to_start(transitions.state, model.name))
         case Action.START:
-            transitions.start(model, reason_to_start(transitions.state, model.name))
+            transitions.start(model, decision.gpus, reason_to_start(transitions.state, model.name))
         case Action.EVICT:
             for victim in decision.others:
-                reason = price_in_words(transitions.state, victim, transitions.now)
+                reason = loss_in_words(transitions.state, victim, transitions.now)
                 transitions.evict(victim, model, reason, decision.sleep_levels.get(victim.name))
-            transitions.read_ahead(model, decision.spec, "other models are being unloaded for it")
+            transitions.read_ahead(model, "other models are being unloaded for it")
         case Action.LEAVING:
-            transitions.read_ahead(model, decision.spec, "memory is being freed for it")
+            transitions.read_ahead(model, "memory is being freed for it")
 
 
 def _stop_reading(transitions: Transitions) -> None:

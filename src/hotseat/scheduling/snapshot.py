@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.catalog.spec import Footprint, Source
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.memory_fit import added_up, footprint, takes
+from hotseat.scheduling.memory_fit import added_up, footprint, holds
 from hotseat.scheduling.settle import UNWANTED
 from hotseat.scheduling.view import DeviceView, ModelView, TicketView, View
 from hotseat.scheduling.wait_reasons import served_in_s, waits
@@ -28,7 +28,7 @@ def snapshot(state: State, now: Instant, shown: Iterable[ModelState]) -> View:
 
 
 def _devices(state: State) -> tuple[DeviceView, ...]:
-    reserved = added_up(takes(state, model) for model in state.with_process())
+    reserved = added_up(holds(state, model) for model in state.with_process())
     return tuple(
         DeviceView(place, budget, state.limits[place], reserved.get(place, 0))
         for place, budget in state.catalog.budgets.items()
@@ -84,7 +84,7 @@ def _footprint(state: State, model: ModelState) -> Footprint | None:
     sleep_stats = model.stats.sleep_stats_by_level.get(model.sleep_level.name)
     was_seen = sleep_stats is not None and sleep_stats.memory is not None
     source = Source.MEASURED if was_seen else Source.ESTIMATED
-    return Footprint(takes(state, model), source if model.sleep_level.memory is None else Source.DECLARED)
+    return Footprint(holds(state, model), source if model.sleep_level.memory is None else Source.DECLARED)
 
 
 def _tickets(state: State, model: ModelState, wait: Wait) -> Iterator[TicketView]:

@@ -52,6 +52,8 @@ class ModelState:
     """Levels that failed: not used again until an operator loads it or its configuration changes."""
     fell_asleep_in_s: Seconds | None = None
     """How long that took last; None: its process never slept."""
+    gpus: tuple[Place, ...] = ()
+    """The cards that its current process may use; empty: it was not told."""
     leases: dict[TicketId, Ticket] = field(default_factory=dict)
     slots_used: int = 0
     """Leases that take a slot."""

@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hotseat.catalog.sleeping import SleepLevel
-    from hotseat.catalog.spec import ModelSpec
     from hotseat.errors import HotseatError
-    from hotseat.identifiers import Instant, ModelName, Seconds, TicketId, Upstream
+    from hotseat.identifiers import Instant, ModelName, Place, Seconds, TicketId, Upstream
     from hotseat.scheduling.state import ModelState, State
 
 FIRST_REST_S: Seconds = 2.0
@@ -134,15 +133,16 @@ class Transitions:
 
     # Phases
 
-    def start(self, model: ModelState, reason: str) -> None:
+    def start(self, model: ModelState, gpus: tuple[Place, ...], reason: str) -> None:
         self._note_claim(model)
         self._enter(model, Move.START, reason)
         model.spec = self.state.catalog.models[model.name]
         model.launch = self.state.next_launch()
+        model.gpus = gpus
         model.has_answered = False
         self.state.read_ahead.pop(model.name, None)
         self._note_concurrent_loads()
-        self.commands.append(StartUpstream(model.name, model.launch, model.spec, reason))
+        self.commands.append(StartUpstream(model.name, model.launch, model.spec, reason, gpus))
 
     def wake(self, model: ModelState, reason: str) -> None:
         assert model.launch is not None
@@ -157,8 +157,9 @@ class Transitions:
         assert claim is not None
         model.claimed_at = claim.since
 
-    def read_ahead(self, model: ModelState, spec: ModelSpec, reason: str) -> None:
+    def read_ahead(self, model: ModelState, reason: str) -> None:
         """Read its files once while memory is freed. A sleeping model needs no files."""
+        spec = self.state.catalog.models[model.name]
         if spec.reads_ahead and spec.name not in self.state.read_ahead and model.phase is not Phase.ASLEEP:
             self.state.read_ahead[spec.name] = spec.recipe
             self.commands.append(ReadAhead(spec.name, spec, reason))
@@ -319,7 +320,7 @@ class Transitions:
         """No process is left. Its leases end when their connections break; they no longer count for the model."""
         model.evicted_for_it = ()
         model.launch = model.upstream = model.sleep_level = model.fell_asleep_in_s = model.keep_alive = None
-        model.ends_asleep = False
+        model.ends_asleep, model.gpus = False, ()
         model.cut_at = model.cause = model.slots_reported = model.measured = None
         model.ready_at = model.idle_since = LONG_AGO
         for ticket in model.leases:

@@ -8,10 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hotseat.scheduling.bound import Competitor, bound_s
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.memory_fit import MemoryForecast, is_in_the_way
+from hotseat.scheduling.loss import Because, Loss
+from hotseat.scheduling.memory_fit import is_in_the_way
 from hotseat.scheduling.plan import Action, ClaimDecision, decisions
-from hotseat.scheduling.turns import LONGEST_STRETCH, ProtectedBy, Protection, slots
+from hotseat.scheduling.slots import slots
 
 if TYPE_CHECKING:
     from hotseat.identifiers import Instant, ModelName, Seconds
@@ -52,7 +54,7 @@ def _claims(state: State, now: Instant) -> dict[ModelName, Wait]:
 class _Explainer:
     def __init__(self, state: State, now: Instant) -> None:
         self._state, self._now = state, now
-        self._forecast = MemoryForecast(state)
+        self._present = state.with_process()
         self._number = 0
         self._before: tuple[ModelName, Instant] | None = None
         """The previous claim, and since when it waits."""
@@ -60,13 +62,13 @@ class _Explainer:
 
     def about(self, decision: ClaimDecision) -> Wait:
         name = decision.claim.model
-        match decision.step:
+        match decision.action:
             case Action.LEAVING | Action.EVICT:
                 wait = self._leaving(decision)
             case Action.LOADER:
                 wait = self._loader(decision.others[0], name)
             case Action.HELD:
-                wait = self._held(max(decision.holds, key=lambda each: each.until), decision)
+                wait = self._held(max(decision.staying, key=lambda each: each.until), decision)
             case _:
                 return self.behind(name, self._latest(decision))
         self._note(name, decision.claim.since, wait.ready_in_s)
@@ -88,12 +90,14 @@ class _Explainer:
 
     def _swap_s(self, name: ModelName) -> Seconds:
         """To stop a loaded model and load this one."""
-        usual_stop_s = max((self._state.stop_s(each.name) for each in self._forecast.staying), default=0.0)
+        staying = [each for each in self._present if not each.is_leaving and each.phase is not Phase.ASLEEP]
+        usual_stop_s = max((self._state.stop_s(each.name) for each in staying), default=0.0)
         return usual_stop_s + self._state.load_s(name)
 
     def _leaving(self, decision: ClaimDecision) -> Wait:
         load_s = self._state.load_s(decision.claim.model)
-        leaving = [*self._forecast.in_the_way(decision.model), *decision.others]
+        leaving = [each for each in self._present if each.is_leaving and self._is_in_the_way(each, decision)]
+        leaving += decision.others
         left_s = max((leaves_in_s(self._state, each, self._now) for each in leaving), default=0.0)
         gone = ", ".join(_leaves(each, self._now) for each in leaving)
         then = f"{'waking' if decision.model.sleep_level else 'loading'} {decision.claim.model}"
@@ -103,22 +107,22 @@ class _Explainer:
         left_s = loads_in_s(self._state, busy, self._now)
         return Wait(f"waiting for {busy.name} to finish loading ({left_s:.0f} s left)", left_s + self._swap_s(name))
 
-    def _held(self, hold: Protection, decision: ClaimDecision) -> Wait:
+    def _held(self, stays: Loss, decision: ClaimDecision) -> Wait:
         load_s = self._state.load_s(decision.claim.model)
-        if hold.keeps is ProtectedBy.LOADING:
-            return self._loader(hold.resident, decision.claim.model)
-        resident, left_s = hold.resident, hold.until - self._now
+        if stays.because is Because.LOADING:
+            return self._loader(stays.resident, decision.claim.model)
+        resident, left_s = stays.resident, stays.until - self._now
         stops_s = leaves_in_s(self._state, resident, self._now)
-        return Wait(self._sentence(hold, left_s, load_s), left_s + stops_s + load_s)
+        return Wait(self._sentence(stays, left_s, load_s), left_s + stops_s + load_s)
 
-    def _sentence(self, hold: Protection, left_s: Seconds, load_s: Seconds) -> str:
-        resident = hold.resident
-        match hold.keeps:
-            case ProtectedBy.LINGER:
+    def _sentence(self, stays: Loss, left_s: Seconds, load_s: Seconds) -> str:
+        resident = stays.resident
+        match stays.because:
+            case Because.EXPECTED:
                 return (
                     f"{resident.name} is idle, but its next request is expected soon: protected for {left_s:.1f} s more"
                 )
-            case ProtectedBy.OLDER_REQUESTS:
+            case Because.OLDER_REQUESTS:
                 older = self._state.queue.count(resident.name)
                 return f"{resident.name} first serves {_counted(older, 'older request')}, for at most {left_s:.1f} s"
             case _:
@@ -127,27 +131,23 @@ class _Explainer:
                 cost = f"swap cost {swap_s:.0f} s"
                 return f"{resident.name} is protected for at most {left_s:.1f} s more ({running}, {cost})"
 
+    def _is_in_the_way(self, other: ModelState, decision: ClaimDecision) -> bool:
+        return is_in_the_way(self._state, other, decision.model, decision.gpus)
+
     def _latest(self, decision: ClaimDecision) -> Instant | None:
-        """Each contender ahead stops, loads and has two turns at most: the bound of docs/design/scheduling.md."""
+        """None while a figure is unknown of a model that competes."""
         state, claim = self._state, decision.claim
-        present = [*self._forecast.staying, *self._forecast.leaving]
+        awake = [each for each in self._present if each.phase is not Phase.ASLEEP]
         older = [state.models[each.model] for each in state.claims if each < claim]
-        contenders = [each for each in [*present, *older] if is_in_the_way(state, each, decision.model)]
-        if any(each.stats.load_s is None or not each.stats.drain_s for each in contenders):
+        others = [each for each in [*awake, *older] if self._is_in_the_way(each, decision)]
+        if any(each.stats.load_s is None or not each.stats.drain_s for each in others):
             return None
-        own_s = state.load_s(claim.model)
-        slowest_s = max([own_s, *(state.load_s(each.name) for each in contenders)])
-        total_s = own_s + sum(swap_s(state, each) + self._turns_s(each, slowest_s) for each in contenders)
-        return claim.since + total_s
-
-    def _turns_s(self, contender: ModelState, slowest_s: Seconds) -> Seconds:
-        patience = self._state.catalog.policy.patience
-        return LONGEST_STRETCH * patience * (self._state.load_s(contender.name) + slowest_s)
+        own = Competitor(state.load_s(claim.model), 0.0, 0.0, decision.model.spec.urgency)
+        return claim.since + bound_s(own, [competitor(state, each) for each in others], state.catalog.policy)
 
 
-def swap_s(state: State, model: ModelState) -> Seconds:
-    """What a model's coming and going costs others, without its turn."""
-    return state.load_s(model.name) + state.stop_s(model.name) + model.stats.drain_s
+def competitor(state: State, model: ModelState) -> Competitor:
+    return Competitor(state.load_s(model.name), state.stop_s(model.name), model.stats.drain_s, model.spec.urgency)
 
 
 def leaves_in_s(state: State, model: ModelState, now: Instant) -> Seconds:

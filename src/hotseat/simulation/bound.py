@@ -1,23 +1,17 @@
-"""The proven bound of a model's wait for its turn if one model fits at a time, and the waits of a run.
-
-Between a model's claim and its load every other contender has at most one turn, and one more for requests that are
-older than the claim. So, with `turn_j = patience × (load_j + slowest load)`:
-
-    wait_b ≤ Σ_j (load_j + stop_j + drain_j) + Σ_{j≠b} (turn_j + max(load_j, turn_j))
-
-`drain_j` is the longest request in flight: without cutting requests no better bound is possible.
-"""
+"""The waits of a run, compared with the bound of scheduling/bound.py: proved if one model fits at a time."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hotseat.scheduling.bound import Competitor, bound_s
 from hotseat.simulation.trace import jobs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hotseat.catalog.catalog import Policy
     from hotseat.identifiers import Instant, ModelName, Seconds
     from hotseat.simulation.run_log import Request, Run, Stay
     from hotseat.simulation.trace import Trace
@@ -36,24 +30,21 @@ class Claim:
         return self.ready - self.since
 
 
-def worst_share_of_bound(trace: Trace, run: Run, patience: float) -> float:
+def worst_share_of_bound(trace: Trace, run: Run, policy: Policy) -> float:
     """The longest wait from claim to ready, as a share of its bound; above 1 the bound is violated."""
-    return max((claim.waited_s / bound_s(trace, claim.model, patience) for claim in claims(run)), default=0.0)
+    return max((claim.waited_s / bound_of(trace, claim.model, policy) for claim in claims(run)), default=0.0)
 
 
-def bound_s(trace: Trace, wanted: str, patience: float) -> Seconds:
+def bound_of(trace: Trace, wanted: str, policy: Policy) -> Seconds:
     drains: dict[str, Seconds] = {}
     for job in (job for client in trace.clients for job in jobs_of(client)):
         drains[job.model] = max(job.service, drains.get(job.model, 0.0))
-    contenders = [model for model in trace.models if model.name in drains]
-    slowest = max(model.load for model in contenders)
-    total = 0.0
-    for model in contenders:
-        total += model.load + model.stop + drains[model.name]
-        if model.name != wanted:
-            turn = patience * (model.load + slowest)
-            total += turn + max(model.load, turn)
-    return total
+    competitors = {
+        model.name: Competitor(model.load, model.stop, drains[model.name], model.urgency)
+        for model in trace.models
+        if model.name in drains
+    }
+    return bound_s(competitors.pop(wanted), [*competitors.values()], policy)
 
 
 def claims(run: Run) -> Iterator[Claim]:
