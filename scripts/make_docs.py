@@ -412,27 +412,33 @@ def listed(names: Sequence[str]) -> str:
 # Simulation: runs the how-to's commands and shows their output
 
 
+MACHINES = ("32GiB", "48GiB", "24GiB,24GiB", "24GiB,24GiB,24GiB")
+
+
 def simulation() -> dict[str, str]:
     memory, patience = ("--memory", "48GiB"), ("--patience", "6")
     with TemporaryDirectory() as folder:
         drawn = Path(folder) / "monday.svg"
-        with_memory, with_patience = said(*memory, "--svg", str(drawn)), said(*patience)
+        with_memory, with_patience = said("monday", *memory, "--svg", str(drawn)), said("monday", *patience)
         picture = drawn.read_text()
+    machines = [word for gpus in MACHINES for word in ("--gpu", gpus)]
     shown = Template(Path(__file__).with_name("simulate.md").read_text()).substitute(
         made=MADE,
         more_memory=" ".join(["hotseat simulate monday.jsonl", *memory, "--svg monday.svg"]),
         more_memory_says=with_memory,
         more_patience=" ".join(["hotseat simulate monday.jsonl", *patience]),
         more_patience_says=with_patience,
+        machines=" ".join(["hotseat simulate office.jsonl", *machines]),
+        machines_say=said("office", *machines),
         example=f"```\n{trace_format()}\n```",
     )
     return {"howto/simulate.md": shown, "howto/monday.svg": picture}
 
 
-def said(*options: str) -> str:
+def said(name: str, *options: str) -> str:
     printed = io.StringIO()
     with redirect_stdout(printed):
-        commands(["simulate", str(DOCS / "howto/monday.jsonl"), *options], standalone_mode=False)
+        commands(["simulate", str(DOCS / f"howto/{name}.jsonl"), *options], standalone_mode=False)
     return printed.getvalue().rstrip()
 
 

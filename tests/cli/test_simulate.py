@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 import pytest
+from scripts.make_docs import DOCS, MACHINES
 
-from hotseat.simulation.trace import Closed, Memory, Model, Step, Trace, write
+from hotseat.simulation.trace import Closed, Job, Memory, Model, Pool, Step, Trace, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -129,3 +130,106 @@ def test_a_missing_trace_is_reported(typed: Typed, tmp_path: Path) -> None:
     said = typed("simulate", str(tmp_path / "none.jsonl"))
 
     assert (said.code, said.err) == (1, f"hotseat: {tmp_path}/none.jsonl cannot be read: No such file or directory\n")
+
+
+def machines(*sizes: str) -> list[str]:
+    return [word for each in sizes for word in ("--gpu", each)]
+
+
+def test_machines_are_compared_in_one_table(typed: Typed, trace: Path) -> None:
+    """The first row is as recorded; two cards are as good as one with their memory, and a smaller one is no help."""
+    said = typed("simulate", str(trace), *machines("24GiB,24GiB", "48GiB", "20GiB"))
+    head, before, *after = said.out.splitlines()
+
+    assert (said.code, said.err) == (0, "")
+    assert head.split("  ")[-1] == "not served"
+    assert [line.split()[0] for line in (before, *after)] == ["unchanged", "24GiB,24GiB", "48GiB", "20GiB"]
+    assert [line.split()[1] for line in after[:2]] == ["2", "2"]
+    assert after[2].split()[1:] == before.split()[1:]
+
+
+def test_the_example_of_the_how_to_says_what_the_command_says(typed: Typed) -> None:
+    """32 GiB help the batch only, two cards are as good as a large one, and a third changes nothing."""
+    said = typed("simulate", str(DOCS / "howto/office.jsonl"), *machines(*MACHINES), "--json")
+    before, one_32, one_48, two, three = json.loads(said.out).values()
+
+    assert one_32["slowdown"] > 0.9 * before["slowdown"] > 1.5 * two["slowdown"]
+    assert one_32["batches_s"] < 0.9 * before["batches_s"]
+    assert one_48 == two == three
+
+
+def test_programs_get_the_figures_of_each_machine(typed: Typed, tmp_path: Path) -> None:
+    """A batch is judged by its completion: eight jobs of 5 s by four workers, after a load of 10 s."""
+    batch = Pool("batch", 4, tuple(Job("qwen", 5.0) for _ in range(8)))
+    (tmp_path / "t.jsonl").write_text(write(Trace(MODELS, (batch,), Memory({"gpu0": 24.0}))))
+    report = json.loads(typed("simulate", str(tmp_path / "t.jsonl"), *machines("48GiB"), "--json").out)
+
+    assert report["48GiB"] == {
+        "unserved": 0,
+        "loads": 1,
+        "slowdown": 1.0,
+        "p95_s": 0.0,
+        "longest_wait_s": 0.0,
+        "batches_s": 20.0,
+        "stalled": 0.5,
+    }
+
+
+def test_machines_are_drawn_below_each_other(typed: Typed, trace: Path, tmp_path: Path) -> None:
+    """With the patience that was asked for, which the titles name."""
+    options = ("--patience", "4", "--svg", str(tmp_path / "monday.svg"))
+    typed("simulate", str(trace), *machines("24GiB", "24GiB,24GiB"), *options)
+    drawn = (tmp_path / "monday.svg").read_text()
+
+    assert all(f">{title}<" in drawn for title in ("unchanged", "24GiB, patience 4", "24GiB,24GiB, patience 4"))
+
+
+def test_a_machine_on_which_a_model_never_fits(typed: Typed, trace: Path) -> None:
+    """The table says how many requests it would not serve."""
+    said = typed("simulate", str(trace), *machines("16GiB"))
+
+    assert said.out.splitlines()[-1].split()[-1] == "20"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (machines("24GiB,much"), "--gpu 24GiB,much: must be a size such as 18GiB"),
+        ([*machines("24GiB"), "--memory", "48GiB"], "leave out --config and --memory"),
+    ],
+)
+def test_a_mistaken_machine_is_refused(typed: Typed, trace: Path, words: list[str], sentence: str) -> None:
+    """The message says how to write it."""
+    said = typed("simulate", str(trace), *words)
+
+    assert (said.code, said.out) == (1, "")
+    assert sentence in said.err
+
+
+def test_a_machine_without_a_device_that_the_trace_names(typed: Typed, tmp_path: Path) -> None:
+    """Each such model is named, with the way out."""
+    models = (
+        Model("listed", 1.0, size=8.0, gpus=("gpu1",)),
+        Model("split", 1.0, size={"gpu0": 8.0, "gpu1": 8.0}),
+        Model("pair", 1.0, size=8.0, gpus=2),
+        Model("anywhere", 1.0, size=8.0),
+    )
+    (tmp_path / "t.jsonl").write_text(write(Trace(models, (), Memory({"gpu0": 24.0, "gpu1": 24.0}))))
+    said = typed("simulate", str(tmp_path / "t.jsonl"), *machines("24GiB,24GiB", "48GiB"))
+
+    assert said.code == 1
+    assert [line.partition(", but there is no such device on this machine.")[0] for line in said.err.splitlines()] == [
+        "hotseat: --gpu 48GiB: the trace puts listed on gpu1",
+        "--gpu 48GiB: the trace puts split on gpu1",
+        "--gpu 48GiB: the trace gives pair 2 GPUs",
+    ]
+
+
+def test_a_model_of_unknown_size_takes_a_whole_gpu_of_a_machine(typed: Typed, tmp_path: Path) -> None:
+    """Two of them run together on two GPUs, and the command mentions them."""
+    models = tuple(Model(name, load=10.0) for name in ("qwen", "gemma"))
+    (tmp_path / "t.jsonl").write_text(write(Trace(models, AGENTS)))
+    said = typed("simulate", str(tmp_path / "t.jsonl"), *machines("8GiB,8GiB"))
+
+    assert said.err == "of unknown size, so each counts as a whole GPU: qwen, gemma\n"
+    assert said.out.splitlines()[-1].split()[1] == "2"

@@ -415,13 +415,16 @@ def simulate(
     memory: Annotated[
         list[str] | None, typer.Option(help="Use this memory budget instead: 48GiB, or gpu0=48GiB; repeatable.")
     ] = None,
+    gpu: Annotated[
+        list[str] | None, typer.Option(help="Compare with a machine with these GPUs: 24GiB,24GiB; repeatable.")
+    ] = None,
     svg: Annotated[Path | None, typer.Option(help="Write a timeline of the models as SVG.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Replay recorded traffic through the scheduler. Options change the hardware or the settings."""
     from hotseat.cli.simulate import Changes, simulate
 
-    simulate(trace, Changes(config or [], patience, tuple(memory or ())), svg, as_json)
+    simulate(trace, Changes(config or [], patience, tuple(memory or ()), tuple(gpu or ())), svg, as_json)
 
 
 app.add_typer(fleet_commands.app, name="fleet")

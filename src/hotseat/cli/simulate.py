@@ -15,17 +15,18 @@ from hotseat.config.problems import ConfigError
 from hotseat.config.units import parse_size
 from hotseat.memory.manager import devices_for_models, figures_of_this_machine
 from hotseat.scheduling.scheduler import Scheduler
+from hotseat.simulation.machines import MachineFigures, machine_figures, misplaced, with_gpus
 from hotseat.simulation.results import Figures, figures
-from hotseat.simulation.scenario import catalog_of, with_memory, with_patience
+from hotseat.simulation.scenario import GIB, catalog_of, with_memory, with_patience
 from hotseat.simulation.simulator import Turns, play
 from hotseat.simulation.timeline import timeline
 from hotseat.simulation.trace import TraceError, parse
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from hotseat.catalog.catalog import Catalog
-    from hotseat.simulation.run_log import Run
     from hotseat.simulation.trace import Trace
 
 AS_IT_IS = "unchanged"
@@ -38,23 +39,56 @@ class Changes:
     config: list[Path]
     patience: float | None = None
     memory: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()
+    """Each value is one machine: the sizes of its GPUs."""
 
     @property
     def title(self) -> str:
-        """Empty if nothing is changed."""
+        """Empty if nothing is changed but the GPUs."""
         parts = [path.name for path in self.config] + [f"memory {size}" for size in self.memory]
         return ", ".join(parts + ([] if self.patience is None else [f"patience {self.patience:g}"]))
 
 
 def simulate(file: Path, changes: Changes, svg: Path | None, as_json: bool) -> None:
     trace = read_trace(file)
-    results = {AS_IT_IS: catalog_of(trace)}
-    if changes.title:
-        results[changes.title] = changed(results[AS_IT_IS], trace, changes)
+    results = {AS_IT_IS: catalog_of(trace), **(machines if changes.gpus else settings)(trace, changes)}
     runs = {name: play(trace, Turns(Scheduler(catalog))) for name, catalog in results.items()}
     if svg:
         write(svg, timeline(list(runs.items())))
-    print(as_data(runs) if as_json else side_by_side({name: figures(run) for name, run in runs.items()}))
+    if changes.gpus:
+        found = {name: machine_figures(run) for name, run in runs.items()}
+        print(as_data(found) if as_json else by_machine(found))
+    else:
+        compared = {name: figures(run) for name, run in runs.items()}
+        print(as_data(compared) if as_json else side_by_side(compared))
+
+
+def settings(trace: Trace, changes: Changes) -> dict[str, Catalog]:
+    return {changes.title: changed(catalog_of(trace), trace, changes)} if changes.title else {}
+
+
+def machines(trace: Trace, changes: Changes) -> dict[str, Catalog]:
+    """One for each `--gpu`."""
+    if changes.config or changes.memory:
+        raise Problem("--gpu sets the devices of the trace: leave out --config and --memory")
+    tell_unsized([model.name for model in trace.models if model.size is None], "GPU")
+    found = {}
+    for text in changes.gpus:
+        catalog = catalog_of(machine(trace, text))
+        found[", ".join(filter(None, (text, changes.title)))] = changed(catalog, trace, changes)
+    return found
+
+
+def machine(trace: Trace, text: str) -> Trace:
+    """`24GiB,24GiB`: a machine with two GPUs."""
+    try:
+        sizes = [parse_size(size) / GIB for size in text.split(",")]
+    except ValueError as error:
+        raise Problem(f"--gpu {text}: {error}") from None
+    if problems := [*misplaced(trace, sizes)]:
+        how = "there is no such device on this machine. Give it a single `size`, or `gpus: auto`, in the trace."
+        raise Problem("\n".join(f"--gpu {text}: {problem}, but {how}" for problem in problems))
+    return with_gpus(trace, sizes)
 
 
 def read_trace(file: Path) -> Trace:
@@ -107,10 +141,13 @@ def budgets(catalog: Catalog, overrides: tuple[str, ...]) -> dict[str, int]:
     known = [place.device for place in catalog.budgets]
     for device in (device for device in devices if known and device and device not in known):
         raise Problem(f"--memory {device}=…: no such device; available: {', '.join(known)}")
-    unsized = [name for name, spec in catalog.models.items() if spec.memory is None]
-    if unsized:
-        print(f"of unknown size, so each counts as a whole device: {', '.join(unsized)}", file=sys.stderr)
+    tell_unsized([name for name, spec in catalog.models.items() if spec.memory is None], "device")
     return devices
+
+
+def tell_unsized(names: Sequence[str], whole: str) -> None:
+    if names:
+        print(f"of unknown size, so each counts as a whole {whole}: {', '.join(names)}", file=sys.stderr)
 
 
 def device_and_size(text: str) -> tuple[str, int]:
@@ -129,8 +166,8 @@ def write(file: Path, text: str) -> None:
         raise Problem(f"{file} cannot be written: {error.strerror}") from None
 
 
-def as_data(runs: dict[str, Run]) -> str:
-    return json.dumps({name: asdict(figures(run)) for name, run in runs.items()}, indent=2, ensure_ascii=False)
+def as_data(found: Mapping[str, Figures | MachineFigures]) -> str:
+    return json.dumps({name: asdict(each) for name, each in found.items()}, indent=2, ensure_ascii=False)
 
 
 ROWS = (
@@ -152,3 +189,23 @@ ROWS = (
 def side_by_side(found: dict[str, Figures]) -> str:
     rows = [(title, *(f"{getattr(each, name):{form}}" for each in found.values())) for title, name, form in ROWS]
     return table(("", *found), rows)
+
+
+COLUMNS = (
+    ("loads", "loads", ","),
+    ("slowdown", "slowdown", ",.1f"),
+    ("p95 latency, s", "p95_s", ",.1f"),
+    ("longest wait, s", "longest_wait_s", ",.1f"),
+    ("batches, s", "batches_s", ",.0f"),
+    ("stalled", "stalled", ".0%"),
+    ("not served", "unserved", ","),
+)
+
+
+def by_machine(found: Mapping[str, MachineFigures]) -> str:
+    rows = [(name, *(cell(getattr(each, field), form) for _, field, form in COLUMNS)) for name, each in found.items()]
+    return table(("", *(title for title, _, _ in COLUMNS)), rows)
+
+
+def cell(value: float | None, form: str) -> str:
+    return "" if value is None else f"{value:{form}}"
