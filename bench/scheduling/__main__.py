@@ -1,4 +1,4 @@
-"""Compare the scheduler with other policies: nineteen workloads, random mixes, the optimum, the cost of a decision.
+"""Compare the scheduler with other policies: nineteen workloads, random mixes, the optimum, placement, costs.
 
 `just bench-scheduling`. The production scheduler and the policies of other programs get the same traces on a virtual
 clock; everything but the cost of a decision and the real processes is exactly reproducible.
@@ -20,6 +20,7 @@ from bench.scheduling.golden import write_golden
 from bench.scheduling.mixes import CROWDS, HELD_OUT, TUNING
 from bench.scheduling.optimum import ratios
 from bench.scheduling.page import print_mixes, print_report, write_page
+from bench.scheduling.placements import PLACED, placements
 from bench.scheduling.real import compare_all, seconds_until_answered
 from bench.scheduling.record import Record
 from bench.scheduling.runs import PEERS, TURNS, Cell, mix_cells, outcomes, workload_cells
@@ -62,6 +63,7 @@ def measured(options: argparse.Namespace) -> Record:
         outcomes=tuple(found),
         ratios=tuple(ratios(100 if options.quick else 600)),
         costs=tuple(costs(is_quick=options.quick)),
+        placements=tuple(placements(PLACED[:1], say, tried=8) if options.quick else placements(PLACED, say)),
         real=tuple(compare_all(say)) if options.real else (),
         answered_s=seconds_until_answered(say) if options.real else None,
         seconds=time.monotonic() - begun,

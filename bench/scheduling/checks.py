@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING
 from bench.scheduling.baseline import baseline
 from bench.scheduling.comparison import against, noise, summary
 from bench.scheduling.mixes import FAMILIES
+from bench.scheduling.placements import by_machine
 from bench.scheduling.runs import CLAIRVOYANT, COLLATE, TURNS
 from bench.scheduling.workloads import WAITING, WORKLOADS
+
+from hotseat.simulation.results import geometric_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from bench.scheduling.record import Record
 
 ANSWERED_S = 12.0
+OF_THE_BEST = 1.1
+"""So much worse than the best assignment of models to cards may be what the scheduler chooses."""
 MORE_POINTS = 4
 """So many per cent of the mixes more than the baseline must be no worse than collate."""
 
@@ -57,6 +62,7 @@ def verdicts(record: Record) -> list[Verdict]:
         *one_request(record),
         *mixes(record),
         *foresight(record),
+        *placements(record),
         *costs(record),
         *real(record),
     ]
@@ -132,6 +138,13 @@ def foresight(record: Record) -> Iterator[Verdict]:
             yield Verdict(
                 f"{name}: slowdown over the clairvoyant's", ours.slowdown / best.slowdown, Side.AT_MOST, limit
             )
+
+
+def placements(record: Record) -> Iterator[Verdict]:
+    for (cards, models), found in by_machine(record.placements).items():
+        ratio = geometric_mean(each.ratio for each in found)
+        promise = f"{models} models on {cards} cards: slowdown over the best assignment's"
+        yield Verdict(promise, ratio, Side.AT_MOST, OF_THE_BEST)
 
 
 LIMITS_US = {

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from bench.scheduling.costs import Cost  # noqa: TC002  # msgspec reads the annotations
 from bench.scheduling.optimum import Ratio  # noqa: TC002  # msgspec reads the annotations
+from bench.scheduling.placements import Placement  # noqa: TC002  # msgspec reads the annotations
 from bench.scheduling.real import Comparison  # noqa: TC002  # msgspec reads the annotations
 from bench.scheduling.runs import Outcome  # noqa: TC002  # msgspec reads the annotations
 
@@ -27,6 +28,7 @@ class Record:
     outcomes: tuple[Outcome, ...]
     ratios: tuple[Ratio, ...] = ()
     costs: tuple[Cost, ...] = ()
+    placements: tuple[Placement, ...] = ()
     real: tuple[Comparison, ...] = ()
     answered_s: float | None = None
     """How long the one request of f4 took with real processes."""

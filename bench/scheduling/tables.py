@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, TypeAlias
 from bench.scheduling.baseline import baseline
 from bench.scheduling.comparison import against, noise, summary
 from bench.scheduling.mixes import FAMILIES
+from bench.scheduling.placements import by_machine
 from bench.scheduling.runs import CLAIRVOYANT, COLLATE, PATIENCES, PEERS, TURNS
 from bench.scheduling.workloads import WORKLOADS
+
+from hotseat.simulation.results import geometric_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -166,6 +169,29 @@ def optimum_rows(record: Record) -> Rows:
     return [["", "mean", "p95", "worst"], *body] if body else []
 
 
+PLACEMENTS_ABOUT = (
+    "`gpus: auto` beside fixed assignments of models to cards of 24 GiB, each the same at every start."
+    " Figures are geometric means over the clients, of slowdowns and of the seconds until a batch is complete."
+    " The best assignment is the one that does best on the very same requests, out of those tried:"
+    " one balanced by size, random ones, and the best one with models moved."
+)
+
+
+def placement_rows(record: Record) -> Rows:
+    head = ["", "gpus: auto", "best assignment", "median assignment", "auto / best", "worst trace", "traces"]
+    body = [
+        [
+            f"{models} models on {cards} cards",
+            *(f"{geometric_mean(getattr(each, field) for each in found):.2f}" for field in ("auto", "best", "usual")),
+            f"{geometric_mean(each.ratio for each in found):.2f}",
+            f"{max(each.ratio for each in found):.2f}",
+            str(len(found)),
+        ]
+        for (cards, models), found in by_machine(record.placements).items()
+    ]
+    return [head, *body] if body else []
+
+
 def cost_rows(record: Record) -> Rows:
     body = [
         [each.what, f"{each.models:,}", f"{each.resident:,}", f"{each.waiting:,}", f"{each.us_per_event:,.1f}"]
@@ -202,6 +228,7 @@ TABLES = (
         "Total latency relative to the optimal schedule, on small random instances where one model fits at a time.",
         optimum_rows,
     ),
+    Table("Placement on cards", PLACEMENTS_ABOUT, placement_rows),
     Table("Cost of a decision", "CPU time, mean over the events of a scenario, best of three runs.", cost_rows),
     Table(
         "Real processes",
