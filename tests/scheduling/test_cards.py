@@ -10,6 +10,7 @@ from tests.support.catalogs import GIB, gpu, model, sleeps, with_budget, with_ra
 from tests.support.scheduler_driver import (
     arrives,
     asleep,
+    changed,
     clock,
     confirms,
     exited,
@@ -30,8 +31,9 @@ from tests.support.scheduler_driver import (
 )
 
 from hotseat.catalog.spec import GpuChoice
-from hotseat.errors import NeverFits
-from hotseat.identifiers import ANY_GPU
+from hotseat.errors import NeverFits, Yielding
+from hotseat.identifiers import ANY_GPU, ModelName
+from hotseat.scheduling.events import YieldRequested
 from hotseat.scheduling.lifecycle import Phase
 
 if TYPE_CHECKING:
@@ -379,3 +381,89 @@ def test_every_card_is_used(new_driver: NewDriver, number: int) -> None:
     driver = new_driver(cards(*(anywhere(f"m{n}", 20) for n in range(number)), gib=(24,) * number))
     for n in range(number):
         driver >> arrives(n, f"m{n}") << starts_on(f"m{n}", n)
+
+
+# What once went wrong
+
+
+def test_a_new_catalog_keeps_what_was_measured(new_driver: NewDriver) -> None:
+    """An operator's override unloads nothing: measured memory counts on, whatever card it is on."""
+    catalog = cards(anywhere("a"), anywhere("b"), gib=(24,))
+    driver = new_driver(catalog)
+    driver.scheduler.model_stats.of(ModelName("a")).memory = {ANY_GPU: 8 * GIB}
+    driver.scheduler.model_stats.of(ModelName("b")).memory = {ANY_GPU: 8 * GIB}
+    driver.with_ready("a").with_ready("b")
+
+    driver >> changed(catalog) << nothing
+
+
+def test_a_yielded_card_is_not_chosen(new_driver: NewDriver) -> None:
+    """The model starts on the other card; if all of them are yielded, its requests are refused."""
+    driver = new_driver(cards(anywhere("a", 20), anywhere("u"), gib=(24, 20)))
+    driver >> YieldRequested("a game", frozenset({gpu(1)})) << nothing
+    driver >> arrives(1, "a") << starts_on("a", 0)
+
+    other = new_driver(cards(anywhere("a", 20), gib=(24, 20)))
+    other >> YieldRequested("a game", frozenset({gpu(0), gpu(1)})) << nothing
+    other >> arrives(1, "a") << refuses(1, Yielding)
+
+
+def test_a_card_is_removed_under_a_model_of_unknown_size(new_driver: NewDriver) -> None:
+    """It leaves, as after every change of its process."""
+    driver = new_driver(cards(anywhere("a")))
+    driver.with_ready("a")
+    driver >> changed(cards(anywhere("a"), gib=(24,)))
+    driver._unasserted.clear()
+
+    assert driver.phase("a") is not Phase.READY
+
+
+def test_other_programs_do_not_move_a_split_model(new_driver: NewDriver) -> None:
+    """What it has on each card stays what it was at its start."""
+    driver = new_driver(cards(anywhere("wide", 30), replace(model("small", gib=8), gpus=None)))
+    driver.with_ready("wide").with_ready("small")
+
+    driver >> left_by_others(20, on=1) << nothing
+
+
+def test_two_cards_where_pinned_models_leave_too_little_on_each(new_driver: NewDriver) -> None:
+    """It never fits on one of them, so both are used."""
+    pinned = [model(f"p{n}", gib=10, on=n, pinned=True) for n in range(2)]
+    driver = new_driver(cards(*pinned, anywhere("a", 20)))
+    driver.with_ready("p0").with_ready("p1")
+
+    driver >> arrives(1, "a") << starts_on("a", 0, 1)
+
+
+def test_a_card_without_memory_is_not_chosen(new_driver: NewDriver) -> None:
+    """Other programs have taken all of it."""
+    driver = new_driver(cards(anywhere("a", 20)))
+    driver >> left_by_others(0, on=0) << nothing
+
+    driver >> arrives(1, "a") << starts_on("a", 1)
+
+
+def test_the_bound_counts_models_whose_cards_are_not_chosen_yet(new_driver: NewDriver) -> None:
+    """Each that waits for the same card comes one rotation later."""
+    driver = new_driver(cards(*(anywhere(name, 20) for name in "abc"), gib=(24,)))
+    driver.scheduler.model_stats.adopt({name: {"load_s": 20.0, "drain_s": 2.0} for name in "abc"})
+    driver.with_ready("a", 1)
+    for ticket, name in enumerate("bc", start=2):
+        driver >> arrives(ticket, name)
+        driver._unasserted.clear()
+    first, second = driver.scheduler.view(driver.now).queue
+
+    assert first.not_later_than is not None
+    assert second.not_later_than is not None
+    assert second.not_later_than > first.not_later_than + 100
+
+
+def test_a_model_that_does_not_free_enough_is_not_waited_for(new_driver: NewDriver) -> None:
+    """Beside a pinned model its memory is too little."""
+    pinned = model("pinned", gib=18, pinned=True)
+    driver = new_driver(cards(pinned, model("small", gib=4), model("large", gib=20, on=1), anywhere("new", 20)))
+    driver.with_ready("pinned").with_ready("small", 1).with_ready("large", 2)
+    driver >> arrives(3, "new")
+    driver._unasserted.clear()
+
+    assert driver.why("new").startswith("large is protected")

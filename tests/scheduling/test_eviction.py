@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.support.catalogs import model, with_budget
 from tests.support.scheduler_driver import arrives, clock, exited, leaves, nothing, ready, starts, stops, wakes_at
 
@@ -91,3 +92,14 @@ def test_a_busy_one_goes_when_its_turn_is_over(new_driver: NewDriver) -> None:
     driver._unasserted.clear()
 
     assert driver.swaps[0].evicted[0].reason == "its turn was over (1 request running)"
+
+
+@pytest.mark.parametrize("policy", [{"patience": 0}, {"max_wait_s": 60}, {"max_wait_s": 20}])
+def test_the_slow_loader_is_kept_whatever_the_policy(new_driver: NewDriver, policy: dict[str, float]) -> None:
+    """A short turn does not make all losses equal."""
+    models = model("a slow one", gib=10), model("quick", gib=10), model("new", gib=10)
+    driver = new_driver(with_budget(*models, **policy))
+    used(driver, "a slow one", 1, load_s=60)
+    used(driver, "quick", 2, load_s=2)
+
+    driver.at(500) >> arrives(3, "new") << stops("quick")

@@ -28,6 +28,7 @@ from tests.support.scheduler_driver import (
     clock,
     confirms,
     exited,
+    failed,
     grants,
     leaves,
     load,
@@ -515,3 +516,36 @@ def test_an_older_claim_on_a_sleeper_in_the_way(new_driver: NewDriver) -> None:
     driver.after(1) >> arrives(4, "big") << nothing
 
     assert driver.phase("qwen") is Phase.ASLEEP
+
+
+def test_a_sleeper_does_not_leave_for_itself(new_driver: NewDriver) -> None:
+    """It waits for the model in use, and is woken then."""
+    kept = level("1", memory={gpu(0): 10 * GIB})
+    driver = new_driver(with_budget(model("sleeper", gib=20, sleep=sleeps(kept)), model("other", gib=12)))
+    driver.with_ready("sleeper")
+    driver >> arrives(1, "other")
+    driver._unasserted.clear()
+    driver >> asleep("sleeper")
+    driver._unasserted.clear()
+    driver.after(5) >> ready("other")
+    driver._unasserted.clear()
+    driver >> arrives(2, "sleeper")
+    driver._unasserted.clear()
+
+    assert driver.phase("sleeper") is Phase.ASLEEP
+    assert driver.why("sleeper").startswith("other is protected")
+
+
+def test_a_sleeper_ends_for_an_older_claim_and_is_not_woken_in_the_same_moment(new_driver: NewDriver) -> None:
+    """Its own, younger claim waits until its process is gone."""
+    sleeper, in_ram = model("sleeper", gib=20, sleep=sleeps()), replace(model("in ram"), memory=ram(10))
+    catalog = with_ram(with_budget(sleeper, in_ram, model("loading", gib=20)), 24)
+    driver = new_driver(catalog)
+    driver.with_ready("sleeper")
+    for fact in (arrives(1, "loading"), asleep("sleeper"), arrives(2, "in ram"), arrives(3, "sleeper")):
+        driver >> fact
+        driver._unasserted.clear()
+    driver >> failed("loading")
+    driver._unasserted.clear()
+
+    assert driver.phase("sleeper") is Phase.UNLOADING

@@ -41,4 +41,6 @@ def on_cards(memory: Mapping[Place, Bytes], cards: Sequence[Place], sizes: Mappi
     kept = {place: bytes_ for place, bytes_ in memory.items() if place != ANY_GPU}
     together, all_cards = memory.get(ANY_GPU, 0), sum(sizes.get(card, 0) for card in cards)
     shares = {card: -(-together * sizes.get(card, 0) // all_cards) for card in cards} if all_cards else {}
+    if cards and not all_cards:
+        shares = {cards[0]: together}
     return {**shares, **kept}

@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from hotseat.scheduling.loss import LONGEST_TURNS
-from hotseat.scheduling.memory_fit import fits_beside
+from hotseat.scheduling.memory_fit import Free
+from hotseat.scheduling.placement import card_choices, needs_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -63,11 +64,22 @@ def unkept_max_wait(state: State) -> Iterator[str]:
     if total_s > max_wait_s:
         names = ", ".join(model.name for model in rivals)
         yield (
-            f"maxWait {max_wait_s:g}s cannot be met while these {len(rivals)} models are in use"
+            f"maxWait {max_wait_s:g}s cannot be met while {_counted(rivals)} in use"
             f" (loading all of them takes {total_s:.0f}s): {names}"
         )
 
 
+def _counted(rivals: Sequence[ModelState]) -> str:
+    return "this model is" if len(rivals) == 1 else f"these {len(rivals)} models are"
+
+
 def _are_rivals(state: State, one: ModelState, other: ModelState) -> bool:
     """Can they not be loaded together?"""
-    return not fits_beside(state, one, [other]) or not fits_beside(state, other, [one])
+    groups = state.catalog.groups
+    if groups.pushed_out(one.name, [other.name]) or groups.pushed_out(other.name, [one.name]):
+        return True
+    return all(
+        Free(state, [needs_on(state, other, beside)]).lacks(needs_on(state, one, cards))
+        for cards in card_choices(state, one)
+        for beside in card_choices(state, other)
+    )

@@ -78,7 +78,7 @@ class Losses:
     def of(self, claim: Claim, resident: ModelState) -> Loss:
         state, wanted = self._state, self._state.models[claim.model]
         if resident.phase is Phase.ASLEEP:
-            return Loss(resident, expected_loss(state, resident, self._turn_s(wanted, resident), self._now))
+            return Loss(resident, expected_loss(state, resident, self._horizon_s(wanted, resident), self._now))
         if is_protected(state, wanted, resident):
             return Loss(resident, NEVER, NEVER, Because.PINNED)
         if resident.phase is Phase.LOADING:
@@ -101,8 +101,8 @@ class Losses:
         return Loss(resident, load_s)
 
     def _idle(self, claim: Claim, wanted: ModelState, resident: ModelState) -> Loss:
+        lost = expected_loss(self._state, resident, self._horizon_s(wanted, resident), self._now)
         turn_s = min(self._turn_s(wanted, resident), self._share_of_max_wait(claim.model, resident))
-        lost = expected_loss(self._state, resident, turn_s, self._now)
         load_s, limit_s = self._state.load_s(resident.name), begin(claim, resident) + turn_s - self._now
         stay_s = linger_s(resident.stats, load_s, self._now - resident.idle_since, self._others, limit_s)
         return Loss(resident, lost, self._now + stay_s, Because.EXPECTED) if stay_s > 0.0 else Loss(resident, lost)
@@ -129,6 +129,10 @@ class Losses:
     def _turn_s(self, wanted: ModelState, resident: ModelState) -> Seconds:
         """The shortest stay of a model in use."""
         return self._weight(wanted, resident) * self._swap_s(wanted, resident)
+
+    def _horizon_s(self, wanted: ModelState, resident: ModelState) -> Seconds:
+        """How long the other model has the memory, as a guess: also without patience it is loaded for a while."""
+        return max(self._turn_s(wanted, resident), self._swap_s(wanted, resident))
 
     def _weight(self, wanted: ModelState, resident: ModelState) -> float:
         """How many seconds the claim waits for each second that others would lose."""

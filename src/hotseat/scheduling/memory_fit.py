@@ -1,4 +1,4 @@
-"""Memory by place: what a model needs, what its process holds now, and what it will hold. Only this module compares it.
+"""Memory by place: what a model needs, what its process holds now, and what it will hold.
 
 Free memory is the limits minus one of two vectors: `holds` of all models now, `will_hold` of all models later.
 """
@@ -11,7 +11,7 @@ from hotseat.catalog.spec import NOTHING, Source
 from hotseat.errors import NeverFits, NoMemory
 from hotseat.identifiers import HOST_MEMORY
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.placement import card_choices, needs_on
+from hotseat.scheduling.placement import card_choices, may_need, needs_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -148,10 +148,8 @@ def is_in_the_way(state: State, resident: ModelState, wanted: ModelState, gpus: 
     """May `wanted` need memory of `resident`, on these cards or on any that it may get?"""
     if state.catalog.groups.may_push_out(resident.name, wanted.name):
         return True
-    return any(
-        not needs(state, resident).keys().isdisjoint(needs_on(state, wanted, cards))
-        for cards in ([gpus] if gpus else card_choices(state, wanted))
-    )
+    wanted_places = needs_on(state, wanted, gpus) if gpus else may_need(state, wanted)
+    return not may_need(state, resident).isdisjoint(wanted_places)
 
 
 def is_protected(state: State, wanted: ModelState, resident: ModelState) -> bool:

@@ -13,6 +13,7 @@ from hotseat.scheduling.eviction import cheapest, offer
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.loss import NEVER, expected_loss
 from hotseat.scheduling.memory_fit import OTHERS_S, free_later, holds, in_gib, needs
+from hotseat.scheduling.placement import card_choices, needs_on
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from hotseat.scheduling.transitions import Transitions
 
 LOOK_AGAIN_S: Seconds = 1.0
-"""Retry interval while models in use exceed the limit: the end of a request sends no event."""
+"""Retry interval while models in use exceed the limit: most requests end without a check."""
 
 
 def relieve(transitions: Transitions) -> Instant:
@@ -60,7 +61,7 @@ def _may_go(state: State, model: ModelState, excess: Mapping[Place, Bytes]) -> b
 
 def _in_words(excess: Mapping[Place, Bytes], state: State) -> str:
     place, over = max(excess.items(), key=lambda each: each[1])
-    return f"models use {in_gib(over)} more of {place} than the {in_gib(state.limits[place])} available"
+    return f"models use {in_gib(over)} more of {place} than the {in_gib(state.limits.get(place, 0))} available"
 
 
 # Yield
@@ -88,7 +89,8 @@ def holds_yielded_memory(state: State, model: ModelState) -> bool:
 
 
 def needs_yielded_memory(state: State, model: ModelState) -> bool:
-    return _covers(state, needs(state, model))
+    """On every set of cards that it may get."""
+    return all(_covers(state, needs_on(state, model, cards)) for cards in card_choices(state, model))
 
 
 def _covers(state: State, memory: Mapping[Place, Bytes]) -> bool:

@@ -95,6 +95,7 @@ class Plan:
         self._staying = {model.name: model for model in present if not model.is_leaving}
         self._draining = [model for model in present if model.is_leaving and model.leases]
         self._promised: list[ModelState] = []
+        self._evicted: set[ModelName] = set()
         self._reserved: set[ModelName] = set()
         """Residents that an older claim waits for."""
         self._loader = loader_busy_with(state)
@@ -106,6 +107,8 @@ class Plan:
             return ClaimDecision(claim, wanted, Action.REFUSE, error=error)
         if older := self._promised_instead_of(wanted):
             return ClaimDecision(claim, wanted, Action.BEHIND, (older,))
+        if wanted.name in self._evicted:  # it slept, and an older claim gets its memory
+            return ClaimDecision(claim, wanted, Action.BEHIND)
         options, excluded = options_for(self._state, wanted, self._free_later), self._excluded_later(wanted)
         fitting = [] if excluded else [option for option in options if not option.missing]
         if not fitting:
@@ -163,7 +166,9 @@ class Plan:
                 self._promise(wanted, eviction.option)
             return ClaimDecision(claim, wanted, Action.LOADER, (self._loader,))
         eviction = cheapest_eviction(self._state, options, leave, excluded)
-        return self._wait(claim, wanted, options, stay) if eviction is None else self._evict(claim, wanted, eviction)
+        if eviction is not None:
+            return self._evict(claim, wanted, eviction)
+        return self._wait(claim, wanted, self._sufficient(options, losses, excluded), stay)
 
     def _keeps_loading(self, claim: Claim, loss: Loss) -> bool:
         return loss.because is Because.LOADING and self._losses.is_overdue(claim, loss.resident)
@@ -178,13 +183,20 @@ class Plan:
             and not (model.phase is Phase.ASLEEP and self._is_claimed_earlier(model, claim))
         ]
 
+    def _sufficient(self, options: Sequence[Option], losses: Sequence[Loss], excluded: set[ModelName]) -> list[Option]:
+        """The options that could be had if every candidate left; a single one could, or it would be refused."""
+        if len(options) == 1:
+            return [*options]
+        able = [each for each in losses if each.because is not Because.PINNED]
+        return [each for each in options if cheapest_eviction(self._state, [each], able, excluded)]
+
     def _helps(self, resident: ModelState, *options: Option) -> bool:
         memory = holds(self._state, resident)
         return any(option.is_helped_by(memory) for option in options)
 
     def _is_claimed_earlier(self, sleeper: ModelState, claim: Claim) -> bool:
         its = self._state.claims.of(sleeper.name)
-        return its is not None and its < claim
+        return its is not None and its <= claim
 
     def _wait(self, claim: Claim, wanted: ModelState, options: Iterable[Option], stay: Sequence[Loss]) -> ClaimDecision:
         """Wait for the option whose memory is free first; younger claims leave its models alone."""
@@ -196,6 +208,7 @@ class Plan:
     def _evict(self, claim: Claim, wanted: ModelState, eviction: Eviction) -> ClaimDecision:
         for victim in eviction.victims:
             del self._staying[victim.name]
+            self._evicted.add(victim.name)
             self._free_later.give(will_hold(self._state, victim))
         self._promise(wanted, eviction.option)
         levels = self._sleep_levels(eviction.victims)

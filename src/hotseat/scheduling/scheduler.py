@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias, assert_never
 from hotseat.catalog.catalog import compare, must_restart
 from hotseat.catalog.spec import NOTHING
 from hotseat.errors import Busy, NotRunning, ShuttingDown, UnknownModel, Unloaded, Unresponsive
-from hotseat.scheduling.bounds import reached_bound
+from hotseat.identifiers import ANY_GPU
 from hotseat.scheduling.commands import Cause, Grant, WakeAt
 from hotseat.scheduling.events import (
     CatalogChanged,
@@ -43,6 +43,7 @@ from hotseat.scheduling.loss import NEVER
 from hotseat.scheduling.memory_fit import footprint, most_of
 from hotseat.scheduling.questions import Questions
 from hotseat.scheduling.queue import RequestKind, Ticket
+from hotseat.scheduling.queue_limits import reached_limit
 from hotseat.scheduling.settle import settle
 from hotseat.scheduling.slots import serves_at_once
 from hotseat.scheduling.state import State
@@ -200,9 +201,9 @@ class Scheduler(Questions):
         if ticket.model not in state.catalog.models:
             return transitions.refuse(ticket.id, removed(ticket.model), "removed from the configuration")
         model = state.models[ticket.model]
-        if (bound := reached_bound(state, model, ticket.client)) and not serves_at_once(state, model, ticket.kind):
+        if (limit := reached_limit(state, model, ticket.client)) and not serves_at_once(state, model, ticket.kind):
             return transitions.refuse(
-                ticket.id, self._line_is_full(ticket.model, bound, transitions.now), "the queue is full"
+                ticket.id, self._line_is_full(ticket.model, limit, transitions.now), "the queue is full"
             )
         if ticket.kind is RequestKind.LOAD:
             transitions.forgive(model)
@@ -366,7 +367,8 @@ class Scheduler(Questions):
             model.next_memory = measured
             return None
         model.change_spec(spec)
-        kept = {place: size for place, size in (model.stats.memory or NOTHING).items() if place in self._state.limits}
+        places = {*self._state.limits, ANY_GPU}
+        kept = {place: size for place, size in (model.stats.memory or NOTHING).items() if place in places}
         model.stats.memory = measured or kept or None
         return None
 

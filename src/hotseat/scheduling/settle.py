@@ -37,6 +37,7 @@ def settle(transitions: Transitions) -> Instant:
 
 
 def _pass(transitions: Transitions) -> Instant:
+    transitions.state.card_choices.clear()
     wake = min(_end_rests(transitions), _cut_late_leases(transitions))
     unload_for_yield(transitions)
     _serve_residents(transitions)

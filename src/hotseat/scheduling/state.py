@@ -170,6 +170,8 @@ class State:
         self.queue = Queue()
         self.claims = Claims()
         self.leases: dict[TicketId, ModelState] = {}
+        self.card_choices: dict[ModelName, list[tuple[Place, ...]]] = {}
+        """Sets of cards that models may start on, as long as nothing changes."""
         self.read_ahead: dict[ModelName, LaunchRecipe] = {}
         """Missing models whose files are being read, and the recipes they are read for."""
         self.is_closing = False

@@ -13,7 +13,7 @@ SHARE = 3
 three quarters of a queue, never a whole queue of four or more places."""
 
 
-def reached_bound(state: State, model: ModelState, client: ClientId) -> str | None:
+def reached_limit(state: State, model: ModelState, client: ClientId) -> str | None:
     """Return the limit that refuses another request of this client, as text."""
     line, name = state.queue, model.spec.name
     if bound := _reached(len(line), line.of_client(client), state.catalog.policy.max_queue):
