@@ -57,6 +57,10 @@ def an_active_model_is_missing_in_the_books(state: State) -> None:
     state.active.clear()
 
 
+def a_failed_model_is_missing_in_the_books(state: State) -> None:
+    state.models[LLAMA].failures = 1
+
+
 def somebody_waits_and_is_served(state: State) -> None:
     state.queue.join(TICKET)
 
@@ -111,6 +115,7 @@ def somebody_waits_for_a_ready_model(state: State) -> None:
         (two_run_where_one_may, r"\['qwen', 'llama'\] run together"),
         (a_lease_is_missing_in_the_books, "leases disagree"),
         (an_active_model_is_missing_in_the_books, "active disagrees"),
+        (a_failed_model_is_missing_in_the_books, "failed disagrees"),
         (somebody_waits_and_is_served, "waiting and leased at once"),
         (files_are_read_for_nobody, r"\['llama'\] are read ahead, but no claim exists for them"),
         (a_process_without_a_launch, "with launch None"),

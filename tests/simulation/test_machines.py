@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from hotseat.simulation.machines import misplaced, with_gpus
-from hotseat.simulation.trace import Memory, Model, Trace
+from hotseat.scheduling.scheduler import Scheduler
+from hotseat.simulation.machines import machine_figures, misplaced, with_gpus
+from hotseat.simulation.scenario import catalog_of
+from hotseat.simulation.simulator import Turns, play
+from hotseat.simulation.trace import Job, Memory, Model, Open, Pool, Trace
 
 ONE_GPU = Memory({"gpu0": 24.0, "ram": 64.0})
 TWO_GPUS = Memory({"gpu0": 24.0, "gpu1": 24.0})
@@ -54,3 +57,22 @@ def test_memory_that_a_machine_keeps_is_not_missing() -> None:
     models = (Model("on-cpu", 1.0, size={"ram": 20.0}), Model("qwen", 1.0, size={"gpu0": 20.0}))
 
     assert [*misplaced(Trace(models, (), ONE_GPU), [24.0])] == []
+
+
+def test_a_device_or_a_number_of_gpus_that_a_machine_does_not_have() -> None:
+    """Each model that cannot be placed is named."""
+    models = (Model("second", 1.0, size={"gpu1": 20.0}), Model("pair", 1.0, size=20.0, gpus=2))
+
+    assert [*misplaced(Trace(models, (), TWO_GPUS), [24.0])] == [
+        "the trace puts second on gpu1",
+        "the trace gives pair 2 GPUs",
+    ]
+
+
+def test_the_figures_of_a_machine_leave_batches_out() -> None:
+    """Except for the time that they take."""
+    clients = (Open("person", 0.0, "qwen", 1.0), Pool("batch", 1, (Job("qwen", 2.0), Job("qwen", 2.0))))
+    trace = Trace((Model("qwen", 1.0, slots=4, size=20.0),), clients, ONE_GPU)
+    found = machine_figures(play(trace, Turns(Scheduler(catalog_of(trace)))))
+
+    assert (found.loads, found.unserved, found.longest_wait_s, found.batches_s) == (1, 0, 1.0, 5.0)

@@ -132,4 +132,4 @@ class Questions:
 
     def warnings(self) -> list[str]:
         """Settings that cannot be met, as far as load times are known."""
-        return [*unkept_max_wait(self._state)] if self.catalog.policy.max_wait_s is not None else []
+        return [*unkept_max_wait(self._state)]
