@@ -121,7 +121,7 @@ def pulling(hub: LocalHub, folder: Path) -> subprocess.Popen[bytes]:
 
 
 def test_a_terminal_shows_a_bar_and_ctrl_c_stops_it(hub: LocalHub, tmp_path: Path) -> None:
-    """What has been downloaded stays."""
+    """As much as the bar showed stays on the disk."""
     hub.repositories["test/big"] = {"big-Q4_K_M.gguf": big(64 * MIB)}
     hub.troubles.held_after = 8 * MIB
     with Terminal(*words(tmp_path), env=hub.environment(tmp_path)) as terminal:
@@ -132,7 +132,7 @@ def test_a_terminal_shows_a_bar_and_ctrl_c_stops_it(hub: LocalHub, tmp_path: Pat
 
     (part,) = tmp_path.glob("hf/hub/*/blobs/*.incomplete")
     assert code == 1
-    assert part.stat().st_size == 8 * MIB
+    assert round(part.stat().st_size / MIB, 1) == 8.0
 
 
 def test_a_killed_download_is_continued(hub: LocalHub, tmp_path: Path) -> None:
