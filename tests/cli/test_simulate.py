@@ -167,9 +167,9 @@ def test_programs_get_the_figures_of_each_machine(typed: Typed, tmp_path: Path) 
     assert report["48GiB"] == {
         "unserved": 0,
         "loads": 1,
-        "slowdown": 1.0,
-        "p95_s": 0.0,
-        "longest_wait_s": 0.0,
+        "slowdown": None,
+        "p95_s": None,
+        "longest_wait_s": None,
         "batches_s": 20.0,
         "stalled": 0.5,
     }
@@ -185,16 +185,32 @@ def test_machines_are_drawn_below_each_other(typed: Typed, trace: Path, tmp_path
 
 
 def test_a_machine_on_which_a_model_never_fits(typed: Typed, trace: Path) -> None:
-    """The table says how many requests it would not serve."""
+    """The table says how many requests it would not serve; without a response it shows dashes."""
     said = typed("simulate", str(trace), *machines("16GiB"))
 
-    assert said.out.splitlines()[-1].split()[-1] == "20"
+    assert said.out.splitlines()[-1].split() == ["16GiB", "0", *["-"] * 5, "20"]
+
+
+def test_settings_with_which_a_model_never_fits(typed: Typed, trace: Path) -> None:
+    """Nothing was served, so nothing but the counted figures has a value, for people and for programs."""
+    said = typed("simulate", str(trace), "--memory", "16GiB")
+    report = json.loads(typed("simulate", str(trace), "--memory", "16GiB", "--json").out)["memory 16GiB"]
+    values = [line.split()[-1] for line in said.out.splitlines()[1:]]
+
+    assert values == ["0", "20", "0", *["-"] * 9]
+    assert {name: value for name, value in report.items() if value is not None} == {
+        "served": 0,
+        "unserved": 20,
+        "loads": 0,
+    }
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
         (machines("24GiB,much"), "--gpu 24GiB,much: must be a size such as 18GiB"),
+        (machines("24GiB,0GiB"), "--gpu 24GiB,0GiB: a GPU has more than 0 bytes"),
+        (["--gpu=-8GiB"], "--gpu -8GiB: must be a size such as 18GiB"),
         ([*machines("24GiB"), "--memory", "48GiB"], "leave out --config and --memory"),
     ],
 )

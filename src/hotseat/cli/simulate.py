@@ -85,6 +85,8 @@ def machine(trace: Trace, text: str) -> Trace:
         sizes = [parse_size(size) / GIB for size in text.split(",")]
     except ValueError as error:
         raise Problem(f"--gpu {text}: {error}") from None
+    if not all(sizes):
+        raise Problem(f"--gpu {text}: a GPU has more than 0 bytes. Leave it out if the machine has no such GPU.")
     if problems := [*misplaced(trace, sizes)]:
         how = "there is no such device on this machine. Give it a single `size`, or `gpus: auto`, in the trace."
         raise Problem("\n".join(f"--gpu {text}: {problem}, but {how}" for problem in problems))
@@ -167,7 +169,18 @@ def write(file: Path, text: str) -> None:
 
 
 def as_data(found: Mapping[str, Figures | MachineFigures]) -> str:
-    return json.dumps({name: asdict(each) for name, each in found.items()}, indent=2, ensure_ascii=False)
+    return json.dumps({name: known(each) for name, each in found.items()}, indent=2, ensure_ascii=False)
+
+
+COUNTED = ("served", "unserved", "loads")
+
+
+def known(found: Figures | MachineFigures) -> dict[str, float | None]:
+    """Without a single response only the counted figures mean something: no wait is not the same as no service."""
+    values = asdict(found)
+    if values.get("served", True):
+        return values
+    return {name: value if name in COUNTED else None for name, value in values.items()}
 
 
 ROWS = (
@@ -187,7 +200,8 @@ ROWS = (
 
 
 def side_by_side(found: dict[str, Figures]) -> str:
-    rows = [(title, *(f"{getattr(each, name):{form}}" for each in found.values())) for title, name, form in ROWS]
+    values = [known(each) for each in found.values()]
+    rows = [(title, *(cell(each[name], form) for each in values)) for title, name, form in ROWS]
     return table(("", *found), rows)
 
 
@@ -208,4 +222,5 @@ def by_machine(found: Mapping[str, MachineFigures]) -> str:
 
 
 def cell(value: float | None, form: str) -> str:
+    """Empty, which the table shows as a dash, if nothing was measured."""
     return "" if value is None else f"{value:{form}}"

@@ -71,17 +71,19 @@ def _gpus(sizes: Sequence[float]) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class MachineFigures:
-    """Latency, wait and slowdown are those of the clients that are not batches."""
+    """Latency, wait and slowdown are those of the clients that are not batches; None: none of them was served."""
 
     unserved: int
+    """Refused, or still waiting at the end of the run."""
     loads: int
-    slowdown: float
+    slowdown: float | None
     """Geometric mean over the clients: 1 if no request waited."""
-    p95_s: Seconds
-    longest_wait_s: Seconds
+    p95_s: Seconds | None
+    longest_wait_s: Seconds | None
     batches_s: Seconds | None
-    """From the start of a batch to its last response, for the one that takes longest; None: there is no batch."""
-    stalled: float
+    """From the start of a batch to its last response, for the one that takes longest; None: no batch was served."""
+    stalled: float | None
+    """None: no request was served."""
 
 
 def machine_figures(run: Run) -> MachineFigures:
@@ -90,9 +92,9 @@ def machine_figures(run: Run) -> MachineFigures:
     return MachineFigures(
         unserved=known.unserved,
         loads=known.loads,
-        slowdown=known.slowdown,
-        p95_s=quantile(sorted(map(latency, theirs)), 0.95),
-        longest_wait_s=max(map(wait, theirs), default=0.0),
+        slowdown=known.slowdown if theirs else None,
+        p95_s=quantile(sorted(map(latency, theirs)), 0.95) if theirs else None,
+        longest_wait_s=max(map(wait, theirs), default=None),
         batches_s=max(batch_completions(run).values(), default=None),
-        stalled=known.stalled,
+        stalled=known.stalled if known.served else None,
     )
