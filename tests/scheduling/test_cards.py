@@ -33,6 +33,7 @@ from tests.support.scheduler_driver import (
 from hotseat.catalog.spec import GpuChoice
 from hotseat.errors import NeverFits, Yielding
 from hotseat.identifiers import ANY_GPU, ModelName
+from hotseat.scheduling.commands import Cause
 from hotseat.scheduling.events import YieldRequested
 from hotseat.scheduling.lifecycle import Phase
 
@@ -51,9 +52,9 @@ def anywhere(name: str, gib: float | None = None, count: int | None = None, **kn
     return replace(model(name, **known), memory=memory, gpus=GpuChoice(count, tuple(map(gpu, range(MOST_CARDS)))))
 
 
-def listed(name: str, gib: float, *cards: int) -> ModelSpec:
+def listed(name: str, gib: float, *cards: int, **known: Any) -> ModelSpec:
     """A model with `gpus: [gpu…]`."""
-    return replace(anywhere(name, gib), gpus=GpuChoice(len(cards), tuple(map(gpu, cards))))
+    return replace(anywhere(name, gib, **known), gpus=GpuChoice(len(cards), tuple(map(gpu, cards))))
 
 
 def cards(*models: ModelSpec, gib: tuple[float, ...] = (24, 24), **policy: Any) -> Catalog:
@@ -336,6 +337,53 @@ def test_a_sleeping_model_wakes_on_its_card(new_driver: NewDriver) -> None:
     driver.after(100) >> arrives(3, "sleeper") << stops("b")
     driver >> exited("b") << wakes("sleeper")
     assert driver.phase("a") is Phase.READY
+
+
+def test_a_sleeping_model_whose_card_was_taken_starts_on_another(new_driver: NewDriver) -> None:
+    """A pinned model stays on its card, so its server ends; the request waits and is not refused."""
+    sleeper = replace(anywhere("sleeper", 20), sleep=sleeps())
+    driver = new_driver(with_ram(cards(sleeper, listed("pinned", 20, 0, pinned=True), anywhere("b", 20)), 64))
+    driver.with_ready("sleeper")
+    driver >> load(1, "pinned") << puts_to_sleep("sleeper")
+    driver >> asleep("sleeper") << starts_on("pinned", 0)
+    driver.after(10) >> ready("pinned") << confirms(1)
+    driver.with_ready("b")
+
+    driver >> arrives(2, "sleeper") << stops("sleeper", cause=Cause.EVICTION)
+    assert driver.reason == "the GPUs on which it sleeps are taken, and it fits on others"
+    driver >> exited("sleeper") << stops("b")
+    driver >> exited("b") << starts_on("sleeper", 1)
+    driver >> ready("sleeper") << grants(2)
+
+
+def test_a_sleeping_model_whose_card_other_programs_use_starts_on_another(new_driver: NewDriver) -> None:
+    """It does not wait until they have finished."""
+    sleeper = replace(anywhere("sleeper", 20), sleep=sleeps())
+    driver = new_driver(with_ram(cards(sleeper, listed("a", 20, 0)), 64))
+    driver.with_ready("sleeper")
+    driver >> load(1, "a") << puts_to_sleep("sleeper")
+    driver >> asleep("sleeper") << starts_on("a", 0)
+    driver >> ready("a") << confirms(1)
+    driver >> left_by_others(10, on=0) << stops("a") << wakes_at(1)
+    driver >> exited("a") << nothing
+
+    driver >> arrives(2, "sleeper") << stops("sleeper")
+    driver >> exited("sleeper") << starts_on("sleeper", 1)
+
+
+def test_a_sleeping_model_that_fits_nowhere_is_refused(new_driver: NewDriver) -> None:
+    """Its server goes on sleeping: a restart would not help."""
+    sleeper = replace(anywhere("sleeper", 20), sleep=sleeps())
+    taken = [listed(f"p{n}", 20, n, pinned=True) for n in range(2)]
+    driver = new_driver(with_ram(cards(sleeper, *taken), 64))
+    driver.with_ready("sleeper")
+    driver >> load(1, "p0") << puts_to_sleep("sleeper")
+    driver >> asleep("sleeper") << starts_on("p0", 0)
+    driver >> ready("p0") << confirms(1)
+    driver.with_ready("p1")
+
+    driver >> arrives(2, "sleeper") << refuses(2, NeverFits)
+    assert driver.phase("sleeper") is Phase.ASLEEP
 
 
 # Reasons

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hotseat.scheduling.state import ModelState, State
 
     Memory: TypeAlias = Mapping[Place, Bytes]
+    Cards: TypeAlias = tuple[Place, ...]
 
 NEVER_FITS_HINT = "Raise the budget, unpin a model or choose a smaller quantisation."
 OTHERS_S: Seconds = 30.0
@@ -160,13 +161,19 @@ def is_protected(state: State, wanted: ModelState, resident: ModelState) -> bool
     return group.persistent and group is not state.catalog.groups.of(wanted.name)
 
 
-def refusal(state: State, wanted: ModelState, beside: Sequence[ModelState]) -> NeverFits | NoMemory | None:
-    """Why it does not fit beside models that stay for good: never, or not at present. None: it fits."""
+def refusal(
+    state: State, wanted: ModelState, beside: Sequence[ModelState], choices: Sequence[Cards] | None = None
+) -> NeverFits | NoMemory | None:
+    """Why it does not fit beside models that stay for good: never, or not at present. None: it fits.
+
+    `choices` are the sets of cards; None: those that it may get now.
+    """
     free = Free(state, (needs(state, each) for each in beside))
-    lacking = [free.lacks(needs_on(state, wanted, cards)) for cards in card_choices(state, wanted)]
+    choices = card_choices(state, wanted) if choices is None else choices
+    lacking = [free.lacks(needs_on(state, wanted, cards)) for cards in choices]
     if all(lacking):
         place = next(iter(lacking[0]))
-        bytes_ = needs_on(state, wanted, card_choices(state, wanted)[0])[place]
+        bytes_ = needs_on(state, wanted, choices[0])[place]
         return _lack(state, wanted, place, bytes_, sum(needs(state, each).get(place, 0) for each in beside))
     excluded = state.catalog.groups.pushed_out(wanted.name, [each.name for each in beside])
     if not excluded:

@@ -28,14 +28,19 @@ MOST_SETS = 16
 
 
 def card_choices(state: State, model: ModelState) -> list[Cards]:
+    """The sets of cards that it may get now: a server that sleeps keeps its own."""
+    return [model.gpus] if model.launch is not None else choices_at_start(state, model)
+
+
+def choices_at_start(state: State, model: ModelState) -> list[Cards]:
     """The sets of cards that it may start on; one empty set if it does not leave the choice to hotseat.
 
-    A server that sleeps keeps its cards. `auto` means as few cards as the model would fit on beside pinned models only.
-    A model that wants more cards than there are gets all.
+    `auto` means as few cards as the model would fit on beside pinned models only. A model that wants more cards than
+    there are gets all.
     """
-    choice = state.catalog.models[model.name].gpus if model.launch is None else None
+    choice = state.catalog.models[model.name].gpus
     if choice is None:
-        return [model.gpus]
+        return [()]
     known = state.card_choices.get(model.name)
     if known is None:
         known = state.card_choices[model.name] = _chosen(state, model, choice)

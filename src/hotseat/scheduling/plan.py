@@ -23,6 +23,7 @@ from hotseat.scheduling.memory_fit import (
     refusal,
     will_hold,
 )
+from hotseat.scheduling.placement import choices_at_start
 from hotseat.scheduling.start_options import cheapest_eviction, options_for
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ EVICTING = 4
 class Action(Enum):
     REFUSE = "refuse"
     """It can never fit."""
+    RESTART = "restart"
+    """It sleeps on cards where it can never wake, and fits on others: its server ends, and its claim waits for that."""
     START = "start"
     EVICT = "evict"
     LEAVING = "leaving"
@@ -104,7 +107,8 @@ class Plan:
     def decide(self, claim: Claim) -> ClaimDecision:
         wanted = self._state.models[claim.model]
         if error := self._never_fits(wanted):
-            return ClaimDecision(claim, wanted, Action.REFUSE, error=error)
+            action = Action.RESTART if self._fits_elsewhere(wanted) else Action.REFUSE
+            return ClaimDecision(claim, wanted, action, error=error)
         if older := self._promised_instead_of(wanted):
             return ClaimDecision(claim, wanted, Action.BEHIND, (older,))
         if wanted.name in self._evicted:  # it slept, and an older claim gets its memory
@@ -133,8 +137,19 @@ class Plan:
 
     def _never_fits(self, wanted: ModelState) -> NeverFits | NoMemory | None:
         """Could it load if every model left that may? Checked before anything is evicted."""
-        awake = [each for each in self._staying.values() if each.phase is not Phase.ASLEEP]
-        return refusal(self._state, wanted, [each for each in awake if is_protected(self._state, wanted, each)])
+        return refusal(self._state, wanted, self._protected(wanted))
+
+    def _fits_elsewhere(self, wanted: ModelState) -> bool:
+        """Does it sleep, and could it load on other cards?"""
+        if wanted.phase is not Phase.ASLEEP:
+            return False
+        choices = choices_at_start(self._state, wanted)
+        return refusal(self._state, wanted, self._protected(wanted), choices) is None
+
+    def _protected(self, wanted: ModelState) -> list[ModelState]:
+        """Models that never leave for it."""
+        awake = (each for each in self._staying.values() if each.phase is not Phase.ASLEEP)
+        return [each for each in awake if is_protected(self._state, wanted, each)]
 
     def _promised_instead_of(self, wanted: ModelState) -> ModelState | None:
         """The model with promised memory that may not run beside this one."""

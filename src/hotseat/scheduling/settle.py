@@ -152,6 +152,8 @@ def _carry_out(transitions: Transitions, decision: ClaimDecision) -> None:
     match decision.action:
         case Action.REFUSE if decision.error:
             transitions.refuse_all(model.name, decision.error, "not enough memory")
+        case Action.RESTART:
+            transitions.unload(model, Cause.EVICTION, "the GPUs on which it sleeps are taken, and it fits on others")
         case Action.START if model.phase is Phase.ASLEEP:
             transitions.wake(model, reason_to_start(transitions.state, model.name))
         case Action.START:
