@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.catalogs import GIB, gpu, model, with_budget
+from tests.support.catalogs import GIB, gpu, model, on_any, with_budget
 from tests.support.management import Management, management
 from tests.support.waiting import come_true
 
@@ -98,3 +98,14 @@ async def test_one_device_is_yielded(rig: Management) -> None:
         404,
         'no device called "gpu7" has a budget. Did you mean "gpu0"?',
     )
+
+
+async def test_a_model_on_chosen_cards_names_them(tmp_path: Path) -> None:
+    """They are those of its current server: a model that does not run, or whose cards nobody chose, has none."""
+    catalog = with_budget(on_any("wide", 40, 0, 1), on_any("small", 2, 0, 1), model("other", gib=1), gib={0: 24, 1: 24})
+    async with management(tmp_path / "socket", catalog) as rig:
+        for name in ("wide", "other"):
+            await rig.dispatcher.load(ModelName(name))
+        models = (await rig.get("/hotseat/models")).json()["models"]
+
+    assert {each["model"]: each["gpus"] for each in models} == {"wide": ["gpu0", "gpu1"], "small": [], "other": []}

@@ -128,3 +128,20 @@ def test_auto_takes_what_this_machine_has(typed: Typed, tmp_path: Path, monkeypa
     assert said.code == 0
     assert "run together as long as they fit into" in said.out
     assert "small counts as 1 MiB of ram (declared)." in said.out
+
+
+@pytest.mark.parametrize(
+    ("reserved", "gpus", "shown"),
+    [
+        ({"gpus": 40 << 30, "ram": 1 << 30}, ["gpu0", "gpu1"], "gpu0+gpu1 40.0 GiB (declared), ram 1.0 GiB (declared)"),
+        ({"gpus": 40 << 30}, [], "gpus 40.0 GiB (declared)"),
+        (None, ["gpu1"], "all of gpu1"),
+        (None, [], "a whole device"),
+        ({"gpu1": 2 << 30}, ["gpu1"], "gpu1 2.0 GiB (declared)"),
+    ],
+)
+def test_the_memory_of_a_model_names_its_cards(reserved: dict[str, int] | None, gpus: list[str], shown: str) -> None:
+    """Those that were chosen for it, if it runs."""
+    footprint = {"reserved": reserved, "source": "declared", "estimated": None, "measured": None}
+
+    assert memory_in_words(footprint, gpus) == shown

@@ -199,6 +199,10 @@ class Model(Schema):
     ] = None
     memory: Annotated[dict[str, int] | None, Field(description="Configured bytes per device; null: not configured.")]
     footprint: Annotated[Footprint | None, Field(description="Null if no device has a budget.")]
+    gpus: Annotated[
+        list[str],
+        Field(description="GPUs chosen for its current server; `gpus` in `footprint` is their memory together."),
+    ]
     label: Annotated[
         str | None,
         Field(description="Its server's own web pages are at http://LABEL.localhost:PORT/. Null: it is being removed."),

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 from hotseat.cli.client import Refused, in_path
 from hotseat.cli.problems import BadConfig
 from hotseat.cli.tables import duration, gib, table, without_escapes_but_lines
+from hotseat.identifiers import ANY_GPU
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hotseat.cli.client import Server
 
 STOPPABLE = ("loading", "ready", "draining", "unloading", "asleep")
@@ -92,7 +95,7 @@ def alive_row(model: dict[str, Any]) -> tuple[str, ...]:
         str(model["port"] or ""),
         str(model["in_flight"]),
         str(model["waiting"]),
-        memory_in_words(model["footprint"]),
+        memory_in_words(model["footprint"], model.get("gpus")),  # an older host of the fleet reports no GPUs
         duration(model["ttl_left_s"]),
         duration(model["phase_s"]),
     )
@@ -104,13 +107,20 @@ def phase_of(model: dict[str, Any]) -> str:
     return str(model["phase"]) if progress is None else f"{model['phase']} {progress:.0%}"
 
 
-def memory_in_words(footprint: dict[str, Any] | None) -> str:
-    """`ram 1.2 GiB (measured, estimated 1.1 GiB)`; empty where memory does not decide what runs."""
+def memory_in_words(footprint: dict[str, Any] | None, gpus: Sequence[str] | None = None) -> str:
+    """`ram 1.2 GiB (measured, estimated 1.1 GiB)`; empty where memory does not decide what runs.
+
+    What counts on `gpus` is shown with the names of those that were chosen.
+    """
     if footprint is None:
         return ""
     if footprint["reserved"] is None:
-        return "a whole device"
-    devices = [f"{device} {gib(size)} ({sources(footprint, device)})" for device, size in footprint["reserved"].items()]
+        return f"all of {'+'.join(gpus)}" if gpus else "a whole device"
+    names = {str(ANY_GPU.device): "+".join(gpus)} if gpus else {}
+    devices = [
+        f"{names.get(device, device)} {gib(size)} ({sources(footprint, device)})"
+        for device, size in footprint["reserved"].items()
+    ]
     return ", ".join(devices) or f"none ({footprint['source']})"
 
 

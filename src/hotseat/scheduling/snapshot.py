@@ -72,6 +72,7 @@ def _model(state: State, model: ModelState, wait: Wait | None, now: Instant) -> 
         served=model.served,
         slots=model.slots,
         level=model.sleep_level.name if model.sleep_level else None,
+        gpus=model.gpus,
     )
 
 

@@ -62,6 +62,8 @@ class ModelView:
     """Requests that it processes at a time, as configured or as its server reports; None: unknown."""
     level: str | None = None
     """Its sleep level if it sleeps or will sleep; else None."""
+    gpus: tuple[Place, ...] = ()
+    """The cards that were chosen for its current process; empty: none were."""
 
     @property
     def is_running(self) -> bool:

@@ -173,6 +173,7 @@ def model(deps: ApiDeps, view: View, seen: ModelView, spec: ModelSpec | None) ->
         configured=overrides.configured(spec) if spec else None,
         memory=by_device(spec.memory) if spec and spec.memory is not None else None,
         footprint=footprint(seen) if view.devices else None,
+        gpus=[place.device for place in seen.gpus],
         progress=progress(deps, seen.name, seen.phase),
         label=deps.dispatcher.catalog.labels.of_model.get(seen.name),
         tokens_per_s=None if (rate := deps.activity.rates.get(seen.name)) is None else round(rate, 2),
