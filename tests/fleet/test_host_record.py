@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tests.support.catalogs import GIB, gpu, model, one_at_a_time, with_budget
+from tests.support.catalogs import GIB, gpu, model, on_any, one_at_a_time, with_budget
 from tests.support.scheduler_driver import SchedulerDriver, slots_learned
 
 from hotseat.catalog.named_models import Selector, Strategy
@@ -185,3 +185,30 @@ def test_selectors_are_not_offered() -> None:
     selector = Selector("any", Strategy.PIN, ("qwen",))
 
     assert list(catalog_record(replace(CATALOG, selectors={"any": selector})).offers) == ["llama", "qwen"]
+
+
+def test_a_choice_of_cards_is_offered() -> None:
+    """A number, or the cards of a list; `auto` is the default."""
+    catalog = with_budget(
+        on_any("auto", 8, 0, 1), on_any("one", 8, 0, 1, count=1), on_any("list", 8, 1, count=1), gib={0: 24, 1: 24}
+    )
+    offers = catalog_record(catalog).offers
+
+    assert {name: (each.gpus, each.among) for name, each in offers.items()} == {
+        "auto": (0, []),
+        "one": (1, []),
+        "list": (1, ["gpu1"]),
+    }
+
+
+def test_a_model_of_unknown_size_takes_its_whole_cards() -> None:
+    """Others know what its host would have if it left; without chosen cards it is the first device."""
+    catalog = with_budget(on_any("chosen", None, 0, 1), model("unknown"), gib={0: 24, 1: 16})
+    driver = SchedulerDriver(catalog)
+    driver.with_ready("unknown").with_ready("chosen")
+    residents = described(driver.scheduler.view(driver.now), catalog).residents
+
+    assert {each.model: each.memory for each in residents} == {
+        "unknown": {"gpu0": 24 * GIB},
+        "chosen": {"gpu1": 16 * GIB},
+    }

@@ -21,7 +21,7 @@ def written(choice: GpuChoice) -> str | int | list[str]:
     """`auto`, a number, or a list of devices."""
     if choice.count is None:
         return "auto"
-    return [place.device for place in choice.among] if choice.count == len(choice.among) else choice.count
+    return [place.device for place in choice.among] if choice.is_list else choice.count
 
 
 def choice_of(said: str | int | Sequence[str], cards: tuple[Place, ...]) -> GpuChoice:

@@ -134,6 +134,11 @@ class GpuChoice:
     among: tuple[Place, ...]
     """In the order of the devices."""
 
+    @property
+    def is_list(self) -> bool:
+        """Whether it leaves no choice: a list, or as many cards as there are."""
+        return self.count == len(self.among)
+
 
 @dataclass(frozen=True, slots=True)
 class Replicas:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from hotseat.catalog.cards import on_cards
 from hotseat.fleet.records import CatalogRecord, DeviceBudget, HostRecord, Offer, Residence
 from hotseat.scheduling.lifecycle import Phase
 
@@ -75,7 +76,7 @@ def _residence(model: ModelView, spec: ModelSpec | None, view: View, oldest_wait
     return Residence(
         model=model.name,
         phase=_phase(model).value,
-        memory=_by_device(model.footprint.memory) if model.footprint else {},
+        memory=_memory(model, {device.place: device.budget for device in view.devices}),
         in_flight=model.in_flight,
         waiting=model.waiting,
         slots=model.slots or 0,
@@ -84,6 +85,14 @@ def _residence(model: ModelView, spec: ModelSpec | None, view: View, oldest_wait
         oldest_wait_s=round(oldest_wait_s, 1),
         pinned=spec.pinned if spec else False,
     )
+
+
+def _memory(model: ModelView, budgets: Mapping[Place, Bytes]) -> dict[DeviceName, Bytes]:
+    """On the cards that it has; a model of unknown size takes all of them."""
+    if model.footprint is not None:
+        return _by_device(on_cards(model.footprint.memory, model.gpus, budgets))
+    whole = model.gpus or [*budgets][:1]
+    return {place.device: budgets.get(place, 0) for place in whole} if model.phase.takes_memory else {}
 
 
 def _phase(model: ModelView) -> Phase:
@@ -114,6 +123,9 @@ def _offer(spec: ModelSpec) -> Offer:
     memory = spec.memory if spec.memory is not None else spec.estimated
     return Offer(
         memory=_by_device(memory or {}),
+        gpus=(spec.gpus.count or 0) if spec.gpus else 0,
+        # Only of a list: with thousands of models, the names of all cards would make a large record.
+        among=[place.device for place in spec.gpus.among] if spec.gpus and spec.gpus.is_list else [],
         labels=dict(spec.host_labels),
         aliases=list(spec.aliases),
         least=spec.replicas.least,

@@ -55,20 +55,28 @@ def needs(record: HostRecord, offer: Offer) -> Mapping[DeviceName, Bytes]:
     if not record.devices:
         return {}
     if ANY_GPU.device in offer.memory:
-        return _on_emptiest_cards(record, offer.memory)
+        return _on_emptiest_cards(record, offer)
     if offer.memory:
         return offer.memory
-    first = next(iter(record.devices))
-    return {first: record.devices[first].budget}
+    whole = _emptiest_cards(record, offer)[: offer.gpus] if offer.gpus else [next(iter(record.devices))]
+    return {device: record.devices[device].budget for device in whole}
 
 
-def _on_emptiest_cards(record: HostRecord, memory: Mapping[DeviceName, Bytes]) -> dict[DeviceName, Bytes]:
-    """For a model whose cards the host chooses: probably as few as it fits on, with the most free memory first."""
-    found = {device: bytes_ for device, bytes_ in memory.items() if device != ANY_GPU.device}
-    cards = sorted((device for device in record.devices if device != RAM), key=lambda card: -record.devices[card].free)
-    left = memory[ANY_GPU.device]
+def _emptiest_cards(record: HostRecord, offer: Offer) -> list[DeviceName]:
+    """The cards that the model may get, with the most free memory first."""
+    cards = [device for device in record.devices if device != RAM and (not offer.among or device in offer.among)]
+    return sorted(cards, key=lambda card: -record.devices[card].free)
+
+
+def _on_emptiest_cards(record: HostRecord, offer: Offer) -> dict[DeviceName, Bytes]:
+    """For a model whose cards the host chooses: probably those with the most free memory, as few as it fits on."""
+    found = {device: bytes_ for device, bytes_ in offer.memory.items() if device != ANY_GPU.device}
+    cards = _emptiest_cards(record, offer)[: offer.gpus or None]
+    left, together = offer.memory[ANY_GPU.device], sum(record.devices[card].budget for card in cards)
     for card in cards:
-        found[card] = min(left, record.devices[card].budget)
+        budget = record.devices[card].budget
+        share = -(-offer.memory[ANY_GPU.device] * budget // together) if offer.gpus else left
+        found[card] = min(left, share, budget)
         left -= found[card]
     # What no card has room for makes the host too small.
     return {device: bytes_ for device, bytes_ in {**found, ANY_GPU.device: left}.items() if bytes_}

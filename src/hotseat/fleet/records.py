@@ -22,6 +22,7 @@ class Residence(msgspec.Struct, frozen=True, omit_defaults=True):
     model: ModelName
     phase: str
     memory: dict[DeviceName, Bytes] = {}
+    """On the cards that it has."""
     in_flight: int = 0
     waiting: int = 0
     slots: int = 0
@@ -64,6 +65,10 @@ class Offer(msgspec.Struct, frozen=True, omit_defaults=True):
 
     memory: dict[DeviceName, Bytes] = {}
     """Empty: unknown, so it takes a whole device."""
+    gpus: int = 0
+    """How many cards its host chooses for it; 0: as few as it fits on."""
+    among: list[DeviceName] = []
+    """The cards that it may get; empty: all of its host."""
     load_s: Seconds = 0.0
     labels: dict[str, str] = {}
     """Labels that a host needs to run it."""
