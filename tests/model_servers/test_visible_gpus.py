@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -27,13 +28,18 @@ SLICE = {DeviceName("gpu10.1"): CardName(Runtime.CUDA, "MIG-1")}
 INHERITED = {"CUDA_VISIBLE_DEVICES": "7", "HIP_VISIBLE_DEVICES": "5", "GPU_DEVICE_ORDINAL": "4"}
 
 
-@pytest.fixture
-async def rig(nobody_is_left: None) -> AsyncIterator[SupervisorRig]:
+@asynccontextmanager
+async def on_machine(names: Mapping[DeviceName, CardName]) -> AsyncIterator[SupervisorRig]:
     """hotseat itself was started with variables for some cards."""
     environ = {**os.environ, **INHERITED}
-    names = {**NVIDIA, **AMD, **SLICE}
     async with open_supervisor(environ, interpreter=GUARD_INTERPRETER, card_names=lambda: names) as supervisor:
         yield SupervisorRig(supervisor)
+
+
+@pytest.fixture
+async def rig(nobody_is_left: None) -> AsyncIterator[SupervisorRig]:
+    async with on_machine({**NVIDIA, **SLICE}) as rig:
+        yield rig
 
 
 def places(*devices: str) -> tuple[Place, ...]:
@@ -56,8 +62,6 @@ async def seen_by(rig: SupervisorRig, spec: ModelSpec, *gpus: str) -> Mapping[st
         (("gpu0", "gpu3"), {"CUDA_VISIBLE_DEVICES": "GPU-0-aaaa,GPU-3-aaaa"}),
         ((*NVIDIA,), {"CUDA_VISIBLE_DEVICES": ",".join(card.name for card in NVIDIA.values())}),
         (("gpu10.1",), {"CUDA_VISIBLE_DEVICES": "MIG-1"}),
-        (("gpu8",), {"ROCR_VISIBLE_DEVICES": "GPU-00000000000000ab", "HIP_VISIBLE_DEVICES": "0"}),
-        (("gpu8", "gpu9"), {"ROCR_VISIBLE_DEVICES": "GPU-00000000000000ab,3", "HIP_VISIBLE_DEVICES": "0,1"}),
         ((), INHERITED),
     ],
     ids=lambda value: "+".join(value) or "none" if isinstance(value, tuple) else "",
@@ -67,6 +71,45 @@ async def test_a_server_sees_its_cards_only(
 ) -> None:
     """hotseat's own variables give way, since they would number the cards that are left; without a choice they stay."""
     assert await seen_by(rig, model("prints_its_environment"), *gpus) == variables
+
+
+@pytest.mark.parametrize(
+    ("gpus", "variables"),
+    [
+        (("gpu8",), {"ROCR_VISIBLE_DEVICES": "GPU-00000000000000ab", "HIP_VISIBLE_DEVICES": "0"}),
+        (("gpu8", "gpu9"), {"ROCR_VISIBLE_DEVICES": "GPU-00000000000000ab,3", "HIP_VISIBLE_DEVICES": "0,1"}),
+    ],
+    ids=lambda value: "+".join(value) if isinstance(value, tuple) else "",
+)
+async def test_a_server_on_a_machine_with_amd_cards(
+    nobody_is_left: None, gpus: tuple[str, ...], variables: Mapping[str, str]
+) -> None:
+    """ROCm's lower layer leaves the chosen cards, and its upper layer numbers them."""
+    async with on_machine(AMD) as rig:
+        assert await seen_by(rig, model("prints_its_environment"), *gpus) == variables
+
+
+@pytest.mark.parametrize(
+    ("gpus", "variables"),
+    [
+        (("gpu1",), {"CUDA_VISIBLE_DEVICES": "GPU-1-aaaa", "HIP_VISIBLE_DEVICES": "-1"}),
+        (
+            ("gpu8",),
+            {
+                "CUDA_VISIBLE_DEVICES": "",
+                "ROCR_VISIBLE_DEVICES": "GPU-00000000000000ab",
+                "HIP_VISIBLE_DEVICES": "0",
+            },
+        ),
+    ],
+    ids=lambda value: "+".join(value) if isinstance(value, tuple) else "",
+)
+async def test_a_server_on_a_machine_with_cards_of_two_vendors(
+    nobody_is_left: None, gpus: tuple[str, ...], variables: Mapping[str, str]
+) -> None:
+    """A server that is built for both sees no card of the vendor that was not chosen."""
+    async with on_machine({**NVIDIA, **AMD}) as rig:
+        assert await seen_by(rig, model("prints_its_environment"), *gpus) == variables
 
 
 async def test_a_models_own_variable_wins(rig: SupervisorRig) -> None:

@@ -119,7 +119,8 @@ class Supervisor:
         if unnamed:
             log.warning("server is not limited to its GPUs model=%s unknown=%s", command.model, ",".join(unnamed))
         else:
-            environ = limited(environ, [card for card in known.values() if card], command.spec.recipe)
+            chosen = [card for card in known.values() if card]
+            environ = limited(environ, chosen, command.spec.recipe, names.values())
         filled = ",".join(card.name if card else device for device, card in known.items())
         return replace(command.spec, recipe=with_gpus(command.spec.recipe, filled)), environ
 

@@ -3,6 +3,8 @@
 CUDA accepts a card's UUID, but most versions of vLLM read numbers only. ROCm's lower layer accepts UUIDs too
 (ROCR_VISIBLE_DEVICES); its upper layer only numbers the cards that the lower one left (HIP_VISIBLE_DEVICES), and reads
 CUDA's variable if its own is missing.
+
+On a machine with cards of both, a server may be built for both, so the cards of the other runtime are hidden.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from hotseat.estimates.command import Engine, server_in
 from hotseat.estimates.report import CannotEstimate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from hotseat.catalog.spec import LaunchRecipe
 
@@ -30,6 +32,12 @@ class Runtime(Enum):
     """A Mac has one GPU, so nothing limits a server to it."""
 
 
+NONE = {Runtime.CUDA: (CUDA, ""), Runtime.ROCM: (HIP, "-1")}
+"""What hides all cards of a runtime. HIP takes an empty variable for a missing one; vLLM for ROCm refuses CUDA's if it
+has another value than HIP's, unless it is empty.
+"""
+
+
 class CardName(NamedTuple):
     """What a runtime calls a card."""
 
@@ -40,10 +48,13 @@ class CardName(NamedTuple):
     """Of a whole NVIDIA card in the order of the PCI bus."""
 
 
-def limited(environ: Mapping[str, str], cards: Sequence[CardName], recipe: LaunchRecipe) -> dict[str, str]:
-    """An environment in which a server sees only these cards."""
+def limited(
+    environ: Mapping[str, str], cards: Sequence[CardName], recipe: LaunchRecipe, present: Iterable[CardName]
+) -> dict[str, str]:
+    """An environment in which a server sees only these cards of those that are present."""
     others = {name: value for name, value in environ.items() if name not in VISIBLE}
-    return {**others, **visible(cards, by_number=reads_numbers(recipe))}
+    hidden = [NONE[card.runtime] for card in present if card.runtime in NONE]
+    return {**others, **dict(hidden), **visible(cards, by_number=reads_numbers(recipe))}
 
 
 def reads_numbers(recipe: LaunchRecipe) -> bool:
