@@ -33,6 +33,7 @@ from tests.support.scheduler_driver import (
 from hotseat.catalog.spec import GpuChoice
 from hotseat.errors import NeverFits, Yielding
 from hotseat.identifiers import ANY_GPU, ModelName
+from hotseat.scheduling import card_memo
 from hotseat.scheduling.commands import Cause
 from hotseat.scheduling.events import YieldRequested
 from hotseat.scheduling.lifecycle import Phase
@@ -364,7 +365,7 @@ def test_a_sleeping_model_whose_card_other_programs_use_starts_on_another(new_dr
     driver >> load(1, "a") << puts_to_sleep("sleeper")
     driver >> asleep("sleeper") << starts_on("a", 0)
     driver >> ready("a") << confirms(1)
-    driver >> left_by_others(10, on=0) << stops("a") << wakes_at(1)
+    driver >> left_by_others(10, on=0) << stops("a")
     driver >> exited("a") << nothing
 
     driver >> arrives(2, "sleeper") << stops("sleeper")
@@ -429,6 +430,15 @@ def test_every_card_is_used(new_driver: NewDriver, number: int) -> None:
     driver = new_driver(cards(*(anywhere(f"m{n}", 20) for n in range(number)), gib=(24,) * number))
     for n in range(number):
         driver >> arrives(n, f"m{n}") << starts_on(f"m{n}", n)
+
+
+def test_more_sets_of_cards_than_are_remembered(new_driver: NewDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a model needs on each is computed again."""
+    monkeypatch.setattr(card_memo, "MOST_SPREADS", 4)
+    driver = new_driver(cards(anywhere("a", 20, count=2), anywhere("b", 20, count=2), gib=(24,) * 4))
+
+    driver >> arrives(1, "a") << starts_on("a", 0, 1)
+    driver >> arrives(2, "b") << starts_on("b", 0, 1)
 
 
 # What once went wrong

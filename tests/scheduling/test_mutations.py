@@ -181,9 +181,10 @@ def every_model_is_counted_on_the_first_card(
     return NEEDS_ON(state, model, choice.among[:1] if choice and cards else cards)
 
 
-def a_sleeping_or_running_model_gets_other_cards(state: State, model: ModelState) -> list[tuple[Place, ...]]:
+def a_sleeping_or_running_model_gets_other_cards(state: State, model: ModelState) -> placement.Choices:
     choice = model.spec.gpus
-    return [choice.among[:1]] if choice else [model.gpus]
+    cards = choice.among[:1] if choice else model.gpus
+    return {cards: NEEDS_ON(state, model, cards)}
 
 
 STOP, REMOVE, GRANT = Transitions.stop, Transitions._remove, Transitions.grant

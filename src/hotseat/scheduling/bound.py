@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hotseat.scheduling.loss import LONGEST_TURNS
 from hotseat.scheduling.memory_fit import Free
-from hotseat.scheduling.placement import card_choices, needs_on
+from hotseat.scheduling.placement import card_choices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -79,7 +79,7 @@ def _are_rivals(state: State, one: ModelState, other: ModelState) -> bool:
     if groups.pushed_out(one.name, [other.name]) or groups.pushed_out(other.name, [one.name]):
         return True
     return all(
-        Free(state, [needs_on(state, other, beside)]).lacks(needs_on(state, one, cards))
-        for cards in card_choices(state, one)
-        for beside in card_choices(state, other)
+        Free(state, [beside]).lacks(needed)
+        for needed in card_choices(state, one).values()
+        for beside in card_choices(state, other).values()
     )

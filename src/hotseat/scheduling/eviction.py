@@ -40,32 +40,41 @@ def offer(
 def cheapest(offered: Iterable[Offer[Model]], missing: Mapping[Place, Bytes]) -> list[Offer[Model]] | None:
     """The cheapest set that frees the missing memory; None if all together do not."""
     offers = sorted((offer for offer in offered if offer.memory), key=lambda offer: (offer.loss, offer.name))
-    if not _covers(offers, missing):
+    by_loss = _enough(offers, missing)
+    if by_loss is None:
         return None
-    alone = next(([offer] for offer in offers if _covers([offer], missing)), None)
-    by_loss = _pruned(_enough(offers, missing), missing)
-    by_value = _pruned(_enough(sorted(offers, key=lambda offer: offer.loss / offer.gives), missing), missing)
-    return min((chosen for chosen in (by_loss, by_value, alone) if chosen is not None), key=total)
+    by_value = _enough(sorted(offers, key=lambda offer: offer.loss / offer.gives), missing) or []
+    alone = next(([offer] for offer in offers if _is_enough(offer, missing)), None)
+    sets = (_pruned(by_loss, missing), _pruned(by_value, missing), alone)
+    return min((chosen for chosen in sets if chosen is not None), key=total)
 
 
 def total(offers: Iterable[Offer[Model]]) -> float:
     return sum(offer.loss for offer in offers)
 
 
-def _enough(offers: Sequence[Offer[Model]], missing: Mapping[Place, Bytes]) -> list[Offer[Model]]:
-    """The shortest prefix that is enough."""
-    count = next(n for n in range(len(offers) + 1) if _covers(offers[:n], missing))
-    return list(offers[:count])
+def _enough(offers: Sequence[Offer[Model]], missing: Mapping[Place, Bytes]) -> list[Offer[Model]] | None:
+    """The shortest prefix that is enough; None if all are not."""
+    lacks = dict(missing)
+    for count, offer in enumerate(offers):
+        if not lacks:
+            return list(offers[:count])
+        for place, bytes_ in offer.memory.items():
+            if place in lacks and (lack := lacks.pop(place) - bytes_) > 0:
+                lacks[place] = lack
+    return None if lacks else list(offers)
 
 
 def _pruned(chosen: list[Offer[Model]], missing: Mapping[Place, Bytes]) -> list[Offer[Model]]:
     """Drop the offers that are not needed, the most expensive first."""
+    spare = {place: sum(offer.memory.get(place, 0) for offer in chosen) - lack for place, lack in missing.items()}
     for offer in sorted(chosen, key=itemgetter(0), reverse=True):
-        others = [other for other in chosen if other is not offer]
-        if _covers(others, missing):
-            chosen = others
+        if all(bytes_ <= spare[place] for place, bytes_ in offer.memory.items()):
+            chosen = [other for other in chosen if other is not offer]
+            for place, bytes_ in offer.memory.items():
+                spare[place] -= bytes_
     return chosen
 
 
-def _covers(offers: Sequence[Offer[Model]], missing: Mapping[Place, Bytes]) -> bool:
-    return all(sum(offer.memory.get(place, 0) for offer in offers) >= lack for place, lack in missing.items())
+def _is_enough(offer: Offer[Model], missing: Mapping[Place, Bytes]) -> bool:
+    return all(offer.memory.get(place, 0) >= lack for place, lack in missing.items())

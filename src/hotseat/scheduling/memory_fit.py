@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from hotseat.catalog.sleeping import SleepLevel
     from hotseat.catalog.spec import Footprint
     from hotseat.identifiers import Bytes, Place, Seconds
+    from hotseat.scheduling.placement import Choices
     from hotseat.scheduling.state import ModelState, State
 
     Memory: TypeAlias = Mapping[Place, Bytes]
-    Cards: TypeAlias = tuple[Place, ...]
 
 NEVER_FITS_HINT = "Raise the budget, unpin a model or choose a smaller quantisation."
 OTHERS_S: Seconds = 30.0
@@ -48,11 +48,14 @@ class Free:
 
     def lacks(self, memory: Memory) -> dict[Place, Bytes]:
         """How much of this memory is missing, by place; places that lack nothing are left out."""
-        lacking = {place: bytes_ - self._left.get(place, 0) for place, bytes_ in memory.items() if bytes_ > 0}
-        return {place: bytes_ for place, bytes_ in lacking.items() if bytes_ > 0}
+        left = self._left
+        return {
+            place: lack for place, bytes_ in memory.items() if bytes_ > 0 and (lack := bytes_ - left.get(place, 0)) > 0
+        }
 
     def left_on(self, places: Iterable[Place]) -> Bytes:
-        return sum(self._left.get(place, 0) for place in places)
+        left = self._left
+        return sum([left.get(place, 0) for place in places])
 
     def exceeded(self) -> dict[Place, Bytes]:
         """By how much the limits are exceeded, by place."""
@@ -162,7 +165,7 @@ def is_protected(state: State, wanted: ModelState, resident: ModelState) -> bool
 
 
 def refusal(
-    state: State, wanted: ModelState, beside: Sequence[ModelState], choices: Sequence[Cards] | None = None
+    state: State, wanted: ModelState, beside: Sequence[ModelState], choices: Choices | None = None
 ) -> NeverFits | NoMemory | None:
     """Why it does not fit beside models that stay for good: never, or not at present. None: it fits.
 
@@ -170,11 +173,10 @@ def refusal(
     """
     free = Free(state, (needs(state, each) for each in beside))
     choices = card_choices(state, wanted) if choices is None else choices
-    lacking = [free.lacks(needs_on(state, wanted, cards)) for cards in choices]
-    if all(lacking):
-        place = next(iter(lacking[0]))
-        bytes_ = needs_on(state, wanted, choices[0])[place]
-        return _lack(state, wanted, place, bytes_, sum(needs(state, each).get(place, 0) for each in beside))
+    if all(free.lacks(needed) for needed in choices.values()):  # mostly one look, because the first set suffices
+        first = next(iter(choices.values()))
+        place = next(iter(free.lacks(first)))
+        return _lack(state, wanted, place, first[place], sum(needs(state, each).get(place, 0) for each in beside))
     excluded = state.catalog.groups.pushed_out(wanted.name, [each.name for each in beside])
     if not excluded:
         return None

@@ -13,7 +13,7 @@ from hotseat.scheduling.eviction import cheapest, offer
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.loss import NEVER, expected_loss
 from hotseat.scheduling.memory_fit import OTHERS_S, free_later, holds, in_gib, needs
-from hotseat.scheduling.placement import card_choices, needs_on
+from hotseat.scheduling.placement import card_choices
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,7 +90,7 @@ def holds_yielded_memory(state: State, model: ModelState) -> bool:
 
 def needs_yielded_memory(state: State, model: ModelState) -> bool:
     """On every set of cards that it may get."""
-    return all(_covers(state, needs_on(state, model, cards)) for cards in card_choices(state, model))
+    return all(_covers(state, needed) for needed in card_choices(state, model).values())
 
 
 def _covers(state: State, memory: Mapping[Place, Bytes]) -> bool:

@@ -5,34 +5,38 @@ A model that runs is never moved: its cards are chosen when it starts, and chose
 
 from __future__ import annotations
 
-from itertools import combinations, islice
+from itertools import accumulate, combinations, islice
 from typing import TYPE_CHECKING, TypeAlias
 
 from hotseat.catalog.cards import on_cards
 from hotseat.catalog.spec import NOTHING
 from hotseat.identifiers import ANY_GPU
+from hotseat.scheduling.card_memo import Spread
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from hotseat.catalog.spec import GpuChoice
+    from hotseat.catalog.spec import GpuChoice, ModelSpec
     from hotseat.identifiers import Bytes, Place
     from hotseat.scheduling.state import ModelState, State
 
     Memory: TypeAlias = Mapping[Place, Bytes]
     Cards: TypeAlias = tuple[Place, ...]
+    Choices: TypeAlias = Mapping[Cards, Memory]
 
 
 MOST_SETS = 16
 """So many sets of cards are compared: with more, a decision would take longer than a request."""
 
 
-def card_choices(state: State, model: ModelState) -> list[Cards]:
-    """The sets of cards that it may get now: a server that sleeps keeps its own."""
-    return [model.gpus] if model.launch is not None else choices_at_start(state, model)
+def card_choices(state: State, model: ModelState) -> Choices:
+    """The sets of cards that it may get now, with what it needs there: a server that sleeps keeps its own cards."""
+    if model.launch is not None:
+        return {model.gpus: needs_on(state, model, model.gpus)}
+    return choices_at_start(state, model)
 
 
-def choices_at_start(state: State, model: ModelState) -> list[Cards]:
+def choices_at_start(state: State, model: ModelState) -> Choices:
     """The sets of cards that it may start on; one empty set if it does not leave the choice to hotseat.
 
     `auto` means as few cards as the model would fit on beside pinned models only. A model that wants more cards than
@@ -40,24 +44,31 @@ def choices_at_start(state: State, model: ModelState) -> list[Cards]:
     """
     choice = state.catalog.models[model.name].gpus
     if choice is None:
-        return [()]
-    known = state.card_choices.get(model.name)
+        return {(): needs_on(state, model, ())}
+    known = state.card_choices.of.get(model.name)
     if known is None:
-        known = state.card_choices[model.name] = _chosen(state, model, choice)
+        known = state.card_choices.of[model.name] = _chosen(state, model, choice)
     return known
 
 
-def _chosen(state: State, model: ModelState, choice: GpuChoice) -> list[Cards]:
-    present = state.with_process()
-    free, left = _free(state, [each for each in present if each.spec.pinned]), _free(state, present)
+def _chosen(state: State, model: ModelState, choice: GpuChoice) -> Choices:
+    left = _free_beside_all(state)
     among = sorted(_not_yielded(state, choice), key=lambda card: -left.get(card, 0))
-    if choice.count is not None:
-        return _sets(among, choice.count) or [choice.among]
-    by_count = (
-        [cards for cards in _sets(among, count) if _fits(free, needs_on(state, model, cards), cards)]
-        for count in range(1, len(among) + 1)
-    )
-    return next(filter(None, by_count), [choice.among])
+    sets = _as_few_as_fit(state, model, among) if choice.count is None else _sets(among, choice.count)
+    return {cards: needs_on(state, model, cards) for cards in sets or [choice.among]}
+
+
+def _as_few_as_fit(state: State, model: ModelState, among: list[Place]) -> list[Cards]:
+    """Beside pinned models. Numbers of cards that are too small together are skipped, because others wait meanwhile."""
+    free = _free_beside_pinned(state)
+    known = model.spec.footprint(model.stats.memory)
+    together = known.memory.get(ANY_GPU, 0) if known else 0
+    most = accumulate(sorted((free.get(card, 0) for card in among), reverse=True))
+    for count, enough in enumerate(most, start=1):
+        sets = _sets(among, count) if enough >= together else []
+        if fitting := [cards for cards in sets if _fits(free, needs_on(state, model, cards), cards)]:
+            return fitting
+    return []
 
 
 def _sets(cards: list[Place], count: int) -> list[Cards]:
@@ -68,6 +79,20 @@ def _sets(cards: list[Place], count: int) -> list[Cards]:
 def _not_yielded(state: State, choice: GpuChoice) -> Cards:
     yielded = state.yielding.places if state.yielding else ()
     return tuple(card for card in choice.among if card not in yielded)
+
+
+def _free_beside_all(state: State) -> Memory:
+    memo = state.card_choices
+    if memo.beside_all is None:
+        memo.beside_all = _free(state, state.with_process())
+    return memo.beside_all
+
+
+def _free_beside_pinned(state: State) -> Memory:
+    memo = state.card_choices
+    if memo.beside_pinned is None:
+        memo.beside_pinned = _free(state, [each for each in state.with_process() if each.spec.pinned])
+    return memo.beside_pinned
 
 
 def _free(state: State, beside: Iterable[ModelState]) -> dict[Place, Bytes]:
@@ -91,15 +116,22 @@ def needs_on(state: State, model: ModelState, cards: Cards) -> Memory:
         return NOTHING
     if model.spec.memory is not None and model.spec.gpus is None:  # first, because every comparison asks
         return model.spec.memory
-    known = model.spec.footprint(model.stats.memory)
-    if known is None:
-        whole = cards or (next(iter(state.catalog.budgets)),)
-        return {place: state.limits.get(place, 0) for place in whole}
-    if ANY_GPU not in known.memory:
-        return known.memory
-    more = dict.fromkeys(cards[1:], model.spec.per_gpu)
-    spread = on_cards(known.memory, cards, state.catalog.budgets)
-    return {place: bytes_ + more.get(place, 0) for place, bytes_ in spread.items()}
+    memory, spec, budgets = model.stats.memory, model.spec, state.catalog.budgets
+    if spec.memory is None and spec.estimated is None and not memory:
+        return {place: state.limits.get(place, 0) for place in cards or [*budgets][:1]}
+    known = state.card_choices.spread.get((spec.name, cards))
+    if known is None or known.spec is not spec or known.measured is not memory or known.budgets is not budgets:
+        known = state.card_choices.keep(cards, Spread(spec, memory, budgets, _spread(spec, memory, cards, budgets)))
+    return known.memory
+
+
+def _spread(spec: ModelSpec, measured: Memory | None, cards: Cards, budgets: Memory) -> Memory:
+    known = spec.footprint(measured)
+    memory = known.memory if known else NOTHING
+    if ANY_GPU not in memory:
+        return memory
+    more = dict.fromkeys(cards[1:], spec.per_gpu)
+    return {place: bytes_ + more.get(place, 0) for place, bytes_ in on_cards(memory, cards, budgets).items()}
 
 
 def may_need(state: State, model: ModelState) -> frozenset[Place]:

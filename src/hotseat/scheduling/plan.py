@@ -24,7 +24,7 @@ from hotseat.scheduling.memory_fit import (
     will_hold,
 )
 from hotseat.scheduling.placement import choices_at_start
-from hotseat.scheduling.start_options import cheapest_eviction, options_for
+from hotseat.scheduling.start_options import Leaving, options_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -91,11 +91,13 @@ class Plan:
 
     def __init__(self, state: State, now: Instant) -> None:
         present = state.with_process()
+        state.card_choices.clear()
         self._state, self._now = state, now
         self._losses = Losses(state, now, state.claims.first(LOOKED_AT))
         self._free_now, self._free_later = free_now(state), free_later(state)
         self._running = [model.name for model in present if not model.is_asleep]
         self._staying = {model.name: model for model in present if not model.is_leaving}
+        self._held = {model.name: holds(state, model) for model in present}
         self._draining = [model for model in present if model.is_leaving and model.leases]
         self._promised: list[ModelState] = []
         self._evicted: set[ModelName] = set()
@@ -177,10 +179,10 @@ class Plan:
         if self._loader is not None:
             overdue = [each for each in stay if self._keeps_loading(claim, each)]
             # When the claim is due, no younger load in its way may start, or loading would never be possible for it.
-            if eviction := cheapest_eviction(self._state, options, [*leave, *overdue], excluded):
+            if eviction := Leaving([*leave, *overdue], excluded, self._held).cheapest(options):
                 self._promise(wanted, eviction.option)
             return ClaimDecision(claim, wanted, Action.LOADER, (self._loader,))
-        eviction = cheapest_eviction(self._state, options, leave, excluded)
+        eviction = Leaving(leave, excluded, self._held).cheapest(options)
         if eviction is not None:
             return self._evict(claim, wanted, eviction)
         return self._wait(claim, wanted, self._sufficient(options, losses, excluded), stay)
@@ -190,11 +192,12 @@ class Plan:
 
     def _candidates(self, claim: Claim, options: Iterable[Option], excluded: set[ModelName]) -> list[ModelState]:
         """Residents and sleepers whose memory would help, except those that an older claim waits for."""
+        missing = frozenset().union(*(option.missing for option in options))
         return [
             model
             for model in self._staying.values()
             if model.name not in self._reserved
-            and (model.name in excluded or self._helps(model, *options))
+            and (model.name in excluded or not missing.isdisjoint(self._held[model.name]))
             and not (model.phase is Phase.ASLEEP and self._is_claimed_earlier(model, claim))
         ]
 
@@ -202,12 +205,8 @@ class Plan:
         """The options that could be had if every candidate left; a single one could, or it would be refused."""
         if len(options) == 1:
             return [*options]
-        able = [each for each in losses if each.because is not Because.PINNED]
-        return [each for each in options if cheapest_eviction(self._state, [each], able, excluded)]
-
-    def _helps(self, resident: ModelState, *options: Option) -> bool:
-        memory = holds(self._state, resident)
-        return any(option.is_helped_by(memory) for option in options)
+        able = Leaving([each for each in losses if each.because is not Because.PINNED], excluded, self._held)
+        return [each for each in options if able.are_enough(each)]
 
     def _is_claimed_earlier(self, sleeper: ModelState, claim: Claim) -> bool:
         its = self._state.claims.of(sleeper.name)
@@ -215,7 +214,7 @@ class Plan:
 
     def _wait(self, claim: Claim, wanted: ModelState, options: Iterable[Option], stay: Sequence[Loss]) -> ClaimDecision:
         """Wait for the option whose memory is free first; younger claims leave its models alone."""
-        ways = [[each for each in stay if self._helps(each.resident, option)] for option in options]
+        ways = [[each for each in stay if option.is_helped_by(self._held[each.resident.name])] for option in options]
         first = min((way for way in ways if way), key=lambda way: max(each.until for each in way), default=stay)
         self._reserved.update(each.resident.name for each in first)
         return ClaimDecision(claim, wanted, Action.HELD if first else Action.BEHIND, staying=tuple(first))

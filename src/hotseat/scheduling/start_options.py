@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hotseat.scheduling.eviction import cheapest, offer, total
-from hotseat.scheduling.memory_fit import added_up, beyond, holds, will_hold
-from hotseat.scheduling.placement import card_choices, needs_on
+from hotseat.scheduling.memory_fit import added_up, beyond, will_hold
+from hotseat.scheduling.placement import card_choices
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping
 
     from hotseat.identifiers import Bytes, ModelName, Place
     from hotseat.scheduling.loss import Loss
@@ -44,35 +44,49 @@ class Eviction(NamedTuple):
 
 def options_for(state: State, wanted: ModelState, free: Free) -> list[Option]:
     held, found = will_hold(state, wanted), []
-    for gpus in card_choices(state, wanted):
-        more = beyond(needs_on(state, wanted, gpus), held)
+    for gpus, needed in card_choices(state, wanted).items():
+        more = beyond(needed, held) if held else needed
         found.append(Option(gpus, more, free.lacks(more), free.left_on(gpus)))
     return found
 
 
-def cheapest_eviction(
-    state: State, options: Iterable[Option], leave: Sequence[Loss], excluded: Collection[ModelName]
-) -> Eviction | None:
-    """The eviction with the smallest loss; None: no option fits, even if all in `leave` left."""
-    found = (_eviction_for(state, option, leave, excluded) for option in options)
-    return min((each for each in found if each), key=lambda each: each[:2], default=None)
+class Leaving:
+    """Models that may leave together: what they free is added up once for all options."""
 
+    __slots__ = ("_has_all_excluded", "_held", "_offered", "_others", "_pushed", "_pushed_free")
 
-def _eviction_for(
-    state: State, option: Option, leave: Sequence[Loss], excluded: Collection[ModelName]
-) -> Eviction | None:
-    """The models that the groups exclude, and the others with the smallest loss that free the rest."""
-    pushed = [each for each in leave if each.resident.name in excluded]
-    if len(pushed) < len(excluded):
-        return None
-    given = added_up(holds(state, each.resident) for each in pushed)
-    missing = {place: lack - given.get(place, 0) for place, lack in option.missing.items()}
-    missing = {place: lack for place, lack in missing.items() if lack > 0}
-    others = [each for each in leave if each.resident.name not in excluded]
-    chosen = cheapest(
-        (offer(each.resident, each.client_s, holds(state, each.resident), missing) for each in others), missing
-    )
-    if chosen is None:
-        return None
-    victims = (*(each.resident for each in pushed), *(each.model for each in chosen))
-    return Eviction(total(chosen) + sum(each.client_s for each in pushed), option.left, option, victims)
+    def __init__(
+        self, losses: Iterable[Loss], excluded: Collection[ModelName], held: Mapping[ModelName, Memory]
+    ) -> None:
+        """`excluded` are the models that the groups exclude; `held` is what each model holds."""
+        losses, self._held = list(losses), held
+        self._pushed = [each for each in losses if each.resident.name in excluded]
+        self._others = [each for each in losses if each.resident.name not in excluded]
+        self._has_all_excluded = len(self._pushed) == len(excluded)
+        self._pushed_free = added_up(held[each.resident.name] for each in self._pushed)
+        self._offered = added_up(held[each.resident.name] for each in self._others)
+
+    def are_enough(self, option: Option) -> bool:
+        missing = self._missing(option)
+        return self._has_all_excluded and all(self._offered.get(place, 0) >= lack for place, lack in missing.items())
+
+    def cheapest(self, options: Iterable[Option]) -> Eviction | None:
+        """The eviction with the smallest loss; None: no option fits, even if all left."""
+        found = (self._eviction_for(option) for option in options if self.are_enough(option))
+        return min(found, key=lambda each: each[:2], default=None)
+
+    def _eviction_for(self, option: Option) -> Eviction:
+        """The models that the groups exclude, and the others with the smallest loss that free the rest."""
+        missing = self._missing(option)
+        offers = (offer(each.resident, each.client_s, self._held[each.resident.name], missing) for each in self._others)
+        chosen = cheapest(offers, missing)
+        assert chosen is not None
+        victims = (*(each.resident for each in self._pushed), *(each.model for each in chosen))
+        return Eviction(total(chosen) + sum(each.client_s for each in self._pushed), option.left, option, victims)
+
+    def _missing(self, option: Option) -> Memory:
+        """What the excluded models leave missing."""
+        if not self._pushed:
+            return option.missing
+        missing = {place: lack - self._pushed_free.get(place, 0) for place, lack in option.missing.items()}
+        return {place: lack for place, lack in missing.items() if lack > 0}

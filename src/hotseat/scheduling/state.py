@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.catalog.spec import NOTHING
 from hotseat.identifiers import LaunchId
+from hotseat.scheduling.card_memo import CardMemo
 from hotseat.scheduling.claims import Claim, Claims
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.model_stats import ModelStats, StatsOfModels
@@ -170,8 +171,7 @@ class State:
         self.queue = Queue()
         self.claims = Claims()
         self.leases: dict[TicketId, ModelState] = {}
-        self.card_choices: dict[ModelName, list[tuple[Place, ...]]] = {}
-        """Sets of cards that models may start on, as long as nothing changes."""
+        self.card_choices = CardMemo()
         self.read_ahead: dict[ModelName, LaunchRecipe] = {}
         """Missing models whose files are being read, and the recipes they are read for."""
         self.is_closing = False
