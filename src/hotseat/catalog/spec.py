@@ -54,7 +54,7 @@ class BodyChanges:
     def adding(self, members: Mapping[str, Any]) -> BodyChanges:
         """A copy that also sets these members, except `model`, which filters may not change."""
         more = {name: value for name, value in members.items() if name != "model"}
-        return replace(self, set=MappingProxyType({**self.set, **more}))
+        return replace(self, set=MappingProxyType({**self.set, **more})) if more else self
 
 
 UNCHANGED = BodyChanges()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import SplitResult, urlsplit
@@ -37,6 +38,7 @@ _WITHOUT_QUOTES = re.compile(r"[\t\n\r !#-&(-\[\]-~]*")
 _JOINED_LINE = re.compile(r"\\[ \t]*\n")
 
 
+@lru_cache(maxsize=256)  # thousands of models may have the same
 def address_of(proxy: str) -> Address:
     """Parse `http://host:port/prefix`, `https://…` or `unix:/path`; ValueError says what is wrong."""
     if proxy.startswith("unix:"):

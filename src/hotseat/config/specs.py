@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from hotseat.catalog.spec import (
+    NOTHING,
     UNCHANGED,
     BodyChanges,
     Capabilities,
@@ -214,6 +215,8 @@ def body_changes(filters: Filters, model_name: str | None) -> BodyChanges:
 
 
 def _changes_by_name(form: ModelForm) -> Mapping[str, BodyChanges]:
+    if not form.filters.set_params_by_id:
+        return NOTHING
     usual = body_changes(form.filters, form.use_model_name or None)
     return MappingProxyType({name: usual.adding(members) for name, members in form.filters.set_params_by_id.items()})
 
