@@ -97,6 +97,14 @@ class ActivityKept:
     most: int = 1_000_000
 
 
+@dataclass(frozen=True, slots=True)
+class Conversations:
+    """What model servers have computed of conversations, on disk while they do not run."""
+
+    disk: Bytes = 0
+    """All of them together; 0: none are kept."""
+
+
 class LogFormat(Enum):
     AUTO = "auto"
     """Text on a terminal, else JSON."""
@@ -189,6 +197,7 @@ class Settings:
     shutdown: Shutdown = Shutdown()
     logging: Logging = Logging()
     activity: ActivityKept = ActivityKept()
+    conversations: Conversations = Conversations()
     error_format: ErrorFormat = ErrorFormat.AUTO
     metrics: bool = True
     fleet: Fleet | None = None

@@ -63,6 +63,20 @@ def test_models_of_the_usual_places_become_a_configuration(home: Path, typed: Ty
     assert sum(config.catalog.budgets.values()) == 12 * GIB
 
 
+def test_conversations_are_kept_and_the_file_says_what_that_writes(home: Path, typed: Typed) -> None:
+    """Only those of chats; a comment says that prompts are written, where, and until when."""
+    put(home / "models/chat.gguf")
+    put(home / "models/embedder.gguf", model_bytes("bert"))
+    typed("init")
+    comment, _, _ = Path("config.yaml").read_text().partition("\nconversations: on\n")
+
+    kept = {name for name, spec in loaded().catalog.models.items() if spec.keeps_conversations}
+    assert kept == {"chat"}
+    said = " ".join(comment.rpartition("\n\n")[2].replace("# ", "").split())
+    assert "writes prompts to disk, to a private folder below ~/.cache/hotseat." in said
+    assert "removed when hotseat ends" in said
+
+
 @pytest.mark.usefixtures("home")
 def test_a_path_with_spaces_and_quotes_survives(tmp_path: Path, typed: Typed) -> None:
     """The command in the file runs the same path."""

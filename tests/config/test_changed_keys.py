@@ -35,6 +35,15 @@ def test_a_device_is_named_and_what_follows_from_it_is_not(files: ConfigFiles) -
     assert changed_keys(effective(files, MODELS), after) == ("devices.gpu0",)
 
 
+def test_conversations_are_named_and_the_models_that_keep_them_are_not(files: ConfigFiles) -> None:
+    """Which models these are follows from their commands."""
+    llama = MODELS.replace("server", "llama-server")
+
+    assert changed_keys(effective(files, llama), effective(files, f"{llama}conversations: on\n")) == (
+        "conversations.disk",
+    )
+
+
 def test_a_new_or_removed_model_is_one_key(files: ConfigFiles) -> None:
     """Its own keys are not listed."""
     before = effective(files, MODELS)

@@ -324,6 +324,7 @@ logTimeFormat: ""
 logToStdout: proxy
 logFormat: auto
 activity: {keepDays: 0, maxRows: 1000000}
+conversations: off
 logRequests: false
 metricsMaxInMemory: 1000
 captureBuffer: 0

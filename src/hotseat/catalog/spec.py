@@ -176,6 +176,8 @@ class ModelSpec:
     """What the configuration says about these two, if an operator has set one of them."""
     sleep: Sleep | None = None
     """How it sleeps instead of stopping when memory is needed; None: it cannot."""
+    keeps_conversations: bool = False
+    """Save what its server has computed of each conversation before it is stopped, and restore it at the next start."""
     reads_ahead: bool = True
     """Read its files into the page cache while memory is freed for it."""
     gpus: GpuChoice | None = None

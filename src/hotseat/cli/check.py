@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from hotseat.cli.kept_conversations import kept_conversations
 from hotseat.config.effective import concurrency, resolved
 from hotseat.config.exposure import refuse_addresses
 from hotseat.config.load import Loaded, read
@@ -81,6 +82,7 @@ def _summary(problems: Sequence[ConfigProblem], loaded: Loaded | None) -> str:
     lines = [f"ok: {_count(len(loaded.catalog.models), 'model')}, {_count(warnings, 'warning')}."]
     lines += concurrency(loaded.catalog)
     lines += memory_of_models(loaded)
+    lines += kept_conversations(loaded, os.environ)
     if sentence := refuse_addresses(loaded.settings):
         lines.append(f"`hotseat serve` will refuse this address: {sentence}")
     if loaded.differences:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 from hotseat.catalog.catalog import Catalog, Policy
 from hotseat.catalog.groups import ALONE, TOGETHER, Group, Groups
+from hotseat.config.conversations import conversations_of
 from hotseat.config.crosscheck import CrossCheck, warn_of_unused
 from hotseat.config.exposure import warn_of_open_lists
 from hotseat.config.fleet import FleetMaker
@@ -166,6 +167,7 @@ def _settings(config: Config, maker: KeyMaker) -> Settings:
         readiness=Readiness(config.ready.oldest_wait, config.ready.longest_unload),
         shutdown=Shutdown(config.shutdown.notice, config.shutdown.drain),
         logging=_logging(config),
+        conversations=conversations_of(config.conversations),
         activity=ActivityKept(config.activity.keep_days * A_DAY_S, config.activity.max_rows),
         error_format=ErrorFormat(config.error_format),
         metrics=config.metrics,

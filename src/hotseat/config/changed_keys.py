@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MOST_NAMED = 10
-NOT_KEYS = ("files", "fromModelsDir", "workingDir", "withheldEnv", "concurrency")
+NOT_KEYS = ("files", "fromModelsDir", "workingDir", "keepConversations", "withheldEnv", "concurrency")
 """Parts of the effective configuration that follow from others."""
 
 

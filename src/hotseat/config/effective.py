@@ -73,6 +73,7 @@ def _all_of(loaded: Loaded) -> dict[str, Any]:
         "peers": {name: _remote(remote) for name, remote in catalog.remotes.items() if name == remote.name},
         "selectors": {name: _selector(selector) for name, selector in catalog.selectors.items()},
         "profiles": {name: _profile(profile) for name, profile in catalog.profiles.items()},
+        "keepConversations": [name for name, spec in catalog.models.items() if spec.keeps_conversations],
         "withheldEnv": sorted(loaded.withheld_env),
         "concurrency": concurrency(catalog),
     }
@@ -103,6 +104,7 @@ def _settings(settings: Settings) -> dict[str, Any]:
         "logTimeFormat": logging.time_format,
         "logToStdout": logging.to_stdout,
         "logFormat": logging.form.value,
+        "conversations": {"disk": settings.conversations.disk},
         "activity": {"keepDays": settings.activity.keep_s / A_DAY_S, "maxRows": settings.activity.most},
         "ready": {
             "oldestWait": settings.readiness.oldest_wait_s,
@@ -307,7 +309,7 @@ def _matrix_sentences(matrix: Matrix, catalog: Catalog) -> Iterator[str]:
     more = f", and {len(matrix.sets) - MOST_SETS} more sets" if len(matrix.sets) > MOST_SETS else ""
     yield f"These may run together: {', '.join(shown)}{more}; models outside the cheapest matching set are unloaded."
     if alone := matrix.alone(catalog.models):
-        yield f"Models in no set ({_listed(alone)}) run alone."
+        yield f"Models in no set ({listed(alone)}) run alone."
 
 
 def _default_sentence(catalog: Catalog) -> Iterator[str]:
@@ -315,7 +317,7 @@ def _default_sentence(catalog: Catalog) -> Iterator[str]:
     if not rest:
         return
     everybody = len(rest) == len(catalog.models)
-    who = "All models" if everybody else f"Models in no group ({_listed(rest)})"
+    who = "All models" if everybody else f"Models in no group ({listed(rest)})"
     if not catalog.budgets:
         others = "the others" if everybody else "every other model outside a persistent group"
         yield f"{who} run one at a time: loading one stops {others}."
@@ -325,7 +327,7 @@ def _default_sentence(catalog: Catalog) -> Iterator[str]:
 
 
 def _group_sentence(group: Group) -> str:
-    members = _listed(group.members) if group.members else "nobody"
+    members = listed(group.members) if group.members else "nobody"
     return f'Group "{group.name}" ({members}): ' + "; ".join(_rules(group)) + "."
 
 
@@ -342,5 +344,5 @@ def _rules(group: Group) -> Iterator[str]:
         yield "an exclusive group loaded later stops them"
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
     return ", ".join(names) if len(names) <= 8 else f"{', '.join(names[:8])} and {len(names) - 8} more"

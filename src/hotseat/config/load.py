@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hotseat.catalog.spec import NOTHING
 from hotseat.config.build import Built, FindDevices, build, no_devices
+from hotseat.config.conversations import with_conversations
 from hotseat.config.document import Document, parse
 from hotseat.config.env_values import NOTHING_CONCEALED, Concealed, with_secrets
 from hotseat.config.llamaswap import differences
@@ -113,7 +114,7 @@ def _understood(written: Document, offer: Offer, problems: Problems, around: Sur
     built = _built(config, document.value, problems, around.find_devices)
     warn_of_proxies(built.catalog, around.environ, problems)
     return Loaded(
-        with_secrets(built.catalog, concealed),
+        with_secrets(with_conversations(built.catalog, built.settings.conversations, around.environ), concealed),
         built.settings,
         problems.ordered(),
         _withheld(document, provenance),

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
 
+from hotseat.config.conversations_schema import ConversationsOrSwitch
 from hotseat.config.fleet_schema import FleetForm
 from hotseat.config.model_schema import LoadingStateName, ModelForm
 from hotseat.config.routing_schema import GroupForm, MatrixForm, PeerForm, ProfileForm, Routing, SelectorForm
@@ -285,6 +286,9 @@ class Config(Form):
     model like any other path (strict)."""
     limits: LimitsForm = LimitsForm()
     """Limits for clients."""
+    conversations: ConversationsOrSwitch = "off"
+    """Keep the conversations of llama-servers across swaps: off, on, or a mapping with the disk space. Their prompts
+    are then written to a private folder below `$XDG_CACHE_HOME` or `~/.cache`, which is removed when hotseat ends."""
     activity: ActivityForm = ActivityForm()
     """Storage of finished requests for `hotseat activity`."""
     ready: ReadyForm = ReadyForm()

@@ -147,7 +147,7 @@ SIZE_SCHEMA: dict[str, Any] = {
     ],
     "examples": ["18GiB", "24GB", "512MiB", 1073741824],
 }
-_SWITCH_SCHEMA = {"anyOf": [{"type": "boolean"}, {"enum": ["yes", "no", "on", "off", "true", "false"]}]}
+SWITCH_SCHEMA: dict[str, Any] = {"anyOf": [{"type": "boolean"}, {"enum": ["yes", "no", "on", "off", "true", "false"]}]}
 _LISTEN_SCHEMA = {"anyOf": [{"type": "string"}, {"type": "integer"}], "examples": ["127.0.0.1:8080", ":8080"]}
 
 Duration: TypeAlias = Annotated[
@@ -158,7 +158,7 @@ Ttl: TypeAlias = Annotated[
 ]
 KeepAlive: TypeAlias = Annotated[Duration, AfterValidator(lambda value: _at_most(LONGEST_KEEPALIVE_S, value))]
 Size: TypeAlias = Annotated[int, BeforeValidator(parse_size), WithJsonSchema(SIZE_SCHEMA)]
-Switch: TypeAlias = Annotated[bool, WithJsonSchema(_SWITCH_SCHEMA)]
+Switch: TypeAlias = Annotated[bool, WithJsonSchema(SWITCH_SCHEMA)]
 """A boolean that may also be written yes, no, on or off."""
 Listen: TypeAlias = Annotated[tuple[str, int], BeforeValidator(parse_listen), WithJsonSchema(_LISTEN_SCHEMA)]
 Network: TypeAlias = Annotated[str, BeforeValidator(parse_network), WithJsonSchema({"type": "string"})]
