@@ -18,7 +18,7 @@ from hotseat.dispatch.journal import Journal
 from hotseat.dispatch.server_tasks import BREATH_S
 from hotseat.errors import CancelledByOperator, LoadFailed, NotRunning, ShuttingDown, UnknownModel
 from hotseat.identifiers import ClientId, LaunchId, ModelName
-from hotseat.scheduling.events import UpstreamReady
+from hotseat.scheduling.events import PromptProcessed, UpstreamReady
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.tasks import Tasks
@@ -579,6 +579,27 @@ async def test_ordinary_requests_are_not_in_the_journal() -> None:
             rig.dispatcher.leave(rig.ask(QWEN, FakeWaiter()))
 
         assert (rig.journal.n, rig.journal.passed_by) == (before, 5)
+
+
+@in_virtual_time
+async def test_a_prompt_is_an_event_only_where_it_matters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that keeps conversations learns from long prompts; others, and tickets that are gone, cost no event."""
+    async with opened(one_at_a_time(model("qwen", keeps_conversations=True), "llama")) as rig:
+        await rig.dispatcher.load(QWEN)
+        ticket, before = rig.ask(QWEN, FakeWaiter()), rig.journal.n
+        with monkeypatch.context() as watched:
+            events: list[object] = []
+            watched.setattr(rig.dispatcher, "tell", events.append)
+            rig.dispatcher.prompt_processed(ticket, 1, 0, 0.5)
+            rig.dispatcher.prompt_processed(ticket, 1000, 0, 0.5)
+        rig.dispatcher.prompt_processed(ticket, 1000, 0, 0.5)
+        rig.dispatcher.leave(ticket)
+        rig.dispatcher.prompt_processed(ticket, 1000, 0, 0.5)
+        await rig.dispatcher.load(LLAMA)
+        rig.dispatcher.prompt_processed(rig.ask(LLAMA, FakeWaiter()), 1000, 0, 0.5)
+
+        assert events == [PromptProcessed(ticket, 1000, 0, 0.5)]
+        assert not any(isinstance(entry.event, PromptProcessed) for entry in rig.journal.entries(before))
 
 
 @in_virtual_time

@@ -11,7 +11,7 @@ from hotseat.dispatch.journal import BEHIND, KEPT, Entry, Gap, Journal, is_routi
 from hotseat.errors import Busy
 from hotseat.identifiers import ModelName, TicketId
 from hotseat.scheduling.commands import Grant, Refuse, WakeAt
-from hotseat.scheduling.events import ClockReached, RequestArrived, RequestLeft, ShutdownRequested
+from hotseat.scheduling.events import ClockReached, PromptProcessed, RequestArrived, RequestLeft, ShutdownRequested
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -86,6 +86,8 @@ def test_what_is_ordinary() -> None:
     assert is_routine(arrival, [GRANT])
     assert is_routine(departure, [])
     assert is_routine(ClockReached(), [WAKE])
+    assert is_routine(PromptProcessed(TicketId(1), 20, 900, 0.5), [])
+    assert not is_routine(PromptProcessed(TicketId(1), 20, 900, 0.5), [WAKE])
     assert not is_routine(arrival, [REFUSE])
     assert not is_routine(arrival, [])
     assert not is_routine(departure, [GRANT])

@@ -105,6 +105,10 @@ def a_ready_model_with_a_sleep_level(state: State) -> None:
     state.models[QWEN].sleep_level = level("1")
 
 
+def a_ready_model_saves_conversations(state: State) -> None:
+    state.models[QWEN].is_saving = True
+
+
 def somebody_waits_for_a_ready_model(state: State) -> None:
     state.queue.join(Ticket(TicketId(2), QWEN, ClientId("someone"), 0.0, RequestKind.USE))
 
@@ -114,6 +118,7 @@ def somebody_waits_for_a_ready_model(state: State) -> None:
     [
         (two_run_where_one_may, r"\['qwen', 'llama'\] run together"),
         (a_lease_is_missing_in_the_books, "leases disagree"),
+        (a_ready_model_saves_conversations, "qwen is ready .* and saves its conversations"),
         (an_active_model_is_missing_in_the_books, "active disagrees"),
         (a_failed_model_is_missing_in_the_books, "failed disagrees"),
         (somebody_waits_and_is_served, "waiting and leased at once"),

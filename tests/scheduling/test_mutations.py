@@ -13,8 +13,20 @@ from tests.support.chaos import Chaos
 from tests.support.world import Broken
 
 from hotseat.errors import HotseatError
-from hotseat.scheduling import loss, memory_fit, placement, plan, settle, slots, start_options, transitions
+from hotseat.scheduling import (
+    conversations,
+    loss,
+    memory_fit,
+    placement,
+    plan,
+    settle,
+    slots,
+    start_options,
+    transitions,
+)
 from hotseat.scheduling import queue as line_of
+from hotseat.scheduling.commands import Allowance
+from hotseat.scheduling.events import ConversationsSaved
 from hotseat.scheduling.lifecycle import Phase as ModelPhase
 from hotseat.scheduling.plan import Plan
 from hotseat.scheduling.queue import ModelQueue
@@ -45,6 +57,7 @@ SEARCH = settings(
 
 ALL = Chaos.rigs
 PINNED, SLEEP, GROUPS, CARDS = ("one pinned",), ("sleepers", "beds"), ("groups",), ("cards",)
+CONVERSATIONS = ("conversations",)
 """Catalogs in which a bug shows: among all of them some take minutes to find."""
 
 
@@ -147,6 +160,27 @@ def a_sleeper_is_asked(transitions: Transitions) -> None:
             transitions.grant(model, ticket, "it is there")
 
 
+def what_was_saved_is_never_stopped(scheduler: Scheduler, transitions: Transitions, event: object) -> None:
+    if not isinstance(event, ConversationsSaved):
+        ABOUT_CONVERSATIONS(scheduler, transitions, event)  # type: ignore[arg-type]
+
+
+def a_busy_model_saves(transitions: Transitions) -> None:
+    for model in transitions.state.in_phase(ModelPhase.DRAINING):
+        if allowance := SAVING(transitions.state, model):
+            transitions.save(model, allowance)
+    STOP_DRAINED(transitions)
+
+
+def everything_is_saved_at_the_end(state: State, model: ModelState) -> Allowance | None:
+    return Allowance(1.0, 1, 0.0) if model.spec.keeps_conversations else None
+
+
+def requests_are_served_while_it_restores(transitions: Transitions, model: ModelState, upstream: Any, _: Any) -> None:
+    RESTORE(transitions, model, upstream, _)
+    transitions.become_ready(model, upstream)
+
+
 def pinned_models_are_evicted(state: State, wanted: object, resident: ModelState) -> bool:
     return False
 
@@ -192,6 +226,7 @@ RECKON, DECIDE, JOIN = State.reckon_claim, Plan.decide, ModelQueue.join
 PASS, SERVE, SLOTS = settle._pass, settle._serve_residents, slots.slots
 STOP_DRAINED, KEPT, HOLDS = settle._stop_drained, memory_fit.kept_asleep, memory_fit.holds
 NEEDS_ON = placement.needs_on
+SAVING, RESTORE, ABOUT_CONVERSATIONS = conversations.saving, Transitions.restore, Scheduler._about_conversations
 MANY_COMMANDS = 200
 
 PLANTED: list[tuple[Any, str, Any, tuple[str, ...]]] = [
@@ -220,6 +255,10 @@ PLANTED: list[tuple[Any, str, Any, tuple[str, ...]]] = [
     (memory_fit, "holds", memory_is_free_before_a_model_sleeps, ("beds",)),
     (settle, "_stop_drained", a_busy_model_is_put_to_sleep, SLEEP),
     (settle, "_serve_residents", a_sleeper_is_asked, SLEEP),
+    (Scheduler, "_about_conversations", what_was_saved_is_never_stopped, CONVERSATIONS),
+    (settle, "_stop_drained", a_busy_model_saves, CONVERSATIONS),
+    (settle, "saving", everything_is_saved_at_the_end, CONVERSATIONS),
+    (Transitions, "restore", requests_are_served_while_it_restores, CONVERSATIONS),
     (memory_fit, "needs_on", every_model_is_counted_on_the_first_card, CARDS),
     (start_options, "card_choices", a_sleeping_or_running_model_gets_other_cards, CARDS),
 ]

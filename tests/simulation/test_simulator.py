@@ -151,5 +151,5 @@ def test_a_load_that_is_given_up_never_becomes_ready() -> None:
 
 def test_an_operators_command_is_a_mistake() -> None:
     """A simulation has no operator, so there is nothing to confirm."""
-    with pytest.raises(AssertionError, match="neither operators nor sleeping servers"):
+    with pytest.raises(AssertionError, match="only requests, loads and stops"):
         play(ONE_REQUEST, Scripted({RequestArrived: [Confirm(TicketId(0), NAME, "")]}))

@@ -77,6 +77,11 @@ RIGS: dict[str, Catalog] = {
     "sleepers": one_at_a_time(
         model("qwen", sleep=sleeps(), concurrency_limit=1), model("llama", sleep=sleeps(ttl_s=60)), "gemma"
     ),
+    "conversations": one_at_a_time(
+        model("qwen", keeps_conversations=True, ttl_s=30),
+        model("llama", keeps_conversations=True, concurrency_limit=1),
+        model("gemma", keeps_conversations=True, sleep=sleeps()),
+    ),
     "beds": with_ram(
         with_budget(
             model("a", gib=14, sleep=sleeps()),
@@ -100,6 +105,8 @@ ORDINARY = (
     + ["fall asleep", "wake", "keep alive"]
 )
 """Earlier entries are drawn most often: without loads nothing else can happen."""
+
+MORTAL = [life for life in Life if life is not Life.STOPPING]
 
 
 def pick(things: Iterable[T], number: int) -> T:
@@ -147,6 +154,10 @@ class Chaos(RuleBasedStateMachine):
                 self.world.pass_time(pick([0.5, 1, 5, 10, 30, 90, 400], which))
             case "be ready" if loading := self._servers(Life.LOADING):
                 self.world.become_ready(pick(loading, which))
+            case "fall asleep" if saving := self._servers(Life.SAVING):
+                self.world.finish_saving(pick(saving, which))
+            case "wake" if restoring := self._servers(Life.RESTORING):
+                self.world.finish_restoring(pick(restoring, which))
             case "fall asleep" if dozing := [each for each in self._servers(Life.DOZING) if not each.is_sleep_failed]:
                 self.world.fall_asleep(pick(dozing, which))
             case "wake" if waking := [each for each in self._servers(Life.WAKING) if not each.is_sleep_failed]:
@@ -162,7 +173,7 @@ class Chaos(RuleBasedStateMachine):
 
     def _trouble(self, what: str, which: int) -> None:
         match what:
-            case "die" if servers := self._servers(Life.LOADING, Life.UP, Life.DOZING, Life.ASLEEP, Life.WAKING):
+            case "die" if servers := self._servers(*MORTAL):
                 self.world.end(pick(servers, which))
             case "come late" if late := self._late_ones():
                 self.world.become_ready(pick(late, which))

@@ -10,6 +10,8 @@ from hotseat.catalog.spec import LaunchRecipe, ModelSpec
 from hotseat.errors import LoadFailed
 from hotseat.identifiers import Address, ModelName, Upstream
 from hotseat.scheduling.events import (
+    ConversationsRestored,
+    ConversationsSaved,
     SleepFailed,
     SlotsLearned,
     UpstreamAsleep,
@@ -23,7 +25,16 @@ from hotseat.scheduling.events import (
 if TYPE_CHECKING:
     from typing import Any
 
-    from hotseat.scheduling.commands import PutToSleep, ReadAhead, StartUpstream, StopUpstream, WakeUp
+    from hotseat.scheduling.commands import (
+        PutToSleep,
+        ReadAhead,
+        RestoreConversations,
+        SaveConversations,
+        StartUpstream,
+        StopUpstream,
+        WakeUp,
+    )
+    from hotseat.scheduling.events import Transfer
 
 FIRST_PORT = 40_000
 FIRST_PID = 7_000
@@ -55,6 +66,12 @@ class FakeLauncher:
         """Models that cannot be put to sleep."""
         self.dead_asleep: tuple[str, ...] = ()
         """Models that cannot be woken."""
+        self.conversations: tuple[Transfer, ...] = ()
+        """What each server saves and restores."""
+        self.saved: list[str] = []
+        self.restored: list[str] = []
+        self.hangs_saving: tuple[str, ...] = ()
+        """Models whose server is told to stop before it has saved anything."""
         self._ready: dict[str, asyncio.Event] = {}
         self._gone: dict[str, asyncio.Future[str]] = {}
 
@@ -106,6 +123,17 @@ class FakeLauncher:
         if command.model in self.dead_asleep:
             return WakeFailed(command.model, command.launch, "POST /wake_up was answered with 500")
         return UpstreamAwake(command.model, command.launch)
+
+    async def save_conversations(self, command: SaveConversations) -> ConversationsSaved | None:
+        if command.model in self.hangs_saving:
+            await self._gone[command.model]
+            return None
+        self.saved.append(command.model)
+        return ConversationsSaved(command.model, command.launch, self.conversations)
+
+    async def restore_conversations(self, command: RestoreConversations) -> ConversationsRestored | None:
+        self.restored.append(command.model)
+        return ConversationsRestored(command.model, command.launch, self.conversations)
 
     async def read_ahead(self, command: ReadAhead) -> None:
         """Never finishes."""

@@ -129,6 +129,8 @@ class Management:
     is_closing: bool = False
     shares_read: dict[str, float] = field(default_factory=dict)
     contexts: dict[str, int] = field(default_factory=dict)
+    kept: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Conversations on disk, and their bytes."""
     accounts: Accounts = field(default_factory=Accounts)
     fleet: FleetAdmin | None = None
 
@@ -197,6 +199,7 @@ def application(rig: Management) -> FastAPI:
             started_at=STARTED_AT,
             share_read=rig.shares_read.get,
             context=rig.contexts.get,
+            conversations=lambda model: rig.kept.get(model, (0, 0)),
             fleet=lambda: rig.fleet,
         )
     )

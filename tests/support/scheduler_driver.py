@@ -18,6 +18,7 @@ from hotseat.errors import HotseatError, LoadFailed
 from hotseat.identifiers import ANY_GPU, Address, ClientId, LaunchId, ModelName, TicketId, Upstream
 from hotseat.scheduling import invariants
 from hotseat.scheduling.commands import (
+    Allowance,
     Cause,
     Command,
     Confirm,
@@ -28,6 +29,8 @@ from hotseat.scheduling.commands import (
     Refuse,
     ReportFailure,
     ReportSwap,
+    RestoreConversations,
+    SaveConversations,
     StartUpstream,
     StopReading,
     StopUpstream,
@@ -37,16 +40,20 @@ from hotseat.scheduling.commands import (
 from hotseat.scheduling.events import (
     CatalogChanged,
     ClockReached,
+    ConversationsRestored,
+    ConversationsSaved,
     DevicesChanged,
     Event,
     KeepAliveChanged,
     LoadRequested,
     MemoryMeasured,
+    PromptProcessed,
     RequestArrived,
     RequestLeft,
     ShutdownRequested,
     SleepFailed,
     SlotsLearned,
+    Transfer,
     UnloadRequested,
     UpstreamAsleep,
     UpstreamAwake,
@@ -181,6 +188,12 @@ class SchedulerDriver:
         """The error of the last asserted refusal."""
         assert isinstance(self._last, Refuse)
         return self._last.error
+
+    @property
+    def allowance(self) -> Allowance:
+        """The allowance of the last asserted save or restore."""
+        assert isinstance(self._last, SaveConversations | RestoreConversations)
+        return self._last.allowance
 
     @property
     def version(self) -> str:
@@ -325,6 +338,23 @@ def cannot_wake(model: str) -> Sketch:
     )
 
 
+def saved(model: str, *tokens: int) -> Sketch:
+    """Conversations of so many tokens, 4 kB and 10 µs each."""
+    return lambda driver: ConversationsSaved(ModelName(model), _launch(driver, model, None), _transfers(tokens))
+
+
+def restored(model: str, *tokens: int) -> Sketch:
+    return lambda driver: ConversationsRestored(ModelName(model), _launch(driver, model, None), _transfers(tokens))
+
+
+def _transfers(tokens: tuple[int, ...]) -> tuple[Transfer, ...]:
+    return tuple(Transfer(each, 4000 * each, 1e-5 * each) for each in tokens)
+
+
+def prompt(ticket: int, computed: int, cached: int = 0, took_s: float = 0.0) -> PromptProcessed:
+    return PromptProcessed(TicketId(ticket), computed, cached, took_s)
+
+
 def _launch(driver: SchedulerDriver, model: str, launch: int | None) -> LaunchId:
     return driver.launches[model] if launch is None else LaunchId(launch)
 
@@ -367,6 +397,14 @@ def stops(model: str, launch: int | None = None, cause: Cause | None = None) -> 
 
 def puts_to_sleep(model: str, level: SleepLevel | None = None) -> Expected:
     return _expected(PutToSleep, model=model, level=level)
+
+
+def saves(model: str) -> Expected:
+    return _expected(SaveConversations, model=model)
+
+
+def restores(model: str) -> Expected:
+    return _expected(RestoreConversations, model=model)
 
 
 def wakes(model: str) -> Expected:

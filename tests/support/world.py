@@ -26,6 +26,8 @@ from hotseat.scheduling.commands import (
     PutToSleep,
     ReadAhead,
     Refuse,
+    RestoreConversations,
+    SaveConversations,
     StartUpstream,
     StopReading,
     StopUpstream,
@@ -35,6 +37,8 @@ from hotseat.scheduling.commands import (
 from hotseat.scheduling.events import (
     CatalogChanged,
     ClockReached,
+    ConversationsRestored,
+    ConversationsSaved,
     Event,
     KeepAliveChanged,
     LoadRequested,
@@ -42,6 +46,7 @@ from hotseat.scheduling.events import (
     RequestLeft,
     ShutdownRequested,
     SleepFailed,
+    Transfer,
     UnloadRequested,
     UpstreamAsleep,
     UpstreamAwake,
@@ -66,6 +71,8 @@ NEVER: Instant = float("inf")
 ROUNDS = 200
 """More than enough to answer all requests once failures stop: a handful per model is usual."""
 
+SOME_TOKENS = Transfer(tokens=1000, size=4_000_000, took_s=0.01)
+
 
 class Broken(AssertionError):
     """A promise does not hold."""
@@ -78,6 +85,8 @@ class Life(Enum):
     DOZING = "dozing"
     ASLEEP = "asleep"
     WAKING = "waking"
+    SAVING = "saving"
+    RESTORING = "restoring"
 
 
 @dataclass
@@ -149,6 +158,8 @@ class World:
         self.orphans: list[TicketId] = []
         """Leases whose server died, not yet returned."""
         self.past: list[UpstreamExited | UpstreamFailed] = []
+        self.saved: set[ModelName] = set()
+        """Models whose conversations were saved."""
         self.is_closing = False
         self.is_sound = True
         """False from an event until it was processed: a broken promise leaves it False."""
@@ -268,10 +279,22 @@ class World:
         fact = SleepFailed if server.life is Life.DOZING else WakeFailed
         self.tell(fact(server.model, server.launch, "answered with 500"))
 
+    def finish_saving(self, server: Server) -> None:
+        """It has saved what it had, or nothing."""
+        saved = (SOME_TOKENS,) if server.launch % 3 else ()
+        if saved:
+            self.saved.add(server.model)
+        self.tell(ConversationsSaved(server.model, server.launch, saved))
+
+    def finish_restoring(self, server: Server) -> None:
+        """It has restored some conversations, or none."""
+        server.life, server.idle_since = Life.UP, self.now
+        self.tell(ConversationsRestored(server.model, server.launch, (SOME_TOKENS,) if server.launch % 2 else ()))
+
     def end(self, server: Server) -> None:
         """The process is gone: a failed start, a crash, during sleep, or as requested."""
         del self.servers[server.launch]
-        if server.life in (Life.LOADING, Life.UP):
+        if server.life in (Life.LOADING, Life.RESTORING, Life.UP):
             self._note_failure(server)
         self._orphan_leases(server)
         if server.was_ready:
@@ -301,7 +324,13 @@ class World:
         tickets = [*self.leases, *self.orphans]
         at_rest = (Life.UP, Life.ASLEEP)
         servers = [each for each in self.servers.values() if each.life not in at_rest and not each.is_sleep_failed]
-        goes_on = {Life.LOADING: self.become_ready, Life.DOZING: self.fall_asleep, Life.WAKING: self.wake_up}
+        goes_on = {
+            Life.LOADING: self.become_ready,
+            Life.RESTORING: self.finish_restoring,
+            Life.DOZING: self.fall_asleep,
+            Life.WAKING: self.wake_up,
+            Life.SAVING: self.finish_saving,
+        }
         for server in servers:
             goes_on.get(server.life, self.end)(server)
         for ticket in tickets:
@@ -354,6 +383,10 @@ class World:
                 self._put_to_sleep(command)
             case WakeUp():
                 self._woken(command)
+            case SaveConversations():
+                self._saving(command)
+            case RestoreConversations():
+                self._restoring(command)
             case ReadAhead(model=model, spec=spec):
                 self._reading_ahead(model, spec)
             case StopReading(model=model):
@@ -463,6 +496,23 @@ class World:
         server.life = Life.WAKING
         self._require(self.is_within_budget(), f"{server.model} is woken without free memory")
 
+    def _saving(self, command: SaveConversations) -> None:
+        server = self.servers.get(command.launch)
+        self._require(server and server.life is Life.UP, f"{command.model} is told to save, but is not up")
+        assert server
+        self._require(not self.leases_on(server), f"{server.model} is told to save under {self.leases_on(server)}")
+        self._require(server.spec.keeps_conversations, f"{server.model} is told to save, but has no conversations")
+        pointless = server.causes & {Cause.SHUTDOWN, Cause.CONFIGURATION}
+        self._require(not pointless, f"{server.model} is told to save, but should go: {server.causes}")
+        server.life = Life.SAVING
+
+    def _restoring(self, command: RestoreConversations) -> None:
+        server = self.servers.get(command.launch)
+        self._require(server and server.life is Life.UP, f"{command.model} is told to restore, but is not up")
+        assert server
+        self._require(server.model in self.saved, f"{server.model} is told to restore what was never saved")
+        server.life, server.idle_since = Life.RESTORING, NEVER
+
     def _stopped(self, command: StopUpstream) -> None:
         server = self.servers.get(command.launch)
         self._require(server and server.life is not Life.STOPPING, f"{command.model} is stopped, but does not run")
@@ -536,7 +586,8 @@ class World:
         return [lease for lease in self.leases.values() if lease.server is server]
 
     def awaited_loads(self) -> list[Server]:
-        loading = [server for server in self.servers.values() if server.life in (Life.LOADING, Life.WAKING)]
+        underway = (Life.LOADING, Life.RESTORING, Life.WAKING)
+        loading = [server for server in self.servers.values() if server.life in underway]
         return [server for server in loading if self._waits_for(server.model)]
 
     def may_load_beside(self, newcomer: ModelSpec, resident: ModelSpec) -> bool:
@@ -615,11 +666,11 @@ def _agree(phase: Phase, server: Server | None) -> bool:
     if server is None:
         return phase in (Phase.COLD, Phase.BACKOFF)
     match server.life:
-        case Life.LOADING:
+        case Life.LOADING | Life.RESTORING:
             return phase is Phase.LOADING
         case Life.UP:
             return phase in (Phase.READY, Phase.DRAINING)
-        case Life.STOPPING | Life.DOZING:
+        case Life.STOPPING | Life.DOZING | Life.SAVING:
             return phase is Phase.UNLOADING
         case Life.ASLEEP:
             return phase is Phase.ASLEEP

@@ -34,6 +34,8 @@ from hotseat.scheduling.commands import (
     Refuse,
     ReportFailure,
     ReportSwap,
+    RestoreConversations,
+    SaveConversations,
     StartUpstream,
     StopReading,
     StopUpstream,
@@ -46,6 +48,7 @@ from hotseat.scheduling.events import (
     Event,
     KeepAliveChanged,
     LoadRequested,
+    PromptProcessed,
     RequestArrived,
     RequestLeft,
     ShutdownRequested,
@@ -207,6 +210,11 @@ class Dispatcher:
             for command in commands:
                 self._carry_out(command)
 
+    def prompt_processed(self, ticket: TicketId, computed: int, cached: int, took_s: Seconds) -> None:
+        """What the server says about the prompt of a request whose lease still exists. `took_s` is 0 if unknown."""
+        if self._scheduler.wants_prompt(ticket, computed):
+            self.tell(PromptProcessed(ticket, computed, cached, took_s))
+
     def cancel_request(self, ticket: TicketId) -> None:
         """End a request for an operator: refused if it waits, cut visibly if it is served."""
         waiter = self._waiters.get(ticket)
@@ -319,6 +327,10 @@ class Dispatcher:
                 self._lives.put_to_sleep(command)
             case WakeUp():
                 self._lives.wake_up(command)
+            case SaveConversations():
+                self._lives.save_conversations(command)
+            case RestoreConversations():
+                self._lives.restore_conversations(command)
             case ReadAhead():
                 self._lives.read_ahead(command)
             case StopReading(model=model):

@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hotseat.scheduling.commands import Grant, WakeAt
-from hotseat.scheduling.events import ClockReached, Event, KeepAliveChanged, RequestArrived, RequestLeft
+from hotseat.scheduling.events import (
+    ClockReached,
+    Event,
+    KeepAliveChanged,
+    PromptProcessed,
+    RequestArrived,
+    RequestLeft,
+)
 from hotseat.tasks import attempt
 
 if TYPE_CHECKING:
@@ -91,6 +98,8 @@ def is_routine(event: Event, commands: Sequence[Command]) -> bool:
             return len(commands) == 1 and type(commands[0]) is Grant
         case RequestLeft() | ClockReached() | KeepAliveChanged():  # some clients set it with every request
             return all(type(command) is WakeAt for command in commands)
+        case PromptProcessed():
+            return not commands
         case _:
             return False
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 from hotseat.errors import LoadFailed
 from hotseat.scheduling.commands import Cause, StopUpstream
 from hotseat.scheduling.events import (
+    ConversationsRestored,
+    ConversationsSaved,
     SleepFailed,
     SlotsLearned,
     UpstreamAsleep,
@@ -25,11 +27,18 @@ from hotseat.scheduling.events import (
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from hotseat.identifiers import Instant, LaunchId, ModelName, Seconds
-    from hotseat.scheduling.commands import PutToSleep, ReadAhead, StartUpstream, WakeUp
-    from hotseat.scheduling.events import Event
+    from hotseat.scheduling.commands import (
+        PutToSleep,
+        ReadAhead,
+        RestoreConversations,
+        SaveConversations,
+        StartUpstream,
+        WakeUp,
+    )
+    from hotseat.scheduling.events import Event, Transfer
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +63,12 @@ class Launcher(Protocol):
         """None: it was told to stop meanwhile, or it exited, which `watch` reports."""
 
     async def wake_up(self, command: WakeUp) -> UpstreamAwake | WakeFailed | None:
+        """None: it was told to stop meanwhile, or it exited, which `watch` reports."""
+
+    async def save_conversations(self, command: SaveConversations) -> ConversationsSaved | None:
+        """None: it was told to stop meanwhile, or it exited, which `watch` reports."""
+
+    async def restore_conversations(self, command: RestoreConversations) -> ConversationsRestored | None:
         """None: it was told to stop meanwhile, or it exited, which `watch` reports."""
 
     async def read_ahead(self, command: ReadAhead) -> None:
@@ -94,6 +109,12 @@ class ServerTasks:
     def wake_up(self, command: WakeUp) -> None:
         log.info("waking upstream model=%s level=%s reason=%r", command.model, command.level.name, command.reason)
         self._tasks.start(self._wake_up(command), f"wake {command.model}")
+
+    def save_conversations(self, command: SaveConversations) -> None:
+        self._tasks.start(self._save_conversations(command), f"save conversations of {command.model}")
+
+    def restore_conversations(self, command: RestoreConversations) -> None:
+        self._tasks.start(self._restore_conversations(command), f"restore conversations of {command.model}")
 
     def read_ahead(self, command: ReadAhead) -> None:
         reading = self._tasks.start(self._launcher.read_ahead(command), f"read ahead {command.model}")
@@ -207,6 +228,37 @@ class ServerTasks:
             log.info("upstream awake model=%s took_s=%.2f", command.model, self._clock() - began)
         if outcome:
             self._tell(outcome)
+
+    # Conversations
+
+    async def _save_conversations(self, command: SaveConversations) -> None:
+        await self._take_breath(command.model)
+        try:
+            outcome = await self._launcher.save_conversations(command)
+        except Exception as problem:
+            log.exception("internal error action=save model=%s", command.model)
+            outcome = ConversationsSaved(command.model, command.launch, problem=named(problem))
+        if outcome:
+            log_transfers("saved", outcome.model, outcome.saved, outcome.problem)
+            self._tell(outcome)
+
+    async def _restore_conversations(self, command: RestoreConversations) -> None:
+        try:
+            outcome = await self._launcher.restore_conversations(command)
+        except Exception as problem:
+            log.exception("internal error action=restore model=%s", command.model)
+            outcome = ConversationsRestored(command.model, command.launch, problem=named(problem))
+        if outcome:
+            log_transfers("restored", outcome.model, outcome.restored, outcome.problem)
+            self._tell(outcome)
+
+
+def log_transfers(done: str, model: ModelName, transfers: Sequence[Transfer], problem: str) -> None:
+    tokens, size_mb = sum(each.tokens for each in transfers), sum(each.size for each in transfers) / 1e6
+    took_s = sum(each.took_s for each in transfers)
+    what = f"count={len(transfers)} tokens={tokens} size_mb={size_mb:.1f} took_s={took_s:.2f}"
+    if transfers or problem:
+        log.info("conversations %s model=%s %s%s", done, model, what, f" problem={problem!r}" if problem else "")
 
 
 def start_raised(model: ModelName, problem: Exception) -> LoadFailed:

@@ -103,6 +103,38 @@ class WakeUp:
 
 
 @dataclass(frozen=True, slots=True)
+class Allowance:
+    """What it may cost to save or restore the conversations of a model."""
+
+    within_s: Seconds
+    """For all of them together."""
+    least_tokens: int
+    """Shorter conversations are not worth it."""
+    token_s: Seconds
+    """Expected time per token."""
+
+
+@dataclass(frozen=True, slots=True)
+class SaveConversations:
+    """Write the used slots of a drained server to disk, the longest conversation first, before it is stopped."""
+
+    model: ModelName
+    launch: LaunchId
+    allowance: Allowance
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreConversations:
+    """Read saved conversations, the last used first, into the slots of a server before its first request."""
+
+    model: ModelName
+    launch: LaunchId
+    allowance: Allowance
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class ReadAhead:
     """Read the model's files into the page cache while memory is freed; starting it ends this."""
 
@@ -186,6 +218,8 @@ Command: TypeAlias = (
     | StopUpstream
     | PutToSleep
     | WakeUp
+    | SaveConversations
+    | RestoreConversations
     | ReadAhead
     | StopReading
     | ReportSwap

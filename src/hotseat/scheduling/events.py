@@ -184,6 +184,49 @@ class WakeFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class Transfer:
+    """One conversation that was written to disk or read from it."""
+
+    tokens: int
+    size: Bytes
+    took_s: Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationsSaved:
+    """The server is done with saving, or its time was over; its process still runs."""
+
+    model: ModelName
+    launch: LaunchId
+    saved: tuple[Transfer, ...] = ()
+    problem: str = ""
+    """Why not all of them were saved; empty: all that were worth it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationsRestored:
+    """The server is done with restoring, or its time was over; its process still runs and is ready."""
+
+    model: ModelName
+    launch: LaunchId
+    restored: tuple[Transfer, ...] = ()
+    problem: str = ""
+    """Why not all of them were restored; empty: all that were worth it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptProcessed:
+    """What a server reports about the prompt of a request that it has answered. Its lease still exists."""
+
+    ticket: TicketId
+    computed: int
+    """Tokens that were computed."""
+    cached: int
+    """Tokens that were taken from a conversation in one of its slots."""
+    took_s: Seconds
+
+
+@dataclass(frozen=True, slots=True)
 class ClockReached:
     """The time set with WakeAt has come."""
 
@@ -221,6 +264,9 @@ Event: TypeAlias = (
     | UpstreamAwake
     | SleepFailed
     | WakeFailed
+    | ConversationsSaved
+    | ConversationsRestored
+    | PromptProcessed
     | ClockReached
     | CatalogChanged
     | ShutdownRequested

@@ -81,6 +81,8 @@ def _model(model: ModelState) -> Iterator[str]:
         model.sleep_level and model.phase not in WITH_SLEEP_LEVEL
     ):
         yield f"{description} with sleep level {model.sleep_level}"
+    if model.is_saving and (model.phase is not Phase.UNLOADING or model.sleep_level):
+        yield f"{description} and saves its conversations"
     if model.leases and model.phase not in (Phase.READY, Phase.DRAINING):
         yield f"{description} with leases {list(model.leases)}"
     if model.slots_used != sum(map(takes_slot, model.leases.values())):
@@ -92,7 +94,11 @@ def _model(model: ModelState) -> Iterator[str]:
 
 
 def _may_be_asked(model: ModelState) -> bool:
-    return model.phase in (Phase.READY, Phase.DRAINING) or (model.sleep_level is not None and not model.ends_asleep)
+    return (
+        model.phase in (Phase.READY, Phase.DRAINING)
+        or model.is_restoring
+        or (model.sleep_level is not None and not model.ends_asleep)
+    )
 
 
 def _service(state: State) -> Iterator[str]:

@@ -14,7 +14,8 @@ draining model never becomes ready again: requests for it wait for a fresh start
 stop cannot be trusted with a request.
 
 Falling asleep is a kind of unloading and waking is a kind of loading: for other models both only mean that memory will
-be free, or taken. `ModelState.sleep_level` tells them apart.
+be free, or taken. `ModelState.sleep_level` tells them apart. In the same way saving conversations is a part of
+unloading, and restoring them is a part of loading.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class Move(Enum):
     STOP = "stop"
     EXIT = "exit as requested"
     RECOVER = "backoff ends"
+    SAVE = "save its conversations"
     SUSPEND = "be put to sleep"
     FALL_ASLEEP = "fall asleep"
     WAKE = "be woken"
@@ -65,6 +67,7 @@ TABLE: dict[tuple[Phase, Move], Phase] = {
     (Phase.DRAINING, Move.CRASH): Phase.BACKOFF,
     (Phase.UNLOADING, Move.EXIT): Phase.COLD,
     (Phase.BACKOFF, Move.RECOVER): Phase.COLD,
+    (Phase.DRAINING, Move.SAVE): Phase.UNLOADING,
     (Phase.DRAINING, Move.SUSPEND): Phase.UNLOADING,
     (Phase.UNLOADING, Move.FALL_ASLEEP): Phase.ASLEEP,
     (Phase.UNLOADING, Move.STOP): Phase.UNLOADING,

@@ -12,6 +12,7 @@ from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
 from hotseat.identifiers import ModelName
+from hotseat.scheduling.conversation_stats import ConversationStats
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,6 +75,7 @@ class ModelStats:
     """Measured memory of its recipe, awake; not exported, because it is stored by recipe."""
     sleep_stats_by_level: dict[str, SleepStats] = field(default_factory=dict)
     """By name of the sleep level."""
+    conversations: ConversationStats = field(default_factory=ConversationStats)
     unused_since: Instant | None = None
     """Since when no request uses it or waits for it; None if in use or never used."""
 
@@ -190,6 +192,7 @@ def _plain(stats: ModelStats) -> dict[str, Any]:
         "gaps": list(stats.gaps),
         "reuse_gaps": [gap if isfinite(gap) else None for gap in stats.reuse_gaps],
         "sleep_stats": {level: asdict(sleep_stats) for level, sleep_stats in stats.sleep_stats_by_level.items()},
+        "conversations": stats.conversations.export(),
     }
 
 
@@ -203,6 +206,7 @@ def _take_over(stats: ModelStats, plain: dict[str, Any]) -> None:
     stats.sleep_stats_by_level.update(
         {level: _sleep_stats(sleep_stats) for level, sleep_stats in _mapping(plain.get("sleep_stats")).items()}
     )
+    stats.conversations = ConversationStats.adopt(_mapping(plain.get("conversations")))
 
 
 def _sleep_stats(plain: object) -> SleepStats:

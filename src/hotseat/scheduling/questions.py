@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.catalog.spec import NOTHING
 from hotseat.scheduling.bound import unkept_max_wait
+from hotseat.scheduling.conversation_stats import LEAST_SAMPLE
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.memory_fit import fits_beside, footprint
 from hotseat.scheduling.placement import needs_on
@@ -106,6 +107,13 @@ class Questions:
     def waits_for(self, ticket: TicketId) -> ModelName | None:
         """The model that a ticket waits for; None: it does not wait."""
         return self._state.queue.model_of.get(ticket)
+
+    def wants_prompt(self, ticket: TicketId, computed: int) -> bool:
+        """Does it matter what was computed for the prompt of this lease?"""
+        model = self._state.leases.get(ticket)
+        if model is None or not model.keeps_conversations:
+            return False
+        return computed >= LEAST_SAMPLE or bool(model.restored and model.restored.unproven)
 
     def draining_since(self, model: ModelName) -> Instant | None:
         """Since when the model drains; None: it does not."""

@@ -14,14 +14,19 @@ from hotseat.catalog.spec import NOTHING
 from hotseat.errors import Busy, NotRunning, ShuttingDown, UnknownModel, Unloaded, Unresponsive
 from hotseat.identifiers import ANY_GPU
 from hotseat.scheduling.commands import Cause, Grant, WakeAt
+from hotseat.scheduling.conversation_stats import Restored
+from hotseat.scheduling.conversations import DIED, restoring
 from hotseat.scheduling.events import (
     CatalogChanged,
     ClockReached,
+    ConversationsRestored,
+    ConversationsSaved,
     DevicesChanged,
     Event,
     KeepAliveChanged,
     LoadRequested,
     MemoryMeasured,
+    PromptProcessed,
     RequestArrived,
     RequestLeft,
     ShutdownRequested,
@@ -71,7 +76,15 @@ if TYPE_CHECKING:
 
 AboutSleep: TypeAlias = UpstreamAsleep | UpstreamAwake | SleepFailed | WakeFailed
 AboutLaunch: TypeAlias = (
-    UpstreamReady | SlotsLearned | MemoryMeasured | UpstreamFailed | UpstreamExited | UpstreamUnresponsive | AboutSleep
+    UpstreamReady
+    | SlotsLearned
+    | MemoryMeasured
+    | UpstreamFailed
+    | UpstreamExited
+    | UpstreamUnresponsive
+    | ConversationsSaved
+    | ConversationsRestored
+    | AboutSleep
 )
 
 LONGEST_RETRY_S: Seconds = 60.0
@@ -184,6 +197,8 @@ class Scheduler(Questions):
                 self._unresponsive(transitions, event)
             case UpstreamAsleep() | UpstreamAwake() | SleepFailed() | WakeFailed():
                 self._about_sleep(transitions, event)
+            case ConversationsSaved() | ConversationsRestored() | PromptProcessed():
+                self._about_conversations(transitions, event)
             case ClockReached():
                 self._wake = NEVER
             case CatalogChanged():
@@ -245,7 +260,10 @@ class Scheduler(Questions):
         model = self._of_launch(event)
         # A server that becomes ready after it was told to stop still stops.
         if model and model.phase is Phase.LOADING:
-            transitions.become_ready(model, event.upstream)
+            if allowance := restoring(self._state, model):
+                transitions.restore(model, event.upstream, allowance)
+            else:
+                transitions.become_ready(model, event.upstream)
 
     def _slots_learned(self, event: SlotsLearned) -> None:
         model = self._of_launch(event)
@@ -300,6 +318,10 @@ class Scheduler(Questions):
             transitions.exit(model)
         elif model.phase is Phase.ASLEEP or (model.sleep_level and model.phase is Phase.LOADING):
             transitions.die_asleep(model, f"{model.name} {event.exit_status} while asleep")
+        elif model.is_restoring:
+            model.keeps_none_because = DIED
+            error = f"{model.name} {event.exit_status} while its conversations were restored"
+            transitions.fail(model, Move.FAIL, error, event.output)
         else:
             advice = f". {event.hint}" if event.hint else ""
             transitions.fail(model, Move.CRASH, f"{model.name} {event.exit_status}{advice}", event.output)
@@ -329,6 +351,28 @@ class Scheduler(Questions):
                 transitions.become_ready(model, model.upstream)
             case WakeFailed(error=error) if model.phase is Phase.LOADING:
                 transitions.sleep_failed(model, Cause.WAKE_FAILED, f"waking it failed ({error})")
+
+    def _about_conversations(
+        self, transitions: Transitions, event: ConversationsSaved | ConversationsRestored | PromptProcessed
+    ) -> None:
+        match event:
+            case PromptProcessed():
+                transitions.changes_somebodys_fate = False
+                if model := self._state.leases.get(event.ticket):
+                    model.note_prompt(event)
+            case ConversationsSaved() if (model := self._of_launch(event)) and model.is_saving:
+                model.stats.conversations.was_saved(event.saved)
+                model.has_saved = model.has_saved or bool(event.saved)
+                transitions.stop(model)
+            case ConversationsRestored() if (model := self._of_launch(event)) and model.is_restoring:
+                self._restored(transitions, model, event)
+
+    def _restored(self, transitions: Transitions, model: ModelState, event: ConversationsRestored) -> None:
+        assert model.upstream is not None
+        model.stats.conversations.was_restored(event.restored)
+        model.restored = Restored([each.tokens for each in event.restored]) if event.restored else None
+        model.has_saved = bool(event.restored)
+        transitions.become_ready(model, model.upstream)
 
     def _of_launch(self, event: AboutLaunch) -> ModelState | None:
         """The model, if the event is about its current process."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.errors import LoadFailed
 from hotseat.scheduling.commands import Cause
+from hotseat.scheduling.conversations import saving
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.loss import NEVER, loss_in_words
 from hotseat.scheduling.memory_fit import may_change_level
@@ -107,6 +108,8 @@ def _stop_drained(transitions: Transitions) -> None:
             continue
         if model.sleep_level and may_change_level(transitions.state, model):
             transitions.suspend(model)
+        elif allowance := saving(transitions.state, model):
+            transitions.save(model, allowance)
         else:
             transitions.stop(model)
 

@@ -8,7 +8,7 @@ from hotseat.catalog.spec import Footprint, Source
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.memory_fit import added_up, footprint, holds
 from hotseat.scheduling.settle import UNWANTED
-from hotseat.scheduling.view import DeviceView, ModelView, TicketView, View
+from hotseat.scheduling.view import ConversationsView, DeviceView, ModelView, TicketView, View
 from hotseat.scheduling.wait_reasons import served_in_s, waits
 
 if TYPE_CHECKING:
@@ -73,7 +73,15 @@ def _model(state: State, model: ModelState, wait: Wait | None, now: Instant) -> 
         slots=model.slots,
         level=model.sleep_level.name if model.sleep_level else None,
         gpus=model.gpus,
+        conversations=_conversations(model),
     )
+
+
+def _conversations(model: ModelState) -> ConversationsView | None:
+    if not model.spec.keeps_conversations:
+        return None
+    stats = model.stats.conversations
+    return ConversationsView(stats.saved, stats.restored, stats.reused, stats.gained_s, model.keeps_none_because)
 
 
 def _footprint(state: State, model: ModelState) -> Footprint | None:
@@ -104,6 +112,7 @@ def _why(state: State, model: ModelState, now: Instant) -> str:
     match model.phase:
         case Phase.LOADING:
             doing = "waking" if model.sleep_level else "loading"
+            doing = "restoring conversations, loading" if model.is_restoring else doing
             usual_s = state.load_s(model.name)
             return f"{doing} for {now - model.since:.1f} s, usually about {usual_s:.1f} s: {model.why}"
         case Phase.DRAINING:
@@ -112,9 +121,12 @@ def _why(state: State, model: ModelState, now: Instant) -> str:
             return f"draining {first}, then {'going to sleep' if model.sleep_level else 'stopping'}: {model.why}"
         case Phase.UNLOADING:
             doing = "falling asleep" if model.falls_asleep else "stopping"
+            doing = "saving conversations" if model.is_saving else doing
             return f"{doing} for {now - model.since:.1f} s: {model.why}"
         case Phase.READY if model.keep_alive is not None:
             return f"{model.why}; {_kept_in_words(model)}"
+        case Phase.READY if model.keeps_none_because:
+            return f"{model.why}; {model.keeps_none_because}"
         case _:
             return model.why
 

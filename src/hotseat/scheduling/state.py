@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from hotseat.catalog.spec import LaunchRecipe, ModelSpec
     from hotseat.identifiers import Bytes, Instant, MeasuredMemory, ModelName, Place, Seconds, TicketId, Upstream
     from hotseat.scheduling.commands import Cause, Evicted
-    from hotseat.scheduling.events import KeepAliveChanged, YieldRequested
+    from hotseat.scheduling.conversation_stats import Restored
+    from hotseat.scheduling.events import KeepAliveChanged, PromptProcessed, YieldRequested
 
 LONG_AGO: Instant = float("-inf")
 CLAIMABLE = (Phase.COLD, Phase.ASLEEP)
@@ -44,7 +45,10 @@ class ModelState:
     launch: LaunchId | None = None
     """Set while a process may exist: from loading to the end of unloading."""
     upstream: Upstream | None = None
-    """Set from ready to the end of draining and, if it sleeps, until it is awake again or told to stop."""
+    """Set from ready to the end of draining and, if it sleeps, until it is awake again or told to stop.
+
+    It is also set while conversations are restored, before it is ready.
+    """
     sleep_level: SleepLevel | None = None
     """Sleep level while it drains towards sleep, falls asleep, sleeps or wakes; else None."""
     ends_asleep: bool = False
@@ -53,6 +57,16 @@ class ModelState:
     """Levels that failed: not used again until an operator loads it or its configuration changes."""
     fell_asleep_in_s: Seconds | None = None
     """How long that took last; None: its process never slept."""
+    is_saving: bool = False
+    """Its conversations are being saved before it is stopped."""
+    has_saved: bool = False
+    """Conversations were saved since hotseat started."""
+    restored: Restored | None = None
+    """What was restored into its current process; None: nothing."""
+    useless_restores: int = 0
+    """Starts in a row after which no restored conversation was reused."""
+    keeps_none_because: str = ""
+    """Why its conversations are not saved any more; empty: they are. Cleared like `failed_levels`."""
     gpus: tuple[Place, ...] = ()
     """The cards that its current process may use; empty: it was not told."""
     leases: dict[TicketId, Ticket] = field(default_factory=dict)
@@ -110,6 +124,15 @@ class ModelState:
         return self.phase is Phase.UNLOADING and self.falls_asleep
 
     @property
+    def keeps_conversations(self) -> bool:
+        return self.spec.keeps_conversations and not self.keeps_none_because
+
+    @property
+    def is_restoring(self) -> bool:
+        """Its server is ready and reads conversations before the first request."""
+        return self.phase is Phase.LOADING and self.upstream is not None and self.sleep_level is None
+
+    @property
     def is_asleep(self) -> bool:
         """It has a process, but does not count as running."""
         return self.phase is Phase.ASLEEP or self.ends_asleep
@@ -118,6 +141,13 @@ class ModelState:
         """It has completed a response: earlier failures no longer count."""
         self.has_answered = True
         self.failures = 0
+
+    def note_prompt(self, prompt: PromptProcessed) -> None:
+        """Learn how fast it computes, and whether what was restored is reused."""
+        stats = self.stats.conversations
+        stats.computed(prompt.computed, prompt.took_s)
+        if self.restored and (tokens := self.restored.reused_by(prompt.cached)):
+            stats.was_reused(tokens)
 
     def change_spec(self, spec: ModelSpec) -> None:
         """Its process, if any, stays. A new ttl outweighs what a client said before."""
@@ -240,14 +270,20 @@ class State:
             if model.sleep_level and model.falls_asleep
             else None
         )
-        return sleep_stats.sleep_s if sleep_stats and sleep_stats.times else self.model_stats.stop_s(name)
+        if sleep_stats and sleep_stats.times:
+            return sleep_stats.sleep_s
+        return self.model_stats.stop_s(name) + self.save_s(model)
+
+    def save_s(self, model: ModelState) -> Seconds:
+        """Expected time to save its conversations before it is stopped."""
+        return model.stats.conversations.save_s if model.keeps_conversations else 0.0
 
     def sleep_levels(self, model: ModelState) -> list[SleepLevel]:
         """Sleep levels that are worth it, best first."""
         if model.spec.sleep is None:
             return []
         # An unmeasured stop counts as zero: if that decides for stopping, the stop is measured.
-        restart_s = (model.stats.stop_s or 0.0) + self.model_stats.load_s(model.name)
+        restart_s = (model.stats.stop_s or 0.0) + self.save_s(model) + self.model_stats.load_s(model.name)
         return worth_it(model.spec.sleep, model.failed_levels, Times(restart_s, model.stats.sleep_stats_by_level))
 
 

@@ -17,11 +17,14 @@ from hotseat.scheduling.commands import (
     Refuse,
     ReportFailure,
     ReportSwap,
+    RestoreConversations,
+    SaveConversations,
     StartUpstream,
     StopReading,
     StopUpstream,
     WakeUp,
 )
+from hotseat.scheduling.conversations import NOT_REUSED, TRIES
 from hotseat.scheduling.lifecycle import Move, Phase, after
 from hotseat.scheduling.queue import RequestKind, Ticket
 from hotseat.scheduling.state import LONG_AGO, takes_slot
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.sleeping import SleepLevel
     from hotseat.errors import HotseatError
     from hotseat.identifiers import Instant, ModelName, Place, Seconds, TicketId, Upstream
+    from hotseat.scheduling.commands import Allowance
     from hotseat.scheduling.state import ModelState, State
 
 FIRST_REST_S: Seconds = 2.0
@@ -189,6 +193,13 @@ class Transitions:
         elif model.loads_alone or model.stats.load_s is None:
             self.state.model_stats.loaded(model.name, seconds)
 
+    def restore(self, model: ModelState, upstream: Upstream, allowance: Allowance) -> None:
+        """Its server is ready; it becomes ready itself when its conversations are there."""
+        assert model.launch is not None
+        model.upstream = upstream
+        reason = f"{model.name} is ready and conversations were saved when it was last stopped"
+        self.commands.append(RestoreConversations(model.name, model.launch, allowance, reason))
+
     def _report_swap(self, model: ModelState) -> None:
         """Report the cost of a load that others were evicted for."""
         if not model.evicted_for_it:
@@ -220,7 +231,7 @@ class Transitions:
         if model.phase is Phase.READY:
             model.cause = cause
             self._enter(model, Move.DRAIN, reason)
-        elif model.phase in (Phase.LOADING, Phase.ASLEEP) or model.is_falling_asleep:
+        elif model.phase in (Phase.LOADING, Phase.ASLEEP) or model.is_falling_asleep or model.is_saving:
             model.cause, model.why = cause, reason
             self.stop(model)
         if model.phase is Phase.DRAINING:
@@ -232,10 +243,17 @@ class Transitions:
         assert model.cause is not None
         model.ends_asleep = model.phase is Phase.ASLEEP
         self._enter(model, Move.STOP, model.why)
-        model.upstream = None
+        model.upstream, model.is_saving = None, False
         if not model.ends_asleep:
             model.sleep_level = None
         self.commands.append(StopUpstream(model.name, model.launch, model.cause, model.why))
+
+    def save(self, model: ModelState, allowance: Allowance) -> None:
+        """Save its conversations, then stop its server; it has no leases."""
+        assert model.launch is not None
+        self._enter(model, Move.SAVE, model.why)
+        model.upstream, model.is_saving = None, True
+        self.commands.append(SaveConversations(model.name, model.launch, allowance, model.why))
 
     def suspend(self, model: ModelState) -> None:
         """Put its server to sleep; it has no leases."""
@@ -264,9 +282,9 @@ class Transitions:
             self.commands.append(Cut(ticket, model.name, reason, error))
 
     def exit(self, model: ModelState) -> None:
-        if model.sleep_level is None:
+        if model.sleep_level is None and not model.is_saving:
             model.stats.stopped(self.now - model.since)
-        elif model.is_falling_asleep:
+        elif model.sleep_level is not None and model.is_falling_asleep:
             model.failed_levels.add(model.sleep_level.name)
         self._enter(model, Move.EXIT, model.why)
         self._remove(model)
@@ -297,7 +315,8 @@ class Transitions:
 
     def forgive(self, model: ModelState) -> None:
         """Clear failures, for an operator's load or a changed configuration."""
-        model.failures = 0
+        model.failures = model.useless_restores = 0
+        model.keeps_none_because = ""
         model.failed_levels.clear()
         self.state.failed.pop(model.name, None)
         if model.phase is Phase.BACKOFF:
@@ -320,7 +339,8 @@ class Transitions:
         """No process is left. Its leases end when their connections break; they no longer count for the model."""
         model.evicted_for_it = ()
         model.launch = model.upstream = model.sleep_level = model.fell_asleep_in_s = model.keep_alive = None
-        model.ends_asleep, model.gpus = False, ()
+        model.ends_asleep, model.is_saving, model.gpus = False, False, ()
+        self._judge_restored(model)
         model.cut_at = model.cause = model.slots_reported = model.measured = None
         model.ready_at = model.idle_since = LONG_AGO
         for ticket in model.leases:
@@ -330,3 +350,12 @@ class Transitions:
         for ticket in model.unload_tickets:
             self.commands.append(Confirm(ticket, model.name, f"{model.name} has stopped"))
         model.unload_tickets.clear()
+
+    def _judge_restored(self, model: ModelState) -> None:
+        """Stop trying if no restored conversation was reused, start after start."""
+        restored, model.restored = model.restored, None
+        if restored is None or not restored.prompts:
+            return
+        model.useless_restores = model.useless_restores + 1 if restored.was_useless else 0
+        if model.useless_restores >= TRIES:
+            model.keeps_none_because = NOT_REUSED

@@ -25,6 +25,20 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class ConversationsView:
+    """The conversations of a model that keeps them, since its figures are kept."""
+
+    saved: int
+    restored: int
+    reused: int
+    """Restored ones that were continued."""
+    gained_s: Seconds
+    """Time that clients would have waited for prompts to be computed again."""
+    problem: str
+    """Why they are not saved any more; empty: they are."""
+
+
+@dataclass(frozen=True, slots=True)
 class ModelView:
     name: ModelName
     phase: Phase
@@ -62,6 +76,8 @@ class ModelView:
     """Requests that it processes at a time, as configured or as its server reports; None: unknown."""
     level: str | None = None
     """Its sleep level if it sleeps or will sleep; else None."""
+    conversations: ConversationsView | None = None
+    """None: it keeps none."""
     gpus: tuple[Place, ...] = ()
     """The cards that were chosen for its current process; empty: none were."""
 

@@ -22,6 +22,8 @@ from hotseat.scheduling.commands import (
     Refuse,
     ReportFailure,
     ReportSwap,
+    RestoreConversations,
+    SaveConversations,
     StartUpstream,
     StopReading,
     StopUpstream,
@@ -228,8 +230,8 @@ class Simulator:
                 self._at(max(when, self._now), self._rings, when)
             case ReportSwap() | ReportFailure() | ReadAhead() | StopReading():
                 pass  # no log, no files
-            case Confirm() | Cut() | PutToSleep() | WakeUp():
-                raise AssertionError(f"the simulation has neither operators nor sleeping servers, but got: {command}")
+            case Confirm() | Cut() | PutToSleep() | WakeUp() | SaveConversations() | RestoreConversations():
+                raise AssertionError(f"the simulation has only requests, loads and stops, but got: {command}")
             case _:
                 assert_never(command)
 

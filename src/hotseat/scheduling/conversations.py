@@ -1,0 +1,92 @@
+"""Is it worth it to save the conversations of a model before it is stopped, and to restore them after its next start?
+
+A conversation that is not kept is computed again when it continues. So keeping a token is worth the time to compute
+it, times the probability that its conversation continues, minus the time to restore it. It costs the time to save it
+if requests wait for the memory. Both grow with the tokens: either none is worth it, or all conversations of some length
+are. Whoever waits for the memory waits at most `LEAST_S`, or a tenth of the load that follows, longer.
+
+What servers report about the next prompts decides whether keeping works at all: a server may restore without an error
+and reuse nothing, as some builds do with models that have a sliding window or a recurrent state.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING
+
+from hotseat.catalog.catalog import must_restart
+from hotseat.scheduling.commands import Allowance, Cause
+
+if TYPE_CHECKING:
+    from hotseat.identifiers import Seconds
+    from hotseat.scheduling.conversation_stats import ConversationStats
+    from hotseat.scheduling.state import ModelState, State
+
+LEAST_S: Seconds = 0.25
+SHARE = 0.1
+"""Of the load that follows."""
+MOST_S: Seconds = 10.0
+"""If no request waits, and for restoring."""
+EACH_S: Seconds = 0.005
+"""To ask the server to save or restore one conversation, whatever its length."""
+LEAST_TOKENS = 32
+TRIES = 2
+"""Starts in a row after which no restored conversation was reused: then it is not tried again."""
+
+USUAL_COMPUTE_RATE = 1_000.0
+USUAL_TRANSFER_RATE = 2e9
+USUAL_TOKEN_SIZE = 10e3
+"""Until they are measured: optimistic, so that they are."""
+
+SAVED_CAUSES = frozenset({Cause.EVICTION, Cause.TTL, Cause.OPERATOR, Cause.YIELD, Cause.EXCEEDS_MEMORY})
+"""Other stops end hotseat, change the model, or concern a server that cannot be trusted."""
+
+NOT_REUSED = "its server restores conversations but does not reuse them, so they are not saved any more"
+DIED = "its server exited while conversations were restored, so they are not saved any more"
+
+
+def saving(state: State, model: ModelState) -> Allowance | None:
+    """What saving the conversations of a drained model may cost; None: do not save."""
+    if not model.keeps_conversations or not model.served or model.cause not in SAVED_CAUSES:
+        return None
+    if state.is_closing or not _returns(state, model):
+        return None
+    stats = model.stats.conversations
+    loads = [state.load_s(claim.model) for claim in state.claims]
+    within_s = max(LEAST_S, SHARE * min(loads)) if loads else MOST_S
+    worth_s = stats.probability_of_return * (compute_s(stats) - transfer_s(stats, stats.restore_rate))
+    return _allowance(within_s, worth_s, transfer_s(stats, stats.save_rate), does_delay=bool(loads))
+
+
+def restoring(state: State, model: ModelState) -> Allowance | None:
+    """What restoring may cost before the first request is granted; None: do not restore."""
+    if not model.keeps_conversations or not model.has_saved:
+        return None
+    stats = model.stats.conversations
+    within_s = min(MOST_S, max(LEAST_S, state.load_s(model.name)))
+    worth_s = stats.probability_of_return * compute_s(stats)
+    return _allowance(within_s, worth_s, transfer_s(stats, stats.restore_rate), does_delay=True)
+
+
+def _returns(state: State, model: ModelState) -> bool:
+    """Will its next server be the same? Its configuration may have changed while it drained for another reason."""
+    spec = state.catalog.models.get(model.name)
+    return spec is not None and not must_restart(model.spec, spec)
+
+
+def _allowance(within_s: Seconds, worth_s: Seconds, token_s: Seconds, *, does_delay: bool) -> Allowance | None:
+    """`worth_s` and `token_s` are per token; `does_delay`: somebody waits meanwhile."""
+    gain_s = worth_s - does_delay * token_s
+    if gain_s <= 0.0:
+        return None
+    return Allowance(within_s, max(LEAST_TOKENS, ceil(does_delay * EACH_S / gain_s)), token_s)
+
+
+def compute_s(stats: ConversationStats) -> Seconds:
+    """To compute one token of a prompt."""
+    return 1.0 / (stats.compute_rate or USUAL_COMPUTE_RATE)
+
+
+def transfer_s(stats: ConversationStats, rate: float) -> Seconds:
+    """To write or read one token."""
+    return (stats.token_size or USUAL_TOKEN_SIZE) / (rate or USUAL_TRANSFER_RATE)
