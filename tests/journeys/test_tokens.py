@@ -45,9 +45,23 @@ def test_every_kind_of_answer_is_counted(rig: Hotseat) -> None:
     assert counted(rig, "/v1/chat/completions", **chat, **streams) == (prompt, 5, True)
     assert counted(rig, "/v1/chat/completions", **chat, stream=True)[1:] == (5, True)
     assert counted(rig, "/completion", model="alpha", prompt="hello", n_predict=6)[1:] == (6, True)
-    assert counted(rig, "/v1/messages", **chat)[1] == 5
-    assert counted(rig, "/v1/messages", **chat, stream=True)[1] == 5
+    assert counted(rig, "/v1/messages", **chat)[:2] == (prompt, 5)
+    assert counted(rig, "/v1/messages", **chat, stream=True)[:2] == (prompt, 5)
     assert 'hotseat_completion_tokens_total{model="alpha"} 31.0' in rig.call("GET", "/metrics").body.decode()
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_prompt_that_was_just_computed_is_cached(rig: Hotseat, path: str, stream: bool) -> None:
+    """Whatever the API, all but the last token of a repeated prompt come from llama-server's cache."""
+    message = {"role": "user", "content": f"once more {path} {stream}"}
+    body = {**chat_body("beta", 3), "messages": [message], "stream": stream}
+    first, second = uuid4().hex, uuid4().hex
+    for mine in (first, second):
+        assert rig.call("POST", path, body, **{"X-Request-Id": mine}).status == 200
+    [again] = eventually(lambda: finished(rig, second))
+
+    assert again["cached_tokens"] >= 0.9 * again["prompt_tokens"] > 0
 
 
 def test_embeddings_are_counted(rig: Hotseat) -> None:

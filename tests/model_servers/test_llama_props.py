@@ -19,14 +19,16 @@ OK = b"HTTP/1.1 200 OK\r\n\r\n"
 
 
 @asynccontextmanager
-async def server(answer: bytes, *, hangs: bool = False) -> AsyncIterator[Address]:
-    """Answers every question with the same, and then closes or does not."""
+async def server(answer: bytes, *, hangs: bool = False, received: list[bytes] | None = None) -> AsyncIterator[Address]:
+    """Answers every question with the same, and then closes or does not; `received` gets the questions."""
 
     said = asyncio.Event()
 
     async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            await reader.readuntil(b"\r\n\r\n")
+            request = await reader.readuntil(b"\r\n\r\n")
+            if received is not None:
+                received.append(request)
             writer.write(answer)
             if hangs:
                 await reader.read()
@@ -62,6 +64,15 @@ async def test_what_servers_say(answer: bytes, props: Props) -> None:
     """Positive numbers in a 200 are believed; everything else is no answer."""
     async with server(answer) as address:
         assert await props_of(address) == props
+
+
+async def test_a_server_that_demands_a_key() -> None:
+    """It is asked with its own."""
+    requests = list[bytes]()
+    async with server(OK + b'{"total_slots": 4}', received=requests) as address:
+        assert await props_of(address, "sesame") == Props(4)
+
+    assert b"\r\nAuthorization: Bearer sesame\r\n" in requests[0]
 
 
 async def test_nobody_listens() -> None:

@@ -267,9 +267,10 @@ async def test_a_server_that_is_suspended_by_signals(rig: SupervisorRig) -> None
 # The real llama-server
 
 
-async def test_llama_server_sleeps_by_itself(rig: SupervisorRig) -> None:
-    """Unused for a while, it drops its model; a question brings it back."""
-    argv = tuple(shlex.split(llama.command("alpha", "${PORT}", "--sleep-idle-seconds 3")))
+@pytest.mark.parametrize("key", ["", " --api-key sesame"])
+async def test_llama_server_sleeps_by_itself(rig: SupervisorRig, key: str) -> None:
+    """Unused for a while, it drops its model; a question brings it back. If it demands a key, it is asked with it."""
+    argv = tuple(shlex.split(llama.command("alpha", "${PORT}", f"--sleep-idle-seconds 3{key}")))
     ready = await rig.ready(ModelSpec(ModelName("qwen"), LaunchRecipe(argv, "http://127.0.0.1:${PORT}")))
     level = known("llama-server", "idle")
     fell = await rig.supervisor.put_to_sleep(put_to_sleep(ready, level))

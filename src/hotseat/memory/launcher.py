@@ -21,8 +21,18 @@ if TYPE_CHECKING:
     from hotseat.dispatch.server_tasks import Launcher
     from hotseat.hardware.memory_release import Freed, Watches
     from hotseat.identifiers import Bytes, DeviceName, Instant, LaunchId, ModelName, Place, Seconds
-    from hotseat.scheduling.commands import PutToSleep, ReadAhead, StartUpstream, StopUpstream, WakeUp
+    from hotseat.scheduling.commands import (
+        PutToSleep,
+        ReadAhead,
+        RestoreConversations,
+        SaveConversations,
+        StartUpstream,
+        StopUpstream,
+        WakeUp,
+    )
     from hotseat.scheduling.events import (
+        ConversationsRestored,
+        ConversationsSaved,
         SleepFailed,
         SlotsLearned,
         UpstreamAsleep,
@@ -129,6 +139,12 @@ class MemoryGatedLauncher:
         if wanted := self._wanted(command.model, self._gpus.get(command.launch, ())):
             await self._until_free(command.model, wanted)
         return await self._launcher.wake_up(command)
+
+    async def save_conversations(self, command: SaveConversations) -> ConversationsSaved | None:
+        return await self._launcher.save_conversations(command)
+
+    async def restore_conversations(self, command: RestoreConversations) -> ConversationsRestored | None:
+        return await self._launcher.restore_conversations(command)
 
     async def read_ahead(self, command: ReadAhead) -> None:
         await self._launcher.read_ahead(command)

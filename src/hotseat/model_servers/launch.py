@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from hotseat.catalog.filled_recipe import fill
 from hotseat.catalog.redaction import secrets_in, without
@@ -13,6 +13,7 @@ from hotseat.catalog.template import PID, PORT, fill_hole
 from hotseat.errors import LoadFailed
 from hotseat.estimates.container_run import container_run
 from hotseat.identifiers import Address, Upstream
+from hotseat.model_servers.api_key import key_of
 from hotseat.model_servers.exit_hints import count_oom_kills, hint
 from hotseat.model_servers.guard_link import Order
 from hotseat.model_servers.launch_env import environment, find_program
@@ -23,16 +24,14 @@ from hotseat.model_servers.port_owner import describe_process, foreign_process_o
 from hotseat.model_servers.ports import is_taken
 from hotseat.model_servers.readiness import Readiness, accepts, addresses_of
 from hotseat.model_servers.server_process import Child
-from hotseat.model_servers.sleep_hooks import StepFailed, perform, until_sleeping
 from hotseat.net.happy_eyeballs import Dialler
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
 
     from hotseat.catalog.filled_recipe import FilledRecipe
-    from hotseat.catalog.sleeping import SleepLevel
-    from hotseat.catalog.spec import ModelSpec
+    from hotseat.catalog.spec import LaunchRecipe, ModelSpec
     from hotseat.identifiers import Bytes, ModelName, Seconds
     from hotseat.model_servers.guard_client import Guard
     from hotseat.model_servers.guard_link import GuardedProcess
@@ -40,6 +39,8 @@ if TYPE_CHECKING:
     from hotseat.model_servers.ports import PortLease, Ports
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 LAST_LINES = 20
 NOWHERE = Address("", 0)
@@ -89,6 +90,10 @@ class Launch:
     def model(self) -> ModelName:
         return self._spec.name
 
+    @property
+    def recipe(self) -> LaunchRecipe:
+        return self._spec.recipe
+
     def share_taken_in(self) -> float | None:
         """The share of its files that the server has read; None: unknown, also in a container."""
         is_seen = self._weight and not container_run(self._spec.recipe.argv)
@@ -99,6 +104,16 @@ class Launch:
     def pid(self) -> int | None:
         """None: its process has not started, or is gone."""
         return self._child.pid if self._child and not self._child.gone.done() else None
+
+    @property
+    def address(self) -> Address:
+        """Of the ready server."""
+        return self._address
+
+    @property
+    def api_key(self) -> str:
+        """What the server demands of whoever asks it; empty: nothing."""
+        return key_of(self._spec.recipe.argv, environment(self._environ, self._spec.recipe.env))
 
     async def bring_up(self) -> Upstream:
         """Return when the server is ready; LoadFailed: it is not, and none of its processes is left."""
@@ -122,47 +137,36 @@ class Launch:
         if self._child:
             await self._child.end()
 
-    # Sleep
+    def kill(self) -> None:
+        """End it at once, because it is about to be stopped and does not react."""
+        self._is_wanted = False
+        if self._child:
+            self._child.was_asked_to_end = True
+            self._child.kill()
 
-    async def suspend(self, level: SleepLevel) -> bool:
-        """Return when it sleeps; False if it was told to stop meanwhile, or has ended. Trouble: it does not sleep."""
-        return await self._while_it_lives(self._fall_asleep(level), level.timeout_s, "fallen asleep")
+    # While it runs
 
-    async def resume(self, level: SleepLevel) -> bool:
-        """Return when it is ready; False if it was told to stop meanwhile, or has ended. Trouble: it is not."""
-        return await self._while_it_lives(self._awake(level), level.timeout_s, "woken")
-
-    async def _fall_asleep(self, level: SleepLevel) -> None:
-        await perform(level.suspend, self._address, self._run_hook)
-        if level.check:
-            await until_sleeping(self._address, level.check, wanted=True)
-
-    async def _awake(self, level: SleepLevel) -> None:
-        await perform(level.resume, self._address, self._run_hook)
-        if level.check:
-            await until_sleeping(self._address, level.check, wanted=False)
-        await Readiness(self._address, self._spec.recipe.check_endpoint).reached()
-
-    async def _while_it_lives(self, doing: Coroutine[Any, Any, None], within_s: Seconds, done: str) -> bool:
-        assert self._child, "only what was ready can sleep"
+    async def while_wanted(
+        self, doing: Callable[[], Coroutine[Any, Any, T]], done: str, within_s: Seconds | None = None
+    ) -> T | None:
+        """Its result; None if the server was told to stop meanwhile, or has ended. TimeoutError: it took longer."""
+        assert self._child, "only what was ready can be asked for anything"
         if not self._is_wanted:  # told to stop while this waited for memory
-            doing.close()
-            return False
-        attempt: asyncio.Task[Exception | None] = self._tasks.start(outcome_of(doing), f"{self._spec.name} is {done}")
+            return None
+        attempt: asyncio.Task[T] = self._tasks.start(doing(), f"{self._spec.name} is {done}")
         ends: set[asyncio.Future[Any]] = {attempt, self._child.gone}
         try:
             await asyncio.wait(ends, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
             await self._tasks.aclose()
         if self._child.gone.done() or not self._is_wanted:
-            return False
+            return None
         if attempt.cancelled():
-            raise Trouble(f"it had not {done} after {within_s:g} seconds")
-        if problem := attempt.result():
-            raise Trouble(without(str(problem), self._spec.recipe.secrets)) from problem
-        return True
+            raise TimeoutError
+        return attempt.result()
 
-    async def _run_hook(self, argv: tuple[str, ...]) -> GuardedProcess:
+    async def run_hook(self, argv: tuple[str, ...]) -> GuardedProcess:
+        """Start a program that puts the server to sleep or wakes it; OSError if it cannot be run."""
         assert self._child
         words = tuple(fill_hole(fill_hole(word, PID, self._child.pid), PORT, self._address.port) for word in argv)
         env = environment(self._environ, self._spec.recipe.env)
@@ -315,14 +319,6 @@ class Launch:
         asked = f"{recipe.address}{recipe.check_endpoint or ''}"
         seconds = f"health check timed out after {self._deadline_s:g} seconds"
         return f"{seconds} ({asked}: {readiness.last_answer}). Raise healthCheckTimeout if it needs more time"
-
-
-async def outcome_of(doing: Coroutine[Any, Any, None]) -> Exception | None:
-    try:
-        await doing
-    except (StepFailed, OSError, ValueError) as problem:
-        return problem
-    return None
 
 
 def deadline_s(weight: Bytes) -> Seconds:

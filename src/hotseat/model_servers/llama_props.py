@@ -5,6 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hotseat.model_servers.api_key import authorization
 from hotseat.net.happy_eyeballs import Dialler
 from hotseat.net.http_client import fetch
 from hotseat.net.json_text import parsed
@@ -25,10 +26,10 @@ class Props(NamedTuple):
     """Tokens of one request, prompt and response together."""
 
 
-async def props_of(address: Address) -> Props:
-    """Never raises, because nothing depends on it."""
+async def props_of(address: Address, key: str = "") -> Props:
+    """Never raises, because nothing depends on it. `key` is the server's own, if it demands one."""
     try:
-        props = parsed(await body_of(address, "/props", PATIENCE_S))
+        props = parsed(await body_of(address, "/props", PATIENCE_S, key))
         return Props(_count(props.get("total_slots")), _count(_generation(props).get("n_ctx")))
     except (OSError, ValueError, AttributeError):  # includes timeouts
         return Props()
@@ -43,9 +44,9 @@ def _count(value: object) -> int | None:
     return value if type(value) is int and value > 0 else None
 
 
-async def body_of(address: Address, path: str, within: Seconds | None = None) -> bytes:
+async def body_of(address: Address, path: str, within: Seconds | None = None, key: str = "") -> bytes:
     """The body of a 200; ValueError for any other status."""
-    answer = await fetch(address, path, Dialler(), within=within)
+    answer = await fetch(address, path, Dialler(), lines=authorization(key), within=within)
     if answer.status != HTTPStatus.OK:
         raise ValueError("not answered with 200")
     return answer.body

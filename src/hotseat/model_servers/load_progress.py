@@ -33,11 +33,15 @@ def weight_of(argv: Sequence[str]) -> Bytes:
 
 def weights(argv: Sequence[str]) -> list[Path]:
     """The model files on a command line, with all their parts, in the order in which servers read them."""
+    return sorted(file for file in files_named(argv) if _size(file) >= SMALLEST)
+
+
+def files_named(argv: Sequence[str]) -> set[Path]:
+    """What may be a file among the words of a command line, with all parts of split models."""
     words = {value for word in argv[1:] for value in (word, word.partition("=")[2]) if value}
     if run := container_run(tuple(argv)):
         words = {run.outside(word) for word in words}
-    files = {file for word in words for file in _files(Path(word))}
-    return sorted(file for file in files if _size(file) >= SMALLEST)
+    return {file for word in words for file in _files(Path(word))}
 
 
 def taken_in(pid: int) -> Bytes:

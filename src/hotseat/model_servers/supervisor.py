@@ -6,11 +6,15 @@ import asyncio
 import logging
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hotseat.catalog.filled_recipe import with_gpus
+from hotseat.catalog.redaction import without
 from hotseat.catalog.spec import NOTHING
 from hotseat.errors import LoadFailed
+from hotseat.model_servers.conversations.attempt import Outcome
+from hotseat.model_servers.conversations.files import Kept
+from hotseat.model_servers.conversations.of_server import ServerConversations
 from hotseat.model_servers.guard_client import ISOLATED, Guard
 from hotseat.model_servers.launch import Launch, Trouble
 from hotseat.model_servers.llama_props import LLAMA_SERVER, props_of
@@ -18,8 +22,11 @@ from hotseat.model_servers.orphans import end_leftovers, private_folder
 from hotseat.model_servers.output import Outputs
 from hotseat.model_servers.ports import Ports
 from hotseat.model_servers.readahead import ReadingAhead
+from hotseat.model_servers.sleeping import resume, suspend
 from hotseat.model_servers.visible_gpus import limited
 from hotseat.scheduling.events import (
+    ConversationsRestored,
+    ConversationsSaved,
     SleepFailed,
     SlotsLearned,
     UpstreamAsleep,
@@ -31,13 +38,23 @@ from hotseat.scheduling.events import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
     from pathlib import Path
 
     from hotseat.catalog.spec import ModelSpec
-    from hotseat.identifiers import Bytes, DeviceName, LaunchId, ModelName
+    from hotseat.identifiers import Address, Bytes, DeviceName, LaunchId, ModelName
+    from hotseat.model_servers.conversations.manager import Conversations
     from hotseat.model_servers.visible_gpus import CardName
-    from hotseat.scheduling.commands import PutToSleep, ReadAhead, StartUpstream, StopUpstream, WakeUp
+    from hotseat.scheduling.commands import (
+        Allowance,
+        PutToSleep,
+        ReadAhead,
+        RestoreConversations,
+        SaveConversations,
+        StartUpstream,
+        StopUpstream,
+        WakeUp,
+    )
 
 log = logging.getLogger(__name__)
 
@@ -62,13 +79,20 @@ class Supervisor:
         withheld_env: Collection[str] = frozenset(),
         available: Callable[[], Bytes] = no_memory,
         card_names: Callable[[], Mapping[DeviceName, CardName]] = no_cards,
+        conversations: Conversations | None = None,
     ) -> None:
-        """`available` returns how much memory read-ahead may use, `card_names` what CUDA and ROCm call each GPU."""
+        """`available` returns how much memory read-ahead may use, `card_names` what CUDA and ROCm call each GPU.
+
+        Without `conversations`, servers save none.
+        """
         self._guard, self._ports, self.outputs = guard, ports, outputs
         self._environ = environ
         self._withheld_env = withheld_env
         self._available, self._card_names = available, card_names
+        self._conversations = conversations
         self._launches: dict[LaunchId, Launch] = {}
+        self._kept: dict[LaunchId, ServerConversations] = {}
+        """Of servers that save their conversations."""
         self._contexts: dict[ModelName, int] = {}
         self._read_ahead_of: dict[ModelName, ReadingAhead] = {}
         self._disk = asyncio.Lock()
@@ -96,15 +120,16 @@ class Supervisor:
         self._stop_reading(command.model)
         output = self.outputs.of(command.model)
         spec, environ = self._on_its_gpus(command)
+        environ = self._with_conversations(command, environ)
         launch = Launch(spec, environ, self._guard, self._ports, output)
         self._launches[command.launch] = launch
         try:
             upstream = await launch.bring_up()
         except LoadFailed as error:
-            del self._launches[command.launch]
+            self._forget(command.launch)
             return UpstreamFailed(command.model, command.launch, error)
         except Exception:
-            del self._launches[command.launch]
+            self._forget(command.launch)
             raise
         return UpstreamReady(command.model, command.launch, upstream)
 
@@ -127,15 +152,20 @@ class Supervisor:
     async def watch(self, ready: UpstreamReady) -> UpstreamExited:
         """Return when no process of the launch is left."""
         end = await self._launches[ready.launch].ended()
-        del self._launches[ready.launch]
+        self._forget(ready.launch)
         return UpstreamExited(ready.model, ready.launch, end.exit_status, end.output, end.hint)
+
+    def _forget(self, launch: LaunchId) -> None:
+        del self._launches[launch]
+        if kept := self._kept.pop(launch, None):
+            kept.ended()
 
     async def ask_slots(self, ready: UpstreamReady) -> SlotsLearned | None:
         """The server's slots, if it is a llama-server; others are not asked."""
         launch = self._launches.get(ready.launch)
         if launch is None or launch.server != LLAMA_SERVER:
             return None
-        slots, context = await props_of(ready.upstream.address)
+        slots, context = await props_of(ready.upstream.address, launch.api_key)
         if context is not None:
             self._contexts[ready.model] = context
         return None if slots is None else SlotsLearned(ready.model, ready.launch, slots)
@@ -149,7 +179,7 @@ class Supervisor:
         """Return when the server sleeps or has failed to; its process lives on."""
         launch = self._launches.get(command.launch)
         try:
-            is_done = launch is not None and await launch.suspend(command.level)
+            is_done = launch is not None and await suspend(launch, command.level)
         except Trouble as trouble:
             return SleepFailed(command.model, command.launch, str(trouble))
         return UpstreamAsleep(command.model, command.launch) if is_done else None
@@ -158,10 +188,57 @@ class Supervisor:
         """Return when the server is ready or has failed to wake; its process lives on."""
         launch = self._launches.get(command.launch)
         try:
-            is_done = launch is not None and await launch.resume(command.level)
+            is_done = launch is not None and await resume(launch, command.level)
         except Trouble as trouble:
             return WakeFailed(command.model, command.launch, str(trouble))
         return UpstreamAwake(command.model, command.launch) if is_done else None
+
+    # Conversations
+
+    def kept_conversations(self, model: ModelName) -> Kept:
+        """How many conversations of a model are on disk, and their size."""
+        return self._conversations.kept(model) if self._conversations else Kept()
+
+    def trim_conversations(self) -> None:
+        """Remove what exceeds the disk budget, which has changed."""
+        if self._conversations:
+            self._conversations.trim()
+
+    def _with_conversations(self, command: StartUpstream, environ: dict[str, str]) -> dict[str, str]:
+        """hotseat's environment with what the server needs in order to save its conversations, if it does."""
+        kept = self._conversations.of_server(command.spec, environ) if self._conversations else None
+        if kept is None:
+            return environ
+        self._kept[command.launch] = kept
+        return {**environ, **kept.environment}
+
+    async def save_conversations(self, command: SaveConversations) -> ConversationsSaved | None:
+        """Return when all that the allowance permits is saved.
+
+        The server lives on, unless it did not answer in time: it is about to be stopped, and may not react to SIGTERM.
+        """
+        outcome = await self._moved(command, ServerConversations.save)
+        if outcome and outcome.is_late and (launch := self._launches.get(command.launch)):
+            launch.kill()
+        return ConversationsSaved(command.model, command.launch, outcome.done, outcome.problem) if outcome else None
+
+    async def restore_conversations(self, command: RestoreConversations) -> ConversationsRestored | None:
+        """Return when all that the allowance permits is restored; the server lives on."""
+        outcome = await self._moved(command, ServerConversations.restore)
+        return ConversationsRestored(command.model, command.launch, outcome.done, outcome.problem) if outcome else None
+
+    async def _moved(
+        self,
+        command: SaveConversations | RestoreConversations,
+        move: Callable[[ServerConversations, Address, Allowance], Coroutine[Any, Any, Outcome]],
+    ) -> Outcome | None:
+        launch, kept = self._launches.get(command.launch), self._kept.get(command.launch)
+        if launch is None:
+            return None
+        if kept is None:
+            return Outcome(problem="the server was started without a folder for its conversations")
+        outcome = await launch.while_wanted(lambda: move(kept, launch.address, command.allowance), "moved")
+        return outcome and outcome._replace(problem=without(outcome.problem, launch.recipe.secrets))
 
     async def read_ahead(self, command: ReadAhead) -> None:
         """Read the model's files into the page cache; return when done, or when its server starts."""
@@ -187,6 +264,7 @@ async def open_supervisor(
     available: Callable[[], Bytes] = no_memory,
     records: Path | None = None,
     card_names: Callable[[], Mapping[DeviceName, CardName]] = no_cards,
+    conversations: Conversations | None = None,
 ) -> AsyncIterator[Supervisor]:
     """A supervisor with its own guard; at the end none of their processes is left.
 
@@ -196,6 +274,8 @@ async def open_supervisor(
     end_leftovers(folder)
     guard = await Guard.open(interpreter, folder)
     try:
-        yield Supervisor(guard, Ports(), outputs or Outputs(), environ, withheld_env, available, card_names)
+        yield Supervisor(
+            guard, Ports(), outputs or Outputs(), environ, withheld_env, available, card_names, conversations
+        )
     finally:
         await guard.aclose()

@@ -61,6 +61,7 @@ def api_deps(shared: Shared, models: ModelParts, monitoring: Monitoring, relayin
         started_at=time.time(),
         share_read=models.supervisor.share_taken_in,
         context=models.supervisor.context,
+        conversations=models.supervisor.kept_conversations,
         silent=relaying.liveness.silent,
         fleet=shared.fleet.admin,
         tasks=shared.tasks,

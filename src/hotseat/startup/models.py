@@ -15,9 +15,11 @@ from hotseat.dispatch.unmet_limits import UnmetLimits
 from hotseat.hardware.ram import Ram
 from hotseat.memory.manager import MemoryManager, card_names
 from hotseat.model_servers import supervisor as model_servers
+from hotseat.model_servers.conversations.manager import open_conversations
 from hotseat.model_servers.output import Outputs
 from hotseat.model_servers.stdout_copy import StdoutCopy
 from hotseat.scheduling.scheduler import Scheduler
+from hotseat.state.cache_directory import conversations_directory
 from hotseat.state.learned_store import LEARNED, LearnedStore, state_directory
 from hotseat.state.model_stats_store import ModelStatsStore
 from hotseat.state.overrides_store import OVERRIDES, OverridesStore
@@ -51,6 +53,8 @@ class ModelParts:
 
 
 async def open_supervisor(stack: AsyncExitStack, shared: Shared) -> Supervisor:
+    folder = conversations_directory(os.environ)
+    keeping = open_conversations(folder, lambda: shared.active.settings.conversations.disk)
     opening = model_servers.open_supervisor(
         os.environ,
         shared.active.loaded.withheld_env,
@@ -58,6 +62,7 @@ async def open_supervisor(stack: AsyncExitStack, shared: Shared) -> Supervisor:
         available=Ram().available_for_cache,
         records=state_directory(os.environ) / "processes",
         card_names=card_names,
+        conversations=await stack.enter_async_context(keeping),
     )
     return await stack.enter_async_context(opening)
 

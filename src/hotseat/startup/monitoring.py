@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from hotseat.activity.recent import Activity
 from hotseat.activity.store import ActivityStore, StoreWriter
 from hotseat.state.learned_store import state_directory
+from hotseat.telemetry.conversation_page import ConversationPage
 from hotseat.telemetry.descriptors import watch_descriptors
 from hotseat.telemetry.fleet_page import FleetPage
 from hotseat.telemetry.key_page import KeyPage
@@ -41,6 +42,8 @@ def open_monitoring(stack: AsyncExitStack, shared: Shared, models: ModelParts) -
     lag = Lag()
     metrics = Metrics(lambda: shown_in_metrics(models.dispatcher), lag.worst_since_asked, lambda: store_writer.lost)
     add_pages(metrics, shared)
+    kept = models.supervisor.kept_conversations
+    metrics.include(ConversationPage(lambda: shown_in_metrics(models.dispatcher), kept))
     models.journal.listen(metrics.watch)
     activity = Activity(metrics)
     store = ActivityStore(state_directory(os.environ) / "activity.sqlite3")

@@ -50,6 +50,7 @@ class ConfigApplier:
     def apply(self, loaded: Loaded) -> None:
         logs.set_up(loaded.settings.logging, self._start.writer, self._start.recent_lines)
         self._models.supervisor.withhold(loaded.withheld_env)
+        self._models.supervisor.trim_conversations()
         self._relay.change_policy(self._policy(loaded.settings))
 
     def change_catalog(self, loaded: Loaded) -> CatalogChange:

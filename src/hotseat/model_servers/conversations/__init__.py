@@ -1,0 +1,1 @@
+"""What llama-servers have computed of conversations: saved before they stop, restored after they start."""

@@ -1,0 +1,117 @@
+"""The conversations of one server: its slots are saved before it stops, and restored after it has started."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from hotseat.model_servers.conversations.attempt import Attempt
+from hotseat.model_servers.conversations.files import NotKept
+from hotseat.model_servers.conversations.fingerprint import fingerprint
+from hotseat.model_servers.conversations.saved_file import Origin
+from hotseat.model_servers.conversations.slots_api import Refused, SlotsApi
+
+if TYPE_CHECKING:
+    from hotseat.identifiers import Address, Instant
+    from hotseat.model_servers.conversations.attempt import Outcome
+    from hotseat.model_servers.conversations.files import SavedFiles
+    from hotseat.model_servers.conversations.saved_file import SavedFile
+    from hotseat.model_servers.conversations.slots_api import Slot
+    from hotseat.model_servers.conversations.start import ServerStart
+    from hotseat.scheduling.commands import Allowance
+
+
+class ServerConversations:
+    def __init__(self, files: SavedFiles, start: ServerStart, environment: dict[str, str]) -> None:
+        self._files, self._start = files, start
+        self.environment = environment
+        """What the server needs in order to save."""
+        self._restored: set[Slot] = set()
+        """Slots as they were after their conversation was restored: if one still is so, its file is still right."""
+
+    def ended(self) -> None:
+        """Its process is gone: what it has written since the last save is removed."""
+        self._files.sweep_later()
+
+    # Save
+
+    async def save(self, address: Address, allowance: Allowance) -> Outcome:
+        """Never raises; the time of `allowance` is a hard limit."""
+        attempt = Attempt(allowance)
+        async with attempt.limited():
+            await self._save(SlotsApi(address, self._start.key), attempt, self._files.now)
+        return attempt.outcome
+
+    async def _save(self, api: SlotsApi, attempt: Attempt, used_at: Instant) -> None:
+        origin = await self._origin(api)
+        used = [slot for slot in await api.slots() if slot.tokens and slot not in self._restored]
+        for slot in sorted(used, key=lambda slot: slot.tokens, reverse=True):
+            if slot.is_processing:
+                attempt.note(f"slot {slot.id} is in use")
+            elif attempt.is_worthwhile(slot.tokens):
+                await self._save_slot(api, attempt, origin, slot, used_at)
+
+    async def _save_slot(self, api: SlotsApi, attempt: Attempt, origin: Origin, slot: Slot, used_at: Instant) -> None:
+        """A conversation that does not fit may be followed by a shorter one that does."""
+        try:
+            part = await self._files.begin(origin, slot.tokens)
+        except NotKept as problem:
+            return attempt.note(str(problem))
+        try:
+            async with attempt.transfer(slot.tokens) as size:
+                moved = await api.save(slot.id, part)
+                size.append((await self._files.finish(part, origin, moved, used_at)).size)
+        finally:
+            self._files.abandon(part)
+
+    # Restore
+
+    async def restore(self, address: Address, allowance: Allowance) -> Outcome:
+        """Never raises; the time of `allowance` is a hard limit."""
+        attempt = Attempt(allowance)
+        async with attempt.limited():
+            await self._restore(SlotsApi(address, self._start.key), attempt)
+        return attempt.outcome
+
+    async def _restore(self, api: SlotsApi, attempt: Attempt) -> None:
+        origin = await self._origin(api)
+        self._files.drop_outdated(origin)
+        unused = [slot.id for slot in await api.slots() if not (slot.tokens or slot.is_processing)]
+        for file in self._files.usable(origin):
+            if not unused:
+                break
+            if attempt.is_worthwhile(file.tokens) and self._is_whole(file, attempt):
+                await self._restore_file(api, attempt, file, unused.pop(0))
+        self._restored = {slot for slot in await api.slots() if slot.tokens}
+
+    def _is_whole(self, file: SavedFile, attempt: Attempt) -> bool:
+        is_whole = self._files.is_whole(file)
+        if not is_whole:
+            attempt.note("a file does not have the size with which it was saved and is removed")
+            self._files.drop([file])
+        return is_whole
+
+    async def _restore_file(self, api: SlotsApi, attempt: Attempt, file: SavedFile, slot: int) -> None:
+        """What the server refuses is erased from the slot, and its file is removed, unless it was not the first: then
+        the context of all slots together may only be full.
+        """
+        try:
+            async with attempt.transfer(file.tokens) as size:
+                moved = await api.restore(slot, file.name)
+                size.append(file.size)
+                if moved.tokens != file.tokens:
+                    self._files.drop([file])
+                    raise Refused(f"{moved.tokens} tokens were restored instead of {file.tokens}")
+        except Refused:
+            if not attempt.outcome.done:
+                self._files.drop([file])
+            with suppress(Refused):
+                await api.erase(slot)
+            raise
+
+    async def _origin(self, api: SlotsApi) -> Origin:
+        build = await api.build()
+        if not await asyncio.to_thread(self._start.is_unchanged):
+            raise NotKept("the files of its command have changed since it was started")
+        return Origin(self._start.model, fingerprint(self._start.basis, build), self._start.weight)
