@@ -66,7 +66,7 @@ def rig(tmp_path: Path) -> Rig:
 
 async def test_what_has_ended_is_there_after_a_restart(rig: Rig, tmp_path: Path) -> None:
     """All that the activity knows, but for the query, where people put keys."""
-    rig.finish(tokens=Tokens(4, 20, None), why="waited for qwen to load")
+    rig.finish(tokens=Tokens(4, 20, None, cached=3), why="waited for qwen to load")
     rig.finish(LLAMA)
     await rig.store_writer.close()
     first, second = await Rig(tmp_path).store_writer.read(0, None, 10)
@@ -74,7 +74,7 @@ async def test_what_has_ended_is_there_after_a_restart(rig: Rig, tmp_path: Path)
     assert (first.model, first.at, first.client, first.method, first.id) == (QWEN, NOW, SOMEONE, b"POST", b"box-7")
     assert (first.target, first.status) == (b"/v1/chat/completions", 200)
     assert (first.waited_s, first.first_byte_s, first.seconds) == (0.25, 0.5, 1.25)
-    assert (first.tokens, first.tokens_per_s) == (Tokens(4, 20, 20.0), 20.0)
+    assert (first.tokens, first.tokens_per_s) == (Tokens(4, 20, 20.0, cached=3), 20.0)
     assert (first.why, second.why) == ("waited for qwen to load", "")
     assert (second.model, second.tokens) == (LLAMA, None)
     assert b"hush" not in b"".join(file.read_bytes() for file in rig.file.parent.iterdir())
@@ -150,17 +150,24 @@ async def test_a_broken_file_is_put_aside(rig: Rig, caplog: pytest.LogCaptureFix
     assert "the corrupt activity file was renamed" in caplog.text
 
 
-async def test_a_file_of_an_older_hotseat_is_continued(rig: Rig) -> None:
-    """Its requests are kept, without the reason that it did not store."""
+@pytest.mark.parametrize(
+    "older_format",
+    ["pragma user_version = 2;", "alter table requests drop column why; pragma user_version = 1;"],
+)
+async def test_a_file_of_an_older_hotseat_is_continued(rig: Rig, older_format: str) -> None:
+    """Its requests are kept, without what it did not store."""
     rig.finish(LLAMA)
     await rig.store_writer.close()
     with sqlite3.connect(rig.file) as older:
-        older.executescript("alter table requests drop column why; pragma user_version = 1;")
+        older.executescript(f"alter table requests drop column cached_tokens; {older_format}")
     older.close()
-    rig.finish(QWEN, why="waited")
+    rig.finish(QWEN, Tokens(4, 20, 20.0, cached=3), "waited")
     kept = await rig.store_writer.read(0, None, 10)
 
-    assert [(each.model, each.why) for each in kept] == [(LLAMA, ""), (QWEN, "waited")]
+    assert [(each.model, each.tokens, each.why) for each in kept] == [
+        (LLAMA, None, ""),
+        (QWEN, Tokens(4, 20, 20.0, cached=3), "waited"),
+    ]
 
 
 async def test_a_file_of_a_newer_hotseat_is_left_alone(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:

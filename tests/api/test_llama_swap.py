@@ -44,8 +44,8 @@ class Asked:
     target = b"/v1/chat/completions?key=hush"
 
 
-def finish(rig: Management, model: str, status: int = 200) -> None:
-    tokens = Tokens(11, 7, 35.0)
+def finish(rig: Management, model: str, status: int = 200, cached: int | None = None) -> None:
+    tokens = Tokens(11, 7, 35.0, cached)
     rig.activity.finished(ModelName(model), status, 0.5, 0.6, 1.25, ClientId("ann"), Asked(), b"id", tokens)
 
 
@@ -295,6 +295,14 @@ async def test_requests_are_listed_with_llama_swaps_fields(rig: Management) -> N
         "duration_ms": 1250,
         "has_capture": False,
     }
+
+
+async def test_cached_tokens_have_llama_swaps_name(rig: Management) -> None:
+    """Zero is a number that the server reports, not an unknown one."""
+    for cached in (9, 0, None):
+        finish(rig, "alpha", cached=cached)
+
+    assert [row["tokens"]["cache_tokens"] for row in (await rig.get("/api/metrics")).json()] == [9, 0, -1]
 
 
 async def test_requests_come_in_pages(rig: Management) -> None:

@@ -43,13 +43,14 @@ class FakeWaiter:
 async def test_what_ended_is_listed_without_its_query(rig: Management) -> None:
     """A finished request has its times and tokens, but not its query, which may contain a key."""
     head = read_head(b"POST", b"/v1/chat/completions?key=hush", "1.1", [(b"Host", b"box")])
-    rig.activity.finished(ALPHA, 200, 0.5, 0.75, 1.5, SOMEONE, head, b"box-7", Tokens(4, 3, None), "waited")
+    rig.activity.finished(ALPHA, 200, 0.5, 0.75, 1.5, SOMEONE, head, b"box-7", Tokens(4, 3, None, 2), "waited")
     answer = await rig.get("/hotseat/requests")
 
     [ended] = answer.json()["finished"]
     assert (ended["n"], ended["model"], ended["client"], ended["status"]) == (1, "alpha", "someone", 200)
     assert (ended["id"], ended["why"]) == ("box-7", "waited")
     assert (ended["prompt_tokens"], ended["completion_tokens"], ended["tokens_per_s"]) == (4, 3, 3.0)
+    assert ended["cached_tokens"] == 2
     assert (ended["method"], ended["path"]) == ("POST", "/v1/chat/completions")
     assert (ended["waited_s"], ended["first_byte_s"], ended["seconds"]) == (0.5, 0.75, 1.5)
     assert "hush" not in answer.text

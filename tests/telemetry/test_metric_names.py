@@ -22,6 +22,7 @@ from hotseat.identifiers import HostName, ModelName
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.scheduling.view import View
 from hotseat.settings import ApiKey
+from hotseat.telemetry.conversation_page import ConversationPage
 from hotseat.telemetry.fleet_page import FleetPage
 from hotseat.telemetry.key_page import KeyPage
 from hotseat.telemetry.log_page import LogPage
@@ -43,10 +44,13 @@ async def printed() -> list[Metric]:
     """/metrics after every kind of event has happened once."""
     journal, launcher = Journal(), FakeLauncher(broken=("dud",))
     dispatcher = Dispatcher(
-        Scheduler(catalog(spec("alpha", sleep=sleeps()), spec("beta"), spec("dud"))), launcher, journal
+        Scheduler(catalog(spec("alpha", sleep=sleeps()), spec("beta", keeps_conversations=True), spec("dud"))),
+        launcher,
+        journal,
     )
     metrics = Metrics(dispatcher.view_of_all, lambda: 0.0)
     metrics.include(KeyPage(lambda: Accounts().open([ApiKey("secret", name="team")])))
+    metrics.include(ConversationPage(dispatcher.view_of_all, lambda _: (0, 0)))
     metrics.include(LoopPage())
     metrics.include(LogPage(lambda: 0))
     metrics.include(FleetPage(lambda: FLEET))

@@ -67,7 +67,7 @@ async def test_requests_are_counted_by_model_and_status_class(measured: Measured
 async def test_tokens_are_added_up(measured: Measured) -> None:
     """Only answers that report tokens count."""
     for tokens, per_second in (
-        (Tokens(4, 30, 99.5), 99.5),
+        (Tokens(4, 30, 99.5, cached=3), 99.5),
         (Tokens(5, None, None), None),
         (Tokens(None, 2, None), 8.0),
     ):
@@ -75,6 +75,7 @@ async def test_tokens_are_added_up(measured: Measured) -> None:
         measured.metrics.counted(ALPHA, tokens, per_second)
 
     assert measured.value('hotseat_prompt_tokens_total{model="alpha"}') == 9
+    assert measured.value('hotseat_cached_prompt_tokens_total{model="alpha"}') == 3
     assert measured.value('hotseat_completion_tokens_total{model="alpha"}') == 32
     assert measured.value('hotseat_tokens_per_second_bucket{le="10.0",model="alpha"}') == 1
     assert measured.value('hotseat_tokens_per_second_count{model="alpha"}') == 2

@@ -17,6 +17,7 @@ const REQUEST: Finished = {
   first_byte_s: 7,
   seconds: 10,
   prompt_tokens: 12,
+  cached_tokens: null,
   completion_tokens: 30,
   tokens_per_s: 10,
 };
@@ -70,6 +71,15 @@ test("a slow answer has its speed and those who shared the server", () => {
   );
   assert.equal(sentences[1], "beta served 1 other request at the same time; they shared its speed.");
   assert.equal(sentences.length, 2);
+});
+
+test("a prompt says how much of it was computed before", () => {
+  const told = (cached_tokens: number | null) =>
+    explained({ ...REQUEST, cached_tokens }, [REQUEST], [], [], 200).sentences[1];
+
+  assert.equal(told(11), "Of its 12 prompt tokens, 11 were in the server's cache.");
+  assert.equal(told(0), "Of its 12 prompt tokens, none was in the server's cache.");
+  assert.match(told(null) ?? "", /^Its wait/);
 });
 
 test("a request in progress has waited for the swap that ended while it waited", () => {

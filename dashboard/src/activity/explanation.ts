@@ -1,7 +1,7 @@
 // PURE: where the time of a request went, and why.
 
 import type { Finished, RequestInProgress, SwapReport } from "../data/types";
-import { counted, duration, rate } from "../words";
+import { counted, duration, rate, tokens } from "../words";
 
 export interface Share {
   name: "waited" | "until the first byte" | "answering";
@@ -42,6 +42,7 @@ export function explained(
   const sentences = [
     request.status >= 400 && failure(request),
     largest ? mostly(request, largest) : "",
+    cached(request),
     request.why && `Its wait of ${duration(request.waited_s)}: ${request.why}.`,
     ...swapsFor(request.model, request.at - request.seconds, request.waited_s, swaps),
     others > 0 &&
@@ -67,6 +68,12 @@ function mostly(request: Finished, { name, seconds }: Share): string {
   const prompt =
     request.prompt_tokens === null ? "" : `, a prompt of ${counted(request.prompt_tokens, "token")}`;
   return `Most of the time the server worked before its first byte, on the prompt or on the whole answer: ${part}${prompt}.`;
+}
+
+function cached({ prompt_tokens, cached_tokens }: Finished): string {
+  if (prompt_tokens === null || cached_tokens === null) return "";
+  const some = cached_tokens ? `${tokens(cached_tokens)} were` : "none was";
+  return `Of its ${tokens(prompt_tokens)} prompt tokens, ${some} in the server's cache.`;
 }
 
 function speed({ completion_tokens, tokens_per_s }: Finished): string {

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { loadCurve, quantile } from "./load";
 import type { Finished, RequestInProgress } from "./types";
 
-const tokens = { prompt_tokens: null, completion_tokens: null, tokens_per_s: null };
+const tokens = { prompt_tokens: null, cached_tokens: null, completion_tokens: null, tokens_per_s: null };
 const request = {
   id: "r",
   model: "m",

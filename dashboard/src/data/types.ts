@@ -41,6 +41,23 @@ export interface Model {
   context?: number | null;
   /** Generated tokens per second of the last response that reported them. */
   tokens_per_s?: number | null;
+  /** null: its conversations are not kept. */
+  conversations?: Conversations | null;
+}
+
+/** The conversations of a model that outlive its server. */
+export interface Conversations {
+  /** On disk now. */
+  kept: number;
+  bytes: number;
+  saved: number;
+  restored: number;
+  /** Restored ones that were continued. */
+  reused: number;
+  /** Time in which prompts would have been computed again. */
+  gained_s: number;
+  /** Why they are not kept any more; empty: they are. */
+  problem: string;
 }
 
 /** How long a model stays loaded. */
@@ -162,6 +179,18 @@ export interface JournalThing {
   cause?: string;
   exit_status?: string;
   error?: { code: string; message: string };
+  /** Conversations that were written to disk before a stop, or read after a start. */
+  saved?: Transfer[];
+  restored?: Transfer[];
+  /** Why not all of them were. */
+  problem?: string;
+}
+
+export interface Transfer {
+  tokens: number;
+  /** Bytes. */
+  size: number;
+  took_s: number;
 }
 
 /** The journal's command that summarizes a swap. */
@@ -209,6 +238,8 @@ export interface Finished {
   first_byte_s: number | null;
   seconds: number;
   prompt_tokens: number | null;
+  /** How many of the prompt's tokens the server had in its cache. */
+  cached_tokens: number | null;
   completion_tokens: number | null;
   tokens_per_s: number | null;
 }

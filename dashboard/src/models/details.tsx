@@ -11,6 +11,7 @@ import { type Column, Table } from "../parts/table";
 import { linkTo } from "../route";
 import { drawn } from "../timeline/drawn";
 import { bytes, clock, duration, orDash, withoutEscapes } from "../words";
+import { pastInWords } from "./conversations";
 import { ModelSettings } from "./settings";
 import { type HistoryEntry, historyOf } from "./history";
 
@@ -45,6 +46,7 @@ function Process({ model }: { model: Model }) {
       <Fact name="Aliases" value={model.aliases.join(", ") || "none"} />
       <Fact name="Phase since" value={orDash(since, clock)} />
       <Fact name="Usual load time" value={orDash(model.load_s, duration)} />
+      {model.conversations && <Fact name="Conversations" value={pastInWords(model.conversations)} />}
       <Fact name="PID" value={orDash(model.pid, String)} />
       <Fact name="Address" value={model.address ?? "–"} />
       {pagesAreHere && model.label && <Fact name="Web page" value={<WebPage label={model.label} />} />}

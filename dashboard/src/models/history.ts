@@ -19,13 +19,13 @@ export function historyOf(segments: readonly Segment[], model: string): HistoryE
 }
 
 function entryOf(segment: Segment, next: Segment | undefined): HistoryEntry[] {
-  const { phase, from, to, reason, outcome, said } = segment;
+  const { phase, from, to, reason, outcome, said, conversations } = segment;
   const seconds = to === null ? null : to - from;
   if (phase === "ready" && outcome && to !== null) {
     return [{ at: to, what: outcome, reason: firstLine(said).cause, seconds, isFailure: true }];
   }
   if (phase !== "loading" && phase !== "unloading") return [];
-  const why = outcome ? `${reason}; ${firstLine(said).cause}` : reason;
+  const why = [reason, conversations, outcome && firstLine(said).cause].filter(Boolean).join("; ");
   const what = phase === "loading" ? nameOfLoad(segment, next) : nameOfUnload(segment, next);
   return [{ at: from, what, reason: why, seconds, isFailure: outcome !== null }];
 }

@@ -5,6 +5,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { api } from "../data/api";
 import { models, stale } from "../data/state";
 import type { Model } from "../data/types";
+import { keptInWords } from "../models/conversations";
 import { Details } from "../models/details";
 import { Action } from "../parts/actions";
 import { Dialog } from "../parts/dialog";
@@ -90,6 +91,7 @@ function ModelRow({ model }: { model: Model }) {
         <Buttons model={model} />
       </div>
       <p class="muted why">{reasonOf(model)}</p>
+      <Conversations model={model} />
       {model.phase === "loading" && <LoadingBar model={model} />}
       {model.last_error && <LastError model={model} />}
       <div id={details} hidden={!isOpen.value}>
@@ -103,6 +105,11 @@ function ModelRow({ model }: { model: Model }) {
 function reasonOf({ why, last_error }: Model): string {
   const sentence = (text: string) => firstLine(text).cause.replace(/\.$/, "");
   return sentence(why) === sentence(last_error) ? "" : why;
+}
+
+function Conversations({ model }: { model: Model }) {
+  const kept = keptInWords(model.conversations, model.why);
+  return kept ? <p class="muted why">{kept}</p> : null;
 }
 
 function Figures({ model }: { model: Model }) {

@@ -180,8 +180,10 @@ function wentBy({ model, age_s, served }: ReportedSwap["evicted"][number]): stri
   return `${model} (ready for ${duration(age_s)}, served ${counted(served, "request")})`;
 }
 
-function reason({ reason, outcome, said }: Segment) {
-  return outcome ? `${reason}; ${outcome}: ${firstLine(said).cause}` : reason;
+function reason({ reason, conversations, outcome, said }: Segment) {
+  return [reason, conversations, outcome && `${outcome}: ${firstLine(said).cause}`]
+    .filter(Boolean)
+    .join("; ");
 }
 
 function took({ from, to }: Segment): number {

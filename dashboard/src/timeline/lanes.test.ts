@@ -59,6 +59,81 @@ test("a swap is shown with its phases and its cause", () => {
   );
 });
 
+test("saving conversations is part of an unload, and restoring them of a load", () => {
+  const saved = [
+    { tokens: 5985, size: 25 * 1024 * 1024, took_s: 0.03 },
+    { tokens: 15, size: 1024 * 1024, took_s: 0.02 },
+  ];
+  const { segments } = lanes(
+    [
+      happened(10, arrived("qwen"), start("qwen")),
+      happened(14, ready("qwen")),
+      happened(20, arrived("gemma"), { type: "SaveConversations", model: "qwen", reason: "for gemma" }),
+      happened(22, { type: "ConversationsSaved", model: "qwen", saved }, stop("qwen", "for gemma")),
+      happened(23, exited("qwen"), start("gemma")),
+      happened(30, exited("gemma"), start("qwen")),
+      happened(34, ready("qwen"), { type: "RestoreConversations", model: "qwen", reason: "saved before" }),
+      happened(35, {
+        type: "ConversationsRestored",
+        model: "qwen",
+        restored: saved.slice(1),
+        problem: "no time",
+      }),
+    ],
+    [],
+  );
+  const own = segments.filter(({ model }) => model === "qwen");
+
+  assert.deepEqual(shown(own), [
+    ["qwen", "loading", 10, 14],
+    ["qwen", "ready", 14, 20],
+    ["qwen", "unloading", 20, 23],
+    ["qwen", "loading", 30, 35],
+    ["qwen", "ready", 35, null],
+  ]);
+  assert.deepEqual([own[2]?.reason, own[2]?.cause], ["for gemma", "eviction"]);
+  assert.equal(own[2]?.conversations, "2 conversations saved (6,000 tokens, 26\u00a0MiB) in 50\u00a0ms");
+  assert.equal(
+    own[3]?.conversations,
+    "1 conversation restored (15 tokens, 1\u00a0MiB) in 20\u00a0ms; no time",
+  );
+});
+
+test("restored conversations are shown also if a refresh saw the ready model first", () => {
+  const restored = [{ tokens: 15, size: 1024 * 1024, took_s: 0.02 }];
+  const { segments } = lanes(
+    [
+      happened(10, arrived("qwen"), start("qwen")),
+      happened(14, ready("qwen"), { type: "RestoreConversations", model: "qwen", reason: "saved before" }),
+      happened(15, { type: "ConversationsRestored", model: "qwen", restored }),
+    ],
+    [seen("qwen", "loading", 10.001), seen("qwen", "ready", 14.999)],
+  );
+
+  assert.deepEqual(shown(segments), [
+    ["qwen", "loading", 10, 14.999],
+    ["qwen", "ready", 14.999, null],
+  ]);
+  assert.match(segments[0]?.conversations ?? "", /^1 conversation restored/);
+  assert.equal(segments[1]?.reason, "started for 1 request");
+});
+
+test("a server that dies while conversations are restored has failed to load", () => {
+  const { segments } = lanes(
+    [
+      happened(10, arrived("qwen"), start("qwen")),
+      happened(14, ready("qwen"), { type: "RestoreConversations", model: "qwen", reason: "saved before" }),
+      happened(15, exited("qwen")),
+    ],
+    [],
+  );
+
+  assert.deepEqual(
+    segments.map(({ phase, to, outcome }) => [phase, to, outcome]),
+    [["loading", 15, "crashed"]],
+  );
+});
+
 test("a model that sleeps and wakes has a phase for each step", () => {
   const { segments } = lanes(
     [

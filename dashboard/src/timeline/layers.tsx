@@ -185,9 +185,11 @@ function Bar({ paper, request, to, tell }: BarProps) {
   );
 }
 
-function ofSegment({ model, phase, from, to, reason, cause, outcome, said }: Segment, now: number): string {
+function ofSegment(segment: Segment, now: number): string {
+  const { model, phase, from, to, reason, cause, outcome, said, conversations } = segment;
   const parts = [`${model} ${phase} for ${duration((to ?? now) - from)}, since ${clock(from)}`];
   if (reason) parts.push(`${reason}${cause && ` (${cause})`}`);
+  if (conversations) parts.push(conversations);
   if (outcome) parts.push(`${outcome}: ${firstLine(said).cause}`);
   return parts.join(" · ");
 }

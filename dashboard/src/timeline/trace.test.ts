@@ -13,6 +13,7 @@ const LOADING: Segment = {
   cause: "",
   outcome: null,
   said: "",
+  conversations: "",
 };
 const REQUEST: Finished = {
   n: 3,
@@ -28,6 +29,7 @@ const REQUEST: Finished = {
   first_byte_s: 1.5,
   seconds: 2,
   prompt_tokens: 4,
+  cached_tokens: null,
   completion_tokens: 3,
   tokens_per_s: 3,
 };

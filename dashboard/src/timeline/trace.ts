@@ -39,12 +39,17 @@ function named(name: string, tid: number): TraceEvent {
 }
 
 function phase(
-  { from, to, phase, reason, cause, outcome, said }: Segment,
+  { from, to, phase, reason, cause, outcome, said, conversations }: Segment,
   tid: number,
   now: number,
 ): TraceEvent {
   const dur = ((to ?? now) - from) * MICROSECONDS;
-  const args = { reason, ...(cause && { cause }), ...(outcome && { outcome, said }) };
+  const args = {
+    reason,
+    ...(cause && { cause }),
+    ...(conversations && { conversations }),
+    ...(outcome && { outcome, said }),
+  };
   return { name: phase, cat: "phase", ph: "X", ts: from * MICROSECONDS, dur, pid: PROCESS, tid, args };
 }
 

@@ -41,9 +41,14 @@ class Tokens(NamedTuple):
     """As the model server reports them; None: not reported."""
 
     prompt: int | None
+    """With those that were cached."""
     completion: int | None
     per_second: float | None
     """Generation speed as the server reports it."""
+    cached: int | None = None
+    """Tokens of the prompt that the server did not compute, because it still had them."""
+    prompt_s: Seconds | None = None
+    """How long the server took to compute the others."""
 
     def rate(self, seconds: Seconds) -> float | None:
         """Tokens per second: the server's figure, else over the time it had the request, prompt included."""

@@ -32,18 +32,20 @@ EVERY_S: Seconds = 0.25
 TIDY_EVERY_S: Seconds = 600.0
 BUSY_S: Seconds = 5.0
 """How long another program may lock the file."""
-FORMAT = 2
+FORMAT = 3
 
 TABLE = """
 create table if not exists requests (
     n integer primary key, at real not null, id text not null, model text not null, client text not null,
     method text not null, path text not null, status integer not null, waited_s real not null, first_byte_s real,
     seconds real not null, prompt_tokens integer, completion_tokens integer, tokens_per_s real,
-    why text not null default '');
+    why text not null default '', cached_tokens integer);
 create index if not exists requests_by_time on requests (at);
 """
-FROM_1 = "alter table requests add column why text not null default '';"
-INSERT = "insert into requests values (null, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+FROM_2 = "alter table requests add column cached_tokens integer;"
+FROM_1 = "alter table requests add column why text not null default '';" + FROM_2
+INSERT = "insert into requests values (null, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+OLDER = {1: FROM_1, 2: FROM_2}
 SELECT = "select * from requests where at > ? and (? is null or model = ?) order by n desc limit ?"
 
 
@@ -84,13 +86,13 @@ class ActivityStore:
         self.path.touch(mode=0o600)
         with closing(sqlite3.connect(self.path, timeout=BUSY_S)) as file:
             found = file.execute("pragma user_version").fetchone()[0]
-            if found not in (0, 1, FORMAT):
+            if found not in (0, *OLDER, FORMAT):
                 raise OSError(f"its format is {found}, but this version of hotseat needs {FORMAT}")
             if found == 0:
                 file.execute("pragma journal_mode = wal")
                 file.executescript(f"{TABLE} pragma user_version = {FORMAT};")
-            if found == 1:
-                file.executescript(f"begin; {FROM_1} pragma user_version = {FORMAT}; commit;")
+            if found in OLDER:
+                file.executescript(f"begin; {OLDER[found]} pragma user_version = {FORMAT}; commit;")
             file.execute("pragma synchronous = normal")
             yield file
 
@@ -100,11 +102,12 @@ def _row(ended: Finished) -> tuple[object, ...]:
     method, path = ended.method.decode("latin-1"), ended.target.partition(b"?")[0].decode("latin-1")
     about = (ended.at, ended.id.decode(), ended.model, ended.client, method, path, ended.status)
     times = (ended.waited_s, ended.first_byte_s, ended.seconds)
-    return (*about, *times, tokens.prompt, tokens.completion, ended.tokens_per_s, ended.why)
+    return (*about, *times, tokens.prompt, tokens.completion, ended.tokens_per_s, ended.why, tokens.cached)
 
 
 def _finished(row: tuple[object, ...]) -> Finished:
-    n, at, name, model, client, method, path, status, waited_s, first_byte_s, seconds, *tokens, why = row
+    n, at, name, model, client, method, path, status, waited_s, first_byte_s, seconds, *counts, why, cached = row
+    tokens = Tokens(*counts, cached)  # type: ignore[arg-type, call-arg]  # as `_row` wrote them
     return Finished(
         n=int(str(n)),
         at=float(str(at)),
@@ -117,7 +120,7 @@ def _finished(row: tuple[object, ...]) -> Finished:
         first_byte_s=None if first_byte_s is None else float(str(first_byte_s)),
         seconds=float(str(seconds)),
         id=str(name).encode(),
-        tokens=None if tokens == [None] * 3 else Tokens(*tokens),  # type: ignore[arg-type]  # as `_row` wrote them
+        tokens=None if counts == [None] * 3 else tokens,
         why=str(why),
     )
 

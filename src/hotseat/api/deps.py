@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hotseat.dispatch.journal import Journal
     from hotseat.estimates.report import Estimate
     from hotseat.fleet.view import FleetConnection, FleetView, Order, Sighting
-    from hotseat.identifiers import HostName, LogLine, ModelName, Place, Seconds
+    from hotseat.identifiers import Bytes, HostName, LogLine, ModelName, Place, Seconds
     from hotseat.model_files.facts import ModelFacts
     from hotseat.settings import Settings
 
@@ -116,6 +116,8 @@ class ApiDeps:
     """The share of its files that a loading server has read; None if unknown."""
     context: Callable[[ModelName], int | None] = lambda _: None
     """Tokens of one request, as a model's last server reported; None if unknown."""
+    conversations: Callable[[ModelName], tuple[int, Bytes]] = lambda _: (0, 0)
+    """How many conversations of a model are kept on disk, and their size."""
     silent: Callable[[], Mapping[ModelName, Seconds]] = dict
     """Models whose server answers neither requests nor its health check, and for how long."""
     fleet: Callable[[], FleetAdmin | None] = lambda: None

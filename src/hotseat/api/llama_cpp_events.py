@@ -9,8 +9,14 @@ from hotseat.api.disconnect import listening
 from hotseat.api.llama_cpp_models import FAILED, router_model, router_state
 from hotseat.api.routes.events import HEARTBEAT, HEARTBEAT_S
 from hotseat.dispatch.journal import Entry
-from hotseat.scheduling.commands import ReportFailure, StartUpstream, WakeUp
-from hotseat.scheduling.events import UpstreamAwake, UpstreamExited, UpstreamFailed, UpstreamReady
+from hotseat.scheduling.commands import ReportFailure, RestoreConversations, StartUpstream, WakeUp
+from hotseat.scheduling.events import (
+    ConversationsRestored,
+    UpstreamAwake,
+    UpstreamExited,
+    UpstreamFailed,
+    UpstreamReady,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
@@ -110,7 +116,9 @@ def event(kind: str, name: ModelName, data: dict[str, Any]) -> dict[str, Any]:
 def passed(entry: Entry) -> Iterator[State]:
     """The states that models entered with a journal entry."""
     match entry.event:
-        case UpstreamReady(model=model) | UpstreamAwake(model=model):
+        case UpstreamReady() if any(isinstance(command, RestoreConversations) for command in entry.commands):
+            pass  # it is loaded when that is done
+        case UpstreamReady(model=model) | ConversationsRestored(model=model) | UpstreamAwake(model=model):
             yield State(model, "loaded")
         case UpstreamFailed(model=model):
             yield State(model, "unloaded", has_failed=True)

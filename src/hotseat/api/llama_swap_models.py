@@ -61,6 +61,7 @@ def swap_activity(request: Finished) -> SwapActivity:
         req_path=path_of(request.target),
         resp_status_code=request.status,
         tokens=SwapTokens(
+            cache_tokens=UNKNOWN if tokens is None or tokens.cached is None else tokens.cached,
             input_tokens=(tokens and tokens.prompt) or 0,
             output_tokens=(tokens and tokens.completion) or 0,
             tokens_per_second=UNKNOWN if per_second is None else round(per_second, 2),

@@ -29,7 +29,7 @@ class SwapModel(Schema):
 
 
 class SwapTokens(Schema):
-    cache_tokens: int = UNKNOWN
+    cache_tokens: int
     draft_tokens: int = 0
     draft_acc_tokens: int = 0
     input_tokens: int

@@ -161,6 +161,18 @@ class Configured(Schema):
     ttl: Annotated[float, Field(description="Seconds; 0: never.")]
 
 
+class Conversations(Schema):
+    """What a model's server has computed of conversations, saved when it stops and restored when it starts."""
+
+    kept: Annotated[int, Field(description="Conversations on disk.")]
+    bytes: Annotated[int, Field(description="Their size.")]
+    saved: int
+    restored: int
+    reused: Annotated[int, Field(description="Restored ones that a request has continued.")]
+    gained_s: Annotated[float, Field(description="Seconds in which they would have been computed again.")]
+    problem: Annotated[str, Field(description="Why they are not saved any more; empty: they are.")]
+
+
 class Model(Schema):
     model: str
     aliases: list[str]
@@ -203,6 +215,9 @@ class Model(Schema):
         list[str],
         Field(description="GPUs chosen for its current server; `gpus` in `footprint` is their memory together."),
     ]
+    conversations: Annotated[
+        Conversations | None, Field(description="Null if its conversations are not kept across stops.")
+    ] = None
     label: Annotated[
         str | None,
         Field(description="Its server's own web pages are at http://LABEL.localhost:PORT/. Null: it is being removed."),
@@ -276,6 +291,10 @@ class FinishedRequest(Schema):
     first_byte_s: Annotated[float | None, Field(description="From its arrival; null: no response.")]
     seconds: Annotated[float, Field(description="From its arrival to its last byte.")]
     prompt_tokens: Annotated[int | None, Field(description="As reported in the response; null: not reported.")]
+    cached_tokens: Annotated[
+        int | None,
+        Field(description="How many of the prompt's tokens the server had in its cache; null: not reported."),
+    ]
     completion_tokens: Annotated[int | None, Field(description="As reported in the response; null: not reported.")]
     tokens_per_s: Annotated[
         float | None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hotseat.cli.client import Refused, in_path
 from hotseat.cli.problems import BadConfig
-from hotseat.cli.tables import duration, gib, table, without_escapes_but_lines
+from hotseat.cli.tables import duration, gib, mib, table, without_escapes_but_lines
 from hotseat.identifiers import ANY_GPU
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ ALIVE = ("MODEL", "PHASE", "PID", "PORT", "IN FLIGHT", "WAITING", "MEMORY", "TTL
 DEVICES = ("DEVICE", "BUDGET", "FOR MODELS", "RESERVED")
 """The columns of `device_row`."""
 
+CONVERSATIONS = ("CONVERSATIONS OF", "KEPT", "SIZE", "SAVED", "RESTORED", "REUSED", "TIME SAVED")
+"""The columns of `conversations_row`."""
+
 
 def ps(server: Server, as_json: bool) -> None:
     status = server.ask("GET", "/hotseat/models")
@@ -35,11 +38,15 @@ def ps(server: Server, as_json: bool) -> None:
     print(table(ALIVE, [alive_row(model) for model in models]))
     if status["devices"]:
         print("\n" + table(DEVICES, [device_row(device) for device in status["devices"]]))
+    if rows := [conversations_row(model) for model in status["models"] if has_saved(model)]:
+        print("\n" + table(CONVERSATIONS, rows))
     if status["yielding"]:
         print(f"\nmemory is yielded: {status['yielding']}")
     if (fleet := status["fleet"]) and fleet["connection"] == "disconnected":
         print(f"\n{fleet['host']} is disconnected from its fleet; see `hotseat fleet status`")
     for sentence in [each for model in status["models"] for each in overrides_in_words(model)]:
+        print(f"\n{sentence}")
+    for sentence in [each for model in status["models"] for each in given_up_in_words(model)]:
         print(f"\n{sentence}")
     for model in filter(is_failing, status["models"]):
         print(f"\n{model['model']} {failures_in_words(model)}; see `hotseat why {model['model']}`")
@@ -48,6 +55,23 @@ def ps(server: Server, as_json: bool) -> None:
 
 def device_row(device: dict[str, Any]) -> tuple[str, ...]:
     return (device["device"], *(gib(device[key]) for key in ("budget", "available", "reserved")))
+
+
+def has_saved(model: dict[str, Any]) -> bool:
+    # Another host of the fleet may run an older version, which reports no conversations.
+    return bool((model.get("conversations") or {}).get("saved"))
+
+
+def conversations_row(model: dict[str, Any]) -> tuple[str, ...]:
+    known = model["conversations"]
+    counts = (str(known[key]) for key in ("saved", "restored", "reused"))
+    return (model["model"], str(known["kept"]), mib(known["bytes"]), *counts, duration(known["gained_s"]))
+
+
+def given_up_in_words(model: dict[str, Any]) -> list[str]:
+    """`conversations of qwen: its server restores …, so they are not saved any more`, unless its reason says so."""
+    problem = (model.get("conversations") or {}).get("problem", "")
+    return [f"conversations of {model['model']}: {problem}"] if problem and problem not in model["why"] else []
 
 
 def is_alive(model: dict[str, Any]) -> bool:
@@ -208,6 +232,7 @@ def sentences(details: dict[str, Any]) -> list[str]:
     if is_failing(details):
         lines.append(f"it {failures_in_words(details)}; `hotseat load {details['model']}` tries now")
     lines += overrides_in_words(details)
+    lines += given_up_in_words(details)
     lines += [waiting(ticket) for ticket in details["queue"]]
     for what, cause in (("started", details["last_start"]), ("stopped", details["last_stop"])):
         if cause:

@@ -13,7 +13,7 @@ from hotseat.cli.estimate import EstimateOptions, estimated, totals
 from hotseat.cli.known_models import known
 from hotseat.cli.problems import Problem, Unreachable
 from hotseat.cli.queries import show_json
-from hotseat.cli.tables import without_escapes
+from hotseat.cli.tables import duration, without_escapes
 from hotseat.config.units import size_text
 from hotseat.estimates.files import Disk
 from hotseat.estimates.gguf import CHAT_TEMPLATE
@@ -86,8 +86,8 @@ def _state(model: KnownModel, server: Server) -> dict[str, Any]:
     try:
         seen = server.ask("GET", f"/hotseat/models/{in_path(model.name)}")
     except (Unreachable, Refused):
-        return {"phase": None, "why": ""}
-    return {"phase": seen["phase"], "why": seen["why"]}
+        return {"phase": None, "why": "", "conversations": None}
+    return {"phase": seen["phase"], "why": seen["why"], "conversations": seen.get("conversations")}
 
 
 # Text
@@ -96,6 +96,8 @@ def _state(model: KnownModel, server: Server) -> dict[str, Any]:
 def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "model", facts["model"] + (f" (also {', '.join(facts['aliases'])})" if facts["aliases"] else "")
     yield "state", f"{facts['phase']}: {facts['why']}" if facts["phase"] else "unknown: no hotseat responds"
+    if facts["conversations"]:
+        yield "kept", conversations_in_words(facts["conversations"])
     yield "configured", f"under {facts['configured']} in {', '.join(facts['sources'])}"
     for file in facts["files"]:
         yield file["role"], f"{file['path']} ({size_text(file['bytes']) if file['bytes'] is not None else 'missing'})"
@@ -103,6 +105,16 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for sentence in facts["memory"] or [f"unknown: {facts['memory_problem']}"]:
         yield "memory", sentence
     yield "command", shlex.join(facts["command"])
+
+
+def conversations_in_words(known: dict[str, Any]) -> str:
+    """`3 conversations, 210 MiB; 9 saved, 5 restored, 4 reused; 42s of computing saved`."""
+    if not known["saved"] and not known["problem"]:
+        return "no conversation has been saved so far"
+    kept = "1 conversation" if known["kept"] == 1 else f"{known['kept']} conversations"
+    past = ", ".join(f"{known[what]} {what}" for what in ("saved", "restored", "reused"))
+    gained = f"{duration(known['gained_s'])} of computing saved"
+    return "; ".join(filter(None, [f"{kept}, {size_text(known['bytes'])}", past, gained, known["problem"]]))
 
 
 def _head_lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:

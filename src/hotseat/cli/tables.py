@@ -34,6 +34,11 @@ def gib(size: int) -> str:
     return f"{size / (1 << 30):.1f} GiB"
 
 
+def mib(size: int) -> str:
+    """`210 MiB`; from a thousand on `1.2 GiB`."""
+    return f"{size / (1 << 20):.0f} MiB" if size < 1000 << 20 else gib(size)
+
+
 def duration(seconds: float | None) -> str:
     """`42s`, `3m05s`, `2h07m`, `4d02h`; a dash for None."""
     if seconds is None:

@@ -43,7 +43,16 @@ class Spread:
 class RequestCounters:
     """The finished requests of one model."""
 
-    __slots__ = ("by_status", "completion_tokens", "first_byte", "prompt_tokens", "seconds", "tokens_per_s", "waited")
+    __slots__ = (
+        "by_status",
+        "cached_prompt_tokens",
+        "completion_tokens",
+        "first_byte",
+        "prompt_tokens",
+        "seconds",
+        "tokens_per_s",
+        "waited",
+    )
 
     def __init__(self) -> None:
         self.by_status = [0] * 6
@@ -52,6 +61,7 @@ class RequestCounters:
         self.waited = Spread()
         self.first_byte = Spread()
         self.prompt_tokens = 0
+        self.cached_prompt_tokens = 0
         self.completion_tokens = 0
         self.tokens_per_s = Spread(BOUNDS_PER_S)
 

@@ -101,7 +101,16 @@ FIRST_BYTE_SECONDS = Figure(
     "hotseat_first_byte_seconds", _HISTOGRAM, "From the arrival of a request to the first byte of the response.", _MODEL
 )
 PROMPT_TOKENS = Figure(
-    "hotseat_prompt_tokens_total", _COUNTER, "Prompt tokens, if the model server reports them.", _MODEL
+    "hotseat_prompt_tokens_total",
+    _COUNTER,
+    "Prompt tokens, cached ones included, if the model server reports them.",
+    _MODEL,
+)
+CACHED_PROMPT_TOKENS = Figure(
+    "hotseat_cached_prompt_tokens_total",
+    _COUNTER,
+    "Prompt tokens that the model server took from its cache, if it reports them.",
+    _MODEL,
 )
 COMPLETION_TOKENS = Figure(
     "hotseat_completion_tokens_total", _COUNTER, "Generated tokens, if the model server reports them.", _MODEL
@@ -136,6 +145,29 @@ SLEEPS = Figure(
 )
 WAKE_SECONDS = Figure(
     "hotseat_wake_seconds", _HISTOGRAM, "From waking a sleeping model server until it is ready.", _MODEL
+)
+CONVERSATIONS_KEPT = Figure("hotseat_conversations_kept", _GAUGE, "Saved conversations on disk.", _MODEL)
+CONVERSATION_BYTES = Figure("hotseat_conversations_bytes", _GAUGE, "Disk space of saved conversations.", _MODEL)
+CONVERSATIONS_SAVED = Figure(
+    "hotseat_conversations_saved_total", _COUNTER, "Conversations saved before their model server stopped.", _MODEL
+)
+CONVERSATIONS_RESTORED = Figure(
+    "hotseat_conversations_restored_total", _COUNTER, "Conversations restored after their model server started.", _MODEL
+)
+CONVERSATIONS_REUSED = Figure(
+    "hotseat_conversations_reused_total", _COUNTER, "Restored conversations that a request has continued.", _MODEL
+)
+CONVERSATION_SECONDS = Figure(
+    "hotseat_conversations_gained_seconds_total",
+    _COUNTER,
+    "Time in which model servers would have computed the reused conversations again.",
+    _MODEL,
+)
+CONVERSATIONS_GIVEN_UP = Figure(
+    "hotseat_conversations_given_up",
+    _GAUGE,
+    "1 if the conversations of a model are not saved any more, because that was of no use; `hotseat why` says why.",
+    _MODEL,
 )
 WAITING = Figure("hotseat_waiting", _GAUGE, "Requests in the queue.", _MODEL)
 IN_FLIGHT = Figure("hotseat_in_flight", _GAUGE, "Requests that hold a lease.", _MODEL)
@@ -210,8 +242,10 @@ PROCESS = (
 
 FIGURES = (
     REQUESTS, REQUEST_SECONDS, WAITING_SECONDS, FIRST_BYTE_SECONDS,
-    PROMPT_TOKENS, COMPLETION_TOKENS, TOKENS_PER_SECOND, REFUSALS,
+    PROMPT_TOKENS, CACHED_PROMPT_TOKENS, COMPLETION_TOKENS, TOKENS_PER_SECOND, REFUSALS,
     LOADS, STOPS, CRASHES, EARLY_EVICTIONS, LOAD_SECONDS, STOP_SECONDS, SLEEPS, WAKE_SECONDS,
+    CONVERSATIONS_KEPT, CONVERSATION_BYTES, CONVERSATIONS_SAVED, CONVERSATIONS_RESTORED, CONVERSATIONS_REUSED,
+    CONVERSATION_SECONDS, CONVERSATIONS_GIVEN_UP,
     WAITING, IN_FLIGHT, FAILURES_IN_A_ROW, MODEL_PHASE, OLDEST_WAITING,
     ACTIVITY_LOST, LOG_LINES_DROPPED, LOOP_LAG, TASKS, LAST_RELOAD, BUILD_INFO,
     KEY_REQUESTS, KEY_REFUSED, KEY_IN_FLIGHT, KEY_DEVICE_SECONDS,

@@ -75,6 +75,7 @@ class Metrics:
         """Count the tokens that a finished request's answer reports; call after `finished`."""
         counters = self._requests[model]
         counters.prompt_tokens += tokens.prompt or 0
+        counters.cached_prompt_tokens += tokens.cached or 0
         counters.completion_tokens += tokens.completion or 0
         if per_second is not None:
             counters.tokens_per_s.add(per_second)

@@ -78,10 +78,12 @@ def of_requests(by_model: Mapping[str, RequestCounters]) -> Iterator[Metric]:
 
 def of_tokens(by_model: Mapping[str, RequestCounters]) -> Iterator[Metric]:
     prompt, completion = metric_names.PROMPT_TOKENS.counter(), metric_names.COMPLETION_TOKENS.counter()
+    cached = metric_names.CACHED_PROMPT_TOKENS.counter()
     for model, counters in by_model.items():
         prompt.add_metric([model], counters.prompt_tokens)
+        cached.add_metric([model], counters.cached_prompt_tokens)
         completion.add_metric([model], counters.completion_tokens)
-    yield from (prompt, completion)
+    yield from (prompt, cached, completion)
     yield histogram(
         metric_names.TOKENS_PER_SECOND, {model: counters.tokens_per_s for model, counters in by_model.items()}
     )

@@ -10,13 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.relay_rig import chat, chunked, get
+from tests.support.waiting import come_true
 
 from hotseat.activity.recent import Tokens
 from hotseat.relay.exchange.states import Streaming
-from hotseat.relay.exchange.token_usage import LARGE, LAST_PIECES, ends_of, tokens_in
+from hotseat.relay.exchange.token_usage import LARGE, MOST_PIECES, ends_of, tokens_in
 
 if TYPE_CHECKING:
     from tests.support.relay_rig import RelayRig
+
+    from hotseat.identifiers import TicketId
 
 TIMINGS = {
     "prompt_n": 5,
@@ -25,6 +28,14 @@ TIMINGS = {
     "predicted_ms": 70.5,
     "predicted_per_second": 99.5,
 }
+MEASURED_RATE = 465.9832246039142
+MEASURED = {
+    "cache_n": 900,
+    "prompt_n": 5,
+    "prompt_ms": 62.5,
+    "predicted_n": 7,
+    "predicted_per_second": MEASURED_RATE,
+}
 STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
@@ -32,12 +43,18 @@ def compact(members: dict[str, Any]) -> bytes:
     return json.dumps(members, separators=(",", ":")).encode()
 
 
+def forbidden(*_: object) -> None:
+    raise AssertionError("nothing was to be reported")
+
+
 def event(members: dict[str, Any], name: str = "") -> bytes:
     return (f"event: {name}\n".encode() if name else b"") + b"data: " + compact(members) + b"\n\n"
 
 
 CHAT = {"choices": [{"message": {"content": "x" * 9000}}], "usage": {"completion_tokens": 3, "prompt_tokens": 4}}
-DETAILED = {"prompt_tokens": 4, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 900}}
+DETAILS = {"cached_tokens": 900}
+DETAILED = {"prompt_tokens": 904, "completion_tokens": 3, "prompt_tokens_details": DETAILS}
+CACHED = compact({"choices": [{"message": {"content": "hi"}}], "usage": DETAILED, "timings": MEASURED})
 
 
 @pytest.mark.parametrize(
@@ -46,7 +63,14 @@ DETAILED = {"prompt_tokens": 4, "completion_tokens": 3, "prompt_tokens_details":
         (compact(CHAT), Tokens(4, 3, None)),
         (json.dumps(CHAT, indent=2).encode(), Tokens(4, 3, None)),
         (compact({**CHAT, "id": "chatcmpl-1", "timings": TIMINGS}), Tokens(4, 3, 99.5)),
-        (compact({"usage": DETAILED, "service_tier": None}), Tokens(4, 3, None)),
+        (compact({"usage": DETAILED, "service_tier": None}), Tokens(904, 3, None, 900)),
+        (compact({"usage": DETAILED, "timings": MEASURED}), Tokens(905, 3, MEASURED_RATE, 900, 0.0625)),
+        (compact({"content": "hi", "timings": MEASURED}), Tokens(905, 7, MEASURED_RATE, 900, 0.0625)),
+        (
+            compact({"usage": {"cache_read_input_tokens": 900, "input_tokens": 4, "output_tokens": 3}}),
+            Tokens(904, 3, None, 900),
+        ),
+        (compact({"usage": {"prompt_tokens_details": None, "prompt_tokens": 4}}), Tokens(4, None, None)),
         (compact({"content": "hi", "tokens_evaluated": 1, "timings": TIMINGS}), Tokens(5, 7, 99.5)),
         (compact({"content": [], "usage": {"input_tokens": 4, "output_tokens": 3}}), Tokens(4, 3, None)),
         (compact({"usage": {"prompt_tokens": 4, "total_tokens": 4}, "data": [0.5] * 9000}), Tokens(4, None, None)),
@@ -70,7 +94,7 @@ def test_every_server_says_it_in_its_own_words(answer: bytes, tokens: Tokens | N
     assert tokens_in([ends_of(answer)]) == tokens
 
 
-@given(st.lists(st.integers(0, 400), max_size=LAST_PIECES - 1))
+@given(st.lists(st.integers(0, 400), max_size=MOST_PIECES - 1))
 def test_it_does_not_matter_how_the_end_was_cut(cuts: list[int]) -> None:
     """The tokens are the same however the kept end is split."""
     answer = compact({**CHAT, "timings": TIMINGS})[-400:]
@@ -133,6 +157,22 @@ async def test_a_stream_is_counted(rig: RelayRig) -> None:
     assert rig.activity.entries[0].tokens == Tokens(4, 20, None)
 
 
+@pytest.mark.parametrize("is_with_head", [True, False])
+async def test_the_prompt_of_a_message_is_found_in_its_first_event(rig: RelayRig, is_with_head: bool) -> None:
+    """Anthropic's streams count the prompt there and the answer in the end, however long it is."""
+    usage = {"cache_read_input_tokens": 900, "input_tokens": 4, "output_tokens": 0}
+    start = event({"type": "message_start", "message": {"model": "m" * 100, "usage": usage}}, "message_start")
+    pieces = [event({"type": "content_block_delta", "delta": {"text": "x"}}, "content_block_delta")] * 20
+    last = [event({"type": "message_delta", "usage": {"output_tokens": 20}}), event({"type": "message_stop"})]
+    first, *others = [b"%x\r\n%b\r\n" % (len(piece), piece) for piece in [start, *pieces, *last]]
+    client, call = await rig.reached(chat())
+    for piece in ([STREAM + first] if is_with_head else [STREAM, first]) + others + [b"0\r\n\r\n"]:
+        await call.say(piece)
+    await client.message()
+
+    assert rig.activity.entries[0].tokens == Tokens(904, 20, None, 900)
+
+
 async def test_an_answer_that_ends_with_its_connection_is_counted(rig: RelayRig) -> None:
     """Tokens are found in a response without length and chunks."""
     client, call = await rig.reached(chat())
@@ -156,7 +196,7 @@ async def test_only_the_end_of_a_long_answer_is_kept(rig: RelayRig) -> None:
     kept = sum(len(piece) for piece in state._connection.reader.pieces)
     await call.say(b"x" * 1_500_000)
 
-    assert 0 < kept <= LAST_PIECES * (LARGE + 1)
+    assert 0 < kept <= MOST_PIECES * (LARGE + 1)
 
 
 async def test_what_is_said_of_chunks_is_relayed_as_it_came(rig: RelayRig) -> None:
@@ -164,3 +204,45 @@ async def test_what_is_said_of_chunks_is_relayed_as_it_came(rig: RelayRig) -> No
     _, answered = await rig.exchange(chat(), STREAM + chunked(event(CHAT), b"data: [DONE]\n\n"))
 
     assert answered.body == event(CHAT) + b"data: [DONE]\n\n"
+
+
+@pytest.mark.parametrize("cut_at", [len(CACHED), len(CACHED) - 10])
+async def test_the_scheduler_learns_of_a_prompt_before_its_lease_ends(
+    rig: RelayRig, monkeypatch: pytest.MonkeyPatch, cut_at: int
+) -> None:
+    """It hears how much was computed and cached, and in what time, if the response was complete."""
+    reported: list[tuple[int, int, float, int]] = []
+
+    def note(_ticket: TicketId, computed: int, cached: int, took_s: float) -> None:
+        reported.append((computed, cached, took_s, rig.in_flight()))
+
+    monkeypatch.setattr(rig.dispatcher, "prompt_processed", note)
+    client, call = await rig.reached(chat())
+    await call.say(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(CACHED) + CACHED[:cut_at])
+    call.hang_up()
+    await come_true(lambda: bool(rig.activity.entries))
+
+    assert reported == ([(5, 900, 0.0625, 1)] if cut_at == len(CACHED) else [])
+    assert rig.in_flight() == 0
+    client.hang_up()
+
+
+@pytest.mark.parametrize("usage", [{"prompt_tokens": 4, "completion_tokens": 3}, {"prompt_tokens_details": DETAILS}])
+async def test_what_is_not_known_of_a_prompt_is_not_reported(
+    rig: RelayRig, monkeypatch: pytest.MonkeyPatch, usage: dict[str, Any]
+) -> None:
+    """Without the number of cached tokens, or of all, nothing is learned."""
+    monkeypatch.setattr(rig.dispatcher, "prompt_processed", forbidden)
+    body = compact({"usage": {"completion_tokens": 3, **usage}})
+    await rig.exchange(chat(), b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+
+    assert [entry.status for entry in rig.activity.entries] == [200]
+
+
+async def test_a_report_that_fails_keeps_no_lease(rig: RelayRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lease ends and the request is recorded."""
+    monkeypatch.setattr(rig.dispatcher, "prompt_processed", forbidden)
+    _, answered = await rig.exchange(chat(), b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(CACHED) + CACHED)
+
+    assert answered.body == CACHED
+    assert (rig.in_flight(), [entry.status for entry in rig.activity.entries]) == (0, [200])

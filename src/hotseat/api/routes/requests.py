@@ -97,6 +97,7 @@ def tokens_of(request: Finished) -> dict[str, Any]:
     tokens, per_s = request.tokens, request.tokens_per_s
     return {
         "prompt_tokens": tokens and tokens.prompt,
+        "cached_tokens": tokens and tokens.cached,
         "completion_tokens": tokens and tokens.completion,
         "tokens_per_s": per_s and round(per_s, 2),
     }

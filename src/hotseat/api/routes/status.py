@@ -17,6 +17,7 @@ from hotseat.api.journal_json import about, entry_json, last_start, last_stop
 from hotseat.api.routes import overrides
 from hotseat.api.routes.management import UNKNOWN, Responses
 from hotseat.api.schemas import (
+    Conversations,
     Device,
     Failure,
     Footprint,
@@ -175,6 +176,7 @@ def model(deps: ApiDeps, view: View, seen: ModelView, spec: ModelSpec | None) ->
         footprint=footprint(seen) if view.devices else None,
         gpus=[place.device for place in seen.gpus],
         progress=progress(deps, seen.name, seen.phase),
+        conversations=conversations(deps, seen),
         label=deps.dispatcher.catalog.labels.of_model.get(seen.name),
         tokens_per_s=None if (rate := deps.activity.rates.get(seen.name)) is None else round(rate, 2),
     )
@@ -196,6 +198,22 @@ def footprint(seen: ModelView) -> Footprint:
         source=known.source.value if known else "unknown",
         estimated=None if seen.estimated is None else by_device(seen.estimated),
         measured=None if seen.measured is None else by_device(seen.measured),
+    )
+
+
+def conversations(deps: ApiDeps, seen: ModelView) -> Conversations | None:
+    known = seen.conversations
+    if known is None:
+        return None
+    kept, size = deps.conversations(seen.name)
+    return Conversations(
+        kept=kept,
+        bytes=size,
+        saved=known.saved,
+        restored=known.restored,
+        reused=known.reused,
+        gained_s=round(known.gained_s, 3),
+        problem=known.problem,
     )
 
 

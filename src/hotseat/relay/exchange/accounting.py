@@ -84,12 +84,19 @@ class Accounting:
             self.limit.cancel()
         try:
             if self.ticket is not None:
+                if is_answered and self.tokens is not None and self.tokens.cached is not None:
+                    attempt(self._report_prompt, self.ticket, self.tokens, self.tokens.cached)
                 self._context.dispatcher.leave(self.ticket, is_answered)
         finally:
             self._uncount(now)
         if not self._is_recorded:
             self._is_recorded = True
             self._record(status, now)
+
+    def _report_prompt(self, ticket: TicketId, tokens: Tokens, cached: int) -> None:
+        """Before the lease ends, which says to which server the ticket belongs."""
+        if tokens.prompt is not None:
+            self._context.dispatcher.prompt_processed(ticket, tokens.prompt - cached, cached, tokens.prompt_s or 0.0)
 
     def _uncount(self, now: Instant) -> None:
         """At another host, for its key, at a peer, among the bodies."""

@@ -1,7 +1,8 @@
-"""PURE: token counts in a response. It is not parsed: a few names are searched near its end.
+"""PURE: token counts in a response. It is not parsed: a few names are searched near its end and its beginning.
 
 OpenAI's `usage`, Anthropic's `usage` of the last `message_delta`, llama.cpp's `timings`: servers write them last,
-except llama.cpp's embeddings, which have theirs at the very beginning. If nothing is found, the counts are unknown.
+except llama.cpp's embeddings, which have theirs at the very beginning, and the prompt of Anthropic's streams, which is
+in their first event. If nothing is found, the counts are unknown.
 """
 
 from __future__ import annotations
@@ -14,14 +15,16 @@ from hotseat.activity.recent import Tokens
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hotseat.identifiers import Bytes
+    from hotseat.identifiers import Bytes, Seconds
 
     Read = Callable[[bytes, int], re.Match[bytes] | None]
 
-LAST_PIECES = 4
-"""How many parts are kept: usage, the end of the events, the last chunk, and one more."""
+FIRST_PIECES = 2
+"""How many first parts are kept: what came with the head, if anything, and the first event."""
+MOST_PIECES = FIRST_PIECES + 4
+"""With the last ones: usage, the end of the events, the last chunk, and one more."""
 NEAR_THE_END: Bytes = 768
-NEAR_THE_BEGINNING: Bytes = 128
+NEAR_THE_BEGINNING: Bytes = 512
 LARGE: Bytes = NEAR_THE_BEGINNING + NEAR_THE_END
 TIMINGS: Bytes = 384
 """Longer than llama.cpp's timings, which nothing follows if there is no `usage`."""
@@ -29,10 +32,20 @@ TIMINGS: Bytes = 384
 PROMPT = (b'"prompt_tokens"', b'"input_tokens"', b'"prompt_n"')
 COMPLETION = (b'"completion_tokens"', b'"output_tokens"', b'"predicted_n"')
 RATE = (b'"predicted_per_second"',)
+MESSAGE_START = b'"message_start"'
+ABOUT_CACHE = b'"cache'
+"""How the name of each number of cached tokens begins."""
+READ_FROM_CACHE = b"cache_read_input_tokens"
+"""Anthropic's name. Its prompt does not include these tokens; OpenAI's does."""
 
 # What follows the number must end it: chunk framing may split a number.
 _count = re.compile(rb"\s*:\s*(\d{1,12})\s*[,}]").match
-_rate = re.compile(rb"\s*:\s*(\d{1,12}(?:\.\d{1,12})?)\s*[,}]").match
+_decimal = re.compile(rb"\s*:\s*(\d{1,12}(?:\.\d{1,20})?)\s*[,}]").match
+_timings = re.compile(
+    rb'"cache_n"\s*:\s*(\d{1,12})\s*,\s*"prompt_n"\s*:\s*(\d{1,12})\s*,'
+    rb'\s*"prompt_ms"\s*:\s*(\d{1,12}(?:\.\d{1,20})?)\s*[,}]'
+).search
+_cached = re.compile(rb'"(cached_tokens|cache_read_input_tokens)"\s*:\s*(\d{1,12})\s*[,}]').search
 
 
 def ends_of(piece: bytes) -> bytes:
@@ -41,7 +54,7 @@ def ends_of(piece: bytes) -> bytes:
 
 
 def tokens_in(pieces: Sequence[bytes]) -> Tokens | None:
-    """The counts in the last parts of a response; None if there are none."""
+    """The counts in the first and last parts of a response; None if there are none."""
     tail = pieces[0] if len(pieces) == 1 else b"".join(pieces)
     begin = tail.rfind(b'"usage"', -NEAR_THE_END)
     if begin < 0:
@@ -50,14 +63,34 @@ def tokens_in(pieces: Sequence[bytes]) -> Tokens | None:
         begin = tail.find(b'"usage"', 0, NEAR_THE_BEGINNING)
     if begin < 0:
         return None
-    prompt, completion = _number(tail, begin, PROMPT, _count), _number(tail, begin, COMPLETION, _count)
-    if prompt is None and completion is None:
-        return None
+    prompt, cached, prompt_s = _of_prompt(tail, begin)
+    completion = _number(tail, begin, COMPLETION, _count)
+    if prompt is None:
+        if completion is None:
+            return None
+        if (start := tail.find(MESSAGE_START, 0, NEAR_THE_BEGINNING)) >= 0:
+            prompt, cached, prompt_s = _of_prompt(tail, start)
+    rate = _number(tail, begin, RATE, _decimal)
     return Tokens(
-        None if prompt is None else int(prompt),
+        prompt,
         None if completion is None else int(completion),
-        None if (rate := _number(tail, begin, RATE, _rate)) is None else float(rate),
+        None if rate is None else float(rate),
+        cached,
+        prompt_s,
     )
+
+
+def _of_prompt(tail: bytes, begin: int) -> tuple[int | None, int | None, Seconds | None]:
+    """All its tokens, those that were cached, and how long it took to compute the others."""
+    is_cache_known = tail.find(ABOUT_CACHE, begin) >= 0
+    if is_cache_known and (found := _timings(tail, begin)):
+        return int(found[2]) + int(found[1]), int(found[1]), float(found[3]) / 1000
+    number = _number(tail, begin, PROMPT, _count)
+    prompt = None if number is None else int(number)
+    if not is_cache_known or not (found := _cached(tail, begin)):
+        return prompt, None, None
+    cached = int(found[2])
+    return (prompt + cached if prompt is not None and found[1] == READ_FROM_CACHE else prompt), cached, None
 
 
 def _number(tail: bytes, begin: int, names: Sequence[bytes], read: Read) -> bytes | None:

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Protocol
 
 from hotseat.errors import UpstreamError
-from hotseat.relay.exchange.token_usage import LARGE, LAST_PIECES, ends_of
+from hotseat.relay.exchange.token_usage import FIRST_PIECES, LARGE, MOST_PIECES, ends_of
 from hotseat.relay.http.body_framing import UNTIL_CLOSED, ChunkedBody, CountedBody, DecodedBody, sent_more
 from hotseat.relay.http.fields import SWITCHING
 from hotseat.relay.http.head_cache import HeadTemplate, split_length
@@ -57,10 +57,10 @@ class ResponseReader:
         """False for a response to HEAD."""
         self.has_begun = False
         self.pieces: list[bytes] = []
-        """The last parts received, long ones shortened, for token counts. A deque is ten times as large."""
+        """The first and last parts, long ones shortened, for token counts. A deque is ten times as large."""
 
     def finish(self) -> list[bytes]:
-        """The next response is another one; returns the last parts of this one."""
+        """The next response is another one; returns the first and last parts of this one."""
         self._body = None
         self._interim_heads = 0
         self.has_begun = False
@@ -83,8 +83,8 @@ class ResponseReader:
             return self._feed_head(data, receiver)
         pieces = self.pieces
         pieces.append(data if len(data) <= LARGE else ends_of(data))
-        if len(pieces) > LAST_PIECES:
-            del pieces[0]
+        if len(pieces) > MOST_PIECES:
+            del pieces[FIRST_PIECES]
         relayed, rest = body.take(data)
         if rest:
             raise sent_more()

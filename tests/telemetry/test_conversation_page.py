@@ -1,0 +1,60 @@
+"""Metrics of saved conversations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from prometheus_client import CollectorRegistry
+from tests.support.conversations import kept_and_continued, restored_in_vain
+from tests.support.fake_launcher import FakeLauncher, catalog, spec
+
+from hotseat.dispatch.dispatcher import Dispatcher
+from hotseat.dispatch.journal import Journal
+from hotseat.scheduling.scheduler import Scheduler
+from hotseat.telemetry.conversation_page import ConversationPage
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from hotseat.identifiers import ModelName
+
+
+class Measured:
+    def __init__(self) -> None:
+        self.launcher = FakeLauncher()
+        models = catalog(spec("alpha", keeps_conversations=True), spec("plain"))
+        self.dispatcher = Dispatcher(Scheduler(models), self.launcher, Journal())
+        self._registry = CollectorRegistry()
+        self._registry.register(ConversationPage(self.dispatcher.view_of_all, self._kept))
+
+    def _kept(self, model: ModelName) -> tuple[int, int]:
+        assert model == "alpha", "nothing is kept of others"
+        return 3, 210 << 20
+
+    def value(self, name: str, model: str = "alpha") -> float | None:
+        return self._registry.get_sample_value(f"hotseat_conversations_{name}", {"model": model})
+
+
+@pytest.fixture
+async def measured() -> AsyncIterator[Measured]:
+    measured = Measured()
+    yield measured
+    await measured.dispatcher.shut_down(within=0)
+
+
+async def test_what_is_kept_and_what_it_was_good_for(measured: Measured) -> None:
+    """Gauges say what is on disk, counters what became of it; other models have none."""
+    await kept_and_continued(measured.dispatcher, measured.launcher, "alpha")
+
+    assert (measured.value("kept"), measured.value("bytes")) == (3, 210 << 20)
+    assert [measured.value(f"{what}_total") for what in ("saved", "restored", "reused")] == [1, 1, 1]
+    assert (measured.value("gained_seconds_total"), measured.value("given_up")) == (2.0, 0)
+    assert measured.value("kept", "plain") is None
+
+
+async def test_a_model_that_does_not_reuse_its_conversations_is_marked(measured: Measured) -> None:
+    """For alerts: restoring costs time and gains nothing."""
+    await restored_in_vain(measured.dispatcher, measured.launcher, "alpha")
+
+    assert (measured.value("given_up"), measured.value("reused_total")) == (1, 0)
