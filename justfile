@@ -94,6 +94,10 @@ bench-swap *options:
 bench-sleep *options:
     python -m bench.sleep "$@"
 
+# conversations that are saved at a swap, compared with those that are computed again
+bench-conversations *options:
+    python -m bench.conversations "$@"
+
 # cost of the relay, compared with nginx, HAProxy, Go and aiohttp
 bench-relay *options:
     python -m bench.relay "$@"

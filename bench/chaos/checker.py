@@ -24,7 +24,8 @@ DEADLY = ("die-early", "die-mid")
 """Request faults that end the server for all requests."""
 CUTTING = (
     "kill -9 of a server", "health check hangs", "server exits at start", "slow load", "port taken by another process",
-    "unload by an operator", "SIGTERM and restart", "kill -9 of hotseat", "kill -9 of the guard",
+    "unload by an operator", "kill -9 while saving", "kill -9 while restoring", "SIGTERM and restart",
+    "kill -9 of hotseat", "kill -9 of the guard",
     "kill -9 of a host", "SIGTERM of a host", "a host is out of reach", "a host is cut off from all",
 )  # fmt: skip
 """Faults that may cut an answer in the middle."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from bench.chaos.requests import PATIENCE_S, Behaviour, Kind
+from bench.chaos.requests import LONG, PATIENCE_S, REAL, Behaviour, Kind
 
 if TYPE_CHECKING:
     from bench.chaos.requests import PlannedRequest
@@ -162,7 +162,7 @@ def request_bytes(planned: PlannedRequest) -> bytes:
         "fault": planned.fault,
         "words": planned.words,
         "stream": planned.kind is Kind.STREAM,
-        "messages": [{"role": "user", "content": "hello"}],
+        "messages": [{"role": "user", "content": LONG if planned.model == REAL else "hello"}],
         "max_tokens": planned.words,
         "temperature": 0,
     }

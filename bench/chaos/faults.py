@@ -8,6 +8,7 @@ import signal
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from bench.chaos.conversation_faults import ConversationFaults
 from bench.chaos.hotseat_process import send_signal
 from bench.chaos.injecting import Injector
 from bench.chaos.requests import REAL, STUBS
@@ -25,6 +26,7 @@ class FaultInjector(Injector):
     def __init__(self, rig: HotseatProcess, rng: random.Random) -> None:
         super().__init__(rng)
         self._rig = rig
+        self._conversations = conversations = ConversationFaults(rig, rng)
         self._faults = {
             "kill -9 of a server": self._kill_server,
             "SIGSTOP of a server": self._stop_server,
@@ -42,11 +44,20 @@ class FaultInjector(Injector):
             "SIGTERM and restart": self._restart,
             "kill -9 of hotseat": self._kill_hotseat,
             "kill -9 of the guard": self._kill_guard,
+            "kill -9 while saving": conversations.kill_while_saving,
+            "kill -9 while restoring": conversations.kill_while_restoring,
+            "truncated conversations": conversations.truncate,
+            "no disk for conversations": conversations.fill_disk,
         }
-        self._weights = [8, 4, 2, 2, 3, 2, 3, 4, 3, 2, 2, 2, 2, 1, 1, 1]
+        self._weights = [8, 4, 2, 2, 3, 2, 3, 4, 3, 2, 2, 2, 2, 1, 1, 1, 2, 2, 2, 1]
 
     def _draw(self) -> str:
         return self._rng.choices(list(self._faults), self._weights)[0]
+
+    @property
+    def notes(self) -> list[str]:
+        struck = self._conversations.struck
+        return [f"servers killed while saving: {struck['saving']}, while restoring: {struck['restoring']}"]
 
     # Servers
 

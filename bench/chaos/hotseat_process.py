@@ -25,6 +25,8 @@ from tests.support.processes import all_pids, command_line, environment
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+DISK = "200MiB"
+"""For saved conversations."""
 STUB = Path(__file__).with_name("upstream.py")
 START_WITHIN_S = 60.0
 QUIET_WITHIN_S = 60.0
@@ -40,6 +42,8 @@ class HotseatProcess:
         self.replicas: Mapping[str, Mapping[str, int]] = {}
         (folder / "stubs" / "alive").mkdir(parents=True)
         self.log = folder / "hotseat.log"
+        self.cache = folder / "cache"
+        """Where it saves conversations."""
         self._mark = f"{MARK}={folder}".encode()
         self._config = folder / "config.yaml"
         self._program = program
@@ -60,7 +64,8 @@ class HotseatProcess:
 
     def _spawn(self) -> None:
         argv = [*self._program, "serve", "--config", str(self._config), "--listen", f"127.0.0.1:{self.port}"]
-        ours = {MARK: str(self.folder), "XDG_STATE_HOME": str(self.folder / "state"), "TMPDIR": str(self.folder)}
+        folders = {"XDG_STATE_HOME": self.folder / "state", "XDG_CACHE_HOME": self.cache, "TMPDIR": self.folder}
+        ours = {MARK: str(self.folder), **{name: str(path) for name, path in folders.items()}}
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(argv, stdout=log, stderr=log, env={**os.environ, **ours})
 
@@ -125,6 +130,7 @@ class HotseatProcess:
             "unloadTimeout": 2,
             "scheduler": {"maxQueue": 48},
             "limits": {"idleTimeout": 10, "bodyTimeout": 5},
+            "conversations": {"disk": DISK},
             "models": models,
         }
         if self.fleet:

@@ -40,6 +40,11 @@ class Injector:
         self._faults: dict[str, Callable[[], Awaitable[str | None]]] = {}
         """Each returns the name of the only host it can affect, if there is one."""
 
+    @property
+    def notes(self) -> list[str]:
+        """Other measurements; for subclasses."""
+        return []
+
     async def run(self, is_over: asyncio.Event) -> None:
         """Run until `is_over`; a fault in progress is ended first, so that everything works again."""
         while not is_over.is_set():

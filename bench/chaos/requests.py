@@ -12,6 +12,8 @@ PATIENCE_S = 45.0
 
 REAL = "alpha"
 """The model that a real llama-server serves."""
+LONG = "".join(random.Random(1).choices("abcdefghijklmnopqrstuvwxyz      ", k=720))
+"""What it is asked: long enough to be worth saving when it is swapped out. Its answer is the same in any batch."""
 STUBS = {"red": 4, "green": 4, "blue": 6, "white": 10}
 """The models that upstream.py serves, with the GiB that each takes."""
 BUDGET_GIB, REAL_GIB = 10, 4

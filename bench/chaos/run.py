@@ -88,7 +88,9 @@ class Run:
         evidence = Evidence(self._results, record, self._injector.injected, reference)
         found = [*problems, *violations(evidence)]
         lives = sum(rig.lives for rig in self._rigs)
-        return Outcome(self._seed, time.monotonic() - began, lives, evidence, found, self._notes)
+        return Outcome(
+            self._seed, time.monotonic() - began, lives, evidence, found, [*self._notes, *self._injector.notes]
+        )
 
     async def _open(self) -> None:
         for rig in self._rigs:
