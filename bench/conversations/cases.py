@@ -28,9 +28,7 @@ class Case:
     @property
     def title(self) -> str:
         size = "1.6 GB" if self.is_big else "6.7 MB"
-        return (
-            f"{size}, {'1 slot' if self.slots == '1' else f'{self.slots} slots'}, {self.talks} × {self.tokens:,} tokens"
-        )
+        return f"{size}, {SLOTS[self.slots]}, {self.talks} × {self.tokens:,} tokens"
 
     @property
     def is_big(self) -> bool:

@@ -122,7 +122,6 @@ def test_a_long_conversation_before_anything_was_measured(rig: SchedulerDriver) 
     """It is expected to fit into the shortest time, or it would never be measured how long it takes."""
     rig >> load(10, "llama") << saves("qwen")
 
-    assert rig.allowance
     assert 30_000 * rig.allowance.token_s <= LEAST_S
 
 
