@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -587,18 +588,19 @@ async def test_a_prompt_is_an_event_only_where_it_matters(monkeypatch: pytest.Mo
     async with opened(one_at_a_time(model("qwen", keeps_conversations=True), "llama")) as rig:
         await rig.dispatcher.load(QWEN)
         ticket, before = rig.ask(QWEN, FakeWaiter()), rig.journal.n
+        prompt = PromptProcessed(ticket, 1000, 0, 0.5)
         with monkeypatch.context() as watched:
             events: list[object] = []
             watched.setattr(rig.dispatcher, "tell", events.append)
-            rig.dispatcher.prompt_processed(ticket, 1, 0, 0.5)
-            rig.dispatcher.prompt_processed(ticket, 1000, 0, 0.5)
-        rig.dispatcher.prompt_processed(ticket, 1000, 0, 0.5)
+            rig.dispatcher.prompt_processed(prompt)
+        rig.dispatcher.prompt_processed(prompt)
+        rig.dispatcher.prompt_processed(replace(prompt, computed=1))
         rig.dispatcher.leave(ticket)
-        rig.dispatcher.prompt_processed(ticket, 1000, 0, 0.5)
+        rig.dispatcher.prompt_processed(prompt)
         await rig.dispatcher.load(LLAMA)
-        rig.dispatcher.prompt_processed(rig.ask(LLAMA, FakeWaiter()), 1000, 0, 0.5)
+        rig.dispatcher.prompt_processed(replace(prompt, ticket=rig.ask(LLAMA, FakeWaiter())))
 
-        assert events == [PromptProcessed(ticket, 1000, 0, 0.5)]
+        assert events == [prompt]
         assert not any(isinstance(entry.event, PromptProcessed) for entry in rig.journal.entries(before))
 
 

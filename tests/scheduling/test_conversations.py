@@ -43,7 +43,9 @@ from hotseat.scheduling.conversations import (
     NOT_REUSED,
     USUAL_TOKEN_SIZE,
     USUAL_TRANSFER_RATE,
+    transfer_s,
 )
+from hotseat.scheduling.events import ConversationsSaved, PromptProcessed, Transfer
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.model_stats import StatsOfModels
 
@@ -146,6 +148,33 @@ def test_a_server_without_requests_has_nothing_to_save(new_driver: NewDriver) ->
     """A swap with nothing worth saving costs no step more."""
     driver = new_driver(one_at_a_time(model("qwen", keeps_conversations=True), "llama")).with_ready("qwen")
     driver >> arrives(1, "llama") << stops("qwen")
+
+
+def test_a_server_that_had_only_short_prompts_is_not_asked(new_driver: NewDriver) -> None:
+    """The answer counts, too: the next prompt of the conversation includes it."""
+    driver = new_driver(one_at_a_time(model("qwen", keeps_conversations=True), "llama")).with_ready("qwen", 1)
+    driver >> prompt(1, computed=40) << nothing
+    driver >> leaves(1) << nothing
+    driver >> arrives(2, "llama") << stops("qwen")
+    driver >> exited("qwen") << starts("llama")
+    driver >> ready("llama") << grants(2)
+    driver >> leaves(2) << nothing
+    driver.after(100) >> arrives(3, "qwen") << stops("llama")
+    driver >> exited("llama") << starts("qwen")
+    driver >> ready("qwen") << grants(3)
+    driver >> PromptProcessed(TicketId(3), 40, 0, 0.0, generated=500) << nothing
+    driver >> leaves(3) << nothing
+    driver.after(100) >> unload(4, "qwen") << saves("qwen")
+
+
+def test_a_save_that_was_too_slow_teaches_the_rate(rig: SchedulerDriver) -> None:
+    """What could not be written in time is not tried again."""
+    rig.after(1) >> arrives(2, "llama") << saves("qwen")
+    slow = Transfer(2000, 0, 0.25)
+    rig >> ConversationsSaved(QWEN, rig.launches["qwen"], (), "too slow", slow) << stops("qwen")
+    stats = rig.scheduler.model_stats.of(QWEN).conversations
+
+    assert 2000 * transfer_s(stats, stats.save_rate) > 0.25
 
 
 def test_what_is_computed_faster_than_it_is_read_is_not_saved(rig: SchedulerDriver) -> None:

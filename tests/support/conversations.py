@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hotseat.identifiers import ClientId, ModelName
-from hotseat.scheduling.events import Transfer
+from hotseat.scheduling.events import PromptProcessed, Transfer
 
 if TYPE_CHECKING:
     from tests.support.fake_launcher import FakeLauncher
@@ -33,7 +33,7 @@ async def served(dispatcher: Dispatcher, model: str, computed: int, cached: int)
     """A request whose prompt had so many tokens."""
     await dispatcher.load_for_client(ModelName(model), SOMEONE)  # an operator's load would clear earlier failures
     ticket = dispatcher.ask(ModelName(model), SOMEONE, Silent())
-    dispatcher.prompt_processed(ticket, computed, cached, COMPUTED_S * computed / TOKENS)
+    dispatcher.prompt_processed(PromptProcessed(ticket, computed, cached, COMPUTED_S * computed / TOKENS))
     dispatcher.leave(ticket, is_answered=True)
 
 

@@ -210,10 +210,10 @@ class Dispatcher:
             for command in commands:
                 self._carry_out(command)
 
-    def prompt_processed(self, ticket: TicketId, computed: int, cached: int, took_s: Seconds) -> None:
-        """What the server says about the prompt of a request whose lease still exists. `took_s` is 0 if unknown."""
-        if self._scheduler.wants_prompt(ticket, computed):
-            self.tell(PromptProcessed(ticket, computed, cached, took_s))
+    def prompt_processed(self, prompt: PromptProcessed) -> None:
+        """What the server says about the prompt of a request whose lease still exists."""
+        if self._scheduler.wants_prompt(prompt.ticket, prompt.computed + prompt.cached + prompt.generated):
+            self.tell(prompt)
 
     def cancel_request(self, ticket: TicketId) -> None:
         """End a request for an operator: refused if it waits, cut visibly if it is served."""

@@ -220,7 +220,9 @@ class Supervisor:
         outcome = await self._moved(command, ServerConversations.save)
         if outcome and outcome.is_late and (launch := self._launches.get(command.launch)):
             launch.kill()
-        return ConversationsSaved(command.model, command.launch, outcome.done, outcome.problem) if outcome else None
+        if outcome is None:
+            return None
+        return ConversationsSaved(command.model, command.launch, outcome.done, outcome.problem, outcome.unfinished)
 
     async def restore_conversations(self, command: RestoreConversations) -> ConversationsRestored | None:
         """Return when all that the allowance permits is restored; the server lives on."""

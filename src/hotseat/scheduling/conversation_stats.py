@@ -53,6 +53,11 @@ class ConversationStats:
             self.token_size = each.size / max(each.tokens, 1)
         self.save_s = _smoothed(self.save_s, took_s)
 
+    def was_too_slow(self, unfinished: Transfer, guessed_size: float) -> None:
+        """It took longer than expected, so that less is tried the next time."""
+        size = unfinished.tokens * (self.token_size or guessed_size)
+        self.save_rate = _smoothed(self.save_rate, size / max(unfinished.took_s, 1e-6) / 2)
+
     def was_restored(self, transfers: Iterable[Transfer]) -> None:
         for each in transfers:
             self.restored += 1

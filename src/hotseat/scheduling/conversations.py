@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.catalog.catalog import must_restart
 from hotseat.scheduling.commands import Allowance, Cause
+from hotseat.scheduling.conversation_stats import LEAST_SAMPLE
 
 if TYPE_CHECKING:
     from hotseat.identifiers import Seconds
@@ -27,9 +28,10 @@ SHARE = 0.1
 """Of the load that follows."""
 MOST_S: Seconds = 10.0
 """If no request waits, and for restoring."""
-EACH_S: Seconds = 0.005
-"""To ask the server to save or restore one conversation, whatever its length."""
-LEAST_TOKENS = 32
+EACH_S: Seconds = 0.02
+"""To ask the server for its slots and to save or restore one of them, whatever its length."""
+LEAST_TOKENS = LEAST_SAMPLE
+"""What servers report about shorter prompts is not asked for."""
 TRIES = 2
 """Starts in a row after which no restored conversation was reused: then it is not tried again."""
 
@@ -55,7 +57,9 @@ def saving(state: State, model: ModelState) -> Allowance | None:
     loads = [state.load_s(claim.model) for claim in state.claims]
     within_s = max(LEAST_S, SHARE * min(loads)) if loads else MOST_S
     worth_s = stats.probability_of_return * (compute_s(stats) - transfer_s(stats, stats.restore_rate))
-    return _allowance(within_s, worth_s, transfer_s(stats, stats.save_rate), does_delay=bool(loads))
+    allowance = _allowance(within_s, worth_s, transfer_s(stats, stats.save_rate), does_delay=bool(loads))
+    is_too_short = allowance and model.longest is not None and model.longest < allowance.least_tokens
+    return None if is_too_short else allowance
 
 
 def restoring(state: State, model: ModelState) -> Allowance | None:

@@ -201,6 +201,8 @@ class ConversationsSaved:
     saved: tuple[Transfer, ...] = ()
     problem: str = ""
     """Why not all of them were saved; empty: all that were worth it."""
+    unfinished: Transfer | None = None
+    """What was being written when the time was over; its size is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +226,9 @@ class PromptProcessed:
     cached: int
     """Tokens that were taken from a conversation in one of its slots."""
     took_s: Seconds
+    """To compute them; 0: unknown."""
+    generated: int = 0
+    """Tokens of the answer, which the next prompt of the conversation includes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,12 +108,12 @@ class Questions:
         """The model that a ticket waits for; None: it does not wait."""
         return self._state.queue.model_of.get(ticket)
 
-    def wants_prompt(self, ticket: TicketId, computed: int) -> bool:
-        """Does it matter what was computed for the prompt of this lease?"""
+    def wants_prompt(self, ticket: TicketId, tokens: int) -> bool:
+        """Does it matter what was computed for the prompt of this lease? `tokens` includes the answer."""
         model = self._state.leases.get(ticket)
         if model is None or not model.keeps_conversations:
             return False
-        return computed >= LEAST_SAMPLE or bool(model.restored and model.restored.unproven)
+        return tokens >= LEAST_SAMPLE or model.longest is None or bool(model.restored and model.restored.unproven)
 
     def draining_since(self, model: ModelName) -> Instant | None:
         """Since when the model drains; None: it does not."""

@@ -15,7 +15,7 @@ from hotseat.errors import Busy, NotRunning, ShuttingDown, UnknownModel, Unloade
 from hotseat.identifiers import ANY_GPU
 from hotseat.scheduling.commands import Cause, Grant, WakeAt
 from hotseat.scheduling.conversation_stats import Restored
-from hotseat.scheduling.conversations import DIED, restoring
+from hotseat.scheduling.conversations import DIED, USUAL_TOKEN_SIZE, restoring
 from hotseat.scheduling.events import (
     CatalogChanged,
     ClockReached,
@@ -362,6 +362,8 @@ class Scheduler(Questions):
                     model.note_prompt(event)
             case ConversationsSaved() if (model := self._of_launch(event)) and model.is_saving:
                 model.stats.conversations.was_saved(event.saved)
+                if event.unfinished:
+                    model.stats.conversations.was_too_slow(event.unfinished, USUAL_TOKEN_SIZE)
                 model.has_saved = model.has_saved or bool(event.saved)
                 transitions.stop(model)
             case ConversationsRestored() if (model := self._of_launch(event)) and model.is_restoring:

@@ -63,6 +63,8 @@ class ModelState:
     """Conversations were saved since hotseat started."""
     restored: Restored | None = None
     """What was restored into its current process; None: nothing."""
+    longest: int | None = None
+    """Tokens of the longest conversation that its current process has reported; None: it has reported none."""
     useless_restores: int = 0
     """Starts in a row after which no restored conversation was reused."""
     keeps_none_because: str = ""
@@ -146,6 +148,7 @@ class ModelState:
         """Learn how fast it computes, and whether what was restored is reused."""
         stats = self.stats.conversations
         stats.computed(prompt.computed, prompt.took_s)
+        self.longest = max(self.longest or 0, prompt.computed + prompt.cached + prompt.generated)
         if self.restored and (tokens := self.restored.reused_by(prompt.cached)):
             stats.was_reused(tokens)
 

@@ -339,7 +339,7 @@ class Transitions:
         """No process is left. Its leases end when their connections break; they no longer count for the model."""
         model.evicted_for_it = ()
         model.launch = model.upstream = model.sleep_level = model.fell_asleep_in_s = model.keep_alive = None
-        model.ends_asleep, model.is_saving, model.gpus = False, False, ()
+        model.ends_asleep, model.is_saving, model.longest, model.gpus = False, False, None, ()
         self._judge_restored(model)
         model.cut_at = model.cause = model.slots_reported = model.measured = None
         model.ready_at = model.idle_since = LONG_AGO

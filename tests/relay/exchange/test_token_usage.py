@@ -19,7 +19,7 @@ from hotseat.relay.exchange.token_usage import LARGE, MOST_PIECES, ends_of, toke
 if TYPE_CHECKING:
     from tests.support.relay_rig import RelayRig
 
-    from hotseat.identifiers import TicketId
+    from hotseat.scheduling.events import PromptProcessed
 
 TIMINGS = {
     "prompt_n": 5,
@@ -213,8 +213,8 @@ async def test_the_scheduler_learns_of_a_prompt_before_its_lease_ends(
     """It hears how much was computed and cached, and in what time, if the response was complete."""
     reported: list[tuple[int, int, float, int]] = []
 
-    def note(_ticket: TicketId, computed: int, cached: int, took_s: float) -> None:
-        reported.append((computed, cached, took_s, rig.in_flight()))
+    def note(prompt: PromptProcessed) -> None:
+        reported.append((prompt.computed, prompt.cached, prompt.took_s, rig.in_flight()))
 
     monkeypatch.setattr(rig.dispatcher, "prompt_processed", note)
     client, call = await rig.reached(chat())

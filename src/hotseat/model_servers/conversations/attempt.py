@@ -13,8 +13,11 @@ from hotseat.scheduling.events import Transfer
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from hotseat.identifiers import Bytes
+    from hotseat.identifiers import Bytes, Instant, Seconds
     from hotseat.scheduling.commands import Allowance
+
+EXIT_S: Seconds = 1.0
+"""A server that dies closes its connections a moment before its exit is known, which ends the attempt."""
 
 
 class Outcome(NamedTuple):
@@ -23,6 +26,8 @@ class Outcome(NamedTuple):
     """Why not all was done."""
     is_late: bool = False
     """The server had not answered when the time was over."""
+    unfinished: Transfer | None = None
+    """What it was working on then; its size is not known."""
 
 
 class Attempt:
@@ -33,10 +38,12 @@ class Attempt:
         self._problems: list[str] = []
         self._without_time = 0
         self._is_late = False
+        self._began: tuple[int, Instant] | None = None
+        """Tokens and time of the transfer in progress."""
 
     @property
     def outcome(self) -> Outcome:
-        return Outcome(tuple(self._done), "; ".join(self._all_problems()), self._is_late)
+        return Outcome(tuple(self._done), "; ".join(self._all_problems()), self._is_late, self._unfinished())
 
     @asynccontextmanager
     async def limited(self) -> AsyncIterator[None]:
@@ -47,8 +54,17 @@ class Attempt:
         except TimeoutError:
             self._is_late = True
             self.note(f"the server had not answered after {self._allowance.within_s:g} seconds")
-        except (Refused, NotKept, OSError, ValueError) as problem:
+        except (Refused, NotKept) as problem:
+            self.note(str(problem))
+        except (OSError, ValueError) as problem:  # no response, or not a whole one
             self.note(str(problem) or type(problem).__name__)
+            await asyncio.sleep(EXIT_S)
+
+    def _unfinished(self) -> Transfer | None:
+        if not self._is_late or self._began is None:
+            return None
+        tokens, began = self._began
+        return Transfer(tokens, 0, self._until - began)
 
     def note(self, problem: str) -> None:
         self._problems.append(problem)
@@ -66,7 +82,9 @@ class Attempt:
     async def transfer(self, tokens: int) -> AsyncIterator[list[Bytes]]:
         """Measures one conversation; the size is put into the list."""
         began, size = self._clock(), list[int]()
+        self._began = (tokens, began)
         yield size
+        self._began = None
         self._done.append(Transfer(tokens, sum(size), self._clock() - began))
 
     def _all_problems(self) -> list[str]:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 LEFT_FREE: Bytes = 1 << 30
 """Of the disk, for everything else."""
-USUAL_TOKEN: Bytes = 256 << 10
-"""Bytes per token before the first conversation of a model is written: more than most models need."""
+USUAL_TOKEN: Bytes = 64 << 10
+"""Bytes per token before the first conversation of a model is written. If it has more, that is noticed afterwards."""
 PART = ".part"
 
 

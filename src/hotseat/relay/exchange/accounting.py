@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hotseat.relay.access import audit
+from hotseat.scheduling.events import PromptProcessed
 from hotseat.tasks import attempt
 
 if TYPE_CHECKING:
@@ -96,7 +97,9 @@ class Accounting:
     def _report_prompt(self, ticket: TicketId, tokens: Tokens, cached: int) -> None:
         """Before the lease ends, which says to which server the ticket belongs."""
         if tokens.prompt is not None:
-            self._context.dispatcher.prompt_processed(ticket, tokens.prompt - cached, cached, tokens.prompt_s or 0.0)
+            computed, generated = tokens.prompt - cached, tokens.completion or 0
+            prompt = PromptProcessed(ticket, computed, cached, tokens.prompt_s or 0.0, generated)
+            self._context.dispatcher.prompt_processed(prompt)
 
     def _uncount(self, now: Instant) -> None:
         """At another host, for its key, at a peer, among the bodies."""
