@@ -104,6 +104,11 @@ def test_a_llama_server_that_runs_here_keeps_them(files: ConfigFiles, command: s
         (LLAMA, "LLAMA_ARG_EMBEDDINGS=1", "LLAMA_ARG_EMBEDDINGS"),
         (f"{LLAMA} --no-slots", "", "--no-slots"),
         (f"{LLAMA} --no-cache-prompt", "", "--no-cache-prompt"),
+        (f"{LLAMA} --lora-scaled style.gguf:0.5", "", "--lora-scaled"),
+        ("llama-server -hf org/model:Q4_K_M --port ${PORT}", "", "-hf"),
+        (LLAMA, "LLAMA_ARG_HF_REPO=org/model", "LLAMA_ARG_HF_REPO"),
+        (f"bwrap --bind / / {LLAMA}", "", "started by bwrap"),
+        (f"runuser -u llama -- {LLAMA}", "", "started by runuser"),
     ],
 )
 def test_other_servers_do_not_keep_them(

@@ -45,7 +45,7 @@ from hotseat.scheduling.conversations import (
     USUAL_TRANSFER_RATE,
     transfer_s,
 )
-from hotseat.scheduling.events import ConversationsSaved, PromptProcessed, Transfer
+from hotseat.scheduling.events import ConversationsSaved, PromptProcessed, Transfer, YieldRequested
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.model_stats import StatsOfModels
 
@@ -327,21 +327,25 @@ def test_a_prompt_without_a_lease_says_nothing(rig: SchedulerDriver) -> None:
 
 
 def test_restored_conversations_that_are_never_reused_are_given_up(rig: SchedulerDriver) -> None:
-    """Some models restore without an error and reuse nothing: two starts without any reuse are enough."""
-    for ticket in (10, 20):
+    """Some models restore without an error and reuse nothing: three starts without any reuse are enough."""
+    for ticket in (10, 20, 30):
         there_and_back(rig, 2000, ticket=ticket) >> ready("qwen") << restores("qwen")
         rig >> restored("qwen", 2000) << grants(ticket + 1)
         rig >> prompt(ticket + 1, computed=2100, took_s=4.2) << nothing
         rig >> leaves(ticket + 1) << nothing
-    rig.after(1) >> unload(30, "qwen") << saves("qwen")
+        rig >> arrives(ticket + 2, "qwen") << grants(ticket + 2)
+        rig >> prompt(ticket + 2, computed=50, cached=2090, took_s=0.1) << nothing  # of the prompt before
+        rig >> leaves(ticket + 2) << nothing
+    rig.after(1) >> unload(40, "qwen") << saves("qwen")
     rig >> saved("qwen", 2000) << stops("qwen")
-    rig >> exited("qwen") << confirms(30)
-    rig >> arrives(31, "qwen") << starts("qwen")
-    rig >> ready("qwen") << grants(31)
+    rig >> exited("qwen") << confirms(40)
+    rig >> arrives(41, "qwen") << starts("qwen")
+    rig >> ready("qwen") << grants(41)
 
     assert rig.why("qwen").endswith(NOT_REUSED)
-    rig >> leaves(31) << nothing
-    rig >> load(32, "qwen") << confirms(32)
+    assert rig.view("qwen").conversations.reused == 0  # type: ignore[union-attr]
+    rig >> leaves(41) << nothing
+    rig >> load(42, "qwen") << confirms(42)
     assert rig.view("qwen").conversations.problem == ""  # type: ignore[union-attr]
 
 
@@ -354,6 +358,25 @@ def test_one_new_conversation_after_a_restore_proves_nothing(rig: SchedulerDrive
         rig >> leaves(ticket + 1) << nothing
 
     assert rig.view("qwen").conversations.problem == ""  # type: ignore[union-attr]
+
+
+def test_new_short_conversations_prove_nothing(rig: SchedulerDriver) -> None:
+    """They could not have continued what was restored."""
+    for ticket in (10, 20, 30, 40):
+        there_and_back(rig, 2000, ticket=ticket) >> ready("qwen") << restores("qwen")
+        rig >> restored("qwen", 2000) << grants(ticket + 1)
+        rig >> prompt(ticket + 1, computed=70, took_s=0.1) << nothing
+        rig >> leaves(ticket + 1) << nothing
+
+    assert rig.view("qwen").conversations.problem == ""  # type: ignore[union-attr]
+
+
+def test_another_program_does_not_wait_long(rig: SchedulerDriver) -> None:
+    """A yield is no claim, but somebody waits."""
+    rig.after(1) >> YieldRequested("a game") << saves("qwen")
+
+    assert rig.allowance.within_s == LEAST_S
+    rig >> saved("qwen", 2000) << stops("qwen", cause=Cause.YIELD)
 
 
 def test_a_server_that_dies_while_it_restores(rig: SchedulerDriver) -> None:
@@ -375,11 +398,14 @@ def test_an_operator_unloads_a_model_that_restores(rig: SchedulerDriver) -> None
 
 
 def test_conversations_that_return_seldom_are_worth_less() -> None:
-    """The probability of return is the share of restored conversations that were continued."""
-    seldom = ConversationStats(restored=98, reused=0)
+    """The share of restored conversations that were continued counts, but not for ever."""
+    seldom = ConversationStats(chances=98)
 
     assert ConversationStats().probability_of_return == 0.5
     assert seldom.probability_of_return == pytest.approx(0.01)
+    for _ in range(60):
+        seldom.has_stopped()
+    assert seldom.probability_of_return > 0.4
 
 
 def test_figures_are_kept_across_restarts() -> None:

@@ -30,8 +30,16 @@ PREVENTING = (
     "--embedding", "--embeddings", "--rerank", "--reranking",  # no conversations
     "--no-slots",  # the server does not say which it has
     "--no-cache-prompt",  # and does not use again what it has
+    "--lora", "--lora-scaled", "--lora-init-without-apply",  # requests may change what is computed
+    "-hf", "-hfr", "--hf-repo", "-mu", "--model-url", "-dr", "--docker-repo",  # the server may fetch another file
+    "-hfd", "-hfrd", "--hf-repo-draft", "--spec-draft-hf",
 )  # fmt: skip
 PREVENTING_IN_ENV = ("LLAMA_ARG_EMBEDDINGS", "LLAMA_ARG_RERANKING")
+PREVENTING_IF_SET = ("LLAMA_ARG_HF_REPO", "LLAMA_ARG_MODEL_URL", "LLAMA_ARG_DOCKER_REPO", "LLAMA_ARG_HFD_REPO")
+CONFINING = frozenset((
+    "bwrap", "firejail", "apptainer", "singularity", "chroot", "unshare", "nsenter",  # the folder may not be there
+    "su", "runuser", "setpriv", "gosu", "su-exec", "pkexec",  # another user may not use it
+))  # fmt: skip
 
 
 def conversations_of(form: ConversationsOrSwitch) -> Conversations:
@@ -66,7 +74,7 @@ def obstacle(recipe: LaunchRecipe, environ: Mapping[str, str]) -> str:
 def _launcher_elsewhere(argv: tuple[str, ...]) -> str:
     """The program that starts the server in a container, on another machine or as another user; maybe in a shell."""
     programs = (word.rpartition("/")[2] for words in argv for word in words.split())
-    return next((program for program in programs if program in ELSEWHERE), "")
+    return next((program for program in programs if program in ELSEWHERE | CONFINING), "")
 
 
 def _own_path(server: Server, environ: Mapping[str, str]) -> str:
@@ -79,8 +87,9 @@ def _preventing(server: Server, environ: Mapping[str, str]) -> Iterator[str]:
     given, variables = _flags(server), {**environ, **server.env}
     yield from (flag for flag in PREVENTING if flag in given)
     yield from (name for name in PREVENTING_IN_ENV if variables.get(name, "").lower() in TRUE)
+    yield from (name for name in PREVENTING_IF_SET if variables.get(name))
 
 
 def _flags(server: Server) -> set[str]:
     """In llama-server's own spelling."""
-    return {word.partition("=")[0].replace("_", "-") for word in server.options if word.startswith("--")}
+    return {word.partition("=")[0].replace("_", "-") for word in server.options if word.startswith("-")}

@@ -50,9 +50,12 @@ def _first(keys: list[str]) -> str:
 
 
 def _lines(path: str) -> list[str]:
+    file = Path(path)
+    if not file.is_file():  # a pipe could block everything
+        return []
     try:
-        with Path(path).open("rb") as file:
-            text = file.read(LONGEST_FILE).decode("utf-8", "replace")
+        with file.open("rb") as keys:
+            text = keys.read(LONGEST_FILE).decode("utf-8", "replace")
     except OSError:
         return []
     return [line for line in text.splitlines() if not line.startswith("#")]

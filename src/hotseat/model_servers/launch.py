@@ -208,6 +208,7 @@ class Launch:
             if not await self._lost_its_port():
                 raise
         log.info("another process took the port, retrying with another port model=%s", self._spec.name)
+        self._began_at = self._output.written  # what the first one said is not about the second
         return await self._start_on_loan()
 
     async def _start_on_loan(self) -> Upstream:

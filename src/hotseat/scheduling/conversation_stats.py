@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,10 @@ FRESH = 0.3
 """Weight of the newest measurement."""
 LEAST_SAMPLE = 64
 """Shorter prompts say little about a rate."""
+REMEMBERED = 0.9
+"""Weight of what was seen before the last stop."""
+SAME = 0.9
+"""Share of an earlier prompt and its answer from which on a prompt continues that one."""
 REUSED = 0.5
 """Share of a restored conversation from which on it counts as reused: templates may render its last turn anew."""
 MOST = 1e15
@@ -34,6 +38,10 @@ class ConversationStats:
     """Bytes of one token on disk."""
     save_s: Seconds = 0.0
     """How long saving all that was worth it took."""
+    chances: float = 0.0
+    """Restored conversations, weighted towards the newest stops."""
+    returns: float = 0.0
+    """Those of them that were continued."""
     saved: int = 0
     restored: int = 0
     reused: int = 0
@@ -61,16 +69,23 @@ class ConversationStats:
     def was_restored(self, transfers: Iterable[Transfer]) -> None:
         for each in transfers:
             self.restored += 1
+            self.chances += 1
             self.restore_rate = _smoothed(self.restore_rate, each.size / max(each.took_s, 1e-6))
 
     def was_reused(self, tokens: int) -> None:
         self.reused += 1
+        self.returns += 1
         self.gained_s += tokens / self.compute_rate if self.compute_rate else 0.0
+
+    def has_stopped(self) -> None:
+        """What was long ago counts less, so that a model whose conversations are not saved is tried again."""
+        self.chances *= REMEMBERED
+        self.returns *= REMEMBERED
 
     @property
     def probability_of_return(self) -> float:
         """The share of restored conversations that were continued; one half while nothing is known."""
-        return (self.reused + 1) / (self.restored + 2)
+        return (self.returns + 1) / (self.chances + 2)
 
     def export(self) -> dict[str, float]:
         return {each.name: getattr(self, each.name) for each in fields(self)}
@@ -96,20 +111,32 @@ class Restored:
 
     unproven: list[int]
     """Tokens of each that no prompt has reused so far."""
-    prompts: int = 0
-    """Prompts since the start."""
+    own: list[int] = field(default_factory=list)
+    """Tokens of the conversations that this server has had itself."""
     reused: int = 0
+    missed: int = 0
+    """Prompts long enough to continue one that did not."""
 
-    def reused_by(self, cached: int) -> int:
-        """The tokens of the conversation that a prompt has reused; 0: none."""
-        self.prompts += 1
-        found = max((tokens for tokens in self.unproven if cached >= REUSED * tokens), default=0)
+    def note(self, cached: int, prompt: int, answer: int) -> int:
+        """The tokens of the restored conversation that a prompt has reused; 0: none."""
+        is_own = self._continues_own(cached)
+        found = 0 if is_own else max((tokens for tokens in self.unproven if cached >= REUSED * tokens), default=0)
         if found:
             self.unproven.remove(found)
             self.reused += 1
+        elif not is_own and self.unproven and prompt >= min(self.unproven):
+            self.missed += 1
+        self.own.append(prompt + answer)
         return min(found, cached)
+
+    def _continues_own(self, cached: int) -> bool:
+        """Whether an earlier prompt of this server explains the cached tokens."""
+        earlier = next((tokens for tokens in self.own if SAME * tokens <= cached <= tokens), None)
+        if earlier is not None:
+            self.own.remove(earlier)
+        return earlier is not None
 
     @property
     def was_useless(self) -> bool:
-        """There were prompts, and none of them continued a restored conversation."""
-        return bool(self.unproven) and self.prompts > 0 and not self.reused
+        """Some prompts could have continued a restored conversation, and none did."""
+        return self.missed > 0 and not self.reused

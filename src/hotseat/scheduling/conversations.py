@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 LEAST_S: Seconds = 0.25
 SHARE = 0.1
 """Of the load that follows."""
-MOST_S: Seconds = 10.0
-"""If no request waits, and for restoring."""
+MOST_S: Seconds = 2.0
+"""If nothing waits: a request may arrive meanwhile."""
+MOST_RESTORE_S: Seconds = 10.0
 EACH_S: Seconds = 0.02
 """To ask the server for its slots and to save or restore one of them, whatever its length."""
 LEAST_TOKENS = LEAST_SAMPLE
 """What servers report about shorter prompts is not asked for."""
-TRIES = 2
+TRIES = 3
 """Starts in a row after which no restored conversation was reused: then it is not tried again."""
 
 USUAL_COMPUTE_RATE = 1_000.0
@@ -42,6 +43,9 @@ USUAL_TOKEN_SIZE = 10e3
 
 SAVED_CAUSES = frozenset({Cause.EVICTION, Cause.TTL, Cause.OPERATOR, Cause.YIELD, Cause.EXCEEDS_MEMORY})
 """Other stops end hotseat, change the model, or concern a server that cannot be trusted."""
+
+URGENT = frozenset({Cause.YIELD, Cause.EXCEEDS_MEMORY})
+"""Another program waits for the memory."""
 
 NOT_REUSED = "its server restores conversations but does not reuse them, so they are not saved any more"
 DIED = "its server exited while conversations were restored, so they are not saved any more"
@@ -54,10 +58,9 @@ def saving(state: State, model: ModelState) -> Allowance | None:
     if state.is_closing or not _returns(state, model):
         return None
     stats = model.stats.conversations
-    loads = [state.load_s(claim.model) for claim in state.claims]
-    within_s = max(LEAST_S, SHARE * min(loads)) if loads else MOST_S
+    within_s, does_delay = _time_for(state, model)
     worth_s = stats.probability_of_return * (compute_s(stats) - transfer_s(stats, stats.restore_rate))
-    allowance = _allowance(within_s, worth_s, transfer_s(stats, stats.save_rate), does_delay=bool(loads))
+    allowance = _allowance(within_s, worth_s, transfer_s(stats, stats.save_rate), does_delay=does_delay)
     is_too_short = allowance and model.longest is not None and model.longest < allowance.least_tokens
     return None if is_too_short else allowance
 
@@ -67,9 +70,17 @@ def restoring(state: State, model: ModelState) -> Allowance | None:
     if not model.keeps_conversations or not model.has_saved:
         return None
     stats = model.stats.conversations
-    within_s = min(MOST_S, max(LEAST_S, state.load_s(model.name)))
+    within_s = min(MOST_RESTORE_S, max(LEAST_S, state.load_s(model.name)))
     worth_s = stats.probability_of_return * compute_s(stats)
     return _allowance(within_s, worth_s, transfer_s(stats, stats.restore_rate), does_delay=True)
+
+
+def _time_for(state: State, model: ModelState) -> tuple[Seconds, bool]:
+    """How long a save may take, and whether somebody waits for it."""
+    if model.cause in URGENT:
+        return LEAST_S, True
+    loads = [state.load_s(claim.model) for claim in state.claims]
+    return (max(LEAST_S, SHARE * min(loads)), True) if loads else (MOST_S, False)
 
 
 def _returns(state: State, model: ModelState) -> bool:

@@ -148,9 +148,10 @@ class ModelState:
         """Learn how fast it computes, and whether what was restored is reused."""
         stats = self.stats.conversations
         stats.computed(prompt.computed, prompt.took_s)
-        self.longest = max(self.longest or 0, prompt.computed + prompt.cached + prompt.generated)
-        if self.restored and (tokens := self.restored.reused_by(prompt.cached)):
-            stats.was_reused(tokens)
+        tokens = prompt.computed + prompt.cached
+        self.longest = max(self.longest or 0, tokens + prompt.generated)
+        if self.restored and (reused := self.restored.note(prompt.cached, tokens, prompt.generated)):
+            stats.was_reused(reused)
 
     def change_spec(self, spec: ModelSpec) -> None:
         """Its process, if any, stays. A new ttl outweighs what a client said before."""

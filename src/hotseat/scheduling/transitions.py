@@ -354,7 +354,8 @@ class Transitions:
     def _judge_restored(self, model: ModelState) -> None:
         """Stop trying if no restored conversation was reused, start after start."""
         restored, model.restored = model.restored, None
-        if restored is None or not restored.prompts:
+        model.stats.conversations.has_stopped()
+        if restored is None or not (restored.reused or restored.missed):
             return
         model.useless_restores = model.useless_restores + 1 if restored.was_useless else 0
         if model.useless_restores >= TRIES:

@@ -87,14 +87,16 @@ def test_the_folder_of_a_running_hotseat_stays_and_that_of_a_killed_one_is_remov
 
 
 def test_a_folder_without_a_lock_is_a_leftover(parent: Path) -> None:
-    """It was killed between creating its folder and locking it. Files beside the folders are not ours to remove."""
-    (parent / "0123").mkdir(parents=True)
-    (parent / "0123" / "x.slot").touch()
+    """It was killed between creating its folder and locking it. Other files and folders are not ours to remove."""
+    leftover = parent / "0123456789abcdef"
+    leftover.mkdir(parents=True)
+    (leftover / "x.slot").touch()
+    (parent / "alice").mkdir()
     (parent / "note").touch()
     (parent / "link").symlink_to(parent.parent, target_is_directory=True)
     Folder(parent).remove_leftovers()
 
-    assert {path.name for path in folders(parent)} == {"note", "link"}
+    assert {path.name for path in folders(parent)} == {"note", "link", "alice"}
 
 
 def test_a_folder_that_somebody_removed_is_created_again(parent: Path) -> None:

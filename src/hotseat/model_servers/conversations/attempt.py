@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hotseat.scheduling.commands import Allowance
 
 EXIT_S: Seconds = 1.0
+LEAST_EXIT_S: Seconds = 0.1
 """A server that dies closes its connections a moment before its exit is known, which ends the attempt."""
 
 
@@ -58,7 +59,7 @@ class Attempt:
             self.note(str(problem))
         except (OSError, ValueError) as problem:  # no response, or not a whole one
             self.note(str(problem) or type(problem).__name__)
-            await asyncio.sleep(EXIT_S)
+            await asyncio.sleep(min(EXIT_S, max(LEAST_EXIT_S, self._until - self._clock())))
 
     def _unfinished(self) -> Transfer | None:
         if not self._is_late or self._began is None:

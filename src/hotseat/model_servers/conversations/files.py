@@ -159,7 +159,8 @@ class SavedFiles:
     def _remove_unknown(self) -> None:
         # The list is made first: what is in progress is known before its file appears.
         names = self._folder.names()
-        self._folder.remove(name for name in names if name not in self._files and name not in self._in_progress)
+        # A finished file is known as kept before it is no longer in progress: so this order misses none.
+        self._folder.remove(name for name in names if name not in self._in_progress and name not in self._files)
 
     async def remove_leftovers(self) -> None:
         await asyncio.to_thread(self._folder.remove_leftovers)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import re
 import secrets
 import shutil
 from contextlib import suppress
@@ -22,6 +23,8 @@ log = logging.getLogger(__name__)
 
 LOCK = "lock"
 ATTEMPTS = 10
+NAME = re.compile(r"[0-9a-f]{16}")
+"""Of a hotseat's folder: eight random bytes."""
 
 
 class Folder:
@@ -100,10 +103,15 @@ def _locked(folder: Path) -> int | None:
 
 
 def _folders(parent: Path) -> list[Path]:
+    """Those that a hotseat has made: others may be in the same place."""
     try:
-        return [folder for folder in parent.iterdir() if folder.is_dir() and not folder.is_symlink()]
+        return [folder for folder in parent.iterdir() if NAME.fullmatch(folder.name) and _is_folder(folder)]
     except OSError:
         return []
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 def _remove(path: Path) -> None:
