@@ -54,4 +54,4 @@ def test_many_models_share_the_memory_there_is(tmp_path: Path) -> None:
     assert not alone.problems
     assert together.peak <= 1.05 * BUDGET, together
     assert together.looks > REQUESTS / 4, together
-    assert alone.loads >= 2 * together.loads, (alone, together)
+    assert alone.loads >= 2.5 * together.loads, (alone, together)
