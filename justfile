@@ -122,9 +122,17 @@ bench-fleet *options:
 simulate-fleet *options:
     python -m bench.fleet_simulation "$@"
 
-# inject many faults at once, for minutes: [--fleet [HOSTS]] [--seed N] [--minutes M] [--requests N]
+# simulate fleets with faults on a virtual clock: [--seeds N] [--first SEED] [--fault NAME …] [--log]
+simulate-faults *options:
+    python -m bench.fleet_faults "$@"
+
+# inject many faults at once, for minutes: [--fleet [HOSTS]] [--conversations] [--restarts N [--light]] [--crashes N [--grace TIME]] [--seed N] [--minutes M] [--requests N]
 chaos *options:
     python -m bench.chaos "$@"
+
+# try the unit of `hotseat systemd install` with a real systemd in a container; as root, in a folder that does not exist yet
+try-systemd folder:
+    scripts/try_systemd.sh "$1"
 
 # soak test: an hour of mixed load on a real llama-server; memory and waiting times must not grow
 soak *options:

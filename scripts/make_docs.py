@@ -416,7 +416,7 @@ MACHINES = ("32GiB", "48GiB", "24GiB,24GiB", "24GiB,24GiB,24GiB")
 
 
 def simulation() -> dict[str, str]:
-    memory, patience = ("--memory", "48GiB"), ("--patience", "6")
+    memory, patience, conversations = ("--memory", "48GiB"), ("--patience", "6"), ("--conversations", "on")
     with TemporaryDirectory() as folder:
         drawn = Path(folder) / "monday.svg"
         with_memory, with_patience = said("monday", *memory, "--svg", str(drawn)), said("monday", *patience)
@@ -430,6 +430,8 @@ def simulation() -> dict[str, str]:
         more_patience_says=with_patience,
         machines=" ".join(["hotseat simulate office.jsonl", *machines]),
         machines_say=said("office", *machines),
+        conversations=" ".join(["hotseat simulate tuesday.jsonl", *conversations]),
+        conversations_say=said("tuesday", *conversations),
         example=f"```\n{trace_format()}\n```",
     )
     return {"howto/simulate.md": shown, "howto/monday.svg": picture}

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bench.chaos.client import End
-from bench.chaos.injecting import AFTERMATH_S
+from bench.chaos.injecting import AFTERMATH_S, HUNG, RESTARTED
 from bench.chaos.requests import BUDGET_GIB, REAL, REAL_GIB, STUBS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from bench.chaos.client import RequestResult
@@ -24,13 +24,13 @@ DEADLY = ("die-early", "die-mid")
 """Request faults that end the server for all requests."""
 CUTTING = (
     "kill -9 of a server", "health check hangs", "server exits at start", "slow load", "port taken by another process",
-    "unload by an operator", "kill -9 while saving", "kill -9 while restoring", "SIGTERM and restart",
-    "kill -9 of hotseat", "kill -9 of the guard",
-    "kill -9 of a host", "SIGTERM of a host", "a host is out of reach", "a host is cut off from all",
+    "unload by an operator", "SIGTERM and restart", "kill -9 of hotseat", "crash with grace", "kill -9 of the guard",
+    "kill -9 of a host", RESTARTED, "a host is out of reach", "a host is cut off from all", HUNG,
 )  # fmt: skip
-"""Faults that may cut an answer in the middle."""
+"""Faults that may cut an answer in the middle. A server that saves or restores conversations has no requests."""
 DEAFENING = (
-    "SIGTERM and restart", "kill -9 of hotseat", "no descriptors", "kill -9 of a host", "SIGTERM of a host",
+    "SIGTERM and restart", "kill -9 of hotseat", "crash with grace", "no descriptors", "kill -9 of a host",
+    RESTARTED,
 )  # fmt: skip
 """Faults during which hotseat may close a connection without an answer, or accept none."""
 AROUND_S = 2.0
@@ -42,8 +42,11 @@ class Evidence:
     results: list[RequestResult]
     record: list[dict[str, Any]]
     injected: list[Injected]
-    reference: str
-    """The answer of the real model."""
+    references: Sequence[str]
+    """The answers of the real model to each prompt."""
+    budget_gib: int = BUDGET_GIB
+    honest: tuple[int, ...] = HONEST
+    """The errors that clients may receive."""
 
 
 def read_record(path: Path) -> list[dict[str, Any]]:
@@ -52,7 +55,7 @@ def read_record(path: Path) -> list[dict[str, Any]]:
 
 def violations(evidence: Evidence) -> list[str]:
     """What should not have happened, one sentence each."""
-    return [*wrong_answers(evidence), *repeated(evidence), *exceeding_memory(evidence.record)]
+    return [*wrong_answers(evidence), *repeated(evidence), *exceeding_memory(evidence)]
 
 
 def wrong_answers(evidence: Evidence) -> Iterator[str]:
@@ -77,11 +80,11 @@ def around(result: RequestResult, evidence: Evidence) -> str:
 def wrong(result: RequestResult, evidence: Evidence, dying: list[RequestResult]) -> str | None:
     match result.end:
         case End.WHOLE:
-            return unlike(result.text, result.planned.expected if result.planned.is_obeyed else evidence.reference)
+            planned = result.planned
+            return unlike(result.text, planned.expected if planned.is_obeyed else evidence.references[planned.prompt])
         case End.ERROR:
-            return (
-                None if result.status in HONEST and result.text else f"{result.status} with the reason {result.text!r}"
-            )
+            is_honest = result.status in evidence.honest and result.text
+            return None if is_honest else f"{result.status} with the reason {result.text!r}"
         case End.BROKEN:
             if result.planned.fault in BREAKING or explained(result, evidence.injected, CUTTING) or died(result, dying):
                 return None
@@ -91,6 +94,9 @@ def wrong(result: RequestResult, evidence: Evidence, dying: list[RequestResult])
             is_explained = explained(result, felt, DEAFENING)
             return None if is_explained else f"{result.end.value} for no reason, {result.text}"
         case End.TOO_LATE:
+            itself = [fault for fault in evidence.injected if fault.rig == result.rig]
+            if explained(result, itself, (HUNG,)):
+                return None
             return f"no end after {result.ended - result.began:.0f} s, status {result.status}"
     return None
 
@@ -126,9 +132,9 @@ def repeated(evidence: Evidence) -> Iterator[str]:
             yield f"{result.planned.id} was answered and never executed"
 
 
-def exceeding_memory(record: list[dict[str, Any]]) -> Iterator[str]:
-    for line in record:
+def exceeding_memory(evidence: Evidence) -> Iterator[str]:
+    for line in evidence.record:
         if line["what"] == "born":
             alive = [line["model"], *line["others"]]
-            if sum(GIB[model] for model in alive) > BUDGET_GIB or alive.count(line["model"]) > 1:
+            if sum(GIB[model] for model in alive) > evidence.budget_gib or alive.count(line["model"]) > 1:
                 yield f"started with too little memory at {line['at']:.3f}: {' beside '.join(alive)}"

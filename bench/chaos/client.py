@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from bench.chaos.requests import LONG, PATIENCE_S, REAL, Behaviour, Kind
+from bench.chaos.requests import PATIENCE_S, PROMPTS, REAL, Behaviour, Kind
 
 if TYPE_CHECKING:
     from bench.chaos.requests import PlannedRequest
+
+PIECE, PIECE_S = 1 << 15, 0.05
+"""Of a slow upload, which takes two to four seconds."""
 
 Wire = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -49,8 +53,9 @@ class RequestResult:
 class Client:
     """Reuses its connection while it is usable, as SDKs do."""
 
-    def __init__(self, port: int, rig: str = "") -> None:
-        self._port, self._rig = port, rig
+    def __init__(self, port: int, rig: str = "", address: str = "127.0.0.1") -> None:
+        """`address` is its own: hotseat shares its queue fairly among addresses."""
+        self._port, self._rig, self._address = port, rig, address
         self._wire: Wire | None = None
 
     def go_to(self, port: int, rig: str) -> None:
@@ -75,20 +80,20 @@ class Client:
 
     async def _converse(self, planned: PlannedRequest, answer: Answer) -> End:
         try:
-            reader, writer = self._wire = self._wire or await asyncio.open_connection("127.0.0.1", self._port)
+            reader, writer = self._wire = self._wire or await self._connected()
         except OSError:
             return End.UNREACHED
-        try:
-            writer.write(request_bytes(planned))
-            await writer.drain()
-        except OSError:
-            pass  # the server may have answered before it had read everything
+        with suppress(OSError):  # the server may have answered before it had read everything
+            await send(writer, planned)
         try:
             await answer.read(reader)
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, Broken, ValueError) as problem:
             answer.problem = repr(problem)
             return End.BROKEN if answer.status else End.SILENT
         return End.WHOLE if answer.status == 200 else End.ERROR
+
+    async def _connected(self) -> Wire:
+        return await asyncio.open_connection("127.0.0.1", self._port, local_addr=(self._address, 0))
 
     def close(self) -> None:
         if self._wire is not None:
@@ -152,6 +157,18 @@ class Answer:
         return "".join(delta["delta"].get("content") or "" for word in parsed for delta in word["choices"])
 
 
+async def send(writer: asyncio.StreamWriter, planned: PlannedRequest) -> None:
+    data = request_bytes(planned)
+    if planned.kind is not Kind.UPLOAD or planned.behaviour is not Behaviour.SLOW:
+        writer.write(data)
+        return await writer.drain()
+    for at in range(0, len(data), PIECE):
+        writer.write(data[at : at + PIECE])
+        await writer.drain()
+        await asyncio.sleep(PIECE_S)
+    return None
+
+
 def request_bytes(planned: PlannedRequest) -> bytes:
     if planned.kind is Kind.UPLOAD:
         target = f"/upstream/{planned.model}/upload/{planned.id}/{planned.fault or 'none'}"
@@ -162,7 +179,7 @@ def request_bytes(planned: PlannedRequest) -> bytes:
         "fault": planned.fault,
         "words": planned.words,
         "stream": planned.kind is Kind.STREAM,
-        "messages": [{"role": "user", "content": LONG if planned.model == REAL else "hello"}],
+        "messages": [{"role": "user", "content": PROMPTS[planned.prompt] if planned.model == REAL else "hello"}],
         "max_tokens": planned.words,
         "temperature": 0,
     }

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import resource
 import signal
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from bench.chaos.conversation_faults import ConversationFaults
+from bench.chaos.conversation_faults import ConversationInjector
 from bench.chaos.hotseat_process import send_signal
 from bench.chaos.injecting import Injector
+from bench.chaos.process_faults import ProcessFaults
 from bench.chaos.requests import REAL, STUBS
-from tests.support.processes import command_line
 
 if TYPE_CHECKING:
-    import random
-
     from bench.chaos.hotseat_process import HotseatProcess
 
 LASTS_S = 1.5
@@ -26,7 +25,9 @@ class FaultInjector(Injector):
     def __init__(self, rig: HotseatProcess, rng: random.Random) -> None:
         super().__init__(rng)
         self._rig = rig
-        self._conversations = conversations = ConversationFaults(rig, rng)
+        self._conversations = ConversationInjector(rig, random.Random(f"{rng.random()}"))
+        self._conversations.share(self)
+        self._processes = ProcessFaults(rig, rng, self.trouble)
         self._faults = {
             "kill -9 of a server": self._kill_server,
             "SIGSTOP of a server": self._stop_server,
@@ -41,23 +42,21 @@ class FaultInjector(Injector):
             "reload of an invalid file": self._reload_nonsense,
             "no descriptors": self._run_out_of_descriptors,
             "full disk": self._fill_disk,
-            "SIGTERM and restart": self._restart,
-            "kill -9 of hotseat": self._kill_hotseat,
-            "kill -9 of the guard": self._kill_guard,
-            "kill -9 while saving": conversations.kill_while_saving,
-            "kill -9 while restoring": conversations.kill_while_restoring,
-            "truncated conversations": conversations.truncate,
-            "no disk for conversations": conversations.fill_disk,
+            **self._processes.by_name,
         }
-        self._weights = [8, 4, 2, 2, 3, 2, 3, 4, 3, 2, 2, 2, 2, 1, 1, 1, 2, 2, 2, 1]
+        self._weights = [8, 4, 2, 2, 3, 2, 3, 4, 3, 2, 2, 2, 2, 1, 1, 1, 1, 3]
+
+    async def run(self, is_over: asyncio.Event) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(super().run(is_over))
+            group.create_task(self._conversations.run(is_over))
 
     def _draw(self) -> str:
         return self._rng.choices(list(self._faults), self._weights)[0]
 
     @property
     def notes(self) -> list[str]:
-        struck = self._conversations.struck
-        return [f"servers killed while saving: {struck['saving']}, while restoring: {struck['restoring']}"]
+        return [*self._conversations.notes, *self._processes.notes]
 
     # Servers
 
@@ -155,22 +154,3 @@ class FaultInjector(Injector):
         self._rig.limit(what, soft)
         await asyncio.sleep(self._rng.uniform(0.1, LASTS_S))
         self._rig.limit(what, -1)
-
-    # hotseat itself
-
-    async def _restart(self) -> None:
-        code = await self._rig.end(signal.SIGTERM)
-        if code != 0:
-            self.trouble.append(f"hotseat ended with {code} after SIGTERM")
-        if left := self._rig.processes():
-            self.trouble.append(f"after SIGTERM of hotseat there are still {[command_line(pid) for pid in left]}")
-        await self._rig.start()
-
-    async def _kill_hotseat(self) -> None:
-        await self._rig.end(signal.SIGKILL)
-        await self._rig.start()
-
-    async def _kill_guard(self) -> None:
-        for pid in self._rig.processes("hotseat.model_servers.guard_process"):
-            send_signal(pid, signal.SIGKILL)
-        await asyncio.sleep(0.5)

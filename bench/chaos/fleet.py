@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import string
 import subprocess
+import time
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from bench.chaos.hotseat_process import HotseatProcess, send_signal, until
+from bench.chaos.hotseat_process import QUIET_WITHIN_S, HotseatProcess, send_signal, until
 from bench.chaos.requests import REAL
 from bench.chaos.tcp_links import Wire
 from tests.support.hotseat import PROGRAM
 from tests.support.nats import nats_servers
 
-from hotseat.fleet.jetstream.store import JetStream
-from hotseat.fleet.records import HostOrder, encoded
-from hotseat.fleet.store import Bucket
-from hotseat.identifiers import HostName
-from hotseat.settings import Fleet as FleetSettings
-
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
     from tests.support.nats import NatsServer
 
 SERVERS = 3
-CONNECTED_S = 60.0
+SECRET = "hush"
+AGAIN_S = 0.1
 REPLICAS = {"red": {"max": 2}, REAL: {"min": 2, "max": 2}}
 """All others: one."""
 AHEAD = ("unshare", "--time", "--monotonic", "86400", "--")
@@ -45,11 +42,11 @@ class Fleet:
         """The links that the other hosts use; clients do not."""
         self.lines = {rig.name: [Wire(server.port) for server in nats] for rig in self.rigs}
         for rig in self.rigs:
-            rig.replicas = REPLICAS
+            rig.settings = {name: {"replicas": dict(bounds)} for name, bounds in REPLICAS.items()}
             rig.fleet = {
                 "nats": [f"nats://127.0.0.1:{wire.port}" for wire in self.lines[rig.name]],
                 "name": rig.name,
-                "secret": "hush",
+                "secret": SECRET,
                 "address": f"http://127.0.0.1:{self.wires[rig.name].port}",
             }
 
@@ -83,18 +80,42 @@ class Fleet:
             return next((each for each in self.nats if each.name == leader), server)
         return self.nats[0]
 
-    async def order(self, host: str, order: HostOrder | None) -> None:
-        """Set an operator's order; None withdraws it."""
-        store = JetStream(FleetSettings(tuple(server.url for server in self.nats), HostName("operator")))
-        store.open()
-        try:
-            await store.until_connected(CONNECTED_S)
-            if order is None:
-                await store.remove(Bucket.ORDERS, host)
-            else:
-                await store.put(Bucket.ORDERS, host, encoded(order))
-        finally:
-            await store.aclose()
+    # What hosts know of each other
+
+    async def order(self, method: str, rig: HotseatProcess) -> bool:
+        """Drain a host (PUT), or end that (DELETE), through any host; False: it does not obey."""
+        return await come_true(lambda: self._obeys(method, rig))
+
+    async def _obeys(self, method: str, rig: HotseatProcess) -> bool:
+        for asked in self.rigs:
+            answer = await asked.ask(method, f"/hotseat/fleet/hosts/{rig.name}/drain")
+            if answer and answer.get("status") == "ok":
+                break
+        [itself] = [host for host in await members(rig) if host["host"] == rig.name] or [{}]
+        return itself.get("drained") is (method == "PUT")
+
+    async def is_alone(self, rig: HotseatProcess) -> bool:
+        """Does it know no other host, and no other host know it?"""
+        return await come_true(lambda: self._knows_nobody(rig))
+
+    async def _knows_nobody(self, rig: HotseatProcess) -> bool:
+        known = {each.name: {host["host"] for host in await members(each)} for each in self.rigs}
+        return known.pop(rig.name) == {rig.name} and not any(rig.name in names for names in known.values())
+
+
+async def members(rig: HotseatProcess) -> list[dict[str, Any]]:
+    """The present hosts of the fleet, as this one knows them."""
+    fleet = await rig.ask("GET", "/hotseat/fleet") or {}
+    return list(fleet.get("hosts", []))
+
+
+async def come_true(fact: Callable[[], Awaitable[bool]]) -> bool:
+    begun = time.monotonic()
+    while not await fact():
+        if time.monotonic() > begun + QUIET_WITHIN_S:
+            return False
+        await asyncio.sleep(AGAIN_S)
+    return True
 
 
 def may_skew_clocks() -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from bench.chaos.client import Client, End
 from bench.chaos.control import Control, control_of
+from bench.chaos.executed import crossings
 from bench.chaos.fleet import REPLICAS, fleet_of
 from bench.chaos.fleet_faults import FleetInjector
 from bench.chaos.requests import REAL, STUBS, Behaviour, Kind, PlannedRequest
@@ -47,8 +48,9 @@ class FleetRun(Run):
     CLIENTS = 24
 
     def __init__(self, fleet: Fleet, seed: int, most: int | None, say: Callable[[str], None]) -> None:
-        super().__init__(fleet.rigs, FleetInjector(fleet, random.Random(f"{seed}/injector")), seed, most, say)
-        self._fleet = fleet
+        injector = FleetInjector(fleet, random.Random(f"{seed}/injector"))
+        super().__init__(fleet.rigs, injector, seed, most, say)
+        self._fleet, self._hosts = fleet, injector.hosts
         self._asked = 0
 
     async def _open(self) -> None:
@@ -95,6 +97,8 @@ class FleetRun(Run):
     # After: every host serves every model, and no model has too many replicas
 
     async def _healed(self) -> AsyncIterator[str]:
+        for problem in crossings(self._hosts.alone, self._results):
+            yield problem
         began = time.monotonic()
         asked = [(rig, model) for rig in self._rigs for model in (*STUBS, REAL)]
         healed = await asyncio.gather(*(self._heals(rig, model, began + HEALS_S) for rig, model in asked))

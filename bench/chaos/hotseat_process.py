@@ -12,42 +12,55 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 from bench.chaos.requests import BUDGET_GIB, REAL, REAL_GIB, STUBS
+from bench.chaos.upstream import PROGRAM as PROGRAM_OF_STUBS
 from tests.support.hotseat import MARK, PROGRAM
-from tests.support.llama import llama
+from tests.support.llama import REPOSITORY, llama
 from tests.support.ports import free_port
 from tests.support.processes import all_pids, command_line, environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
-DISK = "200MiB"
+DISK = 64 << 20
 """For saved conversations."""
-STUB = Path(__file__).with_name("upstream.py")
+REAL_OPTIONS = "-np 1 -ctk f32 -ctv f32"
+"""One slot: requests computed in one batch change each other's last bits, and sometimes a word. A large cache: saving
+it takes milliseconds."""
+IGNORING = "env --ignore-signal=XFSZ "
+"""A limit of its files' size is an error to the server then, and not its end."""
 START_WITHIN_S = 60.0
 QUIET_WITHIN_S = 60.0
 
 
 class HotseatProcess:
-    def __init__(self, folder: Path, program: Sequence[str] = (str(PROGRAM),)) -> None:
+    def __init__(self, folder: Path, program: Sequence[str] = (str(PROGRAM),), budget_gib: int = BUDGET_GIB) -> None:
         self.port = free_port()
         self.name = folder.name
         self.folder = folder
         self.fleet: Mapping[str, Any] = {}
         """The fleet section of its configuration; empty: not in a fleet."""
-        self.replicas: Mapping[str, Mapping[str, int]] = {}
+        self.settings: Mapping[str, Mapping[str, Any]] = {}
+        """Of some models, besides what all have."""
         (folder / "stubs" / "alive").mkdir(parents=True)
         self.log = folder / "hotseat.log"
         self.cache = folder / "cache"
         """Where it saves conversations."""
+        self.disk = DISK
         self._mark = f"{MARK}={folder}".encode()
         self._config = folder / "config.yaml"
         self._program = program
+        self.budget_gib = budget_gib
+        self.grace = ""
+        """Its crashGrace; empty: none."""
+        self._serving: int | None = None
+        """The process that serves after a restart; None: the one that was started."""
         self._process: subprocess.Popen[bytes]
+        self._serves = False
         self.lives = 0
 
     # The process
@@ -55,12 +68,14 @@ class HotseatProcess:
     async def start(self) -> None:
         """Return when it answers."""
         self.lives += 1
+        self._serving = None
         self._spawn()
         async with asyncio.timeout(START_WITHIN_S):
             while not await self.ask("GET", "/health"):
                 if self._process.poll() is not None:
                     raise AssertionError(f"hotseat ended with {self._process.returncode}:\n{self.log.read_text()}")
                 await asyncio.sleep(0.02)
+        self._serves = True
 
     def _spawn(self) -> None:
         argv = [*self._program, "serve", "--config", str(self._config), "--listen", f"127.0.0.1:{self.port}"]
@@ -71,15 +86,36 @@ class HotseatProcess:
 
     async def end(self, number: int) -> int:
         """Signal it, and return its exit code once it is gone."""
-        self._process.send_signal(number)
+        self._serves = False
+        if number == signal.SIGKILL:
+            send_signal(self.pid, number)  # nobody can pass it on
+        else:
+            self._process.send_signal(number)
         return await asyncio.to_thread(self._process.wait, 40)
 
     @property
     def pid(self) -> int:
-        return self._process.pid
+        return self._serving or self._process.pid
+
+    async def restart(self) -> str:
+        """Have it replaced by a new process; returns why that failed, empty if it did not."""
+        before = await self.ask("GET", "/hotseat/restart") or {"pid": self.pid, "attempts": 0}
+        send_signal(self.pid, signal.SIGUSR2)
+        begun = time.monotonic()
+        while time.monotonic() < begun + START_WITHIN_S:
+            state = await self.ask("GET", "/hotseat/restart") or before
+            if state["pid"] != before["pid"]:
+                self._serving = state["pid"]
+                return ""
+            if state["attempts"] > before["attempts"] and not state["is_in_progress"]:
+                return str(state["problem"])
+            await asyncio.sleep(0.02)
+        return "there is no new process"
 
     def reload(self) -> None:
-        self._process.send_signal(signal.SIGHUP)
+        """Not while it starts: until it serves, the signal would end it, and it reads the newest file anyway."""
+        if self._serves:
+            self._process.send_signal(signal.SIGHUP)
 
     def limit(self, what: int, soft: int) -> None:
         """Lower a limit of the running process; -1 removes it."""
@@ -119,29 +155,37 @@ class HotseatProcess:
     def write(self, changed: str = "", without: str = "") -> None:
         """Configure every model; `changed` gets another command, `without` is left out."""
         models = {name: self._stub(name, gib, is_changed=name == changed) for name, gib in STUBS.items()}
-        # One slot: requests computed in one batch change each other's last bits, and sometimes a word.
-        models[REAL] = {**llama("alpha", "-np 1"), "memory": f"{REAL_GIB}GiB"}
-        for name, bounds in self.replicas.items():
-            models[name]["replicas"] = dict(bounds)
+        models[REAL] = {"cmd": IGNORING + llama("alpha", REAL_OPTIONS)["cmd"], "memory": f"{REAL_GIB}GiB"}
+        for name, more in self.settings.items():
+            models[name] |= more
         models.pop(without, None)
         config = {
-            "devices": {"gpu0": {"memory": f"{BUDGET_GIB}GiB"}},
+            "devices": {"gpu0": {"memory": f"{self.budget_gib}GiB"}},
             "healthCheckTimeout": 4,
             "unloadTimeout": 2,
             "scheduler": {"maxQueue": 48},
             "limits": {"idleTimeout": 10, "bodyTimeout": 5},
-            "conversations": {"disk": DISK},
+            "conversations": {"disk": self.disk},
             "models": models,
         }
+        if self.grace:
+            config["crashGrace"] = self.grace
         if self.fleet:
             config["fleet"] = dict(self.fleet)
-        self._config.write_text(yaml.safe_dump(config, sort_keys=False, width=10_000))
+        self._replace_config(yaml.safe_dump(config, sort_keys=False, width=10_000))
 
     def write_nonsense(self) -> None:
-        self._config.write_text("models: {red: {cmdd: nothing}}\n")
+        self._replace_config("models: {red: {cmdd: nothing}}\n")
+
+    def _replace_config(self, text: str) -> None:
+        """At once: two injectors write it, and hotseat may be starting."""
+        new = self._config.with_suffix(".new")
+        new.write_text(text)
+        new.replace(self._config)
 
     def _stub(self, name: str, gib: int, *, is_changed: bool) -> dict[str, Any]:
-        words = [sys.executable, "-I", "-S", str(STUB), "${PORT}", name, str(self.folder / "stubs")]
+        start = [sys.executable, "-I", "-S", "-c", PROGRAM_OF_STUBS, str(REPOSITORY)]
+        words = [*start, "${PORT}", name, str(self.folder / "stubs")]
         command = " ".join(word if word == "${PORT}" else shlex.quote(word) for word in words)
         extra = " again" if is_changed else ""
         return {"cmd": command + extra, "memory": f"{gib}GiB", "timeouts": {"responseHeader": 3}}

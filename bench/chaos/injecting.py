@@ -12,7 +12,13 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Awaitable, Callable
 
+    from bench.chaos.client import RequestResult
+
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 1.2
+RESTART = "restart"
+"""hotseat is replaced by a new process. Explains nothing: no client may notice it."""
+RESTARTED = "SIGTERM of a host"
+HUNG = "a host hangs"
 AFTERMATH_S = 1.0
 """How long after its end a fault may still have effects."""
 
@@ -37,8 +43,14 @@ class Injector:
         self.injected: list[Injected] = []
         self.trouble: list[str] = []
         """Failures of a host itself."""
+        self.asked: list[RequestResult] = []
+        """What faults have asked themselves; checked like the clients' requests."""
         self._faults: dict[str, Callable[[], Awaitable[str | None]]] = {}
         """Each returns the name of the only host it can affect, if there is one."""
+
+    def share(self, other: Injector) -> None:
+        """Record everything where the other one does."""
+        self.injected, self.trouble, self.asked = other.injected, other.trouble, other.asked
 
     @property
     def notes(self) -> list[str]:

@@ -12,8 +12,12 @@ PATIENCE_S = 45.0
 
 REAL = "alpha"
 """The model that a real llama-server serves."""
-LONG = "".join(random.Random(1).choices("abcdefghijklmnopqrstuvwxyz      ", k=720))
-"""What it is asked: long enough to be worth saving when it is swapped out. Its answer is the same in any batch."""
+PROMPTS = tuple(
+    "".join(random.Random(seed).choices("abcdefghijklmnopqrstuvwxyz      ", k=length))
+    for seed, length in ((1, 720), (2, 700), (3, 640))
+)
+"""What it is asked: long enough to be worth saving when it is swapped out. The answers differ from each other, and each
+is the same in any batch and after any part of the prompt that is cached."""
 STUBS = {"red": 4, "green": 4, "blue": 6, "white": 10}
 """The models that upstream.py serves, with the GiB that each takes."""
 BUDGET_GIB, REAL_GIB = 10, 4
@@ -31,12 +35,13 @@ class Kind(Enum):
     UNARY = "unary"
     STREAM = "stream"
     UPLOAD = "upload"
+    MESSAGE = "websocket message"
 
 
 class Behaviour(Enum):
     PATIENT = "patient"
     HANGS_UP = "hangs up"
-    SLOW = "reads slowly"
+    SLOW = "reads and uploads slowly"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,8 @@ class PlannedRequest:
     words: int
     leaves_after_s: float
     """For clients that disconnect."""
+    prompt: int = 0
+    """Of the real model."""
 
     @property
     def expected(self) -> str:
@@ -68,7 +75,7 @@ class PlannedRequest:
 
 def draw(rng: random.Random, name: str) -> PlannedRequest:
     model = rng.choices([*STUBS, REAL], [4, 4, 3, 1, 1])[0]
-    kind = rng.choices(list(Kind), [6, 6, 0.2 if model in STUBS else 0])[0]
+    kind = rng.choices(list(Kind), [6, 6, 0.2 if model in STUBS else 0, 0])[0]
     fault = rng.choices(REQUEST_FAULTS, RATES)[0] if model in STUBS and rng.random() < 0.12 else ""
     if kind is not Kind.STREAM and fault == "garble-mid":
         fault = "fin-mid"  # a body with a length has no framing to corrupt
@@ -78,4 +85,5 @@ def draw(rng: random.Random, name: str) -> PlannedRequest:
     words = rng.choice([1, 8, 40, 40, 400]) if model in STUBS else 8
     if behaviour is Behaviour.SLOW and model in STUBS:
         words = 2_000
-    return PlannedRequest(name, model, kind, fault, behaviour, words, rng.choice([0.0, 0.02, 0.2, 1.0, 4.0]))
+    leaves_after_s, prompt = rng.choice([0.0, 0.02, 0.2, 1.0, 4.0]), rng.randrange(len(PROMPTS))
+    return PlannedRequest(name, model, kind, fault, behaviour, words, leaves_after_s, prompt)

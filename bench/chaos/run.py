@@ -9,19 +9,22 @@ import signal
 import tempfile
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from bench.chaos.checker import Evidence, read_record, violations
+from bench.chaos.checker import HONEST, Evidence, read_record, violations
 from bench.chaos.client import Client, End
+from bench.chaos.conversation_disk import files, parts
+from bench.chaos.conversation_faults import ConversationInjector
 from bench.chaos.faults import FaultInjector
 from bench.chaos.hotseat_process import QUIET_WITHIN_S, HotseatProcess, send_signal, until
-from bench.chaos.requests import REAL, Behaviour, Kind, PlannedRequest, draw
+from bench.chaos.log_lines import bugs_in
+from bench.chaos.requests import PROMPTS, REAL, Behaviour, Kind, PlannedRequest, draw
 from tests.support.processes import command_line
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 
     from bench.chaos.client import RequestResult
     from bench.chaos.injecting import Injector
@@ -33,9 +36,6 @@ SPARE_DESCRIPTORS = 8
 """Descriptors that may be open in an idle hotseat beyond those at its start: idle connections."""
 RESTLESSNESS = 0.3
 """The probability that a client asks another host next, if there are several."""
-LINES_SHOWN = 20
-BUGS = ("Traceback", "ERROR background work failed")
-"""Prefixes of log lines that only a bug can write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +49,16 @@ class Outcome:
     """Other measurements."""
 
 
-async def run(seed: int, seconds: float, most: int | None, say: Callable[[str], None]) -> Outcome:
+async def run(
+    seed: int, seconds: float, most: int | None, say: Callable[[str], None], *, only_conversations: bool = False
+) -> Outcome:
     """Chaos for so many seconds, or until so many requests were made."""
     with tempfile.TemporaryDirectory(prefix="hotseat-chaos-") as folder:
-        rig = HotseatProcess(Path(folder))
-        injector = FaultInjector(rig, random.Random(f"{seed}/injector"))
+        rig, rng = HotseatProcess(Path(folder)), random.Random(f"{seed}/injector")
+        injector = ConversationInjector(rig, rng) if only_conversations else FaultInjector(rig, rng)
+        kind = FewClients if only_conversations else Run
         try:
-            return await Run([rig], injector, seed, most, say).play(seconds)
+            return await kind([rig], injector, seed, most, say).play(seconds)
         finally:
             for pid in rig.processes():
                 send_signal(pid, signal.SIGKILL)
@@ -63,6 +66,10 @@ async def run(seed: int, seconds: float, most: int | None, say: Callable[[str], 
 
 class Run:
     CLIENTS = 40
+    has_request_faults = True
+    """Do model servers fail in some requests?"""
+    honest: tuple[int, ...] = HONEST
+    """The errors that clients may receive."""
 
     def __init__(
         self, rigs: list[HotseatProcess], injector: Injector, seed: int, most: int | None, say: Callable[[str], None]
@@ -77,15 +84,17 @@ class Run:
         began = time.monotonic()
         await self._open()
         idle = {rig.name: rig.descriptors() for rig in self._rigs}
-        reference = await self._reference()
+        references = [await self._reference(prompt) for prompt in range(len(PROMPTS))]
         problems = [problem async for problem in self._calm()]
         await self._storm(seconds)
         problems += [*self._injector.trouble, *[problem async for problem in self._healed()]]
         for rig in self._rigs:
             problems += [problem async for problem in self._left_behind(rig, idle[rig.name])]
-            problems += bugs(rig)
+            log = rig.log.read_text(errors="replace")
+            problems += [f"in the log of {rig.name}: {bug}" for bug in bugs_in(log)]
         record = [line for rig in self._rigs for line in read_record(rig.folder / "stubs" / "record")]
-        evidence = Evidence(self._results, record, self._injector.injected, reference)
+        results = [*self._results, *self._injector.asked]
+        evidence = Evidence(results, record, self._injector.injected, references, self._rigs[0].budget_gib, self.honest)
         found = [*problems, *violations(evidence)]
         lives = sum(rig.lives for rig in self._rigs)
         return Outcome(
@@ -97,10 +106,10 @@ class Run:
             rig.write()
         await asyncio.gather(*(rig.start() for rig in self._rigs))
 
-    async def _reference(self) -> str:
+    async def _reference(self, prompt: int) -> str:
         """The answer of the real model while no fault is injected."""
         result = await Client(self._rigs[0].port).ask(
-            PlannedRequest("calm", REAL, Kind.UNARY, "", Behaviour.PATIENT, 8, 0)
+            PlannedRequest("calm", REAL, Kind.UNARY, "", Behaviour.PATIENT, 8, 0, prompt)
         )
         if result.end is not End.WHOLE:
             raise AssertionError(f"the real model does not answer without faults: {result}")
@@ -121,7 +130,7 @@ class Run:
     async def _storm(self, seconds: float) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._injector.run(self._is_over))
-            clients = [group.create_task(self._be_client(n)) for n in range(self.CLIENTS)]
+            clients = [group.create_task(client) for client in self._clients()]
             ticker = group.create_task(self._tell_progress())
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
@@ -129,6 +138,9 @@ class Run:
             self._is_over.set()
             ticker.cancel()
             await asyncio.wait(clients)
+
+    def _clients(self) -> Iterator[Coroutine[Any, Any, None]]:
+        yield from (self._be_client(n) for n in range(self.CLIENTS))
 
     async def _be_client(self, n: int) -> None:
         rng = random.Random(f"{self._seed}/{n}")
@@ -139,7 +151,8 @@ class Run:
             if rng.random() < RESTLESSNESS:
                 rig = rng.choice(self._rigs)
                 client.go_to(rig.port, rig.name)
-            result = await client.ask(draw(rng, f"{n}-{count}"))
+            planned = draw(rng, f"{n}-{count}")
+            result = await client.ask(planned if self.has_request_faults else replace(planned, fault=""))
             self._results.append(result)
             if self._most is not None and len(self._results) >= self._most:
                 self._is_over.set()
@@ -154,19 +167,29 @@ class Run:
     # Afterwards
 
     async def _left_behind(self, rig: HotseatProcess, idle: int) -> AsyncIterator[str]:
-        """No request waits or runs, no descriptor is left open, and no process outlives hotseat."""
+        """No request waits or runs, no descriptor is left open, and neither process nor file outlives hotseat."""
         if problem := await unquiet(rig):
             yield problem
         for model in await running(rig):
             await rig.ask("DELETE", f"/upstream/{model}")
+        if not await until(lambda: not parts(rig)):
+            yield f"unfinished conversations are left: {parts(rig)}"
         spare = SPARE_DESCRIPTORS * len(self._rigs)
         if not await until(lambda: rig.descriptors() <= idle + spare):
             yield f"{rig.descriptors()} descriptors are open in quiet {rig.name}, {idle} were at its start"
         code = await rig.end(signal.SIGTERM)
         if code != 0:
             yield f"{rig.name} ended with {code} at last"
+        if left_files := files(rig):
+            yield f"{rig.name} has left saved conversations: {left_files}"
         if left := rig.processes():
             yield f"these outlived {rig.name}: {[command_line(pid) for pid in left]}"
+
+
+class FewClients(Run):
+    """The real model waits little for its memory, so that it is swapped often."""
+
+    CLIENTS = 2
 
 
 async def unquiet(rig: HotseatProcess) -> str | None:
@@ -182,12 +205,3 @@ async def unquiet(rig: HotseatProcess) -> str | None:
 
 async def running(rig: HotseatProcess) -> list[str]:
     return list((await rig.ask("GET", "/running"))["running"])
-
-
-def bugs(rig: HotseatProcess) -> Iterator[str]:
-    """Log lines that only a bug can have written."""
-    lines = rig.log.read_text(errors="replace").splitlines()
-    for n, line in enumerate(lines):
-        if line.startswith(BUGS):
-            end = next((m for m in range(n + 1, len(lines)) if not lines[m].startswith(" ")), len(lines))
-            yield f"in the log of {rig.name}: " + " | ".join(lines[max(n, end - LINES_SHOWN) : end + 1])

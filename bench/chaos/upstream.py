@@ -1,9 +1,10 @@
 """A scripted model server: its answers can be checked by a rule, and it fails as each request or its folder says.
 
-    python -I -S upstream.py PORT MODEL FOLDER
+    python -I -S -c PROGRAM REPOSITORY PORT MODEL FOLDER
 
-It records in FOLDER/record the requests it served and the servers that were alive at its start. FOLDER/MODEL says how
-its next start goes: `hang`, `exit`, `slow` or `steal`. Uses the standard library and threads only, to start fast.
+It records in FOLDER/record the requests it served, websocket messages among them, and the servers that were alive at
+its start. FOLDER/MODEL says how its next start goes: `hang`, `exit`, `slow` or `steal`. Uses the standard library and
+threads only, to start fast.
 """
 
 from __future__ import annotations
@@ -13,14 +14,22 @@ import json
 import os
 import signal
 import socket
-import struct
-import sys
 import threading
 import time
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
-RESET = struct.pack("ii", 1, 0)
-SLOW_S, LATE_S = 0.003, 600.0
+from bench.chaos.echo import echo, exactly
+from bench.chaos.speaker import LATE_S, Speaker, framed
+
+PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from bench.chaos.upstream import main; main(*sys.argv[1:])"
+"""Starts it without the packages that are installed."""
+
+
+class Request(NamedTuple):
+    line: str
+    fields: dict[str, str]
+    """By lower-case names."""
+    body: bytes
 
 
 class Server:
@@ -62,7 +71,7 @@ class Server:
         found = []
         for name in os.listdir(alive):
             pid, _, model = name.partition(".")
-            if os.path.exists(f"/proc/{pid}"):
+            if takes_memory(pid):
                 found.append(model)
             else:
                 os.unlink(f"{alive}/{name}")
@@ -93,9 +102,16 @@ class Server:
         with connection, connection.makefile("rb") as incoming:
             try:
                 while request := read_request(incoming):
-                    self._answer(connection, *request)
-            except OSError:
-                return  # the client is gone, or we closed the connection
+                    if "upgrade" in request.fields:
+                        return echo(connection, incoming, request.fields, self._note_message)
+                    self._answer(connection, request.line, request.body)
+            except (OSError, EOFError):
+                return None  # the client is gone, or we closed the connection
+        return None
+
+    def _note_message(self, text: str) -> None:
+        """Its words are MODEL/ID/NUMBER, as in every other answer."""
+        self.note("ran", id=text.split("/")[1], pid=os.getpid())
 
     def _answer(self, connection: socket.socket, line: str, body: bytes) -> None:
         method, target, _ = line.split(" ")
@@ -114,95 +130,26 @@ class Server:
         return Speaker(connection, text, fault, is_stream=is_stream).speak()
 
 
-class Speaker:
-    """One answer, complete or broken."""
-
-    def __init__(self, connection: socket.socket, text: str, fault: str, *, is_stream: bool) -> None:
-        self._connection, self._fault = connection, fault
-        self._pieces = events(text) if is_stream else [json.dumps({"text": text}).encode()]
-        self._head, self._pieces = chunked(self._pieces) if is_stream else with_length(self._pieces[0])
-        if fault.startswith("close-"):
-            self._head, self._pieces = until_closed(text, is_stream=is_stream)
-
-    def speak(self) -> None:
-        match self._fault:
-            case "late":
-                time.sleep(LATE_S)
-            case "reset-early" | "fin-early" | "die-early":
-                return self._leave(self._fault)
-            case "garble-head":
-                self._connection.sendall(b"\x16\x03\x01 SSH-2.0 200 what\r\n\r\n")
-                return self._leave("fin")
-            case "error":
-                return self._connection.sendall(framed(b'{"error": "told to fail"}', 500))
-        self._connection.sendall(self._head)
-        half = len(self._pieces) // 2
-        for n, piece in enumerate(self._pieces):
-            if n == half and self._fault in BREAKS:
-                return self._break()
-            if self._fault == "slow":
-                time.sleep(SLOW_S)
-            self._connection.sendall(piece)
-        return self._leave("fin") if self._fault == "close-end" else None
-
-    def _break(self) -> None:
-        if self._fault == "garble-mid":
-            self._connection.sendall(b"zz\r\nnonsense\r\n")
-        if self._fault == "stall-mid":
-            time.sleep(LATE_S)
-        self._leave(self._fault)
-
-    def _leave(self, how: str) -> None:
-        if how.startswith("die"):
-            os._exit(7)
-        if how.startswith("reset") or how == "close-reset":
-            # Closing at once would discard what was just sent and not delivered yet.
-            time.sleep(0.005)
-            self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
-        self._connection.shutdown(socket.SHUT_RDWR) if how.startswith("fin") else self._connection.close()
-        raise ConnectionResetError(how)
+def takes_memory(pid: str) -> bool:
+    """A process that was killed has none, though it is listed until its parent learns of its end."""
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(") ")[2][0] not in "ZX"
+    except OSError:
+        return False
 
 
-BREAKS = ("reset-mid", "fin-mid", "garble-mid", "stall-mid", "die-mid", "close-reset")
-
-
-def read_request(incoming: BinaryIO) -> tuple[str, bytes] | None:
-    line = incoming.readline()
+def read_request(incoming: BinaryIO) -> Request | None:
+    line = incoming.readline().decode("latin-1").strip()
     if not line:
         return None
-    length = 0
-    while (field := incoming.readline().strip()) != b"":
-        name, _, value = field.partition(b":")
-        length = int(value) if name.lower() == b"content-length" else length
-    return line.decode("latin-1").strip(), incoming.read(length)
+    fields = {}
+    while field := incoming.readline().decode("latin-1").strip():
+        name, _, value = field.partition(":")
+        fields[name.lower()] = value.strip()
+    return Request(line, fields, exactly(incoming, int(fields.get("content-length", 0))))
 
 
-def framed(body: bytes, status: int) -> bytes:
-    head = f"HTTP/1.1 {status} Said\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    return head.encode() + body
-
-
-def events(text: str) -> list[bytes]:
-    return [*(b"data: %b\n\n" % json.dumps({"text": word}).encode() for word in text.split()), b"data: [DONE]\n\n"]
-
-
-def chunked(pieces: list[bytes]) -> tuple[bytes, list[bytes]]:
-    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-    return head, [*(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces), b"0\r\n\r\n"]
-
-
-def with_length(body: bytes) -> tuple[bytes, list[bytes]]:
-    """In pieces, so that there is a middle to cut."""
-    head = framed(body, 200)[: -len(body)]
-    step = max(1, len(body) // 8)
-    return head, [body[at : at + step] for at in range(0, len(body), step)]
-
-
-def until_closed(text: str, *, is_stream: bool) -> tuple[bytes, list[bytes]]:
-    kind = b"text/event-stream" if is_stream else b"application/json"
-    pieces = events(text) if is_stream else with_length(json.dumps({"text": text}).encode())[1]
-    return b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\nConnection: close\r\n\r\n" % kind, pieces
-
-
-if __name__ == "__main__":
-    Server(int(sys.argv[1]), sys.argv[2], sys.argv[3]).run()
+def main(port: str, model: str, folder: str, *_: str) -> None:
+    """What follows changes nothing: the command differs then."""
+    Server(int(port), model, folder).run()

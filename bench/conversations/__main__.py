@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 from bench.conversations.cases import CASES, MANY, SHORT
 from bench.conversations.checks import verdicts
 from bench.conversations.page import PAGE, page, print_report
-from bench.conversations.record import OFF, STAYED, Record
-from bench.conversations.sides import both_sides
+from bench.conversations.record import OFF, ON, STAYED, Record
+from bench.conversations.sides import OTHER_BIG, both_sides
 from bench.relay.record import machine
 from bench.swap.__main__ import server_version
+from bench.swap.sides import BIG
 from scripts.make_gguf import BIG as BIG_SHAPE
 from scripts.make_gguf import make_once
 from tests.support.llama import MODELS
@@ -52,7 +53,8 @@ def main() -> int:
 def measured(options: argparse.Namespace) -> Record:
     cases = [CASES[name] for name in options.only]
     if any(case.is_big for case in cases):
-        make_once(MODELS / "big.gguf", BIG_SHAPE)
+        for name in (BIG, OTHER_BIG):
+            make_once(MODELS / f"{name}.gguf", BIG_SHAPE)
     return Record(
         date=datetime.now(UTC).date().isoformat(),
         machine=machine(),
@@ -67,8 +69,9 @@ def measured(options: argparse.Namespace) -> Record:
 def all_rounds(case: Case, rounds: int) -> Iterator[Return]:
     """The same conversations go on from round to round, on both sides."""
     with both_sides(case) as sides:
-        talks = {name: side.begin([f"talk {n}" for n in range(case.talks)]) for name, side in sides.items()}
-        for _ in range(max(2, rounds // FEWER) if case.is_big else rounds):
+        begun = sides[ON].begin([f"talk {n}" for n in range(case.talks)])
+        talks = {ON: begun, OFF: deepcopy(begun)}  # without saving, all is computed at the return anyway
+        for _ in range(max(1, rounds // FEWER) if case.is_big else rounds):
             for name, side in sides.items():
                 found = side.leave_and_return(talks[name])
                 print(f"{case.name} {name}: {found.turn_s:.2f} s, {found.share:.1%}", file=sys.stderr, flush=True)

@@ -43,9 +43,9 @@ CASES = {
         Case(TINY, "4", "-np 4 -c 32768", 6_000, talks=3),  # each slot has a quarter of the context
         Case(TINY, "auto", "", 6_000),
         Case(TINY, "idle", "-c 32768", 6_000, talks=3, env=IDLE),
-        Case(BIG, "1", "-np 1", 2_500),
-        Case(BIG, "4", "-np 4 -c 16384", 2_500),
-        Case(BIG, "auto", "", 2_500),
+        Case(BIG, "1", "-np 1", 2_600),
+        Case(BIG, "4", "-np 4 -c 16384", 2_600),
+        Case(BIG, "auto", "", 2_600),
     )
 }
 SHORT = Case(TINY, "auto", "", 10)

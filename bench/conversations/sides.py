@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from bench.conversations.record import OFF, ON, Return, Swap
 from bench.conversations.talks import Talk
-from bench.swap.cache import make_warm
-from bench.swap.sides import BIG, BUDGET, MEMORY, REST, first_byte
+from bench.swap.cache import make_cold, make_warm
+from bench.swap.sides import BUDGET, MEMORY, REST, first_byte
 from bench.swap.spans import is_about, last
 from tests.support.hotseat import Hotseat
 from tests.support.llama import REPOSITORY, llama, model_file
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 OTHER = "other"
 """The model that is used meanwhile. It is as large: the longer its load, the longer a save may delay it."""
+OTHER_BIG = "other-big"
+"""Large models that are swapped rarely fit into the page cache together: this one is read from disk."""
 AT_ONCE = {"scheduler": {"patience": 0}}
 """A model leaves as soon as another one is requested."""
 FEW = 1
@@ -44,7 +46,9 @@ def opened(case: Case, *, is_on: bool) -> Iterator[Side]:
         folder = Path(made)
         environ = {"XDG_CACHE_HOME": str(folder / "cache")}
         with Hotseat(configuration(case, is_on=is_on), folder, environ=environ) as hotseat:
-            yield Side(hotseat, case, ON if is_on else OFF)
+            side = Side(hotseat, case, ON if is_on else OFF)
+            side.learn_load()
+            yield side
 
 
 def configuration(case: Case, *, is_on: bool) -> dict[str, Any]:
@@ -55,7 +59,7 @@ def configuration(case: Case, *, is_on: bool) -> dict[str, Any]:
 
 
 def other_weights(case: Case) -> str:
-    return BIG if case.is_big else REST
+    return OTHER_BIG if case.is_big else REST
 
 
 class Side:
@@ -71,9 +75,14 @@ class Side:
             talk.answer(self.port, self.case.model, words)
         return talks
 
+    def learn_load(self) -> None:
+        """How long a save may take depends on the load that follows, which must be known."""
+        self.swap_away()
+        self.hotseat.call("DELETE", f"/upstream/{OTHER}")
+
     def swap_away(self) -> Seconds:
         """Seconds until the other model has answered."""
-        make_warm(model_file(other_weights(self.case)))
+        (make_cold if self.case.is_big else make_warm)(model_file(other_weights(self.case)))
         began = time.time()
         return first_byte(self.port, OTHER) - began
 

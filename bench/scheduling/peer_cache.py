@@ -11,9 +11,10 @@ HERE = Path(__file__).parent
 FOLDER = HERE.parents[1] / ".cache" / "bench-scheduling"
 SIMULATOR = Path(trace.__file__).parent
 OURS = ("agents", "clairvoyant", "jitter", "mixes", "peer", "policies", "runs", "trace_parts", "workloads")
+SIMULATION = ("conversations", "replay", "results", "run_log", "scenario", "simulator", "trace")
 SOURCES = (
     *(HERE / f"{name}.py" for name in OURS),
-    *(SIMULATOR / f"{name}.py" for name in ("replay", "results", "run_log", "scenario", "simulator", "trace")),
+    *(SIMULATOR / f"{name}.py" for name in SIMULATION),
 )
 
 

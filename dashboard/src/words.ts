@@ -38,6 +38,9 @@ export function counted(count: number, one: string, many = `${one}s`): string {
   return `${count} ${count === 1 ? one : many}`;
 }
 
+/** What adopted means. */
+export const ADOPTED = "started by an earlier process of hotseat";
+
 export function clock(at: number, withTenths = false): string {
   const moment = new Date(at * 1000);
   const [hours, minutes, seconds] = [moment.getHours(), moment.getMinutes(), moment.getSeconds()].map(

@@ -8,19 +8,23 @@ import signal
 import sys
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hotseat.daemon.file_limit import most_connections, raise_file_limit
 from hotseat.daemon.garbage_collection import ignore_what_exists
 from hotseat.dispatch.preload import preload
 from hotseat.fleet.store import NameTaken, StoreError
+from hotseat.handover.stand_in import PASSED_ON, become_stand_in, hold_signals, pass_on_held
+from hotseat.identifiers import Address
 from hotseat.startup.announcement import announce, banner_of, log_warnings
 from hotseat.startup.management import api_deps, open_api, private_address
 from hotseat.startup.models import ModelParts, open_models, open_supervisor
 from hotseat.startup.monitoring import open_monitoring, start_monitors
 from hotseat.startup.preparation import INVALID, CannotStart, Prepared, prepare
 from hotseat.startup.relaying import RelayParts, make_relay
+from hotseat.startup.restarting import make_restarts
 from hotseat.startup.shared import Shared, shared_by_all
+from hotseat.startup.taking_over import adopt_orphans, take_over
 from hotseat.telemetry.stdout_writer import StdoutWriter
 
 if TYPE_CHECKING:
@@ -29,22 +33,42 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from hotseat.config.options import ServeOptions
+    from hotseat.handover.old_requests import OldRequests
+    from hotseat.handover.restarts import Restarts
+    from hotseat.handover.successor import Successor
     from hotseat.identifiers import Seconds
+    from hotseat.settings import Fleet
 
 log = logging.getLogger(__name__)
+
+JOIN_AGAIN_S: Seconds = 2.0
+FINISH_S: Seconds = 3600.0
+"""For the requests of a replaced process. The new one can end them sooner: it decides about their models."""
+
+
+class End(NamedTuple):
+    code: int = 0
+    successor: int | None = None
+    """The process that serves now; None: none does."""
 
 
 def serve(options: ServeOptions) -> int:
     """Run until stopped; returns the exit code."""
     writer = StdoutWriter()
     try:
-        return run(run_program(prepare(options, writer)))
+        start = prepare(options, writer)
+        end = run(run_program(start))
     except CannotStart as refused:
         return fail(str(refused), refused.exit_code)
     except (NameTaken, StoreError) as refused:
         return fail(f"cannot join the fleet: {refused}", INVALID)
     finally:
         writer.close()
+    if end.successor is not None:
+        if start.is_known_by_pid:
+            become_stand_in(end.successor)
+        pass_on_held(end.successor)
+    return end.code
 
 
 def fail(reason: str, exit_code: int) -> int:
@@ -52,7 +76,7 @@ def fail(reason: str, exit_code: int) -> int:
     return exit_code
 
 
-def run(work: Coroutine[Any, Any, int]) -> int:
+def run(work: Coroutine[Any, Any, End]) -> End:
     try:
         import uvloop
     except ImportError:  # slower, no other effect
@@ -61,14 +85,16 @@ def run(work: Coroutine[Any, Any, int]) -> int:
         return runner.run(work)
 
 
-async def run_program(start: Prepared) -> int:
+async def run_program(start: Prepared) -> End:
+    """Return when it was stopped, or when another process serves and the last client here has left."""
     async with AsyncExitStack() as stack:
         program = await open_program(start, stack)
         program.announce()
         ignore_what_exists()
-        await program.shared.shutdown.requested.wait()
+        if await program.until_stopped_or_replaced():
+            return await program.finish()
         await program.shut_down()
-    return 0
+    return End()
 
 
 async def open_program(start: Prepared, stack: AsyncExitStack) -> Program:
@@ -82,12 +108,17 @@ async def open_program(start: Prepared, stack: AsyncExitStack) -> Program:
     stack.push_async_callback(shared.tasks.aclose)
     start_monitors(shared, monitoring)
     relaying = make_relay(shared, models, monitoring, management, fits)
-    api = await open_api(stack, api_deps(shared, models, monitoring, relaying), management)
+    restarts = make_restarts(shared, models, relaying.reloader)
+    api = await open_api(stack, api_deps(shared, models, monitoring, relaying, restarts), management)
     stack.push_async_callback(relaying.relay.aclose)
-    program = Program(shared, models, relaying, api)
+    program = Program(shared, models, relaying, restarts, api)
     program.handle_signals()  # before it listens: whoever can connect may stop it
+    old_requests = await program.take_over(management)
+    shared.tasks.start(start.systemd.pet_watchdog(), "watchdog")
     await program.join_fleet(stack)
     await program.listen()
+    if old_requests:
+        old_requests.we_listen()
     program.start_tasks()
     return program
 
@@ -99,14 +130,51 @@ class Program:
     shared: Shared
     models: ModelParts
     relaying: RelayParts
+    restarts: Restarts
     api: FastAPI
 
     # Startup
 
+    async def take_over(self, management: Address) -> OldRequests | None:
+        """None: this is an ordinary start."""
+        predecessor = self.shared.start.predecessor
+        if predecessor is None:
+            self.restarts.predecessor_has_ended.set()
+            await adopt_orphans(self.models)
+            self.shared.tasks.start(self.models.supervisor.end_unadopted(), "end servers that were not adopted")
+            return None
+        old_requests, must_reload = await take_over(predecessor, self.models, self.relaying.streams, management)
+        if must_reload:
+            self.shared.tasks.start(self.relaying.reloader.reload(), "reload")
+        self.shared.tasks.start(self.models.supervisor.end_unadopted(), "end servers that were not adopted")
+        self.shared.tasks.start(self.serve_old(old_requests), "requests of the previous process")
+        await old_requests.has_left.wait()
+        return old_requests
+
+    async def serve_old(self, old_requests: OldRequests) -> None:
+        try:
+            await old_requests.serve()
+        finally:
+            self.restarts.predecessor_has_ended.set()
+
     async def join_fleet(self, stack: AsyncExitStack) -> None:
+        """A process that has taken servers over must not end because it cannot join: it tries again."""
         settings = self.shared.active.settings.fleet
         if settings is None:
             return
+        try:
+            await self.join(stack, settings)
+        except (NameTaken, StoreError) as problem:
+            if self.shared.start.predecessor is None:
+                raise
+            log.warning("cannot join the fleet and tries again reason=%r", str(problem))
+            self.shared.tasks.start(self.join_later(stack), "join the fleet")
+
+    async def join_later(self, stack: AsyncExitStack) -> None:
+        await asyncio.sleep(JOIN_AGAIN_S)
+        await self.join_fleet(stack)
+
+    async def join(self, stack: AsyncExitStack, settings: Fleet) -> None:
         is_closing = self.shared.shutdown.requested.is_set
         node = await self.shared.fleet.join(stack, settings, self.models.dispatcher, is_closing)
         self.models.journal.listen(node.watch)
@@ -119,7 +187,8 @@ class Program:
 
     def start_tasks(self) -> None:
         options, tasks, reloader = self.shared.start.options, self.shared.tasks, self.relaying.reloader
-        tasks.start(preload(self.models.dispatcher, self.shared.active.loaded.catalog.preload), "preload")
+        if self.shared.start.predecessor is None:
+            tasks.start(preload(self.models.dispatcher, self.shared.active.loaded.catalog.preload), "preload")
         if options.watches:
             tasks.start(reloader.watch_files(options.config), "watch the configuration")
         tasks.start(reloader.watch_folder(), "watch the folder of models")
@@ -128,7 +197,9 @@ class Program:
         loop, tasks, reloader = asyncio.get_running_loop(), self.shared.tasks, self.relaying.reloader
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.shared.shutdown.request)
+        loop.add_signal_handler(signal.SIGUSR1, self.shared.shutdown.request_keeping_servers)
         loop.add_signal_handler(signal.SIGHUP, lambda: tasks.start(reloader.reload(), "reload"))
+        loop.add_signal_handler(signal.SIGUSR2, lambda: tasks.start(self.restarts.try_to_restart(), "restart"))
 
     def announce(self) -> None:
         start, loaded = self.shared.start, self.shared.active.loaded
@@ -137,6 +208,47 @@ class Program:
         banner = banner_of(start, loaded, self.relaying.relay, self.api)
         announce(banner, loaded.settings.logging, start.writer)
         start.systemd.notify("READY=1", f"STATUS=serving {len(loaded.catalog.models)} models")
+
+    # After another process has taken over
+
+    async def until_stopped_or_replaced(self) -> bool:
+        """True: replaced."""
+        stopped = self.shared.tasks.start(self.shared.shutdown.requested.wait(), "wait for a signal")
+        replaced = self.shared.tasks.start(self.restarts.is_handed_over.wait(), "wait for a restart")
+        await asyncio.wait([stopped, replaced], return_when=asyncio.FIRST_COMPLETED)
+        if not self.restarts.is_handed_over.is_set():
+            await self.restarts.give_up()
+        return self.restarts.successor is not None
+
+    async def finish(self) -> End:
+        """Serve the clients that are connected here to the end. If the new process ends first, end with its code."""
+        successor, relay = self.restarts.successor, self.relaying.relay
+        assert successor is not None
+        for number in PASSED_ON:
+            asyncio.get_running_loop().add_signal_handler(number, successor.send_signal, number)
+        self.pass_on_earlier_signals(successor)
+        self.shared.feeds_end.set()
+        self.shared.tasks.start(self.relaying.streams.report(successor.channel), "report streams")
+        management = Address("localhost", 0, unix_path=self.restarts.management)
+        finishing = self.shared.tasks.start(self.finish_requests(management), "finish requests")
+        await asyncio.wait([finishing, successor.failure], return_when=asyncio.FIRST_COMPLETED)
+        if not finishing.done():  # the new process has ended, and so will the model servers
+            await relay.drain(self.shared.active.settings.shutdown.drain_s)
+            return End(await successor.exit_code())
+        hold_signals()
+        return End(successor=successor.pid)
+
+    def pass_on_earlier_signals(self, successor: Successor) -> None:
+        """Those that arrived during the handover were meant for whoever serves."""
+        for event in (self.shared.shutdown.requested, self.shared.shutdown.at_once):
+            if event.is_set():
+                successor.send_signal(signal.SIGTERM)
+        if self.restarts.has_new_reload:
+            successor.send_signal(signal.SIGHUP)
+
+    async def finish_requests(self, management: Address) -> None:
+        await self.relaying.relay.finish(FINISH_S, management)
+        await self.restarts.predecessor_has_ended.wait()
 
     # Shutdown
 
@@ -147,11 +259,26 @@ class Program:
         self.shared.fleet.notify()
         settings, is_in_fleet = self.shared.active.settings.shutdown, self.shared.fleet.node is not None
         await self.shared.shutdown.keep_serving(settings.notice_s, to_hosts=is_in_fleet)
-        await self.drain(self.shared.active.settings.shutdown.drain_s)
+        await (self.leave if self.keeps_servers else self.drain)(settings.drain_s)
+
+    @property
+    def keeps_servers(self) -> bool:
+        return self.shared.shutdown.keeps_servers and self.shared.active.settings.crash_grace_s > 0
+
+    async def leave(self, within: Seconds) -> None:
+        """Let requests in flight finish, then leave the servers to the next process; a signal to stop ends them."""
+        draining = self.shared.tasks.start(self.relaying.relay.drain(within), "requests in flight")
+        stopped = self.shared.tasks.start(self.shared.shutdown.at_once.wait(), "signal to stop")
+        await asyncio.wait([draining, stopped], return_when=asyncio.FIRST_COMPLETED)
+        if self.keeps_servers:
+            self.models.supervisor.guard.leave()
+        else:
+            await self.drain(0)
 
     async def drain(self, within: Seconds) -> None:
         """Let requests in flight finish, then stop the servers; a second signal skips the wait."""
         relay, dispatcher = self.relaying.relay, self.models.dispatcher
+        self.models.supervisor.guard.keep_for(None)  # if it is killed meanwhile, nothing is kept
         closing = asyncio.gather(relay.drain(within), dispatcher.shut_down(within))
         second_signal = self.shared.tasks.start(self.shared.shutdown.at_once.wait(), "second signal")
         await asyncio.wait([closing, second_signal], return_when=asyncio.FIRST_COMPLETED)

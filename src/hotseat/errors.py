@@ -90,6 +90,11 @@ class NotRunning(ClientError):
     code = "model_not_running"
 
 
+class RestartInProgress(ClientError):
+    status = 409
+    code = "restart_in_progress"
+
+
 class Forbidden(ClientError):
     status = 403
     code = "forbidden"
@@ -270,6 +275,14 @@ class ShuttingDown(HotseatError):
     status = 503
     code = "shutting_down"
     retry_helps = True
+
+
+class RestartFailed(HotseatError):
+    """The new process could not take over, and the old one continues."""
+
+    status = 503
+    code = "restart_failed"
+    retry_helps = False
 
 
 # Bugs in hotseat.

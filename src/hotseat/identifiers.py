@@ -31,6 +31,8 @@ CENTURY_S: Seconds = 100 * 365.25 * 86_400.0
 """Clocks cannot be set to much later times; a longer duration means for ever."""
 
 LOCAL_HOST = HostName("local")
+DEFAULT_PREFIX = "hotseat"
+"""Of a fleet: what the names of its NATS buckets begin with."""
 RAM = DeviceName("ram")
 
 

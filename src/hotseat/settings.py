@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from hotseat.identifiers import DEFAULT_PREFIX
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
@@ -173,6 +175,8 @@ class Fleet:
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """By which hosts authenticate each other, the same on all; two during a rotation."""
     login: NatsLogin = NatsLogin()
+    prefix: str = DEFAULT_PREFIX
+    """Keeps fleets apart that share a NATS account."""
 
 
 class TlsFiles(NamedTuple):
@@ -195,6 +199,8 @@ class Settings:
     readiness: Readiness = Readiness()
     measuring: Measuring = Measuring()
     shutdown: Shutdown = Shutdown()
+    crash_grace_s: Seconds = 0.0
+    """How long model servers are kept for the next hotseat if this one is killed; 0: they end with it."""
     logging: Logging = Logging()
     activity: ActivityKept = ActivityKept()
     conversations: Conversations = Conversations()

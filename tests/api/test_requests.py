@@ -12,7 +12,7 @@ from hotseat.activity.recent import InProgress, Tokens
 from hotseat.activity.usage import HELD
 from hotseat.api.routes.requests import path_of
 from hotseat.dispatch.dispatcher import OPERATOR
-from hotseat.identifiers import ClientId, ModelName, TicketId
+from hotseat.identifiers import ClientId, HostName, ModelName, TicketId
 from hotseat.relay.http.request_head import read_head
 from hotseat.settings import ApiKey, Role
 
@@ -67,7 +67,7 @@ async def test_only_news_is_sent_to_who_asks_for_news(rig: Management) -> None:
 
 
 async def test_what_is_in_progress_says_how_far_it_is(rig: Management) -> None:
-    """A request in progress is waiting, sent or answering, and its path has no query."""
+    """A request in progress is waiting, sent or answering, here or at another host; its path has no query."""
     known = {
         "id": b"box-7",
         "model": ALPHA,
@@ -80,11 +80,12 @@ async def test_what_is_in_progress_says_how_far_it_is(rig: Management) -> None:
     rig.in_progress = [
         InProgress(ticket=TicketId(1), first_byte_s=None, is_waiting=True, **known),  # type: ignore[arg-type]  # mixed on purpose
         InProgress(ticket=TicketId(2), first_byte_s=None, is_waiting=False, **known),  # type: ignore[arg-type]
-        InProgress(ticket=TicketId(3), first_byte_s=1.5, is_waiting=False, **known),  # type: ignore[arg-type]
+        InProgress(ticket=TicketId(3), first_byte_s=1.5, is_waiting=False, host=HostName("gpu2"), **known),  # type: ignore[arg-type]
     ]
     body = (await rig.get("/hotseat/requests")).json()
 
     assert [request["state"] for request in body["in_progress"]] == ["waiting", "sent", "answering"]
+    assert [request["host"] for request in body["in_progress"]] == [None, None, "gpu2"]
     assert body["in_progress"][0]["path"] == "/x"
 
 
@@ -139,6 +140,28 @@ async def test_a_key_ends_requests_of_its_own_models_only(rig: Management) -> No
 
     assert [answer.status_code for answer in answers] == [403, 200, 403]
     assert waiters["slow"].outcomes == []
+
+
+async def test_a_key_ends_forwarded_requests_of_its_own_models_only(rig: Management) -> None:
+    """The scheduler does not know which model such a ticket is for; the list of requests does."""
+    rig.accounts.open([ApiKey("sesame", Role.OPERATE, models=("near",))])
+    as_holder = {HELD: sha256(b"sesame").hexdigest()}
+    waiters = {model: FakeWaiter() for model in ("far", "near")}
+    tickets = {model: rig.dispatcher.enter(waiter) for model, waiter in waiters.items()}
+    rig.in_progress = [forwarded(ticket, model) for model, ticket in tickets.items()]
+    answers = [await rig.client.delete(f"/hotseat/requests/{ticket}", headers=as_holder) for ticket in tickets.values()]
+
+    assert [answer.status_code for answer in answers] == [403, 200]
+    assert {model: waiter.outcomes for model, waiter in waiters.items()} == {
+        "far": [],
+        "near": ["cut: an operator cancelled this request"],
+    }
+
+
+def forwarded(ticket: TicketId, model: str) -> InProgress:
+    times = {"waited_s": 0.0, "first_byte_s": None, "seconds": 1.0, "is_waiting": False}
+    known = {"id": b"box-7", "client": SOMEONE, "method": b"POST", "target": b"/x", **times}
+    return InProgress(ticket=ticket, model=ModelName(model), host=HostName("gpu2"), **known)  # type: ignore[arg-type]
 
 
 async def test_a_ticket_that_is_gone_cannot_be_ended(rig: Management) -> None:

@@ -189,6 +189,7 @@ async def test_a_reload_tells_what_it_touched(rig: Management) -> None:
         "changed": [],
         "removed": ["dud"],
         "keys": ["models.new", "models.dud", "logLevel"],
+        "needs_restart": [],
     }
 
 

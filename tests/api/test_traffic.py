@@ -14,7 +14,13 @@ from hotseat.catalog.groups import TOGETHER, Groups
 from hotseat.catalog.matrix import Matrix
 from hotseat.cli.record import Watched
 from hotseat.identifiers import ClientId, LaunchId, ModelName
-from hotseat.scheduling.events import SlotsLearned
+from hotseat.scheduling.events import (
+    ConversationsRestored,
+    ConversationsSaved,
+    PromptProcessed,
+    SlotsLearned,
+    Transfer,
+)
 from hotseat.simulation.trace import Matrix as TracedMatrix
 from hotseat.simulation.trace import Scheduler
 
@@ -49,10 +55,12 @@ async def next_item(lines: AsyncIterator[str]) -> dict[str, Any]:
     raise AssertionError("the feed has ended")
 
 
-async def use(rig: Management, model: ModelName, client: str) -> None:
+async def use(rig: Management, model: ModelName, client: str, computed: int = 0) -> None:
     waiter = FakeWaiter()
     ticket = rig.dispatcher.ask(model, ClientId(client), waiter)
     await waiter.is_granted.wait()
+    if computed:
+        rig.dispatcher.prompt_processed(PromptProcessed(ticket, computed, 40, 0.25, 8))
     rig.dispatcher.leave(ticket)
 
 
@@ -72,6 +80,42 @@ async def test_the_feed_has_the_configuration_then_the_traffic(rig: Management) 
     assert (request["t"], request["client"], request["model"]) == ("request", "ann", "alpha")
     assert request["arrived"] <= request["granted"] <= request["left"]
     assert (stop["t"], stop["model"]) == ("stop", "alpha")
+
+
+async def test_the_feed_has_the_tokens_of_prompts(rig: Management) -> None:
+    """As numbers, where the server reports them, whether or not conversations are kept."""
+    async with rig.feed("/hotseat/traffic") as lines:
+        watched = Watched()
+        watched.note(await next_item(lines))
+        await come_true(lambda: rig.dispatcher.traffic.is_watched)
+        await use(rig, ALPHA, "ann", computed=500)
+        await use(rig, ALPHA, "ann")
+        for _ in range(3):
+            watched.note(await next_item(lines))
+    first, second = watched.recording.requests
+
+    assert first.prompt is not None
+    assert (first.prompt.computed, first.prompt.cached, first.prompt.took_s, first.prompt.generated) == (
+        500,
+        40,
+        0.25,
+        8,
+    )
+    assert (first.process, second.process, second.prompt) == (1, 1, None)
+
+
+async def test_the_feed_has_what_was_saved_and_restored(rig: Management) -> None:
+    """Each conversation with its tokens and its time, from which a recording has their rates."""
+    async with rig.feed("/hotseat/traffic") as lines:
+        watched = Watched()
+        watched.note(await next_item(lines))
+        await come_true(lambda: rig.dispatcher.traffic.is_watched)
+        rig.dispatcher.tell(ConversationsSaved(ALPHA, LaunchId(1), (Transfer(500, 1 << 20, 0.5),)))
+        rig.dispatcher.tell(ConversationsRestored(ALPHA, LaunchId(1), (Transfer(500, 1 << 20, 0.25),)))
+        for _ in range(2):
+            watched.note(await next_item(lines))
+
+    assert (watched.recording.saves, watched.recording.restores) == ({"alpha": [1000.0]}, {"alpha": [2000.0]})
 
 
 async def test_slots_are_in_the_feed_as_soon_as_they_are_known(rig: Management) -> None:
@@ -117,7 +161,7 @@ async def test_the_feed_holds_no_secrets(rig: Management) -> None:
 
     assert "hush" not in json.dumps(machine)
     keys = {"name", "load_s", "slots", "memory", "gpus", "ttl_s", "urgency", "pinned", "max_queue"}
-    assert set(machine["models"][0]) == keys
+    assert set(machine["models"][0]) == keys | {"keeps_conversations"}
 
 
 async def test_the_feed_ends_when_its_time_is_up(rig: Management) -> None:

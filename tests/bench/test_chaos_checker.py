@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from bench.chaos.checker import Evidence, violations
 from bench.chaos.client import End, RequestResult
-from bench.chaos.injecting import Injected
+from bench.chaos.injecting import HUNG, RESTART, Injected
 from bench.chaos.requests import Behaviour, Kind, PlannedRequest
 
 PLANNED = PlannedRequest("3-7", "red", Kind.STREAM, "", Behaviour.PATIENT, words=3, leaves_after_s=0)
@@ -21,7 +21,7 @@ def result(end: End, text: str = "", status: int = 200) -> RequestResult:
 
 def judged(one: RequestResult, *record: dict[str, Any], injected: str = "") -> list[str]:
     faults = [Injected(injected, 9.0, 9.5)] if injected else []
-    return violations(Evidence([one], list(record), faults, reference="hello"))
+    return violations(Evidence([one], list(record), faults, references=["hello"]))
 
 
 @pytest.mark.parametrize(
@@ -32,6 +32,9 @@ def judged(one: RequestResult, *record: dict[str, Any], injected: str = "") -> l
         (result(End.ERROR, "the queue is full", 429), [], ""),
         (result(End.BROKEN, "red/3-7/0"), [RAN], "kill -9 of a server"),
         (result(End.SILENT), [], "kill -9 of hotseat"),
+        (result(End.SILENT), [], "crash with grace"),
+        (result(End.BROKEN, "red/3-7/0"), [RAN], "crash with grace"),
+        (result(End.BROKEN, "red/3-7/0"), [RAN], "a host hangs"),
         (result(End.LEFT), [RAN], ""),
     ],
 )
@@ -68,13 +71,56 @@ def test_only_who_asked_the_killed_host_may_be_left_without_a_word(killed: str, 
     asked_a = RequestResult(PLANNED, End.SILENT, 0, "", began=10.0, ended=11.0, rig="a")
     killing = Injected("kill -9 of a host", 9.0, 9.5, killed)
 
-    assert len(violations(Evidence([asked_a], [], [killing], reference="hello"))) == found
+    assert len(violations(Evidence([asked_a], [], [killing], references=["hello"]))) == found
 
 
-@pytest.mark.parametrize("fault", ["kill -9 of NATS' leader", "all of NATS is down", "a host is cut off from NATS"])
+@pytest.mark.parametrize(("hung", "found"), [("a", 0), ("b", 1)])
+def test_only_who_asked_the_host_that_hangs_may_wait_for_it(hung: str, found: int) -> None:
+    """All other hosts end what they have forwarded to it."""
+    asked_a = RequestResult(PLANNED, End.TOO_LATE, 0, "", began=10.0, ended=55.0, rig="a")
+    hanging = Injected(HUNG, 12.0, 50.0, hung)
+
+    assert len(violations(Evidence([asked_a], [], [hanging], references=["hello"]))) == found
+
+
+@pytest.mark.parametrize("end", [End.BROKEN, End.SILENT, End.UNREACHED])
+def test_nobody_notices_a_restart(end: End) -> None:
+    """It explains nothing."""
+    (found,) = judged(result(end), RAN, injected=RESTART)
+
+    assert "for no reason" in found
+
+
+@pytest.mark.parametrize(("status", "count"), [(429, 0), (503, 1)])
+def test_a_run_without_failures_allows_fewer_errors(status: int, count: int) -> None:
+    """A full queue refuses requests, and nothing else does."""
+    evidence = Evidence([result(End.ERROR, "try again", status)], [RAN], [], references=["hello"], honest=(429,))
+
+    assert len(violations(evidence)) == count
+
+
+@pytest.mark.parametrize("fault", ["kill -9 while saving", "kill -9 while restoring", "truncated conversations"])
+def test_nobodys_answer_breaks_because_of_saved_conversations(fault: str) -> None:
+    """They are saved after the last request and restored before the first."""
+    (found,) = judged(result(End.BROKEN, "red/3-7/0"), RAN, injected=fault)
+
+    assert "for no reason" in found
+
+
+@pytest.mark.parametrize(
+    "fault",
+    ["kill -9 of NATS' leader", "all of NATS is down", "NATS loses its state", "a host is cut off from NATS"],
+)
 def test_nobodys_answer_breaks_because_of_nats(fault: str) -> None:
     """Requests do not travel through NATS, so its faults break none."""
     (found,) = judged(result(End.BROKEN, "red/3-7/0"), RAN, injected=fault)
+
+    assert "for no reason" in found
+
+
+def test_nobodys_answer_breaks_because_of_a_host_that_is_alone() -> None:
+    """A host with another secret is no member; only its restarts break something, and they are recorded as such."""
+    (found,) = judged(result(End.BROKEN, "red/3-7/0"), RAN, injected="a host has another secret")
 
     assert "for no reason" in found
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import httpx2
 import pytest
 from tests.support.command_line import CommandLine, completed
+from tests.support.fake_launcher import catalog, spec
 from tests.support.fleet_in_process import InProcessFleet, in_process_fleet
 from tests.support.management import application, around, served
 from tests.support.waiting import come_true
@@ -59,6 +60,68 @@ async def test_status_shows_the_hosts(gpu1: CommandLine, fleet: InProcessFleet) 
     assert "qwen (ready)" in other
 
 
+async def test_status_shows_who_has_another_configuration(gpu1: CommandLine, fleet: InProcessFleet) -> None:
+    """Hosts with the same configuration have the same digest in the column CONFIG, and one that deviates another."""
+    same = await digests(gpu1)
+    fleet["gpu2"].dispatcher.change_catalog(catalog(spec("qwen", aliases=("other",)), spec("llama")))
+    await come_true(lambda: len({host.config_digest for host in fleet["gpu1"].fleet_admin.view().hosts}) == 2)
+    differing = await digests(gpu1)
+
+    assert [len(digest) for digest in same] == [8, 8]
+    assert same[0] == same[1] == differing[0] != differing[1]
+
+
+async def digests(line: CommandLine) -> list[str]:
+    head, *rows = (await line.type("fleet", "status")).out.splitlines()
+    begin = head.index("CONFIG")
+    return [row[begin:].split()[0] for row in rows]
+
+
+@pytest.mark.parametrize("name", ["qwen", "q"])
+async def test_logs_of_a_model_on_another_host_say_where_they_are(
+    name: str, gpu1: CommandLine, fleet: InProcessFleet
+) -> None:
+    """The command fails, and names the host and what to type, also for an alias."""
+    await fleet["gpu2"].dispatcher.load(QWEN)
+    await come_true(lambda: fleet["gpu1"].phases_seen("gpu2") == {"qwen": "ready"})
+    said = await gpu1.type("logs", name)
+
+    assert said.code == 1
+    assert "qwen runs on gpu2, and its log is there:\n  hotseat logs qwen --url http://gpu2\n" in said.err
+    assert said.out == ""
+
+
+async def test_logs_of_a_model_that_only_another_host_has(gpu1: CommandLine, fleet: InProcessFleet) -> None:
+    """The answer is the same as for a model of both; before it runs anywhere, nobody has a log of it."""
+    fleet["gpu2"].dispatcher.change_catalog(catalog(spec("gemma")))
+    await come_true(lambda: "gemma" in fleet["gpu1"].dispatcher.catalog.fleet_models)
+    before = await gpu1.type("logs", "gemma")
+    await fleet["gpu2"].dispatcher.load(ModelName("gemma"))
+    await come_true(lambda: "gemma" in fleet["gpu1"].phases_seen("gpu2"))
+    after = await gpu1.type("logs", "gemma")
+
+    assert (before.code, after.code) == (1, 1)
+    assert "is a model of other hosts" in before.err
+    assert "hotseat logs gemma --url http://gpu2" in after.err
+
+
+async def test_logs_of_a_model_that_runs_nowhere_are_empty(gpu1: CommandLine) -> None:
+    """A model of this host that was never started has no output, which is no error."""
+    said = await gpu1.type("logs", "llama")
+
+    assert (said.code, said.out) == (0, "")
+
+
+async def test_logs_of_a_model_that_runs_here_too(gpu1: CommandLine, fleet: InProcessFleet) -> None:
+    """Its server has said nothing here yet: the other host's log is not meant."""
+    for each in fleet.hosts.values():
+        await each.dispatcher.load(QWEN)
+    await come_true(lambda: fleet["gpu1"].phases_seen("gpu2") == {"qwen": "ready"})
+    said = await gpu1.type("logs", "qwen")
+
+    assert (said.code, said.out) == (0, "")
+
+
 async def test_status_shows_orders_of_hosts_that_are_not_there(gpu1: CommandLine, fleet: InProcessFleet) -> None:
     """Orders wait for the host, and can be withdrawn meanwhile."""
     await gpu1.type("fleet", "drain", "gpu2")
@@ -88,7 +151,7 @@ async def test_status_says_that_a_host_is_apart(gpu1: CommandLine, fleet: InProc
     await come_true(lambda: fleet["gpu1"].fleet_admin.connection.value == "disconnected")
     status, ps = await gpu1.type("fleet", "status"), await gpu1.type("ps")
 
-    assert "gpu1 is disconnected from the fleet. NATS is unreachable" in status.out
+    assert "gpu1 is disconnected from the fleet: cut off from the board. Other hosts are shown" in status.out
     assert "gpu1 is disconnected from its fleet" in ps.out
 
 

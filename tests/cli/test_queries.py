@@ -14,7 +14,7 @@ from tests.support.waiting import come_true
 
 from hotseat.catalog.catalog import CatalogChange
 from hotseat.catalog.named_models import Profile
-from hotseat.cli.queries import is_failing
+from hotseat.cli.queries import is_failing, phase_of
 from hotseat.config.reload import ReloadResult
 from hotseat.identifiers import ModelName
 from hotseat.scheduling.lifecycle import Phase
@@ -194,6 +194,14 @@ async def test_reload_says_what_it_touched(command_line: CommandLine) -> None:
     assert untouched.out == "the configuration was reloaded; nothing changed\n"
 
 
+async def test_reload_says_what_needs_a_restart(command_line: CommandLine) -> None:
+    """Changes that are not in force are not passed over."""
+    command_line.rig.reload_result = ReloadResult(pending=("fleet", "tls"))
+    said = await command_line.type("reload")
+
+    assert said.out == "the configuration was reloaded; not in force before a restart: fleet, tls\n"
+
+
 async def test_reload_of_a_wrong_file_exits_3_with_every_problem(command_line: CommandLine) -> None:
     """An invalid configuration has its own exit code, wherever it is found."""
     command_line.rig.reload_result = ReloadResult(problems=("config.yaml:5:5: models.qwen.tll: unknown key",))
@@ -236,3 +244,9 @@ async def test_a_profile_nobody_defined(command_line: CommandLine) -> None:
     said = await command_line.type("profile", "night")
 
     assert (said.code, said.err) == (1, 'hotseat: profile "night" is not defined in the configuration.\n')
+
+
+def test_a_server_that_an_earlier_process_started_is_called_adopted() -> None:
+    """Beside its phase; another host of the fleet may run an older version, which does not report it."""
+    assert phase_of({"phase": "ready", "adopted": True}) == "ready, adopted"
+    assert phase_of({"phase": "ready", "adopted": False}) == phase_of({"phase": "ready"}) == "ready"

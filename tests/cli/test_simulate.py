@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from scripts.make_docs import DOCS, MACHINES
 
-from hotseat.simulation.trace import Closed, Job, Memory, Model, Pool, Step, Trace, write
+from hotseat.simulation.trace import Closed, Job, Memory, Model, Pool, Prompt, Step, Trace, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -249,3 +249,99 @@ def test_a_model_of_unknown_size_takes_a_whole_gpu_of_a_machine(typed: Typed, tm
 
     assert said.err == "of unknown size, so each counts as a whole GPU: qwen, gemma\n"
     assert said.out.splitlines()[-1].split()[1] == "2"
+
+
+@pytest.fixture
+def conversation(tmp_path: Path) -> Path:
+    """An agent that asks two models in turn, in long conversations, and memory for one."""
+    models = tuple(Model(name, 10.0, slots=4, size=20.0, compute_rate=1000.0) for name in ("qwen", "gemma"))
+    prompts = (Prompt(9000), *[Prompt(100, 9000)] * 3)
+    steps = tuple(Step(0.5, name, 2.0, prompt) for prompt in prompts for name in ("qwen", "gemma"))
+    file = tmp_path / "long.jsonl"
+    file.write_text(write(Trace(models, (Closed("agent", steps),), Memory({"gpu0": 24.0}))))
+    return file
+
+
+def test_kept_conversations_are_answered_side_by_side(typed: Typed, conversation: Path) -> None:
+    """Six returns of 9,000 tokens at 1,000 tokens per second, and nearly none of it if they are kept."""
+    said = typed("simulate", str(conversation), "--conversations", "on")
+    off, on = map(float, cells(said.out, "computing conversations again, s"))
+
+    assert (said.code, said.err) == (0, "")
+    assert said.out.splitlines()[0].split() == ["unchanged", "conversations", "on"]
+    assert off == 54.0
+    assert on < 0.1 * off
+
+
+def test_conversations_that_were_kept_can_be_switched_off(typed: Typed, conversation: Path) -> None:
+    """The recorded setup is the first column, whatever it was."""
+    kept = conversation.read_text().replace('"compute_rate"', '"keeps_conversations":true,"compute_rate"')
+    conversation.write_text(kept)
+    report = json.loads(typed("simulate", str(conversation), "--conversations", "off", "--json").out)
+
+    assert report["unchanged"]["recomputed_s"] < 6
+    assert report["conversations off"]["recomputed_s"] == 54
+
+
+def test_conversations_are_compared_between_machines(typed: Typed, conversation: Path) -> None:
+    """With memory for both models there is nothing to keep."""
+    said = typed("simulate", str(conversation), "--conversations", "on", *machines("24GiB", "48GiB"))
+    head, *rows = said.out.splitlines()
+    column = head.index("computing again, s")
+
+    assert [row[:column].split("  ")[0] for row in rows] == [
+        "unchanged",
+        "24GiB, conversations on",
+        "48GiB, conversations on",
+    ]
+    assert [row[column:].split()[0] for row in rows][::2] == ["54.0", "0.0"]
+
+
+def test_a_trace_without_tokens_says_nothing_about_conversations(typed: Typed, trace: Path) -> None:
+    """The table is as without the option, and the command says why."""
+    said = typed("simulate", str(trace), "--conversations", "on")
+    report = json.loads(typed("simulate", str(trace), "--conversations", "on", "--json").out)
+
+    assert said.err == "the trace does not say how fast a model computes prompts: no conversation is simulated\n"
+    assert "computing" not in said.out
+    assert report["unchanged"] == report["conversations on"]
+    assert "recomputed_s" not in report["unchanged"]
+
+
+def test_conversations_are_on_or_off(typed: Typed, trace: Path) -> None:
+    """Other values are refused."""
+    assert typed("simulate", str(trace), "--conversations", "maybe").code == 2
+
+
+@pytest.mark.parametrize("key", ["conversations: on\nmodels:", "models:"], ids=["on", "not-said"])
+def test_a_configuration_says_whether_conversations_are_kept(
+    typed: Typed, conversation: Path, tmp_path: Path, key: str
+) -> None:
+    """Of llama-servers that can keep them."""
+    config = tmp_path / "kept.yaml"
+    server = '{cmd: "llama-server -m nowhere.gguf --port ${PORT}"}'
+    config.write_text(f"{key}\n  qwen: {server}\n  gemma: {server}\n")
+    report = json.loads(typed("simulate", str(conversation), "--config", str(config), "--json").out)
+
+    assert (report["kept.yaml"]["recomputed_s"] < 6) is key.startswith("conversations")
+
+
+def test_a_model_that_sleeps_is_stopped_in_a_simulation(typed: Typed, trace: Path, tmp_path: Path) -> None:
+    """So a configuration with `sleep` can be simulated, with the loads that it would save."""
+    config = tmp_path / "asleep.yaml"
+    server = '{cmd: "llama-server --port ${PORT} --sleep-idle-seconds 1", sleep: llama-server}'
+    config.write_text(f"models:\n  qwen: {server}\n  gemma: {server}\n")
+    said = typed("simulate", str(trace), "--config", str(config))
+
+    assert said.code == 0
+    assert cells(said.out, "requests served") == ["20", "20"]
+
+
+def test_the_example_of_conversations_says_what_the_command_says(typed: Typed) -> None:
+    """Nearly five minutes are computed again, of which keeping conversations saves nine tenths."""
+    said = typed("simulate", str(DOCS / "howto/tuesday.jsonl"), "--conversations", "on", "--json")
+    off, on = json.loads(said.out).values()
+
+    assert 240 < off["recomputed_s"] < 300
+    assert on["recomputed_s"] < 0.1 * off["recomputed_s"]
+    assert on["mean_s"] < 0.85 * off["mean_s"]

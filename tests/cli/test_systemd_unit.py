@@ -115,3 +115,32 @@ def test_a_wrong_configuration_has_no_address(typed: Typed) -> None:
 
     assert said.code == 1
     assert "the configuration has errors: " in said.err
+
+
+def test_the_unit_leaves_model_servers_to_hotseat(folder: Path, typed: Typed) -> None:
+    """systemd ends only the main process, asks for a restart with SIGUSR1, and goes on when a server is ended."""
+    typed("systemd", "install")
+    lines = (folder / "system/hotseat.service").read_text().splitlines()
+
+    assert {"KillMode=process", "RestartKillSignal=SIGUSR1", "OOMPolicy=continue", "Restart=on-failure"} <= {*lines}
+
+
+def test_servers_that_are_kept_keep_their_temporary_files(folder: Path, typed: Typed) -> None:
+    """systemd deletes a PrivateTmp at each restart, under those who use it."""
+    typed("systemd", "install")
+    lines = (folder / "system/hotseat.service").read_text().splitlines()
+
+    assert "ReadWritePaths=/tmp /var/tmp" in lines
+    assert not any(line.startswith("PrivateTmp") for line in lines)
+
+
+@pytest.mark.parametrize(("setting", "is_mentioned"), [("", True), ("crashGrace: 15s\n", False), ("lisen: 1\n", False)])
+def test_without_a_grace_the_installation_says_what_to_add(
+    folder: Path, typed: Typed, setting: str, is_mentioned: bool
+) -> None:
+    """One sentence; the file is left as it is, also if it has errors."""
+    (folder / "config.yaml").write_text(f"models: {{}}\n{setting}")
+    said = typed("systemd", "install", "--config", "config.yaml")
+
+    assert ("add `crashGrace: 15s` to config.yaml" in said.out) == is_mentioned
+    assert (folder / "config.yaml").read_text() == f"models: {{}}\n{setting}"

@@ -30,6 +30,7 @@ COMMANDS = (
     "schema",
     "estimate",
     "pull",
+    "restart",
     "show",
     "rm",
     "ps",

@@ -51,6 +51,7 @@ def test_everything_that_can_be_said(files: ConfigFiles) -> None:
 fleet:
   nats: [n1, "tls://n2:4223"]
   name: gpu-1.lab
+  prefix: staging_2
   address: https://gpu1.lab:8443/
   labels: {gpu: h100, rack: "7"}
   secret: ${env.FLEET}
@@ -67,6 +68,7 @@ fleet:
         {"gpu": "h100", "rack": "7"},
         ("between-us",),
         NatsLogin("hotseat", "for-nats", ca="ca.pem", cert="me.pem", key="me.key"),
+        "staging_2",
     )
 
 
@@ -78,6 +80,16 @@ def test_secrets_may_stand_in_files_of_their_own(files: ConfigFiles, key: str) -
     fleet = fleet_in(files, f"fleet: {{nats: n1, {', '.join(f'{name}: {value}' for name, value in given.items())}}}")
 
     assert "from-the-file" in (*fleet.secrets, fleet.login.token)
+
+
+def test_a_password_for_nats_may_contain_spaces(files: ConfigFiles) -> None:
+    """It is not sent in a header, unlike clients' keys: in quotes or in a file, every character counts."""
+    files.write("word", "correct horse\n").chmod(0o600)
+    quoted = fleet_in(files, f'fleet: {{nats: n1, secret: {SECRET}, user: me, password: "change me"}}')
+    filed = fleet_in(files, f"fleet: {{nats: n1, secret: {SECRET}, token: {{file: word}}}}")
+
+    assert quoted.login == NatsLogin("me", "change me")
+    assert filed.login == NatsLogin(token="correct horse")
 
 
 def test_a_secret_may_be_replaced_by_another(files: ConfigFiles) -> None:
@@ -119,6 +131,14 @@ fleet: {{nats: n1, secret: {SECRET}}}
     assert models[ModelName("spread")].host_labels == {"gpu": "h100"}
 
 
+def test_the_prefix_is_shown(files: ConfigFiles) -> None:
+    """The effective configuration has it, also by default."""
+    texts = [f"fleet: {{nats: n1, secret: {SECRET}{more}}}" for more in ("", ", prefix: staging")]
+    shown = [resolved(files.load(f"{MODEL}{LISTEN}allowOpen: true\n{text}")) for text in texts]
+
+    assert [each["settings"]["fleet"]["prefix"] for each in shown] == ["hotseat", "staging"]
+
+
 # Mistakes
 
 
@@ -147,6 +167,19 @@ fleet: {{nats: n1, secret: {SECRET}}}
         ("fleet: {nats: n1, secret: [a, b, c]}", "2:19: error: fleet.secret: must be one secret, or two during a"),
         ("fleet: {nats: n1, secret: [a, '']}", "2:31: error: fleet.secret[1]: a secret must not be empty"),
         ("fleet: {nats: n1, secret: {file: nowhere}}", "2:28: error: fleet.secret.file: the file cannot be read"),
+        (
+            "fleet: {nats: n1, user: u, password: ''}",
+            "2:28: error: fleet.password: must not be empty or contain control",
+        ),
+        (
+            "fleet: {nats: n1, prefix: a.b}",
+            "2:19: error: fleet.prefix: must consist of letters, digits, - and _, at most",
+        ),
+        (
+            "fleet: {nats: n1, prefix: ''}",
+            "2:19: error: fleet.prefix: must consist of letters, digits, - and _, at most",
+        ),
+        (f"fleet: {{nats: n1, prefix: {'p' * 65}}}", "2:19: error: fleet.prefix: must consist of letters, digits"),
         ("fleet: {nats: n1, password: p}", "2:19: error: fleet.password: a password needs a user"),
         ("fleet: {nats: n1, token: t, nkey: f}", "2:29: error: fleet.nkey: token and nkey cannot be combined"),
         ("fleet: {nats: n1, tls: {key: f}}", "2:25: error: fleet.tls.key: a key needs its certificate"),

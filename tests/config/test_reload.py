@@ -91,6 +91,16 @@ async def test_the_address_for_ollamas_clients_stays_as_it_was_at_startup(
     assert "a change of ollama.listen takes effect after a restart" in caplog.text
 
 
+async def test_the_result_names_what_needs_a_restart(files: ConfigFiles) -> None:
+    """Every key that stays as it was at startup is named, and only those."""
+    changed = f"{MODEL}logLevel: debug\nlisten: 127.0.0.1:9\nollama: {{listen: '127.0.0.1:8'}}\n{FLEET}"
+    rig = ReloadRig(files.load(changed))
+    reloader = Reloader(ActiveConfig(files.load(MODEL)), ModelFolders(), cast("ReloadTarget", rig))
+
+    assert (await reloader.reload()).pending == ("listen", "ollama.listen", "fleet")
+    assert (await reloader.reload()).keys == ()
+
+
 async def test_a_fleet_secret_that_stays_in_force_stays_withheld(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

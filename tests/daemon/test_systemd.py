@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
 import subprocess
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,7 +18,9 @@ from tests.support.waiting import eventually
 
 from hotseat.cli.client import Server
 from hotseat.daemon.systemd import Systemd, handed_sockets, most_exposed
-from hotseat.model_servers.os_processes import MARKER
+from hotseat.model_servers.descendants import start_of
+from hotseat.model_servers.os_processes import MARKER, children
+from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,6 +77,48 @@ def test_systemd_is_notified_of_start_watchdog_and_stop(tmp_path: Path, ear: soc
     assert b"READY=1\nSTATUS=serving 1 models" in messages
     assert messages.count(b"WATCHDOG=1") >= 2
     assert code == 0
+
+
+def test_systemd_follows_a_restart(tmp_path: Path, ear: socket.socket) -> None:
+    """The old process names the new one before that speaks, since systemd would refuse its messages. The new one is not
+    a child of the old: systemd waits for its own children only."""
+    address = str(tmp_path / "notify")
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        socket.socket() as client,
+        serving(tmp_path, listener, NOTIFY_SOCKET=address, WATCHDOG_USEC="600000000") as server,
+    ):
+        of_old = {ear.recv(4096), ear.recv(4096)}
+        client.connect(listener.getsockname())
+        server.send_signal(signal.SIGUSR2)
+        named, *of_new = [ear.recv(4096) for _ in range(3)]
+        new = int(named.split()[0].removeprefix(b"MAINPID="))
+        is_child, still_runs = new in children(server.pid), server.poll() is None
+        server.send_signal(signal.SIGTERM)  # passed on, although it is no child
+        code = server.wait(PATIENCE_S)
+
+    assert named == b"MAINPID=%d\nWATCHDOG=1" % new
+    assert {*of_new} == of_old == {b"WATCHDOG=1", b"READY=1\nSTATUS=serving 1 models"}
+    assert (is_child, still_runs, code) == (False, True, 0)
+    eventually(lambda: start_of(new) is None)
+
+
+@pytest.mark.anyio
+async def test_the_process_that_was_replaced_is_silent(tmp_path: Path, ear: socket.socket) -> None:
+    """systemd would log each of its messages as refused."""
+    systemd = Systemd({"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "20000"})
+    petting = Tasks().start(systemd.pet_watchdog(), "watchdog")
+    first = await asyncio.to_thread(ear.recv, 100)
+    systemd.follow(4711)
+    await petting
+    ear.setblocking(False)
+    rest = []
+    with suppress(BlockingIOError):
+        while True:
+            rest.append(ear.recv(100))
+
+    assert first == b"WATCHDOG=1"
+    assert rest[-1] == b"MAINPID=4711\nWATCHDOG=1"
 
 
 def test_model_servers_do_not_inherit_systemds_variables(tmp_path: Path, ear: socket.socket) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,11 +24,14 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(180)
 
 GIB = 1 << 30
+SLOW = stub("slow", "--token-delay 0.1", memory=GIB)
+LONG = 2_000
+"""So many tokens of it take minutes."""
 
 
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
-    models = {"alpha": stub("alpha", memory=6 * GIB), "beta": stub("beta", memory=2 * GIB)}
+    models = {"alpha": stub("alpha", memory=6 * GIB), "beta": stub("beta", memory=2 * GIB), "slow": SLOW}
     with fleet_of(
         tmp_path_factory.mktemp("fleet"), "a", "b", models=models, nats=1, devices={"gpu0": {"memory": 10 * GIB}}
     ) as fleet:
@@ -94,11 +98,13 @@ def test_a_host_is_cordoned_and_drained_by_keyboard(at_a: Visits) -> None:
 
 
 def test_an_offline_host_can_be_uncordoned(at_a: Visits, hosts: Hosts) -> None:
-    """A cordoned host stays listed when it goes offline; without a cordon it disappears."""
+    """A cordoned host stays listed when it goes offline; without a cordon it disappears. Its models are not those of
+    the two others, so it alone is marked."""
     hosts.start("c", {})
     page = at_a().go("fleet")
     page.get_by_role("button", name="Cordon c").click()
-    expect(card(page, "c").locator(".tag")).to_have_text("cordoned")
+    expect(card(page, "c").locator(".tag")).to_have_text(["cordoned", "other configuration"])
+    expect(page.locator(".tag")).to_have_count(2)
     hosts["c"].terminate()
     expect(card(page, "c")).to_contain_text("offline")
     page.get_by_role("button", name="Uncordon c").click()
@@ -137,6 +143,27 @@ def test_a_disconnected_host_says_so(at_a: Visits, hosts: Hosts) -> None:
 
 def connection(host: Hotseat) -> str:
     return str(host.call("GET", "/hotseat/fleet").json()["connection"])
+
+
+def test_a_forwarded_request_is_listed_and_cancelled(at_a: Visits, hosts: Hosts) -> None:
+    """Activity of the host that the client asked names the host that serves it, and ends it there."""
+    hosts["b"].load("slow")
+    eventually(lambda: "slow" in residents(hosts["a"], "b"))
+    page = at_a().go("activity")
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(hosts["a"].chat, "slow", LONG)
+        row = page.get_by_role("region", name="Requests in progress").get_by_role("row").filter(has_text="slow on b")
+        row.get_by_role("button").first.press("Enter")
+        expect(page.locator(".reasons")).to_contain_text("It was forwarded to b, which has not answered yet.")
+        row.get_by_role("button", name="Cancel").click()
+        answer = asking.result()
+
+    assert (answer.status, answer.headers["X-Error-Code"]) == (503, "request_cancelled")
+
+
+def residents(seen_by: Hotseat, host: str) -> set[str]:
+    hosts = seen_by.call("GET", "/hotseat/fleet").json()["hosts"]
+    return {resident["model"] for each in hosts if each["host"] == host for resident in each["residents"]}
 
 
 @pytest.mark.llama

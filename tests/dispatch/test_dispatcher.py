@@ -16,13 +16,14 @@ from tests.support.virtual_time import advance, in_virtual_time
 
 from hotseat.dispatch.dispatcher import STUCK_S, Dispatcher
 from hotseat.dispatch.journal import Journal
-from hotseat.dispatch.server_tasks import BREATH_S
-from hotseat.errors import CancelledByOperator, LoadFailed, NotRunning, ShuttingDown, UnknownModel
+from hotseat.dispatch.server_tasks import BREATH_S, log_transfers
+from hotseat.errors import CancelledByOperator, LoadFailed, NotRunning, ShuttingDown, UnknownModel, UnknownTicket
 from hotseat.identifiers import ClientId, LaunchId, ModelName
-from hotseat.scheduling.events import PromptProcessed, UpstreamReady
+from hotseat.scheduling.events import PromptProcessed, Transfer, UpstreamReady
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.tasks import Tasks
+from hotseat.telemetry.json_lines import taken_apart
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -473,6 +474,24 @@ async def test_a_swap_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
+def test_what_was_saved_is_logged_in_fields(caplog: pytest.LogCaptureFixture) -> None:
+    """A log of JSON has each figure as a member; nothing is logged if nothing was done."""
+    caplog.set_level(logging.INFO)
+    log_transfers("saved", QWEN, [Transfer(1000, 4_000_000, 0.25)] * 2, "")
+    log_transfers("restored", QWEN, [], "it cannot")
+    log_transfers("restored", QWEN, [], "")
+
+    figures = {"model": "qwen", "count": 2, "tokens": 2000, "size_mb": 8.0, "took_s": 0.5}
+    assert [record.getMessage() for record in caplog.records] == [
+        "conversations saved model=qwen count=2 tokens=2000 size_mb=8.0 took_s=0.50",
+        "conversations restored model=qwen count=0 tokens=0 size_mb=0.0 took_s=0.00 problem='it cannot'",
+    ]
+    assert [*map(taken_apart, caplog.records)] == [
+        ("conversations saved", figures),
+        ("conversations restored", {**dict.fromkeys(figures, 0), "model": "qwen", "problem": "it cannot"}),
+    ]
+
+
 @in_virtual_time
 async def test_a_crash_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     """It says how the server ended, how often in a row, and when the next request may start it."""
@@ -638,6 +657,26 @@ async def test_an_unload_that_another_operator_ends() -> None:
 
         assert isinstance(outcome, CancelledByOperator)
         assert rig.phase(QWEN) is Phase.UNLOADING
+
+
+@in_virtual_time
+async def test_a_ticket_that_the_scheduler_does_not_know(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It can be cancelled and given back, twice as well, and the scheduler hears nothing of its end."""
+    async with opened() as rig:
+        waiter = FakeWaiter()
+        ticket = rig.dispatcher.enter(waiter)
+        rig.dispatcher.cancel_request(ticket)
+        with monkeypatch.context() as patched:
+            for name in ("handle", "leave_quietly"):
+                patched.setattr(Scheduler, name, lambda *_: 1 // 0)
+            for _ in range(2):
+                rig.dispatcher.forget(ticket)
+
+        assert (waiter.outcomes, rig.dispatcher._waiters, caplog.text) == (["cut"], {}, "")
+        with pytest.raises(UnknownTicket):
+            rig.dispatcher.cancel_request(ticket)
 
 
 @in_virtual_time

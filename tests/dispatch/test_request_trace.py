@@ -15,7 +15,7 @@ from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.dispatch.request_trace import Missed, RequestTiming, Traffic
 from hotseat.identifiers import ClientId, ModelName, TicketId
-from hotseat.scheduling.events import RequestArrived, RequestLeft
+from hotseat.scheduling.events import PromptProcessed, RequestArrived, RequestLeft
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.tasks import Tasks
 
@@ -145,3 +145,21 @@ async def test_a_slow_watcher_learns_how_much_it_missed(monkeypatch: pytest.Monk
 
         assert sum(item.count if isinstance(item, Missed) else 1 for item in items) == 5
         assert any(isinstance(item, Missed) for item in items)
+
+
+@in_virtual_time
+async def test_what_a_server_says_about_a_prompt_is_reported_with_its_request() -> None:
+    """Also if no conversations are kept. A request that arrived before the watch began is not reported."""
+    async with a_dispatcher() as dispatcher:
+        before = dispatcher.ask(QWEN, ANN, FakeWaiter())
+        dispatcher.prompt_processed(PromptProcessed(before, 100, 0, 0.5))
+        async with watching(dispatcher.traffic) as items:
+            dispatcher.prompt_processed(PromptProcessed(before, 100, 0, 0.5))
+            dispatcher.leave(before)
+            ticket = dispatcher.ask(QWEN, ANN, FakeWaiter())
+            reported = PromptProcessed(ticket, 900, 100, 0.5, 20)
+            dispatcher.prompt_processed(reported)
+            dispatcher.leave(ticket)
+            await asyncio.sleep(0)
+
+            assert [item.prompt for item in items if isinstance(item, RequestTiming)] == [reported]

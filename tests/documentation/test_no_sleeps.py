@@ -9,6 +9,7 @@ from tests.support.llama import REPOSITORY
 PAUSES = {
     "support/waiting.py": "between two looks at a fact",
     "support/virtual_time.py": "on a virtual clock, so no time passes",
+    "support/streaming_server.py": "a server that streams slowly",
     "support/vllm_stand_in.py": "a server whose load, sleep and wake take time",
     "relay/upstream/test_exiting.py": "a server that holds a connection",
     "telemetry/test_loop_lag.py": "blocks the event loop, which is what is measured",

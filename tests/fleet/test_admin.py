@@ -15,15 +15,24 @@ from hotseat.catalog.spec import Replicas
 from hotseat.errors import CannotMove, FleetDisconnected, HostUnresponsive, LoadFailed, UnknownHost, UnknownModel
 from hotseat.fleet.load_claims import key_of
 from hotseat.fleet.records import Claim, HostOrder, encoded
+from hotseat.fleet.route import OtherHost
 from hotseat.fleet.store import Bucket
 from hotseat.fleet.view import Agreement, FleetConnection, HostState, Order
-from hotseat.identifiers import HostName, ModelName
+from hotseat.identifiers import Address, HostName, ModelName
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
     from tests.support.fleet_in_process import InProcessFleet
 
 QWEN = ModelName("qwen")
+AT_B = OtherHost(HostName("b"), Address("b", 80))
+
+
+class Forwarding:
+    """A request on its way to another host."""
+
+    def host_is_silent(self) -> None:
+        raise AssertionError("it answers")
 
 
 def orders(fleet: InProcessFleet, seen_by: str, host: str) -> set[Order]:
@@ -55,7 +64,7 @@ async def test_a_host_that_refused_a_connection_is_shunned_for_a_while() -> None
     """The view shows that the host is left out, and counts what was sent there and refused."""
     async with in_process_fleet("a", "b") as fleet:
         host_selector = fleet["a"].node.host_selector
-        host_selector.sent(HostName("b"), QWEN)
+        host_selector.sent(AT_B, QWEN, Forwarding())
         host_selector.turned_away(HostName("b"))
         [_, b] = fleet["a"].fleet_admin.view().hosts
 
@@ -76,7 +85,7 @@ async def test_a_host_without_the_store_says_that_it_is_apart() -> None:
 async def test_what_was_counted_of_a_host_goes_with_it() -> None:
     """When a host leaves the fleet, its counters are removed."""
     async with in_process_fleet("a", "b") as fleet:
-        fleet["a"].node.host_selector.sent(HostName("b"), QWEN)
+        fleet["a"].node.host_selector.sent(AT_B, QWEN, Forwarding())
         await fleet["b"].node.leave()
         await come_true(lambda: len(fleet["a"].fleet_admin.view().hosts) == 1)
 
@@ -108,7 +117,7 @@ async def test_who_decided_is_counted() -> None:
 
 @in_virtual_time
 async def test_orders_are_given_and_taken_back_one_by_one() -> None:
-    """Withdrawing a cordon keeps the drain; without orders there is no record."""
+    """Withdrawing a cordon keeps the drain; without orders an empty record says that they were withdrawn."""
     async with in_process_fleet("a", "b") as fleet:
         fleet_admin = fleet["a"].fleet_admin
         await fleet_admin.give("b", Order.CORDON)
@@ -119,7 +128,7 @@ async def test_orders_are_given_and_taken_back_one_by_one() -> None:
         await fleet_admin.take_back("b", Order.DRAIN)
         await come_true(lambda: orders(fleet, "b", "b") == set())
 
-        assert await fleet["a"].store.read(Bucket.ORDERS, "b") is None
+        assert await fleet["a"].node.store.read(Bucket.ORDERS, "b") is not None
 
 
 @in_virtual_time
@@ -143,7 +152,7 @@ async def test_an_order_outlives_its_host() -> None:
         await come_true(lambda: len(fleet["a"].fleet_admin.view().hosts) == 1)
         await fleet["a"].fleet_admin.take_back("b", Order.CORDON)
 
-        assert await fleet["a"].store.read(Bucket.ORDERS, "b") is None
+        assert await fleet["a"].node.store.read(Bucket.ORDERS, "b") is not None
 
 
 @in_virtual_time

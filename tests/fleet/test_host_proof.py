@@ -33,6 +33,16 @@ def test_a_signature_is_an_hmac(key: bytes, said: bytes) -> None:
     assert Hmac(key).of(said) == hmac.digest(key, said, "sha256").hex().encode()
 
 
+def test_a_fleet_without_a_prefix_signs_with_its_secret() -> None:
+    """Hosts of versions that know no prefix accept it; with a prefix, the key is another one."""
+    plain, staging, testing = (
+        FleetSecret((OLD,), prefix).sign(b"said") for prefix in ("hotseat", "staging", "testing")
+    )
+
+    assert plain == FleetSecret((OLD,)).sign(b"said") == hmac.digest(OLD.encode(), b"said", "sha256").hex().encode()
+    assert len({plain, staging, testing}) == 3
+
+
 def test_what_a_host_signed_is_believed() -> None:
     """A proof with the right secret is accepted, and does not contain the secret."""
     proof = signed()
@@ -60,6 +70,7 @@ FORGED = {
     "an empty secret": signed(secrets=("",)),
     "another request": signed(b"something else"),
     "another host": signed(to=A),
+    "another fleet": Signer(FleetSecret((OLD,), "staging"), lambda: NOON).proof(B, b"said"),
     "nothing": b"",
     "a blank": b" ",
     "a comma": b",",
@@ -74,7 +85,7 @@ FORGED = {
 
 @pytest.mark.parametrize("forged", FORGED)
 def test_nothing_else_is_believed(forged: str) -> None:
-    """A proof with another secret, or for another request, host or time, is rejected."""
+    """A proof with another secret, or for another request, host, fleet or time, is rejected."""
     with pytest.raises(HostUnproven, match=r"fleet\.secret"):
         checker().check(A, b"said", FORGED[forged])
 

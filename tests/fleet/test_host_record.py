@@ -11,6 +11,7 @@ from tests.support.scheduler_driver import SchedulerDriver, slots_learned
 from hotseat.catalog.named_models import Selector, Strategy
 from hotseat.catalog.spec import Footprint, Replicas, Source
 from hotseat.fleet.host_record import Identity, catalog_record, digest_of, host_record, routing_summary
+from hotseat.fleet.recipe_fingerprint import recipe_fingerprint
 from hotseat.fleet.records import CatalogRecord, DeviceBudget, HostRecord, Offer, Residence, decoded, encoded
 from hotseat.identifiers import ClientId, DeviceName, HostName, ModelName, TicketId
 from hotseat.scheduling.lifecycle import Phase
@@ -159,15 +160,33 @@ def test_an_offer_says_what_others_must_know() -> None:
     spec = model("qwen", gib=8, aliases=("gpt-4",), replicas=Replicas(1, 3), host_labels={"gpu": "h100"})
 
     assert catalog_record(with_budget(spec)) == CatalogRecord(
-        {QWEN: Offer({DeviceName("gpu0"): 8 * GIB}, labels={"gpu": "h100"}, aliases=["gpt-4"], least=1, most=3)}
+        {
+            QWEN: Offer(
+                {DeviceName("gpu0"): 8 * GIB},
+                labels={"gpu": "h100"},
+                aliases=["gpt-4"],
+                least=1,
+                most=3,
+                recipe=recipe_fingerprint(spec.recipe),
+            )
+        }
     )
+
+
+def test_an_offer_of_an_older_version_is_read() -> None:
+    """It says nothing about the command, and its memory counts as declared."""
+    old = decoded(b'{"offers": {"qwen": {"memory": {"gpu0": 8}}}}', CatalogRecord).offers[QWEN]
+
+    assert (old.recipe, old.is_estimate) == ("", False)
 
 
 def test_an_estimate_stands_in_for_a_declaration() -> None:
     """Without a declared figure, an offer has the estimate."""
     guessed = replace(model("qwen"), estimated={gpu(0): GIB})
 
-    assert catalog_record(with_budget(guessed)).offers[QWEN].memory == {"gpu0": GIB}
+    offer = catalog_record(with_budget(guessed)).offers[QWEN]
+
+    assert (offer.memory, offer.is_estimate) == ({"gpu0": GIB}, True)
 
 
 def test_the_order_of_models_changes_no_digest() -> None:

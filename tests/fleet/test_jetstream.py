@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 from collections import Counter
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ import nats
 import nkeys
 import pytest
 import uvloop
+from nats.js.api import StorageType
 from tests.support.certificate import CERTIFICATE
 from tests.support.fleets import PATIENCE_S, Watching, fleet_at
 from tests.support.nats import nats_servers
@@ -22,7 +23,7 @@ from tests.support.waiting import come_true, come_true_async
 
 from hotseat.fleet.backoff import Backoff
 from hotseat.fleet.jetstream import watch_session
-from hotseat.fleet.jetstream.buckets import stream_of, subject_of
+from hotseat.fleet.jetstream.buckets import _config, stream_of, subject_of
 from hotseat.fleet.jetstream.link import Link
 from hotseat.fleet.jetstream.store import JetStream
 from hotseat.fleet.store import LIVES_S, BegunAnew, Bucket, CaughtUp, Conflict, StoreError
@@ -118,6 +119,72 @@ async def test_a_foreign_bucket_is_logged(tmp_path: Path, caplog: pytest.LogCapt
     assert "a bucket has an unexpected configuration stream=KV_hotseat-hosts" in caplog.text
 
 
+async def storages(js: JetStreamContext) -> dict[Bucket, str]:
+    infos = {bucket: await js.stream_info(stream_of(bucket)) for bucket in Bucket}
+    return {bucket: StorageType(info.config.storage).value for bucket, info in infos.items()}
+
+
+ON_DISK = dict.fromkeys(Bucket, "file")
+USUAL = {Bucket.HOSTS: "memory", Bucket.CLAIMS: "memory", Bucket.CATALOGS: "file", Bucket.ORDERS: "file"}
+
+
+async def test_leases_and_claims_are_in_memory_catalogs_and_orders_on_disk(tmp_path: Path) -> None:
+    """What is outdated after ten seconds is not written to a disk."""
+    async with nats_servers(tmp_path) as (server,), connected(fleet_at(server)), other_client(server) as js:
+        assert await storages(js) == USUAL
+
+
+async def test_a_server_that_restarts_keeps_orders_and_gets_the_buckets_again(tmp_path: Path) -> None:
+    """After a kill of the only server, orders are there, leases are gone, and hosts can write them again."""
+    async with nats_servers(tmp_path) as (server,), connected(fleet_at(server)) as store:
+        await store.put(Bucket.ORDERS, "gpu1", b"drained")
+        await store.put(Bucket.HOSTS, "gpu1", b"here")
+        server.kill()
+        await come_true(lambda: not store.is_connected)
+        server.start()
+        assert await store.until_connected(PATIENCE_S)
+        order, lease = await store.read(Bucket.ORDERS, "gpu1"), await store.read(Bucket.HOSTS, "gpu1")
+        await store.create(Bucket.HOSTS, "gpu1", b"again")
+
+        assert order is not None
+        assert (order.value, lease) == (b"drained", None)
+
+
+async def test_buckets_of_an_older_version_keep_their_storage_until_they_are_removed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A host uses leases on disk and says so; a removed bucket is made again in memory, while the host runs."""
+    caplog.set_level(logging.INFO)
+    async with nats_servers(tmp_path) as (server,), other_client(server) as js:
+        for bucket in Bucket:
+            await js.add_stream(
+                _config(bucket, LIVES_S[bucket], "hotseat").evolve(storage=StorageType.FILE, num_replicas=1)
+            )
+        async with connected(fleet_at(server)) as store:
+            await store.put(Bucket.HOSTS, "gpu1", b"before")
+            before = await storages(js)
+            await js.delete_stream(stream_of(Bucket.HOSTS))
+            await store.put(Bucket.HOSTS, "gpu1", b"after")
+            after = await storages(js)
+
+    assert (before, after) == (ON_DISK, {**ON_DISK, Bucket.HOSTS: "memory"})
+    said = "a bucket has another storage than usual stream=KV_hotseat-hosts storage=file usual=memory"
+    assert said in caplog.messages
+    assert "unexpected configuration" not in caplog.text
+
+
+async def test_where_nats_grants_no_memory_all_buckets_are_on_disk(tmp_path: Path) -> None:
+    """A host joins such a NATS too."""
+    async with (
+        nats_servers(tmp_path, storage=", max_memory_store: 0") as (server,),
+        connected(fleet_at(server)) as store,
+        other_client(server) as js,
+    ):
+        await store.put(Bucket.HOSTS, "gpu1", b"here")
+
+        assert await storages(js) == ON_DISK
+
+
 async def is_created(store: JetStream, claim: str) -> bool:
     with suppress(StoreError, Conflict):
         await store.create(Bucket.CLAIMS, claim, b"1")
@@ -202,6 +269,40 @@ async def test_a_watch_that_begins_anew_again_and_again_has_one_consumer(tmp_pat
             await watching.until(CaughtUp)
 
         assert await consumers(js) == 1
+
+
+class NoticedPauses(Backoff):
+    """Notes for each pause whether NATS was there when it began."""
+
+    def __init__(self, store: Callable[[], JetStream], noticed: list[bool]) -> None:
+        super().__init__(0.05, 0.2)
+        self._store, self._noticed = store, noticed
+
+    def next(self) -> float:
+        self._noticed.append(self._store().is_connected)
+        return super().next()
+
+
+async def test_watches_restart_after_a_pause_that_begins_when_nats_is_back(tmp_path: Path) -> None:
+    """None of eight interrupted watches pauses while NATS is away: else all would restart at once."""
+    noticed: list[bool] = []
+    async with nats_servers(tmp_path) as (server,), AsyncExitStack() as stack:
+        store = JetStream(fleet_at(server), heartbeat_s=0.4, pauses=lambda: NoticedPauses(lambda: store, noticed))
+        stack.push_async_callback(store.aclose)
+        store.open()
+        assert await store.until_connected(PATIENCE_S)
+        watches = [await stack.enter_async_context(Watching(store, bucket)) for bucket in Bucket for _ in range(2)]
+        for watch in watches:
+            await watch.until(CaughtUp)
+        server.kill()
+        tasks = Tasks()
+        begun_anew = [tasks.start(watch.until(BegunAnew), "wait") for watch in watches]
+        await come_true(lambda: not store.is_connected)
+        server.start()
+        await asyncio.gather(*begun_anew)
+
+    assert len(noticed) >= 8
+    assert all(noticed)
 
 
 # Servers that are not there

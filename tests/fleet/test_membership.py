@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from tests.support.counting_store import CountingStore
 from tests.support.virtual_time import advance, in_virtual_time
 
-from hotseat.fleet.catalog_lease import LATE_S, CatalogLease
+from hotseat.fleet.catalog_lease import CATCH_UP_S, LATE_S, CatalogLease
 from hotseat.fleet.inprocess import Board, InProcess
 from hotseat.fleet.membership import BETWEEN_S, RENEW_S, Membership
 from hotseat.fleet.records import CatalogRecord, HostRecord, Offer, Residence, decoded, encoded
-from hotseat.fleet.store import LEASE_S, BegunAnew, Bucket, CaughtUp, NameTaken, Removed, Written
+from hotseat.fleet.store import LEASE_S, BegunAnew, Bucket, CaughtUp, NameTaken, Removed, Revision, Written
 from hotseat.fleet.view import FleetConnection
 from hotseat.identifiers import HostName, ModelName
 from hotseat.tasks import Tasks
@@ -61,13 +62,20 @@ def new_board() -> Board:
     return Board(clock=asyncio.get_running_loop().time)
 
 
-def host(board: Board, name: str = "gpu1", boot: str = "first", address: str = "") -> Host:
-    at = address or f"http://{name}:8080"
-    return Host(InProcess(board), HostRecord(HostName(name), at, boot, "digest"))
+def host(
+    board: Board,
+    name: str = "gpu1",
+    boot: str = "first",
+    address: str = "",
+    token_hash: str = "this machine",
+    store: InProcess | None = None,
+) -> Host:
+    record = HostRecord(HostName(name), address or f"http://{name}:8080", boot, "digest", token_hash=token_hash)
+    return Host(store or InProcess(board), record)
 
 
 @asynccontextmanager
-async def joined(board: Board, name: str = "gpu1", **known: str) -> AsyncIterator[Host]:
+async def joined(board: Board, name: str = "gpu1", **known: Any) -> AsyncIterator[Host]:
     member = host(board, name, **known)
     await member.membership.join()
     try:
@@ -217,9 +225,9 @@ async def test_a_name_of_the_dead_is_taken_when_its_lease_ends() -> None:
 
 @in_virtual_time
 async def test_a_host_that_was_killed_takes_its_own_name_at_once() -> None:
-    """A host at the same address joins at once, because only one process can listen there."""
+    """A host on the same machine joins at once, because only one process can listen there."""
     board = new_board()
-    dead = HostRecord(HostName("gpu1"), "http://gpu1:8080", "first", "digest")
+    dead = host(board).record
     await InProcess(board).put(Bucket.HOSTS, "gpu1", encoded(dead))
     async with joined(board, boot="second"):
         note_load, now = await seen(board), asyncio.get_running_loop().time()
@@ -229,8 +237,62 @@ async def test_a_host_that_was_killed_takes_its_own_name_at_once() -> None:
 
 
 @in_virtual_time
-async def test_of_two_hosts_with_one_name_and_one_address_the_later_has_it() -> None:
-    """Of two hosts with the same name and address, the later one is connected and the earlier one is not."""
+async def test_a_killed_host_of_an_older_version_is_known_by_its_address() -> None:
+    """A record without a hash of a token is replaced at once by a host with its address."""
+    board = new_board()
+    dead = host(board, token_hash="").record
+    await InProcess(board).put(Bucket.HOSTS, "gpu1", encoded(dead))
+    async with joined(board, boot="second"):
+        note_load, now = await seen(board), asyncio.get_running_loop().time()
+
+    assert note_load is not None
+    assert (note_load.boot, note_load.token_hash, now) == ("second", "this machine", 0.0)
+
+
+@in_virtual_time
+async def test_a_copied_configuration_does_not_take_over_a_living_host() -> None:
+    """A machine with a copied name and address is refused with a sentence, and the host stays connected."""
+    board = new_board()
+    async with joined(board) as member:
+        copy = host(board, boot="second", token_hash="another machine")
+        with pytest.raises(NameTaken) as refused:
+            await copy.membership.join()
+        await advance(3 * LEASE_S)
+        holder = await seen(board)
+
+    assert str(refused.value) == (
+        'another host of the fleet is already named "gpu1" and has the same address (http://gpu1:8080). '
+        "If this host's configuration was copied from it, choose another fleet.name and fleet.address."
+    )
+    assert holder is not None
+    assert (holder.boot, member.stood) == ("first", [FleetConnection.CONNECTED])
+
+
+@in_virtual_time
+async def test_a_host_that_lost_its_state_directory_waits_for_its_own_lease() -> None:
+    """A killed host with a new token joins when the lease of its previous run ends."""
+    board = new_board()
+    await InProcess(board).put(Bucket.HOSTS, "gpu1", encoded(host(board).record))
+    async with joined(board, boot="second", token_hash="a new token"):
+        note_load, now = await seen(board), asyncio.get_running_loop().time()
+
+    assert note_load is not None
+    assert note_load.boot == "second"
+    assert LEASE_S <= now <= LEASE_S + 1.1
+
+
+@in_virtual_time
+async def test_a_second_host_with_the_same_state_directory_does_not_take_the_name() -> None:
+    """Two hosts on one machine with one state directory and one name have different addresses: one is refused."""
+    board = new_board()
+    async with joined(board):
+        with pytest.raises(NameTaken, match=r"Choose another fleet\.name"):
+            await host(board, boot="second", address="http://gpu1:9090").membership.join()
+
+
+@in_virtual_time
+async def test_of_two_hosts_with_one_name_address_and_token_the_later_has_it() -> None:
+    """A copied state directory is not noticed: the later host is connected and the earlier one is not."""
     board = new_board()
     async with joined(board) as earlier, joined(board, boot="second") as later:
         await advance(10 * LEASE_S)
@@ -287,6 +349,32 @@ async def test_whoever_lost_its_name_while_it_was_apart_does_not_fight_for_it() 
     assert (holder.boot, stood) == ("other", [FleetConnection.CONNECTED, FleetConnection.DISCONNECTED])
     assert successor is not None
     assert successor.boot == "first"
+
+
+@pytest.mark.uncounted
+@in_virtual_time
+async def test_whose_name_was_taken_while_the_store_was_empty_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    """The real host logs once that another one has its name, and gives the reason, until that one is gone."""
+    board = new_board()
+    async with joined(board) as member:
+        member.store.cut_off()
+        await advance(2 * LEASE_S)
+        problem_before = member.membership.problem
+        async with joined(board, boot="copy", token_hash="another machine") as copy:
+            member.store.let_in()
+            await advance(5 * LEASE_S)
+            problem, connection = member.membership.problem, copy.membership.connection
+        await advance(2 * LEASE_S)
+        after = member.membership.problem
+
+    warnings = [entry.getMessage() for entry in caplog.records if entry.levelno == logging.WARNING]
+    assert (problem_before, connection, after) == ("cut off from the board", FleetConnection.CONNECTED, "")
+    assert problem.startswith('another host of the fleet is already named "gpu1" and has the same address')
+    assert warnings == [
+        "disconnected from the fleet error='cut off from the board'",
+        f"another host has the name of this one, which serves alone error={problem!r}",
+    ]
+    assert member.stood[-1] is FleetConnection.CONNECTED
 
 
 # Being apart
@@ -385,7 +473,68 @@ async def test_hosts_with_the_same_catalog_write_it_once() -> None:
     written = [change for bucket, change in members[0].changes if bucket is Bucket.CATALOGS]
     await asyncio.gather(*(member.membership.leave() for member in members))
 
-    assert [type(change) for change in written] == [Written, CaughtUp]
+    assert [type(change) for change in written].count(Written) == 1
+
+
+@in_virtual_time
+async def test_a_host_whose_catalog_is_stored_uploads_nothing() -> None:
+    """At the start, and after a reload to a configuration that another host has, it looks instead of writing."""
+    board = new_board()
+    async with joined(board, "gpu1") as first:
+        await advance(1)
+        first.becomes(catalog="another")
+        await advance(1)
+        store = CountingStore(board)
+        second = host(board, "gpu2", store=store)
+        await second.membership.join()
+        await advance(1)
+        second.becomes(catalog="another")
+        await advance(1)
+        published = await seen(board, "gpu2")
+        await second.membership.leave()
+
+    assert published is not None
+    assert published.catalog == "another"
+    assert store.count(Bucket.CATALOGS) == {}
+
+
+@in_virtual_time
+async def test_a_renewal_is_one_upload() -> None:
+    """A host that is alone with its catalog writes it once per renewal."""
+    board = new_board()
+    store = CountingStore(board)
+    member = host(board, store=store)
+    await member.membership.join()
+    await advance(LATE_S + RENEW_S)
+    await member.membership.leave()
+
+    assert store.count(Bucket.CATALOGS) in ({"create": 1, "put": 1}, {"create": 1, "put": 2})
+
+
+@in_virtual_time
+async def test_a_watch_that_never_catches_up_delays_a_host_for_a_moment() -> None:
+    """Then the host writes its catalog without knowledge of the others'."""
+    board = new_board()
+    store = CountingStore(board)
+    lease = CatalogLease(store, lambda: CatalogRecord({}))
+    await lease.keep("digest")
+
+    assert asyncio.get_running_loop().time() == CATCH_UP_S
+    assert store.count(Bucket.CATALOGS) == {"create": 1}
+
+
+@in_virtual_time
+async def test_a_late_report_of_a_removed_catalog_is_not_believed() -> None:
+    """A repeated change from before the removal does not hide that the catalog is gone."""
+    board = new_board()
+    store = CountingStore(board)
+    lease = CatalogLease(store, lambda: CatalogRecord({}))
+    before = Written("digest", b"", Revision(1))
+    for change in (before, CaughtUp(), Removed("digest", Revision(2)), before):
+        lease.notice(change)
+    await lease.keep("digest")
+
+    assert store.count(Bucket.CATALOGS) == {"create": 1}
 
 
 @in_virtual_time

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tests.support.fleets import PATIENCE_S, fleet_at
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from hotseat.fleet.store import Change
 
 
+FLEETS = [{"one", "three"}, {"one", "two"}, {"one", "two"}, {"one", "three"}]
+
+
 class Host:
     def __init__(self, store: JetStream, name: str) -> None:
         self.store = store
@@ -36,8 +40,33 @@ class Host:
         found = [change for _, change in self.changes if isinstance(change, Written | Removed) and change.key == name]
         return found[-1] if found else None
 
+    def names(self) -> set[str]:
+        """Hosts that it has ever heard of."""
+        return {change.key for bucket, change in self.changes if bucket is Bucket.HOSTS and isinstance(change, Written)}
+
     def begun_anew(self) -> set[Bucket]:
         return {bucket for bucket, change in self.changes if isinstance(change, BegunAnew)}
+
+
+async def test_fleets_with_different_prefixes_do_not_see_each_other(tmp_path: Path) -> None:
+    """Each has its own buckets on the same server, so hosts of both may even have the same name."""
+    async with nats_servers(tmp_path) as (server,):
+        production, staging = fleet_at(server), replace(fleet_at(server), prefix="staging")
+        of = [(production, "one"), (staging, "one"), (staging, "two"), (production, "three")]
+        hosts = [Host(JetStream(fleet), name) for fleet, name in of]
+        try:
+            for each in hosts:
+                each.store.open()
+                assert await each.store.until_connected(PATIENCE_S)
+                await each.membership.join()
+            await come_true(lambda: [host.names() for host in hosts] == FLEETS)
+            assert all(host.membership.connection is FleetConnection.CONNECTED for host in hosts)
+        finally:
+            for each in hosts:
+                await each.membership.leave()
+                await each.store.aclose()
+
+    assert [host.names() for host in hosts] == FLEETS
 
 
 async def test_hosts_know_of_each_other_before_and_after_nats_died(tmp_path: Path) -> None:

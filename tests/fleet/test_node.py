@@ -73,12 +73,13 @@ async def open_host(board: Board, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     monkeypatch.setattr(reconciler, "ROUND_S", 0.01)
     async with AsyncExitStack() as stack:
 
-        async def opened(name: str, *models: ModelSpec, **known: Any) -> Host:
+        async def opened(name: str, *models: ModelSpec, prefix: str = "hotseat", **known: Any) -> Host:
             store = InProcess(board)
             journal = Journal()
             dispatcher = Dispatcher(Scheduler(replace(catalog(*models), **known)), FakeLauncher(), journal)
             stack.push_async_callback(dispatcher.shut_down, 0)
-            settings = Fleet(("nats://x",), HostName(name), f"http://{name}:80", secrets=("hush",))
+            address = f"http://{name}:80"
+            settings = Fleet(("nats://x",), HostName(name), address, secrets=("hush",), prefix=prefix)
             node = FleetNode(settings, store, dispatcher, lambda: False)
             await node.join()
             journal.listen(node.watch)
@@ -94,6 +95,17 @@ async def pair(open_host: Open) -> tuple[Host, Host]:
     first, second = [await open_host(name, spec("alpha"), spec("beta")) for name in ("a", "b")]
     await come_true(lambda: first.knows("a", "b") and second.knows("a", "b"))
     return first, second
+
+
+async def test_two_fleets_on_one_store_do_not_see_each_other(pair: tuple[Host, Host], open_host: Open) -> None:
+    """Even in the same buckets and with the same secret, records of one fleet are invalid in the other."""
+    staging = [await open_host(name, spec("gamma"), prefix="staging") for name in ("c", "d")]
+    production = [*pair, await open_host("e", spec("alpha"))]  # whose record comes after those of c and d
+    await come_true(lambda: all(host.knows("a", "b", "e") for host in production))
+    await come_true(lambda: all(host.knows("c", "d") for host in staging))
+
+    assert {name for host in production for name in host.dispatcher.catalog.fleet_models} == {"beta"}
+    assert not any(host.dispatcher.catalog.fleet_models for host in staging)
 
 
 async def test_who_writes_to_the_store_is_no_host_by_that(pair: tuple[Host, Host], open_host: Open) -> None:
@@ -144,14 +156,17 @@ async def test_a_second_model_goes_to_the_host_that_is_free(pair: tuple[Host, Ho
 
 
 async def test_a_model_that_only_another_host_has_gets_a_name_here(open_host: Open) -> None:
-    """Names of models of another host are known here until that host leaves."""
+    """Names of models of another host are known here, also after that host has left: it may be restarting."""
     first = await open_host("a", spec("alpha"))
     second = await open_host("b", spec("beta", aliases=("second",)))
     await come_true(lambda: set(first.dispatcher.catalog.fleet_models) == {"beta", "second"})
 
     assert await first.where(BETA) == "b"
     await second.node.leave()
-    await come_true(lambda: not first.dispatcher.catalog.fleet_models)
+    await come_true(lambda: first.knows("a"))
+    with pytest.raises(NoHostAvailable, match="no available host has it"):
+        await first.where(BETA)
+    assert set(first.dispatcher.catalog.fleet_models) == {"beta", "second"}
 
 
 async def test_a_reload_keeps_the_names_of_the_others(open_host: Open) -> None:

@@ -7,7 +7,6 @@ from tests.support.fleet import ALICE, GEMMA, GIB, LLAMA, QWEN, RosterRig, fleet
 
 from hotseat.fleet.placement import GLANCED_AT, Decision, Load, Nowhere, Serve, place
 from hotseat.fleet.records import Offer
-from hotseat.fleet.store import Bucket
 from hotseat.identifiers import ClientId, HostName, ModelName
 
 NOBODY = ClientId("")
@@ -459,7 +458,7 @@ def test_a_drained_host_gets_nothing() -> None:
 
 def test_an_order_that_was_withdrawn_has_no_effect() -> None:
     """After its order is withdrawn, a host loads models again."""
-    rig = RosterRig().hosts(host("a")).order("a", cordoned=True).remove(Bucket.ORDERS, "a")
+    rig = RosterRig().hosts(host("a")).order("a", cordoned=True).order("a")
 
     assert where(rig) == (Load, "a")
 

@@ -9,9 +9,10 @@ import pytest
 from nats.js.errors import APIError
 from scripts.make_docs import DOCS
 from tests.support.fleets import PATIENCE_S, Watching
-from tests.support.nats import nats_servers
+from tests.support.nats import NatsServer, nats_servers
 from tests.support.page_runner import blocks_of
 
+from hotseat.fleet.jetstream.buckets import stream_of
 from hotseat.fleet.jetstream.store import JetStream
 from hotseat.fleet.store import Bucket, CaughtUp, Removed, Written
 from hotseat.identifiers import HostName
@@ -21,21 +22,26 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from tests.support.nats import NatsServer
-
 USER, PASSWORD = "hotseat", "change me"
 
 
+@pytest.fixture(params=["hotseat", "staging"])
+def prefix(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[NatsServer]:
+async def server(tmp_path: Path, prefix: str) -> AsyncIterator[NatsServer]:
+    """Its permissions are those of the page, with another prefix if there is one."""
     [block] = [block for block in blocks_of((DOCS / "howto/fleet.md").read_text()) if block.about == "nats.conf"]
-    async with nats_servers(tmp_path, more=block.text) as (server,):
+    async with nats_servers(tmp_path, more=block.text.replace("hotseat-", f"{prefix}-")) as (server,):
         yield server
 
 
-async def test_a_host_does_all_it_must(server: NatsServer) -> None:
+async def test_a_host_does_all_it_must(server: NatsServer, prefix: str) -> None:
     """With these permissions a host creates the buckets and writes, reads, removes and watches in each."""
-    store = JetStream(Fleet((server.url,), HostName("gpu1"), login=NatsLogin(user=USER, password=PASSWORD)))
+    login = NatsLogin(user=USER, password=PASSWORD)
+    store = JetStream(Fleet((server.url,), HostName("gpu1"), login=login, prefix=prefix))
     store.open()
     try:
         assert await store.until_connected(PATIENCE_S)
@@ -54,14 +60,50 @@ async def test_a_host_does_all_it_must(server: NatsServer) -> None:
         await store.aclose()
 
 
-async def test_a_host_does_no_more(server: NatsServer) -> None:
-    """With these permissions a client cannot create another stream."""
+@pytest.mark.parametrize("name", ["others", stream_of(Bucket.HOSTS, "production")])
+async def test_a_host_does_no_more(server: NatsServer, name: str) -> None:
+    """With these permissions a client cannot create another stream, nor a bucket of another fleet."""
     client = await nats.connect(server.url, user=USER, password=PASSWORD, error_cb=_unheard)
     try:
         with pytest.raises((APIError, TimeoutError, nats.errors.Error)):
-            await client.jetstream(timeout=1).add_stream(name="others", subjects=["others.>"])
+            await client.jetstream(timeout=1).add_stream(name=name, subjects=["others.>"])
     finally:
         await client.close()
+
+
+async def test_the_cluster_of_the_tutorial(tmp_path: Path) -> None:
+    """Three servers with its configuration form a cluster, and a host with its login keeps three copies of a bucket."""
+    [block] = [
+        block
+        for block in blocks_of((DOCS / "tutorial/three-hosts.md").read_text())
+        if block.about == "nats-cluster.conf"
+    ]
+    servers = [NatsServer(tmp_path, f"gpu{n}") for n in (1, 2, 3)]
+    login = NatsLogin(user=USER, password="change this too")
+    store = JetStream(Fleet(tuple(server.url for server in servers), HostName("gpu1"), login=login))
+    try:
+        for server in servers:
+            server.cluster = _on_this_machine(block.text[block.text.index("cluster {") :], server, servers)
+            server.start()
+        for server in servers:
+            await server.until_healthy()
+        store.open()
+        assert await store.until_connected(PATIENCE_S)
+        client = await nats.connect(servers[2].url, user=USER, password="change this too")
+        info = await client.jetstream().stream_info(stream_of(Bucket.ORDERS))
+        await client.close()
+    finally:
+        await store.aclose()
+        for server in servers:
+            server.kill()
+
+    assert info.config.num_replicas == 3
+
+
+def _on_this_machine(config: str, server: NatsServer, servers: list[NatsServer]) -> str:
+    for each in servers:
+        config = config.replace(f"{each.name}.lan:6222", f"127.0.0.1:{each.route}")
+    return config.replace("0.0.0.0:6222", f"127.0.0.1:{server.route}")
 
 
 async def _unheard(problem: Exception) -> None:

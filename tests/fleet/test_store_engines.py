@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from hotseat.fleet.store import Store
 
-LASTING, LEASES = Bucket.CLAIMS, Bucket.HOSTS
+LASTING, LEASES = Bucket.CATALOGS, Bucket.HOSTS
 TRIES = 20
 """To renew a lease in time: on a busy machine one may be held up."""
 

@@ -10,9 +10,9 @@ import pytest
 from tests.support.depth import by_depth
 from tests.support.llama import REPOSITORY
 
-SEED = "2141"
+SEED = "2580"
 """It kills a host and the leader of NATS and cuts a host off from all before anything else."""
-MINUTES = by_depth("0.45", deep="2")
+MINUTES = by_depth("0.9", deep="2")
 FIRST = ("kill -9 of a host", "kill -9 of NATS' leader", "a host is cut off from all")
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
 
+import nats
 from tests.support.fleet_journey import nats_cluster
 from tests.support.forked_hotseat import ForkedHotseat
 from tests.support.hotseat import START_S
@@ -13,14 +16,16 @@ from tests.support.waiting import eventually
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.support.nats import NatsServer
+
 MODELS = {"qwen": {"cmd": "serve ${PORT}"}}
 SECRET = "shared-by-all-hosts"
 
 
 def test_a_second_host_of_the_same_name_does_not_start(tmp_path: Path) -> None:
     """It names the other one's address and what to change, without a trace, and leaves nothing behind."""
-    with nats_cluster(tmp_path, 1) as (nats,):
-        config = {"models": MODELS, "fleet": {"nats": nats.url, "name": "gpu1", "secret": SECRET}}
+    with nats_cluster(tmp_path, 1) as (server,):
+        config = {"models": MODELS, "fleet": {"nats": server.url, "name": "gpu1", "secret": SECRET}}
         for name in ("first", "second"):
             (tmp_path / name).mkdir()
         with ForkedHotseat(config, tmp_path / "first") as first:
@@ -31,6 +36,51 @@ def test_a_second_host_of_the_same_name_does_not_start(tmp_path: Path) -> None:
     assert (code, left) == (3, [])
     assert f'another host of the fleet is already named "gpu1" (at {first.url})' in second.log()
     assert "Traceback" not in second.log()
+
+
+def test_a_copied_configuration_does_not_start(tmp_path: Path) -> None:
+    """A host with the name and the address of a running one is refused, and the running one stays in the fleet."""
+    with nats_cluster(tmp_path, 1) as (server,):
+        port = free_port()
+        fleet = {"nats": server.url, "name": "gpu1", "secret": SECRET, "address": f"http://127.0.0.1:{port}"}
+        for name in ("original", "copy"):
+            (tmp_path / name).mkdir()
+        with ForkedHotseat({"models": MODELS, "fleet": fleet}, tmp_path / "original", port=port) as original:
+            copy = ForkedHotseat({"models": MODELS, "fleet": fleet}, tmp_path / "copy")
+            code = copy.process.wait(timeout=START_S)
+            status = original.call("GET", "/hotseat/fleet").json()
+
+    assert code == 3
+    assert 'already named "gpu1" and has the same address' in copy.log()
+    assert (status["connection"], status["problem"]) == ("connected", "")
+
+
+def test_a_killed_host_shows_that_it_is_the_same_machine(tmp_path: Path) -> None:
+    """Started again with the same state directory, it publishes the same hash of its token, never the token."""
+    with nats_cluster(tmp_path, 1) as (server,):
+        port = free_port()
+        fleet = {"nats": server.url, "name": "gpu1", "secret": SECRET, "address": f"http://127.0.0.1:{port}"}
+        config = {"models": MODELS, "fleet": fleet}
+        with ForkedHotseat(config, tmp_path, port=port) as killed:
+            before = asyncio.run(record_of("gpu1", server))
+            killed.process.kill()
+            killed.process.wait(timeout=START_S)
+        with ForkedHotseat(config, tmp_path, port=port):
+            after = asyncio.run(record_of("gpu1", server))
+    token = json.loads((tmp_path / "state" / "hotseat" / "fleet.json").read_text())["token"]
+
+    assert before["boot"] != after["boot"]
+    assert before["token_hash"] == after["token_hash"]
+    assert token not in json.dumps(after)
+
+
+async def record_of(host: str, server: NatsServer) -> Any:
+    client = await nats.connect(server.url)
+    try:
+        found = await (await client.jetstream().key_value("hotseat-hosts")).get(host)
+    finally:
+        await client.close()
+    return json.loads(found.value or b"")["record"]
 
 
 def test_a_host_starts_without_nats_and_says_that_it_is_apart(tmp_path: Path) -> None:

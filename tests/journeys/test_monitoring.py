@@ -43,7 +43,8 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
     """It has seen loads, stops and answers as they happened."""
     folder = tmp_path_factory.mktemp("monitored")
     models = {"alpha": llama("alpha"), "beta": llama("beta")}
-    with ForkedHotseat({"models": models}, folder) as rig, Prometheus(rig.port, RULES, folder) as prometheus:
+    config, environ = {"conversations": "on", "models": models}, {"XDG_CACHE_HOME": str(folder / "cache")}
+    with ForkedHotseat(config, folder, environ=environ) as rig, Prometheus(rig.port, RULES, folder) as prometheus:
         eventually(lambda: prometheus.query("hotseat_build_info"), within=PATIENCE_S)
         for model in ("alpha", "beta", "alpha"):
             assert rig.chat(model).status == 200

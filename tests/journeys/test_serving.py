@@ -247,6 +247,7 @@ def test_a_reload_says_what_needs_a_restart(tmp_path: Path) -> None:
         in_force = rig.call("GET", "/hotseat/config").json()["resolved"]
 
     assert reloaded.json()["added"] == ["q"]
+    assert reloaded.json()["needs_restart"] == ["fleet"]
     assert "fleet" not in in_force
     assert "WARNING a change of fleet takes effect after a restart" in rig.log().splitlines()
 

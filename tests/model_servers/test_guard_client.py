@@ -14,7 +14,7 @@ from tests.support.supervisor_rig import GUARD_INTERPRETER, is_alive
 from tests.support.waiting import come_true
 
 from hotseat.model_servers.guard_client import Guard
-from hotseat.model_servers.guard_link import Order
+from hotseat.model_servers.guarded_process import Order, PipeEnds
 from hotseat.model_servers.os_processes import children
 
 if TYPE_CHECKING:
@@ -129,5 +129,5 @@ async def test_beginnings_and_ends_are_reported_in_milliseconds(guard: Guard) ->
     assert min(took) < 0.05  # on a busy machine many of them are held up
 
 
-def nowhere() -> int:
-    return os.open(os.devnull, os.O_WRONLY)
+def nowhere() -> PipeEnds:
+    return PipeEnds(os.open(os.devnull, os.O_WRONLY), os.open(os.devnull, os.O_RDONLY))

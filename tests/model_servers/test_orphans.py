@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support import small_hotseat
-from tests.support.processes import all_pids, command_line, environment
+from tests.support.processes import adopted_are_gone, all_pids, command_line, environment
 from tests.support.supervisor_rig import GUARD_INTERPRETER, SupervisorRig, command_for, is_alive, model
 from tests.support.waiting import come_true, eventually
 
@@ -418,16 +418,6 @@ def start_hotseat(tmp_path: Path) -> Iterator[Callable[..., SmallHotseat]]:
         each.process.communicate()
         assert not each.left()
     eventually(adopted_are_gone)
-
-
-def adopted_are_gone() -> bool:
-    """A killed hotseat leaves its guard to this process, which collects it."""
-    try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-    except ChildProcessError:
-        return True
-    return False
 
 
 async def the_guard() -> int:

@@ -34,13 +34,12 @@ from tests.support.scheduler_driver import (
 
 from hotseat.identifiers import ModelName, TicketId
 from hotseat.scheduling.commands import Allowance, Cause
+from hotseat.scheduling.conversation_state import DIED, NOT_REUSED
 from hotseat.scheduling.conversation_stats import ConversationStats
 from hotseat.scheduling.conversations import (
-    DIED,
     LEAST_S,
     LEAST_TOKENS,
     MOST_S,
-    NOT_REUSED,
     USUAL_TOKEN_SIZE,
     USUAL_TRANSFER_RATE,
     transfer_s,
@@ -165,6 +164,56 @@ def test_a_server_that_had_only_short_prompts_is_not_asked(new_driver: NewDriver
     driver >> PromptProcessed(TicketId(3), 40, 0, 0.0, generated=500) << nothing
     driver >> leaves(3) << nothing
     driver.after(100) >> unload(4, "qwen") << saves("qwen")
+
+
+def short_ones(new_driver: NewDriver, *, is_reported: bool, is_answered: bool) -> SchedulerDriver:
+    """qwen had a short prompt, then a request that may not be reported, then a short prompt again."""
+    driver = new_driver(one_at_a_time(model("qwen", keeps_conversations=True), "llama")).with_ready("qwen", 1)
+    driver >> prompt(1, computed=40) << nothing
+    driver >> leaves(1) << nothing
+    driver >> arrives(2, "qwen") << grants(2)
+    if is_reported:
+        driver.scheduler.pass_over_prompt(TicketId(2))
+    driver >> leaves(2, is_answered=is_answered) << nothing
+    driver >> arrives(3, "qwen") << grants(3)
+    driver >> prompt(3, computed=30) << nothing
+    driver >> leaves(3) << nothing
+    return driver
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_a_request_without_a_report_may_be_a_long_conversation(new_driver: NewDriver, is_answered: bool) -> None:
+    """Also if its client has hung up: its prompt may have been computed."""
+    driver = short_ones(new_driver, is_reported=False, is_answered=is_answered)
+    driver >> arrives(4, "llama") << saves("qwen")
+    driver >> saved("qwen") << stops("qwen")
+
+
+def test_a_short_prompt_that_is_no_event_was_still_reported(new_driver: NewDriver) -> None:
+    """Its server had only short conversations, and is not asked."""
+    driver = short_ones(new_driver, is_reported=True, is_answered=True)
+    driver >> arrives(4, "llama") << stops("qwen")
+
+
+def test_a_request_without_a_report_counts_while_others_wait(new_driver: NewDriver) -> None:
+    """A lease that ends while a claim exists takes another path."""
+    driver = new_driver(one_at_a_time(model("qwen", keeps_conversations=True), "llama")).with_ready("qwen", 1)
+    driver >> prompt(1, computed=40) << nothing
+    driver >> leaves(1) << nothing
+    driver >> arrives(2, "qwen") << grants(2)
+    driver >> unload(3, "qwen") << wakes_at(20)
+    driver >> leaves(2) << saves("qwen")
+
+
+def test_a_prompt_that_is_passed_over_without_a_lease_changes_nothing(rig: SchedulerDriver) -> None:
+    """Its client has left, or its model keeps no conversations."""
+    rig.scheduler.pass_over_prompt(TicketId(77))
+    rig.after(1) >> arrives(2, "llama") << saves("qwen")
+    rig >> saved("qwen") << stops("qwen")
+    rig >> exited("qwen") << starts("llama")
+    rig >> ready("llama") << grants(2)
+    rig.scheduler.pass_over_prompt(TicketId(2))
+    rig >> leaves(2) << nothing
 
 
 def test_a_save_that_was_too_slow_teaches_the_rate(rig: SchedulerDriver) -> None:

@@ -25,7 +25,7 @@ from tests.support.scheduler_driver import (
     wakes_at,
 )
 
-from hotseat.errors import LoadFailed
+from hotseat.errors import Busy, LoadFailed
 from hotseat.identifiers import ModelName
 from hotseat.scheduling.commands import Cause
 from hotseat.scheduling.events import UpstreamExited
@@ -137,6 +137,15 @@ def test_an_explicit_load_forgives(driver: SchedulerDriver) -> None:
     driver.with_backoff("qwen")
 
     driver >> load(1, "qwen") << starts("qwen")
+    assert driver.view("qwen").failures == 0
+
+
+def test_an_explicit_load_forgives_even_if_the_queue_is_full(new_driver: NewDriver) -> None:
+    """Its model is tried by the next request then."""
+    driver = new_driver(one_at_a_time("qwen", "llama", max_queue=1)).with_backoff("qwen")
+    driver >> arrives(1, "llama") << starts("llama")
+    driver >> load(2, "qwen") << refuses(2, Busy)
+
     assert driver.view("qwen").failures == 0
 
 

@@ -10,7 +10,7 @@ from tests.support.scheduler_driver import upstream_of
 
 from hotseat.identifiers import ClientId, LaunchId, ModelName, TicketId
 from hotseat.scheduling import invariants
-from hotseat.scheduling.events import KeepAliveChanged
+from hotseat.scheduling.events import KeepAliveChanged, UnloadRequested
 from hotseat.scheduling.invariants import BrokenPromise
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.queue import RequestKind, Ticket
@@ -106,7 +106,15 @@ def a_ready_model_with_a_sleep_level(state: State) -> None:
 
 
 def a_ready_model_saves_conversations(state: State) -> None:
-    state.models[QWEN].is_saving = True
+    state.models[QWEN].conversations.is_saving = True
+
+
+def what_is_cold_counts_as_adopted(state: State) -> None:
+    state.models[LLAMA].is_adopted = True
+
+
+def an_unload_is_postponed_without_a_handover(state: State) -> None:
+    state.postponed.append(UnloadRequested(TicketId(9), QWEN))
 
 
 def somebody_waits_for_a_ready_model(state: State) -> None:
@@ -129,6 +137,8 @@ def somebody_waits_for_a_ready_model(state: State) -> None:
         (slots_are_miscounted, "counts 2 slots for 1 leases"),
         (an_operator_waits_for_what_is_gone, "are still waiting for its exit"),
         (what_is_gone_is_kept, "but is still kept as a client said"),
+        (what_is_cold_counts_as_adopted, "llama is cold .* but counts as adopted"),
+        (an_unload_is_postponed_without_a_handover, "are still postponed although no handover is in progress"),
         (a_drained_model_runs_on, "qwen is drained but was not stopped"),
         (a_sleeper_without_a_sleep_level, "llama is asleep .* with sleep level None"),
         (a_ready_model_with_a_sleep_level, "qwen is ready .* with sleep level"),

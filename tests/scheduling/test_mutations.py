@@ -14,7 +14,10 @@ from tests.support.world import Broken
 
 from hotseat.errors import HotseatError
 from hotseat.scheduling import (
+    conversation_transitions,
     conversations,
+    handover_export,
+    handover_transitions,
     loss,
     memory_fit,
     placement,
@@ -26,7 +29,6 @@ from hotseat.scheduling import (
 )
 from hotseat.scheduling import queue as line_of
 from hotseat.scheduling.commands import Allowance
-from hotseat.scheduling.events import ConversationsSaved
 from hotseat.scheduling.lifecycle import Phase as ModelPhase
 from hotseat.scheduling.plan import Plan
 from hotseat.scheduling.queue import ModelQueue
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 
     from hotseat.identifiers import Instant, Place, TicketId
     from hotseat.scheduling.claims import Claim
-    from hotseat.scheduling.events import RequestLeft, UpstreamExited
+    from hotseat.scheduling.events import ConversationsSaved, RequestLeft, UpstreamExited
     from hotseat.scheduling.plan import ClaimDecision
     from hotseat.scheduling.queue import Ticket
 
@@ -57,7 +59,7 @@ SEARCH = settings(
 
 ALL = Chaos.rigs
 PINNED, SLEEP, GROUPS, CARDS = ("one pinned",), ("sleepers", "beds"), ("groups",), ("cards",)
-CONVERSATIONS = ("conversations",)
+CONVERSATIONS, ONE_AT_A_TIME = ("conversations",), ("one at a time",)
 """Catalogs in which a bug shows: among all of them some take minutes to find."""
 
 
@@ -82,8 +84,8 @@ def an_eviction_is_never_commanded(transitions: Transitions, model: ModelState) 
     transitions.commands.pop()
 
 
-def a_stale_launch_is_believed(scheduler: Scheduler, event: UpstreamExited) -> ModelState | None:
-    model = scheduler._state.models.get(event.model)
+def a_stale_launch_is_believed(state: State, event: UpstreamExited) -> ModelState | None:
+    model = state.models.get(event.model)
     return model if model and model.launch else None
 
 
@@ -160,15 +162,14 @@ def a_sleeper_is_asked(transitions: Transitions) -> None:
             transitions.grant(model, ticket, "it is there")
 
 
-def what_was_saved_is_never_stopped(scheduler: Scheduler, transitions: Transitions, event: object) -> None:
-    if not isinstance(event, ConversationsSaved):
-        ABOUT_CONVERSATIONS(scheduler, transitions, event)  # type: ignore[arg-type]
+def what_was_saved_is_never_stopped(transitions: Transitions, model: ModelState, event: ConversationsSaved) -> None:
+    model.conversations.has_saved = bool(event.saved)
 
 
 def a_busy_model_saves(transitions: Transitions) -> None:
     for model in transitions.state.in_phase(ModelPhase.DRAINING):
         if allowance := SAVING(transitions.state, model):
-            transitions.save(model, allowance)
+            conversation_transitions.save(transitions, model, allowance)
     STOP_DRAINED(transitions)
 
 
@@ -221,12 +222,54 @@ def a_sleeping_or_running_model_gets_other_cards(state: State, model: ModelState
     return {cards: NEEDS_ON(state, model, cards)}
 
 
+def a_restart_holds_nothing_back(transitions: Transitions) -> None:
+    pass
+
+
+def a_drained_model_is_stopped_during_a_restart(transitions: Transitions) -> None:
+    SERVE_AND_REFUSE(transitions)
+    STOP_DRAINED(transitions)
+
+
+def requests_in_flight_are_forgotten(model: ModelState, now: Instant) -> tuple[()]:
+    return ()
+
+
+def those_who_wait_are_forgotten(state: State, now: Instant) -> tuple[()]:
+    return ()
+
+
+def a_draining_server_is_handed_over_as_ready(model: ModelState, now: Instant) -> None:
+    return None
+
+
+def launches_are_numbered_from_one_again(state: State, launch: int) -> None:
+    pass
+
+
+def failures_are_forgotten(state: State, now: Instant) -> tuple[()]:
+    return ()
+
+
+def an_outdated_server_is_kept(transitions: Transitions, model: ModelState) -> None:
+    pass
+
+
+def an_operator_is_forgotten(state: State) -> tuple[()]:
+    return ()
+
+
+def what_was_postponed_is_lost(state: State, event: object) -> None:
+    pass
+
+
 STOP, REMOVE, GRANT = Transitions.stop, Transitions._remove, Transitions.grant
 RECKON, DECIDE, JOIN = State.reckon_claim, Plan.decide, ModelQueue.join
 PASS, SERVE, SLOTS = settle._pass, settle._serve_residents, slots.slots
 STOP_DRAINED, KEPT, HOLDS = settle._stop_drained, memory_fit.kept_asleep, memory_fit.holds
 NEEDS_ON = placement.needs_on
-SAVING, RESTORE, ABOUT_CONVERSATIONS = conversations.saving, Transitions.restore, Scheduler._about_conversations
+SAVING, RESTORE = conversations.saving, conversation_transitions.restore
+SERVE_AND_REFUSE = settle._serve_and_refuse
 MANY_COMMANDS = 200
 
 PLANTED: list[tuple[Any, str, Any, tuple[str, ...]]] = [
@@ -234,7 +277,7 @@ PLANTED: list[tuple[Any, str, Any, tuple[str, ...]]] = [
     (Scheduler, "_left", a_departed_client_stays_in_line, ALL),
     (settle, "_stop_drained", a_busy_model_is_stopped, ALL),
     (Transitions, "stop", an_eviction_is_never_commanded, ALL),
-    (Scheduler, "_of_launch", a_stale_launch_is_believed, ALL),
+    (State, "of_launch", a_stale_launch_is_believed, ALL),
     (settle, "_serve_residents", a_draining_model_is_revived, ALL),
     (ModelState, "expires_at", the_ttl_forgets_leases, ("two devices",)),
     (plan, "loader_busy_with", the_loader_is_never_busy, PINNED),
@@ -255,12 +298,22 @@ PLANTED: list[tuple[Any, str, Any, tuple[str, ...]]] = [
     (memory_fit, "holds", memory_is_free_before_a_model_sleeps, ("beds",)),
     (settle, "_stop_drained", a_busy_model_is_put_to_sleep, SLEEP),
     (settle, "_serve_residents", a_sleeper_is_asked, SLEEP),
-    (Scheduler, "_about_conversations", what_was_saved_is_never_stopped, CONVERSATIONS),
+    (conversation_transitions, "_saved", what_was_saved_is_never_stopped, CONVERSATIONS),
     (settle, "_stop_drained", a_busy_model_saves, CONVERSATIONS),
     (settle, "saving", everything_is_saved_at_the_end, CONVERSATIONS),
-    (Transitions, "restore", requests_are_served_while_it_restores, CONVERSATIONS),
+    (conversation_transitions, "restore", requests_are_served_while_it_restores, CONVERSATIONS),
     (memory_fit, "needs_on", every_model_is_counted_on_the_first_card, CARDS),
     (start_options, "card_choices", a_sleeping_or_running_model_gets_other_cards, CARDS),
+    (handover_transitions, "request", a_restart_holds_nothing_back, ALL),
+    (settle, "_serve_and_refuse", a_drained_model_is_stopped_during_a_restart, ALL),
+    (handover_export, "_leases", requests_in_flight_are_forgotten, ALL),
+    (handover_export, "_waiting", those_who_wait_are_forgotten, ALL),
+    (handover_export, "_departure", a_draining_server_is_handed_over_as_ready, ONE_AT_A_TIME),
+    (handover_export, "_failed", failures_are_forgotten, ALL),
+    (handover_export, "_unloads", an_operator_is_forgotten, ONE_AT_A_TIME),
+    (State, "note_launch", launches_are_numbered_from_one_again, ALL),
+    (handover_transitions, "_follow_catalog", an_outdated_server_is_kept, ALL),
+    (handover_transitions, "postpone", what_was_postponed_is_lost, ALL),
 ]
 
 

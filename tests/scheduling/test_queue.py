@@ -60,3 +60,13 @@ def test_the_oldest() -> None:
     line.leave(TicketId(1))
 
     assert line.oldest(QWEN) == 5
+
+
+def test_a_ticket_of_the_previous_process_is_as_old_as_it_is() -> None:
+    """It joins in the order of service, which need not be that of age."""
+    line = line_of(ticket(1, since=3), ticket(2, since=1), ticket(3, since=5))
+    queue = line.of(QWEN)
+
+    assert line.oldest(QWEN) == 1
+    assert queue is not None
+    assert [each.id for each in queue.in_order()] == [1, 2, 3]

@@ -549,3 +549,17 @@ def test_a_sleeper_ends_for_an_older_claim_and_is_not_woken_in_the_same_moment(n
     driver._unasserted.clear()
 
     assert driver.phase("sleeper") is Phase.UNLOADING
+
+
+def test_a_victim_does_not_sleep_in_the_memory_that_the_wanted_model_sleeps_in(new_driver: NewDriver) -> None:
+    """That is free only once the wanted model is awake, and it needs the victim's memory for that."""
+    rig = new_driver(with_ram(with_budget(model("a", gib=14, sleep=sleeps()), model("b", gib=16, sleep=sleeps())), 20))
+    rig.with_ready("a")
+    rig >> arrives(1, "b") << puts_to_sleep("a")
+    rig.after(1) >> asleep("a") << starts("b")
+    rig.after(10) >> ready("b") << grants(1)
+    rig.after(1) >> arrives(2, "a") << wakes_at(62)
+    rig.at(62) >> clock << nothing
+
+    assert rig.why("b").endswith("then stopping: unloaded to free memory for a")
+    rig >> leaves(1) << stops("b")

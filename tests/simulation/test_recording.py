@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from hotseat.identifiers import TicketId
+from hotseat.scheduling.events import PromptProcessed
 from hotseat.scheduling.scheduler import Scheduler as Turntaker
-from hotseat.simulation.recording import GIB, Recording, SeenModel, SeenRequest
+from hotseat.simulation.recorded_jobs import SeenRequest
+from hotseat.simulation.recording import GIB, Recording, SeenModel
 from hotseat.simulation.scenario import catalog_of
 from hotseat.simulation.simulator import Turns, play
-from hotseat.simulation.trace import Closed, Group, Matrix, Memory, Model, Open, Scheduler, Step, parse, write
+from hotseat.simulation.trace import Closed, Group, Matrix, Memory, Model, Open, Prompt, Scheduler, Step, parse, write
 
 QWEN, GEMMA = SeenModel("qwen", slots=4, memory={"gpu0": 20 * GIB}), SeenModel("gemma", load_s=7.0)
 
@@ -134,3 +137,19 @@ def test_what_was_simulated_can_be_recorded_and_simulated_again() -> None:
     assert isinstance(client, Closed)
     assert [step.think for step in client.steps] == pytest.approx([step.think for step in steps])
     assert [step.service for step in client.steps] == pytest.approx([step.service for step in steps])
+
+
+def test_rates_are_the_medians_of_what_was_seen() -> None:
+    """Of the model's own prompts and conversations; None where there were none."""
+    prompt = PromptProcessed(TicketId(1), 2000, 0, 1.0, 40)
+    qwen = SeenModel("qwen", load_s=7.0, keeps_conversations=True)
+    seen = Recording([qwen, GEMMA], saves={"qwen": [4e4, 2e4, 3e4]}, restores={"qwen": [6e4]})
+    seen.requests += [SeenRequest("u", "qwen", 0.0, 1.0, 4.0, prompt), SeenRequest("v", "gemma", 0.0, 1.0, 2.0)]
+    found = seen.trace()
+
+    assert found.models == (
+        Model("qwen", 7.0, compute_rate=2000.0, save_rate=3e4, restore_rate=6e4, keeps_conversations=True),
+        Model("gemma", 7.0),
+    )
+    assert found.clients == (Open("c1", 0.0, "qwen", 3.0, Prompt(2000, 0, 40)), Open("c2", 0.0, "gemma", 1.0))
+    assert parse(write(found)) == found

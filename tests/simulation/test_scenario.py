@@ -6,7 +6,7 @@ from hotseat.catalog.catalog import Policy
 from hotseat.catalog.groups import TOGETHER
 from hotseat.catalog.spec import GpuChoice
 from hotseat.identifiers import ANY_GPU, ModelName
-from hotseat.simulation.scenario import GIB, catalog_of, place, with_memory, with_patience
+from hotseat.simulation.scenario import GIB, catalog_of, place, with_conversations, with_memory, with_patience
 from hotseat.simulation.trace import Group, Matrix, Memory, Model, Scheduler, Trace
 
 A, B = ModelName("A"), ModelName("B")
@@ -92,3 +92,17 @@ def test_a_model_that_may_get_any_card_may_get_a_new_one() -> None:
 def test_a_model_of_unknown_size_stays_unknown() -> None:
     """The scheduler then takes it for as large as a device."""
     assert catalog_of(Trace((Model("A", 1.0),), (), Memory({"gpu0": 24.0}))).models[A].memory is None
+
+
+def test_conversations_are_kept_as_recorded_or_as_asked() -> None:
+    """`on` is for models whose rate is known: others have nothing to compute again."""
+    models = (Model("A", 1.0, compute_rate=900.0), Model("B", 1.0, keeps_conversations=True))
+    trace = Trace(models, ())
+    recorded = catalog_of(trace)
+    on, off = (with_conversations(recorded, trace, is_on=is_on) for is_on in (True, False))
+
+    assert [[spec.keeps_conversations for spec in each.models.values()] for each in (recorded, on, off)] == [
+        [False, True],
+        [True, False],
+        [False, False],
+    ]

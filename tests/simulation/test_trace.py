@@ -15,6 +15,7 @@ from hotseat.simulation.trace import (
     Model,
     Open,
     Pool,
+    Prompt,
     Scheduler,
     Step,
     Trace,
@@ -182,3 +183,31 @@ def test_a_model_that_uses_more_gpus_than_there_are(gpus: int, *, is_valid: bool
     else:
         with pytest.raises(TraceError, match="line 3: model A uses 3 GPUs, but the memory line defines 2"):
             parse(write(Trace(models, (), memory)))
+
+
+def test_requests_may_have_the_tokens_of_their_prompts() -> None:
+    """In every kind of client; a trace without them is read as before."""
+    trace = parse(
+        """
+{"t": "model", "name": "A", "load": 4, "compute_rate": 900, "save_rate": 3e4, "keeps_conversations": true}
+{"t": "open", "client": "u1", "at": 12.5, "model": "A", "service": 3.1, "prompt": [400]}
+{"t": "closed", "client": "ag1", "steps": [[0.5, "A", 3.0, [400, 3000, 90]], [0.5, "A", 2.2]]}
+{"t": "bursts", "client": "ag2", "bursts": [[0.5, [["A", 3.0, [400, 3000]]]]]}
+{"t": "pool", "client": "batch", "width": 8, "jobs": [["A", 6.0, [70]]]}
+"""
+    )
+
+    assert trace.models == (Model("A", 4.0, compute_rate=900.0, save_rate=3e4, keeps_conversations=True),)
+    assert trace.clients == (
+        Open("u1", 12.5, "A", 3.1, Prompt(400)),
+        Closed("ag1", (Step(0.5, "A", 3.0, Prompt(400, 3000, 90)), Step(0.5, "A", 2.2))),
+        Bursts("ag2", (Burst(0.5, (Job("A", 3.0, Prompt(400, 3000)),)),)),
+        Pool("batch", 8, (Job("A", 6.0, Prompt(70)),)),
+    )
+    assert parse(write(trace)) == trace
+
+
+def test_a_rate_of_nothing_is_refused() -> None:
+    """A model whose rate is unknown has none."""
+    with pytest.raises(TraceError, match=r"line 1: Expected `?float`? > 0\.0"):
+        parse('{"t": "model", "name": "A", "load": 4, "compute_rate": 0}')

@@ -94,7 +94,7 @@ RIGS: dict[str, Catalog] = {
 }
 
 ENDINGS = ["rest", "rest", "shutdown", "force"]
-TROUBLES = ["die", "come late", "operate", "reload", "lie awake"]
+TROUBLES = ["die", "come late", "operate", "reload", "lie awake", "restart"]
 ORDINARY = (
     ["be ready"] * 2
     + ["ask"] * 3
@@ -184,18 +184,32 @@ class Chaos(RuleBasedStateMachine):
             case "operate":
                 self._operate(which)
             case "reload":
-                self._reload(which)
+                self.world.change(self._edited(which))
+            case "restart":
+                self._restart(which)
 
     def _operate(self, which: int) -> None:
         """Uses the names of the first catalog, some of which may have been removed."""
         name = pick([*(server.model for server in self.world.servers.values()), *self.rig.models], which // 3)
         if which % 3 == 0:
             self.world.load(name)
-        else:
+        elif not self.world.is_handing_over or self.world.server_of(name):
             self.world.unload(name, force=which % 3 == 1)
 
-    def _reload(self, which: int) -> None:
-        old, catalog = pick(self.rig.models.values(), which), self.world.catalog
+    def _restart(self, which: int) -> None:
+        """A handover goes on whenever its turn comes, and may be cancelled at any point."""
+        world = self.world
+        if not world.is_handing_over:
+            world.request_handover()
+        elif which % 6 == 4:
+            world.cancel_handover()
+        elif not world.steps:
+            world.hand_over(self._edited(which // 2) if which % 2 else world.catalog)
+
+    def _edited(self, which: int) -> Catalog:
+        """Another configuration; what runs is changed most often."""
+        running = [self.rig.models[server.model] for server in self.world.servers.values()]
+        old, catalog = pick([*running, *self.rig.models.values()], which // 4), self.world.catalog
         restart = replace(old, recipe=replace(old.recipe, argv=(*old.recipe.argv, "--again")))
         edits = [
             self.rig,
@@ -204,7 +218,7 @@ class Chaos(RuleBasedStateMachine):
             without(catalog, old.name),
         ]
         edited = pick(edits, which)
-        self.world.change(edited if edited.models else self.rig)
+        return edited if edited.models else self.rig
 
     # The end
 
@@ -213,6 +227,8 @@ class Chaos(RuleBasedStateMachine):
         if not hasattr(self, "world") or not self.world.is_sound:
             return None
         if self.ending == "rest":
+            if self.world.is_handing_over:
+                self.world.cancel_handover()
             return self.world.behave()
         self.world.shut_down(force=self.ending == "force")
         return self.world.close()

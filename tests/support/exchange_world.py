@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hotseat.errors import HotseatError
+    from hotseat.fleet.forwarded import Forwarded
     from hotseat.relay.exchange.exchange import State
 
 HERE = Address("127.0.0.1", 4000)
@@ -162,6 +163,8 @@ class FakeDispatcher:
 
     grants_at_once: bool = False
     waiting: dict[TicketId, Any] = field(default_factory=dict)
+    forwarded: dict[TicketId, Any] = field(default_factory=dict)
+    """Of requests that the scheduler does not know."""
     left: Counter[TicketId] = field(default_factory=Counter)
     asked: int = 0
     catalog: Any = CATALOG
@@ -177,6 +180,15 @@ class FakeDispatcher:
     def leave(self, ticket: TicketId, is_answered: bool = False) -> None:
         self.left[ticket] += 1
         self.waiting.pop(ticket, None)
+
+    def enter(self, waiter: Any) -> TicketId:
+        self.asked += 1
+        self.forwarded[TicketId(self.asked)] = waiter
+        return TicketId(self.asked)
+
+    def forget(self, ticket: TicketId) -> None:
+        self.left[ticket] += 1
+        del self.forwarded[ticket]
 
     def why(self, model: ModelName) -> str:
         return "it is loading"
@@ -234,6 +246,7 @@ class FakeHosts:
 
     name: HostName = field(default=OUR_NAME)
     out: Counter[HostName] = field(default_factory=Counter)
+    forwarded: list[Forwarded] = field(default_factory=list)
     turned: int = 0
     agreeing: list[Any] = field(default_factory=list)
     must_agree: bool = False
@@ -255,11 +268,13 @@ class FakeHosts:
         self.agreeing.append(task)
         return task
 
-    def sent(self, host: HostName, model: ModelName) -> None:
-        self.out[host] += 1
+    def sent(self, where: OtherHost, model: ModelName, request: Forwarded) -> None:
+        self.out[where.host] += 1
+        self.forwarded.append(request)
 
-    def came_back(self, host: HostName, model: ModelName) -> None:
+    def came_back(self, host: HostName, model: ModelName, request: Forwarded) -> None:
         self.out[host] -= 1
+        self.forwarded.remove(request)
 
     def turned_away(self, host: HostName) -> None:
         self.turned += 1

@@ -88,6 +88,10 @@ class RosterRig:
         self.roster.apply(bucket, change, self.now)
         return self
 
+    def settle(self) -> RosterRig:
+        self.roster.settle(self.now)
+        return self
+
     def after(self, seconds: float) -> RosterRig:
         self.now += seconds
         return self

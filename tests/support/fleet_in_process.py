@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.spec import ModelSpec
     from hotseat.fleet.admin import FleetAdmin
-    from hotseat.identifiers import ModelName
+    from hotseat.identifiers import Address, ModelName
 
 SECRET = "hush"
 MODELS = (spec("qwen", aliases=("q",)), spec("llama"))
@@ -77,12 +77,15 @@ class InProcessFleetClient:
     def __init__(self, fleet: InProcessFleet) -> None:
         self._fleet = fleet
 
+    async def answers(self, address: Address) -> bool:
+        return self._at(f"http://{address.host}") is not None
+
     async def model_details(self, host: HostName, address: str, model: ModelName) -> dict[str, Any] | None:
         there = self._at(address)
         if there is None:
             return None
         seen = there.dispatcher.view_of(model)
-        return {"why": seen.why, "last_error": seen.last_error}
+        return {"phase": seen.phase.value, "why": seen.why, "last_error": seen.last_error}
 
     async def stop(self, host: HostName, address: str, model: ModelName) -> None:
         there = self._at(address)

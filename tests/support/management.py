@@ -24,6 +24,7 @@ from hotseat.api.deps import ApiDeps
 from hotseat.config.reload import ConfigReport, ReloadResult
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
+from hotseat.errors import RestartFailed, RestartInProgress
 from hotseat.estimates.files import Disk
 from hotseat.estimates.machine import Gpu
 from hotseat.identifiers import LogLine, ModelName
@@ -111,6 +112,24 @@ class FakeLogs:
 
 
 @dataclass
+class FakeRestarts:
+    """Restarts that nothing happens in: the real ones replace the process that runs the tests."""
+
+    is_in_progress: bool = False
+    attempts: int = 0
+    problem: str = ""
+    serving_pid: int = 3920
+
+    async def restart(self) -> int:
+        if self.is_in_progress:
+            raise RestartInProgress("a restart is already in progress")
+        self.attempts += 1
+        if self.problem:
+            raise RestartFailed(self.problem)
+        return 4187
+
+
+@dataclass
 class Management:
     """The parts of the application and a client for it."""
 
@@ -133,6 +152,8 @@ class Management:
     """Conversations on disk, and their bytes."""
     accounts: Accounts = field(default_factory=Accounts)
     fleet: FleetAdmin | None = None
+    restarts: FakeRestarts = field(default_factory=FakeRestarts)
+    feeds_end: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def get(self, path: str, **options: Any) -> httpx2.Response:
         return await self.client.get(path, **options)
@@ -193,6 +214,8 @@ def application(rig: Management) -> FastAPI:
             config=lambda: rig.config_report,
             reload=reload,
             precedence=Precedence(rig.dispatcher.tell, tuple, tuple),
+            restarts=rig.restarts,
+            feeds_end=rig.feeds_end,
             accounts=rig.accounts.all,
             metrics=rig.metrics.render,
             is_closing=lambda: rig.is_closing,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -79,6 +80,11 @@ class NatsServer:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+    def lose_state(self) -> None:
+        """As if its disk was lost; only while it does not run."""
+        assert self._process is None
+        shutil.rmtree(self._folder / "jetstream")
 
     async def until_healthy(self) -> None:
         """Return when it answers and its JetStream has a leader."""

@@ -242,10 +242,11 @@ async def _tidy_up(rig: RelayRig) -> None:
     await rig.relay.drain(within=5)
     await come_true(lambda: rig.waiting() == 0)
     leases = {model.name: model.in_flight for model in rig.dispatcher.view().models if model.in_flight}
+    tickets = list(rig.dispatcher._waiters)
     await rig.relay.aclose()
     await rig.dispatcher.shut_down(within=0)
     for upstream in (*rig.upstreams.values(), rig.management):
         await upstream.aclose()
 
-    assert leases == {}
+    assert (leases, tickets) == ({}, [])
     assert (rig.relay.context.bodies.in_memory, rig.relay.context.bodies.on_disk) == (0, 0)

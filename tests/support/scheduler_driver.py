@@ -44,12 +44,15 @@ from hotseat.scheduling.events import (
     ConversationsSaved,
     DevicesChanged,
     Event,
+    HandoverCancelled,
+    HandoverRequested,
     KeepAliveChanged,
     LoadRequested,
     MemoryMeasured,
     PromptProcessed,
     RequestArrived,
     RequestLeft,
+    ServerAdopted,
     ShutdownRequested,
     SleepFailed,
     SlotsLearned,
@@ -63,11 +66,16 @@ from hotseat.scheduling.events import (
     UpstreamUnresponsive,
     WakeFailed,
 )
+from hotseat.scheduling.handover_export import adoption
+from hotseat.scheduling.handover_json import from_json, to_json
 from hotseat.scheduling.scheduler import Scheduler
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.sleeping import SleepLevel
+    from hotseat.catalog.spec import ModelSpec
     from hotseat.identifiers import Instant, MeasuredMemory, Seconds
     from hotseat.scheduling.lifecycle import Phase
     from hotseat.scheduling.view import ModelView
@@ -85,6 +93,8 @@ class Nothing:
 
 nothing = Nothing()
 clock = ClockReached()
+handover_requested = HandoverRequested()
+handover_cancelled = HandoverCancelled()
 
 
 @dataclass(frozen=True)
@@ -118,6 +128,7 @@ class SchedulerDriver:
         self._last: Command | None = None
         self._unasserted: list[Command] = []
         self._exchange: list[str] = []
+        self._successors: list[SchedulerDriver] = []
 
     # Time
 
@@ -168,6 +179,8 @@ class SchedulerDriver:
 
     def is_over(self) -> SchedulerDriver:
         """Fail if there are commands that the test did not assert."""
+        for successor in self._successors:
+            successor.is_over()
         if self._unasserted:
             raise AssertionError(f"nobody expected {_brief(self._unasserted[0])}:\n{self.exchange}")
         return self
@@ -209,6 +222,38 @@ class SchedulerDriver:
 
     def why(self, model: str) -> str:
         return self.view(model).why
+
+    # Restarts
+
+    def handed_over(
+        self,
+        catalog: Catalog | None = None,
+        *,
+        gone: Collection[str] = (),
+        refused: Mapping[int, type[HotseatError]] = NOTHING,
+        measured: MeasuredMemory = NOTHING,
+    ) -> SchedulerDriver:
+        """The driver of the next process, with what the last event of the handover causes still to be asserted.
+
+        `gone` are models whose servers have exited; `refused` are tickets that it refuses.
+        """
+        self.is_over()
+        self.scheduler.handle(handover_requested, self.now)
+        handover = from_json(to_json(self.scheduler.handover(self.now)))
+        after = SchedulerDriver(catalog or self.scheduler.catalog, measured)
+        after.now, after.launches = self.now, dict(self.launches)
+        after.scheduler.model_stats.adopt(self.scheduler.model_stats.export())
+        upstreams = {each.launch: upstream_of(each.model) for each in handover.servers if each.model not in gone}
+        for event in adoption(handover, after.scheduler.catalog, upstreams):
+            timer = [each for each in after._unasserted if isinstance(each, WakeAt)]
+            after._unasserted = [each for each in after._unasserted if not isinstance(each, WakeAt)]
+            after >> event
+            if isinstance(event, RequestArrived) and event.ticket in refused:
+                after << refuses(event.ticket, refused[event.ticket])
+            if not any(isinstance(each, WakeAt) for each in after._unasserted):
+                after._unasserted += timer
+        self._successors.append(after)
+        return after
 
     # Common beginnings
 
@@ -270,6 +315,10 @@ def unload(ticket: int, model: str, *, force: bool = False) -> UnloadRequested:
 
 def keep_alive(model: str, seconds: float | None) -> KeepAliveChanged:
     return KeepAliveChanged(ModelName(model), seconds)
+
+
+def adopted(spec: ModelSpec, launch: int, **known: Any) -> ServerAdopted:
+    return ServerAdopted(spec.name, LaunchId(launch), spec, upstream_of(spec.name), **known)
 
 
 def shutdown(*, force: bool = False) -> ShutdownRequested:

@@ -63,7 +63,8 @@ class Slots:
 
     def save(self, slot: int, name: str) -> dict[str, Any]:
         count = self.tokens[slot]
-        head = HEAD.pack(MAGIC, VERSION, count + 4, -1, 1, count)
+        magic = MAGIC + (self.options.trouble == "save:in another format")
+        head = HEAD.pack(magic, VERSION, count + 4, -1, 1, count)
         data = head + struct.pack("<i", slot + 1) * count + bytes(4 + PER_TOKEN * count)
         written = {"truncates": data[:-1], "writes nothing": b""}.get(self.options.trouble.partition(":")[2], data)
         with open(os.path.join(self.folder, name), "wb") as file:

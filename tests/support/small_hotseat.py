@@ -11,11 +11,14 @@ from typing import Any
 
 from tests.support.supervisor_rig import GUARD_INTERPRETER, SupervisorRig, model
 
+from hotseat.model_servers.guard_grace import GuardGrace
 from hotseat.model_servers.supervisor import open_supervisor
 
 
-async def supervise(servers: list[dict[str, Any]], records: Path) -> None:
-    async with open_supervisor(os.environ, interpreter=GUARD_INTERPRETER, records=records) as supervisor:
+async def supervise(servers: list[dict[str, Any]], records: Path, grace_s: float) -> None:
+    grace = GuardGrace(grace_s, records / "guard") if grace_s else None
+    opening = open_supervisor(os.environ, interpreter=GUARD_INTERPRETER, records=records, grace=grace)
+    async with opening as supervisor:
         rig = SupervisorRig(supervisor)
         for server in servers:
             await rig.ready(model(*server.pop("server"), **server))
@@ -24,4 +27,4 @@ async def supervise(servers: list[dict[str, Any]], records: Path) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(supervise(json.loads(sys.argv[1]), Path(sys.argv[2])))
+    asyncio.run(supervise(json.loads(sys.argv[1]), Path(sys.argv[2]), float((*sys.argv, "0")[3])))

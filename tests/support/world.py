@@ -40,6 +40,8 @@ from hotseat.scheduling.events import (
     ConversationsRestored,
     ConversationsSaved,
     Event,
+    HandoverCancelled,
+    HandoverRequested,
     KeepAliveChanged,
     LoadRequested,
     RequestArrived,
@@ -55,6 +57,8 @@ from hotseat.scheduling.events import (
     UpstreamReady,
     WakeFailed,
 )
+from hotseat.scheduling.handover_export import adoption
+from hotseat.scheduling.handover_json import from_json, to_json
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.queue import PLACES, RequestKind
 from hotseat.scheduling.scheduler import Scheduler
@@ -161,12 +165,18 @@ class World:
         self.saved: set[ModelName] = set()
         """Models whose conversations were saved."""
         self.is_closing = False
+        self.is_handing_over = False
+        """No server may be started, stopped, put to sleep or woken, unless that is the rest of a step."""
+        self.next_catalog: Catalog | None = None
+        """The configuration that was loaded during a handover."""
         self.is_sound = True
         """False from an event until it was processed: a broken promise leaves it False."""
         self.history: list[tuple[Instant, Event | Command]] = []
         self._numbers = itertools.count(1)
         self._served_before: dict[tuple[ModelName, str], Counter[str]] = {}
         """How often others were served by a model since a client waits for it, or since it was served itself."""
+        self._launches: set[LaunchId] = set()
+        """All that there ever were."""
         self._failures: dict[ModelName, int] = {}
         self._backoff_until: dict[ModelName, Instant] = {}
 
@@ -218,24 +228,78 @@ class World:
         self.tell(event)
 
     def change(self, catalog: Catalog) -> None:
+        if self.is_handing_over:
+            self.next_catalog = catalog
+        else:
+            self._follow(catalog)
+        self.tell(CatalogChanged(catalog))
+
+    def _follow(self, catalog: Catalog) -> None:
+        """What a new configuration means for the servers."""
         for server in self.servers.values():
-            new = catalog.models.get(server.model)
-            if new is None or (new.recipe, new.memory) != (server.spec.recipe, server.spec.memory):
+            if _is_outdated(server, catalog):
                 server.causes.add(Cause.CONFIGURATION)
-            elif new.ttl_s != self._spec(server).ttl_s:
+            elif catalog.models[server.model].ttl_s != self._spec(server).ttl_s:
                 server.kept = None
         for name, old in self.catalog.models.items():
             if name not in catalog.models or catalog.models[name].recipe != old.recipe:
                 self._forgive(name)
         self.catalog = catalog
-        self.tell(CatalogChanged(catalog))
 
     def shut_down(self, *, force: bool) -> None:
+        """Ends a handover, too."""
+        self._end_handover()
         self.is_closing = True
         for server in self.servers.values():
             server.causes.add(Cause.SHUTDOWN)
             server.cut_from = self.now if force else server.cut_from
         self.tell(ShutdownRequested(force))
+
+    # A restart that unloads nothing
+
+    def request_handover(self) -> None:
+        self.is_handing_over = True
+        self.tell(HandoverRequested())
+
+    def cancel_handover(self) -> None:
+        self._end_handover()
+        self.tell(HandoverCancelled())
+
+    def _end_handover(self) -> None:
+        self.is_handing_over = False
+        if self.next_catalog:
+            self._follow(self.next_catalog)
+        self.next_catalog = None
+
+    @property
+    def steps(self) -> list[Server]:
+        """Servers on the way from one state to another."""
+        at_rest = (Life.UP, Life.ASLEEP)
+        return [server for server in self.servers.values() if server.life not in at_rest]
+
+    def hand_over(self, catalog: Catalog) -> None:
+        """The next process takes over with this configuration; the servers notice nothing."""
+        handover = from_json(to_json(self.scheduler.handover(self.now)))
+        learned = self.scheduler.model_stats.export()
+        self.scheduler, self.wake, self.next_catalog = Scheduler(catalog), NEVER, None
+        self.scheduler.model_stats.adopt(learned)
+        self.read_ahead.clear()
+        self._follow(catalog)
+        self._count_from_now()
+        upstreams = {server.launch: server.upstream for server in self.servers.values()}
+        *events, completed = adoption(handover, catalog, upstreams)
+        for event in events:
+            self._decide(event)
+        self.is_handing_over = False
+        self.tell(completed)
+
+    def _count_from_now(self) -> None:
+        """Times were handed over as ages, which rounds them."""
+        for server in self.servers.values():
+            server.idle_since = self.now - (self.now - server.idle_since)
+            server.asleep_since = self.now - (self.now - server.asleep_since)
+            server.cut_from = self.now + (server.cut_from - self.now)
+        self._backoff_until = {name: self.now + (end - self.now) for name, end in self._backoff_until.items()}
 
     def pass_time(self, seconds: Seconds) -> None:
         """Advance the clock; the scheduler's timer fires when due."""
@@ -348,18 +412,30 @@ class World:
     def tell(self, event: Event) -> None:
         self.is_sound = False
         loads = self.awaited_loads()
-        self.history.append((self.now, event))
-        commands = self.scheduler.handle(event, self.now)
-        for command in commands:
-            self.history.append((self.now, command))
-            self._carry_out(command)
+        commands = self._decide(event)
         view = self.scheduler.view_of_all(self.now)
         self._notice_leaving(view, [load for load in loads if load in self.awaited_loads()])
         if any(isinstance(command, ReadAhead) for command in commands):
             self._require(any(server.is_leaving for server in self.servers.values()), "files are read, nobody leaves")
         self._compare(view)
-        invariants.check(self.scheduler._state)
         self.is_sound = True
+
+    def _decide(self, event: Event) -> list[Command]:
+        self.history.append((self.now, event))
+        commands = self.scheduler.handle(event, self.now)
+        for command in commands:
+            self.history.append((self.now, command))
+            self._require(not self.is_handing_over or self._may_be_done(command), f"{command} during a handover")
+            self._carry_out(command)
+        invariants.check(self.scheduler._state)
+        return commands
+
+    def _may_be_done(self, command: Command) -> bool:
+        """During a handover no step begins; those in progress end."""
+        if isinstance(command, StopUpstream):
+            server = self.servers.get(command.launch)
+            return server is not None and (server.life is Life.SAVING or server.is_sleep_failed)
+        return not isinstance(command, StartUpstream | PutToSleep | WakeUp | SaveConversations | ReadAhead)
 
     def _carry_out(self, command: Command) -> None:
         match command:
@@ -461,6 +537,8 @@ class World:
         self.read_ahead.pop(name, None)
         self._require(not self.is_closing, f"{name} is started while hotseat shuts down")
         self._require(not self.server_of(name), f"{name} is started twice")
+        self._require(command.launch not in self._launches, f"there was a launch {command.launch} before")
+        self._launches.add(command.launch)
         self._require(self._waits_for(name), f"{name} is started for nobody")
         self._require(command.spec == self.catalog.models[name], f"{name} is started with an old recipe")
         self._require(self._backoff_until.get(name, 0.0) <= self.now, f"{name} is started before its backoff ends")
@@ -502,8 +580,8 @@ class World:
         assert server
         self._require(not self.leases_on(server), f"{server.model} is told to save under {self.leases_on(server)}")
         self._require(server.spec.keeps_conversations, f"{server.model} is told to save, but has no conversations")
-        pointless = server.causes & {Cause.SHUTDOWN, Cause.CONFIGURATION}
-        self._require(not pointless, f"{server.model} is told to save, but should go: {server.causes}")
+        is_pointless = Cause.SHUTDOWN in server.causes or _is_outdated(server, self.catalog)
+        self._require(not is_pointless, f"{server.model} is told to save, but should go: {server.causes}")
         server.life = Life.SAVING
 
     def _restoring(self, command: RestoreConversations) -> None:
@@ -536,6 +614,7 @@ class World:
             if server.life in (Life.ASLEEP, Life.WAKING) or server.sleep_failed:  # judged when it fell asleep
                 continue
             server.is_leaving = True
+            self._require(not self.is_handing_over, f"{server.model} is told to leave during a handover")
             if not (server.causes or self._is_expired(server)):
                 self._judge_eviction(server, loads_under_way)
 
@@ -572,6 +651,15 @@ class World:
         self._require(shown == set(self.waiting), f"{shown} are shown to wait, {self.waiting} do")
         unwanted = [name for name in self.read_ahead if not self._waits_for(name)]
         self._require(not unwanted, f"{unwanted} are read ahead for nobody")
+        may_hand_over = self.is_handing_over and not self.steps
+        self._require(self.scheduler.may_hand_over() == may_hand_over, f"{self.steps} are in progress, or none")
+        if not self.is_handing_over:
+            self._look_for_latecomers()
+
+    def _look_for_latecomers(self) -> None:
+        up = [server for server in self.servers.values() if server.life is Life.UP and not server.is_leaving]
+        staying = [server.model for server in up if server.causes]
+        self._require(not staying, f"{staying} should go, and stay")
         late = [server.model for server in self.servers.values() if not server.is_leaving and self._is_expired(server)]
         self._require(not late, f"the ttl of {late} is over")
         late = [server.model for server in self.servers.values() if self._overslept(server)]
@@ -660,6 +748,11 @@ class World:
 
     def recent_history(self) -> str:
         return "\n".join(f"{when:8.2f}  {what}" for when, what in self.history[-60:])
+
+
+def _is_outdated(server: Server, catalog: Catalog) -> bool:
+    new = catalog.models.get(server.model)
+    return new is None or (new.recipe, new.memory) != (server.spec.recipe, server.spec.memory)
 
 
 def _agree(phase: Phase, server: Server | None) -> bool:

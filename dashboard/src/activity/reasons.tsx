@@ -65,12 +65,14 @@ export function CurrentReason({ request }: { request: RequestInProgress }) {
   );
 }
 
-function currentReason({ ticket, model, state }: RequestInProgress): string {
+function currentReason({ ticket, model, state, host }: RequestInProgress): string {
   const waiting = queue.value.find((each) => each.ticket === ticket);
   if (waiting) {
     const left = waiting.expected_s ? Math.max(0, waiting.expected_s - stale.value) : null;
     return `It waits: ${firstLine(waiting.why).cause}${left === null ? "" : `; about ${duration(left)} left`}.`;
   }
+  if (host)
+    return `It was forwarded to ${host}, which ${state === "answering" ? "is answering" : "has not answered yet"}.`;
   const others = (models.value?.find((each) => each.model === model)?.in_flight ?? 1) - 1;
   const doing = state === "answering" ? "is answering" : "has it and has not answered yet";
   return `${model} ${doing}${others > 0 ? `, and serves ${others} more at the same time` : ""}.`;

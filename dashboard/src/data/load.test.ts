@@ -37,7 +37,14 @@ test("a request that began before the time range counts from the start of the ra
 });
 
 test("a request in progress counts until now", () => {
-  const going: RequestInProgress = { ...request, ticket: 1, state: "waiting", waited_s: 5, seconds: 5 };
+  const going: RequestInProgress = {
+    ...request,
+    ticket: 1,
+    state: "waiting",
+    waited_s: 5,
+    seconds: 5,
+    host: null,
+  };
 
   assert.deepEqual(loadCurve([], [going], 0, 30).waiting, [0, 1, 1]);
 });

@@ -7,6 +7,7 @@ import { route } from "../route";
 import { firstLine } from "../words";
 import { api } from "./api";
 import { follow, type FeedConnection } from "./feed";
+import { continued } from "./restart";
 import type {
   ByDevice,
   Finished,
@@ -150,9 +151,11 @@ function received(event: ServerEvent): void {
   void refresh();
 }
 
-/** A restarted hotseat counts its entries from one again, so the history of the previous process is dropped. */
+/** Whether the history of the previous process goes on is known with the first entry of the new one. */
 function beginAnew(started: number): void {
   startedAt = started;
+  publishPending();
+  earlier = { journal: journal.value, observations: observations.value };
   newest = 0;
   journal.value = [];
   observations.value = [];
@@ -164,7 +167,18 @@ function beginAnew(started: number): void {
   });
 }
 
+let earlier: { journal: JournalEntry[]; observations: Observation[] } | null = null;
+
+function takeUp(before: NonNullable<typeof earlier>, first: JournalEntry): void {
+  earlier = null;
+  const kept = continued(before.journal, first);
+  if (kept.length === 0) return;
+  journal.value = kept;
+  observations.value = [...before.observations, ...observations.value].slice(-MOST_OBSERVATIONS);
+}
+
 function note(entry: JournalEntry): void {
+  if (earlier) takeUp(earlier, entry);
   newest = entry.n;
   pending.push(entry);
   if (pending.length === 1) queueMicrotask(publishPending);

@@ -14,6 +14,8 @@ export interface Model {
   phase: Phase;
   phase_s: number | null;
   pid: number | null;
+  /** Whether an earlier process of hotseat has started its current server. */
+  adopted?: boolean;
   address: string | null;
   in_flight: number;
   waiting: number;
@@ -141,6 +143,8 @@ export interface FleetHost extends OrderedHost {
   address: string;
   version: string;
   labels: Record<string, string>;
+  /** Equal on hosts whose models are defined alike. */
+  config_digest: string;
   state: "this_host" | "reachable" | "unreachable" | "leaving";
   /** Seconds since its last message. */
   last_seen_s: number;
@@ -151,6 +155,8 @@ export interface FleetHost extends OrderedHost {
 }
 
 export interface Fleet extends Membership {
+  /** Why this host is disconnected; empty while it is not. */
+  problem: string;
   hosts: FleetHost[];
   absent: OrderedHost[];
 }
@@ -178,6 +184,13 @@ export interface JournalThing {
   reason?: string;
   cause?: string;
   exit_status?: string;
+  /** Of an adopted server: for how long it has been ready, and in its phase. */
+  ready_s?: number;
+  phase_s?: number;
+  /** Of an adopted server: at which it sleeps, or will sleep. */
+  sleep_level?: number | null;
+  /** Of an adopted server: why it drains; null: it does not. */
+  departure?: { cause: string; reason: string } | null;
   error?: { code: string; message: string };
   /** Conversations that were written to disk before a stop, or read after a start. */
   saved?: Transfer[];
@@ -221,6 +234,8 @@ export interface RequestInProgress {
   waited_s: number;
   first_byte_s: number | null;
   seconds: number;
+  /** The host of the fleet that it was forwarded to; null: it is served here. */
+  host: string | null;
 }
 
 export interface Finished {

@@ -10,7 +10,7 @@ import { Scroller } from "../parts/scroller";
 import { type Column, Table } from "../parts/table";
 import { linkTo } from "../route";
 import { drawn } from "../timeline/drawn";
-import { bytes, clock, duration, orDash, withoutEscapes } from "../words";
+import { ADOPTED, bytes, clock, duration, orDash, withoutEscapes } from "../words";
 import { pastInWords } from "./conversations";
 import { ModelSettings } from "./settings";
 import { type HistoryEntry, historyOf } from "./history";
@@ -48,6 +48,7 @@ function Process({ model }: { model: Model }) {
       <Fact name="Usual load time" value={orDash(model.load_s, duration)} />
       {model.conversations && <Fact name="Conversations" value={pastInWords(model.conversations)} />}
       <Fact name="PID" value={orDash(model.pid, String)} />
+      {model.adopted && <Fact name="Server" value={ADOPTED} />}
       <Fact name="Address" value={model.address ?? "–"} />
       {pagesAreHere && model.label && <Fact name="Web page" value={<WebPage label={model.label} />} />}
     </dl>

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { lanes } from "../timeline/lanes";
 import type { JournalThing } from "../data/types";
+import { clock } from "../words";
 import { historyOf } from "./history";
 
 function entry(at: number, event: JournalThing, ...commands: JournalThing[]) {
@@ -50,6 +51,25 @@ test("a failed start and a crash say what the server said", () => {
       [30, "crashed", "was killed by SIGKILL", true],
       [20, "loaded", "asked", false],
       [10, "load failed", "asked; exited with code 1", true],
+    ],
+  );
+});
+
+test("a server of an earlier process was adopted, and says since when it is ready", () => {
+  const event = { type: "ServerAdopted", model: "alpha", sleep_level: null, departure: null };
+  const { segments } = lanes(
+    [
+      entry(100, { ...event, ready_s: 60, phase_s: 60 }),
+      entry(120, { type: "UpstreamExited", model: "alpha", exit_status: "was killed by SIGKILL" }),
+    ],
+    [],
+  );
+
+  assert.deepEqual(
+    historyOf(segments, "alpha").map(({ at, what, reason }) => [at, what, reason]),
+    [
+      [120, "crashed", "was killed by SIGKILL"],
+      [100, "adopted", `started by an earlier process of hotseat, ready since ${clock(40)}`],
     ],
   );
 });

@@ -1,13 +1,13 @@
-// PURE: what happened to one model: its loads, unloads and failures, from its lane of the timeline.
+// PURE: what happened to one model: its loads, adoptions, unloads and failures, from its lane of the timeline.
 
 import type { Segment } from "../timeline/lanes";
-import { firstLine } from "../words";
+import { ADOPTED, clock, firstLine } from "../words";
 
 export interface HistoryEntry {
   at: number;
   what: string;
   reason: string;
-  /** null: not over yet. */
+  /** null: not over yet, or a moment. */
   seconds: number | null;
   isFailure: boolean;
 }
@@ -15,7 +15,13 @@ export interface HistoryEntry {
 /** Newest first. */
 export function historyOf(segments: readonly Segment[], model: string): HistoryEntry[] {
   const own = segments.filter((segment) => segment.model === model);
-  return own.flatMap((segment, n) => entryOf(segment, own[n + 1])).toReversed();
+  return own.flatMap((segment, n) => [...adoptionOf(segment), ...entryOf(segment, own[n + 1])]).toReversed();
+}
+
+function adoptionOf({ adoption }: Segment): HistoryEntry[] {
+  if (!adoption) return [];
+  const reason = `${ADOPTED}, ready since ${clock(adoption.readySince)}`;
+  return [{ at: adoption.at, what: "adopted", reason, seconds: null, isFailure: false }];
 }
 
 function entryOf(segment: Segment, next: Segment | undefined): HistoryEntry[] {

@@ -197,7 +197,11 @@ const STATES = { waiting: "waiting", sent: "processing", answering: "answering" 
 
 const IN_PROGRESS: Column<RequestInProgress>[] = [
   { name: "Ticket", by: ({ ticket }) => ticket, cell: ({ ticket }) => ticket, kind: "number" },
-  { name: "Model", by: ({ model }) => model, cell: ({ model }) => model },
+  {
+    name: "Model",
+    by: ({ model }) => model,
+    cell: ({ model, host }) => (host ? `${model} on ${host}` : model),
+  },
   { name: "Request", by: ({ path }) => path, cell: ({ method, path }) => `${method} ${path}`, isMinor: true },
   { name: "Client", by: ({ client }) => client, cell: ({ client }) => client, isMinor: true },
   { name: "State", by: ({ state }) => state, cell: ({ state }) => STATES[state] },

@@ -19,9 +19,9 @@ export function FleetPage() {
     <Page title="Fleet" about={about(seen)}>
       {membership.value?.connection === "disconnected" && (
         <p role="status">
-          {membership.value.host} is disconnected from the fleet: NATS is unreachable. It still serves
-          requests, and forwards them according to the last known state. Cordon, drain and move are
-          unavailable until NATS is back.
+          {membership.value.host} is disconnected from the fleet{because(seen)}. It still serves requests, and
+          forwards them according to the last known state. Cordon, drain and move are unavailable until it is
+          connected again.
         </p>
       )}
       {seen?.hosts.map((host) => (
@@ -32,6 +32,10 @@ export function FleetPage() {
       ))}
     </Page>
   );
+}
+
+function because(seen: Fleet | null): string {
+  return seen?.problem ? `: ${seen.problem.replace(/\.$/, "")}` : "";
 }
 
 function about(seen: Fleet | null): string {
@@ -77,12 +81,28 @@ function tagsOf({ cordoned, drained }: OrderedHost) {
 
 function noteOf(host: FleetHost) {
   const labels = Object.entries(host.labels).map(([label, value]) => `${label}=${value}`);
-  const said = [stateOf(host), host.address, host.version, ...labels].filter(Boolean);
+  const config = `configuration ${host.config_digest}`;
+  const said = [stateOf(host), host.address, host.version, config, ...labels].filter(Boolean);
   return (
     <>
-      {said.join(" · ")} {tagsOf(host)}
+      {said.join(" · ")} {tagsOf(host)} {deviates(host) && <DeviatesTag />}
     </>
   );
+}
+
+function DeviatesTag() {
+  return (
+    <span class="tag" title="Its models are not defined as on most hosts, or it has another secret.">
+      other configuration
+    </span>
+  );
+}
+
+/** Whether fewer than half of the hosts, or just half, have the configuration of this one. */
+function deviates({ config_digest }: FleetHost): boolean {
+  const hosts = fleet.value?.hosts ?? [];
+  const alike = hosts.filter((host) => host.config_digest === config_digest);
+  return alike.length < hosts.length && alike.length * 2 <= hosts.length;
 }
 
 const STATES = { unreachable: "refuses connections, avoided for now", leaving: "leaving" };

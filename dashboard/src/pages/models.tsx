@@ -86,7 +86,7 @@ function ModelRow({ model }: { model: Model }) {
           {model.overrides && <span class="tag">override</span>}
           {model.unlisted && <span class="tag">unlisted</span>}
         </button>
-        <PhaseChip phase={model.phase} />
+        <PhaseChip phase={model.phase} isAdopted={model.adopted ?? false} />
         <Figures model={model} />
         <Buttons model={model} />
       </div>

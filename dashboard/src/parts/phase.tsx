@@ -1,6 +1,7 @@
 // A phase has one colour on all pages, and always a text or an accessible name beside the colour.
 
 import type { Phase } from "../data/types";
+import { ADOPTED } from "../words";
 
 /** The label of a phase, where it differs from the API's value. */
 export function phaseLabel(phase: Phase): string {
@@ -15,11 +16,16 @@ export function PhaseDot({ phase, label }: { phase: Phase; label?: string }) {
   );
 }
 
-export function PhaseChip({ phase }: { phase: Phase }) {
+export function PhaseChip({ phase, isAdopted = false }: { phase: Phase; isAdopted?: boolean }) {
   return (
     <span class="phase">
       <PhaseDot phase={phase} />
       {phaseLabel(phase)}
+      {isAdopted && (
+        <span class="tag" title={ADOPTED}>
+          adopted
+        </span>
+      )}
     </span>
   );
 }

@@ -194,6 +194,55 @@ test("a model that started before the journal is drawn from the observed start o
   assert.deepEqual(shown(lanes([], [seen("qwen", "ready", 5)]).segments), [["qwen", "ready", 5, null]]);
 });
 
+const adopted = (model: string, more: Partial<JournalThing>): JournalThing => ({
+  type: "ServerAdopted",
+  model,
+  sleep_level: null,
+  departure: null,
+  ...more,
+});
+
+test("a server of an earlier process is drawn since it was ready, or asleep", () => {
+  const departure = { cause: "eviction", reason: "unloaded to free memory for phi" };
+  const { segments } = lanes(
+    [
+      happened(100, adopted("qwen", { ready_s: 60, phase_s: 60 })),
+      happened(100, adopted("gemma", { ready_s: 80, phase_s: 30, sleep_level: 1 })),
+      happened(100, adopted("llama", { ready_s: 50, phase_s: 5, departure })),
+      happened(110, exited("qwen")),
+    ],
+    [seen("gemma", "asleep", 70.1), seen("qwen", "cold", 110)],
+  );
+
+  assert.deepEqual(shown(segments), [
+    ["gemma", "asleep", 70.1, null],
+    ["qwen", "ready", 40, 110],
+    ["llama", "ready", 50, 95],
+    ["llama", "draining", 95, null],
+  ]);
+  assert.equal(segments.at(-1)?.reason, "unloaded to free memory for phi");
+});
+
+test("a page that saw the load of a server before the restart goes on with its phase", () => {
+  const { segments } = lanes(
+    [
+      happened(10, arrived("qwen"), start("qwen")),
+      happened(14, ready("qwen")),
+      happened(20, arrived("gemma"), start("gemma")),
+      happened(100, adopted("qwen", { ready_s: 86, phase_s: 86 })),
+      happened(100, adopted("gemma", { ready_s: 70, phase_s: 70 })),
+    ],
+    [],
+  );
+
+  assert.deepEqual(shown(segments), [
+    ["qwen", "loading", 10, 14],
+    ["qwen", "ready", 14, null],
+    ["gemma", "loading", 20, 30],
+    ["gemma", "ready", 30, null],
+  ]);
+});
+
 test("a failed start and a crash are marked, a requested stop is not", () => {
   const failed: JournalThing = {
     type: "UpstreamFailed",

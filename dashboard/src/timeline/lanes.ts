@@ -29,6 +29,14 @@ export interface Segment {
   said: string;
   /** What was saved of conversations in an unload, or restored in a load. */
   conversations: string;
+  /** Set if this process has adopted the server in this phase. */
+  adoption?: Adoption;
+}
+
+export interface Adoption {
+  at: number;
+  /** When an earlier process had the server ready. */
+  readySince: number;
 }
 
 /** One model was unloaded so that another one could load. */
@@ -94,6 +102,9 @@ class Drawing {
     const model = event.model ?? "";
     const open = this.open.get(model);
     switch (event.type) {
+      case "ServerAdopted":
+        this.adopt(model, at, event);
+        break;
       case "UpstreamReady":
         if (open?.phase !== "unloading") this.enter(model, "ready", at, { reason: open?.reason ?? "" });
         break;
@@ -127,6 +138,29 @@ class Drawing {
     if (type === "PutToSleep") this.enter(model, "unloading", at, { reason });
     if (type === "SaveConversations") this.saving.add(this.enter(model, "unloading", at, { reason }));
     if (type === "StopUpstream") this.stop(model, at, { reason, cause });
+  }
+
+  /** The journal of this process begins with the adoption; the phases of the server began before. */
+  private adopt(
+    model: string,
+    at: number,
+    { ready_s = 0, phase_s = 0, sleep_level, departure }: JournalThing,
+  ): void {
+    const why = { reason: departure?.reason ?? "adopted from the previous process" };
+    if (departure) {
+      this.continue(model, "ready", at - ready_s, {});
+      this.continue(model, "draining", at - phase_s, why);
+    } else if (sleep_level) this.continue(model, "asleep", at - phase_s, why);
+    else this.continue(model, "ready", at - ready_s, why);
+    const open = this.open.get(model);
+    if (open) open.adoption = { at, readySince: at - ready_s };
+  }
+
+  /** Keeps what is already drawn of a phase. */
+  private continue(model: string, phase: Phase, since: number, why: { reason?: string }): void {
+    const open = this.open.get(model);
+    if (open?.phase === phase) return;
+    this.enter(model, phase, Math.max(since, open?.from ?? this.closedAt.get(model) ?? 0), why);
   }
 
   /** The end of a load; a refresh may have seen the model ready a few milliseconds before. */

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hotseat.identifiers import ClientId, ModelName, Seconds, TicketId
+    from hotseat.identifiers import ClientId, HostName, ModelName, Seconds, TicketId
 
 KEPT = 1000
 LONGEST_PATH = 200
@@ -102,6 +102,8 @@ class InProgress:
     """None: no response yet."""
     seconds: Seconds
     is_waiting: bool
+    host: HostName | None = None
+    """The host of the fleet that it was forwarded to; None: it is served here."""
 
 
 class Activity:

@@ -26,6 +26,7 @@ from hotseat.api.routes import (
     overrides,
     profiles,
     requests,
+    restart,
     status,
     traffic,
     v1_models,
@@ -38,8 +39,9 @@ if TYPE_CHECKING:
 
 # A path like /hotseat/models/{name}/estimate must come before /hotseat/models/{name}, whose name may have slashes.
 ROUTERS = (
-    estimates, overrides, management, v1_models, status, requests, config, keys, profiles, yield_memory, fleet, events,
-    logs, traffic, docs_page, ollama, ollama_loads, ollama_refusals, llama_cpp_router, llama_cpp_props, llama_swap,
+    estimates, overrides, management, v1_models, status, requests, config, restart, keys, profiles, yield_memory, fleet,
+    events, logs, traffic, docs_page, ollama, ollama_loads, ollama_refusals, llama_cpp_router, llama_cpp_props,
+    llama_swap,
 )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ app.py fills ApiDeps; routes only use it.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
@@ -27,6 +28,22 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Bytes, HostName, LogLine, ModelName, Place, Seconds
     from hotseat.model_files.facts import ModelFacts
     from hotseat.settings import Settings
+
+
+class Restarts(Protocol):
+    """Attempts to replace this process by a new one."""
+
+    attempts: int
+    problem: str
+
+    @property
+    def is_in_progress(self) -> bool: ...
+
+    @property
+    def serving_pid(self) -> int: ...
+
+    async def restart(self) -> int:
+        """The pid of the new process."""
 
 
 class LogSource(Protocol):
@@ -102,6 +119,7 @@ class ApiDeps:
     config: Callable[[], ConfigReport]
     reload: Callable[[], Awaitable[ReloadResult]]
     precedence: Precedence
+    restarts: Restarts
     accounts: Callable[[], Sequence[Account]]
     """Of the configured keys."""
     metrics: Callable[[], bytes]
@@ -122,6 +140,8 @@ class ApiDeps:
     """Models whose server answers neither requests nor its health check, and for how long."""
     fleet: Callable[[], FleetAdmin | None] = lambda: None
     """None: this host is not in a fleet."""
+    feeds_end: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when another process has taken over: clients of endless feeds must connect to it."""
     tasks: Tasks = field(default_factory=Tasks)
     """Owns what goes on after its response was sent."""
 

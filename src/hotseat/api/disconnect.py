@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing, asynccontextmanager
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from fastapi.responses import StreamingResponse
@@ -12,7 +13,7 @@ from fastapi.responses import StreamingResponse
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
     from starlette.types import Receive, Scope, Send
 
@@ -26,25 +27,42 @@ class ClientGone(Exception):
     """The client disconnected before its response."""
 
 
+class Ended(Exception):
+    """Another process has taken over before the end of a feed."""
+
+
 async def unless_gone(receive: Receive, work: Awaitable[T]) -> T:
     """Await `work`; if the client disconnects first, cancel it and raise ClientGone."""
+    return await _unless(partial(_hang_up, receive), ClientGone, work)
+
+
+async def unless(event: asyncio.Event, work: Awaitable[T]) -> T:
+    """Await `work`; if the event is set first, cancel it and raise Ended."""
+    return await _unless(event.wait, Ended, work)
+
+
+async def _unless(happens: Callable[[], Awaitable[object]], problem: type[Exception], work: Awaitable[T]) -> T:
     tasks = Tasks()
     until = asyncio.timeout(None)
     try:
         async with until:
-            tasks.start(_expire_at_hang_up(receive, until), "watch for a hang-up")
+            tasks.start(_expire_after(happens, until), "watch for the end")
             return await work
     except TimeoutError:
         if until.expired():
-            raise ClientGone from None
+            raise problem from None
         raise
     finally:
         await tasks.aclose()
 
 
-async def _expire_at_hang_up(receive: Receive, until: asyncio.Timeout) -> None:
+async def _hang_up(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+async def _expire_after(happens: Callable[[], Awaitable[object]], until: asyncio.Timeout) -> None:
+    await happens()
     until.reschedule(asyncio.get_running_loop().time())
 
 
@@ -57,11 +75,14 @@ class LiveStream(StreamingResponse):
         self._feed = feed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        feeds_end: asyncio.Event = scope["app"].state.deps.feeds_end
         async with aclosing(self._feed):
             try:
-                await unless_gone(receive, self.stream_response(send))
+                await unless_gone(receive, unless(feeds_end, self.stream_response(send)))
             except ClientGone:
                 return
+            except Ended:  # complete for its client, which connects again
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def lasting(source: AsyncGenerator[T, None], seconds: float) -> AsyncGenerator[T, None]:

@@ -9,7 +9,14 @@ from pydantic import Field
 from hotseat.api.schema_base import Schema
 from hotseat.fleet.view import FleetConnection, HostState
 
-CONNECTION = "`disconnected`: NATS is unreachable, so this host serves and forwards requests by its last known state."
+CONFIG_DIGEST = (
+    "Digest of the host's models as configured there, and of `fleet.secret`; equal if all of them are equal. "
+    "8 hexadecimal digits."
+)
+CONNECTION = (
+    "`disconnected`: NATS is unreachable or another host has the name of this one, "
+    "so this host serves and forwards requests by its last known state."
+)
 
 
 class Membership(Schema):
@@ -40,6 +47,7 @@ class FleetHost(Schema):
     address: str
     version: str
     labels: dict[str, str]
+    config_digest: Annotated[str, Field(description=CONFIG_DIGEST)]
     state: Annotated[
         HostState, Field(description="`unreachable`: it refused connections, so it gets no requests for a while.")
     ]
@@ -72,6 +80,7 @@ class AbsentHost(Schema):
 
 
 class Fleet(Membership):
+    problem: Annotated[str, Field(description="Why this host is disconnected; empty while it is not.")]
     hosts: Annotated[list[FleetHost], Field(description="Sorted by name, including this host.")]
     claims: list[FleetClaim]
     absent: Annotated[list[AbsentHost], Field(description="Absent hosts that have pending orders.")]

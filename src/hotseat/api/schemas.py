@@ -76,6 +76,14 @@ class Result(Schema):
     message: str
 
 
+class RestartState(Schema):
+    pid: int
+    started_at: Annotated[float, Field(description="Wall-clock time.")]
+    is_in_progress: bool
+    attempts: Annotated[int, Field(description="Since this process started.")]
+    problem: Annotated[str, Field(description="Why the last attempt failed; empty if it did not.")]
+
+
 class Ready(Result):
     fleet: Annotated[
         FleetConnection | None,
@@ -211,6 +219,7 @@ class Model(Schema):
     ] = None
     memory: Annotated[dict[str, int] | None, Field(description="Configured bytes per device; null: not configured.")]
     footprint: Annotated[Footprint | None, Field(description="Null if no device has a budget.")]
+    adopted: Annotated[bool, Field(description="Whether an earlier process of hotseat has started its current server.")]
     gpus: Annotated[
         list[str],
         Field(description="GPUs chosen for its current server; `gpus` in `footprint` is their memory together."),
@@ -275,6 +284,9 @@ class RequestInProgress(Schema):
     waited_s: float
     first_byte_s: Annotated[float | None, Field(description="From its arrival; null: no response yet.")]
     seconds: Annotated[float, Field(description="Since its arrival.")]
+    host: Annotated[
+        str | None, Field(description="The host of the fleet that it was forwarded to; null: it is served here.")
+    ]
 
 
 class FinishedRequest(Schema):
@@ -376,6 +388,9 @@ class Reloaded(Result):
     changed: Annotated[list[str], Field(description="Models that restart.")]
     removed: list[str]
     keys: Annotated[list[str], Field(description="Keys whose values changed, such as `models.qwen.ttl`.")]
+    needs_restart: Annotated[
+        list[str], Field(description="Keys, such as `fleet`, whose new values take effect after a restart.")
+    ]
 
 
 class ReloadFailure(Failure):

@@ -65,6 +65,12 @@ class Server:
             except (OSError, HTTPException):
                 raise Problem(f"{self.url} closed the connection; is it still running?") from None
 
+    def peer(self) -> tuple[str, int]:
+        """Its address in numbers, whatever name it has."""
+        with closing(self._connect()) as connection:
+            host, port, *_ = connection.sock.getpeername()
+            return host, port
+
     def _address(self) -> SplitResult:
         return urlsplit(self.url if "://" in self.url else f"http://{self.url}")
 

@@ -10,7 +10,7 @@ SECTIONS = {
     "First steps": ("init", "serve", "run", "check", "doctor"),
     "Models": ("list", "show", "pull", "rm", "estimate"),
     "Monitoring": ("ps", "top", "why", "logs", "activity", "devices"),
-    "Control": ("load", "stop", "reload", "profile", "yield"),
+    "Control": ("load", "stop", "reload", "restart", "profile", "yield"),
     "Other": ("fleet", "systemd", "record", "simulate", "schema"),
 }
 MEANT = {

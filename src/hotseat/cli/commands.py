@@ -49,6 +49,11 @@ class LogForm(Enum):
     JSON = "json"
 
 
+class Switch(Enum):
+    ON = "on"
+    OFF = "off"
+
+
 def show_version(requested: bool) -> None:
     if requested:
         typer.echo(f"hotseat {__version__}")
@@ -369,6 +374,14 @@ def reload(url: Url = HERE, api_key: Key = None) -> None:
     queries.reload(Server(url, api_key))
 
 
+@app.command(epilog="Example: hotseat restart")
+def restart(url: Url = HERE, api_key: Key = None) -> None:
+    """Replace the running process, for an upgrade; models keep running."""
+    from hotseat.cli.restart import restart
+
+    restart(Server(url, api_key))
+
+
 @app.command(epilog="Example: hotseat profile night")
 def profile(
     name: Annotated[
@@ -418,13 +431,17 @@ def simulate(
     gpu: Annotated[
         list[str] | None, typer.Option(help="Compare with a machine with these GPUs: 24GiB,24GiB; repeatable.")
     ] = None,
+    conversations: Annotated[
+        Switch | None, typer.Option(help="Keep conversations across swaps, or not, instead of as configured.")
+    ] = None,
     svg: Annotated[Path | None, typer.Option(help="Write a timeline of the models as SVG.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Replay recorded traffic through the scheduler. Options change the hardware or the settings."""
     from hotseat.cli.simulate import Changes, simulate
 
-    simulate(trace, Changes(config or [], patience, tuple(memory or ()), tuple(gpu or ())), svg, as_json)
+    kept = None if conversations is None else conversations is Switch.ON
+    simulate(trace, Changes(config or [], patience, tuple(memory or ()), tuple(gpu or ()), kept), svg, as_json)
 
 
 app.add_typer(fleet_commands.app, name="fleet")

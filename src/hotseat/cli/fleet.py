@@ -11,10 +11,10 @@ from hotseat.cli.tables import duration, gib, table
 if TYPE_CHECKING:
     from hotseat.cli.client import Server
 
-HOSTS = ("HOST", "STATE", "ORDERS", "FREE", "MODELS", "IN FLIGHT", "WAITING", "LABELS", "VERSION", "ADDRESS")
+HOSTS = ("HOST", "STATE", "ORDERS", "FREE", "MODELS", "IN FLIGHT", "WAITING", "LABELS", "CONFIG", "VERSION", "ADDRESS")
 CLAIMS = ("MODEL", "WILL LOAD ON", "BECAUSE")
 ABSENT = ("ABSENT HOST", "PENDING ORDERS")
-STALE = "NATS is unreachable: other hosts are shown with their last known state, and nothing can be changed or moved."
+STALE = "Other hosts are shown with their last known state, and nothing can be changed or moved."
 
 
 def status(server: Server, as_json: bool) -> None:
@@ -28,7 +28,7 @@ def status(server: Server, as_json: bool) -> None:
     if fleet["absent"]:
         print("\n" + table(ABSENT, [(host["host"], orders(host)) for host in fleet["absent"]]))
     if fleet["connection"] == "disconnected":
-        print(f"\n{fleet['host']} is disconnected from the fleet. {STALE}")
+        print(f"\n{fleet['host']} is disconnected from the fleet: {fleet['problem'].removesuffix('.')}. {STALE}")
     return None
 
 
@@ -42,6 +42,7 @@ def host_row(host: dict[str, Any]) -> tuple[str, ...]:
         str(host["in_flight"]),
         str(host["waiting"]),
         ", ".join(f"{label}={value}" for label, value in sorted(host["labels"].items())),
+        host["config_digest"],
         host["version"],
         host["address"],
     )

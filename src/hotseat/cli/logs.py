@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from hotseat.api.log_text import body, from_json, head
+from hotseat.cli.client import Refused, in_path
+from hotseat.cli.problems import Problem
 from hotseat.cli.tables import without_escapes
 
 if TYPE_CHECKING:
@@ -15,14 +18,46 @@ if TYPE_CHECKING:
     from hotseat.cli.client import Server
     from hotseat.identifiers import LogLine
 
+NOT_FOUND = 404
 DIM, PLAIN = "\x1b[2m", "\x1b[0m"
 COLOURS = {"warning": "\x1b[33m", "error": "\x1b[31m", "critical": "\x1b[31m"}
 
 
 def logs(server: Server, model: str | None, lines: int, follow: bool, as_json: bool) -> None:
     show = coloured if sys.stdout.isatty() and "NO_COLOR" not in os.environ else plain
-    for line in lines_of(server, model, lines, follow):
-        print(line if as_json else show(from_json(line)), flush=follow)
+    is_empty = True
+    try:
+        for line in lines_of(server, model, lines, follow):
+            is_empty = False
+            print(line if as_json else show(from_json(line)), flush=follow)
+    except Refused as refused:
+        if refused.status == NOT_FOUND and model is not None:
+            refuse_elsewhere(server, model)
+        raise
+    if is_empty and lines and model is not None:
+        refuse_elsewhere(server, model)
+
+
+def refuse_elsewhere(server: Server, model: str) -> None:
+    """Raises Problem if the model runs on other hosts of the fleet and not on this one."""
+    try:
+        fleet = server.ask("GET", "/hotseat/fleet")
+    except Refused:  # there is no fleet, or the key does not allow it
+        return
+    name = own_name(server, model)
+    holders = [host for host in fleet["hosts"] if any(each["model"] == name for each in host["residents"])]
+    if holders and all(host["host"] != fleet["host"] for host in holders):
+        commands = "\n".join(f"  hotseat logs {quote(name)} --url {host['address']}" for host in holders)
+        names = ", ".join(host["host"] for host in holders)
+        raise Problem(f"{name} runs on {names}, and its log is there:\n{commands}")
+
+
+def own_name(server: Server, model: str) -> str:
+    """Of the model with this alias; as given if no host describes it."""
+    try:
+        return str(server.ask("GET", f"/hotseat/models/{in_path(model)}")["model"])
+    except Refused:
+        return model
 
 
 def lines_of(server: Server, model: str | None, lines: int, follow: bool) -> Iterator[str]:

@@ -126,9 +126,9 @@ def alive_row(model: dict[str, Any]) -> tuple[str, ...]:
 
 
 def phase_of(model: dict[str, Any]) -> str:
-    """`loading 42%` if the progress is known."""
-    progress = model.get("progress")
-    return str(model["phase"]) if progress is None else f"{model['phase']} {progress:.0%}"
+    """`loading 42%` if the progress is known, `ready, adopted` if an earlier process of hotseat has started it."""
+    progress, adopted = model.get("progress"), ", adopted" if model.get("adopted") else ""
+    return f"{model['phase']}{adopted}" if progress is None else f"{model['phase']} {progress:.0%}"
 
 
 def memory_in_words(footprint: dict[str, Any] | None, gpus: Sequence[str] | None = None) -> str:
@@ -265,7 +265,13 @@ def reload(server: Server) -> None:
         if problems := refused.body.get("problems"):
             raise BadConfig("\n".join([str(refused), *problems])) from None
         raise
-    titles = {"added": "added", "changed": "restarted", "removed": "removed", "keys": "changed keys"}
+    titles = {
+        "added": "added",
+        "changed": "restarted",
+        "removed": "removed",
+        "keys": "changed keys",
+        "needs_restart": "not in force before a restart",
+    }
     touched = [f"{title}: {', '.join(answer[what])}" for what, title in titles.items() if answer[what]]
     print("; ".join([answer["message"], *(touched or ["nothing changed"])]))
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from hotseat.cli.problems import Problem
 from hotseat.cli.tables import duration
-from hotseat.simulation.recording import Recording, SeenModel, SeenRequest
+from hotseat.scheduling.events import PromptProcessed
+from hotseat.simulation.recorded_jobs import SeenRequest
+from hotseat.simulation.recording import Recording, SeenModel
 from hotseat.simulation.trace import Closed, Group, Matrix, Scheduler, Trace, write
 
 if TYPE_CHECKING:
@@ -58,15 +60,25 @@ class Watched:
             case "request" if item["granted"] is None:
                 self._left_unserved += 1
             case "request":
-                self.recording.requests.append(SeenRequest(**item))
+                self._request(**item)
             case "load":
                 self.recording.loads.setdefault(item["model"], []).append(item["seconds"])
             case "stop":
                 self.recording.stops.setdefault(item["model"], []).append(item["seconds"])
+            case "save":
+                self.recording.saves.setdefault(item["model"], []).append(rate(item))
+            case "restore":
+                self.recording.restores.setdefault(item["model"], []).append(rate(item))
             case "slots":
                 self.recording.slots[item["model"]] = item["slots"]
             case "missed":
                 self._missed += item["count"]
+
+    def _request(self, model: str, prompt: dict[str, Any] | None = None, **times: Any) -> None:
+        """Loads are noted before the requests that they serve end, so their number says which process served it."""
+        reported = PromptProcessed(**prompt) if prompt else None
+        process = len(self.recording.loads.get(model, ()))
+        self.recording.requests.append(SeenRequest(model=model, prompt=reported, process=process, **times))
 
     def _machine(
         self,
@@ -99,3 +111,9 @@ class Watched:
         if self._missed:
             lines.append(f"missed, because they arrived faster than they could be written: {self._missed}")
         return "\n".join(lines)
+
+
+def rate(transfer: dict[str, Any]) -> float:
+    """Tokens per second of a conversation that was saved or restored."""
+    tokens, seconds = transfer["tokens"], transfer["seconds"]
+    return float(tokens / max(seconds, 1e-6))

@@ -12,7 +12,7 @@ from hotseat.cli.config_text import count_text
 from hotseat.cli.estimate import EstimateOptions, estimated, totals
 from hotseat.cli.known_models import known
 from hotseat.cli.problems import Problem, Unreachable
-from hotseat.cli.queries import show_json
+from hotseat.cli.queries import phase_of, show_json
 from hotseat.cli.tables import duration, without_escapes
 from hotseat.config.units import size_text
 from hotseat.estimates.files import Disk
@@ -86,8 +86,14 @@ def _state(model: KnownModel, server: Server) -> dict[str, Any]:
     try:
         seen = server.ask("GET", f"/hotseat/models/{in_path(model.name)}")
     except (Unreachable, Refused):
-        return {"phase": None, "why": "", "conversations": None}
-    return {"phase": seen["phase"], "why": seen["why"], "conversations": seen.get("conversations")}
+        return {"phase": None, "phase_s": None, "adopted": False, "why": "", "conversations": None}
+    return {
+        "phase": seen["phase"],
+        "phase_s": seen.get("phase_s"),
+        "adopted": seen.get("adopted", False),
+        "why": seen["why"],
+        "conversations": seen.get("conversations"),
+    }
 
 
 # Text
@@ -95,7 +101,9 @@ def _state(model: KnownModel, server: Server) -> dict[str, Any]:
 
 def _lines(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "model", facts["model"] + (f" (also {', '.join(facts['aliases'])})" if facts["aliases"] else "")
-    yield "state", f"{facts['phase']}: {facts['why']}" if facts["phase"] else "unknown: no hotseat responds"
+    yield "state", f"{phase_of(facts)}: {facts['why']}" if facts["phase"] else "unknown: no hotseat responds"
+    if facts["adopted"]:
+        yield "started", f"by an earlier process of hotseat; {facts['phase']} for {duration(facts['phase_s'])}"
     if facts["conversations"]:
         yield "kept", conversations_in_words(facts["conversations"])
     yield "configured", f"under {facts['configured']} in {', '.join(facts['sources'])}"

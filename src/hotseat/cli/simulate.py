@@ -15,9 +15,9 @@ from hotseat.config.problems import ConfigError
 from hotseat.config.units import parse_size
 from hotseat.memory.manager import devices_for_models, figures_of_this_machine
 from hotseat.scheduling.scheduler import Scheduler
-from hotseat.simulation.machines import MachineFigures, machine_figures, misplaced, with_gpus
-from hotseat.simulation.results import Figures, figures
-from hotseat.simulation.scenario import GIB, catalog_of, with_memory, with_patience
+from hotseat.simulation.machines import machine_figures, misplaced, with_gpus
+from hotseat.simulation.results import figures, recomputed_s
+from hotseat.simulation.scenario import GIB, catalog_of, with_conversations, with_memory, with_patience
 from hotseat.simulation.simulator import Turns, play
 from hotseat.simulation.timeline import timeline
 from hotseat.simulation.trace import TraceError, parse
@@ -25,9 +25,14 @@ from hotseat.simulation.trace import TraceError, parse
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+    from typing import TypeAlias
 
     from hotseat.catalog.catalog import Catalog
+    from hotseat.simulation.results import Figures
+    from hotseat.simulation.run_log import Run
     from hotseat.simulation.trace import Trace
+
+    Values: TypeAlias = dict[str, float | None]
 
 AS_IT_IS = "unchanged"
 
@@ -41,26 +46,31 @@ class Changes:
     memory: tuple[str, ...] = ()
     gpus: tuple[str, ...] = ()
     """Each value is one machine: the sizes of its GPUs."""
+    conversations: bool | None = None
+    """Whether they are kept; None: as recorded or configured."""
 
     @property
     def title(self) -> str:
         """Empty if nothing is changed but the GPUs."""
         parts = [path.name for path in self.config] + [f"memory {size}" for size in self.memory]
-        return ", ".join(parts + ([] if self.patience is None else [f"patience {self.patience:g}"]))
+        parts += [] if self.patience is None else [f"patience {self.patience:g}"]
+        parts += [] if self.conversations is None else [f"conversations {'on' if self.conversations else 'off'}"]
+        return ", ".join(parts)
 
 
 def simulate(file: Path, changes: Changes, svg: Path | None, as_json: bool) -> None:
     trace = read_trace(file)
+    if changes.conversations is not None and not any(model.compute_rate for model in trace.models):
+        print("the trace does not say how fast a model computes prompts: no conversation is simulated", file=sys.stderr)
     results = {AS_IT_IS: catalog_of(trace), **(machines if changes.gpus else settings)(trace, changes)}
     runs = {name: play(trace, Turns(Scheduler(catalog))) for name, catalog in results.items()}
     if svg:
         write(svg, timeline(list(runs.items())))
     if changes.gpus:
-        found = {name: machine_figures(run) for name, run in runs.items()}
-        print(as_data(found) if as_json else by_machine(found))
+        show, found = by_machine, {name: {**asdict(machine_figures(run)), **again(run)} for name, run in runs.items()}
     else:
-        compared = {name: figures(run) for name, run in runs.items()}
-        print(as_data(compared) if as_json else side_by_side(compared))
+        show, found = side_by_side, {name: {**known(figures(run)), **again(run)} for name, run in runs.items()}
+    print(json.dumps(found, indent=2, ensure_ascii=False) if as_json else show(found))
 
 
 def settings(trace: Trace, changes: Changes) -> dict[str, Catalog]:
@@ -109,6 +119,8 @@ def changed(catalog: Catalog, trace: Trace, changes: Changes) -> Catalog:
         catalog = configured(changes.config, trace)
     if changes.memory:
         catalog = with_memory(catalog, budgets(catalog, changes.memory))
+    if changes.conversations is not None:
+        catalog = with_conversations(catalog, trace, is_on=changes.conversations)
     return catalog if changes.patience is None else with_patience(catalog, changes.patience)
 
 
@@ -125,17 +137,16 @@ def configured(files: list[Path], trace: Trace) -> Catalog:
 
 
 def sized(catalog: Catalog) -> Catalog:
-    """A simulation measures nothing, so whatever is known of a model's memory counts as declared."""
+    """A simulation measures nothing: whatever is known of a model's memory counts as declared. And nothing sleeps."""
     figures = figures_of_this_machine()
     catalog = figures.fill(catalog)
     measured = figures.measured(catalog)
-    footprints = {name: spec.footprint(measured.get(name)) for name, spec in catalog.models.items()}
+    models = {name: replace(spec, sleep=None) for name, spec in catalog.models.items()}
+    footprints = {name: spec.footprint(measured.get(name)) for name, spec in models.items()}
     known = {
-        name: replace(catalog.models[name], memory=footprint.memory)
-        for name, footprint in footprints.items()
-        if footprint
+        name: replace(models[name], memory=footprint.memory) for name, footprint in footprints.items() if footprint
     }
-    return replace(catalog, models={**catalog.models, **known})
+    return replace(catalog, models={**models, **known})
 
 
 def budgets(catalog: Catalog, overrides: tuple[str, ...]) -> dict[str, int]:
@@ -168,25 +179,25 @@ def write(file: Path, text: str) -> None:
         raise Problem(f"{file} cannot be written: {error.strerror}") from None
 
 
-def as_data(found: Mapping[str, Figures | MachineFigures]) -> str:
-    return json.dumps({name: known(each) for name, each in found.items()}, indent=2, ensure_ascii=False)
-
-
 COUNTED = ("served", "unserved", "loads")
 
 
-def known(found: Figures | MachineFigures) -> dict[str, float | None]:
+def known(found: Figures) -> Values:
     """Without a single response only the counted figures mean something: no wait is not the same as no service."""
-    values = asdict(found)
-    if values.get("served", True):
-        return values
-    return {name: value if name in COUNTED else None for name, value in values.items()}
+    return {name: value if found.served or name in COUNTED else None for name, value in asdict(found).items()}
+
+
+def again(run: Run) -> Values:
+    """Left out where the trace has no tokens."""
+    seconds = recomputed_s(run)
+    return {} if seconds is None else {"recomputed_s": seconds}
 
 
 ROWS = (
     ("requests served", "served", ","),
     ("not served", "unserved", ","),
     ("loads", "loads", ","),
+    ("computing conversations again, s", "recomputed_s", ",.1f"),
     ("requests per hour", "per_hour", ",.0f"),
     ("mean latency, s", "mean_s", ",.1f"),
     ("p50 latency, s", "p50_s", ",.1f"),
@@ -199,14 +210,16 @@ ROWS = (
 )
 
 
-def side_by_side(found: dict[str, Figures]) -> str:
-    values = [known(each) for each in found.values()]
-    rows = [(title, *(cell(each[name], form) for each in values)) for title, name, form in ROWS]
+def side_by_side(found: Mapping[str, Values]) -> str:
+    rows = [
+        (title, *(cell(each.get(name), form) for each in found.values())) for title, name, form in in_any(found, ROWS)
+    ]
     return table(("", *found), rows)
 
 
 COLUMNS = (
     ("loads", "loads", ","),
+    ("computing again, s", "recomputed_s", ",.1f"),
     ("slowdown", "slowdown", ",.1f"),
     ("p95 latency, s", "p95_s", ",.1f"),
     ("longest wait, s", "longest_wait_s", ",.1f"),
@@ -216,9 +229,15 @@ COLUMNS = (
 )
 
 
-def by_machine(found: Mapping[str, MachineFigures]) -> str:
-    rows = [(name, *(cell(getattr(each, field), form) for _, field, form in COLUMNS)) for name, each in found.items()]
-    return table(("", *(title for title, _, _ in COLUMNS)), rows)
+def by_machine(found: Mapping[str, Values]) -> str:
+    columns = in_any(found, COLUMNS)
+    rows = [(name, *(cell(each.get(field), form) for _, field, form in columns)) for name, each in found.items()]
+    return table(("", *(title for title, _, _ in columns)), rows)
+
+
+def in_any(found: Mapping[str, Values], figures: Sequence[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+    """Those of the figures that at least one of the runs has."""
+    return [each for each in figures if any(each[1] in values for values in found.values())]
 
 
 def cell(value: float | None, form: str) -> str:

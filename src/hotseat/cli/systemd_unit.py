@@ -19,6 +19,8 @@ from hotseat.memory.manager import devices_for_models
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from hotseat.settings import Settings
+
 SYSTEM_UNITS = Path("/etc/systemd/system")
 
 SERVICE = """\
@@ -35,7 +37,12 @@ Restart=on-failure
 WatchdogSec=60
 # Streams may finish first, then hotseat stops every model server itself.
 TimeoutStopSec=90
-KillMode=mixed
+# After a crash, and after `systemctl restart`, which sends SIGUSR1, the model servers wait for the next hotseat if
+# crashGrace is set. hotseat's guard process ends them otherwise.
+KillMode=process
+RestartKillSignal=SIGUSR1
+# The kernel may end one model server for lack of memory; hotseat and the others go on.
+OOMPolicy=continue
 LimitNOFILE=65536
 UMask=0077
 {confinement}
@@ -58,7 +65,7 @@ Environment=XDG_CACHE_HOME=%C/hotseat
 # Models may be below /home; if a server writes there, add ReadWritePaths=.
 ProtectSystem=strict
 ProtectHome=read-only
-PrivateTmp=yes
+ReadWritePaths=/tmp /var/tmp
 ProtectProc=invisible
 ProtectClock=yes
 ProtectHostname=yes
@@ -73,8 +80,9 @@ AmbientCapabilities=
 SystemCallFilter=@system-service
 SystemCallFilter=~@privileged
 SystemCallErrorNumber=EPERM
-# Omitted on purpose: PrivateDevices, because model servers need their GPUs, and MemoryDenyWriteExecute, because some
-# compile code at run time.
+# Omitted on purpose: PrivateDevices, because model servers need their GPUs, MemoryDenyWriteExecute, because some
+# compile code at run time, and PrivateTmp, because systemd deletes that folder at each restart, while the servers that
+# were kept, and all that are started later, still have it as /tmp.
 """
 
 SOCKET = """\
@@ -128,11 +136,15 @@ def account() -> str:
 
 def addresses(config: Path) -> Iterator[str]:
     try:
-        host, port = read([config], environ=os.environ, find_devices=devices_for_models).settings.listen
+        host, port = settings_in(config).listen
     except ConfigError as error:
         raise Problem(f"the configuration has errors: {error.problems[0]}") from None
     names = ("127.0.0.1", "::1") if host == "localhost" else (host,)
     yield from (f"[{name}]:{port}" if ":" in name else f"{name}:{port}" for name in names)
+
+
+def settings_in(config: Path) -> Settings:
+    return read([config], environ=os.environ, find_devices=devices_for_models).settings
 
 
 def show(options: UnitOptions) -> None:
@@ -164,6 +176,16 @@ def next_steps(options: UnitOptions, names: Sequence[str]) -> Iterator[str]:
     yield f"next: {systemctl} daemon-reload && {systemctl} enable --now {names[-1]}"
     if options.for_user:
         yield "to keep it running after logout: loginctl enable-linger"
+    if not keeps_servers(options.config):
+        yield f"to keep models loaded when the service restarts or crashes, add `crashGrace: 15s` to {options.config}"
+
+
+def keeps_servers(config: Path) -> bool:
+    """A configuration with errors is reported by the service at its start."""
+    try:
+        return settings_in(config).crash_grace_s > 0
+    except ConfigError:
+        return True
 
 
 def user_units() -> Path:

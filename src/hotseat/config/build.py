@@ -166,6 +166,7 @@ def _settings(config: Config, maker: KeyMaker) -> Settings:
         limits=_limits(config),
         readiness=Readiness(config.ready.oldest_wait, config.ready.longest_unload),
         shutdown=Shutdown(config.shutdown.notice, config.shutdown.drain),
+        crash_grace_s=config.crash_grace,
         logging=_logging(config),
         conversations=conversations_of(config.conversations),
         activity=ActivityKept(config.activity.keep_days * A_DAY_S, config.activity.max_rows),

@@ -111,6 +111,7 @@ def _settings(settings: Settings) -> dict[str, Any]:
             "longestUnload": settings.readiness.longest_unload_s,
         },
         "shutdown": {"notice": settings.shutdown.notice_s, "drain": settings.shutdown.drain_s},
+        "crashGrace": settings.crash_grace_s,
         "limits": {
             "header": limits.header,
             "body": limits.body,
@@ -130,6 +131,7 @@ def _fleet(fleet: Fleet) -> dict[str, Any]:
     return {
         "nats": list(fleet.nats),
         "name": fleet.name,
+        "prefix": fleet.prefix,
         "address": fleet.address,
         "labels": dict(fleet.labels),
         "secret": [HIDDEN] * len(fleet.secrets) if len(fleet.secrets) > 1 else HIDDEN,

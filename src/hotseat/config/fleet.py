@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from hotseat.config.fleet_schema import FleetForm, SecretForm, is_host_name
+from hotseat.config.schema_base import is_key, is_password
 from hotseat.config.secrets import secret_in
 from hotseat.config.units import is_loopback
 from hotseat.identifiers import HostName
 from hotseat.settings import Fleet, NatsLogin
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hotseat.config.problems import Path as Place
     from hotseat.config.problems import Problems
     from hotseat.config.schema import Config
@@ -48,6 +51,7 @@ class FleetMaker:
             labels=MappingProxyType(form.labels),
             secrets=self._secrets(form.secret),
             login=self._login(form),
+            prefix=form.prefix,
         )
 
     def warn_of_address(self, settings: Settings) -> None:
@@ -58,8 +62,8 @@ class FleetMaker:
     def _login(self, form: FleetForm) -> NatsLogin:
         return NatsLogin(
             user=form.user,
-            password=self._secret(form.password, "password"),
-            token=self._secret(form.token, "token"),
+            password=self._password(form.password, "password"),
+            token=self._password(form.token, "token"),
             credentials=form.credentials,
             nkey=form.nkey,
             ca=form.tls.ca,
@@ -83,12 +87,12 @@ class FleetMaker:
             self._problems.warn(place, said, "Generate a longer one: openssl rand -hex 32")
         return secret
 
-    def _secret(self, secret: str | SecretForm | None, key: str) -> str:
-        return self._read(secret, ("fleet", key))
+    def _password(self, password: str | SecretForm | None, key: str) -> str:
+        return self._read(password, ("fleet", key), is_password)
 
-    def _read(self, secret: str | SecretForm | None, place: Place) -> str:
+    def _read(self, secret: str | SecretForm | None, place: Place, is_valid: Callable[[str], bool] = is_key) -> str:
         if isinstance(secret, SecretForm):
-            return secret_in(secret.file, (*place, "file"), self._problems)
+            return secret_in(secret.file, (*place, "file"), self._problems, is_valid)
         return secret or ""
 
     def _machine(self) -> str:

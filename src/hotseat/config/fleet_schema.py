@@ -8,11 +8,24 @@ from typing import Annotated, TypeAlias
 from pydantic import AfterValidator, Field
 
 from hotseat.catalog.template import address_of, split_url
-from hotseat.config.schema_base import AsList, AsMapping, AsText, Form, TextListOrMapping, TextOrMapping, Words, is_key
+from hotseat.config.schema_base import (
+    AsList,
+    AsMapping,
+    AsText,
+    Form,
+    TextListOrMapping,
+    TextOrMapping,
+    Words,
+    is_key,
+    is_password,
+)
 from hotseat.fleet.host_proof import MOST_SECRETS
+from hotseat.identifiers import DEFAULT_PREFIX
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 LONGEST_NAME = 253
+_PREFIX = re.compile(r"[A-Za-z0-9_-]+")
+LONGEST_PREFIX = 64
 
 
 def is_host_name(name: str) -> bool:
@@ -23,6 +36,12 @@ def _host_name(name: str) -> str:
     if name and not is_host_name(name):
         raise ValueError("must consist of letters, digits, -, _ and inner dots")
     return name
+
+
+def _prefix(prefix: str) -> str:
+    if len(prefix) > LONGEST_PREFIX or not _PREFIX.fullmatch(prefix):
+        raise ValueError(f"must consist of letters, digits, - and _, at most {LONGEST_PREFIX}")
+    return prefix
 
 
 def nats_url(url: str) -> str:
@@ -57,6 +76,12 @@ def _secret(secret: str) -> str:
     return secret
 
 
+def _password(password: str) -> str:
+    if not is_password(password):
+        raise ValueError("must not be empty or contain control characters")
+    return password
+
+
 class SecretForm(Form):
     file: Annotated[str, Field(min_length=1)]
     """A file that contains only the secret."""
@@ -65,6 +90,9 @@ class SecretForm(Form):
 SecretText: TypeAlias = Annotated[str, AfterValidator(_secret)]
 Secret: TypeAlias = Annotated[Annotated[SecretText, AsText] | Annotated[SecretForm, AsMapping], TextOrMapping]
 """A text, with or without `${env.NAME}`, or the file that holds it."""
+PasswordText: TypeAlias = Annotated[str, AfterValidator(_password)]
+Password: TypeAlias = Annotated[Annotated[PasswordText, AsText] | Annotated[SecretForm, AsMapping], TextOrMapping]
+"""The same, for NATS."""
 
 
 def _one_or_two(secrets: tuple[str | SecretForm, ...]) -> tuple[str | SecretForm, ...]:
@@ -96,6 +124,9 @@ class FleetForm(Form):
     the cluster are discovered."""
     name: Annotated[str, AfterValidator(_host_name)] = ""
     """Unique name of this host. Default: the host name of the machine."""
+    prefix: Annotated[str, AfterValidator(_prefix)] = DEFAULT_PREFIX
+    """Keeps fleets apart that use the same NATS account: the names of the fleet's buckets begin with it. Hosts with
+    different prefixes never see each other."""
     address: Annotated[str, AfterValidator(_address)] = ""
     """Address at which other hosts reach this one: `http://host:port`. Default: `listen`, which must then be an address
     that they can reach."""
@@ -106,9 +137,9 @@ class FleetForm(Form):
     list of two during a rotation."""
     user: str = ""
     """User name for NATS."""
-    password: Secret | None = None
+    password: Password | None = None
     """Password for NATS: a string or `{file: …}`."""
-    token: Secret | None = None
+    token: Password | None = None
     """Token for NATS, instead of user and password: a string or `{file: …}`."""
     credentials: str = ""
     """Credentials file for NATS (JWT and key, as written by `nsc`), instead of user and password."""

@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 
 FOLDER_LOOK_S: Seconds = 2.0
 """How often a folder of models is scanned."""
+AT_STARTUP = {"listen": "listen", "ollama.listen": "ollama_listen", "tls": "tls", "fleet": "fleet"}
+"""Keys that cannot change while hotseat runs, and their settings."""
 LOOK_S: Seconds = 0.5
 """How often the configuration files are checked, with `--watch-config`."""
 
@@ -45,6 +47,8 @@ class ReloadResult:
     keys: tuple[str, ...] = ()
     """The keys whose values changed."""
     problems: tuple[str, ...] = ()
+    pending: tuple[str, ...] = ()
+    """The keys whose new values take effect after a restart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,8 @@ class Reloader:
         self._target = target
         self._refused: tuple[str, ...] = ()
         self._reading = asyncio.Lock()
+        self.attempts = 0
+        """How often a reload was requested."""
 
     @property
     def has_failed(self) -> bool:
@@ -106,6 +112,7 @@ class Reloader:
 
     async def reload(self) -> ReloadResult:
         """Validate first and keep the old configuration on failure; apply only the difference."""
+        self.attempts += 1
         async with self._reading:
             return await self._reload()
 
@@ -123,6 +130,7 @@ class Reloader:
         except ConfigError as error:
             return self._kept_old(*map(str, error.problems))
         # Check the settings that will be active, not those in the file: some stay as they were at startup.
+        pending = self._pending(loaded.settings)
         settings = self._as_begun(loaded.settings)
         if problem := refuse_to_serve(settings):
             return self._kept_old(problem)
@@ -130,7 +138,7 @@ class Reloader:
             self._target.renew_certificate()
         except (OSError, ssl.SSLError) as problem:
             return self._kept_old(f"cannot use the certificate: {problem}")
-        return self._apply(replace(loaded, settings=settings, withheld_env=self._withheld(loaded)))
+        return self._apply(replace(loaded, settings=settings, withheld_env=self._withheld(loaded)), pending)
 
     def _kept_old(self, *problems: str) -> ReloadResult:
         self._refused = problems
@@ -152,12 +160,16 @@ class Reloader:
             log.warning("a change of fleet takes effect after a restart")
         return replace(settings, listen=now.listen, ollama_listen=now.ollama_listen, tls=now.tls, fleet=now.fleet)
 
+    def _pending(self, settings: Settings) -> tuple[str, ...]:
+        now = self._active.settings
+        return tuple(key for key, name in AT_STARTUP.items() if getattr(settings, name) != getattr(now, name))
+
     def _withheld(self, loaded: Loaded) -> frozenset[str]:
         """A fleet keeps the secrets it had at startup, whatever the file names now."""
         stays = loaded.settings.fleet != self._active.settings.fleet
         return loaded.withheld_env | self._active.loaded.withheld_env if stays else loaded.withheld_env
 
-    def _apply(self, loaded: Loaded) -> ReloadResult:
+    def _apply(self, loaded: Loaded, pending: tuple[str, ...]) -> ReloadResult:
         before = replace(self._active.loaded, measured=loaded.measured)  # a measurement is no change of a key
         keys = changed_keys(resolved(before), resolved(loaded))
         self._active.loaded, self._refused = loaded, ()
@@ -171,7 +183,7 @@ class Reloader:
             len(change.removed),
             shortened(keys),
         )
-        return ReloadResult(change, keys)
+        return ReloadResult(change, keys, pending=pending)
 
     # The folder of models
 

@@ -295,6 +295,8 @@ class Config(Form):
     """When /hotseat/ready returns 503."""
     shutdown: ShutdownForm = ShutdownForm()
     """Timing of a shutdown after SIGTERM."""
+    crash_grace: Duration = _DEFAULT.crash_grace_s
+    """How long model servers are kept if hotseat is killed, so that the next one adopts them; 0: they end with it."""
     fleet: FleetForm | None = None
     """The fleet that this host joins. Default: none."""
 

@@ -75,3 +75,8 @@ Words: TypeAlias = Annotated[Annotated[str, AsText] | Annotated[tuple[str, ...],
 def is_key(secret: str) -> bool:
     """Can it be sent in a header?"""
     return bool(secret) and not any(sign.isspace() or not sign.isprintable() for sign in secret)
+
+
+def is_password(secret: str) -> bool:
+    """Can it be sent to NATS? That uses JSON, so it may contain spaces."""
+    return bool(secret) and secret.isprintable()

@@ -13,7 +13,7 @@ from hotseat.config.schema_base import is_key
 from hotseat.settings import ApiKey, Role
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from hotseat.catalog.catalog import Catalog
     from hotseat.config.problems import Path as Place
@@ -90,7 +90,7 @@ class KeyMaker:
 # Files
 
 
-def secret_in(file: str, place: Place, problems: Problems) -> str:
+def secret_in(file: str, place: Place, problems: Problems, is_valid: Callable[[str], bool] = is_key) -> str:
     """The key in a file; empty, with an error, if there is none."""
     path = Path(file).expanduser()
     try:
@@ -99,7 +99,7 @@ def secret_in(file: str, place: Place, problems: Problems) -> str:
         reason = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8"
         problems.error(place, f"the file cannot be read: {reason}")
         return ""
-    if not is_key(secret):
+    if not is_valid(secret):
         problems.error(place, "the file must contain a key and nothing else")
     if mode & stat.S_IROTH:
         problems.warn(place, "any user of this machine may read this key", f"Run chmod o-r {path}")

@@ -1,4 +1,4 @@
-"""Shutdown: graceful on the first signal, immediate on the second.
+"""Shutdown: graceful on the first signal, immediate on the second. SIGUSR1 leaves the servers to the next hotseat.
 
 A load balancer that polls `/hotseat/ready` needs a moment to notice, and keeps sending requests meanwhile. If nothing
 polled it lately, the delay is skipped.
@@ -23,13 +23,22 @@ class ShutdownSequence:
     def __init__(self) -> None:
         self.requested = asyncio.Event()
         self.at_once = asyncio.Event()
+        self.keeps_servers = False
+        """The next hotseat process gets them; only if `crashGrace` lets them wait for it."""
         self._polled_at: Instant | None = None
 
     def request(self) -> None:
-        """Handle a signal."""
+        """Handle a signal that stops everything."""
         if self.requested.is_set():
             self.at_once.set()
+        self.keeps_servers = False
         self.requested.set()
+
+    def request_keeping_servers(self) -> None:
+        """Handle the signal of a restart by systemd; a stop that has begun stays one."""
+        if not self.requested.is_set():
+            self.keeps_servers = True
+            self.requested.set()
 
     def is_closing(self) -> bool:
         """Answers a readiness poll, and remembers that there was one."""

@@ -30,6 +30,15 @@ class Systemd:
         self._watchdog_s: Seconds = int(environ.pop("WATCHDOG_USEC", "") or 0) / 1e6
         environ.pop("WATCHDOG_PID", None)
 
+    def environment(self) -> dict[str, str]:
+        """For the process that replaces this one."""
+        watchdog = {"WATCHDOG_USEC": str(int(self._watchdog_s * 1e6))} if self._watchdog_s else {}
+        return {"NOTIFY_SOCKET": self._address, **watchdog} if self._address else {}
+
+    @property
+    def is_there(self) -> bool:
+        return bool(self._address)
+
     def notify(self, *facts: str) -> None:
         if not self._address:
             return
@@ -37,6 +46,11 @@ class Systemd:
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             sender.settimeout(LISTENS_WITHIN_S)
             sender.sendto("\n".join(facts).encode(), name)
+
+    def follow(self, pid: int) -> None:
+        """That process serves from now on, and systemd reads its messages only."""
+        self.notify(f"MAINPID={pid}", "WATCHDOG=1")
+        self._watchdog_s = 0
 
     async def pet_watchdog(self) -> None:
         """Notify twice per period that the event loop runs; returns at once if there is no watchdog."""

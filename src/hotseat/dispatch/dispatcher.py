@@ -51,8 +51,10 @@ from hotseat.scheduling.events import (
     PromptProcessed,
     RequestArrived,
     RequestLeft,
+    ServerAdopted,
     ShutdownRequested,
     UnloadRequested,
+    UpstreamReady,
 )
 from hotseat.tasks import attempt
 
@@ -212,8 +214,12 @@ class Dispatcher:
 
     def prompt_processed(self, prompt: PromptProcessed) -> None:
         """What the server says about the prompt of a request whose lease still exists."""
+        if self.traffic.is_watched:
+            self.traffic.note_prompt(prompt)
         if self._scheduler.wants_prompt(prompt.ticket, prompt.computed + prompt.cached + prompt.generated):
             self.tell(prompt)
+        else:
+            self._scheduler.pass_over_prompt(prompt.ticket)
 
     def cancel_request(self, ticket: TicketId) -> None:
         """End a request for an operator: refused if it waits, cut visibly if it is served."""
@@ -358,6 +364,32 @@ class Dispatcher:
         attempt(waiter.cut, broken(problem))
         self.leave(ticket)
 
+    # Handover to another process
+
+    def pause(self) -> None:
+        """Decide nothing until `resume`: events are kept."""
+        self._telling = True
+        self._set_timer(None)
+
+    def resume(self) -> None:
+        """Decide about what happened since `pause`."""
+        self._telling = False
+        self.tell(ClockReached())
+
+    def follow(self, scheduler: Scheduler) -> None:
+        """Another process has taken the servers: from now on its scheduler decides, also about what was kept."""
+        self._scheduler = scheduler
+        self.resume()
+
+    def carry_out(self, command: Command) -> None:
+        """A decision of that process."""
+        attempt(self._carry_out, command)
+
+    def adopt(self, adopted: ServerAdopted) -> None:
+        """A server that an earlier process has started is ours."""
+        self.tell(adopted)
+        self._lives.adopt(UpstreamReady(adopted.model, adopted.launch, adopted.upstream))
+
     def _set_timer(self, when: Instant | None) -> None:
         if self._timer:
             self._timer.cancel()
@@ -366,16 +398,32 @@ class Dispatcher:
 
     # Tickets
 
-    def _enter(self, waiter: Waiter) -> TicketId:
+    def enter(self, waiter: Waiter) -> TicketId:
+        """A new ticket, of which the scheduler knows nothing yet."""
         ticket = next(self._numbers)
         self._waiters[ticket] = waiter
         return ticket
+
+    def forget(self, ticket: TicketId) -> None:
+        """Give back a ticket of `enter` of which the scheduler knows nothing. Safe to call twice."""
+        self._waiters.pop(ticket, None)
+
+    def enter_as(self, ticket: TicketId, waiter: Waiter) -> None:
+        """A ticket that another process has numbered."""
+        self._waiters[ticket] = waiter
+
+    def next_ticket(self) -> TicketId:
+        """Higher than any number so far."""
+        return next(self._numbers)
+
+    def number_from(self, ticket: TicketId) -> None:
+        self._numbers = cast("Iterator[TicketId]", itertools.count(ticket))
 
     @contextmanager
     def _awaited(self, kind: type[_Operator]) -> Iterator[tuple[TicketId, asyncio.Future[None]]]:
         """A ticket whose outcome is awaited; leaving the block in any way gives it back."""
         waiter = kind(asyncio.get_running_loop().create_future())
-        ticket = self._enter(waiter)
+        ticket = self.enter(waiter)
         try:
             yield ticket, waiter.answer
         finally:

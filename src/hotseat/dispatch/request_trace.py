@@ -1,4 +1,4 @@
-"""The times of each request, collected only while a recording runs.
+"""The times of each request and the tokens of its prompt, collected only while a recording runs.
 
 The journal only counts requests that find their model ready. A recording needs every request, but only while it lasts:
 at other times the dispatcher checks `is_watched` and nothing else.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from hotseat.identifiers import ClientId, Instant, ModelName, TicketId
     from hotseat.scheduling.commands import Command
-    from hotseat.scheduling.events import Event
+    from hotseat.scheduling.events import Event, PromptProcessed
 
 BEHIND = 4096
 """How many requests a watcher may lag before they are replaced by a count."""
@@ -34,6 +34,8 @@ class RequestTiming:
     granted: Instant | None = None
     """None: it left before it was served."""
     left: Instant | None = None
+    prompt: PromptProcessed | None = None
+    """None: its server has not reported it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,8 @@ class Traffic:
     def note(self, event: Event, commands: Sequence[Command], now: Instant) -> None:
         match event:
             case RequestArrived(takes_slot=True):
-                self._in_progress[event.ticket] = RequestTiming(event.model, event.client, now)
+                arrived = now - (event.waited_s or 0.0)
+                self._in_progress[event.ticket] = RequestTiming(event.model, event.client, arrived)
             case RequestLeft():
                 self._left(event.ticket, now)
         for command in commands:
@@ -61,6 +64,11 @@ class Traffic:
                     self._in_progress[ticket] = replace(self._in_progress[ticket], granted=now)
                 case Refuse(ticket=ticket):
                     self._left(ticket, now)
+
+    def note_prompt(self, prompt: PromptProcessed) -> None:
+        """Also where the scheduler does not need to know."""
+        if prompt.ticket in self._in_progress:
+            self._in_progress[prompt.ticket] = replace(self._in_progress[prompt.ticket], prompt=prompt)
 
     def _left(self, ticket: TicketId, now: Instant) -> None:
         """However it ended. Requests that arrived before the watch began are not reported."""

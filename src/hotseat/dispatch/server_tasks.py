@@ -46,6 +46,7 @@ BREATH_S: Seconds = 0.02
 """Minimum time between a server's last request and its stop: a llama-server that sees both at once may hang until it is
 killed."""
 STOP_AGAIN_S: Seconds = 1.0
+TRANSFERRED = "conversations %s model=%s count=%d tokens=%d size_mb=%.1f took_s=%.2f"
 
 
 class Launcher(Protocol):
@@ -96,6 +97,11 @@ class ServerTasks:
         gpus = f" gpus={','.join(place.device for place in command.gpus)}" if command.gpus else ""
         log.info("starting upstream model=%s reason=%r%s", command.model, command.reason, gpus)
         self._running[command.launch] = self._tasks.start(self._run(command), f"run {command.model}")
+
+    def adopt(self, ready: UpstreamReady) -> None:
+        """Watch a server that an earlier process has started."""
+        log.info("upstream adopted model=%s pid=%s", ready.model, ready.upstream.pid)
+        self._running[ready.launch] = self._tasks.start(self._watch(ready), f"watch {ready.model}")
 
     def stop(self, command: StopUpstream) -> None:
         log.info("stopping upstream model=%s reason=%r", command.model, command.reason)
@@ -148,6 +154,12 @@ class ServerTasks:
                 self._tell(await self._exited(started))
         finally:
             del self._running[command.launch]
+
+    async def _watch(self, ready: UpstreamReady) -> None:
+        try:
+            self._tell(await self._exited(ready))
+        finally:
+            del self._running[ready.launch]
 
     async def _started(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed:
         began = self._clock()
@@ -254,11 +266,12 @@ class ServerTasks:
 
 
 def log_transfers(done: str, model: ModelName, transfers: Sequence[Transfer], problem: str) -> None:
+    if not (transfers or problem):
+        return
     tokens, size_mb = sum(each.tokens for each in transfers), sum(each.size for each in transfers) / 1e6
     took_s = sum(each.took_s for each in transfers)
-    what = f"count={len(transfers)} tokens={tokens} size_mb={size_mb:.1f} took_s={took_s:.2f}"
-    if transfers or problem:
-        log.info("conversations %s model=%s %s%s", done, model, what, f" problem={problem!r}" if problem else "")
+    form = f"{TRANSFERRED} problem=%r" if problem else TRANSFERRED
+    log.info(form, done, model, len(transfers), tokens, size_mb, took_s, *([problem] if problem else []))
 
 
 def start_raised(model: ModelName, problem: Exception) -> LoadFailed:

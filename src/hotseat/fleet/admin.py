@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hotseat.errors import UnknownHost, UnknownModel, did_you_mean
 from hotseat.fleet import orders
 from hotseat.fleet.moves import Moves
 from hotseat.fleet.reconciler import Ourselves
-from hotseat.fleet.roster import NO_ORDER
 from hotseat.fleet.snapshot import snapshot
 from hotseat.fleet.view import Sighting
 from hotseat.identifiers import HostName
@@ -30,6 +30,9 @@ class Belonging(Ourselves, Protocol):
     @property
     def connection(self) -> FleetConnection: ...
 
+    @property
+    def problem(self) -> str: ...
+
 
 class FleetAdmin:
     def __init__(
@@ -43,7 +46,7 @@ class FleetAdmin:
     ) -> None:
         self._roster, self._store, self._host_selector, self._fleet_client = roster, store, host_selector, fleet_client
         self._ourselves, self._clock = ourselves, clock
-        self._mover = Moves(roster, host_selector, ourselves, fleet_client, clock)
+        self._mover = Moves(roster, store, host_selector, ourselves, fleet_client, clock)
 
     @property
     def name(self) -> HostName:
@@ -56,16 +59,20 @@ class FleetAdmin:
     def view(self) -> FleetView:
         self._ourselves.look_at_ourselves()
         self._host_selector.counters.keep_only({member.name for member in self._roster.hosts()})
-        return snapshot(self._roster, self._host_selector.counters, self.connection, self._clock())
+        seen = snapshot(self._roster, self._host_selector.counters, self.connection, self._clock())
+        return replace(seen, problem=self._ourselves.problem)
 
     # Orders
 
     async def give(self, host: str, order: Order) -> None:
-        await orders.change(self._store, self._known(host), self.name, lambda given: given | {order})
+        await self._change(self._known(host), lambda given: given | {order})
 
     async def take_back(self, host: str, order: Order) -> None:
         """Also for an absent host: its orders wait for it."""
-        await orders.change(self._store, self._known(host), self.name, lambda given: given - {order})
+        await self._change(self._known(host), lambda given: given - {order})
+
+    async def _change(self, host: HostName, to: Callable[[orders.Orders], orders.Orders]) -> None:
+        await orders.change(self._store, host, self._roster.order_for(host), self.name, to)
 
     async def move(self, model: str, to: str) -> str:
         """Load the model there, then stop it where it was; returns what was done."""
@@ -96,7 +103,7 @@ class FleetAdmin:
 
     def _known(self, host: str) -> HostName:
         name = HostName(host)
-        if self._roster.host(name) is None and self._roster.order_for(name) == NO_ORDER:
+        if self._roster.host(name) is None and not self._roster.order_for(name).is_given:
             names = [member.name for member in self._roster.hosts()]
             raise UnknownHost(f'the fleet has no host named "{host}".{did_you_mean(host, names)}')
         return name

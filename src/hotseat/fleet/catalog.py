@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 
 
 class FleetCatalog:
+    """Only catalogs that a living host uses count; the others are known, and say which names existed."""
+
     def __init__(self) -> None:
         self._catalogs: dict[str, CatalogRecord] = {}
+        self._used: set[str] = set()
         self._offers: dict[ModelName, dict[str, Offer]] = {}
         """By model and catalog digest."""
         self._aliases: dict[str, ModelName] = {}
@@ -35,10 +38,19 @@ class FleetCatalog:
         if self._catalogs.pop(digest, None):
             self._list_anew()
 
+    def use(self, digest: str) -> None:
+        """A living host has it."""
+        self._used.add(digest)
+        self._list_anew()
+
+    def disuse(self, digest: str) -> None:
+        self._used.discard(digest)
+        self._list_anew()
+
     def _list_anew(self) -> None:
         self._offers, self._aliases, self.kept = {}, {}, {}
-        for digest, catalog in sorted(self._catalogs.items()):
-            for model, offer in catalog.offers.items():
+        for digest in sorted(self._used & self._catalogs.keys()):
+            for model, offer in self._catalogs[digest].offers.items():
                 self._offers.setdefault(model, {})[digest] = offer
                 if offer.least > self.kept.get(model, 0):
                     self.kept[model] = offer.least
@@ -58,11 +70,24 @@ class FleetCatalog:
         model = ModelName(name)
         return model if model in self._offers else self._aliases.get(name)
 
-    def models(self) -> Iterator[ModelName]:
-        return iter(self._offers)
+    def names(self) -> Iterator[tuple[str, ModelName]]:
+        """Names and aliases."""
+        for model in self._offers:
+            yield model, model
+        for alias, model in self._aliases.items():
+            if alias not in self._offers:
+                yield alias, model
 
-    def aliases(self) -> Iterator[tuple[str, ModelName]]:
-        return ((alias, model) for alias, model in self._aliases.items() if alias not in self._offers)
+    def names_in(self, digest: str) -> Iterator[tuple[str, ModelName]]:
+        """Those of one catalog, used or not."""
+        catalog = self._catalogs.get(digest)
+        for model, offer in catalog.offers.items() if catalog else ():
+            yield model, model
+            yield from ((alias, model) for alias in offer.aliases)
+
+    def offers_in(self, digest: str) -> Mapping[ModelName, Offer]:
+        catalog = self._catalogs.get(digest)
+        return catalog.offers if catalog else {}
 
     def has(self, digest: str) -> bool:
         return digest in self._catalogs

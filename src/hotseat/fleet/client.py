@@ -19,7 +19,7 @@ from hotseat.net.json_text import parsed
 
 if TYPE_CHECKING:
     from hotseat.fleet.host_proof import Signer
-    from hotseat.identifiers import Bytes, HostName, ModelName, Seconds
+    from hotseat.identifiers import Address, Bytes, HostName, ModelName, Seconds
 
 DETAILS_S: Seconds = 2.0
 """How long a status query waits for another host."""
@@ -35,6 +35,14 @@ class FleetClient:
         self._signer = signer
         self._lines = lines_for_host(me, OPERATOR, OPERATE)
         self._dialler = Dialler()
+
+    async def answers(self, address: Address) -> bool:
+        """Does somebody answer there in time?"""
+        try:
+            await fetch(address, "/health", self._dialler, within=DETAILS_S, most=MOST_BYTES)
+        except (OSError, ValueError):  # includes timeouts
+            return False
+        return True
 
     async def model_details(self, host: HostName, address: str, model: ModelName) -> dict[str, Any] | None:
         """What a host reports about a model; None if it does not answer in time."""

@@ -15,6 +15,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from hotseat.errors import HostUnproven
+from hotseat.identifiers import DEFAULT_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,7 +31,7 @@ MOST_SKEW_S: Seconds = 60.0
 """The largest clock difference between two hosts, and how long somebody could replay a recorded request."""
 MOST_SEEN = 50_000
 """Requests remembered to detect replays, in each of two generations: about ten megabytes."""
-REQUEST, RECORD = b"hotseat request 1", b"hotseat record 1"
+REQUEST, RECORD, FLEET = b"hotseat request 1", b"hotseat record 1", b"hotseat fleet 1"
 """Each signed message starts with its purpose, so that a proof for one purpose is invalid for another."""
 
 
@@ -51,12 +52,15 @@ class Hmac:
 
 
 class FleetSecret:
-    """One secret, or two during a rotation. An empty secret never proves anything."""
+    """One secret, or two during a rotation. An empty secret never proves anything.
+
+    Each fleet has keys of its own: what is signed in one is invalid in another with the same secret.
+    """
 
     __slots__ = ("_keys",)
 
-    def __init__(self, secrets: Sequence[str]) -> None:
-        self._keys = tuple(Hmac(secret.encode()) for secret in secrets if secret)
+    def __init__(self, secrets: Sequence[str], prefix: str = DEFAULT_PREFIX) -> None:
+        self._keys = tuple(_key(secret, prefix) for secret in secrets if secret)
 
     @property
     def fingerprint(self) -> bytes:
@@ -79,6 +83,12 @@ class FleetSecret:
     def signs_alike(self, said: bytes, proof: bytes) -> bool:
         """Was it signed with all our secrets, so that it stays valid when only one of them is left?"""
         return set(self.sign(said).split(b",")) <= set(proof.split(b","))
+
+
+def _key(secret: str, prefix: str) -> Hmac:
+    """The secret itself by default, as in versions without prefixes."""
+    key = Hmac(secret.encode())
+    return key if prefix == DEFAULT_PREFIX else Hmac(key.of(b"%b\n%b" % (FLEET, prefix.encode())))
 
 
 class Signer:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hotseat.catalog.cards import on_cards
+from hotseat.fleet.recipe_fingerprint import recipe_fingerprint
 from hotseat.fleet.records import CatalogRecord, DeviceBudget, HostRecord, Offer, Residence
 from hotseat.scheduling.lifecycle import Phase
 
@@ -32,6 +33,7 @@ class Identity:
     address: str
     boot: str
     version: str = ""
+    token_hash: str = ""
 
 
 def host_record(
@@ -57,6 +59,7 @@ def host_record(
         ],
         is_leaving=is_leaving,
         version=identity.version,
+        token_hash=identity.token_hash,
     )
 
 
@@ -123,6 +126,7 @@ def _offer(spec: ModelSpec) -> Offer:
     memory = spec.memory if spec.memory is not None else spec.estimated
     return Offer(
         memory=_by_device(memory or {}),
+        is_estimate=spec.memory is None,
         gpus=(spec.gpus.count or 0) if spec.gpus else 0,
         # Only of a list: with thousands of models, the names of all cards would make a large record.
         among=[place.device for place in spec.gpus.among] if spec.gpus and spec.gpus.is_list else [],
@@ -130,6 +134,7 @@ def _offer(spec: ModelSpec) -> Offer:
         aliases=list(spec.aliases),
         least=spec.replicas.least,
         most=spec.replicas.most,
+        recipe=recipe_fingerprint(spec.recipe),
     )
 
 

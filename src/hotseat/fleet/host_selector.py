@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from hotseat.catalog.template import address_of
 from hotseat.errors import HotseatError, NoHostAvailable
+from hotseat.fleet.claims_in_progress import ClaimsInProgress
 from hotseat.fleet.counters import FleetCounters
+from hotseat.fleet.forwarded import ForwardedRequests
 from hotseat.fleet.host_proof import LogLimit
 from hotseat.fleet.load_claims import claim, key_of
 from hotseat.fleet.placement import Load, Nowhere, place
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    from hotseat.fleet.forwarded import Answers, Forwarded
     from hotseat.fleet.host_proof import Signer
     from hotseat.fleet.load_claims import Agreed
     from hotseat.fleet.placement import Decision
@@ -44,9 +47,11 @@ class HostSelector:
         tasks: Tasks,
         clock: Callable[[], Instant],
         look_at_ourselves: Callable[[], None],
+        answers: Answers,
     ) -> None:
-        """`look_at_ourselves` updates this host's own entry in the roster."""
+        """`look_at_ourselves` updates this host's own entry in the roster; `answers` asks another host."""
         self.name = roster.me
+        self.forwarded = ForwardedRequests(roster, answers, clock)
         self.signer = signer
         self._warnings = LogLimit(WARN_S, clock)
         self.counters = FleetCounters()
@@ -57,6 +62,7 @@ class HostSelector:
         self._look_at_ourselves = look_at_ourselves
         self._addresses: dict[str, Address] = {}
         self._asked_for: set[ModelName] = set()
+        self._claims = ClaimsInProgress(tasks)
 
     # Called by the relay
 
@@ -82,12 +88,14 @@ class HostSelector:
 
         return self._tasks.start(ask(), f"agree on {model}")
 
-    def sent(self, host: HostName, model: ModelName) -> None:
-        self.counters.passed_on[host] += 1
-        self._roster.sent(host, model)
+    def sent(self, where: OtherHost, model: ModelName, request: Forwarded) -> None:
+        self.counters.passed_on[where.host] += 1
+        self._roster.sent(where.host, model)
+        self.forwarded.sent(where.host, where.address, request)
 
-    def came_back(self, host: HostName, model: ModelName) -> None:
+    def came_back(self, host: HostName, model: ModelName, request: Forwarded) -> None:
         self._roster.came_back(host, model)
+        self.forwarded.over(host, request)
 
     def note_load(self, host: HostName, model: ModelName, load: int) -> None:
         self._roster.note_load(host, model, load)
@@ -111,13 +119,20 @@ class HostSelector:
         return asked
 
     async def decide(self, decision: Load, *, unasked: bool = False) -> Agreed:
-        """Claim the load, or learn who was first. The roster gets the claim before the watch reports it."""
+        """Claim the load, or learn who was first: another host, or somebody else on this one."""
+        key = key_of(decision.model, decision.replica)
+        return await self._claims.agreed(key, lambda: self._claim(decision, unasked=unasked))
+
+    async def _claim(self, decision: Load, *, unasked: bool) -> Agreed:
+        """The roster gets the claim before the watch reports it."""
         agreed = await claim(self._store, decision, self._roster.me, unasked=unasked)
         self.counters.agreed(agreed, self._roster.me)
+        chosen = agreed.claim
+        if not unasked:
+            log.info("chose host=%s to load model=%s reason=%r", chosen.host, chosen.model, chosen.reason)
         if agreed.revision is not None:
-            key = key_of(agreed.claim.model, agreed.claim.replica)
-            note_load = Written(key, encoded(agreed.claim), agreed.revision)
-            self._roster.apply(Bucket.CLAIMS, note_load, self._clock())
+            written = Written(key_of(chosen.model, chosen.replica), encoded(chosen), agreed.revision)
+            self._roster.apply(Bucket.CLAIMS, written, self._clock())
         return agreed
 
     # Decisions
@@ -128,9 +143,8 @@ class HostSelector:
             if not isinstance(decision, Load):
                 return self._where(decision)
             agreed = await self.decide(decision)
-            log.info("chose host=%s to load model=%s reason=%r", agreed.claim.host, model, agreed.claim.reason)
-            if agreed.revision is None:  # disconnected: our own decision is final
-                return self._at(decision.host)
+            if agreed.revision is None:  # disconnected: the decision of this host is final
+                return self._at(agreed.claim.host)
         raise NoHostAvailable(f"{model} cannot be placed: the hosts chosen to load it do not respond. Try again.")
 
     def _where(self, decision: Decision) -> Route:

@@ -109,7 +109,7 @@ class Watcher:
     def __init__(self) -> None:
         self._noticed: dict[str, Written | Removed] = {}
         self._stirred = asyncio.Event()
-        self._is_cut = False
+        self.is_cut = False
 
     def notice(self, change: Written | Removed) -> None:
         self._noticed.pop(change.key, None)
@@ -117,12 +117,12 @@ class Watcher:
         self._stirred.set()
 
     def cut(self) -> None:
-        self._is_cut = True
+        self.is_cut = True
         self._stirred.set()
 
     async def changes(self) -> AsyncIterator[Written | Removed]:
         """Changes until the watcher is cut off; unread ones are then dropped."""
-        while not self._is_cut:
+        while not self.is_cut:
             if self._noticed:
                 yield self._noticed.pop(next(iter(self._noticed)))
                 continue

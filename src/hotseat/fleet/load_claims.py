@@ -9,6 +9,7 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from contextlib import suppress
 from dataclasses import dataclass
+from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from hotseat.fleet.records import Claim, decoded, encoded
@@ -28,6 +29,7 @@ class Agreed:
     claim: Claim
     revision: Revision | None
     """None: decided by this host alone, without the store."""
+    is_ours: bool = True
 
 
 def key_of(model: ModelName, replica: int) -> str:
@@ -36,7 +38,7 @@ def key_of(model: ModelName, replica: int) -> str:
 
 async def claim(store: Store, decision: Load, me: HostName, *, unasked: bool = False) -> Agreed:
     """This host's decision, or an earlier one by another host. Never raises for store errors."""
-    ours = Claim(decision.model, decision.host, me, decision.reason, decision.replica, unasked)
+    ours = Claim(decision.model, decision.host, me, decision.reason, decision.replica, unasked, token_hex(8))
     key = key_of(decision.model, decision.replica)
     try:
         # The other claim may have ended before it is read: then try to create ours again.
@@ -53,7 +55,7 @@ async def claim(store: Store, decision: Load, me: HostName, *, unasked: bool = F
 
 
 def _theirs(written: Written) -> Agreed:
-    return Agreed(decoded(written.value, Claim), written.revision)
+    return Agreed(decoded(written.value, Claim), written.revision, is_ours=False)
 
 
 async def release(store: Store, held: Held) -> None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from hotseat.fleet.store import LEASE_S
+
 if TYPE_CHECKING:
     from hotseat.fleet.records import HostRecord, Residence
     from hotseat.fleet.store import Revision
@@ -19,7 +21,8 @@ LEAVING = ("draining", "unloading")
 UNKNOWN_SLOTS = 8
 """The scheduler's assumption for a server of unknown capacity while others wait."""
 SHUN_S: Seconds = 2.0
-LONGEST_SHUN_S: Seconds = 60.0
+LONGEST_SHUN_S: Seconds = LEASE_S
+"""After the end of a fault the host is used again as soon as one that was away would be."""
 NEVER: Instant = float("-inf")
 
 

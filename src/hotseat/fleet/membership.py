@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.fleet.catalog_lease import CatalogLease
 from hotseat.fleet.host_record import routing_summary
+from hotseat.fleet.name_owner import is_ours, taken
 from hotseat.fleet.records import HostRecord, decoded, encoded
 from hotseat.fleet.store import LEASE_S, Bucket, Change, Conflict, NameTaken, Store, StoreError, Written
 from hotseat.fleet.view import FleetConnection
@@ -56,6 +57,7 @@ class Membership:
         self._note_load: object = None
         """The routing summary that others last received."""
         self.connection = FleetConnection.JOINING
+        self._problem: StoreError | Conflict | NameTaken | None = None
 
     async def join(self) -> None:
         """Take our name, and start publishing and receiving; NameTaken if a live host has the name.
@@ -92,15 +94,14 @@ class Membership:
         while True:
             try:
                 return await self._publish()
-            except NameTaken as taken:
-                if seen not in (None, taken.revision) or _now() >= until:
+            except NameTaken as refused:
+                if seen not in (None, refused.revision) or _now() >= until:
                     raise
-                seen = taken.revision
+                seen = refused.revision
             await asyncio.sleep(AGAIN_S)
 
     async def _claim(self, record: HostRecord) -> Revision:
-        """Take the name if it is free or ours. On startup it is also ours if its holder has our address: only we
-        ourselves, before a kill, can have listened there. Later, such a holder is a host that started after us."""
+        """Take the name if it is free or ours."""
         value = encoded(record)
         with suppress(Conflict):
             return await self._store.create(Bucket.HOSTS, record.name, value)
@@ -108,16 +109,9 @@ class Membership:
         if found is None:
             raise StoreError(f"the lease of {record.name} ended while it was looked at")
         holder = _holder(found)
-        if holder is None or not self._is_ours(holder, record):
-            address = holder.address if holder else "unknown"
-            said = (
-                f'another host of the fleet is already named "{record.name}" (at {address}). Choose another fleet.name.'
-            )
-            raise NameTaken(said, found.revision)
+        if holder is None or not is_ours(holder, record, at_start=self._last is None):
+            raise NameTaken(taken(holder, record), found.revision)
         return await self._store.replace(Bucket.HOSTS, record.name, value, found.revision)
-
-    def _is_ours(self, holder: HostRecord, record: HostRecord) -> bool:
-        return holder.boot == record.boot or (self._last is None and holder.address == record.address)
 
     # Publishing
 
@@ -126,8 +120,8 @@ class Membership:
             await self._until_worth_publishing(RENEW_S if self.connection is FleetConnection.CONNECTED else AGAIN_S)
             try:
                 await self._publish()
-            except NameTaken as taken:
-                self._set_connection(FleetConnection.DISCONNECTED, str(taken))
+            except NameTaken as refused:
+                self._disconnect(refused)
                 await asyncio.sleep(LEASE_S)
 
     async def _until_worth_publishing(self, at_most_s: Seconds) -> None:
@@ -147,10 +141,10 @@ class Membership:
             await self._catalog.keep(record.catalog)
             await self._write(record)
         except (StoreError, Conflict) as problem:
-            self._set_connection(FleetConnection.DISCONNECTED, str(problem))
+            self._disconnect(problem)
         else:
             self._note_load = routing_summary(record)
-            self._set_connection(FleetConnection.CONNECTED)
+            self._connect()
 
     async def _write(self, record: HostRecord) -> None:
         with suppress(Conflict):
@@ -159,15 +153,33 @@ class Membership:
                 return
         self._last = await self._claim(record)
 
-    def _set_connection(self, connection: FleetConnection, reason: str = "") -> None:
-        if connection is self.connection:
-            return
-        self.connection = connection
-        if connection is FleetConnection.DISCONNECTED:
-            log.warning("disconnected from the fleet error=%r", reason)
-        else:
+    # The connection
+
+    @property
+    def problem(self) -> str:
+        """Why this host is disconnected; empty while it is not."""
+        return "" if self._problem is None else str(self._problem)
+
+    def _disconnect(self, problem: StoreError | Conflict | NameTaken) -> None:
+        before, self._problem = self._problem, problem
+        if isinstance(problem, NameTaken):
+            # Not only at a change of the connection: the name may have been taken while NATS was away.
+            if not isinstance(before, NameTaken):
+                log.warning("another host has the name of this one, which serves alone error=%r", str(problem))
+        elif self.connection is not FleetConnection.DISCONNECTED:
+            log.warning("disconnected from the fleet error=%r", str(problem))
+        self._turn(FleetConnection.DISCONNECTED)
+
+    def _connect(self) -> None:
+        self._problem = None
+        if self.connection is not FleetConnection.CONNECTED:
             log.info("connected to the fleet host=%s", self._describe().name)
-        self._turned(connection)
+        self._turn(FleetConnection.CONNECTED)
+
+    def _turn(self, connection: FleetConnection) -> None:
+        if connection is not self.connection:
+            self.connection = connection
+            self._turned(connection)
 
     # Receiving
 

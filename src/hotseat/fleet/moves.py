@@ -9,6 +9,7 @@ from hotseat.errors import CannotMove, FleetDisconnected, HostUnresponsive, Load
 from hotseat.fleet.member import READY
 from hotseat.fleet.obstacles import HELP, obstacle_to_loading
 from hotseat.fleet.placement import Load
+from hotseat.fleet.stop_claims import right_to_stop
 from hotseat.fleet.store import LEASE_S
 
 if TYPE_CHECKING:
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from hotseat.fleet.member import Member
     from hotseat.fleet.reconciler import Ourselves
     from hotseat.fleet.roster import Roster
-    from hotseat.identifiers import HostName, Instant, ModelName, Seconds
+    from hotseat.fleet.store import Store
+    from hotseat.identifiers import Address, HostName, Instant, ModelName, Seconds
 
 LOOK_S: Seconds = 0.1
 """Host records arrive at most five times a second."""
@@ -31,6 +33,10 @@ NOTHING_TO_STOP = ("cold", BACKOFF)
 
 class FleetClient(Protocol):
     """Calls other hosts over HTTP."""
+
+    async def answers(self, address: Address) -> bool:
+        """Does somebody answer there in time?"""
+        ...
 
     async def model_details(self, host: HostName, address: str, model: ModelName) -> dict[str, Any] | None:
         """What a host reports about a model; None if it does not answer in time."""
@@ -45,18 +51,14 @@ class Moves:
     def __init__(
         self,
         roster: Roster,
+        store: Store,
         host_selector: HostSelector,
         ourselves: Ourselves,
         fleet_client: FleetClient,
         clock: Callable[[], Instant],
     ) -> None:
-        self._roster, self._host_selector, self._ourselves, self._fleet_client = (
-            roster,
-            host_selector,
-            ourselves,
-            fleet_client,
-        )
-        self._clock = clock
+        self._roster, self._store, self._host_selector = roster, store, host_selector
+        self._ourselves, self._fleet_client, self._clock = ourselves, fleet_client, clock
 
     async def move(self, model: ModelName, to: HostName) -> str:
         """Returns a description of what was done. After an interruption, a second call does the rest."""
@@ -68,7 +70,9 @@ class Moves:
         source = self._one_too_many(model, to)
         if source is None:
             return f"{model} is ready on {to}; no surplus copy on another host"
-        await self._stop(model, source, to)
+        async with right_to_stop(self._store, model, to, self._roster.me):
+            await self._check_still_ready(model, to)
+            await self._stop(model, source, to)
         return f"{model} is ready on {to} and has stopped on {source.name}"
 
     # The target
@@ -91,12 +95,12 @@ class Moves:
                 raise FleetDisconnected(
                     f"{model} was not moved: NATS is unreachable, so {to} cannot be instructed. Try again later."
                 )
-            if agreed.claim.host == to:
+            if agreed.is_ours:
                 return
-            if not self._roster.shows(agreed.claim):
+            if agreed.claim.host != to and not self._roster.shows(agreed.claim):
                 chosen = f"{agreed.claim.host} was chosen to load it a moment ago ({agreed.claim.reason})"
                 raise CannotMove(f"{model} cannot move to {to} yet: {chosen}. Try again when it is ready.")
-            replica += 1  # that claim was acted on and is about to end
+            replica += 1  # that claim was acted on and is about to end, or ended and left no model
 
     async def _until_ready(self, model: ModelName, to: HostName) -> None:
         was, begun = self._phase(model, to), False
@@ -132,6 +136,17 @@ class Moves:
         if not others or len(others) < self._roster.kept.get(model, 0):
             return None
         return self._roster.host(min(others)[-1])
+
+    async def _check_still_ready(self, model: ModelName, to: HostName) -> None:
+        """Ask the host itself: its record may be older than the end of another move."""
+        member = self._roster.host(to)
+        if member is None or to == self._roster.me:
+            is_ready = self._is_ready(model, to)
+        else:
+            details = await self._fleet_client.model_details(to, member.record.address, model) or {}
+            is_ready = details.get("phase") == READY
+        if not is_ready:
+            raise CannotMove(f"{model} was ready on {to} and is not any more, so it was not stopped elsewhere.")
 
     async def _stop(self, model: ModelName, source: Member, to: HostName) -> None:
         try:

@@ -14,15 +14,18 @@ from hotseat import __version__
 from hotseat.catalog.named_models import FleetModel
 from hotseat.fleet.admin import FleetAdmin
 from hotseat.fleet.client import FleetClient
+from hotseat.fleet.drift import Drifts
 from hotseat.fleet.host_proof import FleetSecret, Signer
 from hotseat.fleet.host_record import Identity, catalog_record, digest_of, host_record
 from hotseat.fleet.host_selector import HostSelector
 from hotseat.fleet.membership import Membership
+from hotseat.fleet.name_owner import token_hash
 from hotseat.fleet.open_store import open_store
 from hotseat.fleet.reconciler import Reconciler
 from hotseat.fleet.roster import Roster
 from hotseat.fleet.signing import SignedStore
 from hotseat.fleet.store import Bucket
+from hotseat.fleet.view import FleetConnection
 from hotseat.scheduling.events import RequestArrived, RequestLeft
 from hotseat.tasks import Tasks
 
@@ -35,7 +38,6 @@ if TYPE_CHECKING:
     from hotseat.fleet.moves import FleetClient as SpeaksWithHosts
     from hotseat.fleet.records import CatalogRecord, HostRecord
     from hotseat.fleet.store import Change, Store
-    from hotseat.fleet.view import FleetConnection
     from hotseat.identifiers import Instant, ModelName, Seconds
     from hotseat.settings import Fleet
 
@@ -51,36 +53,47 @@ class FleetNode:
         dispatcher: Dispatcher,
         is_leaving: Callable[[], bool],
         fleet_client: SpeaksWithHosts | None = None,
+        token: str = "",
     ) -> None:
+        """`token` is that of this machine; without one, a killed host gets its name back when its lease ends."""
         self._settings = settings
         self._dispatcher = dispatcher
         self._is_leaving = is_leaving
         self._clock = asyncio.get_running_loop().time
         self._tasks = Tasks()
-        self._identity = Identity(settings.name, settings.address, secrets.token_hex(8), __version__)
+        self._identity = identity_of(settings, token or secrets.token_hex())
         self._described: Catalog | None = None
         self._offers: CatalogRecord
         self._digest = ""
         self._seen_at: Instant = float("-inf")
         self._catalogs: frozenset[str] = frozenset()
-        self._secret = FleetSecret(settings.secrets)
+        self._drifts = Drifts()
+        self._secret = FleetSecret(settings.secrets, settings.prefix)
         self.roster = Roster(settings.name)
         self.store = store = SignedStore(store, self._secret)
         signer = Signer(self._secret)
-        self.host_selector = HostSelector(self.roster, store, signer, self._tasks, self._clock, self.look_at_ourselves)
+        fleet_client = fleet_client or FleetClient(settings.name, signer)
+        self.host_selector = HostSelector(
+            self.roster, store, signer, self._tasks, self._clock, self.look_at_ourselves, fleet_client.answers
+        )
         self._reconciler = Reconciler(self.roster, store, self.host_selector, self, self._tasks, self._clock)
         self._membership = Membership(store, self.describe, lambda: self._offers, self._on_change)
-        fleet_client = fleet_client or FleetClient(settings.name, signer)
         self.fleet_admin = FleetAdmin(self.roster, store, self.host_selector, self, fleet_client, self._clock)
 
     @property
     def connection(self) -> FleetConnection:
         return self._membership.connection
 
+    @property
+    def problem(self) -> str:
+        """Why this host is disconnected; empty while it is not."""
+        return self._membership.problem
+
     async def join(self) -> None:
         self.look_at_ourselves(at_once=True)
         await self._membership.join()
         self._tasks.start(self._reconciler.keep_going(), "reconcile the fleet")
+        self._tasks.start(self.host_selector.forwarded.keep_checking(), "check hosts with forwarded requests")
 
     async def leave(self) -> None:
         await self._membership.leave()
@@ -112,6 +125,9 @@ class FleetNode:
         if at_once or now - self._seen_at >= FRESH_S:
             self._seen_at = now
             self.roster.here(self.describe(), self._offers, now)
+            if self.connection is FleetConnection.CONNECTED:  # else nobody could renew a lease
+                self.roster.settle(now)
+            self._follow_roster()
 
     async def load(self, model: ModelName) -> None:
         await self._dispatcher.load(model)
@@ -124,23 +140,37 @@ class FleetNode:
     def _on_change(self, bucket: Bucket, change: Change) -> None:
         self.roster.apply(bucket, change, self._clock())
         self._reconciler.on_change(bucket, change)
-        if bucket in (Bucket.HOSTS, Bucket.CATALOGS) and self.roster.catalogs() != self._catalogs:
+        if bucket in (Bucket.HOSTS, Bucket.CATALOGS):
+            self._follow_roster()
+
+    def _follow_roster(self) -> None:
+        catalogs = self.roster.catalogs()
+        if catalogs != self._catalogs:
+            self._catalogs = catalogs
             self._register_fleet_models()
+        self._drifts.look(self.roster)
 
     def _register_fleet_models(self) -> None:
-        """Register the names of models that only other hosts have."""
-        self._catalogs = self.roster.catalogs()
+        """Register the names of models that only other hosts have: a host that restarts still has its models."""
         own = self._dispatcher.catalog
-        fleet_models = {name: FleetModel(model) for name, model in self.roster.names() if own.find(name) is None}
+        names = {**dict(self.roster.expected_names()), **dict(self.roster.names())}
+        fleet_models = {name: FleetModel(model) for name, model in names.items() if own.find(name) is None}
         if fleet_models != own.fleet_models:
             self._dispatcher.change_catalog(own.with_fleet_models(fleet_models))
 
 
+def identity_of(settings: Fleet, token: str) -> Identity:
+    boot, hashed = secrets.token_hex(8), token_hash(token, settings.name)
+    return Identity(settings.name, settings.address, boot, __version__, hashed)
+
+
 @asynccontextmanager
-async def joined(settings: Fleet, dispatcher: Dispatcher, is_leaving: Callable[[], bool]) -> AsyncIterator[FleetNode]:
+async def joined(
+    settings: Fleet, dispatcher: Dispatcher, is_leaving: Callable[[], bool], token: str
+) -> AsyncIterator[FleetNode]:
     """Inside the block this host is a member of the fleet."""
     async with open_store(settings) as store:
-        node = FleetNode(settings, store, dispatcher, is_leaving)
+        node = FleetNode(settings, store, dispatcher, is_leaving, token=token)
         await node.join()
         try:
             yield node

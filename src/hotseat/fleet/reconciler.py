@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from hotseat.errors import HotseatError
 from hotseat.fleet.load_claims import release
+from hotseat.fleet.orders import restore
 from hotseat.fleet.records import Claim, decoded
 from hotseat.fleet.replicas import one_more, to_keep, to_spare, too_many
-from hotseat.fleet.store import Bucket, Written
+from hotseat.fleet.revision_tracker import Ledger
+from hotseat.fleet.store import BegunAnew, Bucket, Written
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from hotseat.fleet.placement import Load
     from hotseat.fleet.replicas import Spare
     from hotseat.fleet.roster import Roster
-    from hotseat.fleet.store import Change, Revision, Store
+    from hotseat.fleet.store import Change, Store
     from hotseat.identifiers import Instant, ModelName, Seconds
     from hotseat.tasks import Tasks
 
@@ -53,8 +55,9 @@ class Reconciler:
     ) -> None:
         self._roster, self._store, self._host_selector, self._ourselves = roster, store, host_selector, ourselves
         self._tasks, self._clock = tasks, clock
-        self._acted_on: dict[ModelName, Revision] = {}
-        """The last claim that this host acted on, per model; an older one that arrives late is void."""
+        self._claims = Ledger()
+        self._acted_on: dict[str, str] = {}
+        """The last claim that this host acted on, by key: an interrupted watch reports it again."""
         self._in_progress: set[ModelName] = set()
         """Models that are being loaded or stopped for the fleet."""
         self._too_many: dict[ModelName, Instant] = {}
@@ -75,20 +78,28 @@ class Reconciler:
             await self._host_selector.decide(wanted, unasked=True)
         for spare in [*to_spare(self._roster, now), *self._lasting(too_many(self._roster, now), now)]:
             self._stop(spare.model, spare.reason)
+        for host, order in [*self._roster.lost_orders()]:
+            await restore(self._store, host, order)
         if self._roster.order_for(self._roster.me).drained:
             self._empty_out()
 
     def on_change(self, bucket: Bucket, change: Change) -> None:
         """Load the model if this host was chosen to load it without a request."""
-        if bucket is not Bucket.CLAIMS or not isinstance(change, Written):
+        if bucket is not Bucket.CLAIMS:
             return
+        if isinstance(change, BegunAnew):
+            self._claims.begun_anew()
+        if isinstance(change, Written) and self._claims.wrote(change.key, change.revision):
+            self._act_on(change)
+
+    def _act_on(self, written: Written) -> None:
         try:
-            claim = decoded(change.value, Claim)
+            claim = decoded(written.value, Claim)
         except ValueError:
             return  # the roster counts these
         is_for_us = claim.host == self._roster.me and claim.unasked
-        if is_for_us and change.revision > self._acted_on.get(claim.model, 0):
-            self._acted_on[claim.model] = change.revision
+        if is_for_us and not (claim.id and claim.id == self._acted_on.get(written.key)):
+            self._acted_on[written.key] = claim.id
             self._load(claim)
 
     def _more(self, now: Instant) -> list[Load]:

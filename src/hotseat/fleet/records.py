@@ -58,6 +58,8 @@ class HostRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     residents: list[Residence] = []
     is_leaving: bool = False
     version: str = ""
+    token_hash: str = ""
+    """Shows which machine it is (`name_owner`); empty: written by an older version."""
 
 
 class Offer(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -65,6 +67,8 @@ class Offer(msgspec.Struct, frozen=True, omit_defaults=True):
 
     memory: dict[DeviceName, Bytes] = {}
     """Empty: unknown, so it takes a whole device."""
+    is_estimate: bool = False
+    """The configuration does not state the memory: it depends on the host's devices."""
     gpus: int = 0
     """How many cards its host chooses for it; 0: as few as it fits on."""
     among: list[DeviceName] = []
@@ -76,6 +80,8 @@ class Offer(msgspec.Struct, frozen=True, omit_defaults=True):
     least: int = 0
     most: int = 1
     """Replicas in the whole fleet."""
+    recipe: str = ""
+    """Fingerprint of the command and of how its server is reached; empty: an older version wrote the record."""
 
 
 class CatalogRecord(msgspec.Struct, frozen=True):
@@ -92,6 +98,8 @@ class Claim(msgspec.Struct, frozen=True, omit_defaults=True):
     replica: int = 0
     unasked: bool = False
     """No request goes there: the host loads the model because of the claim."""
+    id: str = ""
+    """Of this claim alone: numbers of records begin anew when the store loses its state."""
 
 
 class HostOrder(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -102,6 +110,11 @@ class HostOrder(msgspec.Struct, frozen=True, omit_defaults=True):
     drained: bool = False
     """Also, its models leave."""
     by: str = ""
+
+    @property
+    def is_given(self) -> bool:
+        """False: there is none, or it was revoked."""
+        return self.cordoned or self.drained
 
 
 Record = TypeVar("Record", bound=msgspec.Struct)

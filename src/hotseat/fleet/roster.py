@@ -14,11 +14,12 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, assert_never
 
 from hotseat.catalog.template import address_of
+from hotseat.fleet.absences import Absences
 from hotseat.fleet.catalog import FleetCatalog
 from hotseat.fleet.claim_table import CLAIM_S, SETTLING_S, ClaimTable, Held, take
 from hotseat.fleet.member import LEAVING, Member
 from hotseat.fleet.records import CatalogRecord, Claim, HostOrder, HostRecord, decoded
-from hotseat.fleet.rendezvous import rendezvous_score
+from hotseat.fleet.rendezvous import owner, rendezvous_score
 from hotseat.fleet.revision_tracker import Ledger
 from hotseat.fleet.store import BegunAnew, Bucket, CaughtUp, Removed, Revision, Written
 from hotseat.identifiers import HostName
@@ -47,6 +48,7 @@ class Roster:
         self._own_catalog = ""
         self._orders: dict[HostName, HostOrder] = {}
         self._claim_table = ClaimTable()
+        self._absences = Absences()
 
     # Updates
 
@@ -62,6 +64,8 @@ class Roster:
                     self._remove(bucket, key, now)
             case BegunAnew():
                 ledger.begun_anew()
+                if bucket is Bucket.HOSTS:
+                    self._absences.interrupted(now)
             case CaughtUp():
                 for key in ledger.caught_up():
                     self._remove(bucket, key, now)
@@ -70,11 +74,16 @@ class Roster:
 
     def here(self, record: HostRecord, catalog: CatalogRecord, now: Instant) -> None:
         """Set this host's own record; the store's copy of it is ignored."""
-        before, self._own_catalog = self._own_catalog, record.catalog
-        if before != record.catalog and before not in self._ledgers[Bucket.CATALOGS]:
-            self._fleet_catalog.drop(before)
+        self._own_catalog = record.catalog
         self._fleet_catalog.put(record.catalog, catalog)
         self._update_host(record, Revision(0), now)
+
+    def settle(self, now: Instant) -> None:
+        """Called periodically: hosts that did not renew their lease after an interruption have left."""
+        for name in self._absences.overdue(now):
+            self._part(name, now)
+        for digest in self._absences.expired(now):
+            self._drop_unknown(digest)
 
     def _write(self, bucket: Bucket, key: str, value: bytes, revision: Revision, now: Instant) -> None:
         try:
@@ -102,20 +111,20 @@ class Roster:
     def _remove(self, bucket: Bucket, key: str, now: Instant) -> None:
         match bucket:
             case Bucket.HOSTS:
-                self._part(HostName(key))
+                self._miss(HostName(key), now)
             case Bucket.CLAIMS:
                 self._let_go(key, now)
             case Bucket.CATALOGS:
-                if key != self._own_catalog:
-                    self._fleet_catalog.drop(key)
+                self._drop_unknown(key)
             case Bucket.ORDERS:
-                self._orders.pop(HostName(key), None)
+                pass  # nobody removes an order: the store has lost it, and it still holds
             case _:
                 assert_never(bucket)
 
     # Hosts
 
     def _update_host(self, record: HostRecord, revision: Revision, now: Instant) -> None:
+        self._absences.present(record.name)
         member = self._members.get(record.name)
         if member is None:
             member = self._members[record.name] = Member(record.name, record, revision, now)
@@ -133,15 +142,25 @@ class Roster:
         return None
 
     def _enter(self, member: Member) -> None:
-        peers = self._by_catalog.setdefault(member.record.catalog, {})
+        digest = member.record.catalog
+        if digest not in self._by_catalog:
+            self._fleet_catalog.use(digest)
+        peers = self._by_catalog.setdefault(digest, {})
         if member.name not in peers:
             peers[member.name] = member
-            self._rings.pop(member.record.catalog, None)
+            self._rings.pop(digest, None)
         for model in member.residents:
             self._holders.setdefault(model, {})[member.name] = member
 
-    def _part(self, name: HostName) -> None:
+    def _miss(self, name: HostName, now: Instant) -> None:
+        """Its record has ended. One that announced its departure has left in any case."""
+        member = self._members.get(name)
+        if member and (member.record.is_leaving or not self._absences.is_unconfirmed(name, now)):
+            self._part(name, now)
+
+    def _part(self, name: HostName, now: Instant) -> None:
         if name != self.me and (member := self._members.pop(name, None)):
+            self._absences.left(name, member.record.catalog, now)
             self._strike_out(name, member.residents, member.record.catalog)
 
     def _strike_out(self, name: HostName, residents: Iterable[ModelName], catalog: str) -> None:
@@ -149,6 +168,15 @@ class Roster:
         take(self._by_catalog, catalog, name)
         self._rings.pop(catalog, None)
         self._empty(name, residents)
+        if catalog not in self._by_catalog:
+            self._fleet_catalog.disuse(catalog)
+            self._drop_unknown(catalog)
+
+    def _drop_unknown(self, digest: str) -> None:
+        """Forget a catalog that the store does not have, unless a host needs it that is present or expected back."""
+        wanted = digest in self._by_catalog or digest in self._absences.catalogs()
+        if not wanted and digest not in self._ledgers[Bucket.CATALOGS]:
+            self._fleet_catalog.drop(digest)
 
     def _empty(self, name: HostName, residents: Iterable[ModelName]) -> None:
         for model in residents:
@@ -223,29 +251,44 @@ class Roster:
 
     def awaited(self) -> list[HostName]:
         """Absent hosts that have orders."""
-        return [host for host, order in self._orders.items() if host not in self._members and order != NO_ORDER]
+        return [host for host, order in self._orders.items() if order.is_given and host not in self._members]
+
+    def lost_orders(self) -> Iterator[tuple[HostName, HostOrder]]:
+        """Orders that the store has lost and that this host writes again: its own, and some of absent hosts'."""
+        for host, order in self._orders.items():
+            if host not in self._ledgers[Bucket.ORDERS] and self._writes_for(host):
+                yield host, order
+
+    def _writes_for(self, host: HostName) -> bool:
+        """A host that is present writes its own; one of the others writes those of an absent host."""
+        return host == self.me or (host not in self._members and owner(host, [*self._members]) == self.me)
 
     def resolve(self, name: str) -> ModelName | None:
         """The model with this name or alias anywhere in the fleet."""
         return self._fleet_catalog.resolve(name)
 
-    def models(self) -> Iterator[ModelName]:
-        """Models that a live host may run."""
-        for model in self._fleet_catalog.models():
-            if any(self._by_catalog.get(digest) for digest in self._fleet_catalog.offers(model)):
-                yield model
-
     def names(self) -> Iterator[tuple[str, ModelName]]:
-        """Names and aliases of the models that a live host may run."""
-        for model in self.models():
-            yield model, model
-        for alias, model in self._fleet_catalog.aliases():
-            if any(self._by_catalog.get(digest) for digest in self._fleet_catalog.offers(model)):
-                yield alias, model
+        """Names and aliases of the models that a living host may run."""
+        return self._fleet_catalog.names()
+
+    def expected_names(self) -> Iterator[tuple[str, ModelName]]:
+        """Those of hosts that have left and are expected back."""
+        return chain.from_iterable(map(self._fleet_catalog.names_in, self._absences.catalogs()))
 
     def catalogs(self) -> frozenset[str]:
-        """The catalogs of live hosts: the models that may run change only with these."""
-        return frozenset(digest for digest in self._by_catalog if self._fleet_catalog.has(digest))
+        """Of present hosts and of those that are expected back: known names change only with these."""
+        return frozenset(filter(self._fleet_catalog.has, chain(self._by_catalog, self._absences.catalogs())))
+
+    def used_catalogs(self) -> frozenset[str]:
+        """Of present hosts, if their contents are known."""
+        return frozenset(filter(self._fleet_catalog.has, self._by_catalog))
+
+    def hosts_with(self, digest: str) -> list[HostName]:
+        """Present hosts with this catalog."""
+        return sorted(self._by_catalog.get(digest, {}))
+
+    def offers_in(self, digest: str) -> Mapping[ModelName, Offer]:
+        return self._fleet_catalog.offers_in(digest)
 
     @property
     def kept(self) -> Mapping[ModelName, int]:

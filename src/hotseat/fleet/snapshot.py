@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from hotseat.fleet.view import FleetConnection
     from hotseat.identifiers import Instant
 
+DIGITS_SHOWN = 8
+"""Of the digest of a host's catalog: enough to compare a few by eye."""
+
 
 def snapshot(roster: Roster, counters: FleetCounters, connection: FleetConnection, now: Instant) -> FleetView:
     """Hosts by name, including this one."""
@@ -45,6 +48,7 @@ def _host(member: Member, roster: Roster, counters: FleetCounters, now: Instant)
         residents=tuple(_resident(residence) for residence in record.residents),
         passed_on=counters.passed_on[record.name],
         turned_away=counters.turned_away[record.name],
+        config_digest=record.catalog[:DIGITS_SHOWN],
     )
 
 

@@ -84,6 +84,8 @@ class HostView:
     """Requests that this host sent there."""
     turned_away: int = 0
     """Of those, how many it could not or would not take."""
+    config_digest: str = ""
+    """Of its models as configured there, shortened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,8 @@ class FleetView:
     """Records that were ignored."""
     absent: tuple[AbsentView, ...] = ()
     """Those that have orders."""
+    problem: str = ""
+    """Why this host is disconnected; empty while it is not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from hotseat.memory.monitor import MemoryMonitor
 from hotseat.memory.precedence import Precedence
 from hotseat.scheduling.events import (
     CatalogChanged,
+    ServerAdopted,
     UpstreamAsleep,
     UpstreamAwake,
     UpstreamExited,
@@ -45,7 +46,15 @@ if TYPE_CHECKING:
 
 SECTION = "memory"
 """The section of the learned facts."""
-CHANGES_MEMORY = (UpstreamReady, UpstreamExited, UpstreamFailed, UpstreamAsleep, UpstreamAwake, CatalogChanged)
+CHANGES_MEMORY = (
+    UpstreamReady,
+    UpstreamExited,
+    UpstreamFailed,
+    UpstreamAsleep,
+    UpstreamAwake,
+    CatalogChanged,
+    ServerAdopted,
+)
 
 
 @cache

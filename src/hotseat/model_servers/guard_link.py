@@ -1,92 +1,76 @@
-"""One guard process and the socket to it. guard_process.py is the other end.
-
-Both directions are lines of JSON; a spawn request carries the file descriptor of the output pipe.
-"""
+"""hotseat's connection to one guard. guard_process.py is the other end."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
-import json
 import os
 import secrets
 import signal
-import socket
-import subprocess
-from collections import deque
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from hotseat.model_servers.monitors import MONITOR_S, to_kill
-from hotseat.model_servers.os_processes import GUARD, MARKER, children, kill_each, processes, session_of, signal_group
+from hotseat.model_servers.descendants import start_of
+from hotseat.model_servers.guard_end import ChildGuard, OtherGuard
+from hotseat.model_servers.guard_messages import VERSION, Messages, close_each
+from hotseat.model_servers.guarded_process import GuardedProcess, TakenProcess
+from hotseat.model_servers.os_processes import MARKER
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-PROGRAM = "import sys; sys.path.append(sys.argv[1]); from hotseat.model_servers.guard_process import main; main()"
-HOME = str(Path(__file__).parents[2])
-POLL_S = 0.005
+    from hotseat.identifiers import Seconds
+    from hotseat.model_servers.guard_end import GuardProcess
+    from hotseat.model_servers.guarded_process import Order, PipeEnds
 
-GUARDS: set[int] = set()
-"""Guards of this process that have not been waited for."""
+T = TypeVar("T")
 
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """A program to start. `stop` (a program, then its argv) is what the guard runs if hotseat has died."""
-
-    program: str
-    argv: tuple[str, ...]
-    env: Mapping[str, str]
-    stop: tuple[str, ...] | None = None
-    unload_timeout_s: float = 10.0
+LAST_WORDS_S: Seconds = 5.0
+"""For a busy guard to read what it was sent before the connection closes."""
 
 
-class GuardedProcess:
-    """A process tree under the guard. `gone` holds the leader's wait status once no process of the tree is left."""
-
-    def __init__(self, link: Link, n: int, marker: str) -> None:
-        loop = asyncio.get_running_loop()
-        self._link, self.n, self.marker = link, n, marker
-        self.spawned: asyncio.Future[int] = loop.create_future()
-        self.gone: asyncio.Future[int] = loop.create_future()
-
-    @property
-    def pid(self) -> int:
-        return self.spawned.result()
-
-    def signal(self, number: int) -> None:
-        """Signal the leader's process group; does nothing if the leader has ended."""
-        self._link.send({"do": "signal", "n": self.n, "signal": number})
+class CannotTake(Exception):
+    """Why the servers of another hotseat process cannot be taken over, as a sentence about the guard."""
 
 
 class Link:
-    def __init__(self, interpreter: Sequence[str], on_loss: Callable[[], None], records: str = "") -> None:
-        """`records` is the folder for the guard's record of its processes; empty: none."""
-        self._socket, theirs = socket.socketpair()
-        with theirs:
-            self.process = subprocess.Popen(
-                [*interpreter, "-c", PROGRAM, HOME, records, GUARD],
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        GUARDS.add(self.process.pid)
-        self._socket.setblocking(False)
-        self._on_loss = on_loss
+    def __init__(self, connection: socket.socket, on_loss: Callable[[], None], on_taken: Callable[[], None]) -> None:
+        """One of the two is called at the end, unless this side hangs up."""
+        self.guard: GuardProcess | None = None
+        """None: it has not handed anything over yet."""
+        self._messages = Messages(connection)
+        self._on_loss, self._on_taken = on_loss, on_taken
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._socket, self._receive)
+        self._fd = connection.fileno()
+        self._loop.add_reader(self._fd, self._receive)
+        self._is_all_sent = asyncio.Event()
         self._name = secrets.token_hex(8)
         self._numbers = itertools.count(1)
         self._processes: dict[int, GuardedProcess] = {}
-        self._unread = b""
-        self._unsent: deque[tuple[bytes, tuple[int, ...]]] = deque()
+        self._handed: list[TakenProcess] = []
+        self._taking: asyncio.Future[None] | None = None
+        self._records = ""
+        self._withdrawals: list[asyncio.Future[None]] = []
+        self.was_orphaned = False
+        """Whether nobody had the servers when this side took them."""
 
-    def order(self, order: Order, output: int) -> GuardedProcess:
+    @classmethod
+    def to_new_guard(
+        cls, interpreter: Sequence[str], records: str, on_loss: Callable[[], None], on_taken: Callable[[], None]
+    ) -> Link:
+        """`records` is the folder for the guard's record of its processes; empty: none."""
+        guard = ChildGuard(interpreter, records)
+        link = cls(guard.connection, on_loss, on_taken)
+        link.guard = guard
+        return link
+
+    # Requests
+
+    def order(self, order: Order, output: PipeEnds) -> GuardedProcess:
         """Request a process; its `spawned` holds the result. Closes `output` once it is sent."""
         n = next(self._numbers)
-        process = self._processes[n] = GuardedProcess(self, n, f"{self._name}-{n}")
+        process = self._processes[n] = GuardedProcess(n, f"{self._name}-{n}", self.send)
         request = {
             "do": "spawn",
             "n": n,
@@ -99,76 +83,133 @@ class Link:
         self.send(request, output)
         return process
 
-    def send(self, request: dict[str, Any], *fds: int) -> None:
-        self._unsent.append((json.dumps(request).encode() + b"\n", fds))
-        self._flush()
+    def send(self, request: Mapping[str, Any], fds: Iterable[int] = ()) -> None:
+        """Nothing is sent after the end; `fds` are closed in any case."""
+        if self._messages.fileno() < 0:
+            return close_each(fds)
+        self._messages.send(request, fds)
+        return self._watch_writable()
 
-    def hang_up(self) -> None:
-        """Close the socket: the guard ends everything and exits."""
-        self._loop.remove_reader(self._socket)
-        self._loop.remove_writer(self._socket)
-        self._socket.close()
-        for _, fds in self._unsent:
-            close_each(fds)
-        self._unsent.clear()
+    def _watch_writable(self) -> None:
+        if self._messages.has_unsent:
+            self._is_all_sent.clear()
+            self._loop.add_writer(self._fd, self._flush)
+        else:
+            self._is_all_sent.set()
+            self._loop.remove_writer(self._fd)
 
     def _flush(self) -> None:
-        try:
-            while self._unsent:
-                self._send_some(*self._unsent.popleft())
-        except BlockingIOError:
-            self._loop.add_writer(self._socket, self._flush)
-        except OSError:
-            return  # the guard is gone, and the reader will notice
-        else:
-            self._loop.remove_writer(self._socket)
+        self._messages.flush()
+        self._watch_writable()
 
-    def _send_some(self, data: bytes, fds: tuple[int, ...]) -> None:
+    async def withdraw(self) -> None:
+        """Withdraw the offer; return when it is withdrawn, or when there is nothing to withdraw any more."""
+        answer: asyncio.Future[None] = self._loop.create_future()
+        self._withdrawals.append(answer)
+        self.send({"do": "withdraw"})
+        await answer
+
+    async def take(self, records: str) -> list[TakenProcess]:
+        """Become the owner and return what there is; CannotTake: this side is not, and has hung up."""
+        taking = self._taking = self._loop.create_future()
+        self.send({"do": "take", "version": VERSION})
+        self._records = records
         try:
-            sent = socket.send_fds(self._socket, [data], fds) if fds else self._socket.send(data)
-        except OSError:
-            self._unsent.appendleft((data, fds))
+            await taking
+        except BaseException:
+            self.hang_up()
+            close_each(taken.output for taken in self._handed)
             raise
-        close_each(fds)
-        if sent < len(data):
-            self._unsent.appendleft((data[sent:], ()))
+        return self._handed
+
+    async def end_all(self) -> None:
+        """Return when the guard and all its processes have ended."""
+        self.send({"do": "end_all"})
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS_S):
+                await self._is_all_sent.wait()
+        self.hang_up()
+        await self.wait_for_end()
+
+    def hang_up(self) -> None:
+        """Close the connection. Safe to call twice."""
+        if self._messages.fileno() < 0:
+            return
+        self._loop.remove_reader(self._fd)
+        self._loop.remove_writer(self._fd)
+        self._messages.close()
+        self._is_all_sent.set()
+        for answer in self._withdrawals:
+            settle(answer, None)
 
     # Reports of the guard
 
     def _receive(self) -> None:
-        try:
-            received = self._socket.recv(1 << 16)
-        except BlockingIOError:
-            return None
-        except ConnectionError:
-            received = b""
-        if not received:
-            self.hang_up()
-            return self._on_loss()
-        *facts, self._unread = (self._unread + received).split(b"\n")
-        for fact in facts:
-            self._learn(**json.loads(fact))
-        return None
+        for content, fds in self._messages.receive():
+            self._learn(content, fds)
+        if not self._messages.is_over or self._messages.fileno() < 0:
+            return
+        self.hang_up()
+        if self.guard:
+            self._on_loss()
+        elif self._taking and not self._taking.done():
+            self._taking.set_exception(CannotTake("the guard process has closed the connection"))
 
-    def _learn(self, n: int, fact: str, value: int) -> None:
-        process = self._processes[n]
+    def _learn(self, content: dict[str, Any], fds: list[int]) -> None:
+        match content:
+            case {"fact": str(fact), "n": int(n), "value": int(value)}:
+                self._learn_about(n, fact, value)
+            case {"fact": "yours", "processes": [*processes]}:
+                self._receive_processes(content, processes, fds)
+                return
+            case {"fact": "refused", "reason": str(reason)} if self._taking and not self._taking.done():
+                self._taking.set_exception(CannotTake(reason))
+            case {"fact": "withdrawn"} if self._withdrawals:
+                settle(self._withdrawals.pop(0), None)
+            case {"fact": "taken"}:
+                self.leave()
+        close_each(fds)
+
+    def _learn_about(self, n: int, fact: str, value: int) -> None:
+        process = self._processes.get(n)
         match fact:
-            case "spawned":
+            case "spawned" if process:
+                process.started = start_of(value)
                 settle(process.spawned, value)
-            case "failed":
+            case "failed" if process:
                 del self._processes[n]
                 settle(process.spawned, OSError(value, os.strerror(value)))
-            case "gone":
+            case "gone" if process:
                 del self._processes[n]
                 settle(process.gone, value)
+
+    def _receive_processes(self, content: dict[str, Any], processes: list[dict[str, Any]], fds: list[int]) -> None:
+        for each, output in zip(processes, fds, strict=True):
+            process = GuardedProcess(each["n"], each["marker"], self.send)
+            process.started = each["started"]
+            process.spawned.set_result(each["pid"])
+            self._processes[process.n] = process
+            self._handed.append(TakenProcess(process, tuple(each["argv"]), each["description"], output))
+        if self._taking and content["is_last"] and not self._taking.done():
+            self.guard = OtherGuard(content["pid"], content["started"], self._records)
+            self.was_orphaned = content["was_orphaned"]
+            self._numbers = itertools.count(1 + max(self._processes, default=0))
+            self._taking.set_result(None)
+
+    def leave(self) -> None:
+        """Another hotseat process has the servers, or will: from now on this one says and learns nothing about them."""
+        self.hang_up()
+        for process in self._processes.values():
+            process.be_taken()
+        self._on_taken()
 
     # After its end
 
     async def wait_for_end(self) -> None:
         """Return when the guard and its former children have ended; then every process has its status."""
-        await asyncio.to_thread(self.process.wait)  # from then on its children are ours
-        GUARDS.discard(self.process.pid)
-        statuses = await self._end_inherited()
+        assert self.guard
+        running = {each.pid: each.started for each in self._processes.values() if each.spawned.done()}
+        statuses = await self.guard.ended(running)
         for process in self._processes.values():
             if process.spawned.done():
                 settle(process.gone, statuses.get(process.pid, signal.SIGKILL))
@@ -176,40 +217,11 @@ class Link:
                 settle(process.spawned, ConnectionResetError("the guard process was killed"))
         self._processes.clear()
 
-    async def _end_inherited(self) -> dict[int, int]:
-        """The wait statuses of inherited children, by pid."""
-        if not processes():  # no /proc, no inherited children: only groups are known
-            for process in self._processes.values():
-                if process.spawned.done():
-                    signal_group(process.pid, signal.SIGKILL)
-        statuses: dict[int, int] = {}
-        monitors_until = self._loop.time() + MONITOR_S
-        while inherited := [pid for pid in children(os.getpid()) if is_inherited(pid)]:
-            kill_each(to_kill(inherited, is_late=self._loop.time() > monitors_until))
-            statuses |= collect_dead(inherited)
-            await asyncio.sleep(POLL_S)
-        return statuses
 
-
-def is_inherited(child: int) -> bool:
-    """Children of hotseat share its session, except for guards; what a guard started never does."""
-    return child not in GUARDS and session_of(child) != os.getsid(0)
-
-
-def settle(future: asyncio.Future[int], outcome: int | OSError) -> None:
+def settle(future: asyncio.Future[T], outcome: T | OSError) -> None:
     if future.done():
         return
     if isinstance(outcome, OSError):
         future.set_exception(outcome)
     else:
         future.set_result(outcome)
-
-
-def collect_dead(pids: Iterable[int]) -> dict[int, int]:
-    ended = [os.waitpid(pid, os.WNOHANG) for pid in pids]
-    return {pid: status for pid, status in ended if pid}
-
-
-def close_each(fds: Iterable[int]) -> None:
-    for fd in fds:
-        os.close(fd)

@@ -15,7 +15,7 @@ from hotseat.estimates.container_run import container_run
 from hotseat.identifiers import Address, Upstream
 from hotseat.model_servers.api_key import key_of
 from hotseat.model_servers.exit_hints import count_oom_kills, hint
-from hotseat.model_servers.guard_link import Order
+from hotseat.model_servers.guarded_process import Order
 from hotseat.model_servers.launch_env import environment, find_program
 from hotseat.model_servers.load_progress import taken_in, weight_of
 from hotseat.model_servers.output import Pipe
@@ -34,9 +34,11 @@ if TYPE_CHECKING:
     from hotseat.catalog.spec import LaunchRecipe, ModelSpec
     from hotseat.identifiers import Bytes, ModelName, Seconds
     from hotseat.model_servers.guard_client import Guard
-    from hotseat.model_servers.guard_link import GuardedProcess
+    from hotseat.model_servers.guarded_process import GuardedProcess
     from hotseat.model_servers.output import Output
     from hotseat.model_servers.ports import PortLease, Ports
+    from hotseat.model_servers.server_description import ServerDescription
+    from hotseat.model_servers.taken_servers import TakenServer
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +87,32 @@ class Launch:
         self._tasks = Tasks()
         self.server = ""
         """The ready server's `Server` header."""
+        self.description: ServerDescription | None = None
+        """What was said last about the ready server."""
+        self.is_adopted = False
+        """An earlier hotseat process has started it."""
+
+    @classmethod
+    def adopted(
+        cls,
+        spec: ModelSpec,
+        environ: Mapping[str, str],
+        guard: Guard,
+        ports: Ports,
+        output: Output,
+        taken: TakenServer,
+        description: ServerDescription,
+    ) -> Launch:
+        """Of a server that was ready when it was handed over to this process."""
+        launch = cls(spec, environ, guard, ports, output)
+        recipe = fill(spec.recipe, description.port or 0)
+        launch._conceal_secrets(recipe)
+        taken.output.lead_to(output)
+        launch._loan = None if description.port is None else ports.lend_to_running(description.port)
+        launch._child = launch._child_of(taken.process, recipe, launch._loan)
+        launch._address, launch.server, launch._weight = description.address, description.server, weight_of(recipe.argv)
+        launch.is_adopted = True
+        return launch
 
     @property
     def model(self) -> ModelName:
@@ -111,6 +139,11 @@ class Launch:
         return self._address
 
     @property
+    def port(self) -> int | None:
+        """What its `${PORT}` is; None: its command has none."""
+        return self._loan.port if self._loan else None
+
+    @property
     def api_key(self) -> str:
         """What the server demands of whoever asks it; empty: nothing."""
         return key_of(self._spec.recipe.argv, environment(self._environ, self._spec.recipe.env))
@@ -134,15 +167,30 @@ class Launch:
     async def end(self) -> None:
         """Ask it to end and return when it is gone; if it has not started, it never will. Safe to call twice."""
         self._is_wanted = False
+        self.hide()
         if self._child:
             await self._child.end()
 
     def kill(self) -> None:
         """End it at once, because it is about to be stopped and does not react."""
         self._is_wanted = False
+        self.hide()
         if self._child:
             self._child.was_asked_to_end = True
             self._child.kill()
+
+    # For another hotseat process
+
+    def describe(self, description: ServerDescription) -> None:
+        """From now on another hotseat process may take the server over, unless it is being stopped."""
+        self.description = description
+        if self._child and self._is_wanted:
+            self._child.describe(description.as_json())
+
+    def hide(self) -> None:
+        """It is not ready: no other hotseat process may take it over."""
+        if self._child:
+            self._child.describe(None)
 
     # While it runs
 
@@ -251,13 +299,18 @@ class Launch:
         order = Order(
             find_program(recipe.argv[0], env), recipe.argv, env, last_resort(recipe, env), self._spec.unload_timeout_s
         )
-        self._output.conceal((*secrets_in(recipe.argv, recipe.env), *self._spec.recipe.secrets))
+        self._conceal_secrets(recipe)
         if loan:
             loan.vacate()
-        process = await self._run(order)
+        return self._child_of(await self._run(order), recipe, loan)
+
+    def _conceal_secrets(self, recipe: FilledRecipe) -> None:
+        self._output.conceal((*secrets_in(recipe.argv, recipe.env), *self._spec.recipe.secrets))
+
+    def _child_of(self, process: GuardedProcess, recipe: FilledRecipe, loan: PortLease | None) -> Child:
         if loan:
             process.gone.add_done_callback(lambda _: loan.give_back())
-        stop = recipe.stop_argv(process.pid)
+        stop, env = recipe.stop_argv(process.pid), environment(self._environ, recipe.env)
         return Child(process, self._spec.unload_timeout_s, partial(self._run_beside, stop, env) if stop else None)
 
     async def _run_beside(self, argv: tuple[str, ...], env: Mapping[str, str]) -> GuardedProcess:
@@ -271,7 +324,7 @@ class Launch:
         """Start a process of this launch; its output goes to the model's output."""
         pipe = Pipe(self._output)
         try:
-            process = await self._guard.spawn(order, pipe.write_end)
+            process = await self._guard.spawn(order, pipe.ends())
         except OSError as problem:
             pipe.close()
             raise OSError(f"{order.program} cannot be run: {problem.strerror or problem}") from problem
@@ -279,6 +332,7 @@ class Launch:
             pipe.close()
             raise
         process.gone.add_done_callback(lambda _: pipe.close())
+        process.when_taken(pipe.leave)
         return process
 
     async def _until_ready(self, child: Child, recipe: FilledRecipe) -> Address:

@@ -14,7 +14,7 @@ import signal
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 MARKER = "HOTSEAT_LAUNCH"
 """Environment variable that marks a process as part of a launch, whatever its parent or session."""
@@ -77,6 +77,16 @@ def become_subreaper() -> bool:
     return prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
+@contextlib.contextmanager
+def without_subreaper() -> Iterator[None]:
+    """Descendants that are orphaned meanwhile become children of systemd or of the first process instead."""
+    prctl(PR_SET_CHILD_SUBREAPER, 0)
+    try:
+        yield
+    finally:
+        become_subreaper()
+
+
 def prctl(option: int, value: int) -> bool:
     try:
         return bool(ctypes.CDLL(None).prctl(option, value, 0, 0, 0) == 0)
@@ -120,12 +130,17 @@ def signal_group(leader: int, number: int) -> None:
 
 def marker_of(pid: int) -> str | None:
     """The marker at the start of a process; None: it has none, or its environment cannot be read."""
+    return variable_of(pid, MARKER)
+
+
+def variable_of(pid: int, name: str) -> str | None:
+    """An environment variable at the start of a process; None: it has none, or its environment cannot be read."""
     try:
         with open(f"{PROC}/{pid}/environ", "rb") as environ:
             variables = environ.read().split(b"\0")
     except OSError:
         return None
-    prefix = f"{MARKER}=".encode()
+    prefix = f"{name}=".encode()
     return next((entry.removeprefix(prefix).decode() for entry in variables if entry.startswith(prefix)), None)
 
 
@@ -170,6 +185,17 @@ def processes() -> list[int]:
         return [int(name) for name in os.listdir(PROC) if name.isdigit()]
     except FileNotFoundError:
         return []
+
+
+def exists(pid: int) -> bool:
+    """Including zombies; without /proc too."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def parent_of(pid: int) -> int | None:

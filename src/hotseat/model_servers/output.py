@@ -12,8 +12,9 @@ import fcntl
 import os
 import time
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from hotseat.model_servers.guarded_process import PipeEnds
 from hotseat.model_servers.plain_text import plain_line
 from hotseat.model_servers.recent_chunks import SMALL, Chunk, RecentChunks
 
@@ -147,12 +148,20 @@ class Outputs:
         return self._outputs[model]
 
 
-class Pipe:
-    """From a process to an Output; read from its creation on."""
+class Destination(Protocol):
+    """Such as an Output."""
 
-    def __init__(self, output: Output) -> None:
+    def feed(self, data: bytes) -> None: ...
+    def end_line(self) -> None: ...
+
+
+class Pipe:
+    """From a process to its output; read from its creation on."""
+
+    def __init__(self, output: Destination, read_end: int | None = None) -> None:
+        """With the read end of the pipe of a running process, or else a new pipe with a `write_end`."""
         self._output = output
-        self._read_end, self.write_end = os.pipe()
+        self._read_end, self.write_end = os.pipe() if read_end is None else (read_end, -1)
         os.set_blocking(self._read_end, False)
         with contextlib.suppress(OSError, AttributeError):  # Linux only, up to the user's limit
             fcntl.fcntl(self._read_end, fcntl.F_SETPIPE_SZ, READ_SIZE)
@@ -161,6 +170,10 @@ class Pipe:
         """The pipe is not read until it fires."""
         self._listen()
 
+    def ends(self) -> PipeEnds:
+        """For the guard: the write end, and a copy of the read end."""
+        return PipeEnds(self.write_end, os.dup(self._read_end))
+
     def close(self) -> None:
         """Read what was written so far and close. Safe to call twice."""
         if self._read_end < 0:
@@ -168,6 +181,11 @@ class Pipe:
         while self._read():
             pass
         self._let_go()
+
+    def leave(self) -> None:
+        """Close it, and leave what is unread to another hotseat process. Safe to call twice."""
+        if self._read_end >= 0:
+            self._let_go()
 
     def _listen(self) -> None:
         self._pause = None

@@ -15,16 +15,16 @@ LAST = 65_535
 class PortLease:
     """A port that is not lent again until it is given back."""
 
-    def __init__(self, ports: Ports, held: socket.socket) -> None:
-        self._ports, self._held = ports, held
-        self.port: int = held.getsockname()[1]
+    def __init__(self, ports: Ports, port: int, held: socket.socket | None = None) -> None:
+        self._ports, self.port, self._held = ports, port, held
 
     def vacate(self) -> None:
         """Close the socket, just before the server binds the port."""
-        self._held.close()
+        if self._held:
+            self._held.close()
 
     def give_back(self) -> None:
-        self._held.close()
+        self.vacate()
         self._ports.take_back(self.port)
 
 
@@ -35,12 +35,17 @@ class Ports:
     def lend(self, preferred: int | None = None) -> PortLease:
         """A free port chosen by the kernel, or the first free one from `preferred` on; OSError if there is none."""
         for held in free_from(preferred) if preferred else free():
-            loan = PortLease(self, held)
+            loan = PortLease(self, held.getsockname()[1], held)
             if loan.port not in self._lent:
                 self._lent.add(loan.port)
                 return loan
             loan.vacate()
         raise OSError(f"no free port at or above {preferred}")
+
+    def lend_to_running(self, port: int) -> PortLease:
+        """For a server that was handed over, and has the port already."""
+        self._lent.add(port)
+        return PortLease(self, port)
 
     def take_back(self, port: int) -> None:
         self._lent.discard(port)

@@ -6,13 +6,13 @@ import asyncio
 import logging
 import os
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from hotseat.identifiers import Seconds
-    from hotseat.model_servers.guard_link import GuardedProcess
+    from hotseat.model_servers.guarded_process import GuardedProcess
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +47,10 @@ class Child:
 
     def kill(self) -> None:
         self._process.signal(signal.SIGKILL)
+
+    def describe(self, description: Mapping[str, Any] | None) -> None:
+        """For another hotseat process; None: it must not take this one over."""
+        self._process.describe(description)
 
     async def _ask_then_kill(self) -> None:
         try:

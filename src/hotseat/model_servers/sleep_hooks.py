@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.sleeping import SleepLevel, Step
     from hotseat.identifiers import Address
-    from hotseat.model_servers.guard_link import GuardedProcess
+    from hotseat.model_servers.guarded_process import GuardedProcess
 
 MOST_SHOWN = 200
 

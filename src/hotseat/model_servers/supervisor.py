@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hotseat.catalog.filled_recipe import with_gpus
+from hotseat.catalog.filled_recipe import fill, with_gpus
 from hotseat.catalog.redaction import without
 from hotseat.catalog.spec import NOTHING
 from hotseat.errors import LoadFailed
+from hotseat.identifiers import Upstream
 from hotseat.model_servers.conversations.attempt import Outcome
 from hotseat.model_servers.conversations.files import Kept
+from hotseat.model_servers.conversations.manager import FOLDER
 from hotseat.model_servers.conversations.of_server import ServerConversations
 from hotseat.model_servers.guard_client import ISOLATED, Guard
 from hotseat.model_servers.launch import Launch, Trouble
@@ -22,7 +25,9 @@ from hotseat.model_servers.orphans import end_leftovers, private_folder
 from hotseat.model_servers.output import Outputs
 from hotseat.model_servers.ports import Ports
 from hotseat.model_servers.readahead import ReadingAhead
+from hotseat.model_servers.server_description import KeptIn, ServerDescription, fingerprint_of
 from hotseat.model_servers.sleeping import resume, suspend
+from hotseat.model_servers.taken_servers import TakenServers
 from hotseat.model_servers.visible_gpus import limited
 from hotseat.scheduling.events import (
     ConversationsRestored,
@@ -38,12 +43,16 @@ from hotseat.scheduling.events import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
+    import socket
+    from collections.abc import AsyncIterator, Callable, Collection, Container, Coroutine, Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from hotseat.catalog.sleeping import SleepLevel
     from hotseat.catalog.spec import ModelSpec
-    from hotseat.identifiers import Address, Bytes, DeviceName, LaunchId, ModelName
+    from hotseat.identifiers import Address, Bytes, DeviceName, LaunchId, ModelName, Place
+    from hotseat.model_servers.conversations.handover import HandedConversations
     from hotseat.model_servers.conversations.manager import Conversations
+    from hotseat.model_servers.guard_grace import GuardGrace
     from hotseat.model_servers.visible_gpus import CardName
     from hotseat.scheduling.commands import (
         Allowance,
@@ -57,6 +66,10 @@ if TYPE_CHECKING:
     )
 
 log = logging.getLogger(__name__)
+
+
+NO_FOLDER = "the server was started without a folder for its conversations"
+OTHERS_FOLDER = "an earlier hotseat process started the server, with a folder of its own for conversations"
 
 
 def no_cards() -> Mapping[DeviceName, CardName]:
@@ -85,6 +98,7 @@ class Supervisor:
 
         Without `conversations`, servers save none.
         """
+        self._taken = TakenServers()
         self._guard, self._ports, self.outputs = guard, ports, outputs
         self._environ = environ
         self._withheld_env = withheld_env
@@ -98,8 +112,20 @@ class Supervisor:
         self._disk = asyncio.Lock()
         """Held while reading ahead: two at a time would be slower, and count the same memory twice."""
 
+    @property
+    def guard(self) -> Guard:
+        """With which the servers are handed over to another hotseat process."""
+        return self._guard
+
+    @property
+    def is_handed_over(self) -> bool:
+        """Another hotseat process has the servers: this one must neither touch nor judge them."""
+        return self._guard.taken.done()
+
     def pids(self) -> dict[ModelName, int]:
-        """The server process of each model, from start to exit."""
+        """The server process of each model, from start to exit; none if another hotseat process has them."""
+        if self.is_handed_over:
+            return {}
         return {launch.model: launch.pid for launch in self._launches.values() if launch.pid is not None}
 
     def withhold(self, withheld_env: Collection[str]) -> None:
@@ -119,10 +145,11 @@ class Supervisor:
         """Return when the server is ready, or when it failed and none of its processes is left."""
         self._stop_reading(command.model)
         output = self.outputs.of(command.model)
-        spec, environ = self._on_its_gpus(command)
+        spec, environ = self._on_its_gpus(command.spec, command.gpus)
         environ = self._with_conversations(command, environ)
         launch = Launch(spec, environ, self._guard, self._ports, output)
         self._launches[command.launch] = launch
+        await self._taken.ended()
         try:
             upstream = await launch.bring_up()
         except LoadFailed as error:
@@ -131,23 +158,92 @@ class Supervisor:
         except Exception:
             self._forget(command.launch)
             raise
+        launch.describe(self._description(command, launch, upstream))
         return UpstreamReady(command.model, command.launch, upstream)
 
-    def _on_its_gpus(self, command: StartUpstream) -> tuple[ModelSpec, dict[str, str]]:
+    def _description(self, command: StartUpstream, launch: Launch, upstream: Upstream) -> ServerDescription:
+        return ServerDescription(
+            model=command.model,
+            launch=command.launch,
+            pid=upstream.pid or 0,
+            address=upstream.address,
+            port=launch.port,
+            check_endpoint=fill(command.spec.recipe, launch.port or 0).check_endpoint,
+            fingerprint=fingerprint_of(command.spec),
+            gpus=command.gpus,
+            ready_at=time.time(),
+            server=launch.server,
+            conversations=self._kept_in(command.launch),
+        )
+
+    def _kept_in(self, launch: LaunchId) -> KeptIn | None:
+        kept = self._kept.get(launch)
+        return KeptIn(kept.environment[FOLDER], kept.start.basis) if kept else None
+
+    def _on_its_gpus(self, spec: ModelSpec, gpus: tuple[Place, ...]) -> tuple[ModelSpec, dict[str, str]]:
         """The spec with its cards filled in, and hotseat's environment with only these cards in it."""
         environ = {name: value for name, value in self._environ.items() if name not in self._withheld_env}
-        if not command.gpus:
-            return command.spec, environ
+        if not gpus:
+            return spec, environ
         names = self._card_names()
-        known = {place.device: names.get(place.device) for place in command.gpus}
+        known = {place.device: names.get(place.device) for place in gpus}
         unnamed = [device for device, card in known.items() if card is None]
         if unnamed:
-            log.warning("server is not limited to its GPUs model=%s unknown=%s", command.model, ",".join(unnamed))
+            log.warning("server is not limited to its GPUs model=%s unknown=%s", spec.name, ",".join(unnamed))
         else:
             chosen = [card for card in known.values() if card]
-            environ = limited(environ, chosen, command.spec.recipe, names.values())
+            environ = limited(environ, chosen, spec.recipe, names.values())
         filled = ",".join(card.name if card else device for device, card in known.items())
-        return replace(command.spec, recipe=with_gpus(command.spec.recipe, filled)), environ
+        return replace(spec, recipe=with_gpus(spec.recipe, filled)), environ
+
+    # Servers of another hotseat process
+
+    def offer(self) -> socket.socket:
+        """A connection with which another hotseat process may take the servers."""
+        return self._guard.offer()
+
+    async def withdraw(self) -> bool:
+        """Take the offer back; False: the servers were taken."""
+        return await self._guard.withdraw()
+
+    async def were_taken(self) -> None:
+        """Return when another hotseat process has taken the servers."""
+        await asyncio.shield(self._guard.taken)
+
+    async def take(self, connection: socket.socket) -> None:
+        """Take the servers of another hotseat process; this one has started none so far. CannotTake: it may not.
+
+        `connection` is of `Guard.offer` in the other process, or of `Guard.connect`.
+        """
+        processes = await self._guard.take(connection)
+        self._taken = TakenServers(processes, were_orphaned=self._guard.was_orphaned)
+
+    async def taken(self) -> list[ServerDescription]:
+        """The servers that were handed over and can be adopted: they are ready or sleep, and their process lives.
+
+        If their hotseat was killed, each must answer its health check within seconds.
+        """
+        return await self._taken.usable()
+
+    def adopt(self, launch: LaunchId, description: ServerDescription, spec: ModelSpec) -> UpstreamReady:
+        """Treat one of `taken` as if this supervisor had started it. `spec` must have the same fingerprint."""
+        taken, output = self._taken.claim(description), self.outputs.of(spec.name)
+        filled, environ = self._on_its_gpus(spec, description.gpus)
+        adopted = Launch.adopted(filled, environ, self._guard, self._ports, output, taken, description)
+        adopted.describe(replace(description, launch=launch))
+        self._launches[launch] = adopted
+        if self._conversations and (kept := self._conversations.of_adopted(launch, spec, environ, description)):
+            self._kept[launch] = kept
+        if description.context is not None:
+            self._contexts[spec.name] = description.context
+        return UpstreamReady(spec.name, launch, Upstream(description.address, description.pid))
+
+    def end_unadopted(self) -> Coroutine[Any, Any, None]:
+        """End all else that was handed over. It has the memory that a new server may need, so starts wait for it."""
+        self._taken.end_unclaimed()
+        return self._taken.ended()
+
+    # Ready servers
 
     async def watch(self, ready: UpstreamReady) -> UpstreamExited:
         """Return when no process of the launch is left."""
@@ -168,6 +264,8 @@ class Supervisor:
         slots, context = await props_of(ready.upstream.address, launch.api_key)
         if context is not None:
             self._contexts[ready.model] = context
+        if launch.description:
+            launch.describe(replace(launch.description, slots=slots, context=context))
         return None if slots is None else SlotsLearned(ready.model, ready.launch, slots)
 
     async def stop(self, command: StopUpstream) -> None:
@@ -177,23 +275,57 @@ class Supervisor:
 
     async def put_to_sleep(self, command: PutToSleep) -> UpstreamAsleep | SleepFailed | None:
         """Return when the server sleeps or has failed to; its process lives on."""
-        launch = self._launches.get(command.launch)
         try:
-            is_done = launch is not None and await suspend(launch, command.level)
+            is_done = await self._changed(command, suspend, command.level.name)
         except Trouble as trouble:
             return SleepFailed(command.model, command.launch, str(trouble))
         return UpstreamAsleep(command.model, command.launch) if is_done else None
 
     async def wake_up(self, command: WakeUp) -> UpstreamAwake | WakeFailed | None:
         """Return when the server is ready or has failed to wake; its process lives on."""
-        launch = self._launches.get(command.launch)
         try:
-            is_done = launch is not None and await resume(launch, command.level)
+            is_done = await self._changed(command, resume, None)
         except Trouble as trouble:
             return WakeFailed(command.model, command.launch, str(trouble))
         return UpstreamAwake(command.model, command.launch) if is_done else None
 
+    async def _changed(
+        self,
+        command: PutToSleep | WakeUp,
+        change: Callable[[Launch, SleepLevel], Coroutine[Any, Any, bool]],
+        sleep: str | None,
+    ) -> bool:
+        """Between ready and asleep no other hotseat process may take it over."""
+        if (launch := self._launches.get(command.launch)) is None:
+            return False
+        launch.hide()
+        is_done = await change(launch, command.level)
+        if is_done and launch.description:
+            launch.describe(replace(launch.description, sleep=sleep))
+        return is_done
+
     # Conversations
+
+    def handed_conversations(self) -> tuple[HandedConversations, int] | None:
+        """What the next process must know about them, and the lock of their folder; None: there is no folder."""
+        records = [kept.record(launch) for launch, kept in self._kept.items()]
+        return self._conversations.handed(records) if self._conversations else None
+
+    async def take_conversations(self, handed: HandedConversations, lock: int) -> None:
+        """Go on with those of the process that this one replaces, before its servers are adopted."""
+        if self._conversations:
+            await self._conversations.take(handed, lock)
+
+    def take_orphaned_conversations(self, servers: Iterable[ServerDescription]) -> None:
+        """Go on with the folder of a process that was killed, before its servers are adopted."""
+        folders = [each.conversations.folder for each in servers if each.conversations]
+        if self._conversations and folders:
+            self._conversations.take_orphaned(folders[-1])
+
+    async def remove_old_conversations(self, models: Container[ModelName]) -> None:
+        """Remove what earlier processes have saved: of other `models`, and in folders that nobody uses."""
+        if self._conversations:
+            await self._conversations.remove_leftovers(models)
 
     def kept_conversations(self, model: ModelName) -> Kept:
         """How many conversations of a model are on disk, and their size."""
@@ -203,6 +335,11 @@ class Supervisor:
         """Remove what exceeds the disk budget, which has changed."""
         if self._conversations:
             self._conversations.trim()
+
+    def forget_conversations(self, models: Container[ModelName]) -> None:
+        """Remove what was saved of models that are gone or changed, or whose conversations are not saved any more."""
+        if self._conversations:
+            self._conversations.forget(models)
 
     def _with_conversations(self, command: StartUpstream, environ: dict[str, str]) -> dict[str, str]:
         """hotseat's environment with what the server needs in order to save its conversations, if it does."""
@@ -238,7 +375,7 @@ class Supervisor:
         if launch is None:
             return None
         if kept is None:
-            return Outcome(problem="the server was started without a folder for its conversations")
+            return Outcome(problem=OTHERS_FOLDER if launch.is_adopted else NO_FOLDER)
         outcome = await launch.while_wanted(lambda: move(kept, launch.address, command.allowance), "moved")
         return outcome and outcome._replace(problem=without(outcome.problem, launch.recipe.secrets))
 
@@ -267,17 +404,26 @@ async def open_supervisor(
     records: Path | None = None,
     card_names: Callable[[], Mapping[DeviceName, CardName]] = no_cards,
     conversations: Conversations | None = None,
+    grace: GuardGrace | None = None,
+    starts_guard: bool = True,
 ) -> AsyncIterator[Supervisor]:
-    """A supervisor with its own guard; at the end none of their processes is left.
+    """A supervisor with its own guard; at the end none of their processes is left, unless they were handed over.
 
-    `records` is the folder for the guard's record of its processes, in case it is killed together with hotseat.
+    `records` is the folder for the guard's record of its processes, in case it is killed together with hotseat. With a
+    `grace` the guard keeps the servers of a hotseat that is killed. Without `starts_guard`, `take` gets the guard and
+    the servers of another hotseat process.
     """
     folder = private_folder(records)
     end_leftovers(folder)
-    guard = await Guard.open(interpreter, folder)
+    guard = Guard(interpreter, folder, grace)
+    if starts_guard:
+        guard.start()
+    if conversations:
+        guard.taken.add_done_callback(lambda _: conversations.leave())
     try:
         yield Supervisor(
             guard, Ports(), outputs or Outputs(), environ, withheld_env, available, card_names, conversations
         )
     finally:
         await guard.aclose()
+        await asyncio.sleep(0)  # the callback of `taken` runs before the folder of conversations is closed

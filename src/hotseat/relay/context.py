@@ -51,6 +51,9 @@ class Context:
         self.new_id = numbered()
         self.scheme = b"http"
         self.is_draining = False
+        """Every response ends its connection."""
+        self.closes_idle = False
+        """Connections without a request are closed at once."""
         self.bodies = Bodies()
         self.peer_requests: Counter[ModelName] = Counter()
         """Requests at models of peers."""

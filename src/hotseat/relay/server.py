@@ -17,6 +17,7 @@ from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Callable
 
     from hotseat.activity.recent import Activity
     from hotseat.dispatch.dispatcher import Dispatcher
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BACKLOG = 4096
+AT_A_TIME = 64
+"""Connections that are accepted before others are served again."""
 AGAIN_S: Seconds = 0.1
 """Delay after a failed accept, for instance without free descriptors."""
 
@@ -46,8 +49,8 @@ class Relay:
         """Of the connections to the address for Ollama's clients; None: there is none."""
         self.connections = Connections(self.context, most_connections)
         self._tasks = Tasks()
-        """TLS handshakes and their listeners."""
-        self._listeners: list[asyncio.Server | TlsListener] = []
+        """Connections that were accepted and are not reported yet, TLS handshakes and their listeners."""
+        self._listeners: list[Listener | TlsListener] = []
 
     async def listen(self, sockets: list[socket.socket], tls: ssl.SSLContext | None = None) -> None:
         self.context.scheme = b"http" if tls is None else b"https"
@@ -66,17 +69,35 @@ class Relay:
 
     async def _accept(self, sock: socket.socket, context: Context) -> None:
         _send_without_delay(sock)
-        accept = partial(ClientConnection, context, self.connections)
-        server = await asyncio.get_running_loop().create_server(accept, sock=sock, backlog=BACKLOG)
-        self._listeners.append(server)
+        self._listeners.append(Listener(partial(ClientConnection, context, self.connections), self._tasks, sock))
 
     async def drain(self, within: Seconds) -> None:
         """Stop accepting; return when every client is gone, after `within` seconds at the latest."""
-        self.context.is_draining = True
-        if self._ollamas is not None:
-            self._ollamas.is_draining = True
-        self._close_listeners()
+        for context in self._contexts():
+            context.closes_idle = True
+        self._stop_accepting()
         await self.connections.drain(within)
+
+    async def finish(self, within: Seconds, management: Address) -> None:
+        """Another process accepts from now on: serve the open connections until their clients leave.
+
+        An idle client may send one more request: closing its connection could cross with it. `management` is the API
+        of the other process.
+        """
+        for context in self._contexts():
+            context.management = management
+        self._stop_accepting()
+        if accepted := list(self._tasks):
+            await asyncio.wait(accepted, timeout=self.context.policy.limits.header_timeout_s)
+        await self.connections.drain(within)
+
+    def _stop_accepting(self) -> None:
+        for context in self._contexts():
+            context.is_draining = True
+        self._close_listeners()
+
+    def _contexts(self) -> list[Context]:
+        return [self.context] if self._ollamas is None else [self.context, self._ollamas]
 
     async def aclose(self) -> None:
         self._close_listeners()
@@ -100,6 +121,45 @@ class Relay:
 def _send_without_delay(sock: socket.socket) -> None:
     """Accepted sockets inherit this: uvloop sets it itself, asyncio only for some sockets."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+class Listener:
+    """Accepts connections at one socket. After `close` none is lost: those that were accepted are among the tasks.
+
+    The event loops' own servers drop a connection that is accepted just before they are closed.
+    """
+
+    def __init__(self, connection: Callable[[], ClientConnection], tasks: Tasks, sock: socket.socket) -> None:
+        self._connection, self._tasks, self._socket = connection, tasks, sock
+        self._loop = asyncio.get_running_loop()
+        self._pause: asyncio.TimerHandle | None = None
+        sock.setblocking(False)
+        sock.listen(BACKLOG)
+        self._go_on()
+
+    def close(self) -> None:
+        """Safe to call twice."""
+        if self._pause is not None:
+            self._pause.cancel()
+        if self._socket.fileno() >= 0:
+            self._loop.remove_reader(self._socket)
+            self._socket.close()
+
+    def _go_on(self) -> None:
+        self._loop.add_reader(self._socket, self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(AT_A_TIME):
+            try:
+                sock, _ = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError:  # for instance without free descriptors
+                self._loop.remove_reader(self._socket)
+                self._pause = self._loop.call_later(AGAIN_S, self._go_on)
+                return
+            sock.setblocking(False)
+            self._tasks.start(self._loop.connect_accepted_socket(self._connection, sock), "connect")
 
 
 class TlsListener:

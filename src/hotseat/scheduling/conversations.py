@@ -33,8 +33,6 @@ EACH_S: Seconds = 0.02
 """To ask the server for its slots and to save or restore one of them, whatever its length."""
 LEAST_TOKENS = LEAST_SAMPLE
 """What servers report about shorter prompts is not asked for."""
-TRIES = 3
-"""Starts in a row after which no restored conversation was reused: then it is not tried again."""
 
 USUAL_COMPUTE_RATE = 1_000.0
 USUAL_TRANSFER_RATE = 2e9
@@ -47,13 +45,11 @@ SAVED_CAUSES = frozenset({Cause.EVICTION, Cause.TTL, Cause.OPERATOR, Cause.YIELD
 URGENT = frozenset({Cause.YIELD, Cause.EXCEEDS_MEMORY})
 """Another program waits for the memory."""
 
-NOT_REUSED = "its server restores conversations but does not reuse them, so they are not saved any more"
-DIED = "its server exited while conversations were restored, so they are not saved any more"
-
 
 def saving(state: State, model: ModelState) -> Allowance | None:
     """What saving the conversations of a drained model may cost; None: do not save."""
-    if not model.keeps_conversations or not model.served or model.cause not in SAVED_CAUSES:
+    may_have_some = model.served or model.conversations.has_unreported
+    if not model.keeps_conversations or not may_have_some or model.cause not in SAVED_CAUSES:
         return None
     if state.is_closing or not _returns(state, model):
         return None
@@ -61,13 +57,13 @@ def saving(state: State, model: ModelState) -> Allowance | None:
     within_s, does_delay = _time_for(state, model)
     worth_s = stats.probability_of_return * (compute_s(stats) - transfer_s(stats, stats.restore_rate))
     allowance = _allowance(within_s, worth_s, transfer_s(stats, stats.save_rate), does_delay=does_delay)
-    is_too_short = allowance and model.longest is not None and model.longest < allowance.least_tokens
-    return None if is_too_short else allowance
+    has_none = allowance is not None and model.conversations.are_shorter_than(allowance.least_tokens)
+    return None if has_none else allowance
 
 
 def restoring(state: State, model: ModelState) -> Allowance | None:
     """What restoring may cost before the first request is granted; None: do not restore."""
-    if not model.keeps_conversations or not model.has_saved:
+    if not model.keeps_conversations or not model.conversations.has_saved:
         return None
     stats = model.stats.conversations
     within_s = min(MOST_RESTORE_S, max(LEAST_S, state.load_s(model.name)))

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hotseat.catalog.catalog import Catalog
+    from hotseat.catalog.sleeping import SleepLevel
+    from hotseat.catalog.spec import ModelSpec
     from hotseat.errors import LoadFailed
     from hotseat.identifiers import (
         Bytes,
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
         TicketId,
         Upstream,
     )
+    from hotseat.scheduling.handover import Departure, Eviction, Failure, HeldLease
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,8 @@ class RequestArrived:
     client: ClientId
     takes_slot: bool = True
     """False for reads such as GET /slots: they do not wait for a generation."""
+    waited_s: Seconds | None = None
+    """How long it has waited in the previous process, which has admitted it; None: it is new."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,8 @@ class LoadRequested:
     ticket: TicketId
     model: ModelName
     client: ClientId
+    waited_s: Seconds | None = None
+    """As that of RequestArrived."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,18 +257,64 @@ class ShutdownRequested:
     force: bool = False
 
 
-Event: TypeAlias = (
-    RequestArrived
-    | LoadRequested
-    | UnloadRequested
-    | KeepAliveChanged
-    | RequestLeft
-    | UpstreamReady
+@dataclass(frozen=True, slots=True)
+class HandoverRequested:
+    """The next process will adopt the servers: no step begins until the handover is over, those in progress end."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandoverCancelled:
+    """The next process did not take over: this one goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandoverReceived:
+    """The previous process has handed over. Its servers and tickets follow, then HandoverCompleted."""
+
+    last_launch: int = 0
+    failures: tuple[Failure, ...] = ()
+    """Of models whose recipe is still the same."""
+    evictions: tuple[Eviction, ...] = ()
+    saved: tuple[ModelName, ...] = ()
+    """Models of which conversations were saved."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAdopted:
+    """A server of the previous process, which is ready, drains or sleeps."""
+
+    model: ModelName
+    launch: LaunchId
+    spec: ModelSpec
+    """What its process was started with."""
+    upstream: Upstream
+    sleep_level: SleepLevel | None = None
+    """At which it sleeps or, with a departure, will sleep. Without steps to wake it, it is stopped."""
+    departure: Departure | None = None
+    """None: it does not drain."""
+    phase_s: Seconds = 0.0
+    ready_s: Seconds = 0.0
+    idle_s: Seconds = 0.0
+    served: int = 0
+    keep_alive: KeepAliveChanged | None = None
+    fell_asleep_in_s: Seconds | None = None
+    slots_reported: int | None = None
+    gpus: tuple[Place, ...] = ()
+    measured: Mapping[Place, Bytes] | None = None
+    has_answered: bool = False
+    leases: tuple[HeldLease, ...] = ()
+    """Requests that the previous process still forwards; RequestLeft ends each of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandoverCompleted:
+    """All servers and tickets of the previous process are known."""
+
+
+AboutLaunch: TypeAlias = (
+    UpstreamReady
     | SlotsLearned
     | MemoryMeasured
-    | DevicesChanged
-    | YieldRequested
-    | YieldEnded
     | UpstreamFailed
     | UpstreamExited
     | UpstreamUnresponsive
@@ -271,8 +324,25 @@ Event: TypeAlias = (
     | WakeFailed
     | ConversationsSaved
     | ConversationsRestored
+)
+
+Event: TypeAlias = (
+    RequestArrived
+    | LoadRequested
+    | UnloadRequested
+    | KeepAliveChanged
+    | RequestLeft
+    | AboutLaunch
+    | DevicesChanged
+    | YieldRequested
+    | YieldEnded
     | PromptProcessed
     | ClockReached
     | CatalogChanged
     | ShutdownRequested
+    | HandoverRequested
+    | HandoverCancelled
+    | HandoverReceived
+    | ServerAdopted
+    | HandoverCompleted
 )

@@ -43,7 +43,8 @@ def _memory(state: State) -> Iterator[str]:
         yield f"over budget: {[model.name for model in residents]}"
     if not state.may_exceed_memory and (excess := free_later(state).exceeded()):
         yield f"models exceed the limits by {excess}, and no check is pending"
-    if holding := [model.name for model in residents if holds_yielded_memory(state, model)]:
+    holding = [model.name for model in residents if holds_yielded_memory(state, model)]
+    if holding and not state.is_handing_over:
         yield f"{holding} are still running although a yield is active: {state.yielding}"
     awake = [model for model in residents if not model.is_asleep]
     matrix, names = state.catalog.groups.matrix, [model.name for model in awake]
@@ -66,6 +67,8 @@ def _books(state: State) -> Iterator[str]:
         yield f"failed disagrees: {list(state.failed)}"
     if unwanted := [name for name in state.read_ahead if state.claims.of(name) is None]:
         yield f"{unwanted} are read ahead, but no claim exists for them"
+    if state.postponed and not state.is_handing_over:
+        yield f"{state.postponed} are still postponed although no handover is in progress"
     waiting = [ticket.id for ticket in state.queue]
     if len(waiting) != len(state.queue) or set(waiting) & set(leased):
         yield f"waiting and leased at once, or counted twice: {waiting}"
@@ -81,12 +84,14 @@ def _model(model: ModelState) -> Iterator[str]:
         model.sleep_level and model.phase not in WITH_SLEEP_LEVEL
     ):
         yield f"{description} with sleep level {model.sleep_level}"
-    if model.is_saving and (model.phase is not Phase.UNLOADING or model.sleep_level):
+    if model.conversations.is_saving and (model.phase is not Phase.UNLOADING or model.sleep_level):
         yield f"{description} and saves its conversations"
     if model.leases and model.phase not in (Phase.READY, Phase.DRAINING):
         yield f"{description} with leases {list(model.leases)}"
     if model.slots_used != sum(map(takes_slot, model.leases.values())):
         yield f"{description} counts {model.slots_used} slots for {len(model.leases)} leases"
+    if model.is_adopted and not model.phase.takes_memory:
+        yield f"{description} but counts as adopted"
     if model.keep_alive is not None and not model.phase.takes_memory:
         yield f"{description} but is still kept as a client said: {model.keep_alive}"
     if model.unload_tickets and not model.phase.takes_memory:
@@ -104,10 +109,11 @@ def _may_be_asked(model: ModelState) -> bool:
 def _service(state: State) -> Iterator[str]:
     """Nothing that can be done now is left undone."""
     for model in state.models.values():
-        if model.phase is Phase.DRAINING and not model.leases:
+        if model.phase is Phase.DRAINING and not model.leases and not state.is_handing_over:
             yield f"{model.name} is drained but was not stopped"
         if any(serves_at_once(state, model, ticket.kind) for ticket in state.queue.waiting_for(model.name)):
             yield f"{model.name} is ready, but a request is still waiting for it"
-    awake = [model for model in state.with_process() if model.phase is not Phase.ASLEEP]
-    if not awake and any(state.models[name].phase in CLAIMABLE for name in state.queue.models()):
+    has_awake = any(model.phase is not Phase.ASLEEP for model in state.with_process())
+    is_idle = not has_awake and not state.is_handing_over
+    if is_idle and any(state.models[name].phase in CLAIMABLE for name in state.queue.models()):
         yield f"nothing runs, yet requests wait for {list(state.queue.models())}"

@@ -54,6 +54,9 @@ class Move(Enum):
     FALL_ASLEEP = "fall asleep"
     WAKE = "be woken"
     DIE = "exit while asleep"
+    ADOPT = "be adopted from the previous process"
+    ADOPT_ASLEEP = "be adopted asleep"
+    KEEP_RESTING = "go on with the previous process's backoff"
 
 
 TABLE: dict[tuple[Phase, Move], Phase] = {
@@ -75,6 +78,9 @@ TABLE: dict[tuple[Phase, Move], Phase] = {
     (Phase.ASLEEP, Move.STOP): Phase.UNLOADING,
     (Phase.ASLEEP, Move.DIE): Phase.COLD,
     (Phase.LOADING, Move.DIE): Phase.COLD,
+    (Phase.COLD, Move.ADOPT): Phase.READY,
+    (Phase.COLD, Move.ADOPT_ASLEEP): Phase.ASLEEP,
+    (Phase.COLD, Move.KEEP_RESTING): Phase.BACKOFF,
 }
 
 

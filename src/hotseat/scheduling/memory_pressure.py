@@ -67,8 +67,8 @@ def _in_words(excess: Mapping[Place, Bytes], state: State) -> str:
 # Yield
 
 
-def unload_for_yield(transitions: Transitions) -> None:
-    """Unload the models on the requested devices and refuse the requests that wait for them."""
+def refuse_for_yield(transitions: Transitions) -> None:
+    """Refuse the requests that wait for models on the requested devices."""
     state, yielding = transitions.state, transitions.state.yielding
     if yielding is None:
         return
@@ -76,8 +76,13 @@ def unload_for_yield(transitions: Transitions) -> None:
     for name in state.queue.models():
         if needs_yielded_memory(state, state.models[name]):
             transitions.refuse_all(name, error, yielding.reason)
-    for model in state.with_process():
-        if holds_yielded_memory(state, model):
+
+
+def unload_for_yield(transitions: Transitions) -> None:
+    """Unload the models on the requested devices."""
+    state, yielding = transitions.state, transitions.state.yielding
+    for model in state.with_process() if yielding else ():
+        if yielding and holds_yielded_memory(state, model):
             transitions.unload(model, Cause.YIELD, yielding.reason)
 
 

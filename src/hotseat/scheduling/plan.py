@@ -14,6 +14,7 @@ from hotseat.scheduling.claims import LOOKED_AT
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.loss import NEVER, Because, Loss, Losses
 from hotseat.scheduling.memory_fit import (
+    added_up,
     free_later,
     free_now,
     holds,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.sleeping import SleepLevel
     from hotseat.errors import NeverFits, NoMemory
-    from hotseat.identifiers import Instant, ModelName, Place
+    from hotseat.identifiers import Bytes, Instant, ModelName, Place
     from hotseat.scheduling.claims import Claim
     from hotseat.scheduling.start_options import Eviction, Option
     from hotseat.scheduling.state import ModelState, State
@@ -103,6 +104,8 @@ class Plan:
         self._evicted: set[ModelName] = set()
         self._reserved: set[ModelName] = set()
         """Residents that an older claim waits for."""
+        self._given_back: list[Mapping[Place, Bytes]] = []
+        """What promised models that sleep give back when they wake, which is after the victims have left."""
         self._loader = loader_busy_with(state)
         self._evicting = EVICTING
 
@@ -161,6 +164,7 @@ class Plan:
 
     def _promise(self, wanted: ModelState, option: Option) -> None:
         self._free_later.take(option.more)
+        self._given_back.append({place: -bytes_ for place, bytes_ in option.more.items() if bytes_ < 0})
         self._staying.pop(wanted.name, None)
         self._promised.append(wanted)
 
@@ -240,7 +244,7 @@ class Plan:
         for victim in sorted(able, key=lambda each: -self._state.model_stats.load_s(each.name)):
             for level in self._state.sleep_levels(victim):
                 kept = kept_asleep(self._state, victim, level)
-                if not self._free_later.lacks(kept):
+                if not self._free_later.lacks(added_up((kept, *self._given_back))):
                     self._free_later.take(kept)
                     chosen[victim.name] = level
                     break

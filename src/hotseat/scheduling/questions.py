@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from hotseat.catalog.spec import NOTHING
 from hotseat.scheduling.bound import unkept_max_wait
 from hotseat.scheduling.conversation_stats import LEAST_SAMPLE
+from hotseat.scheduling.handover_export import export
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.memory_fit import fits_beside, footprint
 from hotseat.scheduling.placement import needs_on
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.spec import Footprint
     from hotseat.identifiers import Bytes, Instant, ModelName, Place, TicketId, Upstream
+    from hotseat.scheduling.handover import Handover
     from hotseat.scheduling.model_stats import StatsOfModels
     from hotseat.scheduling.state import State
     from hotseat.scheduling.view import ModelView, View
@@ -113,7 +115,8 @@ class Questions:
         model = self._state.leases.get(ticket)
         if model is None or not model.keeps_conversations:
             return False
-        return tokens >= LEAST_SAMPLE or model.longest is None or bool(model.restored and model.restored.unproven)
+        known = model.conversations
+        return tokens >= LEAST_SAMPLE or known.longest is None or bool(known.restored and known.restored.unproven)
 
     def draining_since(self, model: ModelName) -> Instant | None:
         """Since when the model drains; None: it does not."""
@@ -137,6 +140,20 @@ class Questions:
         """When the last request to its current process ended; LONG_AGO if there was none."""
         known = self._state.models.get(model)
         return known.idle_since if known and known.served else LONG_AGO
+
+    # Handover
+
+    def may_hand_over(self) -> bool:
+        """Was a handover requested, and is every server ready, draining or asleep?"""
+        state = self._state
+        return state.is_handing_over and not (state.in_phase(Phase.LOADING) or state.in_phase(Phase.UNLOADING))
+
+    def handover(self, now: Instant) -> Handover:
+        """What the next process needs to decide as this one would have; `may_hand_over` must hold."""
+        assert self.may_hand_over()
+        return export(self._state, now)
+
+    # Settings
 
     def warnings(self) -> list[str]:
         """Settings that cannot be met, as far as load times are known."""

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from hotseat.identifiers import ClientId, Instant, ModelName, TicketId
 
@@ -77,7 +77,10 @@ class ModelQueue:
         self.by_client = ClientCounts()
 
     def join(self, ticket: Ticket) -> None:
+        is_older = bool(self.tickets) and ticket.since < next(reversed(self.tickets.values())).since
         self.tickets[ticket.id] = ticket
+        if is_older:  # only those of a previous process, which come in the order of service
+            self.tickets = OrderedDict(sorted(self.tickets.items(), key=lambda item: item[1].since))
         self.by_client.add(ticket.client)
         taken = self._places_taken.get(ticket.client, 0)
         if ticket.kind is not RequestKind.USE:
@@ -156,6 +159,9 @@ class Queue:
 
     def models(self) -> tuple[ModelName, ...]:
         return tuple(self._by_model)
+
+    def queues(self) -> Iterable[ModelQueue]:
+        return self._by_model.values()
 
     def of(self, model: ModelName) -> ModelQueue | None:
         return self._by_model.get(model)

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
-from hotseat.catalog.catalog import compare, must_restart
 from hotseat.catalog.spec import NOTHING
-from hotseat.errors import Busy, NotRunning, ShuttingDown, UnknownModel, Unloaded, Unresponsive
-from hotseat.identifiers import ANY_GPU
+from hotseat.errors import Busy, NotRunning, ShuttingDown, Unloaded, Unresponsive
+from hotseat.scheduling import conversation_transitions, handover_transitions
+from hotseat.scheduling.catalog_change import change_catalog, follow_catalog, removed
 from hotseat.scheduling.commands import Cause, Grant, WakeAt
-from hotseat.scheduling.conversation_stats import Restored
-from hotseat.scheduling.conversations import DIED, USUAL_TOKEN_SIZE, restoring
+from hotseat.scheduling.conversation_state import DIED
 from hotseat.scheduling.events import (
     CatalogChanged,
     ClockReached,
@@ -23,12 +22,17 @@ from hotseat.scheduling.events import (
     ConversationsSaved,
     DevicesChanged,
     Event,
+    HandoverCancelled,
+    HandoverCompleted,
+    HandoverReceived,
+    HandoverRequested,
     KeepAliveChanged,
     LoadRequested,
     MemoryMeasured,
     PromptProcessed,
     RequestArrived,
     RequestLeft,
+    ServerAdopted,
     ShutdownRequested,
     SleepFailed,
     SlotsLearned,
@@ -45,7 +49,7 @@ from hotseat.scheduling.events import (
 )
 from hotseat.scheduling.lifecycle import Move, Phase
 from hotseat.scheduling.loss import NEVER
-from hotseat.scheduling.memory_fit import footprint, most_of
+from hotseat.scheduling.memory_measured import note_devices, note_measured
 from hotseat.scheduling.questions import Questions
 from hotseat.scheduling.queue import RequestKind, Ticket
 from hotseat.scheduling.queue_limits import reached_limit
@@ -56,37 +60,19 @@ from hotseat.scheduling.transitions import Transitions
 from hotseat.scheduling.wait_reasons import newcomer_waits_s
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from hotseat.catalog.catalog import Catalog
-    from hotseat.catalog.spec import ModelSpec
     from hotseat.identifiers import (
-        Bytes,
         ClientId,
         Instant,
         MeasuredMemory,
         ModelName,
-        Place,
         Seconds,
         TicketId,
         Upstream,
     )
     from hotseat.scheduling.commands import Command
-    from hotseat.scheduling.state import ModelState
 
 AboutSleep: TypeAlias = UpstreamAsleep | UpstreamAwake | SleepFailed | WakeFailed
-AboutLaunch: TypeAlias = (
-    UpstreamReady
-    | SlotsLearned
-    | MemoryMeasured
-    | UpstreamFailed
-    | UpstreamExited
-    | UpstreamUnresponsive
-    | ConversationsSaved
-    | ConversationsRestored
-    | AboutSleep
-)
-
 LONGEST_RETRY_S: Seconds = 60.0
 SHUTTING_DOWN = "hotseat is shutting down. Try again in a moment."
 # Bound once: in Python 3.11 looking up an enum member takes as long as a call.
@@ -148,6 +134,8 @@ class Scheduler(Questions):
             model.prove_itself()
         if lease.kind is USE:
             model.slots_used -= 1
+            if model.spec.keeps_conversations:
+                model.conversations.note_end_of_lease(ticket)
             stats = model.stats
             state.model_stats.went(lease.model, stats, lease.client, lease.since, now)
             if not model.slots_used:
@@ -159,6 +147,12 @@ class Scheduler(Questions):
             if ttl_s is not None and now + ttl_s < self._wake and not model.spec.pinned:
                 self._wake_at(commands, now + ttl_s)
         return commands
+
+    def pass_over_prompt(self, ticket: TicketId) -> None:
+        """A prompt that `wants_prompt` says is too short to matter: only that it was reported counts."""
+        model = self._state.leases.get(ticket)
+        if model is not None and model.spec.keeps_conversations:
+            model.conversations.reported.add(ticket)
 
     def _wake_at(self, commands: list[Command], when: Instant) -> None:
         if when != self._wake and when != NEVER:
@@ -173,6 +167,8 @@ class Scheduler(Questions):
                 self._arrived(transitions, event)
             case RequestLeft():
                 self._left(transitions, event)
+            case UnloadRequested() | CatalogChanged() if self._state.is_handing_over:
+                handover_transitions.postpone(self._state, event)
             case UnloadRequested():
                 self._unload_requested(transitions, event)
             case KeepAliveChanged():
@@ -182,9 +178,9 @@ class Scheduler(Questions):
             case SlotsLearned():
                 self._slots_learned(event)
             case MemoryMeasured():
-                self._memory_measured(event)
+                note_measured(self._state, event)
             case DevicesChanged():
-                self._devices_changed(event)
+                note_devices(self._state, event)
             case YieldRequested():
                 self._state.yielding = event
             case YieldEnded():
@@ -198,13 +194,22 @@ class Scheduler(Questions):
             case UpstreamAsleep() | UpstreamAwake() | SleepFailed() | WakeFailed():
                 self._about_sleep(transitions, event)
             case ConversationsSaved() | ConversationsRestored() | PromptProcessed():
-                self._about_conversations(transitions, event)
+                conversation_transitions.note(transitions, event)
             case ClockReached():
                 self._wake = NEVER
             case CatalogChanged():
-                self._catalog_changed(transitions, event)
+                change_catalog(transitions, event)
             case ShutdownRequested():
+                self._handover_ended(transitions)
                 self._shutdown_requested(transitions, event)
+            case HandoverRequested():
+                handover_transitions.request(transitions)
+            case HandoverReceived():
+                handover_transitions.receive(transitions, event)
+            case ServerAdopted():
+                handover_transitions.adopt(transitions, event)
+            case HandoverCancelled() | HandoverCompleted():
+                self._handover_ended(transitions)
             case _:
                 assert_never(event)
 
@@ -216,12 +221,13 @@ class Scheduler(Questions):
         if ticket.model not in state.catalog.models:
             return transitions.refuse(ticket.id, removed(ticket.model), "removed from the configuration")
         model = state.models[ticket.model]
-        if (limit := reached_limit(state, model, ticket.client)) and not serves_at_once(state, model, ticket.kind):
-            return transitions.refuse(
-                ticket.id, self._line_is_full(ticket.model, limit, transitions.now), "the queue is full"
-            )
-        if ticket.kind is RequestKind.LOAD:
+        is_new = event.waited_s is None
+        if is_new and ticket.kind is RequestKind.LOAD:
             transitions.forgive(model)
+        limit = reached_limit(state, model, ticket.client) if is_new else None
+        if limit and not serves_at_once(state, model, ticket.kind):
+            error = self._line_is_full(ticket.model, limit, transitions.now)
+            return transitions.refuse(ticket.id, error, "the queue is full")
         if not state.queue.count(ticket.model) and serves_at_once(state, model, ticket.kind):
             return transitions.serve_at_once(model, ticket)
         return transitions.join(ticket)
@@ -257,79 +263,45 @@ class Scheduler(Questions):
             model.keep_alive = event
 
     def _ready(self, transitions: Transitions, event: UpstreamReady) -> None:
-        model = self._of_launch(event)
+        model = self._state.of_launch(event)
         # A server that becomes ready after it was told to stop still stops.
         if model and model.phase is Phase.LOADING:
-            if allowance := restoring(self._state, model):
-                transitions.restore(model, event.upstream, allowance)
-            else:
-                transitions.become_ready(model, event.upstream)
+            conversation_transitions.restore_or_become_ready(transitions, model, event.upstream)
 
     def _slots_learned(self, event: SlotsLearned) -> None:
-        model = self._of_launch(event)
+        model = self._state.of_launch(event)
         if model and model.upstream:
             model.slots_reported = event.total_slots
 
-    def _memory_measured(self, event: MemoryMeasured) -> None:
-        """Declared memory wins. A server without requests so far may not have touched all memory it needs."""
-        if not (model := self._of_launch(event)):
-            return None
-        model.measured = event.memory
-        if model.phase is Phase.ASLEEP:
-            return self._measured_asleep(model, event)
-        if model.spec.memory is not None:
-            return None
-        known = footprint(model)
-        before = known.memory if known else NOTHING
-        measured = event.memory if model.served else most_of(before, event.memory)
-        if not model.served and measured == before:
-            return None
-        model.stats.memory = {**(model.stats.memory or NOTHING), **measured}
-        self._state.may_exceed_memory = True
-        return None
-
-    def _measured_asleep(self, model: ModelState, event: MemoryMeasured) -> None:
-        """Memory kept asleep is a separate figure."""
-        assert model.sleep_level is not None
-        model.stats.sleep_stats(model.sleep_level.name).memory = {
-            place.device: size for place, size in event.memory.items()
-        }
-        self._state.may_exceed_memory = True
-
-    def _devices_changed(self, event: DevicesChanged) -> None:
-        self._state.available = event.available
-        self._state.reckon_limits()
-        self._state.may_exceed_memory = True
-
     def _failed(self, transitions: Transitions, event: UpstreamFailed) -> None:
-        if not (model := self._of_launch(event)):
+        if not (model := self._state.of_launch(event)):
             return
         if model.phase is Phase.UNLOADING:
             transitions.exit(model)
         else:
             transitions.fail(model, Move.FAIL, event.error.message, event.error.output)
             transitions.refuse_all(model.name, event.error, "it failed to start")
-        self._follow_catalog(model)
+        follow_catalog(self._state, model)
 
     def _exited(self, transitions: Transitions, event: UpstreamExited) -> None:
-        if not (model := self._of_launch(event)):
+        if not (model := self._state.of_launch(event)):
             return
         if model.phase is Phase.UNLOADING:
             transitions.exit(model)
         elif model.phase is Phase.ASLEEP or (model.sleep_level and model.phase is Phase.LOADING):
             transitions.die_asleep(model, f"{model.name} {event.exit_status} while asleep")
         elif model.is_restoring:
-            model.keeps_none_because = DIED
+            model.conversations.keeps_none_because = DIED
             error = f"{model.name} {event.exit_status} while its conversations were restored"
             transitions.fail(model, Move.FAIL, error, event.output)
         else:
             advice = f". {event.hint}" if event.hint else ""
             transitions.fail(model, Move.CRASH, f"{model.name} {event.exit_status}{advice}", event.output)
-        self._follow_catalog(model)
+        follow_catalog(self._state, model)
 
     def _unresponsive(self, transitions: Transitions, event: UpstreamUnresponsive) -> None:
         """Cut its requests; those that wait for it get a fresh start. Its process is not expected to recover."""
-        model = self._of_launch(event)
+        model = self._state.of_launch(event)
         if model is None or model.phase not in (Phase.READY, Phase.DRAINING):
             return
         reason = f"{model.name} is unresponsive: it answered neither requests nor its health check"
@@ -339,7 +311,7 @@ class Scheduler(Questions):
 
     def _about_sleep(self, transitions: Transitions, event: AboutSleep) -> None:
         """If the model was told to stop meanwhile, it has no sleep level and the event is ignored."""
-        model = self._of_launch(event)
+        model = self._state.of_launch(event)
         if model is None or model.sleep_level is None:
             return
         match event:
@@ -352,78 +324,11 @@ class Scheduler(Questions):
             case WakeFailed(error=error) if model.phase is Phase.LOADING:
                 transitions.sleep_failed(model, Cause.WAKE_FAILED, f"waking it failed ({error})")
 
-    def _about_conversations(
-        self, transitions: Transitions, event: ConversationsSaved | ConversationsRestored | PromptProcessed
-    ) -> None:
-        match event:
-            case PromptProcessed():
-                transitions.changes_somebodys_fate = False
-                if model := self._state.leases.get(event.ticket):
-                    model.note_prompt(event)
-            case ConversationsSaved() if (model := self._of_launch(event)) and model.is_saving:
-                model.stats.conversations.was_saved(event.saved)
-                if event.unfinished:
-                    model.stats.conversations.was_too_slow(event.unfinished, USUAL_TOKEN_SIZE)
-                model.has_saved = model.has_saved or bool(event.saved)
-                transitions.stop(model)
-            case ConversationsRestored() if (model := self._of_launch(event)) and model.is_restoring:
-                self._restored(transitions, model, event)
-
-    def _restored(self, transitions: Transitions, model: ModelState, event: ConversationsRestored) -> None:
-        assert model.upstream is not None
-        model.stats.conversations.was_restored(event.restored)
-        model.restored = Restored([each.tokens for each in event.restored]) if event.restored else None
-        model.has_saved = bool(event.restored)
-        transitions.become_ready(model, model.upstream)
-
-    def _of_launch(self, event: AboutLaunch) -> ModelState | None:
-        """The model, if the event is about its current process."""
-        model = self._state.models.get(event.model)
-        return model if model and model.launch == event.launch else None
-
-    def _follow_catalog(self, model: ModelState) -> None:
-        """A model without a process takes its spec from the catalog, or is dropped."""
-        spec = self.catalog.models.get(model.name)
-        if spec is None:
-            return self._state.forget(model.name)
-        if must_restart(model.spec, spec):
-            model.stats.memory = model.next_memory
-        model.spec, model.next_memory = spec, None
-        return None
-
-    def _catalog_changed(self, transitions: Transitions, event: CatalogChanged) -> None:
-        """Models that did not change keep their processes and streams."""
-        state, change = self._state, compare(self.catalog, event.catalog)
-        state.catalog = event.catalog
-        state.reckon_limits()
-        state.may_exceed_memory = True
-        for name in change.removed:
-            transitions.refuse_all(name, removed(name), "removed from the configuration")
-        for name in (*change.removed, *change.changed):
-            self._replace(transitions, state.models[name])
-        for name, spec in event.catalog.models.items():
-            self._take_over(name, spec, event.measured.get(name))
-
-    def _take_over(self, name: ModelName, spec: ModelSpec, measured: Mapping[Place, Bytes] | None) -> None:
-        """The process of a model that did not change stays; so does its figure, on places that have a budget."""
-        model = self._state.models.get(name)
-        if model is None:
-            return self._state.add(spec, measured)
-        if must_restart(model.spec, spec):
-            model.next_memory = measured
-            return None
-        model.change_spec(spec)
-        places = {*self._state.limits, ANY_GPU}
-        kept = {place: size for place, size in (model.stats.memory or NOTHING).items() if place in places}
-        model.stats.memory = measured or kept or None
-        return None
-
-    def _replace(self, transitions: Transitions, model: ModelState) -> None:
-        transitions.forgive(model)
-        if model.phase.takes_memory:
-            transitions.unload(model, Cause.CONFIGURATION, "its configuration changed")
-        else:
-            self._follow_catalog(model)
+    def _handover_ended(self, transitions: Transitions) -> None:
+        handover_transitions.end(transitions)
+        postponed, self._state.postponed = self._state.postponed, []
+        for event in postponed:
+            self._note(transitions, event)
 
     def _shutdown_requested(self, transitions: Transitions, event: ShutdownRequested) -> None:
         self._state.is_closing = True
@@ -435,12 +340,9 @@ class Scheduler(Questions):
                 model.cut_at = transitions.now
 
 
-def removed(name: ModelName) -> UnknownModel:
-    return UnknownModel(f'model "{name}" was removed from the configuration')
-
-
 def ticket_of(event: RequestArrived | LoadRequested, now: Instant) -> Ticket:
+    since = now - (event.waited_s or 0.0)
     if isinstance(event, LoadRequested):
-        return Ticket(event.ticket, event.model, event.client, now, RequestKind.LOAD)
+        return Ticket(event.ticket, event.model, event.client, since, RequestKind.LOAD)
     kind = RequestKind.USE if event.takes_slot else RequestKind.READ
-    return Ticket(event.ticket, event.model, event.client, now, kind)
+    return Ticket(event.ticket, event.model, event.client, since, kind)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from hotseat.errors import LoadFailed
 from hotseat.scheduling.commands import Cause
+from hotseat.scheduling.conversation_transitions import save
 from hotseat.scheduling.conversations import saving
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.loss import NEVER, loss_in_words
 from hotseat.scheduling.memory_fit import may_change_level
-from hotseat.scheduling.memory_pressure import relieve, unload_for_yield
+from hotseat.scheduling.memory_pressure import refuse_for_yield, relieve, unload_for_yield
 from hotseat.scheduling.plan import Action, ClaimDecision, decisions
 from hotseat.scheduling.queue import RequestKind
 from hotseat.scheduling.slots import slots
@@ -40,6 +41,10 @@ def settle(transitions: Transitions) -> Instant:
 def _pass(transitions: Transitions) -> Instant:
     transitions.state.card_choices.clear()
     wake = min(_end_rests(transitions), _cut_late_leases(transitions))
+    refuse_for_yield(transitions)
+    if transitions.state.is_handing_over:
+        _serve_and_refuse(transitions)
+        return wake
     unload_for_yield(transitions)
     _serve_residents(transitions)
     wake = min(wake, relieve(transitions))
@@ -48,6 +53,15 @@ def _pass(transitions: Transitions) -> Instant:
     _stop_drained(transitions)
     _stop_reading(transitions)
     return wake
+
+
+def _serve_and_refuse(transitions: Transitions) -> None:
+    """During a handover: what needs no process to start, stop, sleep or wake."""
+    _serve_residents(transitions)
+    for decision in [*decisions(transitions.state, transitions.now)]:
+        if decision.action is Action.REFUSE:
+            _carry_out(transitions, decision)
+    _stop_reading(transitions)
 
 
 # Failures
@@ -109,7 +123,7 @@ def _stop_drained(transitions: Transitions) -> None:
         if model.sleep_level and may_change_level(transitions.state, model):
             transitions.suspend(model)
         elif allowance := saving(transitions.state, model):
-            transitions.save(model, allowance)
+            save(transitions, model, allowance)
         else:
             transitions.stop(model)
 

@@ -73,6 +73,7 @@ def _model(state: State, model: ModelState, wait: Wait | None, now: Instant) -> 
         slots=model.slots,
         level=model.sleep_level.name if model.sleep_level else None,
         gpus=model.gpus,
+        is_adopted=model.is_adopted,
         conversations=_conversations(model),
     )
 
@@ -81,7 +82,9 @@ def _conversations(model: ModelState) -> ConversationsView | None:
     if not model.spec.keeps_conversations:
         return None
     stats = model.stats.conversations
-    return ConversationsView(stats.saved, stats.restored, stats.reused, stats.gained_s, model.keeps_none_because)
+    return ConversationsView(
+        stats.saved, stats.restored, stats.reused, stats.gained_s, model.conversations.keeps_none_because
+    )
 
 
 def _footprint(state: State, model: ModelState) -> Footprint | None:
@@ -121,12 +124,12 @@ def _why(state: State, model: ModelState, now: Instant) -> str:
             return f"draining {first}, then {'going to sleep' if model.sleep_level else 'stopping'}: {model.why}"
         case Phase.UNLOADING:
             doing = "falling asleep" if model.falls_asleep else "stopping"
-            doing = "saving conversations" if model.is_saving else doing
+            doing = "saving conversations" if model.conversations.is_saving else doing
             return f"{doing} for {now - model.since:.1f} s: {model.why}"
         case Phase.READY if model.keep_alive is not None:
             return f"{model.why}; {_kept_in_words(model)}"
-        case Phase.READY if model.keeps_none_because:
-            return f"{model.why}; {model.keeps_none_because}"
+        case Phase.READY if model.conversations.keeps_none_because:
+            return f"{model.why}; {model.conversations.keeps_none_because}"
         case _:
             return model.why
 

@@ -10,6 +10,7 @@ from hotseat.catalog.spec import NOTHING
 from hotseat.identifiers import LaunchId
 from hotseat.scheduling.card_memo import CardMemo
 from hotseat.scheduling.claims import Claim, Claims
+from hotseat.scheduling.conversation_state import ConversationState
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.model_stats import ModelStats, StatsOfModels
 from hotseat.scheduling.queue import Queue, RequestKind, Ticket
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.spec import LaunchRecipe, ModelSpec
     from hotseat.identifiers import Bytes, Instant, MeasuredMemory, ModelName, Place, Seconds, TicketId, Upstream
     from hotseat.scheduling.commands import Cause, Evicted
-    from hotseat.scheduling.conversation_stats import Restored
-    from hotseat.scheduling.events import KeepAliveChanged, PromptProcessed, YieldRequested
+    from hotseat.scheduling.events import AboutLaunch, CatalogChanged, KeepAliveChanged, UnloadRequested, YieldRequested
 
 LONG_AGO: Instant = float("-inf")
 CLAIMABLE = (Phase.COLD, Phase.ASLEEP)
@@ -57,18 +57,7 @@ class ModelState:
     """Levels that failed: not used again until an operator loads it or its configuration changes."""
     fell_asleep_in_s: Seconds | None = None
     """How long that took last; None: its process never slept."""
-    is_saving: bool = False
-    """Its conversations are being saved before it is stopped."""
-    has_saved: bool = False
-    """Conversations were saved since hotseat started."""
-    restored: Restored | None = None
-    """What was restored into its current process; None: nothing."""
-    longest: int | None = None
-    """Tokens of the longest conversation that its current process has reported; None: it has reported none."""
-    useless_restores: int = 0
-    """Starts in a row after which no restored conversation was reused."""
-    keeps_none_because: str = ""
-    """Why its conversations are not saved any more; empty: they are. Cleared like `failed_levels`."""
+    conversations: ConversationState = field(default_factory=ConversationState)
     gpus: tuple[Place, ...] = ()
     """The cards that its current process may use; empty: it was not told."""
     leases: dict[TicketId, Ticket] = field(default_factory=dict)
@@ -80,6 +69,8 @@ class ModelState:
     """Measured memory of its current process."""
     next_memory: Mapping[Place, Bytes] | None = None
     """Measured memory of its changed recipe, for when the process with the old one is gone."""
+    is_adopted: bool = False
+    """The previous process of hotseat has started its current process."""
     served: int = 0
     """Leases granted since it became ready."""
     ready_at: Instant = LONG_AGO
@@ -127,7 +118,7 @@ class ModelState:
 
     @property
     def keeps_conversations(self) -> bool:
-        return self.spec.keeps_conversations and not self.keeps_none_because
+        return self.spec.keeps_conversations and not self.conversations.keeps_none_because
 
     @property
     def is_restoring(self) -> bool:
@@ -143,15 +134,6 @@ class ModelState:
         """It has completed a response: earlier failures no longer count."""
         self.has_answered = True
         self.failures = 0
-
-    def note_prompt(self, prompt: PromptProcessed) -> None:
-        """Learn how fast it computes, and whether what was restored is reused."""
-        stats = self.stats.conversations
-        stats.computed(prompt.computed, prompt.took_s)
-        tokens = prompt.computed + prompt.cached
-        self.longest = max(self.longest or 0, tokens + prompt.generated)
-        if self.restored and (reused := self.restored.note(prompt.cached, tokens, prompt.generated)):
-            stats.was_reused(reused)
 
     def change_spec(self, spec: ModelSpec) -> None:
         """Its process, if any, stays. A new ttl outweighs what a client said before."""
@@ -209,6 +191,10 @@ class State:
         self.read_ahead: dict[ModelName, LaunchRecipe] = {}
         """Missing models whose files are being read, and the recipes they are read for."""
         self.is_closing = False
+        self.is_handing_over = False
+        """Servers are being handed over, to the next process or from the previous one: no step begins."""
+        self.postponed: list[UnloadRequested | CatalogChanged] = []
+        """What must wait for the end of the handover, in order."""
         self.yielding: YieldRequested | None = None
         """Set while models must yield memory."""
         self.may_exceed_memory = False
@@ -219,6 +205,14 @@ class State:
         self._launches += 1
         return LaunchId(self._launches)
 
+    @property
+    def last_launch(self) -> int:
+        return self._launches
+
+    def note_launch(self, launch: int) -> None:
+        """The next launch gets a higher number than this one, which another process of hotseat has used."""
+        self._launches = max(self._launches, launch)
+
     def with_process(self) -> list[ModelState]:
         """Models with a process: they hold memory until it is gone."""
         return [model for model in self.active.values() if model.phase.takes_memory]
@@ -226,15 +220,21 @@ class State:
     def in_phase(self, phase: Phase) -> list[ModelState]:
         return [model for model in self.active.values() if model.phase is phase]
 
+    def of_launch(self, event: AboutLaunch) -> ModelState | None:
+        """The model, if the event is about its current process."""
+        model = self.models.get(event.model)
+        return model if model and model.launch == event.launch else None
+
     def reckon_limits(self) -> None:
         """Called after every change of the budgets or of what other programs leave."""
         left = self.available
         self.limits = {place: min(budget, left.get(place, budget)) for place, budget in self.catalog.budgets.items()}
 
-    def add(self, spec: ModelSpec, memory: Mapping[Place, Bytes] | None) -> None:
+    def add(self, spec: ModelSpec, memory: Mapping[Place, Bytes] | None) -> ModelState:
         self._added += 1
         model = self.models[spec.name] = ModelState(spec, self._added, stats=self.model_stats.of(spec.name))
         model.stats.memory = memory
+        return model
 
     def forget(self, name: ModelName) -> None:
         """Remove a model without a process that left the catalog."""

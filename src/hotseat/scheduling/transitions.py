@@ -17,14 +17,11 @@ from hotseat.scheduling.commands import (
     Refuse,
     ReportFailure,
     ReportSwap,
-    RestoreConversations,
-    SaveConversations,
     StartUpstream,
     StopReading,
     StopUpstream,
     WakeUp,
 )
-from hotseat.scheduling.conversations import NOT_REUSED, TRIES
 from hotseat.scheduling.lifecycle import Move, Phase, after
 from hotseat.scheduling.queue import RequestKind, Ticket
 from hotseat.scheduling.state import LONG_AGO, takes_slot
@@ -35,7 +32,6 @@ if TYPE_CHECKING:
     from hotseat.catalog.sleeping import SleepLevel
     from hotseat.errors import HotseatError
     from hotseat.identifiers import Instant, ModelName, Place, Seconds, TicketId, Upstream
-    from hotseat.scheduling.commands import Allowance
     from hotseat.scheduling.state import ModelState, State
 
 FIRST_REST_S: Seconds = 2.0
@@ -115,6 +111,8 @@ class Transitions:
         lease = model.leases.pop(ticket)
         if takes_slot(lease):
             model.slots_used -= 1
+            if model.spec.keeps_conversations:
+                model.conversations.note_end_of_lease(ticket)
             self.state.model_stats.went(model.name, model.stats, lease.client, lease.since, self.now)
             self._note_unused(model)
         if not model.leases:
@@ -139,7 +137,7 @@ class Transitions:
 
     def start(self, model: ModelState, gpus: tuple[Place, ...], reason: str) -> None:
         self._note_claim(model)
-        self._enter(model, Move.START, reason)
+        self.enter(model, Move.START, reason)
         model.spec = self.state.catalog.models[model.name]
         model.launch = self.state.next_launch()
         model.gpus = gpus
@@ -152,7 +150,7 @@ class Transitions:
         assert model.launch is not None
         assert model.sleep_level is not None
         self._note_claim(model)
-        self._enter(model, Move.WAKE, reason)
+        self.enter(model, Move.WAKE, reason)
         self._note_concurrent_loads()
         self.commands.append(WakeUp(model.name, model.launch, model.sleep_level, reason))
 
@@ -180,25 +178,19 @@ class Transitions:
     def become_ready(self, model: ModelState, upstream: Upstream) -> None:
         self._report_swap(model)
         self._note_load(model, self.now - model.since)
-        self._enter(model, Move.BECOME_READY, model.why)
+        self.enter(model, Move.BECOME_READY, model.why)
         model.upstream, model.sleep_level = upstream, None
         model.ready_at = model.idle_since = self.now
         model.served = 0
         self.state.model_stats.used(model.name, model.stats)
 
     def _note_load(self, model: ModelState, seconds: Seconds) -> None:
-        if model.sleep_level is not None and model.fell_asleep_in_s is not None:
-            model.stats.sleep_stats(model.sleep_level.name).woke(model.fell_asleep_in_s, seconds)
+        if model.sleep_level is not None:
+            if model.fell_asleep_in_s is not None:
+                model.stats.sleep_stats(model.sleep_level.name).woke(model.fell_asleep_in_s, seconds)
         # Loads share the disk: the duration of parallel loads says little about either.
         elif model.loads_alone or model.stats.load_s is None:
             self.state.model_stats.loaded(model.name, seconds)
-
-    def restore(self, model: ModelState, upstream: Upstream, allowance: Allowance) -> None:
-        """Its server is ready; it becomes ready itself when its conversations are there."""
-        assert model.launch is not None
-        model.upstream = upstream
-        reason = f"{model.name} is ready and conversations were saved when it was last stopped"
-        self.commands.append(RestoreConversations(model.name, model.launch, allowance, reason))
 
     def _report_swap(self, model: ModelState) -> None:
         """Report the cost of a load that others were evicted for."""
@@ -230,8 +222,8 @@ class Transitions:
         """
         if model.phase is Phase.READY:
             model.cause = cause
-            self._enter(model, Move.DRAIN, reason)
-        elif model.phase in (Phase.LOADING, Phase.ASLEEP) or model.is_falling_asleep or model.is_saving:
+            self.enter(model, Move.DRAIN, reason)
+        elif model.phase in (Phase.LOADING, Phase.ASLEEP) or model.is_falling_asleep or model.conversations.is_saving:
             model.cause, model.why = cause, reason
             self.stop(model)
         if model.phase is Phase.DRAINING:
@@ -242,31 +234,24 @@ class Transitions:
         assert model.launch is not None
         assert model.cause is not None
         model.ends_asleep = model.phase is Phase.ASLEEP
-        self._enter(model, Move.STOP, model.why)
-        model.upstream, model.is_saving = None, False
+        self.enter(model, Move.STOP, model.why)
+        model.upstream, model.conversations.is_saving = None, False
         if not model.ends_asleep:
             model.sleep_level = None
         self.commands.append(StopUpstream(model.name, model.launch, model.cause, model.why))
-
-    def save(self, model: ModelState, allowance: Allowance) -> None:
-        """Save its conversations, then stop its server; it has no leases."""
-        assert model.launch is not None
-        self._enter(model, Move.SAVE, model.why)
-        model.upstream, model.is_saving = None, True
-        self.commands.append(SaveConversations(model.name, model.launch, allowance, model.why))
 
     def suspend(self, model: ModelState) -> None:
         """Put its server to sleep; it has no leases."""
         assert model.launch is not None
         assert model.sleep_level is not None
-        self._enter(model, Move.SUSPEND, model.why)
+        self.enter(model, Move.SUSPEND, model.why)
         self.commands.append(PutToSleep(model.name, model.launch, model.sleep_level, model.why))
 
     def fall_asleep(self, model: ModelState) -> None:
         model.fell_asleep_in_s = self.now - model.since
         model.cause = None
         model.evicted_for_it = ()
-        self._enter(model, Move.FALL_ASLEEP, model.why)
+        self.enter(model, Move.FALL_ASLEEP, model.why)
 
     def sleep_failed(self, model: ModelState, cause: Cause, reason: str) -> None:
         """Sleeping or waking failed at this level: stop its server. Requests for it keep waiting."""
@@ -282,18 +267,18 @@ class Transitions:
             self.commands.append(Cut(ticket, model.name, reason, error))
 
     def exit(self, model: ModelState) -> None:
-        if model.sleep_level is None and not model.is_saving:
+        if model.sleep_level is None and not model.conversations.is_saving:
             model.stats.stopped(self.now - model.since)
         elif model.sleep_level is not None and model.is_falling_asleep:
             model.failed_levels.add(model.sleep_level.name)
-        self._enter(model, Move.EXIT, model.why)
+        self.enter(model, Move.EXIT, model.why)
         self._remove(model)
 
     def die_asleep(self, model: ModelState, reason: str) -> None:
         """No request used it, so none is notified. A level that it died of while waking is not used again."""
         if model.phase is Phase.LOADING and model.sleep_level is not None:
             model.failed_levels.add(model.sleep_level.name)
-        self._enter(model, Move.DIE, reason)
+        self.enter(model, Move.DIE, reason)
         self._remove(model)
 
     def fail(self, model: ModelState, move: Move, error: str, output: Sequence[str]) -> None:
@@ -307,22 +292,22 @@ class Transitions:
         self.commands.append(
             ReportFailure(model.name, is_crash, after_s, error, tuple(output), model.failures, retry_in_s)
         )
-        self._enter(model, move, error)
+        self.enter(model, move, error)
         self._remove(model)
 
     def recover(self, model: ModelState) -> None:
-        self._enter(model, Move.RECOVER, model.why)
+        self.enter(model, Move.RECOVER, model.why)
 
     def forgive(self, model: ModelState) -> None:
         """Clear failures, for an operator's load or a changed configuration."""
-        model.failures = model.useless_restores = 0
-        model.keeps_none_because = ""
+        model.failures = 0
         model.failed_levels.clear()
+        model.conversations.forgive()
         self.state.failed.pop(model.name, None)
         if model.phase is Phase.BACKOFF:
             self.recover(model)
 
-    def _enter(self, model: ModelState, move: Move, reason: str) -> None:
+    def enter(self, model: ModelState, move: Move, reason: str) -> None:
         model.phase = after(model.phase, move, f"{model.name}, {model.why}")
         model.since = self.now
         model.why = reason
@@ -339,8 +324,8 @@ class Transitions:
         """No process is left. Its leases end when their connections break; they no longer count for the model."""
         model.evicted_for_it = ()
         model.launch = model.upstream = model.sleep_level = model.fell_asleep_in_s = model.keep_alive = None
-        model.ends_asleep, model.is_saving, model.longest, model.gpus = False, False, None, ()
-        self._judge_restored(model)
+        model.ends_asleep, model.is_adopted, model.gpus = False, False, ()
+        model.conversations.note_exit(model.stats.conversations)
         model.cut_at = model.cause = model.slots_reported = model.measured = None
         model.ready_at = model.idle_since = LONG_AGO
         for ticket in model.leases:
@@ -350,13 +335,3 @@ class Transitions:
         for ticket in model.unload_tickets:
             self.commands.append(Confirm(ticket, model.name, f"{model.name} has stopped"))
         model.unload_tickets.clear()
-
-    def _judge_restored(self, model: ModelState) -> None:
-        """Stop trying if no restored conversation was reused, start after start."""
-        restored, model.restored = model.restored, None
-        model.stats.conversations.has_stopped()
-        if restored is None or not (restored.reused or restored.missed):
-            return
-        model.useless_restores = model.useless_restores + 1 if restored.was_useless else 0
-        if model.useless_restores >= TRIES:
-            model.keeps_none_because = NOT_REUSED

@@ -80,6 +80,8 @@ class ModelView:
     """None: it keeps none."""
     gpus: tuple[Place, ...] = ()
     """The cards that were chosen for its current process; empty: none were."""
+    is_adopted: bool = False
+    """The previous process of hotseat has started its current process."""
 
     @property
     def is_running(self) -> bool:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from hotseat.scheduling.queue import Ticket
     from hotseat.scheduling.state import ModelState, State
 
+RESTARTING = "hotseat is restarting"
+
 
 @dataclass(frozen=True, slots=True)
 class Wait:
@@ -36,7 +38,14 @@ def waits(state: State, now: Instant) -> dict[ModelName, Wait]:
     for name in state.queue.models():
         if name not in found:
             found[name] = _resident(state, state.models[name], now)
-    return found
+    return {name: _held_back(state, name, wait) for name, wait in found.items()} if state.is_handing_over else found
+
+
+def _held_back(state: State, name: ModelName, wait: Wait) -> Wait:
+    """A load in progress goes on during a handover, and a ready model serves."""
+    if state.models[name].phase in (Phase.LOADING, Phase.READY):
+        return wait
+    return Wait(f"{RESTARTING}, then: {wait.why}", wait.ready_in_s)
 
 
 def _claims(state: State, now: Instant) -> dict[ModelName, Wait]:

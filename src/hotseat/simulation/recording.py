@@ -12,6 +12,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from hotseat.identifiers import ANY_GPU
+from hotseat.simulation.recorded_jobs import compute_rate, median_of, recorded_jobs, rounded
 from hotseat.simulation.trace import Client, Closed, Group, Matrix, Memory, Model, Open, Scheduler, Step, Trace
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from hotseat.identifiers import Bytes, Instant, Seconds
+    from hotseat.simulation.recorded_jobs import SeenRequest
 
 GIB = 1 << 30
 UNKNOWN_LOAD_S: Seconds = 20.0
@@ -38,15 +40,7 @@ class SeenModel:
     pinned: bool = False
     load_s: Seconds | None = None
     max_queue: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SeenRequest:
-    client: str
-    model: str
-    arrived: Instant
-    granted: Instant
-    left: Instant
+    keeps_conversations: bool = False
 
 
 @dataclass(slots=True)
@@ -61,6 +55,9 @@ class Recording:
     stops: dict[str, list[Seconds]] = field(default_factory=dict)
     slots: dict[str, int] = field(default_factory=dict)
     """As servers reported them while recording."""
+    saves: dict[str, list[float]] = field(default_factory=dict)
+    """Tokens per second of each conversation that was saved."""
+    restores: dict[str, list[float]] = field(default_factory=dict)
 
     def trace(self) -> Trace:
         """Only models that were requested or are pinned."""
@@ -88,6 +85,12 @@ class Recording:
             urgency=model.urgency,
             pinned=model.pinned,
             max_queue=model.max_queue,
+            compute_rate=compute_rate(
+                each.prompt for each in self.requests if each.model == model.name and each.prompt
+            ),
+            save_rate=median_of(self.saves.get(model.name, ())),
+            restore_rate=median_of(self.restores.get(model.name, ())),
+            keeps_conversations=model.keeps_conversations,
         )
 
     def _size(self, model: SeenModel) -> dict[str, float] | None:
@@ -145,22 +148,15 @@ def clients(requests: Sequence[SeenRequest]) -> list[Client]:
 
 
 def played_back(name: str, requests: Sequence[SeenRequest], begin: Instant) -> list[Client]:
+    jobs = [*recorded_jobs(requests)]
     if not waits_for_answers(requests):
-        return [Open(name, rounded(each.arrived - begin), each.model, service(each)) for each in requests]
+        times = (rounded(each.arrived - begin) for each in requests)
+        return [Open(name, at, job.model, job.service, job.prompt) for at, job in zip(times, jobs, strict=True)]
     thinks = [0.0, *(after.arrived - before.left for before, after in pairwise(requests))]
-    steps = (Step(rounded(think), each.model, service(each)) for think, each in zip(thinks, requests, strict=True))
+    steps = (Step(rounded(think), job.model, job.service, job.prompt) for think, job in zip(thinks, jobs, strict=True))
     return [Closed(name, tuple(steps), start=rounded(requests[0].arrived - begin))]
 
 
 def waits_for_answers(requests: Sequence[SeenRequest]) -> bool:
     """A single request proves nothing: it is replayed at its recorded time."""
     return len(requests) > 1 and all(before.left <= after.arrived for before, after in pairwise(requests))
-
-
-def service(request: SeenRequest) -> Seconds:
-    return rounded(request.left - request.granted)
-
-
-def rounded(seconds: Seconds) -> Seconds:
-    """Microseconds: further digits are noise."""
-    return round(seconds, 6)

@@ -36,7 +36,7 @@ class StepReplay:
     def after(self, finished: Instant) -> Iterator[tuple[Instant, Job]]:
         step = next(self._left, None)
         if step is not None:
-            yield finished + step.think, Job(step.model, step.service)
+            yield finished + step.think, Job(step.model, step.service, step.prompt)
 
 
 class BurstReplay:
@@ -68,13 +68,13 @@ def replays(clients: Sequence[Client]) -> list[Replay]:
 def replay_of(client: Client) -> Replay:
     match client:
         case Open():
-            return StepReplay(client.client, client.at, 1, [Step(0.0, client.model, client.service)])
+            return StepReplay(client.client, client.at, 1, [Step(0.0, client.model, client.service, client.prompt)])
         case Closed():
             return StepReplay(client.client, client.start, 1, client.steps)
         case Bursts():
             return BurstReplay(client.client, client.start, client.bursts)
         case Pool():
-            steps = (Step(0.0, job.model, job.service) for job in client.jobs)
+            steps = (Step(0.0, job.model, job.service, job.prompt) for job in client.jobs)
             return StepReplay(client.client, client.start, client.width, steps)
         case _:
             assert_never(client)

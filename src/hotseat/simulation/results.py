@@ -63,6 +63,12 @@ def figures(run: Run) -> Figures:
     )
 
 
+def recomputed_s(run: Run) -> Seconds | None:
+    """What all requests together took longer because their conversations were lost; None: unknown."""
+    known = [request.recomputed_s for request in run.requests if request.recomputed_s is not None]
+    return sum(known) if known else None
+
+
 def latency(request: Request) -> Seconds:
     assert request.finished is not None
     return request.finished - request.arrived

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hotseat.identifiers import Instant, LaunchId, ModelName, TicketId
+    from hotseat.identifiers import Instant, LaunchId, ModelName, Seconds, TicketId
+    from hotseat.simulation.trace import Prompt
 
 
 @dataclass(slots=True)
@@ -21,6 +22,9 @@ class Request:
     started: Instant | None = None
     finished: Instant | None = None
     """End of the response; None if it was refused, cut or left waiting."""
+    prompt: Prompt | None = None
+    recomputed_s: Seconds | None = None
+    """In addition to `service`, for tokens that an earlier process had computed; None: unknown."""
 
 
 @dataclass(slots=True)
@@ -32,8 +36,10 @@ class Stay:
     asked: Instant
     """When the scheduler asked for it; it may wait for the disk."""
     ready: Instant | None = None
+    """With the conversations that were restored."""
     draining: Instant | None = None
     stopping: Instant | None = None
+    """Or saving its conversations first."""
     gone: Instant | None = None
 
 

@@ -1,8 +1,9 @@
 """Runs clients and model servers of a trace against a scheduler on a virtual clock, and records each request.
 
 The decider is the production scheduler, or any other with the same `handle`. Starts take `load`, stops take `stop`,
-requests take `service` and at most `slots` of them run at a time. Loads share one disk, so they run one after the other
-by default. The simulation is deterministic: the same trace gives the same run.
+requests take `service` and at most `slots` of them run at a time. A request also takes the time to compute again what
+its server has lost of its conversation. Loads share one disk, so they run one after the other by default. The
+simulation is deterministic: the same trace gives the same run.
 """
 
 from __future__ import annotations
@@ -30,7 +31,16 @@ from hotseat.scheduling.commands import (
     WakeAt,
     WakeUp,
 )
-from hotseat.scheduling.events import ClockReached, RequestArrived, RequestLeft, UpstreamExited, UpstreamReady
+from hotseat.scheduling.events import (
+    ClockReached,
+    ConversationsRestored,
+    ConversationsSaved,
+    RequestArrived,
+    RequestLeft,
+    UpstreamExited,
+    UpstreamReady,
+)
+from hotseat.simulation.conversations import Conversations
 from hotseat.simulation.replay import Replay, replays
 from hotseat.simulation.run_log import Request, Run, Stay
 from hotseat.simulation.trace import Pool
@@ -40,7 +50,7 @@ if TYPE_CHECKING:
 
     from hotseat.identifiers import Instant
     from hotseat.scheduling.commands import Command
-    from hotseat.scheduling.events import Event
+    from hotseat.scheduling.events import Event, PromptProcessed
     from hotseat.scheduling.scheduler import Scheduler
     from hotseat.simulation.trace import Job, Model, Trace
 
@@ -73,6 +83,7 @@ class Server:
     """A simulated model server and its requests."""
 
     physics: Model
+    conversations: Conversations
     stay: Stay | None = None
     running: int = 0
     queue: deque[Request] = field(default_factory=deque)
@@ -94,7 +105,7 @@ def play(trace: Trace, decider: Decider, loads_at_a_time: int = 1) -> Run:
 class Simulator:
     def __init__(self, trace: Trace, decider: Decider, loads_at_a_time: int) -> None:
         self._decider = decider
-        self._servers = {ModelName(model.name): Server(model) for model in trace.models}
+        self._servers = {ModelName(model.name): Server(model, Conversations(model)) for model in trace.models}
         self._replays = replays(trace.clients)
         self._batches = frozenset(client.client for client in trace.clients if isinstance(client, Pool))
         self._now: Instant = 0.0
@@ -132,7 +143,7 @@ class Simulator:
 
     def _arrives(self, replay: Replay, job: Job) -> None:
         ticket = TicketId(len(self._requests))
-        request = Request(ticket, replay.client, ModelName(job.model), job.service, self._now)
+        request = Request(ticket, replay.client, ModelName(job.model), job.service, self._now, prompt=job.prompt)
         self._requests.append(request)
         self._owners.append(replay)
         self._tell(RequestArrived(ticket, request.model, ClientId(request.client)))
@@ -155,13 +166,18 @@ class Simulator:
             request = server.queue.popleft()
             request.started = self._now
             server.running += 1
-            self._at(self._now + request.service, self._finishes, server, request)
+            prompt = server.conversations.begin(request)
+            took_s = request.service + (request.recomputed_s or 0.0)
+            self._at(self._now + took_s, self._finishes, server, request, prompt)
 
-    def _finishes(self, server: Server, request: Request) -> None:
+    def _finishes(self, server: Server, request: Request, prompt: PromptProcessed | None) -> None:
         request.finished = self._now
+        server.conversations.end(request, self._now)
         server.running -= 1
         self._work(server)
         self._note_draining(server)
+        if prompt is not None:
+            self._tell(prompt)
         self._tell(RequestLeft(request.ticket, is_answered=True))
         self._leaves(request)
 
@@ -191,22 +207,40 @@ class Simulator:
         self._load_next()
         self._tell(UpstreamReady(stay.model, stay.launch, NOWHERE))
 
+    def _restore(self, command: RestoreConversations) -> None:
+        outcome = self._servers[command.model].conversations.restore(command.allowance)
+        stay = self._stay_of(command)
+        stay.ready = self._now + outcome.took_s
+        self._at(stay.ready, self._tell, ConversationsRestored(command.model, command.launch, outcome.transfers))
+
+    def _save(self, command: SaveConversations) -> None:
+        outcome = self._servers[command.model].conversations.save(command.allowance, self._now)
+        self._stay_of(command).stopping = self._now
+        saved = ConversationsSaved(command.model, command.launch, outcome.transfers, unfinished=outcome.unfinished)
+        self._at(self._now + outcome.took_s, self._tell, saved)
+
     def _stop(self, command: StopUpstream) -> None:
-        server = self._servers[command.model]
-        stay = server.stay
-        assert stay is not None
-        assert stay.launch == command.launch
-        assert not server.is_busy, f"{command.model} was stopped with requests in flight"
-        stay.stopping = self._now
+        server, stay = self._servers[command.model], self._stay_of(command)
+        if stay.stopping is None:  # no conversations were saved first
+            stay.stopping = self._now
         for line in (self._loading, self._waiting_for_disk):
             if stay in line:
                 line.remove(stay)
         self._at(self._now + server.physics.stop, self._gone, stay)
         self._load_next()
 
+    def _stay_of(self, command: RestoreConversations | SaveConversations | StopUpstream) -> Stay:
+        server = self._servers[command.model]
+        assert server.stay is not None
+        assert server.stay.launch == command.launch
+        assert not server.is_busy, f"{command.model} was stopped with requests in flight"
+        return server.stay
+
     def _gone(self, stay: Stay) -> None:
         stay.gone = self._now
-        self._servers[stay.model].stay = None
+        server = self._servers[stay.model]
+        server.stay = None
+        server.conversations.gone()
         self._tell(UpstreamExited(stay.model, stay.launch, "stopped as requested"))
 
     # Events and commands
@@ -225,12 +259,16 @@ class Simulator:
                 self._start(command)
             case StopUpstream():
                 self._stop(command)
+            case SaveConversations():
+                self._save(command)
+            case RestoreConversations():
+                self._restore(command)
             case WakeAt(when=when):
                 self._alarm = when
                 self._at(max(when, self._now), self._rings, when)
             case ReportSwap() | ReportFailure() | ReadAhead() | StopReading():
                 pass  # no log, no files
-            case Confirm() | Cut() | PutToSleep() | WakeUp() | SaveConversations() | RestoreConversations():
+            case Confirm() | Cut() | PutToSleep() | WakeUp():
                 raise AssertionError(f"the simulation has only requests, loads and stops, but got: {command}")
             case _:
                 assert_never(command)

@@ -6,11 +6,14 @@
     {"t": "closed", "client": "ag1", "start": 0, "steps": [[0.5, "A", 3.0], [0.5, "B", 2.2]]}
     {"t": "bursts", "client": "ag2", "start": 0, "bursts": [[0.5, [["A", 3.0], ["A", 2.0]]], [1.0, [["B", 4.0]]]]}
     {"t": "pool", "client": "batch", "start": 0, "width": 8, "jobs": [["B", 6.0]]}
+    {"t": "model", "name": "C", "size": 18, "load": 12.0, "compute_rate": 900, "keeps_conversations": true}
+    {"t": "closed", "client": "ag3", "steps": [[0.5, "C", 4.2, [3000, 0, 250]], [2.0, "C", 1.9, [400, 3250, 180]]]}
 
 An open client sends at fixed times. A closed one thinks, sends and waits for the response before it thinks again:
 replayed at its recorded times it would hide thrashing. Bursts are the same with several requests at once, all of which
-must be answered. A pool is `width` workers on a common list. Times are in seconds, sizes in GiB. `group`, `matrix` and
-`scheduler` lines correspond to the configuration and have the same defaults.
+must be answered. A pool is `width` workers on a common list. A request may have the tokens of its prompt: those that
+are new, those that were computed for an earlier prompt of its client, and those of the answer. Times are in seconds,
+sizes in GiB. `group`, `matrix` and `scheduler` lines correspond to the configuration and have the same defaults.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
 S: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
 GiB: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
 AtLeastOne: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
+Tokens: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+TokensPerSecond: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
 Name: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
 
 FIRST_DEVICE = "gpu0"
@@ -53,6 +58,13 @@ class Model(Record, frozen=True):
     pinned: bool = False
     max_queue: AtLeastOne | None = None
     """Requests that may wait for it; None: only the common limit applies."""
+    compute_rate: TokensPerSecond | None = None
+    """Of its prompts; None: unknown, so nothing is computed again."""
+    save_rate: TokensPerSecond | None = None
+    """Of conversations that are written to disk; None: the usual rate."""
+    restore_rate: TokensPerSecond | None = None
+    keeps_conversations: bool = False
+    """Its conversations are saved before it is stopped."""
 
 
 class Memory(Record, frozen=True):
@@ -85,17 +97,34 @@ class Scheduler(Record, frozen=True, omit_defaults=False):
 AS_BY_DEFAULT = Scheduler()
 
 
+class Prompt(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Tokens of a prompt and of its answer."""
+
+    new: Tokens
+    """Computed in any case: `service` includes them."""
+    known: Tokens = 0
+    """Computed for an earlier prompt of the client: computed again if its server has lost them."""
+    answer: Tokens = 0
+
+    @property
+    def tokens(self) -> int:
+        """Of the conversation when it is answered."""
+        return self.new + self.known + self.answer
+
+
 class Open(Record, frozen=True):
     client: Name
     at: S
     model: Name
     service: S
+    prompt: Prompt | None = None
 
 
 class Step(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     think: S
     model: Name
     service: S
+    prompt: Prompt | None = None
 
 
 class Closed(Record, frozen=True):
@@ -107,6 +136,7 @@ class Closed(Record, frozen=True):
 class Job(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     model: Name
     service: S
+    prompt: Prompt | None = None
 
 
 class Burst(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -188,9 +218,9 @@ def write(trace: Trace) -> str:
 def jobs_of(client: Client) -> Iterator[Job]:
     match client:
         case Open():
-            yield Job(client.model, client.service)
+            yield Job(client.model, client.service, client.prompt)
         case Closed():
-            yield from (Job(step.model, step.service) for step in client.steps)
+            yield from (Job(step.model, step.service, step.prompt) for step in client.steps)
         case Bursts():
             yield from (job for burst in client.bursts for job in burst.jobs)
         case Pool():

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
+
+from hotseat.state.fleet_token import FLEET, fleet_token
+from hotseat.state.learned_store import state_directory
+from hotseat.state.state_file import StateFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextlib import AsyncExitStack
 
     from hotseat.dispatch.dispatcher import Dispatcher
     from hotseat.fleet.admin import FleetAdmin
@@ -21,14 +26,21 @@ class FleetHandle:
     def __init__(self) -> None:
         self.node: FleetNode | None = None
         """None: this host is not in a fleet, or has not joined yet."""
+        self._membership = AsyncExitStack()
 
     async def join(
         self, stack: AsyncExitStack, settings: Fleet, dispatcher: Dispatcher, is_leaving: Callable[[], bool]
     ) -> FleetNode:
         from hotseat.fleet.node import joined  # only a host in a fleet needs it
 
-        self.node = await stack.enter_async_context(joined(settings, dispatcher, is_leaving))
+        token = fleet_token(StateFile(state_directory(os.environ) / FLEET))
+        self.node = await self._membership.enter_async_context(joined(settings, dispatcher, is_leaving, token))
+        stack.push_async_callback(self.leave)
         return self.node
+
+    async def leave(self) -> None:
+        """Safe to call twice, and if this host is in no fleet."""
+        await self._membership.aclose()
 
     def admin(self) -> FleetAdmin | None:
         return None if self.node is None else self.node.fleet_admin

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
+    from hotseat.handover.restarts import Restarts
     from hotseat.startup.models import ModelParts
     from hotseat.startup.monitoring import Monitoring
     from hotseat.startup.relaying import RelayParts
@@ -39,7 +40,9 @@ async def open_api(stack: AsyncExitStack, deps: ApiDeps, address: Address) -> Fa
     return api
 
 
-def api_deps(shared: Shared, models: ModelParts, monitoring: Monitoring, relaying: RelayParts) -> ApiDeps:
+def api_deps(
+    shared: Shared, models: ModelParts, monitoring: Monitoring, relaying: RelayParts, restarts: Restarts
+) -> ApiDeps:
     facts = FactsReader()
     return ApiDeps(
         dispatcher=models.dispatcher,
@@ -55,6 +58,8 @@ def api_deps(shared: Shared, models: ModelParts, monitoring: Monitoring, relayin
         has_reload_failed=lambda: relaying.reloader.has_failed,
         reload=relaying.reloader.reload,
         precedence=models.memory_watch.precedence,
+        restarts=restarts,
+        feeds_end=shared.feeds_end,
         accounts=shared.accounts.all,
         metrics=monitoring.metrics.render,
         is_closing=shared.shutdown.is_closing,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from dataclasses import dataclass, replace
@@ -16,8 +17,12 @@ from hotseat.hardware.ram import Ram
 from hotseat.memory.manager import MemoryManager, card_names
 from hotseat.model_servers import supervisor as model_servers
 from hotseat.model_servers.conversations.manager import open_conversations
+from hotseat.model_servers.guard_client import Guard
+from hotseat.model_servers.guard_grace import GuardGrace
+from hotseat.model_servers.guard_link import CannotTake
 from hotseat.model_servers.output import Outputs
 from hotseat.model_servers.stdout_copy import StdoutCopy
+from hotseat.scheduling.events import UpstreamExited
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.state.cache_directory import conversations_directory
 from hotseat.state.learned_store import LEARNED, LearnedStore, state_directory
@@ -28,16 +33,23 @@ from hotseat.telemetry import logs
 from hotseat.telemetry.json_lines import server_line
 
 if TYPE_CHECKING:
+    import socket
     from contextlib import AsyncExitStack
+    from pathlib import Path
 
     from hotseat.config.active import ActiveConfig
     from hotseat.config.load import Loaded
     from hotseat.identifiers import ModelName
     from hotseat.memory.manager import MemoryWatch
     from hotseat.model_servers.supervisor import Supervisor
+    from hotseat.scheduling.events import Event
+    from hotseat.settings import Settings
     from hotseat.startup.shared import Shared
     from hotseat.tasks import Tasks
     from hotseat.telemetry.stdout_writer import StdoutWriter
+
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +62,12 @@ class ModelParts:
     dispatcher: Dispatcher
     overrides: OverridesStore
     unmet_limits: UnmetLimits
+    model_stats_store: ModelStatsStore
 
 
 async def open_supervisor(stack: AsyncExitStack, shared: Shared) -> Supervisor:
+    """With the servers of a hotseat that was killed, if its guard still keeps them; see taking_over.py."""
+    orphans = None if shared.start.predecessor else Guard.connect(grace_socket(shared.active.settings))
     folder = conversations_directory(os.environ)
     keeping = open_conversations(folder, lambda: shared.active.settings.conversations.disk)
     opening = model_servers.open_supervisor(
@@ -63,8 +78,30 @@ async def open_supervisor(stack: AsyncExitStack, shared: Shared) -> Supervisor:
         records=state_directory(os.environ) / "processes",
         card_names=card_names,
         conversations=await stack.enter_async_context(keeping),
+        grace=grace_of(shared.active.settings),
+        starts_guard=not (orphans or shared.start.predecessor),
     )
-    return await stack.enter_async_context(opening)
+    supervisor = await stack.enter_async_context(opening)
+    if orphans:
+        await take_orphans(supervisor, orphans)
+    return supervisor
+
+
+async def take_orphans(supervisor: Supervisor, connection: socket.socket) -> None:
+    try:
+        await supervisor.take(connection)
+    except CannotTake as refusal:  # another hotseat uses the same state directory and address
+        log.warning("the model servers of another process are not adopted reason=%r", str(refusal))
+        supervisor.guard.start()
+
+
+def grace_of(settings: Settings) -> GuardGrace | None:
+    return GuardGrace(settings.crash_grace_s, grace_socket(settings)) if settings.crash_grace_s else None
+
+
+def grace_socket(settings: Settings) -> Path:
+    """Where the guard of a killed hotseat with the same state directory and port waits for the next one."""
+    return state_directory(os.environ) / "guard" / str(settings.listen[1])
 
 
 async def open_models(stack: AsyncExitStack, shared: Shared, supervisor: Supervisor) -> ModelParts:
@@ -74,10 +111,12 @@ async def open_models(stack: AsyncExitStack, shared: Shared, supervisor: Supervi
     loaded = shared.active.loaded = await asyncio.to_thread(with_figures, shared.active.loaded, memory)
     scheduler = Scheduler(overrides.applied_to(loaded.catalog), loaded.measured)
     journal.listen(overrides.watch)
-    keep_model_stats(stack, learned, scheduler, journal)
+    stats_store = keep_model_stats(stack, supervisor, learned, scheduler, journal)
     dispatcher = Dispatcher(scheduler, memory.launcher(supervisor, scheduler), journal)
     memory_watch, unmet_limits = memory.watch(dispatcher, shared.tasks), UnmetLimits(scheduler)
-    parts = ModelParts(supervisor, memory, memory_watch, scheduler, journal, dispatcher, overrides, unmet_limits)
+    parts = ModelParts(
+        supervisor, memory, memory_watch, scheduler, journal, dispatcher, overrides, unmet_limits, stats_store
+    )
     watch_models(parts, shared.tasks)
     return parts
 
@@ -88,18 +127,31 @@ def with_figures(loaded: Loaded, memory: MemoryManager) -> Loaded:
     return replace(loaded, catalog=catalog, measured=memory.measured(catalog))
 
 
-def keep_model_stats(stack: AsyncExitStack, learned: LearnedStore, scheduler: Scheduler, journal: Journal) -> None:
-    """Restore what the last run measured, and save it at the end."""
+def keep_model_stats(
+    stack: AsyncExitStack, supervisor: Supervisor, learned: LearnedStore, scheduler: Scheduler, journal: Journal
+) -> ModelStatsStore:
+    """Restore what the last run measured, and save it at the end, unless another process has learned more by then."""
     store = ModelStatsStore(learned.section("model_stats"), scheduler.model_stats)
     store.recall()
     journal.listen(store.watch)
-    stack.callback(store.save)
+    stack.callback(lambda: None if supervisor.is_handed_over else store.save())
+    return store
 
 
 def watch_models(parts: ModelParts, tasks: Tasks) -> None:
     parts.journal.listen(parts.unmet_limits.watch)
     parts.journal.listen(lambda entry: parts.memory_watch.on_event(entry.event))
     parts.journal.listen(DefaultModelLoader(parts.dispatcher, tasks).watch)
+    parts.journal.listen(lambda entry: forget_given_up(parts, entry.event))
+
+
+def forget_given_up(parts: ModelParts, event: Event) -> None:
+    """Remove what was saved of a model whose conversations are not saved any more; its server's exit decides that."""
+    if not isinstance(event, UpstreamExited) or event.model not in parts.dispatcher.catalog.models:
+        return
+    known = parts.dispatcher.view_of(event.model).conversations
+    if known and known.problem:
+        parts.supervisor.forget_conversations([event.model])
 
 
 class OutputCopy:

@@ -68,5 +68,4 @@ def start_monitors(shared: Shared, monitoring: Monitoring) -> None:
     tasks = shared.tasks
     tasks.start(monitoring.lag.watch(), "loop lag")
     tasks.start(monitoring.store_writer.watch(), "activity")
-    tasks.start(shared.start.systemd.pet_watchdog(), "watchdog")
     tasks.start(watch_descriptors(), "file descriptors")

@@ -12,6 +12,7 @@ from hotseat.config.exposure import refuse_to_serve
 from hotseat.config.options import load
 from hotseat.config.problems import ConfigError
 from hotseat.daemon.systemd import Systemd, handed_sockets, most_exposed
+from hotseat.handover.predecessor import predecessor_in
 from hotseat.model_files.folder import ModelFolders
 from hotseat.net.listeners import bound, tls_context
 from hotseat.telemetry import logs
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from hotseat.config.load import Loaded
     from hotseat.config.options import ServeOptions
+    from hotseat.handover.predecessor import Predecessor
     from hotseat.settings import Settings, TlsFiles
     from hotseat.telemetry.stdout_writer import StdoutWriter
 
@@ -48,12 +50,32 @@ class Prepared:
     systemd: Systemd
     writer: StdoutWriter
     recent_lines: RecentLines
+    by_systemd: bool = False
+    """Did systemd open the sockets?"""
+    predecessor: Predecessor | None = None
+    """The process that this one replaces; None: an ordinary start."""
+
+    @property
+    def is_known_by_pid(self) -> bool:
+        """Does whoever started it follow this process alone? systemd is told which one serves."""
+        return self.predecessor is None and not self.systemd.is_there
 
 
 def prepare(options: ServeOptions, writer: StdoutWriter) -> Prepared:
-    """Raises CannotStart. Errors of the configuration come first, so that they are shown even if the port is taken."""
+    """Raises CannotStart, after it has told the process that this one was to replace."""
+    predecessor = find_predecessor()
+    try:
+        return prepare_with(predecessor, options, writer)
+    except CannotStart as refused:
+        if predecessor:
+            predecessor.cannot_start(str(refused))
+        raise
+
+
+def prepare_with(predecessor: Predecessor | None, options: ServeOptions, writer: StdoutWriter) -> Prepared:
+    """Errors of the configuration come first, so that they are shown even if the port is taken."""
     model_folders, systemd = ModelFolders(), Systemd(os.environ)
-    handed = sockets_of_systemd()
+    handed = predecessor.sockets_of_systemd() if predecessor else sockets_of_systemd()
     if handed:
         options = replace(options, listen=most_exposed(handed))
     loaded = load_config(options, model_folders)
@@ -61,14 +83,32 @@ def prepare(options: ServeOptions, writer: StdoutWriter) -> Prepared:
     recent_lines = RecentLines()
     logs.set_up(loaded.settings.logging, writer, recent_lines)
     tls = load_certificate(loaded.settings.tls)
-    sockets = handed or open_sockets(loaded.settings.listen, "Choose another address with --listen.")
+    listening = listen(loaded.settings, handed, predecessor)
+    return Prepared(
+        options, loaded, *listening, tls, model_folders, systemd, writer, recent_lines, bool(handed), predecessor
+    )
+
+
+def listen(
+    settings: Settings, handed: list[socket.socket], predecessor: Predecessor | None
+) -> tuple[list[socket.socket], list[socket.socket]]:
+    """The sockets for clients, and those for Ollama's clients. Those of the predecessor are used if it has them."""
+    sockets = handed or (predecessor.sockets_for(settings.listen) if predecessor else [])
+    sockets = sockets or open_sockets(settings.listen, "Choose another address with --listen.")
     try:
-        ollama_sockets = open_sockets_for_ollama(loaded.settings.ollama_listen)
+        for_ollama = predecessor.sockets_for_ollama(settings.ollama_listen) if predecessor else []
+        return sockets, for_ollama or open_sockets_for_ollama(settings.ollama_listen)
     except CannotStart:
         for sock in sockets:
             sock.close()
         raise
-    return Prepared(options, loaded, sockets, ollama_sockets, tls, model_folders, systemd, writer, recent_lines)
+
+
+def find_predecessor() -> Predecessor | None:
+    try:
+        return predecessor_in(os.environ)
+    except (OSError, ValueError) as problem:
+        raise CannotStart(f"cannot take over from the running hotseat: {problem}", FAILED) from None
 
 
 def sockets_of_systemd() -> list[socket.socket]:

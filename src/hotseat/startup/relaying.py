@@ -6,20 +6,30 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hotseat.config.reload import Reloader
+from hotseat.handover.streams import Streams
 from hotseat.model_servers.liveness import Liveness
 from hotseat.relay.server import Relay
 from hotseat.startup.reloading import ConfigApplier
 
 if TYPE_CHECKING:
-    from hotseat.identifiers import Address
+    from collections.abc import Iterable
+
+    from hotseat.identifiers import Address, ModelName
+    from hotseat.scheduling.view import InUse
     from hotseat.startup.models import ModelParts
     from hotseat.startup.monitoring import Monitoring
     from hotseat.startup.shared import Shared
 
 
+def servers_in_use(models: ModelParts) -> Iterable[InUse]:
+    """After a handover the new process judges them: this one learns nothing of their end."""
+    return () if models.supervisor.is_handed_over else models.scheduler.in_use()
+
+
 @dataclass(frozen=True, slots=True)
 class RelayParts:
     relay: Relay
+    streams: Streams
     liveness: Liveness
     reloader: Reloader
 
@@ -30,6 +40,11 @@ def make_relay(
     """The relay does not listen yet."""
     policy = shared.policy(shared.active.settings)
     relay = Relay(models.dispatcher, policy, management, monitoring.activity, most_connections=most_connections)
-    liveness = Liveness(models.scheduler.in_use, relay.connections.last_pieces, models.dispatcher.tell)
+    streams = Streams(relay.connections.last_pieces, lambda: models_in_progress(relay))
+    liveness = Liveness(lambda: servers_in_use(models), streams.last_pieces, models.dispatcher.tell)
     target = ConfigApplier(shared, models, monitoring.metrics, relay)
-    return RelayParts(relay, liveness, Reloader(shared.active, shared.start.model_folders, target))
+    return RelayParts(relay, streams, liveness, Reloader(shared.active, shared.start.model_folders, target))
+
+
+def models_in_progress(relay: Relay) -> Iterable[ModelName]:
+    return [request.model for request in relay.connections.in_progress()]

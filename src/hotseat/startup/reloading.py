@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from hotseat.config.options import load
 from hotseat.net.listeners import tls_context
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.startup.models import with_figures
+from hotseat.startup.models import grace_of, with_figures
 from hotseat.telemetry import logs
 
 if TYPE_CHECKING:
-    from hotseat.catalog.catalog import CatalogChange
+    from hotseat.catalog.catalog import Catalog, CatalogChange
     from hotseat.config.load import Loaded
     from hotseat.identifiers import ModelName
     from hotseat.relay.server import Relay
@@ -51,6 +51,7 @@ class ConfigApplier:
         logs.set_up(loaded.settings.logging, self._start.writer, self._start.recent_lines)
         self._models.supervisor.withhold(loaded.withheld_env)
         self._models.supervisor.trim_conversations()
+        self._models.supervisor.guard.keep_for(grace_of(loaded.settings))
         self._relay.change_policy(self._policy(loaded.settings))
 
     def change_catalog(self, loaded: Loaded) -> CatalogChange:
@@ -58,7 +59,14 @@ class ConfigApplier:
         now = self._models.dispatcher.catalog
         overrides = {**self._models.overrides.kept(), **now.overrides}
         catalog = loaded.catalog.with_profile(now.active_profile).with_fleet_models(now.fleet_models)
+        self._models.supervisor.forget_conversations(without_successor(now, catalog))
         return self._models.dispatcher.change_catalog(catalog.with_overrides(overrides), loaded.measured)
 
     def reloaded(self, *, success: bool) -> None:
         self._metrics.reloaded(success=success)
+
+
+def without_successor(old: Catalog, new: Catalog) -> frozenset[ModelName]:
+    """The models whose saved conversations no server can use any more: they are gone, or have another command."""
+    recipes = {name: spec.recipe for name, spec in new.models.items()}
+    return frozenset(name for name, spec in old.models.items() if recipes.get(name) != spec.recipe)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,8 @@ class Shared:
     accounts: Accounts
     host_verifier: HostVerifier
     fleet: FleetHandle
+    feeds_end: asyncio.Event
+    """Set when another process has taken over: clients of endless feeds must connect to it."""
 
     def policy(self, settings: Settings) -> Policy:
         """Usage of keys and proofs of other hosts survive a reload."""
@@ -35,4 +38,7 @@ class Shared:
 
 def shared_by_all(start: Prepared) -> Shared:
     verifier = HostVerifier(start.loaded.settings.fleet)
-    return Shared(start, ActiveConfig(start.loaded), Tasks(), ShutdownSequence(), Accounts(), verifier, FleetHandle())
+    return Shared(
+        start, ActiveConfig(start.loaded), Tasks(), ShutdownSequence(), Accounts(), verifier, FleetHandle(),
+        asyncio.Event(),
+    )  # fmt: skip

@@ -72,7 +72,7 @@ LABELS: dict[str, tuple[str, tuple[str, ...]]] = {
     "key": ("the name of a configured key, never its secret", ()),
     "host": ("the name of an available host of the fleet", ()),
     "connection": (
-        "the connection state of this host to its fleet; `disconnected` while NATS is unreachable",
+        "the connection state of this host to its fleet; `disconnected` without NATS, or if another host has its name",
         CONNECTIONS,
     ),
     "result": ("`refused` if that host was unreachable or refused the request", RESULTS),

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import stat
 import struct
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.waiting import come_true
 
 from hotseat.identifiers import ModelName
+from hotseat.model_servers.conversations import files
 from hotseat.model_servers.conversations.files import USUAL_TOKEN, Kept, NotKept, SavedFiles
 from hotseat.model_servers.conversations.saved_file import Origin
 from hotseat.model_servers.conversations.slots_api import Moved
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable
     from pathlib import Path
 
     from hotseat.model_servers.conversations.saved_file import SavedFile
@@ -36,16 +40,26 @@ class Disk:
     def on_disk(self) -> list[str]:
         return sorted(path.name for path in self.files.open().iterdir() if path.name != "lock")
 
-    async def save(self, ids: list[int], origin: Origin = QWEN, size: int = MIB) -> SavedFile:
+    async def save(
+        self, ids: list[int], origin: Origin = QWEN, size: int = MIB, earlier: SavedFile | None = None
+    ) -> SavedFile:
         part = await self.files.begin(origin, len(ids))
         try:
-            return await self.finish(part, ids, origin, size)
+            return await self.finish(part, ids, origin, size, earlier)
         finally:
             self.files.abandon(part)
 
-    async def finish(self, part: str, ids: list[int], origin: Origin = QWEN, size: int = MIB) -> SavedFile:
+    async def finish(
+        self, part: str, ids: list[int], origin: Origin = QWEN, size: int = MIB, earlier: SavedFile | None = None
+    ) -> SavedFile:
         self.write(part, ids, size)
-        return await self.files.finish(part, origin, Moved(len(ids), size), self.now)
+        return await self.files.finish(part, origin, Moved(len(ids), size), self.now, earlier)
+
+    async def save_unknown(self) -> SavedFile:
+        """A conversation of three tokens in a format that hotseat cannot read."""
+        part = await self.files.begin(QWEN, 3)
+        (self.files.open() / part).write_bytes(b"unknown")
+        return await self.files.finish(part, QWEN, Moved(3, 7), self.now)
 
     def write(self, part: str, ids: list[int], size: int = MIB) -> None:
         """As llama-server does."""
@@ -139,6 +153,24 @@ async def test_a_file_whose_format_is_unknown(disk: Disk, data: bytes) -> None:
     assert disk.files.kept(QWEN.model).conversations == 2
 
 
+@pytest.mark.parametrize("again", [b"another version", None])
+async def test_a_file_whose_format_is_unknown_is_replaced_by_the_next_of_its_slot(
+    disk: Disk, again: bytes | None
+) -> None:
+    """Nothing else tells that the conversation is the same; a file whose tokens are known is compared by them."""
+    unknown = await disk.save_unknown()
+    other = await disk.save([7, 8, 9])
+    part = await disk.files.begin(QWEN, 3)
+    if again is None:
+        disk.write(part, [1, 2, 3])
+    else:
+        (disk.files.open() / part).write_bytes(again.ljust(MIB, b"\0"))
+    renewed = await disk.files.finish(part, QWEN, Moved(3, MIB), disk.now, earlier=unknown)
+    last = await disk.save([4, 5, 6], earlier=other)
+
+    await disk.has_only(other, renewed, last)
+
+
 async def test_a_file_of_an_older_llama_server(disk: Disk) -> None:
     """It has the tokens and nothing else; the same conversation is recognised."""
     part = await disk.files.begin(QWEN, 3)
@@ -203,6 +235,68 @@ async def test_what_a_changed_model_has_saved_is_removed(disk: Disk) -> None:
     disk.files.drop_outdated(Origin(QWEN.model, "new", MIB))
 
     await disk.has_only(other)
+
+
+async def test_what_a_forgotten_model_has_saved_is_removed(disk: Disk) -> None:
+    """Also if several of its commands have saved; other models' files stay."""
+    await disk.save([1, 2, 3])
+    await disk.save([1, 2, 3], Origin(QWEN.model, "new", MIB))
+    other = await disk.save([1, 2, 3], LARGER)
+    disk.files.forget([QWEN.model])
+
+    assert disk.files.kept(QWEN.model) == Kept()
+    await disk.has_only(other)
+
+
+async def test_a_model_is_forgotten_while_its_server_writes(disk: Disk) -> None:
+    """What it is writing is not kept."""
+    part = await disk.files.begin(QWEN, 3)
+    other = await disk.files.begin(LARGER, 3)
+    disk.files.forget([QWEN.model])
+    with pytest.raises(NotKept, match="is not wanted any more"):
+        await disk.finish(part, [1, 2, 3])
+    saved = await disk.finish(other, [1, 2, 3], LARGER)
+    disk.files.sweep_later()
+
+    await disk.has_only(saved)
+
+
+async def test_a_model_is_forgotten_while_its_file_gets_its_name(disk: Disk) -> None:
+    """It is not kept either, and nothing of it stays on disk."""
+    part = await disk.files.begin(QWEN, 3)
+    async with asyncio.TaskGroup() as group:
+        finishing = group.create_task(problem_of(disk.finish(part, [1, 2, 3])))
+        await asyncio.sleep(0)  # it has begun
+        disk.files.forget([QWEN.model])
+    disk.files.sweep_later()
+
+    assert "is not wanted any more" in finishing.result()
+    await disk.has_only()
+
+
+async def test_a_model_is_forgotten_before_its_file_gets_its_name(disk: Disk) -> None:
+    """The file is gone then. The reason that is given is not a full disk."""
+    part = await disk.files.begin(QWEN, 3)
+    disk.files.forget([QWEN.model])
+
+    with pytest.raises(NotKept, match="is not wanted any more"):
+        await disk.files.finish(part, QWEN, Moved(3, MIB), disk.now)
+
+
+async def test_a_file_is_removed_while_it_gets_its_name(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not kept, and the server's work goes on."""
+    part = await disk.files.begin(QWEN, 3)
+    monkeypatch.setattr(files, "token_ids_in", lambda path, _: path.unlink())
+
+    assert await problem_of(disk.finish(part, [1, 2, 3])) == "what was written has been removed"
+
+
+async def problem_of(finishing: Awaitable[object]) -> str:
+    try:
+        await finishing
+    except NotKept as problem:
+        return str(problem)
+    return ""
 
 
 async def test_a_folder_that_was_removed_has_no_files(disk: Disk) -> None:
@@ -296,3 +390,35 @@ async def test_some_of_the_disk_stays_free(tmp_path: Path) -> None:
     with pytest.raises(NotKept, match="do not fit on the disk"):
         await files.begin(QWEN, 1)
     await files.aclose()
+
+
+# Another process
+
+
+async def test_files_of_another_process(disk: Disk, tmp_path: Path) -> None:
+    """They are as they were there, and what is continued replaces them; a file that is missing is forgotten."""
+    first, second = await disk.save([1] * 100), await disk.save([2] * 100)
+    disk.now = 60.0
+    records, shared = disk.files.records(), disk.files.shared
+    assert shared is not None
+    path, lock = shared[0], os.dup(shared[1])
+    disk.files.leave()
+    (path / second.name).unlink()
+    after = Disk(tmp_path / "conversations")
+    after.now = 5.0
+
+    assert after.files.take(path, lock, records)
+    assert after.files.usable(QWEN) == [replace(first, used_at=-55.0)]
+    assert after.files.named(second.name) is None
+    continued = await after.save([1] * 150)
+    await after.has_only(continued)
+    await after.files.aclose()
+    assert not path.exists()
+
+
+async def test_only_files_of_some_models_are_kept(disk: Disk) -> None:
+    """The others were removed from the configuration meanwhile."""
+    kept, _ = await disk.save([1] * 100), await disk.save([2] * 100, LARGER)
+    disk.files.keep_only({QWEN.model})
+
+    await disk.has_only(kept)

@@ -99,6 +99,44 @@ def test_a_folder_without_a_lock_is_a_leftover(parent: Path) -> None:
     assert {path.name for path in folders(parent)} == {"note", "link", "alice"}
 
 
+def test_a_folder_that_was_handed_over_stays_locked(parent: Path) -> None:
+    """Whoever hands it over does not remove it; the one that has it does."""
+    former, successor = Folder(parent), Folder(parent)
+    path = former.opened()
+    assert former.shared is not None
+    assert successor.take(path, os.dup(former.shared[1]))
+    former.leave()
+    former.close()
+    Folder(parent).remove_leftovers()
+
+    assert folders(parent) == [path] == [successor.opened()]
+    successor.close()
+    assert folders(parent) == []
+
+
+def test_a_folder_that_was_left_is_taken_by_one(parent: Path) -> None:
+    """Its hotseat was killed: the first that finds its lock free has it."""
+    former, first, second = Folder(parent), Folder(parent), Folder(parent)
+    path = former.opened()
+    assert not first.take(path)
+    former.leave()
+
+    assert first.take(path)
+    assert not second.take(path)
+    assert first.shared is not None
+    assert second.shared is None
+    first.close()
+
+
+@pytest.mark.parametrize("name", ["missing/0123456789abcdef", "0123456789abcdef", "alice"])
+def test_only_a_folder_of_hotseat_is_taken(parent: Path, name: str) -> None:
+    """It is removed at the end, so it must not be any other."""
+    (parent / "alice").mkdir(parents=True)
+
+    assert not Folder(parent).take(parent / name)
+    assert not (parent / "alice" / "lock").exists()
+
+
 def test_a_folder_that_somebody_removed_is_created_again(parent: Path) -> None:
     """A server would not start without it."""
     folder = Folder(parent)

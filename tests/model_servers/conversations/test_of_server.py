@@ -119,6 +119,29 @@ async def test_a_restored_conversation_that_nobody_used_is_not_written_again(rig
     await come_true(lambda: len(rig.files) == 2 and rig.files != files)
 
 
+async def test_a_conversation_in_an_unknown_format_is_kept_once(rig: ConversationsRig) -> None:
+    """What its slot has when it is saved again replaces it."""
+    spec = stand_in("--trouble", "save:in another format")
+    await rig.saved_and_ended(spec, 100, 50)
+    ready = await rig.ready(spec)
+    await rig.restore(ready)
+    await talk(ready, 110, 50)
+    await rig.save(ready)
+
+    assert rig.supervisor.kept_conversations(ready.model).conversations == 2
+    await come_true(lambda: len(rig.files) == 2)
+
+
+async def test_what_was_saved_of_a_model_that_is_forgotten(rig: ConversationsRig) -> None:
+    """Its files are removed, and its next server has nothing to restore."""
+    saved = await rig.saved_and_ended(stand_in(), 100, 50)
+    rig.supervisor.forget_conversations([saved.model])
+
+    assert rig.supervisor.kept_conversations(saved.model) == Kept()
+    await come_true(lambda: not rig.files)
+    assert tokens(await rig.restore(await rig.ready(stand_in()))) == []
+
+
 async def test_a_server_with_a_key_is_asked_with_it(rig: ConversationsRig) -> None:
     """Otherwise it refuses to name its slots."""
     spec = stand_in("--api-key", "sesame,other")

@@ -12,9 +12,10 @@ from tests.support.relay_rig import HELLO, chat, get
 from tests.support.scripted_upstream import on_a_port
 
 from hotseat.fleet.host_headers import said_by
-from hotseat.fleet.host_proof import FleetSecret, ProofChecker
+from hotseat.fleet.host_proof import FleetSecret, ProofChecker, Signer
 from hotseat.fleet.route import THIS_HOST
 from hotseat.identifiers import HostName
+from hotseat.relay.access.host_requests import HostVerifier
 from hotseat.settings import Access, ApiKey, Fleet, Role, Settings
 
 if TYPE_CHECKING:
@@ -55,6 +56,16 @@ def prove(request: Message, us: ProofChecker) -> None:
     fields = [request[name] for name in ("hotseat-model", "hotseat-client", "hotseat-role")]
     said = said_by(*(part.encode() for part in (request["hotseat-from"], method, target, *fields)))
     us.check("here", said, request["hotseat-proof"].encode())
+
+
+def test_a_proof_of_another_fleet_is_rejected() -> None:
+    """Both have the same secret, and differ only in their prefix."""
+    us = Fleet(("nats://x",), HostName("b"), secrets=(SECRET,), prefix="staging")
+    ours, theirs = (Signer(FleetSecret([SECRET], prefix)).proof(us.name, b"said") for prefix in ("staging", "hotseat"))
+    verifier = HostVerifier(us)
+
+    assert verifier.is_proven_again(b"said", ours)
+    assert not verifier.is_proven_again(b"said", theirs)
 
 
 # To another host

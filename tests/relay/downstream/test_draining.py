@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.relay_rig import HELLO, chat, get
+from tests.support.relay_rig import HELLO, chat, get, turns
 from tests.support.transport import DEADLINE_S, End, promptly, within
 from tests.support.waiting import come_true
 
@@ -138,3 +138,36 @@ async def test_whoever_watches_hotseat_does_not_hold_it_up(rig: RelayRig) -> Non
     await promptly(rig.relay.drain(within=60))
 
     assert await client.end() is End.RESET
+
+
+async def test_another_process_accepts_from_now_on(rig: RelayRig, tasks: Tasks) -> None:
+    """An idle client may send one more request, whose response ends its connection; then all is finished."""
+    client = await rig.client()
+    await come_true(lambda: rig.relay.connections.open)
+    finishing = tasks.start(rig.relay.finish(60, rig.relay.context.management), "finish")
+    await come_true(lambda: rig.relay.context.is_draining)
+    await client.send(chat())
+    await (await rig.alpha.call()).say(HELLO)
+    answered = await client.message()
+
+    assert answered["Connection"] == "close"
+    assert await client.end() is End.CLOSED
+    client.hang_up()
+    await promptly(finishing)
+
+
+async def test_a_client_comes_just_after_the_last_one_has_left(rig: RelayRig, tasks: Tasks) -> None:
+    """It was accepted before: the relay waits for it, too."""
+    first, connections = await rig.client(), rig.relay.connections
+    await come_true(lambda: connections.open)
+    finishing = tasks.start(rig.relay.finish(60, rig.relay.context.management), "finish")
+    await come_true(lambda: rig.relay.context.is_draining)
+    late = rig.connection()
+    connections.part(late)
+    connections.open.add(late)
+    connections.count.add(late.peer, rig.relay.context.policy.limits, is_proxy=False)
+    await turns()
+
+    assert not finishing.done()
+    first.hang_up()
+    await promptly(finishing)

@@ -32,7 +32,7 @@ from tests.support.exchange_world import (
     request_of,
 )
 
-from hotseat.errors import LoadFailed, Unloaded
+from hotseat.errors import CancelledByOperator, LoadFailed, Unloaded
 from hotseat.relay.exchange.accounting import Accounting
 from hotseat.relay.exchange.early_stream import EarlyStream
 from hotseat.relay.exchange.exchange import DONE, Exchange, Queued
@@ -167,6 +167,20 @@ class ExchangeWorld(RuleBasedStateMachine):
         assert self.hosts is not None
         self.hosts.agreeing.pop().agreed(THERE)
 
+    @precondition(lambda self: self.hosts is not None and self.hosts.forwarded)
+    @rule(rarely=st.integers(0, 5))
+    def host_stops_answering(self, rarely: int) -> None:
+        assert self.hosts is not None
+        if rarely == 5:
+            self.hosts.forwarded[0].host_is_silent()
+
+    @precondition(lambda self: self.context.dispatcher.forwarded)
+    @rule(rarely=st.integers(0, 5))
+    def operator_cancels(self, rarely: int) -> None:
+        [waiter] = self.context.dispatcher.forwarded.values()
+        if rarely == 5:
+            waiter.cut(CancelledByOperator("an operator cancelled this request"))
+
     # The upstream
 
     @precondition(lambda self: self.context.pool.dials)
@@ -260,7 +274,8 @@ class ExchangeWorld(RuleBasedStateMachine):
         if not is_over(self.exchange):
             waits = context.timers or context.pool.dials or context.pool.used or self.is_waiting()
             check(bool(waits or (self.hosts and self.hosts.agreeing)), "nothing will ever happen")
-            check(len(context.pool.used) <= 1 and len(dispatcher.waiting) <= 1, "something is held twice")
+            tickets = [*dispatcher.waiting, *dispatcher.forwarded]
+            check(len(context.pool.used) <= 1 and len(tickets) <= 1, "something is held twice")
             return
         left = {"timers": context.timers, "dials": context.pool.dials, "connections": context.pool.used}
         check(not any(left.values()), f"{left} after the end")
@@ -481,6 +496,7 @@ PLANTED = [
     Planted(EarlyStream, "stop", nothing, kinds=["early stream"]),
     Planted(LocalModel, "_ask_again", asked_again_with_the_old_lease, fleets=["none"]),
     Planted(FleetHop, "come_back", nothing),
+    Planted(FleetHop, "_return_ticket", nothing, fleets=["hosts"]),
     Planted(UpstreamConnection, "_can_be_reused", always, kinds=["head only"]),
 ]
 PLANTED_IN_TRANSLATION = [

@@ -34,12 +34,16 @@ if TYPE_CHECKING:
     from tests.support.relay_rig import RelayRig
     from tests.support.scripted_upstream import ScriptedUpstream
 
+    from hotseat.fleet.forwarded import Forwarded
     from hotseat.fleet.route import Route
     from hotseat.identifiers import ClientId
 
 NOWHERE = Address("127.0.0.1", 1)
 FAILED = b"HTTP/1.1 503 x\r\nX-Error-Code: model_failed_to_start\r\nContent-Length: 4\r\n\r\nrest"
 NOT_SERVED = b"HTTP/1.1 503 gone\r\nHotseat-Not-Served: 1\r\nContent-Length: 4\r\n\r\nbusy"
+STREAM_BEGINS = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\nd\r\ndata: hello\n\n\r\n"
+)
 HERE_NAME = HostName("here")
 FLEET_MODELS = {"far": FleetModel(ModelName("far")), "distant": FleetModel(ModelName("far"))}
 
@@ -56,6 +60,7 @@ class ScriptedHosts:
     turned_away_by: list[str] = field(default_factory=list)
     disbelieved_by: list[str] = field(default_factory=list)
     away: list[str] = field(default_factory=list)
+    forwarded: list[Forwarded] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     loads: list[str] = field(default_factory=list)
     tasks: Tasks = field(default_factory=Tasks)
@@ -81,11 +86,13 @@ class ScriptedHosts:
 
         return self.tasks.start(ask(), "agree")
 
-    def sent(self, host: HostName, model: ModelName) -> None:
-        self.away.append(f"{model} at {host}")
+    def sent(self, where: OtherHost, model: ModelName, request: Forwarded) -> None:
+        self.away.append(f"{model} at {where.host}")
+        self.forwarded.append(request)
 
-    def came_back(self, host: HostName, model: ModelName) -> None:
+    def came_back(self, host: HostName, model: ModelName, request: Forwarded) -> None:
         self.away.remove(f"{model} at {host}")
+        self.forwarded.remove(request)
 
     def turned_away(self, host: HostName) -> None:
         self.turned_away_by.append(host)
@@ -410,6 +417,37 @@ async def test_a_host_whose_power_failed_is_not_waited_for_long(
     assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 5
     assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 20_000
     connection.close()
+
+
+async def test_a_host_stops_answering_before_its_response(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:
+    """The client gets 502 host_unresponsive, no other host gets the request, and it is counted nowhere any more."""
+    rig, hosts = await joined(open_rig, at("b", boxes[0]), at("a", boxes[1]))
+    client = await rig.send(chat("far"))
+    call = await boxes[0].call()
+    hosts.forwarded[0].host_is_silent()
+    answered = await client.message()
+
+    assert (answered.status, answered["x-error-code"]) == (502, "host_unresponsive")
+    assert b"b, to which this request was forwarded, stopped answering" in answered.body
+    assert await call.ended() in End
+    assert (hosts.away, hosts.forwarded, hosts.turned_away_by) == ([], [], [])
+
+
+async def test_a_host_stops_answering_in_the_middle_of_a_stream(
+    open_rig: OpenRig, boxes: list[ScriptedUpstream]
+) -> None:
+    """The stream is cut visibly: its last event is an error, and its last chunk is missing."""
+    rig, hosts = await joined(open_rig, at("b", boxes[0]))
+    client = await rig.send(chat("far"))
+    call = await boxes[0].call()
+    await call.say(STREAM_BEGINS)
+    await client.read_until(b"data: hello")
+    hosts.forwarded[0].host_is_silent()
+    rest = await client.read_to_end()
+
+    assert b"host_unresponsive" in rest
+    assert not rest.endswith(b"0\r\n\r\n")
+    assert (hosts.away, hosts.forwarded) == ([], [])
 
 
 @contextmanager

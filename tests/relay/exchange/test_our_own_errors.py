@@ -210,7 +210,7 @@ async def test_a_host_that_cannot_be_notified_of_the_end_of_a_request(
     """If the fleet cannot be notified, the client still has its response and the key its place."""
     rig = await open_rig(access=Access(api_keys=(ApiKey("k", Role.ADMIN),)))
     broken = Calls(raising=0).around("come_back", FleetHop.come_back)
-    hop = FleetHop(None, "alpha", "me", None, None)  # type: ignore[arg-type]
+    hop = FleetHop(None, None, None, "alpha", "me", None)  # type: ignore[arg-type]
     monkeypatch.setattr("hotseat.relay.exchange.exchange.Accounting", partial(Accounting, hop=hop))
     monkeypatch.setattr(FleetHop, "come_back", broken)
     [account] = rig.relay.context.policy.accounts.all()

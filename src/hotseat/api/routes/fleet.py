@@ -43,6 +43,7 @@ async def fleet(deps: Deps) -> Fleet:
     return Fleet(
         host=view.me,
         connection=view.connection,
+        problem=view.problem,
         hosts=[host(each) for each in view.hosts],
         claims=[FleetClaim(model=each.model, host=each.host, by=each.by, reason=each.reason) for each in view.claims],
         absent=[AbsentHost(host=each.name, **orders(each.orders)) for each in view.absent],
@@ -113,6 +114,7 @@ def host(seen: HostView) -> FleetHost:
         address=seen.address,
         version=seen.version,
         labels=dict(seen.labels),
+        config_digest=seen.config_digest,
         state=seen.state,
         last_seen_s=round(seen.last_seen_s, 3),
         **orders(seen.orders),

@@ -72,6 +72,7 @@ def in_progress(request: InProgress) -> RequestInProgress:
         waited_s=round(request.waited_s, 4),
         first_byte_s=rounded(request.first_byte_s),
         seconds=round(request.seconds, 4),
+        host=request.host,
     )
 
 

@@ -141,6 +141,7 @@ async def reload(deps: Deps) -> Reloaded | JSONResponse:
         changed=list(change.changed),
         removed=list(change.removed),
         keys=list(result.keys),
+        needs_restart=list(result.pending),
     )
 
 
@@ -174,6 +175,7 @@ def model(deps: ApiDeps, view: View, seen: ModelView, spec: ModelSpec | None) ->
         configured=overrides.configured(spec) if spec else None,
         memory=by_device(spec.memory) if spec and spec.memory is not None else None,
         footprint=footprint(seen) if view.devices else None,
+        adopted=seen.is_adopted,
         gpus=[place.device for place in seen.gpus],
         progress=progress(deps, seen.name, seen.phase),
         conversations=conversations(deps, seen),

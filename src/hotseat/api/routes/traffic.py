@@ -1,8 +1,8 @@
 """The traffic feed from which `hotseat record` writes a trace. Each item is a JSON object whose `t` is its type.
 
 First `machine`: which models may run together, and what is known of each. Then, live, `request` with its times on one
-clock, `load` and `stop` with their durations, `slots` as a server reports them, and `missed` where the reader did not
-keep up.
+clock and the tokens of its prompt, `load` and `stop` with their durations, `save` and `restore` for each conversation,
+`slots` as a server reports them, and `missed` where the reader did not keep up.
 """
 
 from __future__ import annotations
@@ -21,7 +21,13 @@ from hotseat.catalog.cards import written
 from hotseat.dispatch.journal import Entry, Gap
 from hotseat.dispatch.request_trace import Missed, RequestTiming
 from hotseat.scheduling.commands import StartUpstream, StopUpstream
-from hotseat.scheduling.events import SlotsLearned, UpstreamExited, UpstreamReady
+from hotseat.scheduling.events import (
+    ConversationsRestored,
+    ConversationsSaved,
+    SlotsLearned,
+    UpstreamExited,
+    UpstreamReady,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
@@ -90,12 +96,20 @@ class Stopwatch:
         event = entry.event
         if isinstance(event, SlotsLearned):
             yield {"t": "slots", "model": event.model, "slots": event.total_slots}
+        if isinstance(event, ConversationsSaved | ConversationsRestored):
+            yield from transfers(event)
         if not isinstance(event, UpstreamReady | UpstreamExited):
             return
         since = self._since.pop(event.launch, None)
         if since is not None:
             what = "load" if isinstance(event, UpstreamReady) else "stop"
             yield {"t": what, "model": event.model, "seconds": round(entry.at - since, 6)}
+
+
+def transfers(event: ConversationsSaved | ConversationsRestored) -> Iterator[dict[str, Any]]:
+    what, done = ("save", event.saved) if isinstance(event, ConversationsSaved) else ("restore", event.restored)
+    for each in done:
+        yield {"t": what, "model": event.model, "tokens": each.tokens, "seconds": round(each.took_s, 6)}
 
 
 def figures(footprint: Footprint | None) -> dict[str, int] | None:
@@ -129,6 +143,7 @@ def machine(dispatcher: Dispatcher) -> dict[str, Any]:
                 "urgency": spec.urgency,
                 "pinned": spec.pinned,
                 "max_queue": spec.max_queue,
+                "keeps_conversations": spec.keeps_conversations,
             }
             for spec in catalog.models.values()
         ],

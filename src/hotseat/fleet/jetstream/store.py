@@ -51,6 +51,7 @@ class JetStream:
         lives_s: Mapping[Bucket, Seconds | None] = LIVES_S,
     ) -> None:
         self._link = Link(fleet)
+        self._prefix = fleet.prefix
         self._patience_s = patience_s
         self._heartbeat_s = heartbeat_s
         self._pauses = pauses
@@ -114,7 +115,7 @@ class JetStream:
         return Written(key, found.data or b"", Revision(found.seq or 0))
 
     async def _write(self, bucket: Bucket, key: str, value: bytes, headers: dict[str, str]) -> Revision:
-        subject = subject_of(bucket, checked(key))
+        subject = subject_of(bucket, checked(key), self._prefix)
         try:
             async with asyncio.timeout(self._patience_s):
                 return Revision((await self._published(subject, value, headers)).seq)
@@ -141,7 +142,8 @@ class JetStream:
     async def _last(self, bucket: Bucket, key: str) -> api.RawStreamMsg | None:
         try:
             async with asyncio.timeout(self._patience_s):
-                return await asked(self._js().get_msg(stream_of(bucket), subject=subject_of(bucket, checked(key))))
+                subject = subject_of(bucket, checked(key), self._prefix)
+                return await asked(self._js().get_msg(stream_of(bucket, self._prefix), subject=subject))
         except NotFoundError:
             return None
         except PROBLEMS as problem:
@@ -159,7 +161,7 @@ class JetStream:
         pauses = self._pauses()
         await self._ready.wait()
         while True:
-            session = WatchSession(self._link.client, bucket, self._heartbeat_s)
+            session = WatchSession(self._link.client, bucket, self._prefix, self._heartbeat_s)
             try:
                 async with aclosing(session.changes()) as changes:
                     async for change in changes:
@@ -168,6 +170,8 @@ class JetStream:
                         yield change
             except (Interrupted, *PROBLEMS) as problem:
                 log.debug("watch interrupted bucket=%s error=%r", bucket.value, _said(problem))
+            await self._ready.wait()
+            # Only now: hosts that lost NATS together are connected again together.
             await asyncio.sleep(pauses.next())
             await self._ready.wait()
             yield BegunAnew()
@@ -181,7 +185,7 @@ class JetStream:
             await self._link.up.wait()
             self._recheck.clear()
             try:
-                await asked(make_buckets(self._js(), self._lives_s))
+                await asked(make_buckets(self._js(), self._lives_s, self._prefix))
             except (StoreError, *PROBLEMS) as problem:
                 log.warning("the fleet's buckets cannot be created error=%r", _said(problem))
                 await asyncio.sleep(pauses.next())

@@ -53,10 +53,13 @@ def is_gone(headers: Mapping[str, str] | None) -> bool:
 
 
 class WatchSession:
-    def __init__(self, client: Client, bucket: Bucket, heartbeat_s: Seconds = HEARTBEAT_S) -> None:
+    def __init__(self, client: Client, bucket: Bucket, prefix: str, heartbeat_s: Seconds = HEARTBEAT_S) -> None:
         self._client = client
         self._js = client.jetstream(timeout=GOODBYE_S)
         self._bucket = bucket
+        self._stream = stream_of(bucket, prefix)
+        self._subjects = subject_of(bucket, "", prefix)
+        """What all of them begin with."""
         self._heartbeat_s = heartbeat_s
         self._received: asyncio.Queue[Msg] = asyncio.Queue(BEHIND)
         self._inbox = client.new_inbox()
@@ -90,14 +93,14 @@ class WatchSession:
 
     async def _begun(self) -> api.ConsumerInfo:
         self._subscription = await self._client.subscribe(self._inbox, cb=self._received.put)
-        return await self._js.add_consumer(stream_of(self._bucket), self._config())
+        return await self._js.add_consumer(self._stream, self._config())
 
     async def _end(self) -> None:
         try:
             async with asyncio.timeout(GOODBYE_S):
                 if self._subscription:
                     await self._subscription.unsubscribe()
-                await self._js.delete_consumer(stream_of(self._bucket), self._name)
+                await self._js.delete_consumer(self._stream, self._name)
         except PROBLEMS as problem:
             log.debug(
                 "a consumer could not be deleted and is left to NATS bucket=%s error=%r",
@@ -110,7 +113,7 @@ class WatchSession:
             name=self._name,
             deliver_subject=self._inbox,
             deliver_policy=api.DeliverPolicy.LAST_PER_SUBJECT,
-            filter_subject=subject_of(self._bucket, ">"),
+            filter_subject=f"{self._subjects}>",
             ack_policy=api.AckPolicy.NONE,
             max_deliver=1,
             flow_control=True,
@@ -154,7 +157,7 @@ class WatchSession:
             raise Interrupted("messages are missing")
 
     def _change(self, message: Msg, is_caught_up: bool) -> Change | None:
-        key = message.subject.removeprefix(subject_of(self._bucket, ""))
+        key = message.subject.removeprefix(self._subjects)
         revision = Revision(message.metadata.sequence.stream)
         if not is_gone(message.headers):
             return Written(key, message.data, revision)

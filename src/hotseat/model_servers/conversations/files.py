@@ -1,7 +1,8 @@
 """The saved conversations and what they may take of the disk.
 
-Which files there are is known in memory only, so nothing has to be read back after a crash. A server writes under a
-temporary name, and the file gets its name when it is whole: whatever else is in the folder is removed.
+Which files there are is known in memory only, so nothing has to be read back after a crash; a restart hands it over.
+A server writes under a temporary name, and the file gets its name when it is whole: whatever else is in the folder is
+removed.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ import os
 import secrets
 import shutil
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from hotseat.model_servers.conversations.folder import Folder
-from hotseat.model_servers.conversations.saved_file import SavedFile, size_of, token_ids_in
+from hotseat.model_servers.conversations.handover import FileRecord
+from hotseat.model_servers.conversations.saved_file import SavedFile, least_worth, size_of, token_ids_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Container, Iterable
     from pathlib import Path
 
     from hotseat.identifiers import Bytes, Instant, ModelName
@@ -40,6 +43,13 @@ class Kept(NamedTuple):
     size: Bytes = 0
 
 
+class InProgress(NamedTuple):
+    """What a server writes, or what gets its name."""
+
+    model: ModelName
+    expected: Bytes
+
+
 class SavedFiles:
     def __init__(
         self,
@@ -52,8 +62,8 @@ class SavedFiles:
         self._folder, self._budget, self._clock, self._left_free = Folder(parent), budget, clock, left_free
         self._path: Path | None = None
         self._files: dict[str, SavedFile] = {}
-        self._in_progress: dict[str, Bytes] = {}
-        """Expected sizes by name."""
+        self._in_progress: dict[str, InProgress] = {}
+        """By name."""
         self._token_sizes: dict[str, float] = {}
         """Bytes per token as written last, by fingerprint."""
 
@@ -93,20 +103,25 @@ class SavedFiles:
         await self.drop(victims)
         self._check_disk(expected)
         name = f"{secrets.token_hex(8)}{PART}"
-        self._in_progress[name] = expected
+        self._in_progress[name] = InProgress(origin.model, expected)
         return name
 
-    async def finish(self, part: str, origin: Origin, moved: Moved, used_at: Instant) -> SavedFile:
-        """Keep what was written, instead of earlier files that it covers; NotKept if it is not whole."""
+    async def finish(
+        self, part: str, origin: Origin, moved: Moved, used_at: Instant, earlier: SavedFile | None = None
+    ) -> SavedFile:
+        """Keep what was written, instead of other files that it replaces; NotKept if it is not whole.
+
+        `earlier` was restored into the slot that was saved now.
+        """
         name = f"{origin.fingerprint}-{part.removesuffix(PART)}.slot"
-        self._in_progress[name] = 0
+        self._in_progress[name] = InProgress(origin.model, 0)
         try:
-            token_ids = await asyncio.to_thread(self._make_final, part, name, moved)
+            token_ids = await self._rename(part, name, moved)
             file = SavedFile(name, origin, moved.tokens, token_ids, moved.size, used_at)
-            replaced = [other for other in self._files.values() if file.covers(other)]
+            replaced = [other for other in self._files.values() if file.replaces(other, earlier)]
             self._files[name] = file
         finally:
-            del self._in_progress[name]
+            self._in_progress.pop(name, None)
         self._in_progress.pop(part, None)
         self._token_sizes[origin.fingerprint] = file.size / file.tokens
         self.drop(replaced)
@@ -121,6 +136,18 @@ class SavedFiles:
         """Remove what was written under a temporary name, unless it was kept. Does not wait for the disk."""
         if self._in_progress.pop(part, None) is not None:
             self._remove([part])
+
+    async def _rename(self, part: str, name: str, moved: Moved) -> bytes:
+        try:
+            return await asyncio.to_thread(self._make_final, part, name, moved)
+        except FileNotFoundError as removed:
+            raise NotKept("what was written has been removed") from removed
+        finally:
+            self._check_wanted(part)
+
+    def _check_wanted(self, part: str) -> None:
+        if part not in self._in_progress:
+            raise NotKept("what was written is not wanted any more")
 
     def _make_final(self, part: str, name: str, moved: Moved) -> bytes:
         path = self._folder.path(part)
@@ -142,6 +169,12 @@ class SavedFiles:
     def drop(self, files: Iterable[SavedFile]) -> asyncio.Future[None]:
         """Forget them at once. The result can be awaited: then they are removed."""
         return self._remove([file.name for file in files if self._files.pop(file.name, None)])
+
+    def forget(self, models: Container[ModelName]) -> None:
+        """Remove all that servers of these models have saved; what they are writing is not kept."""
+        self.drop(file for file in [*self._files.values()] if file.origin.model in models)
+        for name in [name for name, part in self._in_progress.items() if part.model in models]:
+            self.abandon(name)
 
     def drop_outdated(self, origin: Origin) -> None:
         """Remove what this model's servers saved when they were started differently."""
@@ -165,6 +198,40 @@ class SavedFiles:
     async def remove_leftovers(self) -> None:
         await asyncio.to_thread(self._folder.remove_leftovers)
 
+    # Another hotseat process
+
+    def records(self) -> tuple[FileRecord, ...]:
+        """Of all files, for the next process."""
+        return tuple(FileRecord.of(file, self.now) for file in self._files.values())
+
+    @property
+    def shared(self) -> tuple[Path, int] | None:
+        """The folder and the descriptor of its lock; None: there is no folder."""
+        return self._folder.shared
+
+    def take(self, path: Path, lock: int | None, records: Iterable[FileRecord]) -> bool:
+        """Go on with the folder and the files of another process. Reads the files: not for the event loop."""
+        if not self._folder.take(path, lock):
+            return False
+        self._path = path
+        for record in records:
+            with suppress(OSError):
+                self._files[record.name] = record.read(path, self.now)
+            self._token_sizes[record.fingerprint] = record.size / record.tokens
+        return True
+
+    def named(self, name: str) -> SavedFile | None:
+        return self._files.get(name)
+
+    def keep_only(self, models: Container[ModelName]) -> None:
+        """Remove what was saved of other models."""
+        self.drop(file for file in [*self._files.values()] if file.origin.model not in models)
+
+    def leave(self) -> None:
+        """Another process goes on with the files, or will."""
+        self._files.clear()
+        self._folder.leave()
+
     async def aclose(self) -> None:
         self._files.clear()
         await asyncio.to_thread(self._folder.close)
@@ -175,13 +242,6 @@ class SavedFiles:
 
     def _least_worth(self, needed: Bytes, than: float) -> tuple[list[SavedFile], Bytes]:
         """The files to remove for so many bytes, all worth less `than` this; and how many bytes are missing then."""
-        now = self._clock()
-        lack = sum(file.size for file in self._files.values()) + sum(self._in_progress.values())
-        lack += needed - self._budget()
-        chosen: list[SavedFile] = []
-        for file in sorted(self._files.values(), key=lambda file: file.worth(now)):
-            if lack <= 0 or file.worth(now) > than:
-                break
-            chosen.append(file)
-            lack -= file.size
-        return chosen, lack
+        taken = sum(file.size for file in self._files.values())
+        lack = taken + sum(part.expected for part in self._in_progress.values()) + needed - self._budget()
+        return least_worth(self._files.values(), lack, than, self._clock())

@@ -1,7 +1,8 @@
 """The folder of saved conversations: one for each hotseat, private, removed when hotseat ends.
 
 It is locked as long as its hotseat lives. The kernel releases the lock however that ends, so a folder whose lock is
-free was left by a hotseat that was killed, and the next one removes it.
+free was left by a hotseat that was killed, and the next one takes it together with the servers that use it, or removes
+it. A process that hands its servers over hands the lock over, too.
 """
 
 from __future__ import annotations
@@ -40,6 +41,30 @@ class Folder:
             self._own, self._lock = _created(self._parent)
         return self._own
 
+    @property
+    def shared(self) -> tuple[Path, int] | None:
+        """The folder and the descriptor of its lock, for the process that takes it over; None: there is no folder."""
+        return (self._own, self._lock) if self._own else None
+
+    def take(self, path: Path, lock: int | None = None) -> bool:
+        """Go on with the folder of another process; without its lock, that process must be gone. False: it cannot be.
+
+        Only while there is no folder.
+        """
+        if self._own or path.parent != self._parent or not (NAME.fullmatch(path.name) and _is_folder(path)):
+            return False
+        found = _locked(path) if lock is None else lock
+        if found is None:
+            return False
+        self._own, self._lock = path, found
+        return True
+
+    def leave(self) -> None:
+        """Another process goes on with it, or will: from now on this one neither uses nor removes it."""
+        if self._own:
+            os.close(self._lock)
+        self._own = None
+
     def names(self) -> list[str]:
         """Of all files in it."""
         with suppress(OSError):
@@ -60,8 +85,7 @@ class Folder:
         """Remove it with all its files."""
         if self._own:
             shutil.rmtree(self._own, ignore_errors=True)
-            os.close(self._lock)
-        self._own = None
+        self.leave()
 
     def remove_leftovers(self) -> None:
         """Remove the folders of hotseats that are gone."""

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from hotseat.model_servers.conversations.attempt import Attempt
 from hotseat.model_servers.conversations.files import NotKept
 from hotseat.model_servers.conversations.fingerprint import fingerprint
+from hotseat.model_servers.conversations.handover import SlotsRecord
 from hotseat.model_servers.conversations.saved_file import Origin
 from hotseat.model_servers.conversations.slots_api import Refused, SlotsApi
 
 if TYPE_CHECKING:
-    from hotseat.identifiers import Address, Instant
+    from hotseat.identifiers import Address, Instant, LaunchId
     from hotseat.model_servers.conversations.attempt import Outcome
     from hotseat.model_servers.conversations.files import SavedFiles
     from hotseat.model_servers.conversations.saved_file import SavedFile
@@ -29,6 +30,23 @@ class ServerConversations:
         """What the server needs in order to save."""
         self._restored: set[Slot] = set()
         """Slots as they were after their conversation was restored: if one still is so, its file is still right."""
+        self._files_of_slots: dict[int, SavedFile] = {}
+        """What was restored into each of them."""
+
+    @property
+    def start(self) -> ServerStart:
+        return self._start
+
+    def record(self, launch: LaunchId) -> SlotsRecord:
+        """For the next hotseat process, which adopts the server."""
+        files = {slot: file.name for slot, file in self._files_of_slots.items()}
+        return SlotsRecord(launch, tuple(self._restored), files)
+
+    def remember(self, record: SlotsRecord) -> None:
+        """What an earlier process has restored into the slots of this server."""
+        self._restored = {*record.restored}
+        known = {slot: self._files.named(name) for slot, name in record.files.items()}
+        self._files_of_slots = {slot: file for slot, file in known.items() if file}
 
     def ended(self) -> None:
         """Its process is gone: what it has written since the last save is removed."""
@@ -60,8 +78,8 @@ class ServerConversations:
             return attempt.note(str(problem))
         try:
             async with attempt.transfer(slot.tokens) as size:
-                moved = await api.save(slot.id, part)
-                size.append((await self._files.finish(part, origin, moved, used_at)).size)
+                moved, earlier = await api.save(slot.id, part), self._files_of_slots.get(slot.id)
+                size.append((await self._files.finish(part, origin, moved, used_at, earlier)).size)
         finally:
             self._files.abandon(part)
 
@@ -103,6 +121,7 @@ class ServerConversations:
                 if moved.tokens != file.tokens:
                     self._files.drop([file])
                     raise Refused(f"{moved.tokens} tokens were restored instead of {file.tokens}")
+                self._files_of_slots[slot] = file
         except Refused:
             if not attempt.outcome.done:
                 self._files.drop([file])

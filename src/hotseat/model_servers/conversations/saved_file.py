@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from hotseat.identifiers import Bytes, Instant, ModelName, Seconds
@@ -54,15 +55,32 @@ class SavedFile:
     def worth(self, now: Instant) -> float:
         return self.origin.worth(self.tokens, self.size, now - self.used_at)
 
+    def replaces(self, other: SavedFile, earlier: SavedFile | None) -> bool:
+        """`earlier` was restored into the slot that this one was saved from; of an unknown format, only that tells
+        that both are one conversation.
+        """
+        return self.covers(other) if other.token_ids else other == earlier
+
     def covers(self, other: SavedFile) -> bool:
         """Whether a server that has this one computes little of the other anew.
 
         A conversation that went on does so, although its last answer may have changed: clients leave out reasoning.
         """
-        if self.origin != other.origin or not other.token_ids:
+        if self.origin != other.origin:
             return False
         most = math.ceil(COVERED * other.tokens) * WORD
         return self.token_ids[:most] == other.token_ids[:most]
+
+
+def least_worth(files: Iterable[SavedFile], lack: Bytes, than: float, now: Instant) -> tuple[list[SavedFile], Bytes]:
+    """The files that together have the missing bytes, all worth less `than` this; and what is still missing."""
+    chosen: list[SavedFile] = []
+    for file in sorted(files, key=lambda file: file.worth(now)):
+        if lack <= 0 or file.worth(now) > than:
+            break
+        chosen.append(file)
+        lack -= file.size
+    return chosen, lack
 
 
 def size_of(path: Path) -> Bytes | None:

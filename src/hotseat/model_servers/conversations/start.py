@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hotseat.model_servers.api_key import key_of
@@ -31,6 +31,11 @@ class ServerStart:
     def of(spec: ModelSpec, env: Mapping[str, str]) -> ServerStart:
         weight = weight_of(spec.recipe.argv) or USUAL_WEIGHT
         return ServerStart(spec.name, spec.recipe, env, basis_of(spec.recipe, env), weight)
+
+    @staticmethod
+    def earlier(spec: ModelSpec, env: Mapping[str, str], basis: str) -> ServerStart:
+        """Of a server that an earlier process has started, with files as they were then."""
+        return replace(ServerStart.of(spec, env), basis=basis)
 
     @property
     def key(self) -> str:

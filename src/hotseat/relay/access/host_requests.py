@@ -39,7 +39,7 @@ class HostVerifier:
     """Authenticates the other hosts. Outlives reloads, since it remembers proofs to detect replays."""
 
     def __init__(self, fleet: Fleet | None) -> None:
-        self._checker = ProofChecker(fleet.name, FleetSecret(fleet.secrets)) if fleet is not None else None
+        self._checker = ProofChecker(fleet.name, FleetSecret(fleet.secrets, fleet.prefix)) if fleet else None
         self._warnings = LogLimit(WARN_S)
 
     def verdict(self, head: RequestHead) -> Verdict | None:

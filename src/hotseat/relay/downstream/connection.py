@@ -296,7 +296,9 @@ class ClientConnection(asyncio.Protocol):
         return self._advance()
 
     def drain(self) -> None:
-        """Take no more requests: close the connection now if it is idle, else after its response."""
+        """Take no more requests: close the connection after its response, and now if it is idle and must be."""
+        if not self._context.closes_idle:
+            return None
         if self.exchange is not None and self.exchange.is_feed:
             return self.abort()  # it would never end by itself
         if self.exchange is None and not self._reader.items and self._reader.stage is not BODY:

@@ -87,9 +87,10 @@ class Connections:
         for connection in tuple(self.open):
             if not attempt(connection.drain):
                 attempt(connection.abort)
-        if self.open:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(within):
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                while self.open:  # one that was accepted before may have come after the last was gone
+                    self._all_gone.clear()
                     await self._all_gone.wait()
 
     def close(self) -> None:

@@ -49,6 +49,11 @@ class Accounting:
     _peer_model: ModelName | None = None
     _is_recorded: bool = False
 
+    @property
+    def number(self) -> TicketId | None:
+        """The ticket by which operators list and cancel it; None: it has none."""
+        return self.ticket if self.ticket is not None or self.hop is None else self.hop.ticket
+
     # What it holds
 
     def charge(self, account: Account, model: str) -> None:

@@ -208,11 +208,11 @@ class Exchange:
     def in_progress(self) -> InProgress | None:
         """The request's state; None for requests that use no model."""
         accounting, request, now = self.accounting, self.request, self.context.now()
-        if accounting.model is None or accounting.ticket is None:
+        ticket, first_byte_at = accounting.number, accounting.first_byte_at
+        if accounting.model is None or ticket is None:
             return None
-        first_byte_at = accounting.first_byte_at
         return InProgress(
-            ticket=accounting.ticket,
+            ticket=ticket,
             id=request.id,
             model=accounting.model,
             client=request.client,
@@ -222,6 +222,7 @@ class Exchange:
             first_byte_s=None if first_byte_at is None else first_byte_at - request.began,
             seconds=now - request.began,
             is_waiting=isinstance(self.state, Queued),
+            host=None if accounting.hop is None else accounting.hop.host,
         )
 
     def last_piece(self, model: ModelName) -> object:

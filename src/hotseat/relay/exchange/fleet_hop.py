@@ -6,62 +6,90 @@ A host that refused a request is excluded for a while, so this ends: with anothe
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from hotseat.errors import HotseatError
+from hotseat.dispatch.dispatcher import Waiter
+from hotseat.errors import HostUnresponsive, HotseatError
 from hotseat.fleet.route import OtherHost
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    from hotseat.dispatch.dispatcher import Dispatcher
     from hotseat.fleet.host_selector import HostSelector
     from hotseat.fleet.route import Route
-    from hotseat.identifiers import ClientId, ModelName
+    from hotseat.identifiers import ClientId, HostName, ModelName, TicketId
     from hotseat.relay.http.response_head import ResponseHead
+
+
+class RoutedRequest(Waiter, Protocol):
+    def run(self, step: Callable[[], object]) -> None:
+        """Report to the client what the step raises: the callers here are callbacks, which could not."""
 
 
 class FleetHop:
     def __init__(
         self,
         hosts: HostSelector,
+        dispatcher: Dispatcher,
+        request: RoutedRequest,
         model: ModelName,
         client: ClientId,
         send_to: Callable[[Route], None],
-        run: Callable[[Callable[[], object]], None],
     ) -> None:
-        """`run` tells the client what its argument raises: the callers are callbacks, which could not."""
-        self._hosts, self._model, self._client, self._send_to, self._run = hosts, model, client, send_to, run
+        self._hosts, self._dispatcher, self._request = hosts, dispatcher, request
+        self._model, self._client, self._send_to = model, client, send_to
+        self.ticket: TicketId | None = None
+        """Operators list and cancel it by this number, unless it is served here: then it has one of the scheduler's."""
         self._at: OtherHost | None = None
         self._agreeing: asyncio.Task[None] | None = None
 
     def find(self) -> None:
         """The request is then sent, waiting for an agreement, or refused, whatever goes wrong."""
-        self._run(self._find)
+        self._request.run(self._find)
 
     def _find(self) -> None:
         where = self._hosts.select(self._model, self._client)
         if where is not None:
             return self._go(where)
+        self._take_ticket()
         self._agreeing = self._hosts.claim_and_select(self._model, self._client, self._agreed)
         return self._agreeing.add_done_callback(self._agreement_ended)
 
     def _agreed(self, where: Route | HotseatError) -> None:
         self._agreeing = None
-        self._run(partial(self._go, where))
+        self._request.run(partial(self._go, where))
 
     def _agreement_ended(self, agreeing: asyncio.Task[None]) -> None:
         """If the task raised instead of reporting a result, nobody else would answer the client."""
         if not agreeing.cancelled():
-            self._run(agreeing.result)
+            self._request.run(agreeing.result)
 
     def _go(self, where: Route | HotseatError) -> None:
         if isinstance(where, HotseatError):
             raise where
         if isinstance(where, OtherHost):
-            self._hosts.sent(where.host, self._model)
+            self._take_ticket()
+            self._hosts.sent(where, self._model, self)
             self._at = where
+        else:
+            self._return_ticket()
         self._send_to(where)
+
+    @property
+    def host(self) -> HostName | None:
+        """The host that it was forwarded to; None: it waits for an agreement, or is served here."""
+        return None if self._at is None else self._at.host
+
+    def _take_ticket(self) -> None:
+        if self.ticket is None:
+            self.ticket = self._dispatcher.enter(self._request)
+
+    def _return_ticket(self) -> None:
+        ticket, self.ticket = self.ticket, None
+        if ticket is not None:
+            self._dispatcher.forget(ticket)
 
     def is_turned_away(self, head: ResponseHead) -> bool:
         """Did the host do nothing for it? Else record what it reports about itself, for later requests."""
@@ -79,14 +107,26 @@ class FleetHop:
         if unproven:
             self._hosts.disbelieved(self._at.host, unproven)
         self._hosts.turned_away(self._at.host)
-        self.come_back()
+        self._leave_host()
         self.find()
 
+    def host_is_silent(self) -> None:
+        """It stopped answering. It may have executed the request, so no other host gets it."""
+        self._request.run(self._give_up)
+
+    def _give_up(self) -> None:
+        assert self._at is not None
+        raise HostUnresponsive(f"{self._at.host}, to which this request was forwarded, stopped answering.")
+
     def come_back(self) -> None:
-        """The request is over or goes to another host. Safe to call twice."""
+        """The request is over. Safe to call twice."""
         if self._agreeing is not None:
             self._agreeing.cancel()
             self._agreeing = None
+        self._return_ticket()
+        self._leave_host()
+
+    def _leave_host(self) -> None:
         if self._at is not None:
-            self._hosts.came_back(self._at.host, self._model)
+            self._hosts.came_back(self._at.host, self._model, self)
             self._at = None

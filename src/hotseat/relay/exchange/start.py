@@ -83,7 +83,8 @@ def _may_travel(exchange: Exchange) -> bool:
 def _find_host(exchange: Exchange, hosts: HostSelector, spec: ModelSpec | FleetModel) -> None:
     exchange.request.members = None
     go = partial(_go, exchange, spec)
-    exchange.accounting.hop = FleetHop(hosts, spec.name, exchange.request.client, go, exchange.run)
+    dispatcher, client = exchange.context.dispatcher, exchange.request.client
+    exchange.accounting.hop = FleetHop(hosts, dispatcher, exchange, spec.name, client, go)
     exchange.accounting.hop.find()
 
 

@@ -13,6 +13,7 @@ from hotseat.relay.exchange.exchange import DONE, QUEUED, Queued, Target
 from hotseat.relay.exchange.states import connect
 from hotseat.relay.exchange.upstream_head import host_head, upstream_head
 from hotseat.relay.routing.route import check_may_start, running_server
+from hotseat.relay.routing.slot_files import check_slot_files
 
 if TYPE_CHECKING:
     from hotseat.catalog.named_models import RemoteModel
@@ -61,6 +62,7 @@ class LocalModel(Target):
 
     def start(self, exchange: Exchange) -> None:
         spec, request, context = self._spec, exchange.request, exchange.context
+        check_slot_files(spec, request.head.method, request.destination.target)
         if request.destination.named_model is not None:
             check_may_start(spec, request, context.policy, context.dispatcher)
         if spec.ignore_websockets and request.head.is_websocket:

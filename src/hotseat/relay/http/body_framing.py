@@ -203,7 +203,7 @@ class RequestChunks(DecodedBody):
         self._chunks += len(self._found.parts)
         self._size += sum(map(len, self._found.parts))
         if self._chunks > MOST_CHUNKS + self._size // SMALLEST_CHUNK:
-            text = f"the body came in {self._chunks} chunks of {self._size // self._chunks} bytes on average"
+            text = f"the body came in {self._chunks} chunks of {round(self._size / self._chunks)} bytes on average"
             raise ClientError(f"{text}. Send larger chunks, {SMALLEST_CHUNK} bytes at least, or a length.")
 
 

@@ -1,0 +1,168 @@
+"""Restarts of hotseat under traffic: no client may notice one, and no model server may be replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import signal
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.chaos import full_queue, websocket_client
+from bench.chaos.client import Client
+from bench.chaos.full_queue import NARROW, FullQueue
+from bench.chaos.hotseat_process import HotseatProcess, send_signal
+from bench.chaos.injecting import RESTART, Injector
+from bench.chaos.new_connections import NewConnections
+from bench.chaos.requests import REAL, STUBS, Behaviour, Kind, PlannedRequest
+from bench.chaos.run import Outcome, Run
+from bench.chaos.websocket_client import WebsocketClient
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+    from typing import Any
+
+    from bench.chaos.client import RequestResult
+    from bench.chaos.injecting import Injected
+
+EVERYTHING_FITS_GIB = 64
+MODELS = (*STUBS, REAL)
+WIDE = [model for model in STUBS if model != NARROW]
+WEBSOCKETS, LONG_CLIENTS = 4, 4
+LONG_WORDS = 1_000
+"""Of a slow stream, which takes three seconds."""
+
+
+class RestartInjector(Injector):
+    """Restarts hotseat again and again. Nothing that a client sees is explained by that."""
+
+    def __init__(self, rig: HotseatProcess, rng: random.Random, times: int) -> None:
+        super().__init__(rng)
+        self._rig, self._times = rig, times
+        self._faults = {RESTART: self._replace}
+        self._connections = NewConnections()
+
+    async def run(self, is_over: asyncio.Event) -> None:
+        before = await all_loaded(self._rig)
+        async with self._connections.probed(self._rig.port):
+            while len(self.injected) < self._times and not is_over.is_set():
+                await self.inject(RESTART)
+                await asyncio.sleep(self._rng.random() * (self.injected[-1].ended - self.injected[-1].began))
+            is_over.set()
+        if servers_of(self._rig) != before:
+            self.trouble.append(f"servers were replaced: {before} became {servers_of(self._rig)}")
+        self.trouble += self._connections.problems
+
+    async def _replace(self) -> None:
+        if problem := await self._rig.restart():
+            self.trouble.append(f"restart {len(self.injected) + 1} failed: {problem}")
+
+    @property
+    def notes(self) -> list[str]:
+        return [f"restarts: {len(self.injected)}", *self._connections.in_words(self.injected)]
+
+
+async def all_loaded(rig: HotseatProcess) -> dict[str, list[int]]:
+    """The servers of all models, once they run."""
+    for model in MODELS:
+        await rig.ask("GET", f"/upstream/{model}/load")
+    return servers_of(rig)
+
+
+def servers_of(rig: HotseatProcess) -> dict[str, list[int]]:
+    return {model: sorted(rig.servers(model)) for model in MODELS}
+
+
+class QuietRun(Run):
+    """Everything fits and no server fails, so that no server is ever replaced for another reason."""
+
+    CLIENTS = 12
+    has_request_faults = False
+
+
+class RestartRun(QuietRun):
+    """Besides, a full queue, websockets, and streams and uploads that take longer than the moment of a restart."""
+
+    QUEUE_CLIENTS = full_queue.CLIENTS
+    honest = (full_queue.REFUSED,)
+
+    def __init__(
+        self, rig: HotseatProcess, injector: Injector, seed: int, most: int | None, say: Callable[[str], None]
+    ) -> None:
+        super().__init__([rig], injector, seed, most, say)
+        self._rig = rig
+        self._queue = FullQueue(rig, f"{seed}/queue")
+        self._websockets = [self._websocket(f"websocket{n}") for n in range(WEBSOCKETS)]
+
+    def _websocket(self, name: str) -> WebsocketClient:
+        rng = random.Random(f"{self._seed}/{name}")
+        restarts, record = lambda: len(self._injector.injected), self._results.append
+        return WebsocketClient(name, self._rig.port, WIDE, rng, restarts, record)
+
+    def _clients(self) -> Iterator[Coroutine[Any, Any, None]]:
+        yield from super()._clients()
+        yield self._queue.look(self._is_over)
+        yield from (self._queue.be_client(n, self._is_over) for n in range(self.QUEUE_CLIENTS))
+        yield from (websocket.run(self._is_over) for websocket in self._websockets)
+        yield from (self._be_long_client(n) for n in range(LONG_CLIENTS))
+
+    async def _be_long_client(self, n: int) -> None:
+        """A slow stream, a slow upload, and again."""
+        client = Client(self._rig.port, self._rig.name, f"127.0.2.{n + 1}")
+        for count in itertools.count():
+            if self._is_over.is_set():
+                break
+            self._results.append(await client.ask(long_request(f"long{n}-{count}", WIDE[n % len(WIDE)], count)))
+        client.close()
+
+    async def _healed(self) -> AsyncIterator[str]:
+        self._results += self._queue.results
+        for problem in self._queue.problems:
+            yield problem
+        restarts = self._injector.injected
+        self._notes += [across(self._results, restarts), self._queue.in_words(restarts)]
+        self._notes.append(websocket_client.in_words(self._websockets))
+
+
+def long_request(name: str, model: str, count: int) -> PlannedRequest:
+    if count % 2:
+        return PlannedRequest(name, model, Kind.UPLOAD, "", Behaviour.SLOW, count, 0)
+    return PlannedRequest(name, model, Kind.STREAM, "slow", Behaviour.PATIENT, LONG_WORDS, 0)
+
+
+def across(results: Sequence[RequestResult], restarts: Sequence[Injected]) -> str:
+    """What the old processes had to finish."""
+    kinds = Counter(
+        result.planned.kind.value
+        for restart in restarts
+        for result in results
+        if result.began < restart.ended < result.ended
+    )
+    return "in progress when a restart ended: " + ", ".join(f"{kind}: {count}" for kind, count in sorted(kinds.items()))
+
+
+class LightRun(RestartRun):
+    """With few clients: a machine that is not busy shows what a restart itself costs a new connection."""
+
+    CLIENTS, QUEUE_CLIENTS = 2, 2
+
+
+async def run_restarts(
+    times: int, kind: type[RestartRun], seed: int, seconds: float, most: int | None, say: Callable[[str], None]
+) -> Outcome:
+    with tempfile.TemporaryDirectory(prefix="hotseat-restarts-") as folder:
+        rig = HotseatProcess(Path(folder), budget_gib=EVERYTHING_FITS_GIB)
+        rig.settings = {NARROW: full_queue.SETTINGS}
+        injector = RestartInjector(rig, random.Random(f"{seed}/injector"), times)
+        return await played(rig, kind(rig, injector, seed, most, say), seconds)
+
+
+async def played(rig: HotseatProcess, run: Run, seconds: float) -> Outcome:
+    try:
+        return await run.play(seconds)
+    finally:
+        for pid in rig.processes():
+            send_signal(pid, signal.SIGKILL)

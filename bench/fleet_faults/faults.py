@@ -1,0 +1,158 @@
+"""The faults, each with its end: what was away returns, what was stopped goes on, who died may start again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bench.fleet_faults.configurations import NAMES
+from bench.fleet_faults.operators import MOVABLE
+
+from hotseat.fleet.view import Order
+from hotseat.identifiers import HostName
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from bench.fleet_faults.world import World
+
+HOSTS = tuple(map(HostName, NAMES))
+
+
+async def nats_away(world: World) -> None:
+    world.nats.go_away()
+    await world.pause(2.0, 40.0)
+    world.nats.come_back()
+
+
+async def nats_loses_its_state(world: World) -> None:
+    world.nats.go_away()
+    await world.pause(0.5, 20.0)
+    world.nats.come_back(is_empty=True)
+
+
+async def nats_slow(world: World) -> None:
+    world.nats.is_slow = True
+    await world.pause(5.0, 30.0)
+    world.nats.is_slow = False
+
+
+async def nats_loses_messages(world: World) -> None:
+    world.nats.loses = world.rng.uniform(0.05, 0.3)
+    await world.pause(5.0, 30.0)
+    world.nats.loses = 0.0
+
+
+async def watches_lapse(world: World) -> None:
+    for _ in range(world.rng.randint(1, 8)):
+        world.nats.interrupt(world.rng.choice(HOSTS))
+        await world.pause(0.0, 3.0)
+
+
+async def host_cut_off_from_nats(world: World) -> None:
+    host = world.rng.choice(HOSTS)
+    world.nats.cut_off.add(host)
+    world.nats.interrupt(host)
+    await world.disturbed(host, 2.0, 60.0)
+    world.nats.cut_off.discard(host)
+
+
+async def host_stopped(world: World) -> None:
+    host = world.network.hosts[world.rng.choice(HOSTS)]
+    host.awake.clear()
+    await world.disturbed(host.name, 2.0, 200.0)
+    host.awake.set()
+
+
+async def host_killed(world: World) -> None:
+    name = world.rng.choice(HOSTS)
+    version = world.network.hosts[name].version
+    await world.kill(name)
+    await world.disturbed(name, 0.2, 40.0)
+    await world.start(name, version)
+
+
+async def host_restarted(world: World) -> None:
+    name = world.rng.choice(HOSTS)
+    await world.restart(name, world.network.hosts[name].version)
+
+
+async def new_configuration(world: World) -> None:
+    """Rolled out host by host."""
+    version = world.rng.choice((1, 2))
+    for name in HOSTS:
+        await world.restart(name, version)
+
+
+async def network_cut(world: World) -> None:
+    pair = frozenset(world.rng.sample(HOSTS, 2))
+    world.network.cut.add(pair)
+    await world.pause(2.0, 60.0)
+    world.network.cut.discard(pair)
+    for name in pair:
+        world.rules.note_disturbance(name)
+
+
+async def clock_wrong(world: World) -> None:
+    host = world.rng.choice(HOSTS)
+    world.network.skew_s[host] = world.rng.choice((-90.0, -20.0, 20.0, 90.0))
+    await world.disturbed(host, 5.0, 60.0)
+    world.network.skew_s.pop(host, None)
+
+
+async def name_stolen(world: World) -> None:
+    name = world.rng.choice(HOSTS)
+    await world.start_second(name, f"http://{name}-second:8080")
+
+
+async def name_stolen_with_the_address(world: World) -> None:
+    """By a machine with a copied configuration."""
+    name = world.rng.choice(HOSTS)
+    await world.start_second(name, f"http://{name}:8080")
+
+
+async def order(world: World) -> None:
+    host, given = world.rng.choice(HOSTS), world.rng.choice(list(Order))
+    await world.operators.give(host, given)
+    await world.pause(10.0, 80.0)
+    await world.operators.take_back(host, given)
+
+
+async def move(world: World) -> None:
+    await world.operators.move(world.rng.choice(MOVABLE), world.rng.choice(HOSTS))
+
+
+async def move_away_and_back(world: World) -> None:
+    model, (one, other) = world.rng.choice(MOVABLE), world.rng.sample(HOSTS, 2)
+    for to in (one, other, one):
+        await world.operators.move(model, to)
+        await world.pause(1.0, 30.0)
+
+
+async def two_moves(world: World) -> None:
+    one, other = world.rng.sample(HOSTS, 2)
+    await world.operators.move_twice(world.rng.choice(MOVABLE), one, other)
+
+
+FAULTS: dict[str, Callable[[World], Awaitable[None]]] = {
+    each.__name__.replace("_", " "): each
+    for each in (
+        nats_away,
+        nats_loses_its_state,
+        nats_slow,
+        nats_loses_messages,
+        watches_lapse,
+        host_cut_off_from_nats,
+        host_stopped,
+        host_killed,
+        host_restarted,
+        new_configuration,
+        network_cut,
+        clock_wrong,
+        name_stolen,
+        name_stolen_with_the_address,
+        order,
+        move,
+        move_away_and_back,
+        two_moves,
+    )
+}

@@ -1,0 +1,129 @@
+"""A simulated host: the production dispatcher, scheduler and fleet node; NATS, network and servers are simulated."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from bench.fleet_faults.configurations import catalog_of
+from bench.fleet_faults.launcher import SimulatedLauncher
+
+from hotseat.dispatch.dispatcher import Dispatcher
+from hotseat.dispatch.journal import Journal
+from hotseat.errors import HostUnresponsive
+from hotseat.fleet.client import DETAILS_S
+from hotseat.fleet.node import FleetNode
+from hotseat.fleet.store import NameTaken
+from hotseat.fleet.view import Order
+from hotseat.identifiers import HostName
+from hotseat.scheduling.scheduler import Scheduler
+from hotseat.settings import Fleet
+from hotseat.tasks import Tasks
+
+if TYPE_CHECKING:
+    from bench.fleet_faults.nats import SimulatedNats
+    from bench.fleet_faults.network import SimulatedNetwork
+    from bench.fleet_faults.rules import Rules
+
+    from hotseat.identifiers import Address, ModelName, Seconds
+
+SECRET = "the secret of the simulated fleet"
+CALL_S: Seconds = 20.0
+"""How long an operator's command waits for another host."""
+
+
+class SimulatedHost:
+    def __init__(
+        self,
+        nats: SimulatedNats,
+        network: SimulatedNetwork,
+        rules: Rules,
+        name: str,
+        version: int,
+        address: str = "",
+        token: str = "",
+    ) -> None:
+        """By default, with the usual address and token of this name."""
+        self.name, self.version = HostName(name), version
+        self.awake = asyncio.Event()
+        """Cleared: the host is stopped, as by SIGSTOP."""
+        self.awake.set()
+        self.is_alive, self.is_leaving = True, False
+        self.names_known: set[str] = set()
+        """Names of other hosts' models that it has known."""
+        launcher = SimulatedLauncher(self.awake, lambda model: rules.load_begins(self, model))
+        journal = Journal()
+        self.dispatcher = Dispatcher(Scheduler(catalog_of(name, version)), launcher, journal)
+        settings = Fleet(("nats://nowhere",), self.name, address=address or f"http://{name}:8080", secrets=(SECRET,))
+        store = nats.connect(self.name, self.awake)
+        client, is_leaving = HostClient(self, network), lambda: self.is_leaving
+        self.node = FleetNode(settings, store, self.dispatcher, is_leaving, client, token or f"token of {name}")
+        journal.listen(self.node.watch)
+        self._tasks = Tasks()
+        self._tasks.start(self._join(), "join")
+
+    @property
+    def is_awake(self) -> bool:
+        return self.is_alive and self.awake.is_set()
+
+    @property
+    def orders(self) -> frozenset[Order]:
+        """Those that it obeys."""
+        order = self.node.roster.order_for(self.name)
+        given = {Order.CORDON: order.cordoned, Order.DRAIN: order.drained}
+        return frozenset(each for each, is_given in given.items() if is_given)
+
+    def has_ready(self, model: ModelName) -> bool:
+        return model in self.dispatcher.catalog.models and self.dispatcher.is_running(model)
+
+    def knows_ready(self, model: ModelName) -> set[HostName]:
+        """The other hosts on which it believes the model to be ready."""
+        found = self.node.roster.residences(model)
+        return {member.name for member, residence in found if residence.phase == "ready"} - {self.name}
+
+    async def _join(self) -> None:
+        try:
+            await self.node.join()
+        except NameTaken:  # the program would end
+            self.is_alive = False
+
+    async def die(self) -> None:
+        """As by SIGKILL: its model servers are gone too, and its lease is left behind."""
+        self.is_alive = False
+        await self._tasks.aclose()
+        await self.node._membership._tasks.aclose()
+        await self.node._tasks.aclose()
+        self.dispatcher._set_timer(None)
+        await self.dispatcher._lives.aclose()
+
+    async def leave(self) -> None:
+        """As by SIGTERM."""
+        self.is_leaving = True
+        self.node.notify()
+        await asyncio.sleep(1.0)  # as the program does, so that others know
+        await self.dispatcher.shut_down(10.0)
+        await self.node.leave()
+        await self.die()
+
+
+class HostClient:
+    """What an operator's command asks of other hosts."""
+
+    def __init__(self, me: SimulatedHost, network: SimulatedNetwork) -> None:
+        self._me, self._network = me, network
+
+    async def answers(self, address: Address) -> bool:
+        return await self._network.reach(self._me, f"http://{address.host}", DETAILS_S) is not None
+
+    async def model_details(self, host: HostName, address: str, model: ModelName) -> dict[str, Any] | None:
+        there = await self._network.reach(self._me, address, DETAILS_S)
+        if there is None:
+            return None
+        seen = there.dispatcher.view_of(model)
+        return {"phase": seen.phase.value, "why": seen.why, "last_error": seen.last_error}
+
+    async def stop(self, host: HostName, address: str, model: ModelName) -> None:
+        there = await self._network.reach(self._me, address, CALL_S)
+        if there is None:
+            raise HostUnresponsive(f"{address} did not answer")
+        await there.dispatcher.unload(model)

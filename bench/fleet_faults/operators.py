@@ -1,0 +1,73 @@
+"""Operators of the simulated fleet: they give and take back orders, and move models, also two at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from hotseat.errors import HotseatError
+from hotseat.identifiers import ModelName
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from bench.fleet_faults.host import SimulatedHost
+    from bench.fleet_faults.network import SimulatedNetwork
+    from bench.fleet_faults.rules import Rules
+
+    from hotseat.fleet.view import Order
+    from hotseat.identifiers import HostName
+
+MOVABLE = ("small", "large", "kept")
+
+
+class Operators:
+    def __init__(self, rng: Random, network: SimulatedNetwork, rules: Rules) -> None:
+        self._rng, self._network, self._rules = rng, network, rules
+
+    async def give(self, host: HostName, order: Order) -> None:
+        """An order whose outcome is unknown is neither expected nor forbidden."""
+        try:
+            await self._at().node.fleet_admin.give(host, order)
+        except HotseatError:
+            self._forget(host)
+        else:
+            self._rules.given[host] = self._rules.given.get(host, frozenset()) | {order}
+
+    async def take_back(self, host: HostName, order: Order) -> None:
+        self._forget(host)
+        try:
+            await self._at().node.fleet_admin.take_back(host, order)
+        except HotseatError:
+            return
+
+    def _forget(self, host: HostName) -> None:
+        self._rules.given.pop(host, None)
+        self._rules.ordered.pop(host, None)
+
+    async def move(self, model: str, to: HostName) -> str | None:
+        """Where the model is then; None if the move failed."""
+        now = asyncio.get_running_loop().time
+        began_at, self._rules.moved[ModelName(model)] = now(), float("inf")
+        try:
+            return await self._at().node.fleet_admin.move(model, to)
+        except HotseatError as error:
+            self._rules.check_failed_move(model, to, began_at, error)
+            return None
+        finally:
+            self._rules.moved[ModelName(model)] = now()
+
+    async def move_twice(self, model: str, one: HostName, other: HostName) -> None:
+        """Two operators at once: if both moves succeed, the model must be on one of the two hosts."""
+        done = await asyncio.gather(self.move(model, one), self.move(model, other))
+        await asyncio.sleep(1.0)
+        there = [name for name in (one, other) if self._has(name, ModelName(model))]
+        if all(done) and not there and self._rules.is_calm(one, other):
+            self._rules.violated("moves", f"{model} was moved to {one} and to {other}, and is on neither")
+
+    def _has(self, name: HostName, model: ModelName) -> bool:
+        host = self._network.hosts[name]
+        return not host.is_awake or host.dispatcher.requests(model) > 0 or host.has_ready(model)
+
+    def _at(self) -> SimulatedHost:
+        return self._rng.choice(sorted(self._rules.awake(), key=lambda host: host.name))

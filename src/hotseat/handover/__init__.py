@@ -1,0 +1,1 @@
+"""Hands the running model servers over to a new hotseat process, so that a restart unloads nothing."""

@@ -1,0 +1,87 @@
+"""What the first process becomes after a restart, if nothing else can follow the new one: a small program that waits.
+
+Whoever started hotseat, such as a shell, a container runtime or supervisord, knows its first pid only. That pid passes
+signals on to the process that serves now and ends with its exit code. As a subreaper it becomes the parent of later
+successors, too. It runs in an isolated interpreter without site-packages: standard library and os_processes.py only.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from hotseat.model_servers.descendants import start_of
+from hotseat.model_servers.os_processes import children, variable_of
+
+HANDOVER = "HOTSEAT_HANDOVER"
+"""Environment variable of every process that replaces another: the number of the socket between them."""
+PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+EXIT_S, AGAIN_S = 1.0, 0.01
+PROGRAM = "import sys; sys.path.append(sys.argv[1]); from hotseat.handover.stand_in import wait; wait()"
+HOME = str(Path(__file__).parents[2])
+
+
+def hold_signals() -> None:
+    """None may be lost between this program and the next: the new one receives them."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
+
+
+def become_stand_in(successor: int) -> None:
+    """Replace this process; never returns."""
+    os.execv(sys.executable, [sys.executable, "-I", "-S", "-c", PROGRAM, HOME, str(successor)])
+
+
+def wait() -> None:
+    """End with the last process that served, and with its exit code.
+
+    The guard becomes a child of this process, too, and is not waited for: it may keep the model servers for the next
+    hotseat, which is started when this process has ended.
+    """
+    for number in PASSED_ON:
+        signal.signal(number, lambda number, _: pass_on(number))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
+    code, ours = 0, {int(sys.argv[2])}  # that one may have ended by now
+    with suppress(ChildProcessError):
+        while ours:
+            pid, status = os.wait()
+            if pid in ours:
+                code = exit_code(status)
+                ours = {*successors(os.getpid()), *ours.intersection(children(os.getpid()))}
+    sys.exit(code)
+
+
+def exit_code(status: int) -> int:
+    return shell_code(os.waitstatus_to_exitcode(status))
+
+
+def shell_code(code: int) -> int:
+    """As a shell reports it, if a signal has ended the process."""
+    return code if code >= 0 else 128 - code
+
+
+def pass_on(number: int) -> None:
+    """Send it to the oldest, which serves or passes it on: a newer one may not have taken over yet."""
+    until = time.monotonic() + EXIT_S
+    while not (found := successors(os.getpid())) and time.monotonic() < until:
+        time.sleep(AGAIN_S)  # the process between this one and the newest is ending, and shows its environment no more
+    if found:
+        with suppress(ProcessLookupError):
+            os.kill(found[0], number)
+
+
+def pass_on_held(successor: int) -> None:
+    """Those that arrived since `hold_signals`, before this process ends."""
+    for number in signal.sigpending().intersection(PASSED_ON):
+        with suppress(ProcessLookupError):
+            os.kill(successor, number)
+
+
+def successors(pid: int) -> list[int]:
+    """The processes that have replaced this one and each other, the newest last."""
+    found = [child for child in children(pid) if variable_of(child, HANDOVER)]
+    below = [each for child in found for each in successors(child)]
+    return sorted([*found, *below], key=lambda each: start_of(each) or 0)

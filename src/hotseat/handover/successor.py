@@ -1,0 +1,135 @@
+"""The new process as the old one sees it, from its start until the old one ends."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hotseat.errors import RestartFailed
+from hotseat.handover.channel import Channel, Closed
+from hotseat.handover.predecessor import VERSION
+from hotseat.handover.program import new_program
+from hotseat.handover.request_messages import command_in
+from hotseat.handover.stand_in import HANDOVER
+from hotseat.handover.successor_process import start_process
+from hotseat.tasks import Tasks, attempt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from hotseat.handover.channel import Message
+    from hotseat.handover.request_messages import ToRequests
+    from hotseat.handover.successor_process import SuccessorProcess
+    from hotseat.identifiers import Seconds
+
+ENDED = "the new process ended before it took over; see the log"
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Sockets that the new process goes on to listen at, and the addresses for which they were opened."""
+
+    sockets: Sequence[socket.socket]
+    ollama_sockets: Sequence[socket.socket]
+    listen: tuple[str, int]
+    ollama_listen: tuple[str, int] | None
+    by_systemd: bool
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "sockets": len(self.sockets),
+            "listen": self.listen,
+            "ollama_listen": self.ollama_listen,
+            "by_systemd": self.by_systemd,
+        }
+
+    def fds(self) -> list[int]:
+        return [sock.fileno() for sock in (*self.sockets, *self.ollama_sockets)]
+
+
+class Successor:
+    def __init__(
+        self, listening: Listening, environ: Mapping[str, str], carry_out: Callable[[ToRequests], None]
+    ) -> None:
+        """`carry_out` gets its decisions about the requests of this process."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = started(environ, theirs, ours)
+        loop = asyncio.get_running_loop()
+        self._carry_out = carry_out
+        self._management: asyncio.Future[str] = loop.create_future()
+        self.failure: asyncio.Future[str] = loop.create_future()
+        """Why it cannot take over, or that it has ended."""
+        self.is_listening: asyncio.Future[None] = loop.create_future()
+        self.channel = Channel(ours)
+        self.channel.send("hello", *listening.fds(), version=VERSION, **listening.facts())
+        self._tasks = Tasks()
+        self._tasks.start(self._listen(), "messages of the new process")
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def ready(self, within: Seconds) -> str:
+        """Return the path of its management API when it could take over at once; RestartFailed if it cannot."""
+        ends: list[asyncio.Future[Any]] = [self._management, self.failure]
+        await asyncio.wait(ends, timeout=within, return_when=asyncio.FIRST_COMPLETED)
+        if self._management.done():
+            return self._management.result()
+        raise RestartFailed(self.reason or f"the new process was not ready within {within:g} s")
+
+    @property
+    def reason(self) -> str:
+        """Why it failed; empty if it has not."""
+        return self.failure.result() if self.failure.done() else ""
+
+    async def end(self) -> None:
+        """Kill it: it has not taken over."""
+        await self._tasks.aclose()
+        self.channel.close()
+        self.send_signal(signal.SIGKILL)
+        await self.exit_code()
+
+    async def exit_code(self) -> int:
+        """Return when it has ended."""
+        return await asyncio.to_thread(self._process.exit_code)
+
+    def send_signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    async def _listen(self) -> None:
+        try:
+            while True:
+                attempt(self._note, await self.channel.receive())
+        except Closed:
+            self._fail(ENDED)
+
+    def _note(self, message: Message) -> None:
+        match message.kind:
+            case "ready" if not self._management.done():
+                self._management.set_result(message.facts["management"])
+            case "failed":
+                self._fail(message.facts["reason"])
+            case "listening" if not self.is_listening.done():
+                self.is_listening.set_result(None)
+            case _:
+                if (command := command_in(message)) is not None:
+                    self._carry_out(command)
+
+    def _fail(self, reason: str) -> None:
+        if not self.failure.done():
+            self.failure.set_result(reason)
+
+
+def started(environ: Mapping[str, str], theirs: socket.socket, ours: socket.socket) -> SuccessorProcess:
+    """The newly installed program, with `theirs`; if it cannot be started, `ours` is closed."""
+    fd = theirs.fileno()
+    try:
+        return start_process(new_program(sys.argv), {**environ, HANDOVER: str(fd)}, fd)
+    except OSError as problem:
+        ours.close()
+        raise RestartFailed(f"the new process could not be started: {problem}") from None

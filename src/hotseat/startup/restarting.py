@@ -1,0 +1,58 @@
+"""What a restart hands over to the new process, and what it takes from this one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING
+
+from hotseat.handover.restarts import Description, Restarts
+from hotseat.handover.successor import Listening
+from hotseat.scheduling.handover_json import to_json
+
+if TYPE_CHECKING:
+    from hotseat.config.reload import Reloader
+    from hotseat.startup.models import ModelParts
+    from hotseat.startup.preparation import Prepared
+    from hotseat.startup.shared import Shared
+
+
+def make_restarts(shared: Shared, models: ModelParts, reloader: Reloader) -> Restarts:
+    start = shared.start
+    return Restarts(
+        models.dispatcher,
+        models.scheduler,
+        models.journal,
+        models.supervisor,
+        listening_of(start),
+        lambda: description(models),
+        {**os.environ, **start.systemd.environment()},
+        lambda successor: leave(shared, successor),
+        lambda: reloader.attempts,
+    )
+
+
+async def leave(shared: Shared, successor: int) -> None:
+    """The new process waits for this: systemd refuses what it says before, and its name in the fleet must be free."""
+    shared.start.systemd.follow(successor)
+    await shared.fleet.leave()
+
+
+def listening_of(start: Prepared) -> Listening:
+    settings = start.loaded.settings
+    return Listening(start.sockets, start.ollama_sockets, settings.listen, settings.ollama_listen, start.by_systemd)
+
+
+def description(models: ModelParts) -> Description:
+    models.model_stats_store.save()
+    handover = models.scheduler.handover(asyncio.get_running_loop().time())
+    facts = {
+        "scheduler": to_json(handover).decode(),
+        "next_ticket": models.dispatcher.next_ticket(),
+        "journal": models.journal.n,
+        "profile": models.dispatcher.catalog.active_profile,
+    }
+    if (handed := models.supervisor.handed_conversations()) is None:
+        return Description(facts)
+    conversations, lock = handed
+    return Description({**facts, "conversations": conversations.as_json()}, [lock])

@@ -1,0 +1,196 @@
+"""Takes over the servers and the requests of the process that this one replaces."""
+
+from __future__ import annotations
+
+import socket
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from hotseat.handover.channel import Closed
+from hotseat.handover.old_requests import OldRequests
+from hotseat.handover.predecessor import VERSION
+from hotseat.identifiers import LaunchId, TicketId
+from hotseat.model_servers.conversations.handover import read_handed
+from hotseat.model_servers.guard_link import CannotTake
+from hotseat.model_servers.server_description import fingerprint_of
+from hotseat.scheduling.events import LoadRequested, RequestArrived, ServerAdopted, UnloadRequested
+from hotseat.scheduling.handover import Handover, LevelRecord, ProcessSpec, ServerRecord
+from hotseat.scheduling.handover_export import adoption
+from hotseat.scheduling.handover_json import UnreadableHandover, from_json
+from hotseat.startup.preparation import FAILED, CannotStart
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from hotseat.catalog.catalog import Catalog
+    from hotseat.dispatch.dispatcher import Dispatcher
+    from hotseat.handover.channel import Channel, Message
+    from hotseat.handover.predecessor import Predecessor
+    from hotseat.handover.streams import Streams
+    from hotseat.identifiers import Address, Upstream
+    from hotseat.model_servers.conversations.handover import HandedConversations
+    from hotseat.model_servers.server_description import ServerDescription
+    from hotseat.model_servers.supervisor import Supervisor
+    from hotseat.scheduling.events import Event
+    from hotseat.startup.models import ModelParts
+    from hotseat.state.overrides_store import OverridesStore
+
+# After a restart
+
+
+class TakenOver(NamedTuple):
+    requests: OldRequests
+    must_reload: bool
+    """The configuration was reloaded since this process has read it."""
+
+
+async def take_over(predecessor: Predecessor, models: ModelParts, streams: Streams, management: Address) -> TakenOver:
+    """Return when the servers are ours; CannotStart if the old process goes on instead."""
+    channel = predecessor.channel()
+    channel.send("ready", version=VERSION, management=management.unix_path)
+    handed = await received(channel)
+    with refusing(channel):
+        state = OldState.of(handed)
+        await models.supervisor.take(socket.socket(fileno=handed.fds[0]))
+    models.model_stats_store.recall()
+    models.journal.n = state.journal
+    models.dispatcher.number_from(state.next_ticket)
+    restore_catalog(models.dispatcher, models.overrides, state.profile)
+    if state.conversations:
+        await models.supervisor.take_conversations(state.conversations, state.lock)
+    requests = OldRequests(models.dispatcher, channel, streams.note)
+    adopt(models, state.scheduler, await models.supervisor.taken(), requests)
+    await remove_old_conversations(models)
+    return TakenOver(requests, state.must_reload)
+
+
+class OldState(NamedTuple):
+    """What the old process says in its last message before the servers are taken."""
+
+    scheduler: Handover
+    journal: int
+    """The number of its last journal entry."""
+    next_ticket: TicketId
+    profile: str | None
+    must_reload: bool
+    conversations: HandedConversations | None = None
+    lock: int = -1
+    """Of the folder of conversations, if there is one."""
+
+    @classmethod
+    def of(cls, message: Message) -> OldState:
+        """All of it is read before the servers are taken: whoever has taken them must not fail any more."""
+        facts = message.facts
+        scheduler = from_json(facts["scheduler"].encode())
+        conversations = read_handed(facts.get("conversations"))
+        handed = (conversations, message.fds[1]) if conversations else ()
+        must_reload = facts.get("must_reload", False)
+        return cls(scheduler, facts["journal"], TicketId(facts["next_ticket"]), facts["profile"], must_reload, *handed)
+
+
+async def received(channel: Channel) -> Message:
+    try:
+        return await channel.receive()
+    except Closed:
+        raise CannotStart("the process to be replaced has ended, or goes on", FAILED) from None
+
+
+@contextmanager
+def refusing(channel: Channel) -> Iterator[None]:
+    """The old process learns why this one cannot take over."""
+    try:
+        yield
+    except (CannotTake, UnreadableHandover) as problem:
+        channel.send("failed", reason=str(problem))
+        raise CannotStart(str(problem), FAILED) from None
+
+
+def restore_catalog(dispatcher: Dispatcher, overrides: OverridesStore, profile: str | None) -> None:
+    """What operators have set meanwhile."""
+    catalog = dispatcher.catalog
+    changed = overrides.applied_to(catalog).with_profile(profile)
+    if changed != catalog:
+        dispatcher.change_catalog(changed)
+
+
+def adopt(
+    models: ModelParts,
+    handover: Handover,
+    found: Iterable[ServerDescription],
+    requests: OldRequests | None = None,
+) -> None:
+    """The scheduler goes on where the previous one has stopped. `requests` are those of a process that still runs."""
+    upstreams = dict(adopted(models.supervisor, handover, found))
+    for event in adoption(handover, models.dispatcher.catalog, upstreams):
+        if requests:
+            requests.keep(*tickets_of(event))
+        if isinstance(event, ServerAdopted):
+            models.dispatcher.adopt(event)
+        else:
+            models.dispatcher.tell(event)
+
+
+def tickets_of(event: Event) -> Sequence[TicketId]:
+    """Of the requests that it is about."""
+    match event:
+        case RequestArrived() | LoadRequested() | UnloadRequested():
+            return [event.ticket]
+        case ServerAdopted():
+            return [lease.ticket for lease in event.leases]
+    return []
+
+
+def adopted(
+    supervisor: Supervisor, handover: Handover, found: Iterable[ServerDescription]
+) -> Iterator[tuple[LaunchId, Upstream]]:
+    descriptions = {description.launch: description for description in found}
+    for server in handover.servers:
+        if description := descriptions.get(server.launch):
+            ready = supervisor.adopt(server.launch, description, server.spec.as_spec(server.model))
+            yield ready.launch, ready.upstream
+
+
+# After a crash
+
+
+async def adopt_orphans(models: ModelParts) -> None:
+    """Adopt the servers of a process that was killed, as far as the configuration still has them."""
+    found = await models.supervisor.taken()
+    if found:
+        models.supervisor.take_orphaned_conversations(found)
+        adopt(models, handover_of(found, models.dispatcher.catalog, time.time()), found)
+    await remove_old_conversations(models)
+
+
+async def remove_old_conversations(models: ModelParts) -> None:
+    """As a reload does with what no server can use any more."""
+    catalog = models.dispatcher.catalog
+    await models.supervisor.remove_old_conversations(
+        {name for name, spec in catalog.models.items() if spec.keeps_conversations}
+    )
+
+
+def handover_of(found: Iterable[ServerDescription], catalog: Catalog, now: float) -> Handover:
+    """PURE: what the guard knows about the servers of a process that could hand nothing over."""
+    servers = [record for each in found if (record := record_of(each, catalog, now))]
+    return Handover(max((server.launch for server in servers), default=LaunchId(0)), tuple(servers))
+
+
+def record_of(description: ServerDescription, catalog: Catalog, now: float) -> ServerRecord | None:
+    """None: its model was removed or changed."""
+    spec = catalog.models.get(description.model)
+    if spec is None or fingerprint_of(spec) != description.fingerprint:
+        return None
+    ready_s = max(0.0, now - description.ready_at)
+    return ServerRecord(
+        description.model,
+        description.launch,
+        ProcessSpec.of(spec),
+        level=LevelRecord(description.sleep) if description.sleep else None,
+        ready_s=ready_s,
+        phase_s=ready_s,
+        slots_reported=description.slots,
+        gpus=description.gpus,
+        has_answered=True,
+    )

@@ -1,0 +1,259 @@
+"""The requests of the old process in the new one, over a real socket pair and a real dispatcher on both sides."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.catalogs import one_at_a_time
+from tests.support.fake_launcher import FakeLauncher
+from tests.support.waiting import come_true
+
+from hotseat.dispatch.dispatcher import Dispatcher
+from hotseat.dispatch.journal import Journal
+from hotseat.errors import CancelledByOperator, ShuttingDown
+from hotseat.handover.channel import Channel, Closed
+from hotseat.handover.old_requests import OldRequests
+from hotseat.handover.remote_scheduler import RemoteScheduler
+from hotseat.handover.request_messages import command_in
+from hotseat.identifiers import ClientId, ModelName, TicketId
+from hotseat.scheduling.events import HandoverRequested
+from hotseat.scheduling.scheduler import Scheduler
+from hotseat.tasks import Tasks
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from hotseat.errors import HotseatError
+    from hotseat.identifiers import Upstream
+
+pytestmark = pytest.mark.anyio
+
+QWEN, LLAMA, ANN = ModelName("qwen"), ModelName("llama"), ClientId("ann")
+
+
+class Client:
+    """A connection of the old process."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[str] = []
+        self.error: HotseatError | None = None
+        self.upstream: Upstream | None = None
+
+    def granted(self, upstream: Upstream, reason: str = "") -> None:
+        self.upstream = upstream
+        self.outcomes.append("granted")
+
+    def confirmed(self) -> None:
+        self.outcomes.append("confirmed")
+
+    def refused(self, error: HotseatError) -> None:
+        self.error = error
+        self.outcomes.append("refused")
+
+    def cut(self, error: HotseatError) -> None:
+        self.error = error
+        self.outcomes.append("cut")
+
+
+class Processes:
+    """The old process after the handover, and the new one."""
+
+    def __init__(self, launcher: FakeLauncher) -> None:
+        catalog = one_at_a_time("qwen", "llama", patience=0)
+        ours, theirs = socket.socketpair()
+        self.to_new, self.to_old = Channel(ours), Channel(theirs)
+        scheduler = Scheduler(catalog)
+        self.old = Dispatcher(scheduler, FakeLauncher(), Journal())
+        self.remote = RemoteScheduler(scheduler, self.to_new)
+        self.old.follow(self.remote)
+        self.new = Dispatcher(Scheduler(catalog), launcher, Journal())
+        self.new.number_from(TicketId(1000))
+        self.requests = OldRequests(self.new, self.to_old)
+        self.tasks = Tasks()
+        self.serving = self.tasks.start(self.requests.serve(), "serve")
+        self.tasks.start(self._carry_out(), "carry out")
+
+    async def _carry_out(self) -> None:
+        while True:
+            try:
+                command = command_in(await self.to_new.receive())
+            except Closed:
+                return
+            if command:
+                self.remote.note(command)
+                self.old.carry_out(command)
+
+    def in_flight(self, model: ModelName = QWEN) -> int:
+        """Requests that hold or await a lease, as the new process counts."""
+        return self.new.requests(model)
+
+
+@asynccontextmanager
+async def handed_over(launcher: FakeLauncher | None = None) -> AsyncIterator[Processes]:
+    processes = Processes(launcher or FakeLauncher())
+    try:
+        yield processes
+    finally:
+        processes.to_new.close()
+        await processes.serving  # gives all tickets back
+        await processes.new.shut_down(within=0)
+        await processes.tasks.aclose()
+
+
+async def test_a_request_from_arrival_to_its_end() -> None:
+    """The new process counts it like one of its own, with a number of its own."""
+    async with handed_over() as processes:
+        client = Client()
+        ticket = processes.old.ask(QWEN, ANN, client)
+        await come_true(lambda: client.outcomes == ["granted"])
+        server = processes.new.ready_server(QWEN)
+        assert server is not None
+        assert client.upstream == server
+        assert processes.in_flight() == 1
+        processes.old.leave(ticket, is_answered=True)
+        processes.old.leave(ticket)
+
+        await come_true(lambda: processes.in_flight() == 0)
+
+
+async def test_the_old_process_dies() -> None:
+    """All its tickets are given back, so that models can be unloaded."""
+    async with handed_over() as processes:
+        clients = [Client() for _ in range(3)]
+        for client in clients:
+            processes.old.ask(QWEN, ANN, client)
+        waiting = Client()
+        processes.old.ask(LLAMA, ANN, waiting)
+        await come_true(lambda: all(client.outcomes for client in clients))
+        await come_true(lambda: processes.in_flight(LLAMA) == 1)
+        processes.to_new.close()
+        await processes.serving
+
+        assert processes.in_flight() == processes.in_flight(LLAMA) == 0
+        assert processes.requests.has_left.is_set()
+
+
+async def test_an_operator_waits_in_the_old_process() -> None:
+    """For a load and for an unload: both are confirmed."""
+    async with handed_over() as processes:
+        await processes.old.load(QWEN)
+        assert processes.new.is_running(QWEN)
+        await processes.old.unload(QWEN)
+
+        assert not processes.new.is_running(QWEN)
+
+
+async def test_a_request_is_cut() -> None:
+    """The client of the old process sees why."""
+    async with handed_over() as processes:
+        client = Client()
+        processes.old.ask(QWEN, ANN, client)
+        await come_true(lambda: client.outcomes == ["granted"])
+        Tasks().start(processes.new.unload(QWEN, force=True), "unload")
+
+        await come_true(lambda: client.outcomes == ["granted", "cut"])
+
+
+async def test_an_operator_cancels_a_waiting_request_in_the_new_process() -> None:
+    """It leaves the queue there too: otherwise it would be granted to nobody, and hold its model for ever."""
+    async with handed_over(FakeLauncher(slow=("qwen",))) as processes:
+        client = Client()
+        processes.old.ask(QWEN, ANN, client)
+        await come_true(lambda: processes.in_flight() == 1)
+        processes.new.cancel_request(TicketId(1000))
+        await come_true(lambda: client.outcomes == ["refused"])
+
+        assert isinstance(client.error, CancelledByOperator)
+        await come_true(lambda: processes.in_flight() == 0)
+
+
+async def test_a_message_that_cannot_be_understood() -> None:
+    """It is logged, and the requests of the old process keep their leases."""
+    async with handed_over() as processes:
+        client = Client()
+        ticket = processes.old.ask(QWEN, ANN, client)
+        await come_true(lambda: client.outcomes == ["granted"])
+        processes.to_new.send("RequestArrived", colour="green")
+        processes.to_new.send("weather", temperature=21)
+        processes.to_new.send("RequestLeft", ticket=4711, is_answered=False)
+        processes.to_new.send("left")
+        await processes.requests.has_left.wait()
+
+        assert not processes.serving.done()
+        assert processes.in_flight() == 1
+        processes.old.leave(ticket)
+
+
+async def test_requests_that_were_handed_over_keep_their_numbers() -> None:
+    """The new process numbers its own from above; a later request of the old one cannot collide with them."""
+    async with handed_over() as processes:
+        processes.requests.keep(TicketId(7))
+        client = Client()
+        assert processes.new.enter(client) == 1000
+        processes.old.number_from(TicketId(1000))
+        assert processes.old.ask(QWEN, ANN, client) == 1000
+        await come_true(lambda: client.outcomes == ["granted"])
+
+        assert processes.in_flight() == 1
+
+
+async def test_the_new_process_dies() -> None:
+    """What waits in the old one is refused, and so is what comes later; leases go on."""
+    async with handed_over(FakeLauncher(slow=("llama",))) as processes:
+        user, waiting, later = Client(), Client(), Client()
+        processes.old.ask(QWEN, ANN, user)
+        await come_true(lambda: user.outcomes == ["granted"])
+        processes.old.ask(LLAMA, ANN, waiting)
+        for command in processes.remote.refuse_all(ShuttingDown("over")):
+            processes.old.carry_out(command)
+        processes.old.ask(QWEN, ANN, later)
+
+        assert (user.outcomes, waiting.outcomes, later.outcomes) == (["granted"], ["refused"], ["refused"])
+
+
+async def test_an_operator_waits_for_an_unload_that_was_postponed() -> None:
+    """It was not begun when the servers were handed over: if the new process dies, the operator gets an answer too."""
+    ours, theirs = socket.socketpair()
+    channel = Channel(ours)
+    scheduler = Scheduler(one_at_a_time("qwen"))
+    dispatcher = Dispatcher(scheduler, FakeLauncher(), Journal())
+    await dispatcher.load(QWEN)
+    dispatcher.tell(HandoverRequested())
+    unloading = Tasks().start(answer_to(dispatcher.unload(QWEN)), "unload")
+    await come_true(lambda: scheduler._state.postponed)
+    remote = RemoteScheduler(scheduler, channel)
+    dispatcher.follow(remote)
+    for command in remote.refuse_all(ShuttingDown("over")):
+        dispatcher.carry_out(command)
+
+    assert isinstance(await unloading, ShuttingDown)
+    channel.close()
+    theirs.close()
+
+
+async def answer_to(work: object) -> object:
+    try:
+        return await work  # type: ignore[misc]
+    except ShuttingDown as refused:
+        return refused
+
+
+async def test_requests_pass_through_a_process_in_between() -> None:
+    """It was replaced itself: events and decisions go on to the newest process and back."""
+    async with handed_over() as first, handed_over() as second:
+        second.old, first.new = first.new, second.old  # the middle one is the new process of `first`
+        middle = Dispatcher(Scheduler(one_at_a_time("qwen")), FakeLauncher(), Journal())
+        middle.follow(second.remote)
+        first.requests._dispatcher = second.old = middle
+        client = Client()
+        ticket = first.old.ask(QWEN, ANN, client)
+        await come_true(lambda: client.outcomes == ["granted"])
+        assert second.new.requests(QWEN) == 1
+        first.old.leave(ticket)
+
+        await come_true(lambda: second.new.requests(QWEN) == 0)
+        await asyncio.sleep(0)

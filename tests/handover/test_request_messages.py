@@ -1,0 +1,77 @@
+"""What the two processes tell each other about requests."""
+
+from __future__ import annotations
+
+import pytest
+
+from hotseat.errors import Busy, HotseatError, LoadFailed
+from hotseat.handover.channel import Message
+from hotseat.handover.request_messages import (
+    command_in,
+    error_facts,
+    error_in,
+    event_facts,
+    event_in,
+    upstream_facts,
+)
+from hotseat.identifiers import Address, ClientId, ModelName, TicketId, Upstream
+from hotseat.scheduling.commands import Confirm, Cut, Grant, Refuse
+from hotseat.scheduling.events import (
+    KeepAliveChanged,
+    LoadRequested,
+    PromptProcessed,
+    RequestArrived,
+    RequestLeft,
+    UnloadRequested,
+)
+
+TICKET, MODEL, CLIENT = TicketId(7), ModelName("qwen"), ClientId("ann")
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        RequestArrived(TICKET, MODEL, CLIENT, takes_slot=False),
+        RequestLeft(TICKET, is_answered=True),
+        LoadRequested(TICKET, MODEL, CLIENT),
+        UnloadRequested(TICKET, MODEL, force=True),
+        KeepAliveChanged(MODEL, 30.0),
+        PromptProcessed(TICKET, 10, 20, 0.5, 3),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+def test_an_event_arrives_as_it_was_sent(event: RequestArrived) -> None:
+    """A newer process may add fields, which are ignored."""
+    facts = {**event_facts(event), "added_later": 1}
+
+    assert event_in(Message(type(event).__name__, facts)) == event
+
+
+def test_kinds_of_another_version_are_ignored() -> None:
+    """The two processes need not be of the same version."""
+    assert event_in(Message("SomethingNew", {"ticket": 7})) is None
+    assert command_in(Message("SomethingNew", {"ticket": 7})) is None
+
+
+def test_decisions_arrive_as_they_were_made() -> None:
+    """A grant has the address of the server, with all that belongs to it."""
+    upstream = Upstream(Address("127.0.0.1", 9000, prefix="/v1"), 123)
+    granted = command_in(Message("Grant", {"ticket": 7, "upstream": upstream_facts(upstream), "reason": "ready"}))
+
+    assert isinstance(granted, Grant)
+    assert (granted.ticket, granted.upstream, granted.reason) == (7, upstream, "ready")
+    assert isinstance(command_in(Message("Confirm", {"ticket": 7})), Confirm)
+    assert isinstance(command_in(Message("Refuse", {"ticket": 7, "error": error_facts(Busy("full"))})), Refuse)
+    assert isinstance(command_in(Message("Cut", {"ticket": 7, "error": error_facts(Busy("full"))})), Cut)
+
+
+def test_an_error_keeps_its_kind() -> None:
+    """Its status and its Retry-After are what the client gets; an unknown kind becomes an internal error."""
+    busy, failed = (
+        error_in(error_facts(Busy("full", retry_after=3))),
+        error_in(error_facts(LoadFailed("no", output=["x"]))),
+    )
+
+    assert (type(busy), busy.message, busy.retry_after) == (Busy, "full", 3)
+    assert isinstance(failed, LoadFailed)
+    assert type(error_in({"name": "Unheard", "message": "odd"})) is HotseatError

@@ -1,0 +1,108 @@
+"""The program that stands for all later processes, with real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.waiting import eventually
+
+from hotseat.handover.stand_in import HANDOVER, HOME, PROGRAM, exit_code, shell_code, successors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+SUCCESSOR = f"""
+import os, signal, subprocess, sys
+code, later = int(sys.argv[1]), sys.argv[2:]
+signal.signal(signal.SIGTERM, lambda *_: os._exit(code))
+if later:
+    subprocess.Popen([sys.executable, "-IS", __file__, *later], env={{"{HANDOVER}": "4"}})
+while True:
+    signal.pause()
+"""
+FIRST = f"""
+import os, subprocess, sys
+sys.path.append({HOME!r})
+from hotseat.model_servers.os_processes import become_subreaper
+become_subreaper()
+guard = subprocess.Popen(["sleep", "1000"])
+with open(sys.argv[1], "w") as file:
+    file.write(str(guard.pid))
+successor = subprocess.Popen([sys.executable, "-IS", *sys.argv[2:]], env={{"{HANDOVER}": "3"}})
+os.execv(sys.executable, [sys.executable, "-I", "-S", "-c", {PROGRAM!r}, {HOME!r}, str(successor.pid)])
+"""
+
+
+@pytest.fixture
+def guard(tmp_path: Path) -> Iterator[Path]:
+    """Where the first process writes the pid of its other child: as a guard may, it lives on."""
+    file = tmp_path / "guard"
+    yield file
+    os.kill(int(file.read_text()), signal.SIGKILL)
+
+
+@pytest.fixture
+def start(guard: Path, tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """The first process, with a successor for each exit code, each the parent of the next."""
+    program = tmp_path / "successor"
+    program.write_text(SUCCESSOR)
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*codes: int) -> subprocess.Popen[bytes]:
+        first = subprocess.Popen([sys.executable, "-IS", "-c", FIRST, str(guard), str(program), *map(str, codes)])
+        started.append(first)
+        eventually(lambda: len(successors(first.pid)) == len(codes))
+        eventually(lambda: all(map(is_waiting, [first.pid, *successors(first.pid)])))
+        return first
+
+    yield start
+    for each in started:
+        assert each.poll() is not None
+
+
+def is_waiting(pid: int) -> bool:
+    """Has it set its signal handlers and unblocked them?"""
+    status = Path(f"/proc/{pid}/status").read_text().splitlines()
+    masks = {line[:6]: int(line.split()[1], 16) for line in status if line.startswith(("SigCgt", "SigBlk"))}
+    return bool(masks["SigCgt"] & (1 << (signal.SIGTERM - 1))) and not masks["SigBlk"]
+
+
+def test_a_signal_reaches_the_process_that_serves(start: Callable[..., subprocess.Popen[bytes]]) -> None:
+    """The first process ends with its exit code; it waits for no other child."""
+    first = start(7)
+    first.send_signal(signal.SIGTERM)
+
+    assert first.wait(60) == 7
+
+
+def test_a_later_process_that_has_not_taken_over_yet(start: Callable[..., subprocess.Popen[bytes]]) -> None:
+    """The signal goes to the older one, which serves; when that has ended, the newer one is the one that counts."""
+    first = start(7, 8)
+    older, newer = successors(first.pid)
+    first.send_signal(signal.SIGTERM)
+    eventually(lambda: successors(first.pid) == [newer])
+    first.send_signal(signal.SIGTERM)
+
+    assert older != newer
+    assert first.wait(60) == 8
+
+
+def test_exit_codes() -> None:
+    """As a shell reports them."""
+    assert exit_code(3 << 8) == 3
+    assert exit_code(signal.SIGKILL) == 128 + signal.SIGKILL
+    assert shell_code(-15) == 143
+
+
+def test_the_new_process_ends_before_the_first_one_waits(guard: Path) -> None:
+    """Its exit code counts all the same."""
+    at_once = FIRST.replace("os.execv(", "os.waitid(os.P_PID, successor.pid, os.WEXITED | os.WNOWAIT); os.execv(")
+    first = subprocess.Popen([sys.executable, "-IS", "-c", at_once, str(guard), "-c", "raise SystemExit(9)"])
+
+    assert first.wait(60) == 9

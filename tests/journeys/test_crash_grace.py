@@ -1,0 +1,167 @@
+"""hotseat is killed: its model servers end with it, or wait for the next one."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.client import PATIENCE_S
+from tests.support.hotseat import Hotseat
+from tests.support.llama import llama
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+GRACE: dict[str, Any] = {"crashGrace": "60s"}
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Hotseat]]:
+    """Another one with the same state directory, and with the same port if it is given."""
+    with ExitStack() as stack:
+
+        def start(port: int | None = None, **settings: object) -> Hotseat:
+            config = {**settings, "models": {"alpha": llama("alpha"), "beta": llama("beta")}}
+            hotseat = Hotseat(config, tmp_path, port=port)
+            stack.callback(lambda: print(hotseat.log()))
+            return stack.enter_context(hotseat)
+
+        yield start
+
+
+def kill(hotseat: Hotseat) -> None:
+    hotseat.process.send_signal(signal.SIGKILL)
+    hotseat.process.wait()
+
+
+def test_the_next_hotseat_adopts_the_servers(start: Callable[..., Hotseat]) -> None:
+    """The next answer comes from the same process, and `ps` says who started it."""
+    first = start(**GRACE)
+    server = first.load("alpha")
+    kill(first)
+    second = start(first.port, **GRACE)
+
+    assert second.chat("alpha").status == 200
+    assert second.health()["alpha"]["pid"] == server
+    assert "adopted" in second.cli("ps").stdout
+    assert second.terminate() == 0
+    assert second.processes() == []
+
+
+def test_a_crash_after_a_restart(start: Callable[..., Hotseat]) -> None:
+    """The first process ends with the one that was killed, and not with the servers: the next hotseat is in time."""
+    first = start(**GRACE)
+    server = first.load("alpha")
+    replaced = first.cli("restart").stdout
+    os.kill(int(replaced.split()[1]), signal.SIGKILL)
+
+    assert first.process.wait(PATIENCE_S) == 128 + signal.SIGKILL
+    second = start(first.port, **GRACE)
+    assert second.health()["alpha"]["pid"] == server
+
+
+def test_without_a_grace_nothing_survives(start: Callable[..., Hotseat]) -> None:
+    """As always: no descendant outlives hotseat."""
+    first = start()
+    first.load("alpha")
+    kill(first)
+
+    eventually(lambda: first.processes() == [])
+
+
+def test_nobody_comes_in_time(start: Callable[..., Hotseat]) -> None:
+    """The servers end when the grace is over."""
+    first = start(crashGrace="1s")
+    first.load("alpha")
+    kill(first)
+
+    eventually(lambda: first.processes() == [])
+
+
+def test_the_model_was_changed_meanwhile(start: Callable[..., Hotseat]) -> None:
+    """A server of another command is not adopted, but ended."""
+    first = start(**GRACE)
+    server = first.load("alpha")
+    kill(first)
+    first.write({**GRACE, "models": {"alpha": llama("alpha", "-c 4096")}})
+    second = Hotseat(first.config, first.config.parent, port=first.port)
+    with second:
+        assert second.load("alpha") != server
+        eventually(lambda: len(second.upstreams()) == 1)
+
+
+def test_the_server_died_meanwhile(start: Callable[..., Hotseat]) -> None:
+    """The next hotseat starts it again."""
+    first = start(**GRACE)
+    server = first.load("alpha")
+    kill(first)
+    for pid in first.upstreams():
+        os.kill(pid, signal.SIGKILL)
+    second = start(first.port, **GRACE)
+
+    assert second.load("alpha") != server
+
+
+def test_a_stop_by_an_operator_is_no_crash(start: Callable[..., Hotseat]) -> None:
+    """After SIGTERM nothing is kept, whatever the grace."""
+    first = start(**GRACE)
+    first.load("alpha")
+
+    assert first.terminate() == 0
+    assert first.processes() == []
+
+
+def test_systemd_restarts_the_service(start: Callable[..., Hotseat]) -> None:
+    """A stream finishes after SIGUSR1, and the next hotseat adopts the server."""
+    first = start(**GRACE)
+    server = first.load("alpha")
+    stream = first.stream("alpha", 64).until_it_speaks()
+    first.process.send_signal(signal.SIGUSR1)
+    stream.read()
+    code = first.process.wait(PATIENCE_S)
+    second = start(first.port, **GRACE)
+
+    assert code == 0
+    assert second.chat("alpha").status == 200
+    assert second.health()["alpha"]["pid"] == server
+
+
+def test_systemd_restarts_the_service_without_a_grace(start: Callable[..., Hotseat]) -> None:
+    """SIGUSR1 stops everything then, as SIGTERM does."""
+    first = start()
+    first.load("alpha")
+    first.process.send_signal(signal.SIGUSR1)
+
+    assert first.process.wait(PATIENCE_S) == 0
+    assert first.processes() == []
+
+
+def test_a_stop_overtakes_a_restart(start: Callable[..., Hotseat]) -> None:
+    """SIGTERM while requests finish after SIGUSR1: nothing is kept."""
+    first = start(**GRACE)
+    first.load("alpha")
+    stream = first.stream("alpha", 4000).until_it_speaks()
+    first.process.send_signal(signal.SIGUSR1)
+    eventually(lambda: "shutting down" in first.log())
+
+    assert first.terminate() == 0
+    assert first.processes() == []
+    stream.leave()
+
+
+def test_killed_while_it_stops(start: Callable[..., Hotseat]) -> None:
+    """systemd does that when a stop takes too long: it stays a stop, and nothing is kept."""
+    first = start(**GRACE)
+    first.load("alpha")
+    stream = first.stream("alpha", 4000).until_it_speaks()
+    first.process.send_signal(signal.SIGTERM)
+    eventually(lambda: "shutting down" in first.log())
+    kill(first)
+
+    eventually(lambda: first.processes() == [])
+    stream.leave()

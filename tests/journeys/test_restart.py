@@ -1,0 +1,270 @@
+"""hotseat is replaced by a new process while models run and clients wait: nobody notices."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support import short_limits, streaming_server
+from tests.support.client import PATIENCE_S, chat_body, send
+from tests.support.fleet_journey import CONNECT_S, nats_cluster
+from tests.support.hotseat import Hotseat
+from tests.support.llama import REPOSITORY, llama
+from tests.support.processes import command_line
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+TWO_FIT: dict[str, Any] = {"devices": {"gpu0": {"memory": "8GiB"}}}
+FOUR_GIB = {"memory": "4GiB"}
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Hotseat]]:
+    """The installed program: a fork of the tests cannot start itself again."""
+    with ExitStack() as stack:
+
+        def start(models: Mapping[str, Any], **settings: object) -> Hotseat:
+            hotseat = Hotseat({**settings, "models": models}, tmp_path)
+            stack.callback(lambda: print(hotseat.log()))
+            return stack.enter_context(hotseat)
+
+        yield start
+
+
+def serving(hotseat: Hotseat) -> int:
+    """The process that answers new connections."""
+    return int(hotseat.call("GET", "/hotseat/restart").json()["pid"])
+
+
+def test_a_restart_while_a_model_streams(start: Callable[..., Hotseat]) -> None:
+    """The stream goes on to its end, the server is the same, and the next answer comes from the new process."""
+    hotseat = start({"alpha": llama("alpha")})
+    server = hotseat.load("alpha")
+    stream = hotseat.stream("alpha", max_tokens=200).until_it_speaks()
+    restarted = hotseat.cli("restart")
+
+    assert restarted.returncode == 0, restarted.stderr
+    assert "running models: 1" in restarted.stdout
+    assert serving(hotseat) != hotseat.process.pid
+    assert hotseat.chat("alpha").status == 200
+    assert hotseat.health()["alpha"]["pid"] == server
+    assert stream.read().done
+    assert "adopted" in hotseat.cli("ps").stdout
+
+
+def test_requests_that_wait_for_a_model_are_answered(start: Callable[..., Hotseat]) -> None:
+    """They keep their places; the new process loads the model that they wait for."""
+    hotseat = start({"alpha": llama("alpha"), "beta": llama("beta")})
+    stream = hotseat.stream("alpha", max_tokens=300).until_it_speaks()
+    with ThreadPoolExecutor(4) as clients:
+        waiting = [clients.submit(hotseat.chat, "beta") for _ in range(4)]
+        eventually(lambda: len(hotseat.call("GET", "/hotseat/queue").json()["waiting"]) == 4)
+        restarted = hotseat.cli("restart")
+
+        assert restarted.returncode == 0, restarted.stderr
+        assert stream.read().done
+        assert [each.result().status for each in waiting] == [200] * 4
+
+
+def test_a_client_that_keeps_its_connection(start: Callable[..., Hotseat]) -> None:
+    """Its next request on the old connection is answered, with the advice to open a new one."""
+    hotseat = start({"alpha": llama("alpha")})
+    connection = http.client.HTTPConnection("127.0.0.1", hotseat.port, timeout=PATIENCE_S)
+    first = send(connection, "POST", "/v1/chat/completions", chat_body("alpha", 2), {})
+    first.read()
+    hotseat.cli("restart")
+    second = send(connection, "POST", "/v1/chat/completions", chat_body("alpha", 2), {})
+
+    assert (second.status, second.getheader("connection")) == (200, "close")
+    second.read()
+    connection.close()
+
+
+def test_a_broken_configuration(start: Callable[..., Hotseat]) -> None:
+    """The restart fails with the reason, and the old process goes on, also with its models."""
+    hotseat = start({"alpha": llama("alpha")})
+    server = hotseat.load("alpha")
+    hotseat.config.write_text("modles: {}\n")
+    restarted = hotseat.cli("restart")
+
+    assert restarted.returncode == 1
+    assert "modles: unknown key" in restarted.stderr
+    assert serving(hotseat) == hotseat.process.pid
+    assert hotseat.chat("alpha").status == 200
+    assert hotseat.health()["alpha"]["pid"] == server
+
+
+def test_a_changed_model(start: Callable[..., Hotseat]) -> None:
+    """Its server is stopped as after a reload, and the others keep theirs."""
+    models = {"alpha": {**llama("alpha"), **FOUR_GIB}, "beta": {**llama("beta"), **FOUR_GIB}}
+    hotseat = start(models, **TWO_FIT)
+    kept, changed = hotseat.load("alpha"), hotseat.load("beta")
+    hotseat.write({**TWO_FIT, "models": {**models, "beta": {**llama("beta", "-c 4096"), **FOUR_GIB}}})
+    hotseat.cli("restart")
+
+    eventually(lambda: hotseat.health().keys() == {"alpha"})
+    assert hotseat.health()["alpha"]["pid"] == kept
+    assert hotseat.load("beta") != changed
+
+
+@pytest.mark.parametrize("by_signal", [True, False])
+def test_a_reload_during_a_restart(start: Callable[..., Hotseat], tmp_path: Path, by_signal: bool) -> None:
+    """The new process had read the configuration before: it reads it again when it has taken over."""
+    go = tmp_path / "go"
+    slow = {"cmd": f"sh -c 'until [ -e {go} ]; do sleep 0.05; done; exec {llama('alpha')['cmd']}'"}
+    models = {"alpha": slow, "beta": llama("beta")}
+    hotseat = start(models)
+    with ThreadPoolExecutor(3) as clients:
+        loading = clients.submit(hotseat.load, "alpha")
+        eventually(lambda: hotseat.processes("until "))
+        restarted = clients.submit(hotseat.cli, "restart")
+        waiting = clients.submit(hotseat.chat, "beta")
+        eventually(lambda: "hotseat is restarting" in hotseat.cli("why", "beta").stdout)
+        hotseat.write({"models": {**models, "gamma": llama("alpha")}})
+        reload(hotseat, by_signal)
+        go.touch()
+        loading.result()
+
+        assert restarted.result().returncode == 0
+        assert waiting.result().status == 200
+    eventually(lambda: "gamma" in names(hotseat))
+    assert serving(hotseat) != hotseat.process.pid
+
+
+def reload(hotseat: Hotseat, by_signal: bool) -> None:
+    """Return when the process that serves now has done it."""
+    if by_signal:
+        hotseat.process.send_signal(signal.SIGHUP)
+        eventually(lambda: "configuration reloaded" in hotseat.log())
+    else:
+        assert hotseat.call("POST", "/hotseat/reload").status == 200
+
+
+def names(hotseat: Hotseat) -> list[str]:
+    return [each["id"] for each in hotseat.call("GET", "/v1/models").json()["data"]]
+
+
+def test_a_server_that_answers_nothing_else_while_it_streams(tmp_path: Path) -> None:
+    """The new process learns from the old one that bytes arrive, and does not take the server for unresponsive."""
+    program, enough = tmp_path / "hotseat", tmp_path / "enough"
+    program.write_text(
+        f"#!{sys.executable}\nimport runpy\nrunpy.run_module('{short_limits.__name__}', None, '__main__')\n"
+    )
+    program.chmod(0o755)
+    models = {"qwen": {"cmd": f"{sys.executable} {streaming_server.__file__} ${{PORT}} {enough} alone"}}
+    environ = {"PYTHONPATH": f"{REPOSITORY}{os.pathsep}{REPOSITORY / 'src'}"}
+    with Hotseat({"models": models}, tmp_path, program=[str(program)], environ=environ) as hotseat:
+        server = hotseat.load("qwen")
+        stream = hotseat.stream("qwen", max_tokens=40).until_it_speaks()
+        restarted = hotseat.cli("restart")
+        said = len(stream.words)
+        while len(stream.words) < said + 3 * short_limits.LIMIT_S / streaming_server.EVERY_S and next(iter(stream), ""):
+            pass
+        enough.touch()
+
+        assert stream.read().done
+        assert restarted.returncode == 0, restarted.stderr
+        assert hotseat.health()["qwen"]["pid"] == server
+        assert serving(hotseat) != hotseat.process.pid
+
+
+def test_the_first_process_stands_for_all(start: Callable[..., Hotseat]) -> None:
+    """After two restarts, SIGTERM to the pid that was started ends everything, with its exit code."""
+    hotseat = start({"alpha": llama("alpha")})
+    hotseat.load("alpha")
+    for _ in range(2):
+        assert hotseat.cli("restart").returncode == 0
+    eventually(lambda: "stand_in" in command_line(hotseat.process.pid))
+    eventually(lambda: len(hotseat.processes(" serve ")) == 1)
+
+    assert hotseat.terminate() == 0
+    assert hotseat.processes() == []
+
+
+def test_the_new_process_is_killed(start: Callable[..., Hotseat]) -> None:
+    """Nothing of it survives, and the first process ends with it."""
+    hotseat = start({"alpha": llama("alpha")})
+    hotseat.load("alpha")
+    hotseat.cli("restart")
+    os.kill(serving(hotseat), signal.SIGKILL)
+
+    assert hotseat.process.wait(PATIENCE_S) == 128 + signal.SIGKILL
+    eventually(lambda: hotseat.processes() == [])
+
+
+def test_a_feed_of_events_ends_cleanly(start: Callable[..., Hotseat]) -> None:
+    """Its client connects again and misses nothing: the numbers go on."""
+    hotseat = start({"alpha": llama("alpha")})
+    hotseat.load("alpha")
+    connection = http.client.HTTPConnection("127.0.0.1", hotseat.port, timeout=PATIENCE_S)
+    feed = send(connection, "GET", "/hotseat/events?after=0", None, {})
+    hotseat.cli("restart")
+    before = numbers(feed.read())
+    connection.close()
+    after = numbers(hotseat.call("GET", "/hotseat/models/alpha").body)
+
+    assert before == list(range(1, len(before) + 1))
+    assert min(after) > max(before)
+
+
+def numbers(text: bytes) -> list[int]:
+    if text.startswith(b"{"):
+        return [entry["n"] for entry in json.loads(text)["history"]]
+    return [int(line.removeprefix(b"id: ")) for line in text.splitlines() if line.startswith(b"id: ")]
+
+
+def test_without_keys_only_the_command_may_restart(start: Callable[..., Hotseat]) -> None:
+    """Any program on the machine, such as a web page, can send a request; a signal only the same user."""
+    hotseat = start({"alpha": llama("alpha")})
+
+    assert hotseat.call("POST", "/hotseat/restart").status == 403
+    assert serving(hotseat) == hotseat.process.pid
+
+
+def test_an_administrator_restarts_with_a_key(start: Callable[..., Hotseat]) -> None:
+    """From any machine; other roles may not."""
+    keys = [{"key": "sk-admin", "role": "admin"}, {"key": "sk-operator", "role": "operate"}]
+    hotseat = start({"alpha": llama("alpha")}, apiKeys=keys)
+    operator = {"Authorization": "Bearer sk-operator"}
+    refused = hotseat.call("POST", "/hotseat/restart", **operator)
+    restarted = hotseat.cli("restart", HOTSEAT_API_KEY="sk-admin")
+
+    assert refused.status == 403
+    assert restarted.returncode == 0, restarted.stderr
+
+
+@pytest.mark.timeout(180)
+def test_a_host_of_a_fleet_restarts(tmp_path: Path) -> None:
+    """The other host sees its model all the time or soon again, and the same server answers for it."""
+    with ExitStack() as stack:
+        nats = stack.enter_context(nats_cluster(tmp_path / "nats", 1))
+        fleet = {"nats": [server.url for server in nats], "secret": "hush"}
+        hosts = {}
+        for name in ("gpu1", "gpu2"):
+            (tmp_path / name).mkdir()
+            config = {"models": {"alpha": llama("alpha")}, "fleet": {**fleet, "name": name}}
+            hosts[name] = stack.enter_context(Hotseat(config, tmp_path / name))
+        server = hosts["gpu1"].load("alpha")
+        eventually(lambda: residents(hosts["gpu2"]) == {"gpu1": ["alpha"], "gpu2": []}, within=CONNECT_S)
+        restarted = hosts["gpu1"].cli("restart")
+
+        assert restarted.returncode == 0, restarted.stderr
+        eventually(lambda: residents(hosts["gpu2"]) == {"gpu1": ["alpha"], "gpu2": []}, within=CONNECT_S)
+        assert hosts["gpu2"].chat("alpha").status == 200
+        assert hosts["gpu1"].health()["alpha"]["pid"] == server
+
+
+def residents(hotseat: Hotseat) -> dict[str, list[str]]:
+    """The models on each host, as one of them sees it."""
+    status = json.loads(hotseat.cli("fleet", "status", "--json").stdout)
+    return {host["host"]: [each["model"] for each in host["residents"]] for host in status["hosts"]}

@@ -1,0 +1,157 @@
+"""What a new process makes of the servers and of the settings that another one has left."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.catalogs import gpu, one_at_a_time
+from tests.support.fake_launcher import FakeLauncher, spec
+
+from hotseat.catalog.named_models import Profile
+from hotseat.catalog.overrides import Overrides
+from hotseat.dispatch.dispatcher import Dispatcher
+from hotseat.dispatch.journal import Journal
+from hotseat.handover.channel import Message
+from hotseat.identifiers import Address, LaunchId, ModelName, TicketId
+from hotseat.model_servers.server_description import ServerDescription, fingerprint_of
+from hotseat.scheduling.handover import Handover, LevelRecord, ProcessSpec
+from hotseat.scheduling.handover_json import to_json
+from hotseat.scheduling.scheduler import Scheduler
+from hotseat.startup.taking_over import OldState, handover_of, record_of, restore_catalog
+from hotseat.state.overrides_store import OverridesStore
+from hotseat.state.state_file import StateFile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.anyio
+
+QWEN = spec("qwen")
+CATALOG = one_at_a_time(QWEN, "llama")
+
+
+def described(**known: Any) -> ServerDescription:
+    """A server of qwen that became ready at 1000."""
+    usual: dict[str, Any] = {
+        "model": QWEN.name,
+        "launch": LaunchId(7),
+        "pid": 4711,
+        "address": Address("127.0.0.1", 9000),
+        "port": 9000,
+        "check_endpoint": "/health",
+        "fingerprint": fingerprint_of(QWEN),
+        "gpus": (),
+        "ready_at": 1000.0,
+    }
+    return ServerDescription(**{**usual, **known})
+
+
+# After a crash
+
+
+def test_a_server_that_the_configuration_still_has() -> None:
+    """What the guard knows of it is enough: it is ready since then, with its GPUs and slots, and has answered."""
+    record = record_of(described(gpus=(gpu(1),), slots=4), CATALOG, now=1060.0)
+
+    assert record is not None
+    assert (record.model, record.launch, record.spec) == (QWEN.name, 7, ProcessSpec.of(QWEN))
+    assert (record.ready_s, record.phase_s, record.level) == (60.0, 60.0, None)
+    assert (record.gpus, record.slots_reported, record.has_answered) == ((gpu(1),), 4, True)
+
+
+def test_a_server_that_sleeps() -> None:
+    """It is adopted asleep."""
+    record = record_of(described(sleep="1"), CATALOG, now=1060.0)
+
+    assert record is not None
+    assert record.level == LevelRecord("1")
+
+
+def test_a_clock_that_was_set_back() -> None:
+    """Nothing was ready in the future."""
+    record = record_of(described(), CATALOG, now=10.0)
+
+    assert record is not None
+    assert record.ready_s == 0.0
+
+
+@pytest.mark.parametrize("known", [{"model": ModelName("gone")}, {"fingerprint": "of another command"}])
+def test_a_server_whose_model_was_removed_or_changed(known: dict[str, Any]) -> None:
+    """It is not adopted."""
+    assert record_of(described(**known), CATALOG, now=1060.0) is None
+
+
+def test_launches_are_numbered_on_from_the_adopted_servers() -> None:
+    """No number means two servers; those that are not adopted do not count, since nobody hears of them again."""
+    found = [described(), described(launch=LaunchId(9)), described(launch=LaunchId(12), fingerprint="another")]
+    handover = handover_of(found, CATALOG, now=1060.0)
+
+    assert handover.last_launch == 9
+    assert [server.launch for server in handover.servers] == [7, 9]
+    assert handover_of([], CATALOG, now=1060.0) == Handover()
+
+
+# After a restart
+
+
+def dispatcher_of(*names: str, **known: Any) -> Dispatcher:
+    catalog = replace(one_at_a_time(*names), profiles={"night": Profile("night", "", {"gpt": "qwen"})})
+    return Dispatcher(Scheduler(replace(catalog, **known)), FakeLauncher(), Journal())
+
+
+@pytest.fixture
+def overrides(tmp_path: Path) -> OverridesStore:
+    """As the old process keeps them: an operator has pinned qwen."""
+    file = StateFile(tmp_path / "overrides.json")
+    file.write({"format": 1, "models": {"qwen": {"pinned": True, "ttl": None}}})
+    return OverridesStore(file)
+
+
+async def test_what_operators_have_set_meanwhile(overrides: OverridesStore) -> None:
+    """The new process had read its configuration before."""
+    dispatcher = dispatcher_of("qwen", "llama")
+    restore_catalog(dispatcher, overrides, "night")
+
+    assert dispatcher.catalog.active_profile == "night"
+    assert dispatcher.catalog.overrides == {"qwen": Overrides(pinned=True)}
+    assert dispatcher.catalog.models[ModelName("qwen")].pinned
+
+
+async def test_a_profile_that_is_not_configured_any_more(overrides: OverridesStore) -> None:
+    """None is active then."""
+    dispatcher = dispatcher_of("qwen", profiles={})
+    restore_catalog(dispatcher, overrides, "night")
+
+    assert dispatcher.catalog.active_profile is None
+
+
+async def test_nothing_was_set(tmp_path: Path) -> None:
+    """The catalog stays the same, and the journal has no entry about it."""
+    dispatcher = dispatcher_of("qwen")
+    before = dispatcher.catalog
+    restore_catalog(dispatcher, OverridesStore(StateFile(tmp_path / "none.json")), None)
+
+    assert dispatcher.catalog is before
+
+
+def state(**facts: Any) -> Message:
+    """What the first version with this message sent, and more."""
+    usual = {"scheduler": to_json(Handover(3)).decode(), "journal": 8, "next_ticket": 5, "profile": None}
+    return Message("state", {**usual, **facts}, (10, 11))
+
+
+def test_the_last_message_of_an_older_version() -> None:
+    """What it does not say has a default."""
+    assert OldState.of(state()) == OldState(Handover(3), 8, TicketId(5), None, must_reload=False)
+
+
+def test_the_last_message_of_this_version() -> None:
+    """The second descriptor is the lock of the folder of conversations."""
+    conversations = {"folder": "/cache/0123456789abcdef", "files": [], "servers": []}
+    read = OldState.of(state(conversations=conversations, must_reload=True, weather="fine"))
+
+    assert (read.must_reload, read.lock) == (True, 11)
+    assert read.conversations is not None
+    assert read.conversations.folder == "/cache/0123456789abcdef"
