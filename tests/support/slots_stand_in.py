@@ -73,6 +73,11 @@ class Slots:
         say("saved", slot, count)
         return {"id_slot": slot, "filename": name, "n_saved": count, "n_written": size}
 
+    def begin_to_save(self) -> None:
+        """A file that nobody finishes."""
+        with open(os.path.join(self.folder, "half.part"), "wb") as file:
+            file.write(HEAD.pack(MAGIC, VERSION, 0, -1, 1, 0))
+
     def restore(self, slot: int, name: str) -> dict[str, Any]:
         with open(os.path.join(self.folder, name), "rb") as file:
             data = file.read()
@@ -129,6 +134,8 @@ class Handler(BaseHTTPRequestHandler):
         kind, _, how = self.slots.options.trouble.partition(":")
         if kind != what or not (how in ("hangs", "dies", "rubbish", "a page") or how.isdigit()):
             return False
+        if what == "save" and how in ("hangs", "dies"):
+            self.slots.begin_to_save()
         say("asked to", what)
         if how == "hangs":
             threading.Event().wait()
