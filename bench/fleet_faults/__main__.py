@@ -20,7 +20,7 @@ def main() -> int:
     requests, began = 0, process_time()
     for seed in range(options.first, options.first + options.seeds):
         result = simulate(seed, *options.fault)
-        requests += result.requests
+        requests += len(result.outcomes)
         broken.update({violation.rule for violation in result.violations})
         if result.violations:
             print(f"seed {seed} ({', '.join(result.faults)}):")

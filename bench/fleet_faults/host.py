@@ -14,7 +14,7 @@ from hotseat.errors import HostUnresponsive
 from hotseat.fleet.client import DETAILS_S
 from hotseat.fleet.node import FleetNode
 from hotseat.fleet.store import NameTaken
-from hotseat.fleet.view import Order
+from hotseat.fleet.view import FleetConnection, Order
 from hotseat.identifiers import HostName
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.settings import Fleet
@@ -48,7 +48,7 @@ class SimulatedHost:
         self.awake = asyncio.Event()
         """Cleared: the host is stopped, as by SIGSTOP."""
         self.awake.set()
-        self.is_alive, self.is_leaving = True, False
+        self.is_alive, self.is_leaving, self.was_refused = True, False, False
         self.names_known: set[str] = set()
         """Names of other hosts' models that it has known."""
         launcher = SimulatedLauncher(self.awake, lambda model: rules.load_begins(self, model))
@@ -65,6 +65,10 @@ class SimulatedHost:
     @property
     def is_awake(self) -> bool:
         return self.is_alive and self.awake.is_set()
+
+    @property
+    def holds_name(self) -> bool:
+        return self.is_alive and self.node.connection is FleetConnection.CONNECTED
 
     @property
     def orders(self) -> frozenset[Order]:
@@ -84,8 +88,8 @@ class SimulatedHost:
     async def _join(self) -> None:
         try:
             await self.node.join()
-        except NameTaken:  # the program would end
-            self.is_alive = False
+        except NameTaken:  # the program ends
+            self.is_alive, self.was_refused = False, True
 
     async def die(self) -> None:
         """As by SIGKILL: its model servers are gone too, and its lease is left behind."""

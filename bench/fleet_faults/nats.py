@@ -79,7 +79,7 @@ class HostStore:
     def __init__(self, nats: SimulatedNats, host: HostName, awake: asyncio.Event) -> None:
         self.host = host
         self._nats, self._awake = nats, awake
-        self._watchers: set[Watcher] = set()
+        self._watchers: list[Watcher] = []
 
     @property
     def is_connected(self) -> bool:
@@ -168,9 +168,9 @@ class HostStore:
     @contextmanager
     def _watching(self, bucket: Bucket, board: Board) -> Iterator[tuple[Watcher, tuple[Written, ...]]]:
         watcher = Watcher()
-        self._watchers.add(watcher)
+        self._watchers.append(watcher)
         try:
             with board.watching(bucket, watcher):
                 yield watcher, tuple(board.current(bucket).values())
         finally:
-            self._watchers.discard(watcher)
+            self._watchers.remove(watcher)

@@ -106,6 +106,8 @@ class SimulatedRequest:
         self.at = there
         turn = self._turn = Turn(self, there, self._rules)
         turn.ticket = there.dispatcher.ask(self._model, ClientId(f"client {self.number % 5}"), turn)
+        if self.outcome:  # given up while this host was stopped: it finds the connection closed
+            self.tasks.start(turn.abandon(), "request")
 
     # The response
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from bench.fleet_faults.configurations import names_in
@@ -60,6 +61,10 @@ class Rules:
         """Those that the host has obeyed: it must do so until they are taken back."""
         self.disturbed: dict[HostName, Instant] = {}
         """When something last happened to a host by which others may consider it absent."""
+        self.seconds: list[SimulatedHost] = []
+        """Machines that try to take the name of a host."""
+        self._stolen: dict[HostName, Instant] = {}
+        """When one last held it, as is possible while NATS or the first machine is away: it replaces the record."""
         self._known: deque[tuple[Instant, SimulatedHost, ModelName, frozenset[HostName]]] = deque()
         """Who has believed a model to be ready where."""
         self._last_alive: dict[str, Instant] = {}
@@ -115,7 +120,7 @@ class Rules:
 
     def is_calm(self, *hosts: HostName) -> bool:
         """Has nothing happened to them recently?"""
-        return all(self._now() - self.disturbed.get(host, float("-inf")) > RECENT_S for host in hosts)
+        return all(self._now() - self.disturbed.get(host, -inf) > RECENT_S for host in hosts)
 
     # Loads
 
@@ -131,8 +136,11 @@ class Rules:
 
     def _check_reason(self, host: SimulatedHost, model: ModelName) -> None:
         """It knew another host where the model was ready, and where nothing has happened since."""
+        if self._now() - self.moved.get(model, -inf) < SETTLED_S:
+            return None
+        asked_at = min((ticket.since for ticket in host.dispatcher.view().queue if ticket.model == model), default=inf)
         for at, who, what, where in self._known:
-            if who is not host or what != model or self._now() - self.moved.get(model, float("-inf")) < SETTLED_S:
+            if who is not host or what != model or at > asked_at:  # a request that waits here is not sent on
                 continue
             for name in where:
                 if self._is_still_there(name, model, at) and self._has_reached(host, name):
@@ -143,9 +151,13 @@ class Rules:
         there = self._network.hosts.get(name)
         if there is None or not there.is_awake or there.is_leaving or not there.has_ready(model):
             return False
-        if there.dispatcher.view_of(model).since > since:
+        if there.dispatcher.view_of(model).since > since or self._is_stolen(name):
             return False  # it was gone in between
-        return self.disturbed.get(name, float("-inf")) < since - LONGEST_SHUN_S and not there.orders
+        disturbed = max(self.disturbed.get(name, -inf), self._stolen.get(name, -inf))
+        return disturbed < since - LONGEST_SHUN_S and not there.orders
+
+    def _is_stolen(self, name: HostName) -> bool:
+        return any(second.name == name and second.holds_name for second in self.seconds)
 
     def _has_reached(self, host: SimulatedHost, name: HostName) -> bool:
         return not self._network.is_cut(host.name, name) and self._network.believes(host.name, name)
@@ -153,7 +165,7 @@ class Rules:
     def check_failed_move(self, model: str, to: HostName, began_at: Instant, error: HotseatError) -> None:
         """A move may be refused, but a host that was chosen and is well must begin the load."""
         is_well = self._network.hosts[to].is_awake and self.is_calm(to) and self._nats.is_calm(RECENT_S)
-        has_begun = self._loads.get((to, ModelName(model)), float("-inf")) >= began_at - LOAD_S
+        has_begun = self._loads.get((to, ModelName(model)), -inf) >= began_at - LOAD_S
         if is_well and not has_begun and isinstance(error, LoadFailed | HostUnresponsive):
             self.violated("moves", f"{model} was not moved to {to}: {error.message}")
 
@@ -179,6 +191,8 @@ class Rules:
         if self._nats.loses or self._nats.cut_off or self._network.cut or self._network.skew_s:
             for name in self._network.hosts:
                 self.note_disturbance(name)
+        for name in filter(self._is_stolen, self._network.hosts):
+            self._stolen[name] = self._now()
 
     def _observe_orders(self, host: SimulatedHost) -> None:
         """An order counts from when its host obeys it."""

@@ -35,13 +35,15 @@ QUIET_S: Seconds = 20.0
 """Before the first fault: all hosts know each other, and some models are ready."""
 FAULTS_S: Seconds = 90.0
 """In which the faults begin."""
+AGAIN_S: Seconds = 5.0
+"""Until a host that ended by itself is started again."""
 
 
 class Result(NamedTuple):
     seed: int
     faults: tuple[str, ...]
-    requests: int
-    answered: int
+    outcomes: tuple[str, ...]
+    """Of each request."""
     violations: tuple[Violation, ...]
 
 
@@ -79,8 +81,9 @@ class World:
             await self.start(name, version)
 
     async def start_second(self, name: HostName, address: str) -> None:
-        """Another machine with the same name, which must not be let in."""
+        """Another machine with the same name, which must not be let in while the first one holds its lease."""
         second = SimulatedHost(self.nats, self.network, self.rules, name, 1, address, "token of the second")
+        self.rules.seconds.append(second)
         await self.pause(15.0, 20.0)
         if second.is_alive:
             if self.network.hosts[name].is_awake and self.rules.is_calm(name) and self.nats.is_calm(20.0):
@@ -103,15 +106,17 @@ class World:
         for name in NAMES:
             await self.start(HostName(name), 1)
         async with asyncio.TaskGroup() as group:
-            background = [group.create_task(self._observe()), group.create_task(self._ask())]
+            background = [group.create_task(work) for work in (self._observe(), self._ask(), self._start_again())]
             await asyncio.sleep(QUIET_S)
             await asyncio.gather(*(self._later(fault) for fault in faults))
             await asyncio.sleep(SETTLE_S)
             await self._check_answers()
-            background[1].cancel()
+            observing, asking, starting = background
+            asking.cancel()
             await asyncio.sleep(SETTLE_S)
             self.rules.check_agreement()
-            background[0].cancel()
+            observing.cancel()
+            starting.cancel()
         await self.rules.tasks.aclose()
         for host in self.network.hosts.values():
             await host.die()
@@ -124,6 +129,13 @@ class World:
         while True:
             await asyncio.sleep(1.0)
             self.rules.observe()
+
+    async def _start_again(self) -> None:
+        """As systemd does with a host that ended because its name was taken."""
+        while True:
+            await asyncio.sleep(AGAIN_S)
+            for host in [host for host in self.network.hosts.values() if host.was_refused]:
+                await self.start(host.name, host.version)
 
     async def _ask(self) -> None:
         while True:
@@ -156,8 +168,7 @@ def simulate(seed: int, *faults: str) -> Result:
     chosen = faults or faults_of(seed)
     with asyncio.Runner(loop_factory=JumpingLoop) as runner:
         rules = runner.run(_run(seed, chosen))
-    answered = sum(request.outcome == OK for request in rules.requests)
-    return Result(seed, chosen, len(rules.requests), answered, tuple(rules.violations))
+    return Result(seed, chosen, tuple(request.outcome for request in rules.requests), tuple(rules.violations))
 
 
 class InternalErrors(logging.Handler):

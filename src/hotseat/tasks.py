@@ -15,14 +15,15 @@ P = ParamSpec("P")
 
 
 class Tasks:
-    """A set of running tasks. `aclose` cancels them and returns when all have ended."""
+    """Running tasks. `aclose` cancels them, in the order of their start, and returns when all have ended."""
 
     def __init__(self) -> None:
-        self._running: set[asyncio.Task[Any]] = set()
+        self._running: dict[asyncio.Task[Any], None] = {}
+        """Ordered, unlike a set: what a simulation does is the same in every process."""
 
     def start(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         task = asyncio.get_running_loop().create_task(work, name=name)
-        self._running.add(task)
+        self._running[task] = None
         task.add_done_callback(self._ended)
         return task
 
@@ -36,7 +37,7 @@ class Tasks:
             await asyncio.wait(self._running)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._running.discard(task)
+        self._running.pop(task, None)
         if not task.cancelled() and (problem := task.exception()):
             log.error("background task failed task=%s", task.get_name(), exc_info=problem)
 

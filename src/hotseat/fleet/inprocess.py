@@ -135,7 +135,7 @@ class InProcess:
 
     def __init__(self, board: Board | None = None) -> None:
         self._board = board or Board()
-        self._watchers: set[Watcher] = set()
+        self._watchers: list[Watcher] = []
         self._let_in = asyncio.Event()
         self._let_in.set()
 
@@ -196,7 +196,7 @@ class InProcess:
     async def _watched(self, bucket: Bucket) -> AsyncIterator[Change]:
         watcher = Watcher()
         current = tuple(self._board.current(bucket).values())
-        self._watchers.add(watcher)
+        self._watchers.append(watcher)
         try:
             with self._board.watching(bucket, watcher):
                 for written in current:
@@ -205,4 +205,4 @@ class InProcess:
                 async for change in watcher.changes():
                     yield change
         finally:
-            self._watchers.discard(watcher)
+            self._watchers.remove(watcher)
