@@ -33,7 +33,7 @@ REAL_OPTIONS = "-np 1 -ctk f32 -ctv f32"
 it takes milliseconds."""
 IGNORING = "env --ignore-signal=XFSZ "
 """A limit of its files' size is an error to the server then, and not its end."""
-START_WITHIN_S = 60.0
+START_WITHIN_S = 150.0
 QUIET_WITHIN_S = 60.0
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.supervisor_rig import GUARD_INTERPRETER, is_alive
-from tests.support.waiting import come_true
+from tests.support.waiting import come_true, come_true_async
 
 from hotseat.model_servers.guard_client import Guard
 from hotseat.model_servers.guarded_process import Order, PipeEnds
@@ -120,13 +120,13 @@ async def test_closing_a_guard_that_was_lost_waits_for_its_end(nobody_is_left: N
 
 async def test_beginnings_and_ends_are_reported_in_milliseconds(guard: Guard) -> None:
     """Our share of a swap must not be felt."""
-    took = []
-    for _ in range(20):
+
+    async def is_quick() -> bool:
         began = time.perf_counter()
         await (await guard.spawn(Order(TRUE, ("true",), {}), nowhere())).gone
-        took.append(time.perf_counter() - began)
+        return time.perf_counter() - began < 0.05
 
-    assert min(took) < 0.05  # on a busy machine many of them are held up
+    await come_true_async(is_quick)  # on a busy machine many of them are held up
 
 
 def nowhere() -> PipeEnds:
