@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from bench.fleet_faults.network import SimulatedNetwork
     from bench.fleet_faults.rules import Rules
 
+    from hotseat.fleet.own_state import OwnState
     from hotseat.identifiers import Address, ModelName, Seconds
 
 SECRET = "the secret of the simulated fleet"
@@ -40,10 +41,10 @@ class SimulatedHost:
         rules: Rules,
         name: str,
         version: int,
+        own: OwnState,
         address: str = "",
-        token: str = "",
     ) -> None:
-        """By default, with the usual address and token of this name."""
+        """By default, with the usual address of this name."""
         self.name, self.version = HostName(name), version
         self.awake = asyncio.Event()
         """Cleared: the host is stopped, as by SIGSTOP."""
@@ -57,7 +58,7 @@ class SimulatedHost:
         settings = Fleet(("nats://nowhere",), self.name, address=address or f"http://{name}:8080", secrets=(SECRET,))
         store = nats.connect(self.name, self.awake)
         client, is_leaving = HostClient(self, network), lambda: self.is_leaving
-        self.node = FleetNode(settings, store, self.dispatcher, is_leaving, client, token or f"token of {name}")
+        self.node = FleetNode(settings, store, self.dispatcher, is_leaving, client, own)
         journal.listen(self.node.watch)
         self._tasks = Tasks()
         self._tasks.start(self._join(), "join")

@@ -20,6 +20,7 @@ from bench.fleet_faults.rules import SETTLE_S, Rules
 from tests.support.virtual_time import JumpingLoop
 
 from hotseat.fleet import backoff, catalog_lease
+from hotseat.fleet.own_state import UnsavedState
 from hotseat.identifiers import HostName
 
 if TYPE_CHECKING:
@@ -55,14 +56,15 @@ class World:
         self.network = SimulatedNetwork(Random(f"network {seed}"))
         self.rules = Rules(self.nats, self.network)
         self.operators = Operators(self.rng, self.network, self.rules)
-        self._dead: list[SimulatedHost] = []
+        self._states = {name: UnsavedState() for name in NAMES}
+        """The state directory of each host."""
 
     # Hosts
 
     async def start(self, name: HostName, version: int) -> None:
         if name in self.network.hosts and self.network.hosts[name].is_alive:
             return
-        self.network.hosts[name] = SimulatedHost(self.nats, self.network, self.rules, name, version)
+        self.network.hosts[name] = SimulatedHost(self.nats, self.network, self.rules, name, version, self._states[name])
         self.rules.note_disturbance(name)
 
     async def kill(self, name: HostName) -> None:
@@ -82,7 +84,7 @@ class World:
 
     async def start_second(self, name: HostName, address: str) -> None:
         """Another machine with the same name, which must not be let in while the first one holds its lease."""
-        second = SimulatedHost(self.nats, self.network, self.rules, name, 1, address, "token of the second")
+        second = SimulatedHost(self.nats, self.network, self.rules, name, 1, UnsavedState(), address)
         self.rules.seconds.append(second)
         await self.pause(15.0, 20.0)
         if second.is_alive:
@@ -135,6 +137,7 @@ class World:
         while True:
             await asyncio.sleep(AGAIN_S)
             for host in [host for host in self.network.hosts.values() if host.was_refused]:
+                await self.kill(host.name)
                 await self.start(host.name, host.version)
 
     async def _ask(self) -> None:

@@ -16,6 +16,8 @@ from hotseat.fleet import moves, name_owner
 from hotseat.fleet.absences import Absences
 from hotseat.fleet.catalog import FleetCatalog
 from hotseat.fleet.forwarded import ForwardedRequests
+from hotseat.fleet.host_selector import HostSelector
+from hotseat.fleet.own_state import UnsavedState
 from hotseat.fleet.reconciler import Reconciler
 from hotseat.fleet.roster import Roster
 from hotseat.fleet.store import BegunAnew, Bucket
@@ -23,7 +25,9 @@ from hotseat.identifiers import HostName
 
 if TYPE_CHECKING:
     from hotseat.fleet.records import HostRecord
+    from hotseat.fleet.route import Route
     from hotseat.fleet.store import Change
+    from hotseat.identifiers import ClientId, ModelName
 
 pytestmark = pytest.mark.uncounted
 
@@ -61,6 +65,9 @@ FOUND = {
     "moves": (0, ("two moves", "two moves")),
     "needless load": (2, ("nats away",)),
     "stolen name": (0, ("name stolen with the address",)),
+    "claims of a stranger": (786, ("name stolen", "move", "name stolen", "nats away")),
+    "forgotten order": (50, ("order", "nats away", "order", "host restarted", "host killed")),
+    "news while waiting": (59, ("order", "nats away", "order", "host restarted", "host killed")),
 }
 """Seeds and faults by which the simulation has found defects."""
 
@@ -122,6 +129,14 @@ def address_is_enough(holder: HostRecord, record: HostRecord) -> bool:
     return holder.address == record.address
 
 
+def nothing_is_kept(state: UnsavedState, orders: frozenset[str]) -> None:
+    pass
+
+
+def as_decided(selector: HostSelector, model: ModelName, client: ClientId, chosen: HostName) -> Route:
+    return selector._at(chosen)
+
+
 @pytest.mark.parametrize(
     ("defect", "rule", "bugs"),
     [
@@ -137,6 +152,8 @@ def address_is_enough(holder: HostRecord, record: HostRecord) -> bool:
         ),
         ("needless load", "needless load", [(Absences, "is_unconfirmed", missing_is_gone)]),
         ("stolen name", "stolen name", [(name_owner, "_is_same_machine", address_is_enough)]),
+        ("forgotten order", "order ignored", [(UnsavedState, "keep_orders", nothing_is_kept)]),
+        ("news while waiting", "needless load", [(HostSelector, "_alone", as_decided)]),
     ],
 )
 def test_planted_bugs_are_found(defect: str, rule: str, bugs: list[tuple[Any, str, Any]]) -> None:

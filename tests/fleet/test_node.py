@@ -18,9 +18,10 @@ from hotseat.errors import HotseatError, NoHostAvailable
 from hotseat.fleet import reconciler
 from hotseat.fleet.inprocess import Board, InProcess
 from hotseat.fleet.node import FleetNode
+from hotseat.fleet.own_state import UnsavedState
 from hotseat.fleet.records import HostOrder, HostRecord, encoded
 from hotseat.fleet.route import THIS_HOST, OtherHost
-from hotseat.fleet.store import Bucket
+from hotseat.fleet.store import Bucket, StoreError
 from hotseat.identifiers import ClientId, HostName, ModelName
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.settings import Fleet
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from hotseat.catalog.spec import ModelSpec
+    from hotseat.fleet.own_state import OwnState
     from hotseat.fleet.route import Route
+    from hotseat.fleet.store import Revision
 
     Open = Callable[..., Awaitable["Host"]]
 
@@ -73,14 +76,16 @@ async def open_host(board: Board, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     monkeypatch.setattr(reconciler, "ROUND_S", 0.01)
     async with AsyncExitStack() as stack:
 
-        async def opened(name: str, *models: ModelSpec, prefix: str = "hotseat", **known: Any) -> Host:
+        async def opened(
+            name: str, *models: ModelSpec, prefix: str = "hotseat", own: OwnState | None = None, **known: Any
+        ) -> Host:
             store = InProcess(board)
             journal = Journal()
             dispatcher = Dispatcher(Scheduler(replace(catalog(*models), **known)), FakeLauncher(), journal)
             stack.push_async_callback(dispatcher.shut_down, 0)
             address = f"http://{name}:80"
             settings = Fleet(("nats://x",), HostName(name), address, secrets=("hush",), prefix=prefix)
-            node = FleetNode(settings, store, dispatcher, lambda: False)
+            node = FleetNode(settings, store, dispatcher, lambda: False, own=own)
             await node.join()
             journal.listen(node.watch)
             stack.push_async_callback(node.leave)
@@ -209,6 +214,51 @@ async def test_a_host_that_is_cut_off_goes_on_alone(pair: tuple[Host, Host]) -> 
 
     assert await first.where(ALPHA) in ("a", "b")
     assert await second.where(ALPHA) in ("a", "b")
+
+
+async def test_a_host_learns_where_a_model_is_while_it_waits_for_the_store(
+    pair: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its claim fails, and the request goes to the host that has the model by now."""
+    first, second = pair
+    asked, answered = asyncio.Event(), asyncio.Event()
+
+    async def create(*_: object) -> Revision:
+        asked.set()
+        await answered.wait()
+        raise StoreError("the reply was lost")
+
+    monkeypatch.setattr(first.store, "create", create)
+    async with asyncio.TaskGroup() as group:
+        where = group.create_task(first.where(ALPHA))
+        await asked.wait()
+        await second.dispatcher.load(ALPHA)
+        await come_true(lambda: [residence.phase for _, residence in first.node.roster.residences(ALPHA)] == ["ready"])
+        answered.set()
+
+    assert where.result() == "b"
+
+
+async def test_a_host_that_was_drained_starts_again(open_host: Open, board: Board) -> None:
+    """It obeys the order before it knows anything of the store, and writes it there again if the store has lost it."""
+    own = UnsavedState()
+    own.keep_orders(frozenset({"drain"}))
+    host = await open_host("a", spec("alpha"), own=own)
+
+    assert host.node.roster.order_for(HostName("a")).drained
+    await come_true(lambda: "a" in board.current(Bucket.ORDERS))
+
+
+async def test_a_host_keeps_its_orders_for_the_next_start(open_host: Open) -> None:
+    """Those for itself, until they are taken back."""
+    own = UnsavedState()
+    host = await open_host("a", spec("alpha"), own=own)
+    await host.node.store.put(Bucket.ORDERS, "b", encoded(HostOrder(drained=True)))
+    await host.node.store.put(Bucket.ORDERS, "a", encoded(HostOrder(cordoned=True)))
+    await come_true(lambda: own.orders == {"cordon"})
+
+    await host.node.store.put(Bucket.ORDERS, "a", encoded(HostOrder()))
+    await come_true(lambda: not own.orders)
 
 
 async def test_claims_that_came_true_are_taken_back(pair: tuple[Host, Host], board: Board) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, cast
 
 import pytest
-from tests.support.fleet import RosterRig, host, there
+from tests.support.fleet import RosterRig, fleet_catalog, host, offer, there
 from tests.support.waiting import come_true
 
 from hotseat.errors import LoadFailed
@@ -16,6 +16,7 @@ from hotseat.fleet.records import Claim, encoded
 from hotseat.fleet.replicas import too_many
 from hotseat.fleet.roster import Roster
 from hotseat.fleet.store import Bucket, Removed, Revision, Written
+from hotseat.fleet.view import FleetConnection
 from hotseat.identifiers import HostName, ModelName
 from hotseat.tasks import Tasks
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from hotseat.fleet.host_selector import HostSelector
+    from hotseat.fleet.placement import Load
 
 ALPHA = ModelName("alpha")
 ME = HostName("here")
@@ -35,6 +37,7 @@ class Loader:
         self.loaded: list[str] = []
         self.stopped: list[str] = []
         self.problem: LoadFailed | None = None
+        self.connection = FleetConnection.CONNECTED
 
     def look_at_ourselves(self) -> None: ...
 
@@ -61,10 +64,16 @@ async def reconciler(loader: Loader) -> AsyncIterator[Reconciler]:
 
 
 class Unasked:
-    """A guide whom no request asked for anything."""
+    """A host selector that no request has asked for anything."""
+
+    def __init__(self) -> None:
+        self.decided: list[Load] = []
 
     def asked_for(self) -> set[ModelName]:
         return set()
+
+    async def decide(self, decision: Load, *, unasked: bool) -> None:
+        self.decided.append(decision)
 
 
 def claimed(revision: int, *, host: HostName = ME, unasked: bool = True) -> Written:
@@ -141,3 +150,17 @@ async def test_one_replica_too_many_goes_when_it_stays_too_many(loader: Loader) 
 def twice(me: str) -> RosterRig:
     """A model on two hosts that one may have."""
     return RosterRig(me).hosts(host("a", there("qwen")), host("b", there("qwen")))
+
+
+async def test_a_host_without_its_name(loader: Loader) -> None:
+    """It chooses no host for a replica that is missing: its own name may stand for another machine."""
+    rig, unasked = RosterRig(catalog=fleet_catalog(alpha=offer(least=1))).hosts(host("here")), Unasked()
+    selector, store = cast("HostSelector", unasked), InProcess(Board())
+    reconciler = Reconciler(rig.roster, store, selector, loader, Tasks(), lambda: rig.now)
+    loader.connection = FleetConnection.DISCONNECTED
+    await reconciler.go()
+    assert unasked.decided == []
+
+    loader.connection = FleetConnection.CONNECTED
+    await reconciler.go()
+    assert [decision.model for decision in unasked.decided] == [ALPHA]

@@ -144,8 +144,13 @@ class HostSelector:
                 return self._where(decision)
             agreed = await self.decide(decision)
             if agreed.revision is None:  # disconnected: the decision of this host is final
-                return self._at(agreed.claim.host)
+                return self._alone(model, client, agreed.claim.host)
         raise NoHostAvailable(f"{model} cannot be placed: the hosts chosen to load it do not respond. Try again.")
+
+    def _alone(self, model: ModelName, client: ClientId, chosen: HostName) -> Route:
+        """Use the host that has the model if that became known while the store did not answer."""
+        now_known = place(model, client, self._roster, self._clock())
+        return self._at(chosen if isinstance(now_known, Load | Nowhere) else now_known.host)
 
     def _where(self, decision: Decision) -> Route:
         if isinstance(decision, Nowhere):

@@ -21,9 +21,11 @@ from hotseat.fleet.host_selector import HostSelector
 from hotseat.fleet.membership import Membership
 from hotseat.fleet.name_owner import token_hash
 from hotseat.fleet.open_store import open_store
+from hotseat.fleet.own_state import UnsavedState, order_of
 from hotseat.fleet.reconciler import Reconciler
 from hotseat.fleet.roster import Roster
 from hotseat.fleet.signing import SignedStore
+from hotseat.fleet.snapshot import orders_in
 from hotseat.fleet.store import Bucket
 from hotseat.fleet.view import FleetConnection
 from hotseat.scheduling.events import RequestArrived, RequestLeft
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from hotseat.dispatch.dispatcher import Dispatcher
     from hotseat.dispatch.journal import Entry
     from hotseat.fleet.moves import FleetClient as SpeaksWithHosts
+    from hotseat.fleet.own_state import OwnState
     from hotseat.fleet.records import CatalogRecord, HostRecord
     from hotseat.fleet.store import Change, Store
     from hotseat.identifiers import Instant, ModelName, Seconds
@@ -53,15 +56,15 @@ class FleetNode:
         dispatcher: Dispatcher,
         is_leaving: Callable[[], bool],
         fleet_client: SpeaksWithHosts | None = None,
-        token: str = "",
+        own: OwnState | None = None,
     ) -> None:
-        """`token` is that of this machine; without one, a killed host gets its name back when its lease ends."""
         self._settings = settings
         self._dispatcher = dispatcher
         self._is_leaving = is_leaving
         self._clock = asyncio.get_running_loop().time
         self._tasks = Tasks()
-        self._identity = identity_of(settings, token or secrets.token_hex())
+        self._own = own or UnsavedState()
+        self._identity = identity_of(settings, self._own.token)
         self._described: Catalog | None = None
         self._offers: CatalogRecord
         self._digest = ""
@@ -69,7 +72,7 @@ class FleetNode:
         self._catalogs: frozenset[str] = frozenset()
         self._drifts = Drifts()
         self._secret = FleetSecret(settings.secrets, settings.prefix)
-        self.roster = Roster(settings.name)
+        self.roster = Roster(settings.name, order_of(self._own.orders))
         self.store = store = SignedStore(store, self._secret)
         signer = Signer(self._secret)
         fleet_client = fleet_client or FleetClient(settings.name, signer)
@@ -140,6 +143,8 @@ class FleetNode:
     def _on_change(self, bucket: Bucket, change: Change) -> None:
         self.roster.apply(bucket, change, self._clock())
         self._reconciler.on_change(bucket, change)
+        if bucket is Bucket.ORDERS:
+            self._own.keep_orders(frozenset(order.value for order in orders_in(self.roster.order_for(self.roster.me))))
         if bucket in (Bucket.HOSTS, Bucket.CATALOGS):
             self._follow_roster()
 
@@ -166,11 +171,11 @@ def identity_of(settings: Fleet, token: str) -> Identity:
 
 @asynccontextmanager
 async def joined(
-    settings: Fleet, dispatcher: Dispatcher, is_leaving: Callable[[], bool], token: str
+    settings: Fleet, dispatcher: Dispatcher, is_leaving: Callable[[], bool], own: OwnState
 ) -> AsyncIterator[FleetNode]:
     """Inside the block this host is a member of the fleet."""
     async with open_store(settings) as store:
-        node = FleetNode(settings, store, dispatcher, is_leaving, token=token)
+        node = FleetNode(settings, store, dispatcher, is_leaving, own=own)
         await node.join()
         try:
             yield node

@@ -13,6 +13,7 @@ from hotseat.fleet.records import Claim, decoded
 from hotseat.fleet.replicas import one_more, to_keep, to_spare, too_many
 from hotseat.fleet.revision_tracker import Ledger
 from hotseat.fleet.store import BegunAnew, Bucket, Written
+from hotseat.fleet.view import FleetConnection
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -34,6 +35,9 @@ SETTLES_S: Seconds = 5.0
 
 class Ourselves(Protocol):
     """This host and its models."""
+
+    @property
+    def connection(self) -> FleetConnection: ...
 
     def look_at_ourselves(self) -> None:
         """Update this host's own entry in the roster."""
@@ -74,8 +78,9 @@ class Reconciler:
         now = self._clock()
         for held in self._roster.fulfilled():
             await release(self._store, held)
-        for wanted in [*to_keep(self._roster, now), *self._more(now)]:
-            await self._host_selector.decide(wanted, unasked=True)
+        if self._ourselves.connection is FleetConnection.CONNECTED:  # else another host may have the name of this one
+            for wanted in [*to_keep(self._roster, now), *self._more(now)]:
+                await self._host_selector.decide(wanted, unasked=True)
         for spare in [*to_spare(self._roster, now), *self._lasting(too_many(self._roster, now), now)]:
             self._stop(spare.model, spare.reason)
         for host, order in [*self._roster.lost_orders()]:

@@ -35,7 +35,8 @@ NO_ORDER = HostOrder()
 
 
 class Roster:
-    def __init__(self, me: HostName) -> None:
+    def __init__(self, me: HostName, order: HostOrder = NO_ORDER) -> None:
+        """`order` is what this host knows of its own orders before it reaches the store."""
         self.me = me
         self.malformed = 0
         """Records that were ignored: another version or another program wrote them."""
@@ -46,7 +47,7 @@ class Roster:
         self._rings: dict[str, list[tuple[int, Member]]] = {}
         self._fleet_catalog = FleetCatalog()
         self._own_catalog = ""
-        self._orders: dict[HostName, HostOrder] = {}
+        self._orders = {me: order} if order.is_given else {}
         self._claim_table = ClaimTable()
         self._absences = Absences()
 

@@ -6,7 +6,7 @@ import os
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-from hotseat.state.fleet_token import FLEET, fleet_token
+from hotseat.state.fleet_state import FLEET, FleetState
 from hotseat.state.learned_store import state_directory
 from hotseat.state.state_file import StateFile
 
@@ -33,8 +33,8 @@ class FleetHandle:
     ) -> FleetNode:
         from hotseat.fleet.node import joined  # only a host in a fleet needs it
 
-        token = fleet_token(StateFile(state_directory(os.environ) / FLEET))
-        self.node = await self._membership.enter_async_context(joined(settings, dispatcher, is_leaving, token))
+        state = FleetState(StateFile(state_directory(os.environ) / FLEET))
+        self.node = await self._membership.enter_async_context(joined(settings, dispatcher, is_leaving, state))
         stack.push_async_callback(self.leave)
         return self.node
 
