@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import httpx2
@@ -14,6 +15,7 @@ from tests.support.fleet_in_process import InProcessFleet, in_process_fleet
 from tests.support.management import application, around, served
 from tests.support.waiting import come_true
 
+from hotseat.catalog.spec import LaunchRecipe
 from hotseat.identifiers import HostName, ModelName
 
 if TYPE_CHECKING:
@@ -135,6 +137,19 @@ async def test_status_shows_orders_of_hosts_that_are_not_there(gpu1: CommandLine
     assert head.startswith("ABSENT HOST")
     assert row.split() == ["gpu2", "drained"]
     assert "ABSENT HOST" not in after
+
+
+async def test_status_shows_models_without_their_files(
+    gpu1: CommandLine, fleet: InProcessFleet, tmp_path: Path
+) -> None:
+    """A table has the host, the model and the file."""
+    recipe = LaunchRecipe(("llama-server", "-m", str(tmp_path / "qwen.gguf")), "http://127.0.0.1")
+    fleet["gpu2"].dispatcher.change_catalog(catalog(replace(spec("qwen"), recipe=recipe)))
+    await come_true(lambda: fleet["gpu1"].fleet_admin.view().hosts[1].missing_files)
+    *_, head, row = (await gpu1.type("fleet", "status")).out.splitlines()
+
+    assert head.split() == ["HOST", "MODEL", "MISSING", "FILE"]
+    assert row.split() == ["gpu2", "qwen", f"{tmp_path}/qwen.gguf"]
 
 
 async def test_status_for_programs(gpu1: CommandLine) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +12,7 @@ from tests.support.fleet_in_process import MODELS, in_process_fleet
 from tests.support.virtual_time import in_virtual_time
 from tests.support.waiting import come_true
 
-from hotseat.catalog.spec import Replicas
+from hotseat.catalog.spec import LaunchRecipe, Replicas
 from hotseat.errors import CannotMove, FleetDisconnected, HostUnresponsive, LoadFailed, UnknownHost, UnknownModel
 from hotseat.fleet.load_claims import key_of
 from hotseat.fleet.records import Claim, HostOrder, encoded
@@ -22,6 +23,8 @@ from hotseat.identifiers import Address, HostName, ModelName
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.support.fleet_in_process import InProcessFleet
 
 QWEN = ModelName("qwen")
@@ -326,6 +329,15 @@ async def test_a_closed_host_gets_nothing(order: Order, says: str) -> None:
         await fleet["a"].fleet_admin.give("b", order)
         await come_true(lambda: orders(fleet, "a", "b") == {order})
         with pytest.raises(CannotMove, match=f"qwen cannot move to b, which {says}"):
+            await fleet["a"].fleet_admin.move("qwen", "b")
+
+
+async def test_a_host_that_lacks_its_file_gets_nothing(tmp_path: Path) -> None:
+    """A move to a host without the model's file is an error that names the file."""
+    recipe = LaunchRecipe(("llama-server", "-m", str(tmp_path / "qwen.gguf")), "http://127.0.0.1")
+    lacking = (replace(spec("qwen"), recipe=recipe),)
+    async with in_process_fleet("a", "b", models=lambda name: MODELS if name == "a" else lacking) as fleet:
+        with pytest.raises(CannotMove, match=r"b, which is missing its file \(/.*/qwen.gguf\)\. First copy the"):
             await fleet["a"].fleet_admin.move("qwen", "b")
 
 

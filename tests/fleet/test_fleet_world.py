@@ -252,7 +252,9 @@ def any_label_will_do(record: HostRecord, offer: Offer) -> bool:
     return True
 
 
-def cordons_are_for_others(roster: Roster, member: Any, offer: Offer, now: float) -> obstacles.Obstacle | None:
+def cordons_are_for_others(
+    model: ModelName, roster: Roster, member: Any, offer: Offer, now: float
+) -> obstacles.Obstacle | None:
     return obstacles.obstacle_to_serving(roster, member, offer, now)
 
 

@@ -77,6 +77,18 @@ def test_a_model_that_was_never_used_can_be_recorded() -> None:
     assert record.residents[0].idle_s == 0.0
 
 
+def test_missing_files_are_recorded_at_once() -> None:
+    """Other hosts act on them; a host that lacks nothing says nothing."""
+    nothing = described(View(100.0, (), ()))
+    lacking = host_record(
+        ME, {"zone": "a"}, View(100.0, (), ()), CATALOG, "digest", is_leaving=False, missing_files={QWEN: "/q.gguf"}
+    )
+
+    assert b"missing" not in encoded(nothing)
+    assert decoded(encoded(lacking), HostRecord).missing_files == {"qwen": "/q.gguf"}
+    assert routing_summary(lacking) != routing_summary(nothing)
+
+
 def waits(ticket: int, name: ModelName, since: float) -> TicketView:
     return TicketView(TicketId(ticket), name, ClientId("somebody"), since, "")
 

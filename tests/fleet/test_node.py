@@ -11,10 +11,10 @@ import pytest
 from tests.support.fake_launcher import FakeLauncher, catalog, spec
 from tests.support.waiting import come_true
 
-from hotseat.catalog.spec import Replicas
+from hotseat.catalog.spec import LaunchRecipe, Replicas
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
-from hotseat.errors import HotseatError, NoHostAvailable
+from hotseat.errors import HotseatError, LoadFailed, NoHostAvailable
 from hotseat.fleet import reconciler
 from hotseat.fleet.inprocess import Board, InProcess
 from hotseat.fleet.node import FleetNode
@@ -28,6 +28,7 @@ from hotseat.settings import Fleet
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
 
     from hotseat.catalog.spec import ModelSpec
     from hotseat.fleet.own_state import OwnState
@@ -77,11 +78,17 @@ async def open_host(board: Board, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     async with AsyncExitStack() as stack:
 
         async def opened(
-            name: str, *models: ModelSpec, prefix: str = "hotseat", own: OwnState | None = None, **known: Any
+            name: str,
+            *models: ModelSpec,
+            prefix: str = "hotseat",
+            own: OwnState | None = None,
+            broken: tuple[str, ...] = (),
+            **known: Any,
         ) -> Host:
             store = InProcess(board)
             journal = Journal()
-            dispatcher = Dispatcher(Scheduler(replace(catalog(*models), **known)), FakeLauncher(), journal)
+            launcher = FakeLauncher(broken=broken)
+            dispatcher = Dispatcher(Scheduler(replace(catalog(*models), **known)), launcher, journal)
             stack.push_async_callback(dispatcher.shut_down, 0)
             address = f"http://{name}:80"
             settings = Fleet(("nats://x",), HostName(name), address, secrets=("hush",), prefix=prefix)
@@ -286,3 +293,46 @@ async def test_a_drained_host_empties_itself(pair: tuple[Host, Host]) -> None:
 
     await come_true(lambda: first.phase(ALPHA) == "cold")
     assert await first.where(ALPHA) == "b"
+
+
+# Files of models
+
+
+def llama(file: Path) -> ModelSpec:
+    return replace(spec("alpha"), recipe=LaunchRecipe(("llama-server", "-m", str(file)), "http://127.0.0.1"))
+
+
+async def test_a_model_is_loaded_where_its_file_is(open_host: Open, tmp_path: Path) -> None:
+    """A host that lacks the file is left out, although a request for the model arrived there."""
+    (tmp_path / "there.gguf").touch()
+    first = await open_host("a", llama(tmp_path / "absent.gguf"))
+    await open_host("b", llama(tmp_path / "there.gguf"))
+    await come_true(lambda: first.knows("a", "b"))
+
+    assert await first.where(ALPHA) == "b"
+
+
+async def test_a_file_that_vanished_is_noticed_after_the_load_that_failed(open_host: Open, tmp_path: Path) -> None:
+    """The next request for the model goes elsewhere or gets an error that names the host and the file."""
+    file = tmp_path / "alpha.gguf"
+    file.touch()
+    first = await open_host("a", llama(file), broken=("alpha",))
+    second = await open_host("b", spec("beta"))
+    await come_true(lambda: "alpha" in second.dispatcher.catalog.fleet_models)
+    file.unlink()
+    with pytest.raises(LoadFailed):
+        await first.dispatcher.load(ALPHA)
+    await come_true(lambda: second.node.roster.host(HostName("a")).record.missing_files)  # type: ignore[union-attr]
+
+    with pytest.raises(NoHostAvailable, match=rf"alpha cannot be placed: a is missing its file \({file}\)\. To fix"):
+        await second.where(ALPHA)
+
+
+async def test_a_reload_that_names_another_file_is_noticed(open_host: Open, tmp_path: Path) -> None:
+    """The host publishes what the new configuration lacks."""
+    first = await open_host("a", spec("alpha"))
+    second = await open_host("b", spec("beta"))
+    await come_true(lambda: second.knows("a", "b"))
+    first.dispatcher.change_catalog(catalog(llama(tmp_path / "absent.gguf")))
+
+    await come_true(lambda: second.node.roster.host(HostName("a")).record.missing_files)  # type: ignore[union-attr]

@@ -506,6 +506,46 @@ def test_many_hosts_are_not_all_named() -> None:
     )
 
 
+def test_a_host_that_lacks_the_file_is_not_chosen() -> None:
+    """The model is loaded where its file is, even if that host is busier."""
+    lacking = host("here", missing_files={"qwen": "/models/qwen.gguf"})
+    rig = RosterRig().hosts(lacking, host("a", there("llama", in_flight=3)))
+
+    assert where(rig) == (Load, "a")
+    assert where(rig, GEMMA) == (Load, "here")
+
+
+def test_a_model_that_was_loaded_before_its_file_was_removed_is_served() -> None:
+    """A running server needs no file any more."""
+    rig = RosterRig().hosts(host("here"), host("a", there("qwen"), missing_files={"qwen": "/models/qwen.gguf"}))
+
+    assert where(rig) == (Serve, "a")
+
+
+def test_a_model_whose_file_is_nowhere() -> None:
+    """The error names the hosts and the files, which may have different paths."""
+    rig = RosterRig().hosts(
+        host("here", missing_files={"qwen": "/models/qwen.gguf"}),
+        host("a", missing_files={"qwen": "/models/qwen.gguf"}),
+        host("b", missing_files={"qwen": "/data/qwen.gguf"}),
+    )
+
+    assert placed(rig) == Nowhere(
+        "qwen cannot be placed: a, b, here are missing its file (/data/qwen.gguf, /models/qwen.gguf)."
+        " To fix this, copy the file to it."
+    )
+
+
+def test_the_only_host_with_the_file_is_drained() -> None:
+    """The error names each obstacle with its host."""
+    rig = RosterRig().hosts(host("a"), host("b", missing_files={"qwen": "/models/qwen.gguf"})).order("a", drained=True)
+
+    assert placed(rig) == Nowhere(
+        "qwen cannot be placed: a is drained; b is missing its file (/models/qwen.gguf)."
+        " To fix this, undrain it or copy the file to it."
+    )
+
+
 def test_memory_of_other_devices_does_not_matter() -> None:
     """A claim on one device takes no memory from another."""
     catalog = fleet_catalog(qwen=offer(20), llama=Offer(memory={"gpu1": 20 * GIB}))  # type: ignore[dict-item]

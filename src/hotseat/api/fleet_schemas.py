@@ -60,6 +60,10 @@ class FleetHost(Schema):
     residents: list[FleetResident]
     in_flight: int
     waiting: int
+    missing_files: Annotated[
+        dict[str, str],
+        Field(description="Models that cannot be loaded there, and a file that each lacks."),
+    ]
 
 
 class FleetClaim(Schema):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 HOSTS = ("HOST", "STATE", "ORDERS", "FREE", "MODELS", "IN FLIGHT", "WAITING", "LABELS", "CONFIG", "VERSION", "ADDRESS")
 CLAIMS = ("MODEL", "WILL LOAD ON", "BECAUSE")
 ABSENT = ("ABSENT HOST", "PENDING ORDERS")
+MISSING = ("HOST", "MODEL", "MISSING FILE")
 STALE = "Other hosts are shown with their last known state, and nothing can be changed or moved."
 
 
@@ -25,6 +26,9 @@ def status(server: Server, as_json: bool) -> None:
     if fleet["claims"]:
         claims = [(claim["model"], claim["host"], claim["reason"]) for claim in fleet["claims"]]
         print("\n" + table(CLAIMS, claims))
+    missing = [(host["host"], *each) for host in fleet["hosts"] for each in sorted(host["missing_files"].items())]
+    if missing:
+        print("\n" + table(MISSING, missing))
     if fleet["absent"]:
         print("\n" + table(ABSENT, [(host["host"], orders(host)) for host in fleet["absent"]]))
     if fleet["connection"] == "disconnected":

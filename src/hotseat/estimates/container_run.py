@@ -62,11 +62,17 @@ class ContainerRun:
 
 
 def outside(path: str, mounts: tuple[Mount, ...]) -> str:
+    mount = mount_of(path, mounts)
+    return mount.outside.rstrip("/") + path[len(mount.inside.rstrip("/")) :] if mount else path
+
+
+def mount_of(path: str, mounts: tuple[Mount, ...]) -> Mount | None:
+    """The mounted folder in which a container finds this path."""
     for mount in sorted(mounts, key=lambda mount: -len(mount.inside)):
         inside = mount.inside.rstrip("/")
         if path == inside or path.startswith(f"{inside}/"):
-            return mount.outside.rstrip("/") + path[len(inside) :]
-    return path
+            return mount
+    return None
 
 
 def container_run(argv: tuple[str, ...]) -> ContainerRun | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hotseat.catalog.cards import on_cards
+from hotseat.catalog.spec import NOTHING
 from hotseat.fleet.recipe_fingerprint import recipe_fingerprint
 from hotseat.fleet.records import CatalogRecord, DeviceBudget, HostRecord, Offer, Residence
 from hotseat.scheduling.lifecycle import Phase
@@ -37,7 +38,14 @@ class Identity:
 
 
 def host_record(
-    identity: Identity, labels: Mapping[str, str], view: View, catalog: Catalog, digest: str, *, is_leaving: bool
+    identity: Identity,
+    labels: Mapping[str, str],
+    view: View,
+    catalog: Catalog,
+    digest: str,
+    *,
+    is_leaving: bool,
+    missing_files: Mapping[ModelName, str] = NOTHING,
 ) -> HostRecord:
     """The current record; `digest` is that of `catalog_record(catalog)`."""
     waits = _oldest_waits(view)
@@ -60,13 +68,14 @@ def host_record(
         is_leaving=is_leaving,
         version=identity.version,
         token_hash=identity.token_hash,
+        missing_files=dict(missing_files),
     )
 
 
 def routing_summary(record: HostRecord) -> object:
     """The part of a record on which other hosts act at once, for comparison: models, memory, and whether we leave."""
     residents = [(each.model, each.phase, each.memory, each.pinned) for each in record.residents]
-    return record.catalog, record.labels, record.is_leaving, record.devices, residents
+    return record.catalog, record.labels, record.is_leaving, record.devices, residents, record.missing_files
 
 
 def _oldest_waits(view: View) -> dict[ModelName, Seconds]:

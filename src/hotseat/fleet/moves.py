@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hotseat.errors import CannotMove, FleetDisconnected, HostUnresponsive, LoadFailed, NotRunning
 from hotseat.fleet.member import READY
-from hotseat.fleet.obstacles import HELP, obstacle_to_loading
+from hotseat.fleet.obstacles import HELP, in_words, obstacle_to_loading
 from hotseat.fleet.placement import Load
 from hotseat.fleet.stop_claims import right_to_stop
 from hotseat.fleet.store import LEASE_S
@@ -82,8 +82,9 @@ class Moves:
         offer = self._roster.offer(member, model) if member else None
         if member is None or offer is None:
             raise CannotMove(f"{to} does not have {model} in its configuration. Add it there first.")
-        if obstacle := obstacle_to_loading(self._roster, member, offer, self._clock()):
-            raise CannotMove(f"{model} cannot move to {to}, which is {obstacle.value}. First {HELP[obstacle]}.")
+        if obstacle := obstacle_to_loading(model, self._roster, member, offer, self._clock()):
+            problem = in_words(obstacle, model, self._roster, [member])
+            raise CannotMove(f"{model} cannot move to {to}, which is {problem}. First {HELP[obstacle]}.")
 
     async def _claim(self, model: ModelName, to: HostName) -> None:
         replica = sum(1 for _ in self._roster.residences(model))

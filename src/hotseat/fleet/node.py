@@ -19,6 +19,7 @@ from hotseat.fleet.host_proof import FleetSecret, Signer
 from hotseat.fleet.host_record import Identity, catalog_record, digest_of, host_record
 from hotseat.fleet.host_selector import HostSelector
 from hotseat.fleet.membership import Membership
+from hotseat.fleet.missing_files import MissingFiles
 from hotseat.fleet.name_owner import token_hash
 from hotseat.fleet.open_store import open_store
 from hotseat.fleet.own_state import UnsavedState, order_of
@@ -28,7 +29,7 @@ from hotseat.fleet.signing import SignedStore
 from hotseat.fleet.snapshot import orders_in
 from hotseat.fleet.store import Bucket
 from hotseat.fleet.view import FleetConnection
-from hotseat.scheduling.events import RequestArrived, RequestLeft
+from hotseat.scheduling.events import RequestArrived, RequestLeft, UpstreamFailed
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class FleetNode:
         self._seen_at: Instant = float("-inf")
         self._catalogs: frozenset[str] = frozenset()
         self._drifts = Drifts()
+        self._missing_files = MissingFiles(lambda: dispatcher.catalog, self.notify)
         self._secret = FleetSecret(settings.secrets, settings.prefix)
         self.roster = Roster(settings.name, order_of(self._own.orders))
         self.store = store = SignedStore(store, self._secret)
@@ -93,8 +95,10 @@ class FleetNode:
         return self._membership.problem
 
     async def join(self) -> None:
+        await self._missing_files.look_first()
         self.look_at_ourselves(at_once=True)
         await self._membership.join()
+        self._tasks.start(self._missing_files.keep_looking(), "look for the files of models")
         self._tasks.start(self._reconciler.keep_going(), "reconcile the fleet")
         self._tasks.start(self.host_selector.forwarded.keep_checking(), "check hosts with forwarded requests")
 
@@ -106,6 +110,8 @@ class FleetNode:
         """A journal listener. Anything except plain request arrivals and departures may matter to other hosts."""
         if not isinstance(entry.event, RequestArrived | RequestLeft) or entry.commands:
             self.notify()
+        if isinstance(entry.event, UpstreamFailed):
+            self._missing_files.look_soon()
 
     def notify(self) -> None:
         """Something that other hosts should know has changed."""
@@ -119,9 +125,17 @@ class FleetNode:
         if catalog is not self._described:
             self._described, self._offers = catalog, catalog_record(catalog)
             self._digest = digest_of(self._offers, self._secret.fingerprint)
+            self._missing_files.look_soon()
         view = self._dispatcher.view()
-        labels, leaving = self._settings.labels, self._is_leaving()
-        return host_record(self._identity, labels, view, catalog, self._digest, is_leaving=leaving)
+        return host_record(
+            self._identity,
+            self._settings.labels,
+            view,
+            catalog,
+            self._digest,
+            is_leaving=self._is_leaving(),
+            missing_files=self._missing_files.by_model,
+        )
 
     def look_at_ourselves(self, *, at_once: bool = False) -> None:
         now = self._clock()

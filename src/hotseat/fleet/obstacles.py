@@ -28,6 +28,7 @@ class Obstacle(Enum):
     DRAINED = "drained"
     CORDONED = "cordoned"
     LABELS = "missing the required labels"
+    MISSING_FILE = "missing its file"
     TOO_SMALL = "too small for it"
     NO_MEMORY = "full of models that cannot be unloaded"
 
@@ -38,6 +39,7 @@ HELP = {
     Obstacle.DRAINED: "undrain it",
     Obstacle.CORDONED: "uncordon it",
     Obstacle.LABELS: "label a host as the model requires",
+    Obstacle.MISSING_FILE: "copy the file to it",
     Obstacle.TOO_SMALL: "choose a smaller quantisation",
     Obstacle.NO_MEMORY: "unpin a model",
 }
@@ -54,13 +56,17 @@ def obstacle_to_serving(roster: Roster, member: Member, offer: Offer | None, now
     return None if offer and is_labelled_for(member.record, offer) else Obstacle.LABELS
 
 
-def obstacle_to_loading(roster: Roster, member: Member, offer: Offer, now: Instant) -> Obstacle | None:
+def obstacle_to_loading(
+    model: ModelName, roster: Roster, member: Member, offer: Offer, now: Instant
+) -> Obstacle | None:
     """What prevents choosing this host to load the model, however much memory could be freed there."""
     obstacle = obstacle_to_serving(roster, member, offer, now)
     if obstacle:
         return obstacle
     if roster.order_for(member.name).cordoned:
         return Obstacle.CORDONED
+    if model in member.record.missing_files:
+        return Obstacle.MISSING_FILE
     return None if fits(member.record, offer) else Obstacle.TOO_SMALL
 
 
@@ -76,7 +82,7 @@ def obstacles_in_words(model: ModelName, roster: Roster, hindered: Iterable[tupl
     if not by_kind:
         return f"{model} cannot be placed: no available host has it. Start a host whose configuration has it."
     kinds = [kind for kind in Obstacle if kind in by_kind]
-    why = "; ".join(f"{_names(by_kind[kind])} {kind.value}{_figures(kind, model, roster, by_kind)}" for kind in kinds)
+    why = "; ".join(f"{_names(by_kind[kind])} {in_words(kind, model, roster, by_kind[kind])}" for kind in kinds)
     return f"{model} cannot be placed: {why}. To fix this, {' or '.join(HELP[kind] for kind in kinds)}."
 
 
@@ -87,8 +93,15 @@ def _names(members: list[Member]) -> str:
     return f"{named} {'is' if len(names) == 1 else 'are'}"
 
 
-def _figures(kind: Obstacle, model: ModelName, roster: Roster, by_kind: dict[Obstacle, list[Member]]) -> str:
-    offer = roster.offer(by_kind[kind][0], model)
+def in_words(obstacle: Obstacle, model: ModelName, roster: Roster, members: list[Member]) -> str:
+    """What these hosts are, with what the model needs there."""
+    return f"{obstacle.value}{_needs(obstacle, model, roster, members)}"
+
+
+def _needs(kind: Obstacle, model: ModelName, roster: Roster, members: list[Member]) -> str:
+    if kind is Obstacle.MISSING_FILE:
+        return f" ({', '.join(sorted({member.record.missing_files[model] for member in members})[:NAMED])})"
+    offer = roster.offer(members[0], model)
     if offer and kind is Obstacle.LABELS and offer.labels:
         return f" (it needs {', '.join(f'{label}={value}' for label, value in sorted(offer.labels.items()))})"
     if offer and kind is Obstacle.TOO_SMALL and offer.memory:

@@ -173,7 +173,7 @@ def _able(
     some: list[Candidate] = []
     failed: list[Candidate] = []
     for member, offer in roster.offering(model):
-        obstacle = obstacle_to_loading(roster, member, offer, now)
+        obstacle = obstacle_to_loading(model, roster, member, offer, now)
         if obstacle:
             hindered.append((obstacle, member))
         elif not member.has(model):

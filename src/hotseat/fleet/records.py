@@ -60,6 +60,8 @@ class HostRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     version: str = ""
     token_hash: str = ""
     """Shows which machine it is (`name_owner`); empty: written by an older version."""
+    missing_files: dict[ModelName, str] = {}
+    """A file that its disk does not have, of each of its models that lacks one."""
 
 
 class Offer(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -49,6 +49,7 @@ def _host(member: Member, roster: Roster, counters: FleetCounters, now: Instant)
         passed_on=counters.passed_on[record.name],
         turned_away=counters.turned_away[record.name],
         config_digest=record.catalog[:DIGITS_SHOWN],
+        missing_files=record.missing_files,
     )
 
 

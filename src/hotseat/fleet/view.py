@@ -86,6 +86,8 @@ class HostView:
     """Of those, how many it could not or would not take."""
     config_digest: str = ""
     """Of its models as configured there, shortened."""
+    missing_files: Mapping[ModelName, str] = field(default_factory=dict)
+    """A file that its disk does not have, of each of its models that lacks one."""
 
 
 @dataclass(frozen=True, slots=True)

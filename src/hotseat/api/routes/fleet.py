@@ -133,6 +133,7 @@ def host(seen: HostView) -> FleetHost:
         ],
         in_flight=sum(each.in_flight for each in seen.residents),
         waiting=sum(each.waiting for each in seen.residents),
+        missing_files={str(model): file for model, file in seen.missing_files.items()},
     )
 
 
