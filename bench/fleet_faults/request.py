@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hotseat.catalog.spec import HOST_TIMEOUTS
-from hotseat.errors import HotseatError, LoadFailed
+from hotseat.errors import HotseatError, LoadFailed, NotServed
 from hotseat.fleet.route import OtherHost
 from hotseat.identifiers import ClientId, ModelName
 from hotseat.relay.access.host_requests import UNDONE
@@ -93,6 +93,10 @@ class SimulatedRequest:
         if not self._network.believes(self.entry.name, there.name):
             return self._turned_away("the clocks differ")
         if there.is_leaving or self._model not in there.dispatcher.catalog.models:
+            return self._turned_away()
+        try:
+            there.node.host_selector.check_taken(self._model)
+        except NotServed:
             return self._turned_away()
         return self._arrive(there)
 

@@ -8,6 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from bench.fleet_faults.configurations import names_in
+from bench.fleet_faults.drains import Drains
 from bench.fleet_faults.launcher import LOAD_S
 from bench.fleet_faults.request import CUT, ENTRY_DIED
 
@@ -71,6 +72,7 @@ class Rules:
         """When a living host last configured a name."""
         self._loads: dict[tuple[HostName, ModelName], Instant] = {}
         """When each last began."""
+        self._drains = Drains(self.violated)
         self.moved: dict[ModelName, Instant] = {}
         """When a model was last being moved: a request on its way to the previous host loads it there once more."""
 
@@ -184,7 +186,11 @@ class Rules:
                     self._known.append((now, host, model, frozenset(where)))
         while self._known and now - self._known[0][0] > RECENT_S:
             self._known.popleft()
+        self._drains.observe(self.awake(), now, is_calm=self._is_all_calm())
         self.check_bounds()
+
+    def _is_all_calm(self) -> bool:
+        return self.is_calm(*self._network.hosts) and self._nats.is_calm(RECENT_S)
 
     def _note_disturbances(self) -> None:
         """While some hosts cannot reach others or NATS, or leases may end, those decide alone, and about all hosts."""

@@ -15,6 +15,7 @@ from tests.support.depth import by_depth
 from hotseat.fleet import moves, name_owner
 from hotseat.fleet.absences import Absences
 from hotseat.fleet.catalog import FleetCatalog
+from hotseat.fleet.drain import Drain
 from hotseat.fleet.forwarded import ForwardedRequests
 from hotseat.fleet.host_selector import HostSelector
 from hotseat.fleet.own_state import UnsavedState
@@ -68,6 +69,8 @@ FOUND = {
     "claims of a stranger": (786, ("name stolen", "move", "name stolen", "nats away")),
     "forgotten order": (50, ("order", "nats away", "order", "host restarted", "host killed")),
     "news while waiting": (59, ("order", "nats away", "order", "host restarted", "host killed")),
+    "hasty drain": (4, ("order",)),
+    "endless drain": (3, ("order",)),
 }
 """Seeds and faults by which the simulation has found defects."""
 
@@ -137,6 +140,14 @@ def as_decided(selector: HostSelector, model: ModelName, client: ClientId, chose
     return selector._at(chosen)
 
 
+def nothing_is_handed_over(drain: Drain, me: Any, now: float) -> list[Any]:
+    return []
+
+
+async def nothing_stops(drain: Drain, now: float, *, may_load: bool) -> list[Any]:
+    return []
+
+
 @pytest.mark.parametrize(
     ("defect", "rule", "bugs"),
     [
@@ -154,6 +165,8 @@ def as_decided(selector: HostSelector, model: ModelName, client: ClientId, chose
         ("stolen name", "stolen name", [(name_owner, "_is_same_machine", address_is_enough)]),
         ("forgotten order", "order ignored", [(UnsavedState, "keep_orders", nothing_is_kept)]),
         ("news while waiting", "needless load", [(HostSelector, "_alone", as_decided)]),
+        ("hasty drain", "hasty drain", [(Drain, "_staying", nothing_is_handed_over)]),
+        ("endless drain", "endless drain", [(Drain, "go", nothing_stops)]),
     ],
 )
 def test_planted_bugs_are_found(defect: str, rule: str, bugs: list[tuple[Any, str, Any]]) -> None:

@@ -6,7 +6,7 @@ import pytest
 from tests.support.fleet import ALICE, GEMMA, GIB, LLAMA, QWEN, RosterRig, fleet_catalog, host, offer, there
 
 from hotseat.fleet.placement import GLANCED_AT, Decision, Load, Nowhere, Serve, place
-from hotseat.fleet.records import Offer
+from hotseat.fleet.records import Offer, Residence
 from hotseat.identifiers import ClientId, HostName, ModelName
 
 NOBODY = ClientId("")
@@ -447,8 +447,38 @@ def test_a_cordoned_host_serves_what_it_has_and_loads_nothing() -> None:
     assert "a is cordoned" in placed(rig, LLAMA).reason
 
 
-def test_a_drained_host_gets_nothing() -> None:
-    """A drained host gets no requests; the model is loaded on another host."""
+def test_a_drained_host_serves_until_another_one_does() -> None:
+    """Requests go to it while the model is loading elsewhere, and to the other host as soon as it is ready there."""
+    rig = RosterRig().hosts(host("a", there("qwen"), released=[]), host("b"))
+    rig.order("a", cordoned=True, drained=True)
+    at_first = where(rig)
+    rig.hosts(host("b", there("qwen", "loading")))
+    meanwhile = where(rig)
+    rig.hosts(host("b", there("qwen")))
+
+    assert (at_first, meanwhile, where(rig)) == ((Serve, "a"), (Serve, "a"), (Serve, "b"))
+
+
+@pytest.mark.parametrize(
+    ("residence", "released"), [(there("qwen"), ["qwen"]), (there("qwen", "asleep"), []), (there("llama"), [])]
+)
+def test_a_drained_host_that_has_released_the_model_gets_nothing(residence: Residence, released: list[str]) -> None:
+    """Neither does one where the model is not ready."""
+    rig = RosterRig().hosts(host("a", residence, released=released), host("b")).order("a", drained=True)
+
+    assert where(rig) == (Load, "b")
+
+
+def test_a_drained_host_that_refuses_connections_gets_nothing() -> None:
+    """A host that does not answer is not used, drained or not."""
+    rig = RosterRig().hosts(host("a", there("qwen"), released=[]), host("b")).order("a", drained=True)
+    rig.roster.suspect(HostName("a"), rig.now)
+
+    assert where(rig) == (Load, "b")
+
+
+def test_a_drained_host_of_an_older_version_gets_nothing() -> None:
+    """It would not load the model elsewhere, so its drain would never end; the model is loaded on another host."""
     rig = RosterRig().hosts(host("a", there("qwen"))).order("a", cordoned=True, drained=True)
     assert isinstance(placed(rig), Nowhere)
     rig.hosts(host("here"))

@@ -40,6 +40,7 @@ class Loader:
         self.connection = FleetConnection.CONNECTED
 
     def look_at_ourselves(self) -> None: ...
+    def notify(self) -> None: ...
 
     async def load(self, model: ModelName) -> None:
         self.loaded.append(model)

@@ -18,6 +18,11 @@ CONNECTION = (
     "so this host serves and forwards requests by its last known state."
 )
 
+DRAINED = (
+    "The host gets no requests, except for models that are not ready on another host yet; "
+    "its models are stopped as soon as they are idle."
+)
+
 
 class Membership(Schema):
     host: Annotated[str, Field(description="Name of this host.")]
@@ -53,9 +58,7 @@ class FleetHost(Schema):
     ]
     last_seen_s: Annotated[float, Field(description="Seconds since its last message.")]
     cordoned: Annotated[bool, Field(description="No new models are placed on this host.")]
-    drained: Annotated[
-        bool, Field(description="The host gets no requests, and its models are stopped as soon as they are idle.")
-    ]
+    drained: Annotated[bool, Field(description=DRAINED)]
     devices: Annotated[list[FleetDevice], Field(description="Devices with a budget, in bytes.")]
     residents: list[FleetResident]
     in_flight: int

@@ -52,7 +52,7 @@ def uncordon(host: Host, url: Url = HERE, api_key: Key = None) -> None:
 
 @app.command(epilog="Example: hotseat fleet drain gpu2")
 def drain(host: Host, url: Url = HERE, api_key: Key = None) -> None:
-    """Stop sending requests to a host, for example before a restart. Its models stop when they are idle."""
+    """Empty a host, for example before a restart: models in use are loaded on other hosts first."""
     from hotseat.cli.fleet import give
 
     give(Server(url, api_key), host, "drain")

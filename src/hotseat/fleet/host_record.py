@@ -16,7 +16,7 @@ from hotseat.fleet.records import CatalogRecord, DeviceBudget, HostRecord, Offer
 from hotseat.scheduling.lifecycle import Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.spec import ModelSpec
@@ -46,6 +46,7 @@ def host_record(
     *,
     is_leaving: bool,
     missing_files: Mapping[ModelName, str] = NOTHING,
+    released: Iterable[ModelName] = (),
 ) -> HostRecord:
     """The current record; `digest` is that of `catalog_record(catalog)`."""
     waits = _oldest_waits(view)
@@ -69,13 +70,15 @@ def host_record(
         version=identity.version,
         token_hash=identity.token_hash,
         missing_files=dict(missing_files),
+        released=sorted(released),
     )
 
 
 def routing_summary(record: HostRecord) -> object:
     """The part of a record on which other hosts act at once, for comparison: models, memory, and whether we leave."""
     residents = [(each.model, each.phase, each.memory, each.pinned) for each in record.residents]
-    return record.catalog, record.labels, record.is_leaving, record.devices, residents, record.missing_files
+    host = record.catalog, record.labels, record.is_leaving, record.devices, record.missing_files, record.released
+    return *host, residents
 
 
 def _oldest_waits(view: View) -> dict[ModelName, Seconds]:

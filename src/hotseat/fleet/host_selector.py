@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from hotseat.catalog.template import address_of
-from hotseat.errors import HotseatError, NoHostAvailable
+from hotseat.errors import HotseatError, NoHostAvailable, NotServed
 from hotseat.fleet.claims_in_progress import ClaimsInProgress
 from hotseat.fleet.counters import FleetCounters
 from hotseat.fleet.forwarded import ForwardedRequests
@@ -87,6 +87,15 @@ class HostSelector:
             agreed(where)
 
         return self._tasks.start(ask(), f"agree on {model}")
+
+    def check_taken(self, model: ModelName) -> None:
+        """Raises NotServed for a request of another host that a drained host has no running model for."""
+        if not self._roster.order_for(self.name).drained:
+            return
+        self._look_at_ourselves()
+        me = self._roster.host(self.name)
+        if me is None or not (me.hands_over(model) or me.is_loading(model)):
+            raise NotServed(f"{self.name} is drained and takes no requests for {model}.")
 
     def sent(self, where: OtherHost, model: ModelName, request: Forwarded) -> None:
         self.counters.passed_on[where.host] += 1

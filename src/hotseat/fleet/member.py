@@ -72,6 +72,16 @@ class Member:
         residence = self.residents.get(model)
         return residence is not None and residence.phase == ASLEEP
 
+    def is_loading(self, model: ModelName) -> bool:
+        residence = self.residents.get(model)
+        return residence is not None and residence.phase == LOADING
+
+    def hands_over(self, model: ModelName) -> bool:
+        """Does it serve the model until another host does, if it is drained?"""
+        released = self.record.released
+        is_ready = model in self.residents and self.residents[model].phase == READY
+        return is_ready and released is not None and model not in released
+
     def fail(self, model: ModelName) -> None:
         """A response reported that the model could not start there; the next record overrides this."""
         if model not in self.backing_off:

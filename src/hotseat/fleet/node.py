@@ -135,6 +135,7 @@ class FleetNode:
             self._digest,
             is_leaving=self._is_leaving(),
             missing_files=self._missing_files.by_model,
+            released=self._reconciler.drain.released,
         )
 
     def look_at_ourselves(self, *, at_once: bool = False) -> None:

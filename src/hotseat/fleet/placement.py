@@ -72,6 +72,8 @@ def place(model: ModelName, client: ClientId, roster: Roster, now: Instant) -> D
     ready, coming = replicas(model, roster, now)
     if ready:
         return _to_ready(model, client, ready, roster)
+    if drained := _handing_over(model, roster, now):
+        return _to_drained(model, drained)
     if coming:
         return _to_coming(model, coming, roster)
     return load(model, roster, now)
@@ -103,6 +105,21 @@ def chosen(model: ModelName, roster: Roster, now: Instant) -> list[Member]:
         and not member.has(model)
         and not obstacle_to_serving(roster, member, roster.offer(member, model), now)
     ]
+
+
+def _handing_over(model: ModelName, roster: Roster, now: Instant) -> list[Member]:
+    """Drained hosts that serve it until another host does."""
+    return [
+        member
+        for member, _ in roster.residences(model)
+        if member.hands_over(model)
+        and obstacle_to_serving(roster, member, roster.offer(member, model), now) is Obstacle.DRAINED
+    ]
+
+
+def _to_drained(model: ModelName, drained: list[Member]) -> Serve:
+    best = min(drained, key=lambda member: (member.load_per_slot(model), member.name))
+    return Serve(best.name, "that host is drained, but the model is not ready on another one yet")
 
 
 def _to_ready(model: ModelName, client: ClientId, ready: list[Member], roster: Roster) -> Serve:

@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from hotseat.errors import HotseatError
+from hotseat.fleet.drain import Drain
 from hotseat.fleet.load_claims import release
 from hotseat.fleet.orders import restore
 from hotseat.fleet.records import Claim, decoded
@@ -43,6 +44,10 @@ class Ourselves(Protocol):
         """Update this host's own entry in the roster."""
         ...
 
+    def notify(self) -> None:
+        """Something that other hosts should know has changed."""
+        ...
+
     async def load(self, model: ModelName) -> None: ...
     async def unload(self, model: ModelName) -> None: ...
 
@@ -59,6 +64,7 @@ class Reconciler:
     ) -> None:
         self._roster, self._store, self._host_selector, self._ourselves = roster, store, host_selector, ourselves
         self._tasks, self._clock = tasks, clock
+        self.drain = Drain(roster, host_selector, ourselves.notify)
         self._claims = Ledger()
         self._acted_on: dict[str, str] = {}
         """The last claim that this host acted on, by key: an interrupted watch reports it again."""
@@ -78,15 +84,15 @@ class Reconciler:
         now = self._clock()
         for held in self._roster.fulfilled():
             await release(self._store, held)
-        if self._ourselves.connection is FleetConnection.CONNECTED:  # else another host may have the name of this one
+        is_connected = self._ourselves.connection is FleetConnection.CONNECTED
+        if is_connected:  # else another host may have the name of this one
             for wanted in [*to_keep(self._roster, now), *self._more(now)]:
                 await self._host_selector.decide(wanted, unasked=True)
-        for spare in [*to_spare(self._roster, now), *self._lasting(too_many(self._roster, now), now)]:
+        surplus = [*to_spare(self._roster, now), *self._lasting(too_many(self._roster, now), now)]
+        for spare in [*surplus, *await self.drain.go(now, may_load=is_connected)]:
             self._stop(spare.model, spare.reason)
         for host, order in [*self._roster.lost_orders()]:
             await restore(self._store, host, order)
-        if self._roster.order_for(self._roster.me).drained:
-            self._empty_out()
 
     def on_change(self, bucket: Bucket, change: Change) -> None:
         """Load the model if this host was chosen to load it without a request."""
@@ -115,13 +121,6 @@ class Reconciler:
         """Those that have been surplus for a while."""
         self._too_many = {spare.model: self._too_many.get(spare.model, now) for spare in spares}
         return [spare for spare in spares if now - self._too_many[spare.model] >= SETTLES_S]
-
-    def _empty_out(self) -> None:
-        """Stop unused models. Those in use stop later, because a drained host gets no new requests."""
-        me = self._roster.host(self._roster.me)
-        for residence in me.record.residents if me else ():
-            if not (residence.in_flight or residence.waiting):
-                self._stop(residence.model, "this host is drained")
 
     def _load(self, claim: Claim) -> None:
         log.info("loading for the fleet model=%s requested_by=%s reason=%r", claim.model, claim.by, claim.reason)

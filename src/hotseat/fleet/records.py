@@ -62,6 +62,8 @@ class HostRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """Shows which machine it is (`name_owner`); empty: written by an older version."""
     missing_files: dict[ModelName, str] = {}
     """A file that its disk does not have, of each of its models that lacks one."""
+    released: list[ModelName] | None = None
+    """Resident models for which it takes no more requests while it is drained; None: all, as in older versions."""
 
 
 class Offer(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -110,7 +112,7 @@ class HostOrder(msgspec.Struct, frozen=True, omit_defaults=True):
     cordoned: bool = False
     """No new models are placed there."""
     drained: bool = False
-    """Also, its models leave."""
+    """Also, its models leave: those in use as soon as another host has them."""
     by: str = ""
 
     @property

@@ -52,15 +52,15 @@ def one_more(model: ModelName, roster: Roster, now: Instant) -> Load | None:
     if wait_s <= load_s:
         return None
     count = len({member.name for member, _ in roster.residences(model)}.union(member.name for _, member in coming))
-    found = _woken(model, asleep, count) if asleep else _added(model, count, roster, now)
+    found = woken(model, asleep, count) if asleep else _added(model, count, roster, now)
     waits = f"its requests wait {wait_s:.0f} s on all {len(ready)} hosts that have it, loading takes {load_s:.0f} s"
     return found and replace(found, reason=f"{waits}; {found.reason}")
 
 
-def _woken(model: ModelName, asleep: list[Member], count: int) -> Load:
+def woken(model: ModelName, asleep: list[Member], replica: int) -> Load:
     """A sleeping replica has its memory, or gets it back with the least effort."""
     first = min(member.name for member in asleep)
-    return Load(model, first, count, f"it sleeps on {first}")
+    return Load(model, first, replica, f"it sleeps on {first}")
 
 
 def _added(model: ModelName, count: int, roster: Roster, now: Instant) -> Load | None:
@@ -102,14 +102,14 @@ def to_spare(roster: Roster, now: Instant) -> list[Spare]:
 
 def _spared(me: Member, residence: Residence, roster: Roster, now: Instant) -> Spare | None:
     model = residence.model
-    if residence.pinned or not _is_unused(me, residence, now):
+    if residence.pinned or not is_unused(me, residence, now):
         return None
     ready = [
         (member, there)
         for member, there in roster.residences(model)
         if there.phase == READY and not obstacle_to_serving(roster, member, roster.offer(member, model), now)
     ]
-    unused = [member for member, there in ready if _is_unused(member, there, now)]
+    unused = [member for member, there in ready if is_unused(member, there, now)]
     least = max(1, roster.kept.get(model, 0))
     # All hosts agree on who stops first, so two never stop at once because each saw itself as the surplus one.
     if (
@@ -142,7 +142,7 @@ def _exceeds_memory(me: Member, residence: Residence, roster: Roster, now: Insta
     return Spare(model, f"ready on {len(ready)} hosts, but at most {roster.most(model)} may have it")
 
 
-def _is_unused(member: Member, residence: Residence, now: Instant) -> bool:
+def is_unused(member: Member, residence: Residence, now: Instant) -> bool:
     if residence.phase != READY or member.load(residence.model):
         return False
     return member.unused_s(residence, now) >= max(UNUSED_S, UNUSED_LOADS * load_s_of(residence))

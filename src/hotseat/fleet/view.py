@@ -26,7 +26,7 @@ class Order(Enum):
     CORDON = "cordon"
     """No new models are placed there."""
     DRAIN = "drain"
-    """Also, its models leave as soon as they are unused."""
+    """Also, its models leave: those in use as soon as another host has them."""
 
 
 class HostState(Enum):

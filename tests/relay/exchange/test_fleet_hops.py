@@ -19,7 +19,7 @@ from tests.support.waiting import come_true
 
 from hotseat.catalog.named_models import FleetModel, Selector, Strategy
 from hotseat.catalog.spec import HOST_TIMEOUTS, BodyChanges, Timeouts
-from hotseat.errors import HotseatError, NoHostAvailable
+from hotseat.errors import HotseatError, NoHostAvailable, NotServed
 from hotseat.fleet.host_proof import FleetSecret, Signer
 from hotseat.fleet.route import THIS_HOST, OtherHost
 from hotseat.identifiers import Address, HostName, ModelName
@@ -63,6 +63,8 @@ class ScriptedHosts:
     forwarded: list[Forwarded] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     loads: list[str] = field(default_factory=list)
+    not_taken: HotseatError | None = None
+    """What requests of other hosts get."""
     tasks: Tasks = field(default_factory=Tasks)
 
     def select(self, model: ModelName, client: ClientId) -> Route | None:
@@ -85,6 +87,10 @@ class ScriptedHosts:
             agreed(self.choices.pop(0))
 
         return self.tasks.start(ask(), "agree")
+
+    def check_taken(self, model: ModelName) -> None:
+        if self.not_taken is not None:
+            raise self.not_taken
 
     def sent(self, where: OtherHost, model: ModelName, request: Forwarded) -> None:
         self.away.append(f"{model} at {where.host}")
@@ -590,6 +596,16 @@ async def test_what_is_not_here_is_turned_away(open_rig: OpenRig, model: str) ->
     assert answered.status == 503
     assert answered["hotseat-not-served"] == "1"
     assert answered["x-error-code"] == "not_served"
+
+
+async def test_a_drained_host_turns_away_what_it_would_have_to_load(open_rig: OpenRig) -> None:
+    """A forwarded request gets 503 with Hotseat-Not-Served, and nothing is loaded; a client's is served elsewhere."""
+    rig, hosts = await joined(open_rig)
+    hosts.not_taken = NotServed("here is drained and takes no requests for alpha.")
+    answered = await rig.refusal(chat("alpha", *passed_on("alpha")))
+
+    assert (answered.status, answered["hotseat-not-served"]) == (503, "1")
+    assert not rig.dispatcher.view().running()
 
 
 async def test_a_request_that_a_host_sends_as_we_leave_is_answered(open_rig: OpenRig) -> None:

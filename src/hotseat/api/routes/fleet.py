@@ -71,13 +71,15 @@ async def uncordon(host: str, deps: Deps) -> Result:
 
 @router.put(
     "/hosts/{host}/drain",
-    summary="Stop sending requests to a host, and stop its models when they are idle",
+    summary="Load the models that a host uses on other hosts, and stop its own as they become idle",
     responses=ORDERS,
     dependencies=[FOR_ALL_MODELS],
 )
 async def drain(host: str, deps: Deps) -> Result:
     await fleet_admin_of(deps).give(host, Order.DRAIN)
-    return Result(message=f"{host} is draining: it gets no new requests, and its models stop when they are idle")
+    return Result(
+        message=f"{host} is draining: models in use are loaded on other hosts first, and each stops when it is idle"
+    )
 
 
 @router.delete(

@@ -40,6 +40,8 @@ def start(exchange: Exchange) -> None:
     exchange.accounting.model = spec.name
     if context.hosts is not None and not isinstance(spec, RemoteModel) and _may_travel(exchange):
         return _find_host(exchange, context.hosts, spec)
+    if context.hosts is not None and request.verdict.from_host:
+        context.hosts.check_taken(spec.name)
     return _serve_here(exchange, spec)
 
 
