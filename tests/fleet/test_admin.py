@@ -68,7 +68,7 @@ async def test_a_host_that_refused_a_connection_is_shunned_for_a_while() -> None
     async with in_process_fleet("a", "b") as fleet:
         host_selector = fleet["a"].node.host_selector
         host_selector.sent(AT_B, QWEN, Forwarding())
-        host_selector.turned_away(HostName("b"))
+        host_selector.turned_away(HostName("b"), QWEN)
         [_, b] = fleet["a"].fleet_admin.view().hosts
 
     assert (b.state, b.passed_on, b.turned_away) == (HostState.UNREACHABLE, 1, 1)

@@ -23,7 +23,7 @@ from hotseat.fleet.replicas import UNUSED_LOADS
 from hotseat.fleet.route import THIS_HOST, OtherHost
 from hotseat.fleet.store import Revision
 from hotseat.fleet.view import Order
-from hotseat.identifiers import ClientId, ModelName
+from hotseat.identifiers import ClientId, HostName, ModelName
 from hotseat.scheduling.model_stats import UNKNOWN_LOAD_S
 
 if TYPE_CHECKING:
@@ -359,3 +359,19 @@ async def test_a_host_without_orders_hands_nothing_over() -> None:
     rig.roster_rig.hosts(host("here", there("qwen")), host("a"))
 
     assert (nobody, await rig.round(), rig.recorder.loads, rig.drain.released) == ([], [], [], frozenset())
+
+
+@in_virtual_time
+async def test_requests_that_other_hosts_send_to_a_cordoned_host() -> None:
+    """It takes those for models that are loaded. A host that was refused another one still uses it for these."""
+    async with fleet_with_a_slow_loader(hosts=("a", "b")) as fleet:
+        await loaded(fleet, QWEN)
+        await come_true(lambda: route(fleet, "b") == "a")
+        await fleet["b"].fleet_admin.give("a", Order.CORDON)
+        await come_true(lambda: orders(fleet, "a", "a") == orders(fleet, "b", "a") == {Order.CORDON})
+        fleet["a"].node.host_selector.check_taken(QWEN)
+        with pytest.raises(NotServed, match="a is cordoned and does not load llama"):
+            fleet["a"].node.host_selector.check_taken(LLAMA)
+        fleet["b"].node.host_selector.turned_away(HostName("a"), LLAMA)
+
+        assert route(fleet, "b") == "a"

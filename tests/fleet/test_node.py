@@ -75,6 +75,7 @@ async def board() -> Board:
 async def open_host(board: Board, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Open]:
     """Opens a host of one fleet; it leaves after the test."""
     monkeypatch.setattr(reconciler, "ROUND_S", 0.01)
+    monkeypatch.setattr(reconciler, "JOINED_S", 0.0)
     async with AsyncExitStack() as stack:
 
         async def opened(
@@ -198,7 +199,7 @@ async def test_a_host_that_turned_somebody_away_is_left_out(pair: tuple[Host, Ho
     first, second = pair
     await second.dispatcher.load(ALPHA)
     await come_true(lambda: isinstance(first.node.host_selector.select(ALPHA, ANN), OtherHost))
-    first.node.host_selector.turned_away(HostName("b"))
+    first.node.host_selector.turned_away(HostName("b"), BETA)
 
     assert await first.where(ALPHA) == "a"
 
@@ -208,7 +209,7 @@ async def test_nobody_can_take_it(open_host: Open) -> None:
     first = await open_host("a", spec("alpha"))
     await open_host("b", spec("beta"))
     await come_true(lambda: "beta" in first.dispatcher.catalog.fleet_models)
-    first.node.host_selector.turned_away(HostName("b"))
+    first.node.host_selector.turned_away(HostName("b"), BETA)
 
     with pytest.raises(NoHostAvailable, match=r"beta cannot be placed: b is not answering"):
         await first.where(BETA)

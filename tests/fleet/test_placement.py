@@ -517,11 +517,12 @@ def test_a_model_that_nobody_has_is_nowhere() -> None:
     assert "Start a host whose configuration has it" in placed(rig).reason
 
 
-def test_a_host_whose_catalog_is_unknown_serves_nobody() -> None:
-    """A host with an unknown catalog is not selected, because its models' labels are unknown."""
+def test_a_host_whose_catalog_has_not_arrived_yet() -> None:
+    """It serves the model that it has, but is not chosen to load another one, whose labels are unknown."""
     rig = RosterRig().hosts(host("a", there("qwen"), catalog="unknown"))
 
-    assert isinstance(placed(rig), Nowhere)
+    assert where(rig) == (Serve, "a")
+    assert isinstance(placed(rig, LLAMA), Nowhere)
 
 
 def test_many_hosts_are_not_all_named() -> None:

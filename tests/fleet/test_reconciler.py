@@ -11,7 +11,7 @@ from tests.support.waiting import come_true
 
 from hotseat.errors import LoadFailed
 from hotseat.fleet.inprocess import Board, InProcess
-from hotseat.fleet.reconciler import SETTLES_S, Reconciler
+from hotseat.fleet.reconciler import JOINED_S, SETTLES_S, Reconciler
 from hotseat.fleet.records import Claim, encoded
 from hotseat.fleet.replicas import too_many
 from hotseat.fleet.roster import Roster
@@ -153,7 +153,7 @@ def twice(me: str) -> RosterRig:
     return RosterRig(me).hosts(host("a", there("qwen")), host("b", there("qwen")))
 
 
-async def test_a_host_without_its_name(loader: Loader) -> None:
+async def test_a_host_that_has_not_joined_yet(loader: Loader) -> None:
     """It chooses no host for a replica that is missing: its own name may stand for another machine."""
     rig, unasked = RosterRig(catalog=fleet_catalog(alpha=offer(least=1))).hosts(host("here")), Unasked()
     selector, store = cast("HostSelector", unasked), InProcess(Board())
@@ -163,5 +163,9 @@ async def test_a_host_without_its_name(loader: Loader) -> None:
     assert unasked.decided == []
 
     loader.connection = FleetConnection.CONNECTED
+    await reconciler.go()
+    assert unasked.decided == []  # hosts that join or return at the same time may have it
+
+    rig.now += JOINED_S
     await reconciler.go()
     assert [decision.model for decision in unasked.decided] == [ALPHA]

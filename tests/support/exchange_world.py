@@ -276,7 +276,7 @@ class FakeHosts:
         self.out[host] -= 1
         self.forwarded.remove(request)
 
-    def turned_away(self, host: HostName) -> None:
+    def turned_away(self, host: HostName, model: ModelName) -> None:
         self.turned += 1
 
     def check_taken(self, model: ModelName) -> None: ...

@@ -89,13 +89,16 @@ class HostSelector:
         return self._tasks.start(ask(), f"agree on {model}")
 
     def check_taken(self, model: ModelName) -> None:
-        """Raises NotServed for a request of another host that a drained host has no running model for."""
-        if not self._roster.order_for(self.name).drained:
+        """Raises NotServed for a request of another host, which does not know the orders for this one yet."""
+        order = self._roster.order_for(self.name)
+        if not order.is_given:
             return
         self._look_at_ourselves()
         me = self._roster.host(self.name)
-        if me is None or not (me.hands_over(model) or me.is_loading(model)):
+        if order.drained and not (me and (me.hands_over(model) or me.is_loading(model))):
             raise NotServed(f"{self.name} is drained and takes no requests for {model}.")
+        if not (me and me.is_running(model)):
+            raise NotServed(f"{self.name} is cordoned and does not load {model}.")
 
     def sent(self, where: OtherHost, model: ModelName, request: Forwarded) -> None:
         self.counters.passed_on[where.host] += 1
@@ -116,9 +119,12 @@ class HostSelector:
         if self._warnings.lets_through(host):
             log.warning("a host does not trust this one and rejects its requests host=%s reason=%r", host, reason)
 
-    def turned_away(self, host: HostName) -> None:
+    def turned_away(self, host: HostName, model: ModelName) -> None:
         self.counters.turned_away[host] += 1
-        self._roster.suspect(host, self._clock())
+        if self._roster.order_for(host).is_given:  # it may still serve other models
+            self._roster.failed(host, model)
+        else:
+            self._roster.suspect(host, self._clock())
 
     # For the reconciler
 

@@ -68,6 +68,11 @@ class Member:
         residence = self.residents.get(model)
         return residence is not None and (residence.phase == READY or residence.phase in COMING)
 
+    def is_running(self, model: ModelName) -> bool:
+        """Does it have a process?"""
+        residence = self.residents.get(model)
+        return residence is not None and residence.phase in (READY, LOADING, ASLEEP)
+
     def is_asleep(self, model: ModelName) -> bool:
         residence = self.residents.get(model)
         return residence is not None and residence.phase == ASLEEP

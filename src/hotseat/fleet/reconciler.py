@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from hotseat.errors import HotseatError
@@ -13,7 +14,7 @@ from hotseat.fleet.orders import restore
 from hotseat.fleet.records import Claim, decoded
 from hotseat.fleet.replicas import one_more, to_keep, to_spare, too_many
 from hotseat.fleet.revision_tracker import Ledger
-from hotseat.fleet.store import BegunAnew, Bucket, Written
+from hotseat.fleet.store import LEASE_S, BegunAnew, Bucket, Written
 from hotseat.fleet.view import FleetConnection
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 ROUND_S: Seconds = 1.0
+JOINED_S: Seconds = LEASE_S
+"""Before a host chooses hosts for missing replicas: others start with it, or return with NATS, and have some."""
 SETTLES_S: Seconds = 5.0
 """A surplus replica stops after this time, since a model that moves is on two hosts for a moment."""
 
@@ -70,6 +73,7 @@ class Reconciler:
         """The last claim that this host acted on, by key: an interrupted watch reports it again."""
         self._in_progress: set[ModelName] = set()
         """Models that are being loaded or stopped for the fleet."""
+        self._connected_since: Instant = inf
         self._too_many: dict[ModelName, Instant] = {}
         """Since when a replica has been surplus here."""
 
@@ -85,7 +89,7 @@ class Reconciler:
         for held in self._roster.fulfilled():
             await release(self._store, held)
         is_connected = self._ourselves.connection is FleetConnection.CONNECTED
-        if is_connected:  # else another host may have the name of this one
+        if self._is_settled(now, is_connected=is_connected):
             for wanted in [*to_keep(self._roster, now), *self._more(now)]:
                 await self._host_selector.decide(wanted, unasked=True)
         surplus = [*to_spare(self._roster, now), *self._lasting(too_many(self._roster, now), now)]
@@ -93,6 +97,11 @@ class Reconciler:
             self._stop(spare.model, spare.reason)
         for host, order in [*self._roster.lost_orders()]:
             await restore(self._store, host, order)
+
+    def _is_settled(self, now: Instant, *, is_connected: bool) -> bool:
+        """Is this host in the fleet, with its name, and are those known that joined with it?"""
+        self._connected_since = min(self._connected_since, now) if is_connected else inf
+        return now - self._connected_since >= JOINED_S
 
     def on_change(self, bucket: Bucket, change: Change) -> None:
         """Load the model if this host was chosen to load it without a request."""

@@ -247,6 +247,9 @@ class Roster:
     def offer(self, member: Member, model: ModelName) -> Offer | None:
         return self._fleet_catalog.offer(member.record.catalog, model)
 
+    def has_catalog_of(self, member: Member) -> bool:
+        return self._fleet_catalog.has(member.record.catalog)
+
     def order_for(self, host: HostName) -> HostOrder:
         return self._orders.get(host, NO_ORDER)
 

@@ -100,7 +100,7 @@ class ScriptedHosts:
         self.away.remove(f"{model} at {host}")
         self.forwarded.remove(request)
 
-    def turned_away(self, host: HostName) -> None:
+    def turned_away(self, host: HostName, model: ModelName) -> None:
         self.turned_away_by.append(host)
 
     def disbelieved(self, host: HostName, reason: str) -> None:

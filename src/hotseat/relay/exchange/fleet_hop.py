@@ -106,7 +106,7 @@ class FleetHop:
         assert self._at is not None
         if unproven:
             self._hosts.disbelieved(self._at.host, unproven)
-        self._hosts.turned_away(self._at.host)
+        self._hosts.turned_away(self._at.host, self._model)
         self._leave_host()
         self.find()
 
