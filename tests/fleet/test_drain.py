@@ -352,7 +352,7 @@ async def test_models_that_do_not_run_are_not_handed_over() -> None:
     assert rig.recorder.loads == []
 
 
-async def test_a_host_without_orders_hands_nothing_over() -> None:
+async def test_a_host_without_orders_keeps_its_models() -> None:
     """Nothing is loaded, stopped or released."""
     rig = DrainRig()
     nobody = await rig.round()

@@ -91,7 +91,7 @@ async def test_a_disk_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.M
     assert rig.files.by_model == {}
 
 
-async def test_a_path_with_a_secret_is_not_told(tmp_path: Path) -> None:
+async def test_a_path_with_a_secret_is_not_published(tmp_path: Path) -> None:
     """Values from the environment never leave the host."""
     rig = Rig(llama("chat", tmp_path / "hush-hush.gguf", secrets=("hush-hush",)))
     await rig.files.look_first()

@@ -1,7 +1,7 @@
 """Empties this host while it is drained: a model in use is loaded on another host first, and stops here after that.
 
 The drained host does this itself, from its order in the store and its own models. So it does not matter what becomes of
-the process that gave the order, and nothing must be remembered: a host that restarts has no models to hand over.
+the process that gave the order, and nothing must be saved: after a restart the host goes on with its models.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ class HostSelector:
             return
         self._look_at_ourselves()
         me = self._roster.host(self.name)
-        if order.drained and not (me and (me.hands_over(model) or me.is_loading(model))):
+        if order.drained and not (me and (me.still_serves(model) or me.is_loading(model))):
             raise NotServed(f"{self.name} is drained and takes no requests for {model}.")
         if not (me and me.is_running(model)):
             raise NotServed(f"{self.name} is cordoned and does not load {model}.")

@@ -81,7 +81,7 @@ class Member:
         residence = self.residents.get(model)
         return residence is not None and residence.phase == LOADING
 
-    def hands_over(self, model: ModelName) -> bool:
+    def still_serves(self, model: ModelName) -> bool:
         """Does it serve the model until another host does, if it is drained?"""
         released = self.record.released
         is_ready = model in self.residents and self.residents[model].phase == READY

@@ -75,5 +75,5 @@ class MissingFiles:
         if known and known[0] is recipe:
             return known
         files = needed_files(recipe.argv, dict(recipe.env), Path.cwd())
-        # Others get the path: one that contains a secret cannot be told.
+        # Other hosts and their clients get the path, so one that contains a secret is left out.
         return recipe, [file for file in files if without(str(file), recipe.secrets) == str(file)]

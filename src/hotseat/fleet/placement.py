@@ -72,7 +72,7 @@ def place(model: ModelName, client: ClientId, roster: Roster, now: Instant) -> D
     ready, coming = replicas(model, roster, now)
     if ready:
         return _to_ready(model, client, ready, roster)
-    if drained := _handing_over(model, roster, now):
+    if drained := _still_serving(model, roster, now):
         return _to_drained(model, drained)
     if coming:
         return _to_coming(model, coming, roster)
@@ -107,12 +107,12 @@ def chosen(model: ModelName, roster: Roster, now: Instant) -> list[Member]:
     ]
 
 
-def _handing_over(model: ModelName, roster: Roster, now: Instant) -> list[Member]:
+def _still_serving(model: ModelName, roster: Roster, now: Instant) -> list[Member]:
     """Drained hosts that serve it until another host does."""
     return [
         member
         for member, _ in roster.residences(model)
-        if member.hands_over(model)
+        if member.still_serves(model)
         and obstacle_to_serving(roster, member, roster.offer(member, model), now) is Obstacle.DRAINED
     ]
 
