@@ -35,7 +35,7 @@ BOUND_S: Seconds = 90.0
 RECENT_S: Seconds = 30.0
 """A host that was there so recently is restarting, not gone."""
 SETTLED_S: Seconds = 5.0
-"""After a move, all requests are on their way to the new host."""
+"""After a move, or the stop of a surplus replica, all requests are on their way to the right host."""
 
 
 class Violation(NamedTuple):
@@ -72,6 +72,8 @@ class Rules:
         """When a living host last configured a name."""
         self._loads: dict[tuple[HostName, ModelName], Instant] = {}
         """When each last began."""
+        self._last_ready: dict[tuple[HostName, ModelName], Instant] = {}
+        """When a host last had a model: one that stops a surplus replica may get a request that is on its way."""
         self._drains = Drains(self.violated)
         self.moved: dict[ModelName, Instant] = {}
         """When a model was last being moved: a request on its way to the previous host loads it there once more."""
@@ -138,7 +140,7 @@ class Rules:
 
     def _check_reason(self, host: SimulatedHost, model: ModelName) -> None:
         """It knew another host where the model was ready, and where nothing has happened since."""
-        if self._now() - self.moved.get(model, -inf) < SETTLED_S:
+        if self._now() - max(self.moved.get(model, -inf), self._last_ready.get((host.name, model), -inf)) < SETTLED_S:
             return None
         asked_at = min((ticket.since for ticket in host.dispatcher.view().queue if ticket.model == model), default=inf)
         for at, who, what, where in self._known:
@@ -182,6 +184,8 @@ class Rules:
             self._observe_orders(host)
             host.names_known.update(host.dispatcher.catalog.fleet_models)
             for model in host.dispatcher.catalog.models:
+                if host.has_ready(model):
+                    self._last_ready[host.name, model] = now
                 if where := host.knows_ready(model):
                     self._known.append((now, host, model, frozenset(where)))
         while self._known and now - self._known[0][0] > RECENT_S:
