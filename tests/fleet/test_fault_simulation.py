@@ -70,6 +70,7 @@ FOUND = {
     "catalog not there yet": (1457, ("host cut off from nats", "nats slow", "new configuration", "two moves")),
     "replica of a host that returns later": (1466, ("new configuration", "nats away")),
     "order unknown to the sender": (1471, ("order", "nats slow", "name stolen", "host cut off from nats")),
+    "name returned late": (1820, ("name stolen with the address", "nats away")),
     "forgotten order": (50, ("order", "nats away", "order", "host restarted", "host killed")),
     "news while waiting": (59, ("order", "nats away", "order", "host restarted", "host killed")),
     "hasty drain": (4, ("order",)),

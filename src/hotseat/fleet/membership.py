@@ -122,7 +122,7 @@ class Membership:
                 await self._publish()
             except NameTaken as refused:
                 self._disconnect(refused)
-                await asyncio.sleep(LEASE_S)
+                await asyncio.sleep(RENEW_S)
 
     async def _until_worth_publishing(self, at_most_s: Seconds) -> None:
         """Wait for a change on which others act. Load changes all the time: the next renewal publishes it."""
