@@ -171,6 +171,7 @@ async def test_a_host_that_is_alone_has_no_fleet(rig: Management) -> None:
             ("PUT", "/hosts/b/drain"),
             ("DELETE", "/hosts/b/drain"),
             ("POST", "/models/alpha/move?to=b"),
+            ("POST", "/hosts/b/restart"),
             ("GET", "/requests"),
             ("GET", "/models/alpha"),
             ("GET", "/logs?model=alpha"),

@@ -1,4 +1,4 @@
-"""One terminal for a real fleet: models, requests, logs and reasons of all hosts."""
+"""One terminal for a real fleet: models, requests, logs and reasons of all hosts, and restarts one after the other."""
 
 from __future__ import annotations
 
@@ -58,6 +58,11 @@ class Fleet:
     def models(self) -> list[tuple[str, str, str]]:
         return [(each["host"], each["model"], each["phase"]) for each in self.json("fleet", "ps")]
 
+    def pids(self) -> dict[str, int]:
+        """The process of each host that answers new connections."""
+        key = {"Authorization": f"Bearer {OPERATOR}"}
+        return {name: host.call("GET", "/hotseat/restart", **key).json()["pid"] for name, host in self.hosts.items()}
+
 
 def stream(host: Hotseat) -> Stream:
     connection = http.client.HTTPConnection("127.0.0.1", host.port, timeout=PATIENCE_S)
@@ -96,3 +101,23 @@ def first_lines_of(fleet: Fleet, *words: str) -> tuple[str, str]:
         following.wait()
         following.stdout.close()
     return first, last
+
+
+def test_hosts_are_restarted_one_after_the_other(tmp_path: Path) -> None:
+    """Only an administrator may; each host gets a new process, the asked one last, and the model keeps running."""
+    with ExitStack() as stack:
+        fleet = Fleet(tmp_path, stack, Hotseat)  # the installed program: a fork of the tests cannot start itself again
+        server, before = fleet.hosts["gpu3"].health()["llama"]["pid"], fleet.pids()
+        refused = fleet.type("fleet", "restart")
+        unchanged = fleet.pids()
+        restarted = fleet.type("fleet", "restart", key=ADMIN)
+        after, server_after = fleet.pids(), fleet.hosts["gpu3"].health()["llama"]["pid"]
+
+    assert (refused.returncode, unchanged) == (1, before)
+    assert "requires an API key with the role admin" in refused.stderr
+    assert "not restarted: gpu3, gpu1" in refused.stderr
+    assert restarted.returncode == 0, restarted.stderr
+    assert [line.split()[0] for line in restarted.stdout.splitlines()] == ["gpu2", "gpu3", "process", "gpu1"]
+    assert "with its models: llama" in restarted.stdout
+    assert all(after[name] != before[name] for name in NAMES)
+    assert server_after == server

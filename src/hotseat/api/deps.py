@@ -13,6 +13,7 @@ from fastapi import Depends, Request
 
 from hotseat.activity.usage import HELD, Account
 from hotseat.errors import Forbidden
+from hotseat.fleet.host_headers import FROM_HOST
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -121,6 +122,9 @@ class FleetAdmin(Protocol):
     def outlooks(self, model: ModelName) -> list[Outlook]:
         """What each host can do for the model, by name."""
 
+    async def restart(self, host: str) -> str:
+        """Restart another host; returns a description when it is back."""
+
 
 @dataclass(frozen=True, slots=True)
 class ApiDeps:
@@ -188,6 +192,14 @@ def account_of(request: Request, deps: Deps) -> Account | None:
 
 
 Caller = Annotated[Account | None, Depends(account_of)]
+
+
+def from_host(request: Request) -> str | None:
+    """The host of the fleet that sent the request, and has proven it to the relay; None: a client."""
+    return request.headers.get(FROM_HOST.decode())
+
+
+FromHost = Annotated[str | None, Depends(from_host)]
 
 
 def check_may_act_on_all(caller: Caller) -> None:

@@ -117,3 +117,20 @@ def move(model: Model, host: Host, url: Url = HERE, api_key: Key = None) -> None
     from hotseat.cli.fleet import move
 
     move(Server(url, api_key), model, host)
+
+
+@app.command(epilog="Example: hotseat fleet restart gpu2 gpu3")
+def restart(
+    hosts: Annotated[
+        list[str] | None, typer.Argument(help="Names of hosts. [default: all hosts]", autocompletion=hosts_here)
+    ] = None,
+    url: Url = HERE,
+    api_key: Key = None,
+) -> None:
+    """Replace the processes of hosts one after the other, for an upgrade; models keep running.
+
+    The next host is restarted when the one before is back with its models. The queried host is the last.
+    """
+    from hotseat.cli.fleet_restart import restart
+
+    restart(Server(url, api_key), hosts or ())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hotseat.errors import UnknownHost, UnknownModel, did_you_mean
 from hotseat.fleet import orders
+from hotseat.fleet.host_restarts import HostRestarts
 from hotseat.fleet.model_outlook import outlooks
 from hotseat.fleet.moves import Moves
 from hotseat.fleet.other_hosts import OtherHosts
@@ -52,6 +53,7 @@ class FleetAdmin:
         self._roster, self._store, self._host_selector, self._fleet_client = roster, store, host_selector, fleet_client
         self._ourselves, self._clock = ourselves, clock
         self._mover = Moves(roster, store, host_selector, ourselves, fleet_client, clock)
+        self._restarts = HostRestarts(roster, http, lambda: ourselves.connection, clock)
         self.others = OtherHosts(roster, http)
 
     @property
@@ -83,6 +85,10 @@ class FleetAdmin:
     async def move(self, model: str, to: str) -> str:
         """Load the model there, then stop it where it was; returns what was done."""
         return await self._mover.move(self.resolve(model), self._known(to))
+
+    async def restart(self, host: str) -> str:
+        """Restart another host, and wait until it is back; returns what was done."""
+        return await self._restarts.restart(self._known(host))
 
     # Models on all hosts
 
