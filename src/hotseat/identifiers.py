@@ -94,3 +94,5 @@ class LogLine(NamedTuple):
     """None: hotseat itself wrote it."""
     level: str | None = None
     """`debug`, `info`, `warning`, `error` or `critical`; None: not known, as for every line of a model server."""
+    host: HostName | None = None
+    """The host of the fleet that wrote it; None: this one, or nobody asked for several."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.fake_launcher import FakeLauncher, catalog, spec
 from tests.support.management import Management, management
+from tests.support.served_fleet import Served, be_patient, served_fleet
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -25,3 +26,10 @@ MODELS = catalog(
 async def rig(tmp_path: Path) -> AsyncIterator[Management]:
     async with management(tmp_path / "socket", MODELS, FakeLauncher(slow=("slow",), broken=("dud",))) as rig:
         yield rig
+
+
+@pytest.fixture
+async def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
+    be_patient(monkeypatch)
+    async with served_fleet(tmp_path) as hosts:
+        yield hosts

@@ -2,81 +2,21 @@
 
 from __future__ import annotations
 
-import socket
-from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import httpx2
 import pytest
-from tests.support.fake_launcher import FakeLauncher
-from tests.support.fleet_in_process import MODELS, InProcessFleet, in_process_fleet
-from tests.support.management import Management, application, around, served
 from tests.support.waiting import come_true
 
 from hotseat.activity.usage import HELD
-from hotseat.fleet import client as fleet_client
 from hotseat.identifiers import ModelName
 from hotseat.settings import ApiKey, Role
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
+    from tests.support.management import Management
+    from tests.support.served_fleet import Served
 
 QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
-SOON_S = 60.0
-"""On a busy machine."""
-
-
-@dataclass
-class Served:
-    """A fleet of a, b and c whose APIs are served; c alone has llama, and does not get qwen."""
-
-    fleet: InProcessFleet
-    clients: dict[str, httpx2.AsyncClient]
-    stack: dict[str, AsyncExitStack]
-
-    async def ask(self, host: str, method: str, path: str) -> httpx2.Response:
-        return await self.clients[host].request(method, path)
-
-    async def get(self, host: str, path: str) -> Any:
-        return (await self.clients[host].get(path)).json()
-
-    async def fall_silent(self, host: str) -> None:
-        """The host stops listening but remains a member of the fleet."""
-        await self.stack[host].aclose()
-
-
-@pytest.fixture
-async def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
-    """Real sockets, so that hosts ask each other as they do in production."""
-    monkeypatch.setattr(fleet_client, "DETAILS_S", SOON_S)
-    sockets = {name: socket.create_server(("127.0.0.1", 0)) for name in "abc"}
-    urls = {name: f"http://127.0.0.1:{sock.getsockname()[1]}" for name, sock in sockets.items()}
-    async with AsyncExitStack() as stack:
-        fleet = await stack.enter_async_context(
-            in_process_fleet(
-                *urls,
-                models=lambda name: MODELS[1:] if name == "c" else MODELS[:1],
-                launcher=lambda name: FakeLauncher(broken=("qwen",) if name == "b" else ()),
-                address=urls.__getitem__,
-                has_no_sockets=False,
-            )
-        )
-        rig = Served(fleet, {}, {})
-        for name, sock in sockets.items():
-            client = await stack.enter_async_context(
-                httpx2.AsyncClient(base_url=urls[name], timeout=SOON_S, verify=False)
-            )
-            host = fleet[name]
-            parts: Management = around(host.dispatcher, host.journal, host.launcher, client, tmp_path / name)
-            parts.fleet = host.fleet_admin
-            rig.clients[name] = client
-            host_stack = rig.stack[name] = await stack.enter_async_context(AsyncExitStack())
-            await host_stack.enter_async_context(served(application(parts), fd=sock.fileno()))
-            host_stack.callback(sock.close)
-        yield rig
 
 
 async def test_the_fleet_is_shown_with_its_hosts_and_models(hosts: Served) -> None:
@@ -231,6 +171,10 @@ async def test_a_host_that_is_alone_has_no_fleet(rig: Management) -> None:
             ("PUT", "/hosts/b/drain"),
             ("DELETE", "/hosts/b/drain"),
             ("POST", "/models/alpha/move?to=b"),
+            ("POST", "/hosts/b/restart"),
+            ("GET", "/requests"),
+            ("GET", "/models/alpha"),
+            ("GET", "/logs?model=alpha"),
         )
     ]
 

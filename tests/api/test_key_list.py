@@ -45,6 +45,7 @@ FOR_ALL_MODELS = [
     ("DELETE", "/hotseat/fleet/hosts/b/cordon"),
     ("PUT", "/hotseat/fleet/hosts/b/drain"),
     ("DELETE", "/hotseat/fleet/hosts/b/drain"),
+    ("POST", "/hotseat/fleet/hosts/b/restart"),
 ]
 
 

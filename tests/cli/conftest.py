@@ -10,6 +10,7 @@ import pytest
 from tests.support.command_line import CommandLine, Said, Typed
 from tests.support.fake_launcher import FakeLauncher, catalog, spec
 from tests.support.management import application, furnished, served
+from tests.support.served_fleet import Served, be_patient, served_fleet
 
 from hotseat.cli import main
 
@@ -46,3 +47,10 @@ async def command_line(typed: Typed, tmp_path: Path) -> AsyncIterator[CommandLin
         async with served(application(rig), host="127.0.0.1", port=0) as port:
             yield CommandLine(rig, f"http://127.0.0.1:{port}", typed)
         await rig.dispatcher.shut_down(within=0)
+
+
+@pytest.fixture
+async def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
+    be_patient(monkeypatch)
+    async with served_fleet(tmp_path) as hosts:
+        yield hosts

@@ -89,7 +89,7 @@ async def test_logs_of_a_model_on_another_host_say_where_they_are(
     said = await gpu1.type("logs", name)
 
     assert said.code == 1
-    assert "qwen runs on gpu2, and its log is there:\n  hotseat logs qwen --url http://gpu2\n" in said.err
+    assert "qwen runs on gpu2, and its log is there:\n  hotseat fleet logs qwen\n" in said.err
     assert said.out == ""
 
 
@@ -104,7 +104,7 @@ async def test_logs_of_a_model_that_only_another_host_has(gpu1: CommandLine, fle
 
     assert (before.code, after.code) == (1, 1)
     assert "is a model of other hosts" in before.err
-    assert "hotseat logs gemma --url http://gpu2" in after.err
+    assert "hotseat fleet logs gemma" in after.err
 
 
 async def test_logs_of_a_model_that_runs_nowhere_are_empty(gpu1: CommandLine) -> None:

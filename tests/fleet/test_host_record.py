@@ -53,6 +53,7 @@ def test_a_resident_is_recorded_with_its_load() -> None:
             load_s=12.35,
             oldest_wait_s=5.0,
             pinned=True,
+            phase_s=100.0,
         )
     ]
 
@@ -87,6 +88,14 @@ def test_missing_files_are_recorded_at_once() -> None:
     assert b"missing" not in encoded(nothing)
     assert decoded(encoded(lacking), HostRecord).missing_files == {"qwen": "/q.gguf"}
     assert routing_summary(lacking) != routing_summary(nothing)
+
+
+def test_a_model_that_never_ran_has_no_age() -> None:
+    """Requests wait for it, so it is listed; JSON has no infinity."""
+    qwen = replace(seen(QWEN, Phase.COLD, waiting=1), since=float("-inf"))
+    [residence] = described(View(100.0, (qwen,), (waits(1, QWEN, 95.0),))).residents
+
+    assert residence.phase_s is None
 
 
 def waits(ticket: int, name: ModelName, since: float) -> TicketView:

@@ -104,6 +104,8 @@ class InProgress:
     is_waiting: bool
     host: HostName | None = None
     """The host of the fleet that it was forwarded to; None: it is served here."""
+    from_host: HostName | None = None
+    """The host of the fleet that forwarded it; None: a client sent it here."""
 
 
 class Activity:

@@ -14,6 +14,10 @@ from hotseat.api.routes import (
     estimates,
     events,
     fleet,
+    fleet_hosts,
+    fleet_logs,
+    fleet_models,
+    fleet_requests,
     keys,
     llama_cpp_props,
     llama_cpp_router,
@@ -40,8 +44,8 @@ if TYPE_CHECKING:
 # A path like /hotseat/models/{name}/estimate must come before /hotseat/models/{name}, whose name may have slashes.
 ROUTERS = (
     estimates, overrides, management, v1_models, status, requests, config, restart, keys, profiles, yield_memory, fleet,
-    events, logs, traffic, docs_page, ollama, ollama_loads, ollama_refusals, llama_cpp_router, llama_cpp_props,
-    llama_swap,
+    fleet_hosts, fleet_logs, fleet_models, fleet_requests, events, logs, traffic, docs_page, ollama, ollama_loads,
+    ollama_refusals, llama_cpp_router, llama_cpp_props, llama_swap,
 )  # fmt: skip
 
 

@@ -13,10 +13,11 @@ from fastapi import Depends, Request
 
 from hotseat.activity.usage import HELD, Account
 from hotseat.errors import Forbidden
+from hotseat.fleet.host_headers import FROM_HOST
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
     from hotseat.activity.recent import Activity, Finished, InProgress
     from hotseat.catalog.spec import ModelSpec
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from hotseat.dispatch.dispatcher import Dispatcher
     from hotseat.dispatch.journal import Journal
     from hotseat.estimates.report import Estimate
+    from hotseat.fleet.model_outlook import Outlook
     from hotseat.fleet.view import FleetConnection, FleetView, Order, Sighting
     from hotseat.identifiers import Bytes, HostName, LogLine, ModelName, Place, Seconds
     from hotseat.model_files.facts import ModelFacts
@@ -74,6 +76,18 @@ class Precedence(Protocol):
         """The remaining reason for which models yield; empty: none."""
 
 
+class OtherHosts(Protocol):
+    """Asks the other hosts of the fleet with a proof of being a host."""
+
+    def names(self) -> list[HostName]: ...
+
+    async def read_all(self, hosts: Iterable[HostName], path: str) -> dict[HostName, bytes | None]:
+        """The body that each host answers with; None: it did not answer in time, or not with 200."""
+
+    def follow(self, host: HostName, path: str) -> AsyncGenerator[bytes, None]:
+        """The lines of a feed of that host; HostUnresponsive if it breaks off."""
+
+
 class FleetAdmin(Protocol):
     """Operators' access to the fleet. Each method raises HotseatError with an explanation if it fails."""
 
@@ -98,6 +112,18 @@ class FleetAdmin(Protocol):
 
     async def model_details(self, host: HostName, model: ModelName) -> dict[str, Any] | None:
         """What another host's API reports about a model; None if it does not answer in time."""
+
+    @property
+    def others(self) -> OtherHosts: ...
+
+    def resolve(self, model: str) -> ModelName:
+        """The model with this name or alias anywhere in the fleet."""
+
+    def outlooks(self, model: ModelName) -> list[Outlook]:
+        """What each host can do for the model, by name."""
+
+    async def restart(self, host: str) -> str:
+        """Restart another host; returns a description when it is back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +192,14 @@ def account_of(request: Request, deps: Deps) -> Account | None:
 
 
 Caller = Annotated[Account | None, Depends(account_of)]
+
+
+def from_host(request: Request) -> str | None:
+    """The host of the fleet that sent the request, and has proven it to the relay; None: a client."""
+    return request.headers.get(FROM_HOST.decode())
+
+
+FromHost = Annotated[str | None, Depends(from_host)]
 
 
 def check_may_act_on_all(caller: Caller) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -37,6 +37,7 @@ class FleetResident(Schema):
     waiting: int
     oldest_wait_s: float
     pinned: bool
+    phase_s: Annotated[float | None, Field(description="Seconds since its phase began; null: unknown.")]
 
 
 class FleetDevice(Schema):
@@ -99,3 +100,56 @@ class OtherHost(Schema):
     host: str
     phase: str
     why: Annotated[str, Field(description="Reason given by that host; empty: none was given.")]
+
+
+class FleetRequest(Schema):
+    """A request in progress, wherever it is served. One that was forwarded is listed once."""
+
+    host: Annotated[str, Field(description="The host that serves it, or where it waits.")]
+    asked: Annotated[str, Field(description="The host that its client asked.")]
+    ticket: Annotated[
+        int | None, Field(description="Its number at the host that was asked, to cancel it there; null: unknown.")
+    ]
+    id: str
+    model: str
+    client: str
+    method: str
+    path: str
+    state: Annotated[Literal["waiting", "sent", "answering"], Field(description="At the host that serves it.")]
+    waited_s: float
+    first_byte_s: float | None
+    seconds: Annotated[float, Field(description="Since its arrival.")]
+
+
+class FleetRequests(Schema):
+    in_progress: Annotated[list[FleetRequest], Field(description="The oldest first.")]
+    silent: Annotated[
+        list[str], Field(description="Hosts that did not answer in time; what they alone know is missing.")
+    ]
+
+
+class DefinedDifferently(Schema):
+    """The keys of a model's definition that differ, with the values of both hosts. A command is a fingerprint."""
+
+    definition: Annotated[str, Field(description="On the host that this is about.")]
+    compared_with: Annotated[str, Field(description="Another host.")]
+    other_definition: Annotated[str, Field(description="On that other host.")]
+
+
+class ModelOnHost(Schema):
+    host: str
+    is_configured: Annotated[bool, Field(description="Does the host's configuration have the model?")]
+    phase: Annotated[str | None, Field(description="null: the host does not have the model.")]
+    why: Annotated[str, Field(description="Reason given by that host; empty: none was given.")]
+    last_error: Annotated[str, Field(description="Of its last failure there; empty: none.")]
+    has_answered: Annotated[bool, Field(description="Did the host answer in time?")]
+    obstacle: Annotated[
+        str | None, Field(description="What prevents the host from loading or serving the model; null: nothing.")
+    ]
+    remedy: Annotated[str | None, Field(description="What to do about the obstacle.")]
+    differs: Annotated[DefinedDifferently | None, Field(description="null: the definitions are the same.")]
+
+
+class FleetModel(Schema):
+    model: str
+    hosts: Annotated[list[ModelOnHost], Field(description="All hosts, sorted by name.")]

@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from hotseat.identifiers import LogLine, ModelName
+from hotseat.identifiers import HostName, LogLine, ModelName
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -20,7 +20,8 @@ def as_text(line: LogLine, zone: tzinfo | None = UTC) -> str:
 
 
 def head(line: LogLine, zone: tzinfo | None) -> str:
-    return f"{moment(line.at, zone)} {line.model or OWN}"
+    host = f"{line.host} " if line.host else ""
+    return f"{moment(line.at, zone)} {host}{line.model or OWN}"
 
 
 def body(line: LogLine) -> str:
@@ -33,10 +34,17 @@ def moment(at: float, zone: tzinfo | None) -> str:
 
 
 def as_json(line: LogLine) -> str:
-    return json.dumps({"at": round(line.at, 3), "model": line.model, "level": line.level, "text": line.text})
+    members = {"at": round(line.at, 3), "model": line.model, "level": line.level, "text": line.text}
+    return json.dumps(members | ({"host": line.host} if line.host else {}))
 
 
 def from_json(text: str) -> LogLine:
     members = json.loads(text)
-    model = members["model"]
-    return LogLine(members["at"], members["text"], ModelName(model) if model else None, members["level"])
+    model, host = members["model"], members.get("host")
+    return LogLine(
+        members["at"],
+        members["text"],
+        ModelName(model) if model else None,
+        members["level"],
+        HostName(host) if host else None,
+    )

@@ -287,6 +287,9 @@ class RequestInProgress(Schema):
     host: Annotated[
         str | None, Field(description="The host of the fleet that it was forwarded to; null: it is served here.")
     ]
+    from_host: Annotated[
+        str | None, Field(description="The host of the fleet that forwarded it; null: a client sent it here.")
+    ] = None
 
 
 class FinishedRequest(Schema):

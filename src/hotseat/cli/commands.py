@@ -14,10 +14,12 @@ from hotseat.cli.client import Server
 from hotseat.cli.command_list import CommandList
 from hotseat.cli.shared_options import (
     HERE,
+    LINES,
     USUAL_CONFIG,
     AsJson,
     ConfigDir,
     ConfigFiles,
+    Follow,
     Key,
     Lenient,
     Model,
@@ -329,8 +331,8 @@ def logs(
         str | None,
         typer.Argument(help="One model. [default: all models and hotseat itself]", autocompletion=models_here),
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow new lines.")] = False,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="Number of most recent lines.")] = 100,
+    follow: Follow = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help=LINES)] = 100,
     url: Url = HERE,
     api_key: Key = None,
     as_json: AsJson = False,

@@ -9,6 +9,8 @@ from hotseat.cli.queries import show_json
 from hotseat.cli.tables import duration, gib, table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hotseat.cli.client import Server
 
 HOSTS = ("HOST", "STATE", "ORDERS", "FREE", "MODELS", "IN FLIGHT", "WAITING", "LABELS", "CONFIG", "VERSION", "ADDRESS")
@@ -31,9 +33,17 @@ def status(server: Server, as_json: bool) -> None:
         print("\n" + table(MISSING, missing))
     if fleet["absent"]:
         print("\n" + table(ABSENT, [(host["host"], orders(host)) for host in fleet["absent"]]))
-    if fleet["connection"] == "disconnected":
-        print(f"\n{fleet['host']} is disconnected from the fleet: {fleet['problem'].removesuffix('.')}. {STALE}")
+    if is_disconnected(fleet):
+        print(f"\n{warning_of(fleet)}")
     return None
+
+
+def is_disconnected(fleet: Mapping[str, Any]) -> bool:
+    return bool(fleet["connection"] == "disconnected")
+
+
+def warning_of(fleet: Mapping[str, Any]) -> str:
+    return f"{fleet['host']} is disconnected from the fleet: {fleet['problem'].removesuffix('.')}. {STALE}"
 
 
 def host_row(host: dict[str, Any]) -> tuple[str, ...]:

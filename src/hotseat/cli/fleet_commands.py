@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from hotseat.cli.client import Server
-from hotseat.cli.shared_options import HERE, AsJson, Key, Model, Url, ask_here
+from hotseat.cli.shared_options import HERE, LINES, AsJson, Follow, Key, Model, OneModel, Url, ask_here
 
 app = typer.Typer(
     help="Show and manage the hosts of a fleet.",
@@ -32,6 +32,51 @@ def show(url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
     from hotseat.cli.fleet import status
 
     status(Server(url, api_key), as_json)
+
+
+@app.command(epilog="Example: hotseat fleet ps")
+def ps(url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
+    """Show the models on all hosts. The queried host answers with what it knows."""
+    from hotseat.cli.fleet_ps import ps
+
+    ps(Server(url, api_key), as_json)
+
+
+@app.command(epilog="Example: hotseat fleet requests")
+def requests(url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
+    """Show requests in progress on all hosts, with the host that serves and the host that was asked."""
+    from hotseat.cli.fleet_requests import requests
+
+    requests(Server(url, api_key), as_json)
+
+
+@app.command(epilog="Example: hotseat fleet logs qwen -f")
+def logs(
+    model: OneModel = None,
+    host: Annotated[
+        str | None,
+        typer.Option("--host", help="Only this host; without a model, its log.", autocompletion=hosts_here),
+    ] = None,
+    follow: Follow = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=0, max=10_000, help=LINES)] = 100,
+    url: Url = HERE,
+    api_key: Key = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the output of a model's server wherever it runs, or a host's own log."""
+    from hotseat.cli.fleet_logs import logs
+
+    if model is None and host is None:
+        raise typer.BadParameter("name a model or use --host")
+    logs(Server(url, api_key), model, host, lines, follow, as_json)
+
+
+@app.command(epilog="Example: hotseat fleet why qwen")
+def why(model: Model, url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
+    """Explain the state of a model on each host, and why a host cannot load it."""
+    from hotseat.cli.fleet_why import why
+
+    why(Server(url, api_key), model, as_json)
 
 
 @app.command(epilog="Example: hotseat fleet cordon gpu2")
@@ -72,3 +117,20 @@ def move(model: Model, host: Host, url: Url = HERE, api_key: Key = None) -> None
     from hotseat.cli.fleet import move
 
     move(Server(url, api_key), model, host)
+
+
+@app.command(epilog="Example: hotseat fleet restart gpu2 gpu3")
+def restart(
+    hosts: Annotated[
+        list[str] | None, typer.Argument(help="Names of hosts. [default: all hosts]", autocompletion=hosts_here)
+    ] = None,
+    url: Url = HERE,
+    api_key: Key = None,
+) -> None:
+    """Replace the processes of hosts one after the other, for an upgrade; models keep running.
+
+    The next host is restarted when the one before is back with its models. The queried host is the last.
+    """
+    from hotseat.cli.fleet_restart import restart
+
+    restart(Server(url, api_key), hosts or ())

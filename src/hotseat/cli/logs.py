@@ -13,7 +13,7 @@ from hotseat.cli.problems import Problem
 from hotseat.cli.tables import without_escapes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from hotseat.cli.client import Server
     from hotseat.identifiers import LogLine
@@ -24,21 +24,29 @@ COLOURS = {"warning": "\x1b[33m", "error": "\x1b[31m", "critical": "\x1b[31m"}
 
 
 def logs(server: Server, model: str | None, lines: int, follow: bool, as_json: bool) -> None:
-    show = coloured if sys.stdout.isatty() and "NO_COLOR" not in os.environ else plain
-    is_empty = True
+    if follow and model is not None:
+        refuse_elsewhere(server, model, follow)  # or it would wait for output that comes on another host
     try:
-        for line in lines_of(server, model, lines, follow):
-            is_empty = False
-            print(line if as_json else show(from_json(line)), flush=follow)
+        is_empty = not show_lines(lines_of(server, model, lines, follow), as_json, flush=follow)
     except Refused as refused:
         if refused.status == NOT_FOUND and model is not None:
-            refuse_elsewhere(server, model)
+            refuse_elsewhere(server, model, follow)
         raise
     if is_empty and lines and model is not None:
-        refuse_elsewhere(server, model)
+        refuse_elsewhere(server, model, follow)
 
 
-def refuse_elsewhere(server: Server, model: str) -> None:
+def show_lines(lines: Iterable[str], as_json: bool, *, flush: bool) -> int:
+    """Print each line, which is JSON; returns how many there were."""
+    show = coloured if sys.stdout.isatty() and "NO_COLOR" not in os.environ else plain
+    number = 0
+    for line in lines:
+        number += 1
+        print(line if as_json else show(from_json(line)), flush=flush)
+    return number
+
+
+def refuse_elsewhere(server: Server, model: str, follow: bool) -> None:
     """Raises Problem if the model runs on other hosts of the fleet and not on this one."""
     try:
         fleet = server.ask("GET", "/hotseat/fleet")
@@ -47,9 +55,9 @@ def refuse_elsewhere(server: Server, model: str) -> None:
     name = own_name(server, model)
     holders = [host for host in fleet["hosts"] if any(each["model"] == name for each in host["residents"])]
     if holders and all(host["host"] != fleet["host"] for host in holders):
-        commands = "\n".join(f"  hotseat logs {quote(name)} --url {host['address']}" for host in holders)
         names = ", ".join(host["host"] for host in holders)
-        raise Problem(f"{name} runs on {names}, and its log is there:\n{commands}")
+        command = f"hotseat fleet logs {quote(name)}{' -f' if follow else ''}"
+        raise Problem(f"{name} runs on {names}, and its log is there:\n  {command}")
 
 
 def own_name(server: Server, model: str) -> str:

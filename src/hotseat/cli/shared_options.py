@@ -41,6 +41,8 @@ def models_here(context: typer.Context, incomplete: str) -> list[str]:
 
 Model = Annotated[str, typer.Argument(help="A model's name or alias.", autocompletion=models_here)]
 OneModel = Annotated[str | None, typer.Argument(help="A model's name or alias.", autocompletion=models_here)]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Follow new lines.")]
+LINES = "Number of most recent lines."
 ConfigFiles = Annotated[
     list[Path] | None, typer.Option("--config", help="Configuration file; repeatable. [default: config.yaml]")
 ]

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hotseat.errors import UnknownHost, UnknownModel, did_you_mean
 from hotseat.fleet import orders
+from hotseat.fleet.host_restarts import HostRestarts
+from hotseat.fleet.model_outlook import outlooks
 from hotseat.fleet.moves import Moves
+from hotseat.fleet.other_hosts import OtherHosts
 from hotseat.fleet.reconciler import Ourselves
 from hotseat.fleet.snapshot import snapshot
 from hotseat.fleet.view import Sighting
@@ -16,7 +19,9 @@ from hotseat.identifiers import HostName
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hotseat.fleet.host_http import HostHttp
     from hotseat.fleet.host_selector import HostSelector
+    from hotseat.fleet.model_outlook import Outlook
     from hotseat.fleet.moves import FleetClient
     from hotseat.fleet.roster import Roster
     from hotseat.fleet.store import Store
@@ -42,11 +47,14 @@ class FleetAdmin:
         host_selector: HostSelector,
         ourselves: Belonging,
         fleet_client: FleetClient,
+        http: HostHttp,
         clock: Callable[[], Instant],
     ) -> None:
         self._roster, self._store, self._host_selector, self._fleet_client = roster, store, host_selector, fleet_client
         self._ourselves, self._clock = ourselves, clock
         self._mover = Moves(roster, store, host_selector, ourselves, fleet_client, clock)
+        self._restarts = HostRestarts(roster, http, lambda: ourselves.connection, clock)
+        self.others = OtherHosts(roster, http)
 
     @property
     def name(self) -> HostName:
@@ -76,11 +84,26 @@ class FleetAdmin:
 
     async def move(self, model: str, to: str) -> str:
         """Load the model there, then stop it where it was; returns what was done."""
+        return await self._mover.move(self.resolve(model), self._known(to))
+
+    async def restart(self, host: str) -> str:
+        """Restart another host, and wait until it is back; returns what was done."""
+        return await self._restarts.restart(self._known(host))
+
+    # Models on all hosts
+
+    def resolve(self, model: str) -> ModelName:
+        """The model with this name or alias anywhere in the fleet."""
         found = self._roster.resolve(model)
         if found is None:
             names = [name for name, _ in self._roster.names()]
             raise UnknownModel(f'no host of the fleet has a model named "{model}".{did_you_mean(model, names)}')
-        return await self._mover.move(found, self._known(to))
+        return found
+
+    def outlooks(self, model: ModelName) -> list[Outlook]:
+        """What each host can do for the model."""
+        self._ourselves.look_at_ourselves()
+        return outlooks(self._roster, model, self._clock())
 
     # Models on other hosts
 

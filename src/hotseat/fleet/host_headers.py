@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 
 FROM_HOST, FOR_CLIENT, FOR_MODEL = b"hotseat-from", b"hotseat-client", b"hotseat-model"
 FOR_ROLE, PROOF = b"hotseat-role", b"hotseat-proof"
-INFERENCE, OPERATE = Role.INFERENCE.value.encode(), Role.OPERATE.value.encode()
+INFERENCE, OPERATE, ADMIN = Role.INFERENCE.value.encode(), Role.OPERATE.value.encode(), Role.ADMIN.value.encode()
+RESTART = "/hotseat/restart"
+"""The only path for which a host may state the role admin."""
 BLANKS = b" \t"
 """The HTTP parser leaves these after a value."""
 

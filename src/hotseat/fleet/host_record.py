@@ -99,6 +99,7 @@ def _residence(model: ModelView, spec: ModelSpec | None, view: View, oldest_wait
         load_s=round(model.load_s or 0.0, 2),
         oldest_wait_s=round(oldest_wait_s, 1),
         pinned=spec.pinned if spec else False,
+        phase_s=_phase_s(model, view),
     )
 
 
@@ -114,6 +115,11 @@ def _phase(model: ModelView) -> Phase:
     """A failed model is retried by the next request here; other hosts see it as backing off and try elsewhere first."""
     has_failed = model.phase is Phase.COLD and model.failures and not model.waiting
     return Phase.BACKOFF if has_failed else model.phase
+
+
+def _phase_s(model: ModelView, view: View) -> Seconds | None:
+    """None for a model that never ran, since JSON has no infinity."""
+    return max(0.0, round(view.now - model.since, 1)) if isfinite(model.since) else None
 
 
 def _idle_s(model: ModelView, view: View) -> Seconds:

@@ -15,6 +15,7 @@ from hotseat.catalog.named_models import FleetModel
 from hotseat.fleet.admin import FleetAdmin
 from hotseat.fleet.client import FleetClient
 from hotseat.fleet.drift import Drifts
+from hotseat.fleet.host_http import HostHttp
 from hotseat.fleet.host_proof import FleetSecret, Signer
 from hotseat.fleet.host_record import Identity, catalog_record, digest_of, host_record
 from hotseat.fleet.host_selector import HostSelector
@@ -77,13 +78,14 @@ class FleetNode:
         self.roster = Roster(settings.name, order_of(self._own.orders))
         self.store = store = SignedStore(store, self._secret)
         signer = Signer(self._secret)
-        fleet_client = fleet_client or FleetClient(settings.name, signer)
+        http = HostHttp(settings.name, signer)
+        fleet_client = fleet_client or FleetClient(http)
         self.host_selector = HostSelector(
             self.roster, store, signer, self._tasks, self._clock, self.look_at_ourselves, fleet_client.answers
         )
         self._reconciler = Reconciler(self.roster, store, self.host_selector, self, self._tasks, self._clock)
         self._membership = Membership(store, self.describe, lambda: self._offers, self._on_change)
-        self.fleet_admin = FleetAdmin(self.roster, store, self.host_selector, self, fleet_client, self._clock)
+        self.fleet_admin = FleetAdmin(self.roster, store, self.host_selector, self, fleet_client, http, self._clock)
 
     @property
     def connection(self) -> FleetConnection:

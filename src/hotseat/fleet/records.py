@@ -33,6 +33,8 @@ class Residence(msgspec.Struct, frozen=True, omit_defaults=True):
     """Its load time; 0: never measured."""
     oldest_wait_s: Seconds = 0.0
     pinned: bool = False
+    phase_s: Seconds | None = None
+    """Since its phase began, as of the record; None: it never ran, or an older version wrote the record."""
 
 
 class DeviceBudget(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hotseat.fleet.records import HostOrder, Residence
     from hotseat.fleet.roster import Roster
     from hotseat.fleet.view import FleetConnection
-    from hotseat.identifiers import Instant
+    from hotseat.identifiers import Instant, Seconds
 
 DIGITS_SHOWN = 8
 """Of the digest of a host's catalog: enough to compare a few by eye."""
@@ -45,7 +45,7 @@ def _host(member: Member, roster: Roster, counters: FleetCounters, now: Instant)
         last_seen_s=max(0.0, now - member.received_at),
         orders=orders_in(roster.order_for(record.name)),
         devices=tuple(DeviceMemory(device, memory.budget, memory.free) for device, memory in record.devices.items()),
-        residents=tuple(_resident(residence) for residence in record.residents),
+        residents=tuple(_resident(residence, now - member.received_at) for residence in record.residents),
         passed_on=counters.passed_on[record.name],
         turned_away=counters.turned_away[record.name],
         config_digest=record.catalog[:DIGITS_SHOWN],
@@ -66,7 +66,7 @@ def orders_in(order: HostOrder) -> frozenset[Order]:
     return frozenset(order for order, is_given in given.items() if is_given)
 
 
-def _resident(residence: Residence) -> Resident:
+def _resident(residence: Residence, age_s: Seconds) -> Resident:
     return Resident(
         model=residence.model,
         phase=residence.phase,
@@ -75,6 +75,7 @@ def _resident(residence: Residence) -> Resident:
         waiting=residence.waiting,
         oldest_wait_s=residence.oldest_wait_s,
         pinned=residence.pinned,
+        phase_s=None if residence.phase_s is None else round(residence.phase_s + age_s, 1),
     )
 
 

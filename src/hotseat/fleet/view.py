@@ -66,6 +66,8 @@ class Resident:
     waiting: int
     oldest_wait_s: Seconds
     pinned: bool
+    phase_s: Seconds | None = None
+    """Since its phase began; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True)

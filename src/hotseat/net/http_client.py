@@ -51,15 +51,15 @@ async def fetch(
 
     Raises OSError (which includes TimeoutError) without a response, ValueError if it is not HTTP.
     """
-    question = _question(address, path, method, lines, body)
+    request = question(address, path, method, lines, body)
     async with asyncio.timeout(within), connected(address, dialler) as (reader, writer):
         if when_connected is not None:
             when_connected()
-        writer.write(question)
+        writer.write(request)
         return await _answer(reader, most)
 
 
-def _question(address: Address, path: str, method: str, lines: bytes, body: bytes) -> bytes:
+def question(address: Address, path: str, method: str, lines: bytes, body: bytes = b"") -> bytes:
     target = f"{address.prefix}{path}"
     if " " in target or not target.isprintable():
         raise ValueError(f"{target!r} cannot be requested: it contains a space or a control character")
@@ -100,10 +100,16 @@ def tls_context() -> ssl.SSLContext:
 
 
 async def _answer(reader: asyncio.StreamReader, most: Bytes) -> Answer:
+    status, fields = await response_head(reader)
+    return Answer(status, fields, await _body(reader, fields, most) if most else b"")
+
+
+async def response_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
+    """Status and fields, whose names are lower case; interim responses are skipped."""
     status, fields = await _head(reader)
     while status in INTERIM:
         status, fields = await _head(reader)
-    return Answer(status, fields, await _body(reader, fields, most) if most else b"")
+    return status, fields
 
 
 async def _head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:

@@ -198,6 +198,55 @@ async def test_a_host_may_do_what_the_caller_may_and_never_more_than_operate(
     assert (await client.message()).status == 200
 
 
+RESTART = "/hotseat/restart"
+
+
+async def test_a_host_restarts_this_one_for_an_administrator(open_rig: OpenRig) -> None:
+    """For this path alone a host may state the role admin, and the API learns which host it was."""
+    rig, _ = await joined(open_rig, keys=KEYS)
+    client = await rig.send(get(RESTART, *passed_on(None, RESTART, role="admin"), method="POST"))
+    call = await rig.management.call()
+    await call.say(HELLO)
+
+    assert (await client.message()).status == 200
+    assert call.request.all("hotseat-from") == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("role", "target"),
+    [
+        ("operate", RESTART),
+        ("inference", RESTART),
+        ("admin", f"{RESTART}?x"),
+        ("admin", "/hotseat/restar%74"),
+        ("admin", "/hotseat/fleet/hosts/b/restart"),
+    ],
+)
+async def test_a_host_restarts_for_nobody_else(open_rig: OpenRig, role: str, target: str) -> None:
+    """A lower role is refused, and so are other spellings and the restart of a third host."""
+    rig, _ = await joined(open_rig, keys=KEYS)
+
+    assert (await rig.refusal(get(target, *passed_on(None, target, role=role), method="POST"))).status == 403
+
+
+async def test_a_client_that_says_that_it_is_a_host(open_rig: OpenRig) -> None:
+    """In a fleet it is refused before the API sees it."""
+    rig, _ = await joined(open_rig)
+
+    assert (await rig.refusal(get(RESTART, "Hotseat-From: a", method="POST"))).status == 403
+
+
+async def test_a_client_that_says_so_to_a_host_that_is_in_no_fleet(open_rig: OpenRig) -> None:
+    """The API never sees what it said, so it is a client there."""
+    rig = await open_rig()
+    client = await rig.send(get(RESTART, "Hotseat-From: a", method="POST"))
+    call = await rig.management.call()
+    await call.say(HELLO)
+    await client.message()
+
+    assert call.request.all("hotseat-from") == []
+
+
 async def test_a_model_path_is_judged_by_the_callers_role(open_rig: OpenRig) -> None:
     """A forwarded request to /slots needs a caller with the role operate."""
     rig, _ = await joined(open_rig, keys=KEYS)

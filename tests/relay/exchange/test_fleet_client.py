@@ -9,6 +9,7 @@ import pytest
 
 from hotseat.errors import HostUnresponsive, NotRunning
 from hotseat.fleet.client import FleetClient
+from hotseat.fleet.host_http import HostHttp
 from hotseat.fleet.host_proof import FleetSecret, Signer
 from hotseat.identifiers import HostName, ModelName
 from hotseat.settings import Access, ApiKey, Fleet, Settings
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 
 MODEL = ModelName("org/model")
 B = HostName("b")
-US = FleetClient(HostName("a"), Signer(FleetSecret(["hush"])))
-WITHOUT_SECRET = FleetClient(HostName("a"), Signer(FleetSecret(["guessed"])))
+US = FleetClient(HostHttp(HostName("a"), Signer(FleetSecret(["hush"]))))
+WITHOUT_SECRET = FleetClient(HostHttp(HostName("a"), Signer(FleetSecret(["guessed"]))))
 
 
 async def keyed(open_rig: OpenRig) -> tuple[RelayRig, str]:

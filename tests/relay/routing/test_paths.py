@@ -91,6 +91,8 @@ OPERATE_TO_ACT = [
     ("DELETE", "/hotseat/requests/7"),
     ("PUT", "/hotseat/models/org/m/overrides"),
     ("PUT", "/hotseat/fleet/hosts/b/cordon"),
+    ("DELETE", "/hotseat/fleet/hosts/b/drain"),
+    ("POST", "/hotseat/fleet/models/org/model/move"),
     ("POST", "/slots/0?action=erase"),
     ("POST", "/props"),
     ("POST", "/lora-adapters"),
@@ -125,6 +127,10 @@ OPERATE_TO_ACT = [
 ADMIN = [
     ("POST", "/hotseat/"),
     ("POST", "/hotseat/anything"),
+    ("POST", "/hotseat/restart"),
+    ("POST", "/hotseat/fleet/hosts/b/restart"),
+    ("POST", "/hotseat/fleet/hosts/b/restar%74"),
+    ("POST", "/hotseat/fleet/anything"),
     ("POST", "/hotseat/ready"),
     ("DELETE", "/hotseat/models/m"),
 ]

@@ -130,6 +130,7 @@ def host(seen: HostView) -> FleetHost:
                 waiting=each.waiting,
                 oldest_wait_s=each.oldest_wait_s,
                 pinned=each.pinned,
+                phase_s=each.phase_s,
             )
             for each in seen.residents
         ],

@@ -73,6 +73,7 @@ def in_progress(request: InProgress) -> RequestInProgress:
         first_byte_s=rounded(request.first_byte_s),
         seconds=round(request.seconds, 4),
         host=request.host,
+        from_host=request.from_host,
     )
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.activity.usage import HELD
 from hotseat.errors import Forbidden, ForeignHost, HostUnproven, TooManyWrongKeys, Unauthorized
-from hotseat.fleet.host_headers import PROOF
+from hotseat.fleet.host_headers import FROM_HOST, PROOF
 from hotseat.relay.access.authority import ip_of
 from hotseat.settings import Role
 
@@ -108,8 +108,10 @@ class Keys:
         return found
 
 
-def line_about_key(verdict: Verdict) -> bytes:
-    """Tells hotseat's own API who the caller is, so that it can limit the response to their models."""
+def line_about_caller(verdict: Verdict) -> bytes:
+    """Tells hotseat's own API who the caller is: a host, or a key, whose models limit what it may do."""
+    if verdict.from_host:
+        return b"%b: %b\r\n" % (FROM_HOST, verdict.from_host.encode("latin-1"))
     account = verdict.account
     return b"" if account is None else f"{HELD}: {account.digest.hex()}\r\n".encode()
 

@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 from hotseat.errors import HostUnproven, HotseatError, NotServed, ShuttingDown, UnknownModel
-from hotseat.fleet.host_headers import FOR_CLIENT, FOR_MODEL, FOR_ROLE, FROM_HOST, INFERENCE, OPERATE, PROOF, said_by
+from hotseat.fleet.host_headers import (
+    ADMIN,
+    FOR_CLIENT,
+    FOR_MODEL,
+    FOR_ROLE,
+    FROM_HOST,
+    INFERENCE,
+    OPERATE,
+    PROOF,
+    RESTART,
+    said_by,
+)
 from hotseat.fleet.host_proof import FleetSecret, LogLimit, ProofChecker
 from hotseat.relay.access.api_keys import Verdict
 from hotseat.relay.routing.model_name import MODEL_IN_URL, Destination
@@ -30,7 +41,9 @@ log = logging.getLogger(__name__)
 MOST_NAMES = 1024
 WARN_S: Seconds = 60.0
 ROLES = {INFERENCE: Role.INFERENCE, OPERATE: Role.OPERATE}
-"""A forwarded request never has the role admin: such requests are made at the host they concern."""
+"""A forwarded request never has the role admin: such requests are made at the host they concern. Only to restart, a
+host speaks for an administrator whose key it has checked."""
+FOR_ADMINISTRATORS = (b"POST", RESTART.encode())
 UNDONE = (UnknownModel, ShuttingDown)
 """Errors after which nothing was done for the request, so that another host may be tried."""
 
@@ -52,8 +65,7 @@ class HostVerifier:
         except HostUnproven as unproven:
             self._warn(host, unproven)
             raise
-        role = ROLES.get(head.known.get(FOR_ROLE, b""), Role.INFERENCE)
-        return Verdict(role=role, from_host=host, holder=f"host {host}")
+        return Verdict(role=role_stated_in(head), from_host=host, holder=f"host {host}")
 
     def is_proven_again(self, said: bytes, proof: bytes) -> bool:
         """Is this proof valid for another request with a cached head?"""
@@ -79,6 +91,14 @@ def said_in(head: RequestHead) -> bytes:
     return said_by(
         said(FROM_HOST, b""), head.method, head.target, said(FOR_MODEL, b""), said(FOR_CLIENT, b""), said(FOR_ROLE, b"")
     )
+
+
+def role_stated_in(head: RequestHead) -> Role:
+    """At most operate, except for a restart."""
+    stated = head.known.get(FOR_ROLE, b"")
+    if stated == ADMIN and (head.method, head.target) == FOR_ADMINISTRATORS:
+        return Role.ADMIN
+    return ROLES.get(stated, Role.INFERENCE)
 
 
 def stated_role(verdict: Verdict, *, has_keys: bool) -> bytes:

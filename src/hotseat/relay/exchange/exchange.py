@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVarTuple
 from hotseat.activity.recent import InProgress
 from hotseat.catalog.spec import DEFAULT_TIMEOUTS
 from hotseat.errors import HotseatError, LoadFailed, UpstreamError, broken
+from hotseat.identifiers import HostName
 from hotseat.relay.exchange.accounting import Accounting
 from hotseat.relay.exchange.token_usage import tokens_in
 from hotseat.relay.exchange.upstream_head import upstream_head
@@ -223,6 +224,7 @@ class Exchange:
             seconds=now - request.began,
             is_waiting=isinstance(self.state, Queued),
             host=None if accounting.hop is None else accounting.hop.host,
+            from_host=HostName(request.verdict.from_host) or None,
         )
 
     def last_piece(self, model: ModelName) -> object:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hotseat.fleet.host_headers import client_in_line, line_of_proof, lines_for_host, said_by
-from hotseat.relay.access.api_keys import line_about_key
+from hotseat.relay.access.api_keys import line_about_caller
 from hotseat.relay.access.host_requests import line_for_model, model_in_line, stated_role
 from hotseat.relay.http.fields import SWITCH
 from hotseat.relay.http.forwarded_head import (
@@ -76,7 +76,7 @@ def _lines(context: Context, request: Request, address: Address, peer: str, api_
         fields += SWITCH
     lines = upstream_lines(head, request.destination.target, address, fields)
     if address is context.management:
-        lines += line_about_key(verdict)
+        lines += line_about_caller(verdict)
     elif is_host and context.hosts is not None:
         role = stated_role(verdict, has_keys=context.policy.has_keys)
         lines += lines_for_host(context.hosts.name, request.client, role)

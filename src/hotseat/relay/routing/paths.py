@@ -119,7 +119,11 @@ def rule_of_ours(method: bytes, path: bytes) -> PathRule:
     return LOOKS if path == b"/metrics" else LISTS
 
 
-_OPERATING = re.compile(rb"/hotseat/(?:reload|yield|profiles(?:/.*)?|requests/.*|fleet/.*|models/.*/overrides)")
+# Each route is listed: the API decodes a path before it looks for the route, so a prefix could allow other ones too.
+_OPERATING = re.compile(
+    rb"/hotseat/(?:reload|yield|profiles(?:/.*)?|requests/.*|models/.*/overrides"
+    rb"|fleet/hosts/[^/]+/(?:cordon|drain)|fleet/models/.*/move)"
+)
 
 
 def is_ours(method: bytes, path: bytes) -> bool:

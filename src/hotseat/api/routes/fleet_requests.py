@@ -1,0 +1,44 @@
+"""Requests in progress on all hosts of the fleet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, Request
+from pydantic import ValidationError
+
+from hotseat.api.deps import Deps
+from hotseat.api.disconnect import unless_gone
+from hotseat.api.fleet_requests import each_once
+from hotseat.api.fleet_schemas import FleetRequests
+from hotseat.api.routes.fleet import ALONE, fleet_admin_of
+from hotseat.api.routes.requests import in_progress
+from hotseat.api.schemas import Requests
+
+if TYPE_CHECKING:
+    from hotseat.api.schemas import RequestInProgress
+
+router = APIRouter(prefix="/hotseat/fleet", tags=["fleet"])
+
+WITHOUT_FINISHED = f"/hotseat/requests?after={2**53}"
+"""No host has numbered that many finished requests."""
+
+
+@router.get("/requests", summary="Requests in progress on all hosts of the fleet", responses=ALONE)
+async def fleet_requests(request: Request, deps: Deps) -> FleetRequests:
+    fleet_admin = fleet_admin_of(deps)
+    others = fleet_admin.others
+    answers = await unless_gone(request.receive, others.read_all(others.names(), WITHOUT_FINISHED))
+    reports = {str(host): reported(answer) for host, answer in answers.items()}
+    here = [in_progress(each) for each in deps.in_progress()]
+    known = {host: report for host, report in reports.items() if report is not None}
+    silent = [host for host, report in reports.items() if report is None]
+    return FleetRequests(in_progress=each_once({fleet_admin.name: here, **known}), silent=silent)
+
+
+def reported(answer: bytes | None) -> list[RequestInProgress] | None:
+    """None: the host did not answer, or not in a way that this version understands."""
+    try:
+        return None if answer is None else Requests.model_validate_json(answer).in_progress
+    except ValidationError:
+        return None

@@ -1,0 +1,68 @@
+"""Requests of this host to other hosts of the fleet: each with a proof, a deadline and a bound on the response's size.
+
+Client requests go through the relay. These are an operator's, and rare.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hotseat.catalog.template import address_of
+from hotseat.fleet.host_headers import OPERATE, line_of_proof, lines_for_host, said_by
+from hotseat.identifiers import ClientId
+from hotseat.net.happy_eyeballs import Dialler
+from hotseat.net.http_client import fetch
+from hotseat.net.http_stream import lines_of
+from hotseat.net.json_text import parsed
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from hotseat.fleet.host_proof import Signer
+    from hotseat.identifiers import Bytes, HostName, Seconds
+    from hotseat.net.http_client import Answer
+
+MOST_BYTES: Bytes = 4 << 20
+OPERATOR = ClientId("operator")
+
+
+class Receiver(NamedTuple):
+    host: HostName
+    url: str
+
+
+class HostHttp:
+    """Without a usable response, each method raises OSError, which includes TimeoutError, or ValueError."""
+
+    def __init__(self, me: HostName, signer: Signer) -> None:
+        self._me = me
+        self._signer = signer
+        self._dialler = Dialler()
+
+    async def ask(
+        self, method: str, to: Receiver, path: str, within: Seconds, role: bytes = OPERATE
+    ) -> tuple[int, dict[str, Any]]:
+        """Status and JSON."""
+        answer = await self.fetch(method, to, path, within, role)
+        said = parsed(answer.body)
+        if not isinstance(said, dict):
+            raise ValueError("the response did not come from a hotseat server")
+        return answer.status, said
+
+    async def fetch(self, method: str, to: Receiver, path: str, within: Seconds, role: bytes = OPERATE) -> Answer:
+        """The whole response: one that is too large is an error."""
+        address, lines = address_of(to.url), self._lines(method, to.host, path, role)
+        most = MOST_BYTES + 1
+        answer = await fetch(address, path, self._dialler, method=method, lines=lines, within=within, most=most)
+        if len(answer.body) >= most:
+            raise ValueError(f"the response is larger than {MOST_BYTES >> 20} MiB")
+        return answer
+
+    def follow(self, to: Receiver, path: str, within: Seconds, quiet_s: Seconds) -> AsyncGenerator[bytes, None]:
+        """The lines of an endless response that begins in time; silence for `quiet_s` is an error."""
+        lines = self._lines("GET", to.host, path, OPERATE)
+        return lines_of(address_of(to.url), path, self._dialler, lines=lines, within=within, quiet_s=quiet_s)
+
+    def _lines(self, method: str, host: HostName, path: str, role: bytes) -> bytes:
+        said = said_by(self._me.encode(), method.encode(), path.encode(), b"", OPERATOR.encode(), role)
+        return lines_for_host(self._me, OPERATOR, role) + line_of_proof(self._signer.proof(host, said))

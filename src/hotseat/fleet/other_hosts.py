@@ -1,0 +1,65 @@
+"""What the other hosts of the fleet answer: many are asked at once, and one that is silent delays nobody."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from hotseat.errors import HostUnresponsive
+from hotseat.fleet.host_http import Receiver
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterable
+
+    from hotseat.fleet.host_http import HostHttp
+    from hotseat.fleet.roster import Roster
+    from hotseat.identifiers import HostName, Seconds
+
+AT_ONCE = 32
+"""So many connections, and so many answers of 4 MiB in memory."""
+ANSWER_S: Seconds = 5.0
+QUIET_S: Seconds = 30.0
+"""Feeds have a heartbeat every ten seconds."""
+
+
+class OtherHosts:
+    def __init__(self, roster: Roster, http: HostHttp) -> None:
+        self._roster, self._http = roster, http
+
+    def names(self) -> list[HostName]:
+        return sorted(member.name for member in self._roster.hosts() if member.name != self._roster.me)
+
+    async def read_all(self, hosts: Iterable[HostName], path: str) -> dict[HostName, bytes | None]:
+        """The body that each host answers with; None: it did not answer in time, or not with 200."""
+        places = asyncio.Semaphore(AT_ONCE)
+
+        async def read(host: HostName) -> bytes | None:
+            async with places:
+                return await self._read(host, path)
+
+        names = list(hosts)
+        return dict(zip(names, await asyncio.gather(*map(read, names)), strict=True))
+
+    async def _read(self, host: HostName, path: str) -> bytes | None:
+        try:
+            answer = await self._http.fetch("GET", self._receiver(host), path, ANSWER_S)
+        except (OSError, ValueError, HostUnresponsive):  # includes timeouts
+            return None
+        return answer.body if answer.status == HTTPStatus.OK else None
+
+    async def follow(self, host: HostName, path: str) -> AsyncGenerator[bytes, None]:
+        """The lines of a feed of that host; HostUnresponsive if it breaks off."""
+        try:
+            async with aclosing(self._http.follow(self._receiver(host), path, ANSWER_S, QUIET_S)) as lines:
+                async for line in lines:
+                    yield line
+        except (OSError, ValueError) as problem:
+            raise HostUnresponsive(f"{host} does not answer any more ({str(problem) or 'timeout'})") from problem
+
+    def _receiver(self, host: HostName) -> Receiver:
+        member = self._roster.host(host)
+        if member is None:
+            raise HostUnresponsive(f"{host} has left the fleet")
+        return Receiver(host, member.record.address)

@@ -1,0 +1,111 @@
+"""GET /hotseat/fleet/requests: requests on all hosts, each once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from hotseat.activity.recent import InProgress
+from hotseat.api.fleet_requests import each_once
+from hotseat.api.routes.requests import in_progress
+from hotseat.identifiers import ClientId, HostName, ModelName, TicketId
+
+if TYPE_CHECKING:
+    import pytest
+    from tests.support.served_fleet import Served
+
+    from hotseat.api.fleet_schemas import FleetRequest
+
+A, B = HostName("a"), HostName("b")
+LOCAL = InProgress(
+    TicketId(7), b"id-1", ModelName("qwen"), ClientId("ann"), b"POST", b"/v1/chat/completions", 0.0, None, 5.0, False
+)
+FORWARDED = replace(LOCAL, host=B, first_byte_s=2.0)
+"""At a, which its client asked."""
+COPY = replace(LOCAL, ticket=TicketId(3), from_host=A, waited_s=4.0, seconds=4.5, is_waiting=True)
+"""The same at b, which serves it."""
+
+
+def shown(**by_host: list[InProgress]) -> list[FleetRequest]:
+    return each_once({host: [in_progress(each) for each in found] for host, found in by_host.items()})
+
+
+def places(found: list[FleetRequest]) -> list[tuple[str, str, int | None]]:
+    return [(each.host, each.asked, each.ticket) for each in found]
+
+
+def test_a_forwarded_request_is_listed_once() -> None:
+    """It has the age that its client sees, and the state at the host that serves it."""
+    [found] = shown(a=[FORWARDED], b=[COPY])
+
+    assert places([found]) == [("b", "a", 7)]
+    assert (found.state, found.waited_s, found.seconds, found.first_byte_s) == ("waiting", 4.0, 5.0, 2.0)
+
+
+def test_a_request_that_is_served_where_it_was_asked() -> None:
+    """Both hosts are the same."""
+    assert places(shown(a=[LOCAL], b=[])) == [("a", "a", 7)]
+
+
+def test_the_host_that_was_asked_is_silent() -> None:
+    """The host that serves the request knows who forwarded it, but not its number there."""
+    assert places(shown(b=[COPY])) == [("b", "a", None)]
+
+
+def test_the_host_that_serves_is_silent() -> None:
+    """The host that was asked knows where it is."""
+    assert places(shown(a=[FORWARDED])) == [("b", "a", 7)]
+
+
+def test_a_request_is_forwarded_between_the_two_reports() -> None:
+    """One host still reports that it waits for a host, and the other already has it."""
+    assert places(shown(a=[replace(LOCAL, is_waiting=True)], b=[COPY])) == [("b", "a", 7)]
+
+
+def test_a_client_sends_one_id_twice() -> None:
+    """One request is served where it was asked and the other was forwarded: both are listed, the oldest first."""
+    local = replace(LOCAL, ticket=TicketId(8), seconds=9.0, is_waiting=True)
+
+    assert places(shown(a=[local, FORWARDED], b=[COPY])) == [("a", "a", 8), ("b", "a", 7)]
+
+
+def test_two_hosts_forward_one_id() -> None:
+    """Each has its own copy."""
+    from_c = replace(COPY, ticket=TicketId(4), from_host=HostName("c"))
+    found = shown(a=[FORWARDED], b=[from_c, COPY], c=[replace(FORWARDED, ticket=TicketId(9), seconds=1.0)])
+
+    assert places(found) == [("b", "a", 7), ("b", "c", 9)]
+
+
+async def test_all_hosts_are_asked(hosts: Served) -> None:
+    """The answer has the requests of all hosts and names the silent ones; finished requests are not asked for."""
+    hosts.parts["a"].in_progress = [FORWARDED]
+    hosts.parts["b"].in_progress = [COPY]
+    hosts.parts["b"].activity.finished(
+        ModelName("qwen"), 200, 0.0, None, 1.0, ClientId("ann"), Asked(), b"old", None, ""
+    )
+    everybody = await hosts.get("c", "/hotseat/fleet/requests")
+    await hosts.fall_silent("a")
+    without_a = await hosts.get("c", "/hotseat/fleet/requests")
+
+    assert [(each["host"], each["asked"], each["ticket"]) for each in everybody["in_progress"]] == [("b", "a", 7)]
+    assert everybody["silent"] == []
+    assert [(each["asked"], each["ticket"]) for each in without_a["in_progress"]] == [("a", None)]
+    assert without_a["silent"] == ["a"]
+
+
+async def test_a_host_whose_answer_cannot_be_read(hosts: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counts as silent, whether its answer is no such list or too large."""
+    others: Any = hosts.fleet["a"].fleet_admin.others
+
+    async def answers(asked: list[HostName], path: str) -> dict[HostName, bytes]:
+        return dict.fromkeys(asked, b'{"in_progress": 4}')
+
+    monkeypatch.setattr(others, "read_all", answers)
+
+    assert (await hosts.get("a", "/hotseat/fleet/requests"))["silent"] == ["b", "c"]
+
+
+class Asked:
+    method = b"POST"
+    target = b"/v1/chat/completions"

@@ -1,0 +1,172 @@
+"""POST /hotseat/fleet/hosts/{host}/restart: one host restarts another, and waits until it is back."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.fake_launcher import catalog, spec
+from tests.support.management import FakeRestarts
+from tests.support.waiting import come_true
+
+from hotseat import __version__
+from hotseat.activity.usage import HELD
+from hotseat.fleet import host_restarts
+from hotseat.fleet.node import FleetNode
+from hotseat.fleet.records import HostOrder
+from hotseat.identifiers import HostName, ModelName
+from hotseat.settings import ApiKey, Role
+
+if TYPE_CHECKING:
+    import httpx2
+    from tests.support.served_fleet import Served
+
+QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
+
+
+def rejoin(
+    hosts: Served, name: str, monkeypatch: pytest.MonkeyPatch, loses: ModelName | None = None, *, changes: bool = False
+) -> FakeRestarts:
+    """A restart as the other hosts see it: the host leaves, and comes back with another process."""
+    host, restarts = hosts.fleet[name], hosts.parts[name].restarts
+
+    async def restart() -> int:
+        pid = await FakeRestarts.restart(restarts)
+        await host.node.leave()
+        if loses:
+            await host.dispatcher.unload(loses)
+        if changes:
+            host.dispatcher.change_catalog(catalog(spec("llama", aliases=("other",))))
+        host.node = FleetNode(host.node._settings, host.store, host.dispatcher, lambda: False)
+        host.journal.listen(host.node.watch)
+        await host.node.join()
+        return pid
+
+    monkeypatch.setattr(restarts, "restart", restart)
+    return restarts
+
+
+async def restarted(hosts: Served, host: str, *models: str) -> httpx2.Response:
+    """By an administrator at a, whose key is for these models, or for all."""
+    hosts.parts["a"].accounts.open([ApiKey("sesame", Role.ADMIN, models=models)])
+    as_holder = {HELD: sha256(b"sesame").hexdigest()}
+    return await hosts.ask("a", "POST", f"/hotseat/fleet/hosts/{host}/restart", headers=as_holder)
+
+
+async def test_a_host_comes_back_with_its_models(hosts: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer names the host, its version and the models that it has kept."""
+    await hosts.fleet["c"].dispatcher.load(LLAMA)
+    await come_true(lambda: hosts.fleet["a"].phases_seen("c") == {"llama": "ready"})
+    restarts = rejoin(hosts, "c", monkeypatch)
+    try:
+        answer = await restarted(hosts, "c")
+    finally:
+        await hosts.fleet["c"].node.leave()
+
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["message"] == f"c has restarted as version {__version__}, with its models: llama"
+    assert restarts.attempts == 1
+
+
+async def test_a_host_comes_back_without_a_model(hosts: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names it, because the next host must not be restarted."""
+    monkeypatch.setattr(host_restarts, "BACK_S", 5.0)
+    await hosts.fleet["c"].dispatcher.load(LLAMA)
+    await come_true(lambda: hosts.fleet["a"].phases_seen("c") == {"llama": "ready"})
+    rejoin(hosts, "c", monkeypatch, loses=LLAMA)
+    try:
+        answer = await restarted(hosts, "c")
+    finally:
+        await hosts.fleet["c"].node.leave()
+
+    assert (answer.status_code, answer.headers["X-Error-Code"]) == (503, "restart_failed")
+    assert "c has restarted, but without llama" in answer.json()["error"]
+
+
+@pytest.mark.parametrize("reason", ["another definition", "a drain"])
+async def test_a_host_comes_back_without_a_model_that_it_need_not_have(
+    hosts: Served, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    """A new process stops models whose definition has changed, and a drained host unloads its models."""
+    await hosts.fleet["c"].dispatcher.load(LLAMA)
+    await come_true(lambda: hosts.fleet["a"].phases_seen("c") == {"llama": "ready"})
+    if reason == "a drain":
+        # Only a knows of the order: c itself would unload the model before the restart.
+        hosts.fleet["a"].node.roster._orders[HostName("c")] = HostOrder(drained=True)
+    rejoin(hosts, "c", monkeypatch, loses=LLAMA, changes=reason == "another definition")
+    try:
+        answer = await restarted(hosts, "c")
+    finally:
+        await hosts.fleet["c"].node.leave()
+
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["message"] == f"c has restarted as version {__version__}, without a loaded model"
+
+
+async def test_a_host_does_not_come_back(hosts: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It said that a new process has taken over, and the fleet never sees it."""
+    monkeypatch.setattr(host_restarts, "BACK_S", 0.2)
+    answer = await restarted(hosts, "b")
+
+    assert answer.status_code == 503
+    assert "b has restarted, but was not back in the fleet after 0.2 s" in answer.json()["error"]
+
+
+async def test_a_host_whose_new_process_fails(hosts: Served) -> None:
+    """The error has that host's reason."""
+    hosts.parts["b"].restarts.problem = "config.yaml:3:1: error: unknown key"
+    answer = await restarted(hosts, "b")
+
+    assert answer.status_code == 503
+    assert answer.json()["error"].startswith("b did not restart: ")
+    assert "config.yaml:3:1: error: unknown key" in answer.json()["error"]
+
+
+async def test_a_host_that_is_silent(hosts: Served) -> None:
+    """It may have restarted or not: the error says so."""
+    await hosts.fall_silent("b")
+    answer = await restarted(hosts, "b")
+
+    assert answer.status_code == 502
+    assert "b was told to restart and did not say how that went" in answer.json()["error"]
+
+
+async def test_a_host_of_which_nobody_knows(hosts: Served) -> None:
+    """One that has an order and is absent is not restarted either."""
+    unknown = await restarted(hosts, "z")
+    await hosts.ask("a", "PUT", "/hotseat/fleet/hosts/b/cordon")
+    await hosts.fleet["b"].node.leave()
+    await come_true(lambda: len(hosts.fleet["a"].fleet_admin.view().hosts) == 2)
+    absent = await restarted(hosts, "b")
+
+    assert (unknown.status_code, absent.status_code) == (404, 502)
+    assert absent.json()["error"] == "b is not in the fleet at present, so it was not restarted"
+
+
+async def test_the_host_that_is_asked(hosts: Served) -> None:
+    """It restarts as by `POST /hotseat/restart`: its old process answers, and cannot see the new one join."""
+    answer = await restarted(hosts, "a")
+
+    assert (answer.status_code, answer.json()["message"]) == (200, "process 4187 has taken over on a")
+    assert hosts.parts["a"].restarts.attempts == 1
+
+
+async def test_a_host_that_is_disconnected_restarts_nobody(hosts: Served) -> None:
+    """It could not see the other one come back."""
+    hosts.fleet["a"].store.cut_off()
+    await come_true(lambda: hosts.fleet["a"].fleet_admin.connection.value == "disconnected")
+    answer = await restarted(hosts, "b")
+
+    assert answer.status_code == 503
+    assert hosts.parts["b"].restarts.attempts == 0
+
+
+async def test_who_may_not_restart_hosts(hosts: Served) -> None:
+    """Neither a key for some models nor anybody without keys: nothing was asked of the host."""
+    limited = await restarted(hosts, "b", "qwen")
+    nobody = await hosts.ask("a", "POST", "/hotseat/fleet/hosts/b/restart")
+
+    assert (limited.status_code, nobody.status_code) == (403, 403)
+    assert "without API keys a host can only be restarted on its own machine" in nobody.json()["error"]
+    assert hosts.parts["b"].restarts.attempts == 0
