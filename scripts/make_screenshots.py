@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from playwright.sync_api import expect
 from tests.support.browser import PAGES, REPOSITORY, Visit, open_browser
 from tests.support.fleet_journey import fleet_of
+from tests.support.fleet_of_records import among_records, host_record
 from tests.support.hotseat import Hotseat
 from tests.support.llama import EMBEDDINGS, SERVER, model_file, present
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from playwright.sync_api import Browser, Page
+
+    from hotseat.fleet.records import HostRecord
 
 FOLDER = REPOSITORY / "docs/screenshots"
 GIB = 1 << 30
@@ -40,6 +43,7 @@ def main() -> None:
         stage(Path(name))
         one_host(Path(name))
         three_hosts(Path(name))
+        many_hosts(Path(name))
 
 
 def one_host(folder: Path) -> None:
@@ -65,6 +69,34 @@ def three_hosts(folder: Path) -> None:
         with open_browser() as browser:  # not before: its event loop would conflict with theirs
             for scheme in SCHEMES:
                 photograph(browser, hosts["ada"].url, scheme, ("fleet",))
+
+
+def many_hosts(folder: Path) -> None:
+    """A fleet of 500 hosts, all but one of which are records."""
+    models = {"qwen3-14b": MODELS_OF_FLEET["qwen3-14b"]}
+    with among_records(folder / "many", "gpu000", records_of_fleet, models, devices=CONFIG["devices"]) as host:
+        host.load("qwen3-14b")
+        for order, names in ORDERS.items():
+            for name in names:
+                host.call("PUT", f"/hotseat/fleet/hosts/{name}/{order}")
+        with open_browser() as browser:
+            for scheme in SCHEMES:
+                photograph(browser, host.url, scheme, ("fleet",), suffix="-500")
+
+
+def records_of_fleet(digest: str) -> list[HostRecord]:
+    def record(number: int) -> HostRecord:
+        models = [NAMES[(number * 3 + place * 7) % len(NAMES)] for place in range(10)]
+        return host_record(number, "9f8e7d6c" if number in (11, 230) else digest, models)
+
+    return [record(number) for number in range(1, 500)]
+
+
+ORDERS = {"cordon": ("gpu005", "gpu006", "gpu140"), "drain": ("gpu003", "gpu040")}
+NAMES = (
+    "qwen3-14b", "qwen3-30b-a3b", "qwen2.5-coder-32b", "gemma-3-12b", "gemma-3-27b", "llama-3.3-70b", "phi-4",
+    "mistral-small", "devstral-small", "gpt-oss-20b", "gpt-oss-120b", "glm-4.5-air", "nomic-embed", "bge-m3",
+)  # fmt: skip
 
 
 # Models
@@ -135,13 +167,13 @@ def fail_a_request(hotseat: Hotseat) -> None:
 # Screenshots
 
 
-def photograph(browser: Browser, url: str, scheme: str, pages: Iterable[str]) -> None:
+def photograph(browser: Browser, url: str, scheme: str, pages: Iterable[str], suffix: str = "") -> None:
     context = browser.new_context(color_scheme=scheme, viewport={"width": 1080, "height": 690}, reduced_motion="reduce")  # type: ignore[arg-type]  # one of its literals
     visit = Visit(context.new_page(), url)
     for name in pages:
         page = visit.go(name)
         PREPARED.get(name, settle)(page)
-        page.screenshot(path=FOLDER / f"{name}-{scheme}.png")
+        page.screenshot(path=FOLDER / f"{name}{suffix}-{scheme}.png")
     context.close()
 
 

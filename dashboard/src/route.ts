@@ -15,3 +15,9 @@ export function linkTo(page: string, query: Record<string, string> = {}): string
   const asked = new URLSearchParams(query).toString();
   return `#/${page}${asked && `?${asked}`}`;
 }
+
+/** Replaces the current address, without an entry in the history. */
+export function rewrite(link: string): void {
+  history.replaceState(null, "", link);
+  hash.value = location.hash;
+}

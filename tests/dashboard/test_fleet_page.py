@@ -70,6 +70,19 @@ def test_each_host_is_listed_with_its_models(at_a: Visits, hosts: Hosts) -> None
     expect(card(page, "a")).to_contain_text("No models on this host.")
 
 
+def test_a_search_leaves_the_cards_that_fit(at_a: Visits) -> None:
+    """A small fleet is shown as cards, without a table of hosts, whatever is searched."""
+    page = at_a().go("fleet", "?search=this+host")
+    expect(card(page, "a")).to_be_visible()
+    expect(card(page, "b")).to_have_count(0)
+    page.get_by_role("searchbox").fill("zebra")
+    expect(page.get_by_text("No matching hosts.")).to_be_visible()
+    page.get_by_role("searchbox").fill("")
+
+    expect(card(page, "b")).to_be_visible()
+    expect(page.get_by_role("table", name="Hosts", exact=True)).to_have_count(0)
+
+
 def test_a_model_is_moved_by_keyboard(at_a: Visits, hosts: Hosts) -> None:
     """A dialog asks for the target host; the page shows the result, and the model on its new host."""
     page = at_a().go("fleet")
@@ -107,6 +120,7 @@ def test_an_offline_host_can_be_uncordoned(at_a: Visits, hosts: Hosts) -> None:
     expect(page.locator(".tag")).to_have_count(2)
     hosts["c"].terminate()
     expect(card(page, "c")).to_contain_text("offline")
+    expect(page.get_by_role("link", name="1 offline")).to_be_visible()
     page.get_by_role("button", name="Uncordon c").click()
 
     expect(card(page, "c")).to_have_count(0)

@@ -7,6 +7,7 @@ import { route } from "../route";
 import { firstLine } from "../words";
 import { api } from "./api";
 import { follow, type FeedConnection } from "./feed";
+import { pauseAfter } from "./pace";
 import { continued } from "./restart";
 import type {
   ByDevice,
@@ -37,7 +38,7 @@ export const yielding = signal("");
 export const hasReloadFailed = signal(false);
 /** null: this host does not belong to a fleet. */
 export const membership = signal<Membership | null>(null);
-/** Fetched only while the fleet page is open. */
+/** Fetched only while the fleet page is open; that of a large fleet every few seconds. */
 export const fleet = signal<Fleet | null>(null);
 export const queue = signal<Ticket[]>([]);
 export const journal = signal<JournalEntry[]>([]);
@@ -48,10 +49,14 @@ export const inProgress = signal<RequestInProgress[]>([]);
 export const now = signal(Date.now() / 1000);
 /** Seconds since the last refresh; the pages add it to durations from the server. */
 export const stale = computed(() => Math.max(0, now.value - snapshotAt.value));
+/** The same since the fleet was fetched. */
+export const sinceFleet = computed(() => Math.max(0, now.value - fleetAt.value));
 
 const feed = signal<FeedConnection>("connecting");
 const isSnapshotMissing = signal(false);
 const snapshotAt = signal(Date.now() / 1000);
+const fleetAt = signal(0);
+let fleetIsDueMs = 0;
 let clockOffset = 0;
 let newest = 0;
 let startedAt = 0;
@@ -79,6 +84,12 @@ export async function refresh(): Promise<void> {
   } finally {
     setTimeout(maybeAgain, SHORTEST_PAUSE_MS);
   }
+}
+
+/** Also fetches what is not due yet: an operator waits for the effect of an action. */
+export function refreshNow(): Promise<void> {
+  fleetIsDueMs = 0;
+  return refresh();
 }
 
 let isRefreshing = false;
@@ -115,8 +126,11 @@ async function fetchQueue(): Promise<void> {
 }
 
 async function fetchFleet(): Promise<void> {
-  if (route.value.page !== "fleet") return;
+  const began = performance.now();
+  if (route.value.page !== "fleet" || began < fleetIsDueMs) return;
   fleet.value = membership.value && (await api.fleet());
+  fleetAt.value = now.value;
+  fleetIsDueMs = performance.now() + pauseAfter(performance.now() - began);
 }
 
 async function fetchRequests(): Promise<void> {

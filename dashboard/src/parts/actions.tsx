@@ -2,7 +2,7 @@
 
 import { signal, useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { refresh } from "../data/state";
+import { refreshNow } from "../data/state";
 import { firstLine } from "../words";
 
 export interface Notice {
@@ -47,14 +47,14 @@ export function Action({ children, act, label, kind, disabled = false, isPressed
     isAsking.value = true;
     try {
       const asked = act();
-      void refresh();
+      void refreshNow();
       const answer = await asked;
       if (answer) tell(answer.message);
     } catch (problem) {
       showError(problem);
     } finally {
       isAsking.value = false;
-      void refresh();
+      void refreshNow();
     }
   };
   return (
