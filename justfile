@@ -118,6 +118,10 @@ bench-scheduling *options:
 bench-fleet *options:
     python -m bench.fleet "$@"
 
+# what a host and NATS have to do in fleets of up to a thousand hosts: [--sizes N …] [--models N] [--rounds N] [--seconds S] [--write]
+bench-fleet-size *options:
+    python -m bench.fleet_size "$@"
+
 # simulate a thousand hosts on a virtual clock: [--hosts N] [--models N] [--requests N] [--seed N] [--write]
 simulate-fleet *options:
     python -m bench.fleet_simulation "$@"

@@ -98,7 +98,7 @@ class Roster:
         match bucket:
             case Bucket.HOSTS:
                 if key != self.me:
-                    self._update_host(_record_of(key, value), revision, now)
+                    self._update_host(self._record_of(HostName(key), value), revision, now)
             case Bucket.CLAIMS:
                 self._claim_table.put(Held(key, decoded(value, Claim), revision, now + CLAIM_S))
             case Bucket.CATALOGS:
@@ -123,6 +123,15 @@ class Roster:
                 assert_never(bucket)
 
     # Hosts
+
+    def _record_of(self, key: HostName, value: bytes) -> HostRecord:
+        record = decoded(value, HostRecord)
+        if record.name != key:
+            raise ValueError(f"the record of {record.name} is under the key of {key}")
+        known = self._members.get(key)
+        if known is None or known.record.address != record.address:  # it takes longer than all else here
+            address_of(record.address)  # raises if invalid: a request must never be routed to such a host
+        return record
 
     def _update_host(self, record: HostRecord, revision: Revision, now: Instant) -> None:
         self._absences.present(record.name)
@@ -334,11 +343,3 @@ class Roster:
         """A request sent there is over."""
         if member := self._members.get(host):
             member.came_back(model)
-
-
-def _record_of(key: str, value: bytes) -> HostRecord:
-    record = decoded(value, HostRecord)
-    if record.name != key:
-        raise ValueError(f"the record of {record.name} is under the key of {key}")
-    address_of(record.address)  # raises if invalid: a request must never be routed to such a host
-    return record
