@@ -228,6 +228,8 @@ class Program:
             asyncio.get_running_loop().add_signal_handler(number, successor.send_signal, number)
         self.pass_on_earlier_signals(successor)
         self.shared.feeds_end.set()
+        # The new process has replaced our record, unless it is configured with another name or without a fleet.
+        self.shared.tasks.start(self.shared.fleet.leave(), "leave the fleet")
         self.shared.tasks.start(self.relaying.streams.report(successor.channel), "report streams")
         management = Address("localhost", 0, unix_path=self.restarts.management)
         finishing = self.shared.tasks.start(self.finish_requests(management), "finish requests")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 from scripts.make_docs import DOCS
-from tests.support.page_runner import SHELL, Reader, blocks_of, can_be_followed, matches, session
+from tests.support.page_blocks import SHELL, blocks_of, can_be_followed, matches, session
+from tests.support.page_runner import Reader
+from tests.support.terminal_session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +27,7 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 
 
 @pytest.mark.llama
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(360)
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if can_be_followed(page.read_text())], ids=lambda page: page.stem
 )
@@ -41,6 +44,27 @@ def test_what_is_not_run_says_why(page: Path) -> None:
 
     assert [reason for reason in reasons if len(reason.split()) < 3] == []
     assert [block.text for block in blocks if block.kind in ("bash", "shell")] == [], f"write {SHELL}"
+
+
+def test_a_file_of_another_page() -> None:
+    """A page can name it instead of repeating it; the reader copies it as it is there."""
+    [copied] = blocks_of("<!-- copied: accounts.conf from howto/fleet.md -->\n")
+
+    assert (copied.mark, copied.about) == ("file", "accounts.conf")
+    assert "permissions" in copied.text
+
+
+def test_a_terminal_between_two_commands(tmp_path: Path) -> None:
+    """It keeps what was exported, the folder, and programs in the background, for which no command waits."""
+    terminal = Session(tmp_path, os.environ)
+    terminal.run("mkdir fleet; cd fleet; export HOST=one; UNKNOWN=two; tail -f /dev/null &")
+    try:
+        printed = terminal.run("echo $HOST $UNKNOWN; pwd").stdout
+
+        assert printed == f"one\n{tmp_path}/fleet\n"
+        assert len(terminal.processes()) == 1
+    finally:
+        terminal.end_all()
 
 
 def test_a_session_is_commands_and_what_they_print() -> None:

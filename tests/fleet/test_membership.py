@@ -109,6 +109,24 @@ async def test_a_host_is_there_as_long_as_it_lives() -> None:
 
 
 @in_virtual_time
+async def test_a_host_whose_next_process_takes_over() -> None:
+    """The others see it all the time: its record is replaced, and the old process does not remove the new one."""
+    board = new_board()
+    async with joined(board, "gpu1") as witness, joined(board, "gpu2") as old:
+        await advance(1)
+        await old.membership.fall_silent()
+        between = await seen(board, "gpu2")
+        async with joined(board, "gpu2", boot="second"):
+            await old.membership.leave()
+            await advance(LEASE_S)
+            after = await seen(board, "gpu2")
+            changes = witness.changes_of("gpu2")
+
+    assert [record and record.boot for record in (between, after)] == ["first", "second"]
+    assert {type(change) for change in changes} == {Written}
+
+
+@in_virtual_time
 async def test_a_host_that_dies_is_forgotten_when_its_lease_ends() -> None:
     """The record of a host that crashed is removed when its lease ends, and the others are notified."""
     board = new_board()

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 import nats
 import pytest
 from nats.js.errors import APIError
-from scripts.make_docs import DOCS
 from tests.support.fleets import PATIENCE_S, Watching
 from tests.support.nats import NatsServer, nats_servers
-from tests.support.page_runner import blocks_of
+from tests.support.page_blocks import file_of
 
 from hotseat.fleet.jetstream.buckets import stream_of
 from hotseat.fleet.jetstream.store import JetStream
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-USER, PASSWORD = "hotseat", "change me"
+USER, PASSWORD = "hotseat", "7e0f2c"
 
 
 @pytest.fixture(params=["hotseat", "staging"])
@@ -31,10 +30,11 @@ def prefix(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def server(tmp_path: Path, prefix: str) -> AsyncIterator[NatsServer]:
+async def server(tmp_path: Path, prefix: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[NatsServer]:
     """Its permissions are those of the page, with another prefix if there is one."""
-    [block] = [block for block in blocks_of((DOCS / "howto/fleet.md").read_text()) if block.about == "nats.conf"]
-    async with nats_servers(tmp_path, more=block.text.replace("hotseat-", f"{prefix}-")) as (server,):
+    monkeypatch.setenv("NATS_PASSWORD", PASSWORD)
+    accounts = file_of("howto/fleet.md", "accounts.conf").replace("hotseat-", f"{prefix}-")
+    async with nats_servers(tmp_path, more=accounts) as (server,):
         yield server
 
 
@@ -69,41 +69,6 @@ async def test_a_host_does_no_more(server: NatsServer, name: str) -> None:
             await client.jetstream(timeout=1).add_stream(name=name, subjects=["others.>"])
     finally:
         await client.close()
-
-
-async def test_the_cluster_of_the_tutorial(tmp_path: Path) -> None:
-    """Three servers with its configuration form a cluster, and a host with its login keeps three copies of a bucket."""
-    [block] = [
-        block
-        for block in blocks_of((DOCS / "tutorial/three-hosts.md").read_text())
-        if block.about == "nats-cluster.conf"
-    ]
-    servers = [NatsServer(tmp_path, f"gpu{n}") for n in (1, 2, 3)]
-    login = NatsLogin(user=USER, password="change this too")
-    store = JetStream(Fleet(tuple(server.url for server in servers), HostName("gpu1"), login=login))
-    try:
-        for server in servers:
-            server.cluster = _on_this_machine(block.text[block.text.index("cluster {") :], server, servers)
-            server.start()
-        for server in servers:
-            await server.until_healthy()
-        store.open()
-        assert await store.until_connected(PATIENCE_S)
-        client = await nats.connect(servers[2].url, user=USER, password="change this too")
-        info = await client.jetstream().stream_info(stream_of(Bucket.ORDERS))
-        await client.close()
-    finally:
-        await store.aclose()
-        for server in servers:
-            server.kill()
-
-    assert info.config.num_replicas == 3
-
-
-def _on_this_machine(config: str, server: NatsServer, servers: list[NatsServer]) -> str:
-    for each in servers:
-        config = config.replace(f"{each.name}.lan:6222", f"127.0.0.1:{each.route}")
-    return config.replace("0.0.0.0:6222", f"127.0.0.1:{server.route}")
 
 
 async def _unheard(problem: Exception) -> None:

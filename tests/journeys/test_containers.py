@@ -14,7 +14,7 @@ from tests.support import container_engines
 from tests.support.container_engines import IMAGE
 from tests.support.forked_hotseat import ForkedHotseat
 from tests.support.llama import MODELS, REPOSITORY
-from tests.support.page_runner import blocks_of
+from tests.support.page_blocks import blocks_of
 from tests.support.processes import command_line
 from tests.support.waiting import eventually
 

@@ -13,6 +13,7 @@ from tests.support.relay_rig import MODELS, RelayRig, relay_rig
 from tests.support.transport import DEADLINE_S
 
 from hotseat.settings import Access, Limits, Settings
+from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -83,3 +84,10 @@ def many_files() -> Iterator[None]:
 @pytest.fixture
 async def rig(open_rig: OpenRig) -> RelayRig:
     return await open_rig()
+
+
+@pytest.fixture
+async def tasks() -> AsyncIterator[Tasks]:
+    tasks = Tasks()
+    yield tasks
+    await tasks.aclose()

@@ -1,10 +1,6 @@
 """Follows a documentation page: runs its commands, writes its files, and compares the output with what is shown.
 
-Blocks of a page, in its order:
-- `sh` runs as a whole; a block that ends with `hotseat serve` or `nats-server` keeps running.
-- `console` has commands after `$ `, each followed by its output; … stands for anything in a line, or for lines.
-- Any block after the comment `<!-- file: NAME -->` is written to that file.
-- A block after `<!-- not run: REASON -->` is skipped.
+`page_blocks` says which blocks there are.
 `<!-- models: small large -->` puts small.gguf and large.gguf into the reader's ~/models. Only ports and the number of
 words differ from what a person would see.
 """
@@ -14,45 +10,26 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import time
 import urllib.request
-from dataclasses import dataclass
 from itertools import cycle
 from typing import TYPE_CHECKING
 
 from tests.support.client import PATIENCE_S
 from tests.support.hotseat import PROGRAM, START_S
 from tests.support.llama import SERVER, model_file, present
+from tests.support.page_blocks import Block, blocks_of, matches, session
 from tests.support.ports import free_port
+from tests.support.terminal_session import Session
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-SHELL = ("sh", "console")
-BLOCK = re.compile(r"(?:^<!-- (file|not run): (.+?) -->\n+)?^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SERVERS = ("hotseat serve", "nats-server")
-USUAL_PORTS = (8080, 8081, 8082, 4222)
+USUAL_PORTS = (8080, 8081, 8082, 8443, 4222, 4223, 4224, 6222, 6223, 6224, 8222, 8223, 8224)
 LISTENS = re.compile(r"--listen \S+:(\d+)")
 MODELS = re.compile(r"^<!-- models: (.+) -->$", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    kind: str
-    text: str
-    mark: str = ""
-    about: str = ""
-    """The file's name, or why it is not run."""
-
-
-def blocks_of(page: str) -> list[Block]:
-    return [Block(kind, text, mark, about) for mark, about, kind, text in BLOCK.findall(page)]
-
-
-def can_be_followed(page: str) -> bool:
-    """Whether a page has commands to run."""
-    return any(block.kind in SHELL and block.mark != "not run" for block in blocks_of(page))
 
 
 class Reader:
@@ -62,7 +39,8 @@ class Reader:
         self.port = self.ports[8080]
         path = os.pathsep.join([str(PROGRAM.parent), str(present(SERVER).parent), os.environ["PATH"]])
         said = {"HOME": str(home), "PATH": path, "HOTSEAT_URL": f"http://127.0.0.1:{self.port}", "NO_COLOR": "1"}
-        self._environment = {**os.environ, **said, "LLAMA_ARG_THREADS": "1", "LLAMA_ARG_N_PREDICT": "8"}
+        few = {"LLAMA_ARG_THREADS": "1", "LLAMA_ARG_N_PREDICT": "8"}
+        self._session = Session(home, {**os.environ, **said, **few})
         self._servers: list[subprocess.Popen[str]] = []
 
     def follow(self, page: str) -> None:
@@ -70,6 +48,8 @@ class Reader:
             self.put_models(names.split())
         for block in blocks_of(page):
             self._do(block)
+        if not self._servers:  # then all that runs was started in the background, and the page must stop it
+            eventually(lambda: not self._session.processes())
 
     def put_models(self, names: list[str]) -> None:
         folder = self.home / "models"
@@ -85,10 +65,10 @@ class Reader:
         elif block.kind == "sh":
             self.paste(block.text)
         elif block.kind == "console":
-            self._compare(block.text)
+            self._compare(block.text, is_repeated=block.mark == "repeat")
 
     def _write(self, name: str, text: str) -> None:
-        target = self.home / name
+        target = self._session.folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(self._with_port(text))
 
@@ -97,20 +77,33 @@ class Reader:
         *before, last = command.strip().split("\n")
         if last.startswith(SERVERS):
             return self._serve("\n".join([*before, f"exec {self._with_port(last)}"]))
-        # Where the page shows the status, an error status is no failure.
-        quietly = "curl -s " if "%{http_code}" in command else "curl -sf "
-        script = "set -e\n" + self._with_port(command.replace("curl ", quietly))
-        done = subprocess.run(
-            ["bash", "-c", script], cwd=self.home, env=self._environment, capture_output=True, text=True
-        )
-        assert done.returncode == 0, f"{command}\n{done.stderr}\n{done.stdout}"
+        done = self._run(command)
+        assert done.returncode == 0, f"{command}\n{done.stderr}\n{done.stdout}\n{self._logs()}"
         self._move_port()
         return done.stdout
 
-    def _compare(self, shown: str) -> None:
+    def _run(self, command: str) -> subprocess.CompletedProcess[str]:
+        # Where the page shows the status, an error status is no failure.
+        quietly = "curl -s " if "%{http_code}" in command else "curl -sf "
+        return self._session.run(self._with_port(command.replace("curl ", quietly)))
+
+    def _compare(self, shown: str, *, is_repeated: bool) -> None:
         for command, expected in session(shown):
-            printed = self._as_usual(self.paste(command)).replace(str(self.home), "/home/you")
-            assert not expected or matches(expected, printed), f"{command}\nshown:\n{expected}\nprinted:\n{printed}"
+            printed = self._printed_in_time(command, expected) if is_repeated else self._as_usual(self.paste(command))
+            difference = f"{command}\nshown:\n{expected}\nprinted:\n{printed}\n{self._logs()}"
+            assert not expected or matches(expected, printed), difference
+
+    def _printed_in_time(self, command: str, expected: str) -> str:
+        """What the command prints as soon as that is expected, or at last."""
+        until = time.monotonic() + PATIENCE_S
+        while not matches(expected, printed := self._printed(command)) and time.monotonic() < until:
+            pass
+        return printed
+
+    def _printed(self, command: str) -> str:
+        """Also why it failed, if it did."""
+        done = self._run(command)
+        return self._as_usual(done.stdout if done.returncode == 0 else done.stdout + done.stderr)
 
     def _serve(self, command: str) -> str:
         port_option = LISTENS.search(command)
@@ -120,8 +113,8 @@ class Reader:
         pipe = subprocess.PIPE
         server = subprocess.Popen(
             ["bash", "-c", command + more],
-            cwd=self.home,
-            env=self._environment,
+            cwd=self._session.folder,
+            env=self._session.environ,
             stdout=pipe,
             stderr=subprocess.STDOUT,
             text=True,
@@ -140,18 +133,26 @@ class Reader:
     def _as_usual(self, text: str) -> str:
         for usual, port in self.ports.items():
             text = text.replace(f":{port}", f":{usual}")
-        return text
+        return text.replace(str(self.home), "/home/you")
 
     def _move_port(self) -> None:
         """The machine may have another server on the default port."""
         for file in self.home.glob("*.yaml"):
             file.write_text(self._with_port(file.read_text()))
 
+    def _logs(self) -> str:
+        """Of programs in the background."""
+        return "\n".join(f"{file}:\n{file.read_text()}" for file in sorted(self._session.folder.glob("*/*.log")))
+
     def leave(self) -> None:
-        for server in reversed(self._servers):
-            server.terminate()
-            print(server.communicate(timeout=PATIENCE_S)[0])
-        assert [server.returncode for server in self._servers] == [0] * len(self._servers)
+        """Stop the servers that are still running in terminals of their own, as a person would."""
+        try:
+            for server in reversed(self._servers):
+                server.terminate()
+                print(server.communicate(timeout=PATIENCE_S)[0])
+            assert [server.returncode for server in self._servers] == [0] * len(self._servers)
+        finally:
+            self._session.end_all()
 
 
 def is_healthy(port: int) -> bool:
@@ -160,24 +161,3 @@ def is_healthy(port: int) -> bool:
             return True
     except OSError:
         return False
-
-
-def session(shown: str) -> Iterator[tuple[str, str]]:
-    """Each command of a console block and its expected output."""
-    for part in re.split(r"^\$ ", shown, flags=re.MULTILINE)[1:]:
-        lines = part.splitlines(keepends=True)
-        ends = next(number for number, line in enumerate(lines) if not line.endswith("\\\n"))
-        yield "".join(lines[: ends + 1]), "".join(lines[ends + 1 :])
-
-
-def matches(shown: str, printed: str) -> bool:
-    """Compare line by line; … matches any part of a line, and alone any lines. Column widths do not matter."""
-    pattern = "".join(
-        r"(?:.*\n)*" if line.strip() == "…" else _line_pattern(line) for line in shown.rstrip("\n").splitlines()
-    )
-    return re.fullmatch(pattern, printed.rstrip("\n") + "\n") is not None
-
-
-def _line_pattern(line: str) -> str:
-    words = [re.escape(word).replace("…", ".*") for word in line.split()]
-    return r"\s*" + r"\s+".join(words) + r"[ \t]*\n"

@@ -76,9 +76,13 @@ class Membership:
         """Something that others should know may have changed: a phase, free memory, our shutdown."""
         self._news.set()
 
+    async def fall_silent(self) -> None:
+        """Publish and receive nothing more. Our record stays until its lease ends, or the next process replaces it."""
+        await self._tasks.aclose()
+
     async def leave(self) -> None:
         """Leave at once instead of when the lease ends. Updates from other hosts are no longer received."""
-        await self._tasks.aclose()
+        await self.fall_silent()
         record = self._describe()
         with suppress(StoreError, Conflict):
             found = await self._store.read(Bucket.HOSTS, record.name)

@@ -104,6 +104,11 @@ class FleetNode:
         self._tasks.start(self._reconciler.keep_going(), "reconcile the fleet")
         self._tasks.start(self.host_selector.forwarded.keep_checking(), "check hosts with forwarded requests")
 
+    async def fall_silent(self) -> None:
+        """Take no more part in the fleet; the other hosts see this one until its lease ends."""
+        await self._membership.fall_silent()
+        await self._tasks.aclose()
+
     async def leave(self) -> None:
         await self._membership.leave()
         await self._tasks.aclose()

@@ -38,6 +38,11 @@ class FleetHandle:
         stack.push_async_callback(self.leave)
         return self.node
 
+    async def fall_silent(self) -> None:
+        """Another process of this host takes its name: the other hosts shall see it all the time."""
+        if self.node is not None:
+            await self.node.fall_silent()
+
     async def leave(self) -> None:
         """Safe to call twice, and if this host is in no fleet."""
         await self._membership.aclose()

@@ -33,9 +33,9 @@ def make_restarts(shared: Shared, models: ModelParts, reloader: Reloader) -> Res
 
 
 async def leave(shared: Shared, successor: int) -> None:
-    """The new process waits for this: systemd refuses what it says before, and its name in the fleet must be free."""
+    """The new process waits for this: systemd refuses what it says before, and only one may renew the host's lease."""
     shared.start.systemd.follow(successor)
-    await shared.fleet.leave()
+    await shared.fleet.fall_silent()
 
 
 def listening_of(start: Prepared) -> Listening:

@@ -9,21 +9,12 @@ from tests.support.relay_rig import HELLO, chat, get, turns
 from tests.support.transport import DEADLINE_S, End, promptly, within
 from tests.support.waiting import come_true
 
-from hotseat.tasks import Tasks
-
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from tests.support.relay_rig import RelayRig
 
+    from hotseat.tasks import Tasks
+
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-
-
-@pytest.fixture
-async def tasks() -> AsyncIterator[Tasks]:
-    tasks = Tasks()
-    yield tasks
-    await tasks.aclose()
 
 
 async def test_nobody_new_is_accepted(rig: RelayRig) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.certificate import CERTIFICATE
 from tests.support.relay_rig import HELLO, chat
 from tests.support.transport import DEADLINE_S, within
+from tests.support.waiting import come_true
 
 from hotseat.net.listeners import tls_context
 from hotseat.settings import TlsFiles
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support.relay_rig import RelayRig
+
+    from hotseat.tasks import Tasks
 
     Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -64,6 +68,48 @@ async def test_a_connection_that_is_not_kept_ends_cleanly(rig: RelayRig, certifi
     writer.close()
 
     assert answered.endswith(b"hello")
+
+
+@pytest.mark.parametrize("turns", range(5))
+async def test_another_process_accepts_from_now_on(rig: RelayRig, certificate: Path, tasks: Tasks, turns: int) -> None:
+    """Whoever connects around this moment completes the handshake here, or waits for the other process."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    of_the_other = listener.dup()
+    await rig.relay.listen([listener], tls_context(TlsFiles(certificate)))
+    clients = [socket.create_connection(of_the_other.getsockname()) for _ in range(3)]
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    finishing = tasks.start(rig.relay.finish(60, rig.relay.context.management), "finish")
+    await come_true(lambda: rig.relay.context.is_draining)
+    for client in set_apart(clients, of_the_other):
+        trusting = ssl.create_default_context(cafile=str(certificate))
+        opening = asyncio.open_connection(sock=client, ssl=trusting, server_hostname="localhost")
+        _, writer = await within(DEADLINE_S, opening)
+        writer.close()
+
+    await within(DEADLINE_S, finishing)
+
+
+def set_apart(clients: list[socket.socket], listener: socket.socket) -> list[socket.socket]:
+    """Close those who wait at the listener, and return the others."""
+    waiting = names_at(listener)
+    for client in clients:
+        if client.getsockname() in waiting:
+            client.close()
+        else:
+            client.setblocking(False)
+    return [client for client in clients if client.fileno() >= 0]
+
+
+def names_at(listener: socket.socket) -> set[tuple[str, int]]:
+    names = set()
+    listener.setblocking(False)
+    with listener, suppress(BlockingIOError):
+        while True:
+            accepted, name = listener.accept()
+            accepted.close()
+            names.add(name)
+    return names
 
 
 async def test_http_1_1_is_all_that_is_spoken(rig: RelayRig, certificate: Path) -> None:

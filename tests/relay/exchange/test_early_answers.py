@@ -30,13 +30,14 @@ from hotseat.catalog.spec import LoadingState
 from hotseat.identifiers import ModelName
 from hotseat.relay.exchange.early_stream import EVERY_S, GRACE_S, comment, reasoning
 from hotseat.settings import Access
-from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
 
     from tests.relay.conftest import OpenRig
     from tests.support.early_streams import WaitingClient
+
+    from hotseat.tasks import Tasks
 
 ALPHA, BETA, _ = MODELS
 WITH_COMMENTS = spec("slow", loading_state=LoadingState.COMMENTS)
@@ -53,13 +54,6 @@ async def waiting(open_rig: OpenRig) -> WaitingClient:
 @pytest.fixture
 async def waiting_for_reasoning(open_rig: OpenRig) -> WaitingClient:
     return waiting_client(await open_rig(models=(ALPHA, BETA, REASONED)))
-
-
-@pytest.fixture
-async def tasks() -> AsyncIterator[Tasks]:
-    tasks = Tasks()
-    yield tasks
-    await tasks.aclose()
 
 
 # Before and at the end of the grace

@@ -13,8 +13,6 @@ from tests.support.waiting import come_true
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from tests.relay.conftest import OpenRig
     from tests.support.relay_rig import RelayRig
     from tests.support.scripted_upstream import Call
@@ -35,13 +33,6 @@ def with_length(body: bytes) -> bytes:
 async def tight(open_rig: OpenRig) -> RelayRig:
     """A relay with small kernel buffers for clients that do not read."""
     return await open_rig(send_buffer=SMALL)
-
-
-@pytest.fixture
-async def tasks() -> AsyncIterator[Tasks]:
-    tasks = Tasks()
-    yield tasks
-    await tasks.aclose()
 
 
 async def test_every_piece_is_passed_on_before_the_next_comes(rig: RelayRig) -> None:

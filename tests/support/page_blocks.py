@@ -1,0 +1,81 @@
+"""The blocks of a documentation page, and the comparison of what they show with what was printed.
+
+Blocks of a page, in its order:
+- `sh` runs as a whole; a block that ends with `hotseat serve` or `nats-server` keeps running.
+- `console` has commands after `$ `, each followed by its output; … stands for anything in a line, or for lines.
+- A `console` block after `<!-- repeat: UNTIL WHEN -->` is repeated until it shows what the page shows.
+- Any block after the comment `<!-- file: NAME -->` is written to that file.
+- `<!-- copied: NAME from PAGE -->` writes the file of that name of another page below docs.
+- A block after `<!-- not run: REASON -->` is skipped.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scripts.make_docs import DOCS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SHELL = ("sh", "console")
+BLOCK = re.compile(
+    r"^<!-- copied: (?P<copy>\S+) from (?P<page>\S+) -->$"
+    r"|(?:^<!-- (?P<mark>file|not run|repeat): (?P<about>.+?) -->\n+)?^```(?P<kind>\w*)\n(?P<text>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    kind: str
+    text: str
+    mark: str = ""
+    about: str = ""
+    """The file's name, until when it is repeated, or why it is not run."""
+
+
+def blocks_of(page: str) -> list[Block]:
+    return [_block(found) for found in BLOCK.finditer(page)]
+
+
+def _block(found: re.Match[str]) -> Block:
+    if found["copy"]:
+        return Block("", file_of(found["page"], found["copy"]), "file", found["copy"])
+    return Block(found["kind"], found["text"], found["mark"] or "", found["about"] or "")
+
+
+def file_of(page: str, name: str) -> str:
+    """The text of the file that a page below docs tells its readers to write."""
+    [text] = [
+        block.text for block in blocks_of((DOCS / page).read_text()) if (block.mark, block.about) == ("file", name)
+    ]
+    return text
+
+
+def can_be_followed(page: str) -> bool:
+    """Whether a page has commands to run."""
+    return any(block.kind in SHELL and block.mark != "not run" for block in blocks_of(page))
+
+
+def session(shown: str) -> Iterator[tuple[str, str]]:
+    """Each command of a console block and its expected output."""
+    for part in re.split(r"^\$ ", shown, flags=re.MULTILINE)[1:]:
+        lines = part.splitlines(keepends=True)
+        ends = next(number for number, line in enumerate(lines) if not line.endswith("\\\n"))
+        yield "".join(lines[: ends + 1]), "".join(lines[ends + 1 :])
+
+
+def matches(shown: str, printed: str) -> bool:
+    """Compare line by line; … matches any part of a line, and alone any lines. Column widths do not matter."""
+    pattern = "".join(
+        r"(?:.*\n)*" if line.strip() == "…" else _line_pattern(line) for line in shown.rstrip("\n").splitlines()
+    )
+    return re.fullmatch(pattern, printed.rstrip("\n") + "\n") is not None
+
+
+def _line_pattern(line: str) -> str:
+    words = [re.escape(word).replace("…", ".*") for word in line.split()]
+    return r"\s*" + r"\s+".join(words) + r"[ \t]*\n"
