@@ -14,7 +14,7 @@ from scripts.make_docs import DOCS
 from tests.support.client import PATIENCE_S, Answer, chat_body, send
 from tests.support.fleet_journey import CONNECT_S, nats_cluster
 from tests.support.forked_hotseat import ForkedHotseat
-from tests.support.page_runner import blocks_of
+from tests.support.page_blocks import blocks_of
 from tests.support.ports import free_port
 from tests.support.stubs import stub
 from tests.support.waiting import eventually
