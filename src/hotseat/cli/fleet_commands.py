@@ -44,7 +44,7 @@ def ps(url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
 
 @app.command(epilog="Example: hotseat fleet requests")
 def requests(url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
-    """Show requests in progress on all hosts, with the host that serves and the host that was asked."""
+    """Show requests in progress on all hosts. Each has the host that serves it and the one that was asked."""
     from hotseat.cli.fleet_requests import requests
 
     requests(Server(url, api_key), as_json)
@@ -63,7 +63,7 @@ def logs(
     api_key: Key = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the output of a model's server wherever it runs, or a host's own log."""
+    """Show the output of a model or the log of a host. The model's server may run on any host."""
     from hotseat.cli.fleet_logs import logs
 
     if model is None and host is None:
@@ -73,7 +73,7 @@ def logs(
 
 @app.command(epilog="Example: hotseat fleet why qwen")
 def why(model: Model, url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
-    """Explain the state of a model on each host, and why a host cannot load it."""
+    """Explain the state of a model on each host. This includes why a host cannot load it."""
     from hotseat.cli.fleet_why import why
 
     why(Server(url, api_key), model, as_json)
@@ -97,7 +97,7 @@ def uncordon(host: Host, url: Url = HERE, api_key: Key = None) -> None:
 
 @app.command(epilog="Example: hotseat fleet drain gpu2")
 def drain(host: Host, url: Url = HERE, api_key: Key = None) -> None:
-    """Empty a host, for example before a restart: models in use are loaded on other hosts first."""
+    """Empty a host, for example before a reboot. Models in use are loaded on other hosts first."""
     from hotseat.cli.fleet import give
 
     give(Server(url, api_key), host, "drain")
@@ -127,9 +127,10 @@ def restart(
     url: Url = HERE,
     api_key: Key = None,
 ) -> None:
-    """Replace the processes of hosts one after the other, for an upgrade; models keep running.
+    """Restart hosts one after the other; models keep running.
 
-    The next host is restarted when the one before is back with its models. The queried host is the last.
+    Each process is replaced as by `hotseat restart`. The next host is restarted when the one before is back with its
+    models. The queried host is the last.
     """
     from hotseat.cli.fleet_restart import restart
 
