@@ -23,7 +23,7 @@ KNOWN_S = 120.0
 EVERY_S = 0.25
 MODEL = """\
   model-{number:05}:
-    cmd: llama-server --port ${{PORT}} -m /models/model-{number:05}.gguf -c 8192
+    cmd: llama-server --port ${{PORT}} -m {file} --alias model-{number:05} -c 8192
     memory: 5GiB
 """
 FLEET = """\
@@ -64,7 +64,9 @@ class Rig:
     def __init__(self, folder: Path, nats: list[NatsServer], models: int, stack: ExitStack) -> None:
         self.folder = folder
         self.nats = nats
-        self._models = "models:\n" + "".join(MODEL.format(number=n) for n in range(models))
+        file = folder / "model.gguf"
+        file.touch()  # a host lists missing files in its record
+        self._models = "models:\n" + "".join(MODEL.format(number=n, file=file) for n in range(models))
         self._stack = stack
         self._injected: Program | None = None
 
