@@ -47,12 +47,13 @@ class Drains:
 
     def _check_stopped(self, host: SimulatedHost, stopped: Iterable[ModelName], awake: list[SimulatedHost]) -> None:
         for model in sorted(stopped):
-            others = list(_able(model, host, awake))
-            if others and not any(each.has_ready(model) for each in others):
+            is_served = any(each.has_ready(model) and Order.DRAIN not in each.orders for each in awake)
+            if not is_served and any(_able(model, host, awake)):
                 self._violated("hasty drain", f"{host.name} has stopped {model}, which is ready nowhere else")
 
 
 def _able(model: ModelName, drained: SimulatedHost, awake: list[SimulatedHost]) -> Iterator[SimulatedHost]:
+    """Hosts that could have loaded it."""
     return (
         host for host in awake if host is not drained and not host.orders and model in host.dispatcher.catalog.models
     )

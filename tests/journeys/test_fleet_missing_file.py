@@ -30,9 +30,9 @@ def hosts(tmp_path: Path) -> Iterator[Hosts]:
         yield hosts
 
 
-def missing(hosts: Hosts) -> dict[str, dict[str, str]]:
-    """By host, as gpu1 knows it."""
-    seen = hosts["gpu1"].call("GET", "/hotseat/fleet").json()["hosts"]
+def missing(hosts: Hosts, known_to: str = "gpu1") -> dict[str, dict[str, str]]:
+    """By host."""
+    seen = hosts[known_to].call("GET", "/hotseat/fleet").json()["hosts"]
     return {host["host"]: host["missing_files"] for host in seen}
 
 
@@ -51,7 +51,7 @@ def test_a_model_whose_file_is_not_on_every_disk(hosts: Hosts, tmp_path: Path) -
     refusal = hosts["gpu1"].chat("alpha")
 
     shutil.copy(model_file("alpha"), one)
-    eventually(lambda: not missing(hosts)["gpu1"], within=CONNECT_S)
+    eventually(lambda: not missing(hosts, known_to="gpu2")["gpu1"], within=CONNECT_S)
     later = hosts["gpu2"].chat("alpha")
 
     assert (answer.status, served_by) == (200, {"gpu1": [], "gpu2": ["alpha"]})
