@@ -131,14 +131,10 @@ async def test_a_load_for_the_fleet_that_fails_is_logged(
 
 async def test_one_replica_too_many_goes_when_it_stays_too_many(loader: Loader) -> None:
     """A surplus replica is stopped only after it was surplus for a while, so that a move is not undone."""
-    names = ("a", "b")
-    one_too_many = [name for name in names if too_many((rig := twice(name)).roster, rig.now)]
-    rig, tasks = twice(*one_too_many), Tasks()
-    reconciler = Reconciler(
-        rig.roster, InProcess(Board()), cast("HostSelector", Unasked()), loader, tasks, lambda: rig.now
-    )
+    rig, other, tasks = *surplus(), Tasks()
+    reconciler = reconciler_of(rig, loader, tasks)
     await reconciler.go()
-    rig.after(SETTLES_S - 0.1)
+    rig.after(SETTLES_S - 0.1).hosts(host(other, there("qwen")))
     await reconciler.go()
     assert loader.stopped == []
     rig.after(0.1)
@@ -146,6 +142,32 @@ async def test_one_replica_too_many_goes_when_it_stays_too_many(loader: Loader) 
 
     await come_true(lambda: loader.stopped == ["qwen"])
     await tasks.aclose()
+
+
+async def test_one_replica_too_many_by_an_old_record(loader: Loader) -> None:
+    """While no record of the other host arrives, it may have stopped its replica, and this one may be the only one."""
+    rig, other, tasks = *surplus(), Tasks()
+    reconciler = reconciler_of(rig, loader, tasks)
+    for _ in range(3):
+        await reconciler.go()
+        rig.after(SETTLES_S)
+    assert list(tasks) == []
+    rig.hosts(host(other, there("qwen")))
+    await reconciler.go()
+
+    await come_true(lambda: loader.stopped == ["qwen"])
+    await tasks.aclose()
+
+
+def reconciler_of(rig: RosterRig, loader: Loader, tasks: Tasks) -> Reconciler:
+    selector = cast("HostSelector", Unasked())
+    return Reconciler(rig.roster, InProcess(Board()), selector, loader, tasks, lambda: rig.now)
+
+
+def surplus() -> tuple[RosterRig, str]:
+    """The host whose replica is surplus, and the other one."""
+    [me] = [name for name in ("a", "b") if too_many((rig := twice(name)).roster, rig.now)]
+    return twice(me), "b" if me == "a" else "a"
 
 
 def twice(me: str) -> RosterRig:

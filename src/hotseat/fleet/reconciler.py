@@ -127,9 +127,10 @@ class Reconciler:
         return [load for load in wanted if load is not None]
 
     def _lasting(self, spares: list[Spare], now: Instant) -> list[Spare]:
-        """Those that have been surplus for a while."""
+        """Those that have been surplus for a while, by records that arrived meanwhile: an older one may be outdated."""
         self._too_many = {spare.model: self._too_many.get(spare.model, now) for spare in spares}
-        return [spare for spare in spares if now - self._too_many[spare.model] >= SETTLES_S]
+        lasting = [spare for spare in spares if now - self._too_many[spare.model] >= SETTLES_S]
+        return [spare for spare in lasting if spare.oldest_record_at > self._too_many[spare.model]]
 
     def _load(self, claim: Claim) -> None:
         log.info("loading for the fleet model=%s requested_by=%s reason=%r", claim.model, claim.by, claim.reason)

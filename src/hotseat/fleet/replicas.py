@@ -6,7 +6,8 @@ No host is in charge: each decides for itself, and hosts that see the same state
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from math import inf
 from typing import TYPE_CHECKING
 
 from hotseat.fleet.load_cost import BUSY
@@ -38,6 +39,8 @@ class Spare:
 
     model: ModelName
     reason: str
+    oldest_record_at: Instant = field(default=inf, compare=False)
+    """When the oldest of the records arrived by which other hosts have the model."""
 
 
 def one_more(model: ModelName, roster: Roster, now: Instant) -> Load | None:
@@ -137,9 +140,11 @@ def _exceeds_memory(me: Member, residence: Residence, roster: Roster, now: Insta
     if residence.pinned or residence.phase != READY or me.load(model):
         return None
     ready, _ = replicas(model, roster, now)
-    if me not in ready or me in rightful(model, ready, roster):
+    staying = rightful(model, ready, roster)
+    if me not in ready or me in staying:
         return None
-    return Spare(model, f"ready on {len(ready)} hosts, but at most {roster.most(model)} may have it")
+    reason = f"ready on {len(ready)} hosts, but at most {roster.most(model)} may have it"
+    return Spare(model, reason, min(member.received_at for member in staying))
 
 
 def is_unused(member: Member, residence: Residence, now: Instant) -> bool:
