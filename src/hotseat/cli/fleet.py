@@ -28,8 +28,7 @@ def status(server: Server, as_json: bool) -> None:
     if fleet["claims"]:
         claims = [(claim["model"], claim["host"], claim["reason"]) for claim in fleet["claims"]]
         print("\n" + table(CLAIMS, claims))
-    missing = [(host["host"], *each) for host in fleet["hosts"] for each in sorted(host["missing_files"].items())]
-    if missing:
+    if missing := [row for host in fleet["hosts"] for row in missing_rows(host)]:
         print("\n" + table(MISSING, missing))
     if fleet["absent"]:
         print("\n" + table(ABSENT, [(host["host"], orders(host)) for host in fleet["absent"]]))
@@ -56,7 +55,7 @@ def host_row(host: dict[str, Any]) -> tuple[str, ...]:
         str(host["in_flight"]),
         str(host["waiting"]),
         ", ".join(f"{label}={value}" for label, value in sorted(host["labels"].items())),
-        host["config_digest"],
+        host.get("config_digest", ""),  # older versions do not tell
         host["version"],
         host["address"],
     )
@@ -64,6 +63,11 @@ def host_row(host: dict[str, Any]) -> tuple[str, ...]:
 
 def orders(host: dict[str, Any]) -> str:
     return ", ".join(order for order in ("cordoned", "drained") if host[order])
+
+
+def missing_rows(host: dict[str, Any]) -> list[tuple[str, ...]]:
+    missing: dict[str, str] = host.get("missing_files", {})  # older versions do not tell
+    return [(host["host"], *each) for each in sorted(missing.items())]
 
 
 def state(host: dict[str, Any]) -> str:
