@@ -16,9 +16,13 @@ if TYPE_CHECKING:
     from bench.fleet_faults.rules import Rules
 
     from hotseat.fleet.view import Order
-    from hotseat.identifiers import HostName
+    from hotseat.identifiers import HostName, Seconds
 
 MOVABLE = ("small", "large", "kept")
+PATIENCE_S: Seconds = 120.0
+"""For one move."""
+AGAIN_S: Seconds = 2.0
+"""Before an order that could not be taken back is tried again."""
 
 
 class Operators:
@@ -36,10 +40,15 @@ class Operators:
 
     async def take_back(self, host: HostName, order: Order) -> None:
         self._forget(host)
+        while not await self._is_taken_back(host, order):  # noqa: ASYNC110 - as a person who tries again
+            await asyncio.sleep(AGAIN_S)
+
+    async def _is_taken_back(self, host: HostName, order: Order) -> bool:
         try:
             await self._at().node.fleet_admin.take_back(host, order)
         except HotseatError:
-            return
+            return False
+        return True
 
     def _forget(self, host: HostName) -> None:
         self._rules.given.pop(host, None)
@@ -50,7 +59,10 @@ class Operators:
         now = asyncio.get_running_loop().time
         began_at, self._rules.moved[ModelName(model)] = now(), float("inf")
         try:
-            return await self._at().node.fleet_admin.move(model, to)
+            async with asyncio.timeout(PATIENCE_S):  # the host that is asked may end, and with it the command
+                return await self._at().node.fleet_admin.move(model, to)
+        except TimeoutError:
+            return None
         except HotseatError as error:
             self._rules.check_failed_move(model, to, began_at, error)
             return None
