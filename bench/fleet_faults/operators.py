@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from math import inf
 from typing import TYPE_CHECKING
 
 from hotseat.errors import HotseatError
@@ -55,19 +56,19 @@ class Operators:
         self._rules.ordered.pop(host, None)
 
     async def move(self, model: str, to: HostName) -> str | None:
-        """Where the model is then; None if the move failed."""
-        now = asyncio.get_running_loop().time
-        began_at, self._rules.moved[ModelName(model)] = now(), float("inf")
+        """Where the model is then; None if the move failed: it may still be loaded there, when there is memory."""
+        now, moved = asyncio.get_running_loop().time, self._rules.moved
+        began_at, moved[ModelName(model)] = now(), inf
         try:
             async with asyncio.timeout(PATIENCE_S):  # the host that is asked may end, and with it the command
-                return await self._at().node.fleet_admin.move(model, to)
+                done = await self._at().node.fleet_admin.move(model, to)
         except TimeoutError:
             return None
         except HotseatError as error:
             self._rules.check_failed_move(model, to, began_at, error)
             return None
-        finally:
-            self._rules.moved[ModelName(model)] = now()
+        moved[ModelName(model)] = now()
+        return done
 
     async def move_twice(self, model: str, one: HostName, other: HostName) -> None:
         """Two operators at once: if both moves succeed, the model must be on one of the two hosts."""
