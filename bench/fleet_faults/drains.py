@@ -46,7 +46,7 @@ class Drains:
             self._violated("endless drain", f"{host.name} is drained for {lasts_s:.0f} s and has {sorted(ready)}")
 
     def _check_stopped(self, host: SimulatedHost, stopped: Iterable[ModelName], awake: list[SimulatedHost]) -> None:
-        for model in sorted(stopped):
+        for model in sorted(model for model in stopped if not host.has_given_up(model)):
             is_served = any(each.has_ready(model) and Order.DRAIN not in each.orders for each in awake)
             if not is_served and any(_able(model, host, awake)):
                 self._violated("hasty drain", f"{host.name} has stopped {model}, which is ready nowhere else")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from bench.fleet_faults.configurations import catalog_of
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from bench.fleet_faults.rules import Rules
 
     from hotseat.fleet.own_state import OwnState
-    from hotseat.identifiers import Address, ModelName, Seconds
+    from hotseat.identifiers import Address, Instant, ModelName, Seconds
 
 SECRET = "the secret of the simulated fleet"
 CALL_S: Seconds = 20.0
@@ -80,6 +81,14 @@ class SimulatedHost:
 
     def has_ready(self, model: ModelName) -> bool:
         return model in self.dispatcher.catalog.models and self.dispatcher.is_running(model)
+
+    def waits_since(self, model: ModelName) -> Instant:
+        """When the first request arrived that waits for it here; infinite: none does."""
+        return min((ticket.since for ticket in self.dispatcher.view().queue if ticket.model == model), default=inf)
+
+    def has_given_up(self, model: ModelName) -> bool:
+        """Did three loads of it elsewhere fail, or no host have memory, while this one is drained?"""
+        return model in self.node._reconciler.drain._given_up
 
     def knows_ready(self, model: ModelName) -> set[HostName]:
         """The other hosts on which it believes the model to be ready."""

@@ -60,6 +60,7 @@ class Rules:
         """Operators' orders."""
         self.ordered: dict[HostName, frozenset[Order]] = {}
         """Those that the host has obeyed: it must do so until they are taken back."""
+        self._ordered_at: dict[HostName, Instant] = {}
         self.disturbed: dict[HostName, Instant] = {}
         """When something last happened to a host by which others may consider it absent."""
         self.seconds: list[SimulatedHost] = []
@@ -134,7 +135,8 @@ class Rules:
         self._check_reason(host, model)
 
     def _check_orders(self, host: SimulatedHost, model: ModelName) -> None:
-        if orders := self.ordered.get(host.name):
+        orders = self.ordered.get(host.name)
+        if orders and host.waits_since(model) > self._ordered_at[host.name]:  # else the request was placed before
             words = " and ".join(sorted(order.value for order in orders))
             self.violated("order ignored", f"{host.name} loads {model} in spite of: {words}")
 
@@ -142,7 +144,7 @@ class Rules:
         """It knew another host where the model was ready, and where nothing has happened since."""
         if self._now() - max(self.moved.get(model, -inf), self._last_ready.get((host.name, model), -inf)) < SETTLED_S:
             return None
-        asked_at = min((ticket.since for ticket in host.dispatcher.view().queue if ticket.model == model), default=inf)
+        asked_at = host.waits_since(model)
         for at, who, what, where in self._known:
             if who is not host or what != model or at > asked_at:  # a request that waits here is not sent on
                 continue
@@ -170,6 +172,7 @@ class Rules:
         """A move may be refused, but a host that was chosen and is well must begin the load."""
         is_well = self._network.hosts[to].is_awake and self.is_calm(to) and self._nats.is_calm(RECENT_S)
         has_begun = self._loads.get((to, ModelName(model)), -inf) >= began_at - LOAD_S
+        has_begun = has_begun or self._network.hosts[to].has_ready(ModelName(model))
         if is_well and not has_begun and isinstance(error, LoadFailed | HostUnresponsive):
             self.violated("moves", f"{model} was not moved to {to}: {error.message}")
 
@@ -207,6 +210,8 @@ class Rules:
     def _observe_orders(self, host: SimulatedHost) -> None:
         """An order counts from when its host obeys it."""
         if host.orders and host.name in self.given:
+            if host.name not in self.ordered:
+                self._ordered_at[host.name] = self._now()
             self.ordered[host.name] = host.orders & self.given[host.name]
 
     # At the end
