@@ -71,6 +71,7 @@ FOUND = {
     "replica of a host that returns later": (1466, ("new configuration", "nats away")),
     "order unknown to the sender": (1471, ("order", "nats slow", "name stolen", "host cut off from nats")),
     "name returned late": (1820, ("name stolen with the address", "nats away")),
+    "right to stop that ends early": (2145, ("move away and back", "two moves")),
     "forgotten order": (50, ("order", "nats away", "order", "host restarted", "host killed")),
     "news while waiting": (59, ("order", "nats away", "order", "host restarted", "host killed")),
     "hasty drain": (4, ("order",)),

@@ -6,7 +6,7 @@ import pytest
 from tests.support.fleet import CATALOG, LLAMA, QWEN, RosterRig, fleet_catalog, host, offer, there
 
 from hotseat.fleet.absences import KNOWN_S
-from hotseat.fleet.records import Claim, encoded
+from hotseat.fleet.records import STOPS, Claim, encoded
 from hotseat.fleet.roster import Roster
 from hotseat.fleet.store import LEASE_S, BegunAnew, Bucket, CaughtUp, Removed, Revision, Written
 from hotseat.identifiers import HostName
@@ -430,6 +430,14 @@ def test_own_claims_are_fulfilled_when_the_host_shows_the_model() -> None:
     rig.hosts(host("a", there("qwen", "loading")))
 
     assert [held.key for held in rig.roster.fulfilled()] == ["qwen.0"]
+
+
+def test_the_right_to_stop_a_replica_is_not_withdrawn() -> None:
+    """The host that stays has the model all the time; the claim ends with the move that made it."""
+    rig = RosterRig().hosts(host("a", there("qwen")), host("b", there("qwen")))
+    rig.claim("qwen", "a", STOPS, by="here")
+
+    assert rig.roster.fulfilled() == []
 
 
 @pytest.mark.parametrize("phase", ["draining", "unloading"])

@@ -94,8 +94,12 @@ class CatalogRecord(msgspec.Struct, frozen=True):
     offers: dict[ModelName, Offer]
 
 
+STOPS = -1
+"""Instead of the number of a replica: nobody else may stop one of the model while this claim is there."""
+
+
 class Claim(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The decision that this host loads this model."""
+    """The decision that this host loads this model, or keeps it while another one stops it."""
 
     model: ModelName
     host: HostName

@@ -18,7 +18,7 @@ from hotseat.fleet.absences import Absences
 from hotseat.fleet.catalog import FleetCatalog
 from hotseat.fleet.claim_table import CLAIM_S, SETTLING_S, ClaimTable, Held, take
 from hotseat.fleet.member import LEAVING, Member
-from hotseat.fleet.records import CatalogRecord, Claim, HostOrder, HostRecord, decoded
+from hotseat.fleet.records import STOPS, CatalogRecord, Claim, HostOrder, HostRecord, decoded
 from hotseat.fleet.rendezvous import owner, rendezvous_score
 from hotseat.fleet.revision_tracker import Ledger
 from hotseat.fleet.store import BegunAnew, Bucket, CaughtUp, Removed, Revision, Written
@@ -218,7 +218,8 @@ class Roster:
 
     def fulfilled(self) -> list[Held]:
         """Claims made here whose host has the model by now: they can be withdrawn."""
-        return [held for held in self._claim_table if held.claim.by == self.me and self.shows(held.claim)]
+        loads = [held for held in self._claim_table if held.claim.by == self.me and held.claim.replica != STOPS]
+        return [held for held in loads if self.shows(held.claim)]
 
     # Queries
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hotseat.errors import CannotMove, FleetDisconnected
 from hotseat.fleet.claim_table import Held
 from hotseat.fleet.load_claims import key_of, release
-from hotseat.fleet.records import Claim, encoded
+from hotseat.fleet.records import STOPS, Claim, encoded
 from hotseat.fleet.store import Bucket, Conflict, StoreError
 
 if TYPE_CHECKING:
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
     from hotseat.fleet.store import Store
     from hotseat.identifiers import HostName, ModelName
-
-STOPS = -1
-"""Instead of the number of a replica that loads."""
 
 
 @asynccontextmanager
