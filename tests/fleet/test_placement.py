@@ -127,6 +127,15 @@ def test_a_model_on_its_way_out_serves_nobody(phase: str) -> None:
     assert where(rig) == (Load, "here")
 
 
+def test_a_host_that_refused_what_it_was_chosen_for() -> None:
+    """It is not tried again and again until the claim ends: another host is chosen."""
+    rig = RosterRig().hosts(host("here"), host("a"), host("b")).claim("qwen", "a").order("a", cordoned=True)
+    assert where(rig) == (Serve, "a")
+    rig.roster.failed(HostName("a"), QWEN)
+
+    assert where(rig) != (Serve, "a")
+
+
 def test_a_claim_is_as_good_as_a_load() -> None:
     """A request goes to the host that a claim names."""
     rig = RosterRig().hosts(host("here"), host("a")).claim("qwen", "a")

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 EVENT = b"data: "
 
 
+MOST_LINES, LEAST_LINES = 20_000, 100
+"""Of all hosts together, and of each: what is decoded and sorted at once delays other requests."""
+
+
 @dataclass(frozen=True, slots=True)
 class FleetLog:
     """The output of a model's server on some hosts, or the logs of these hosts themselves."""
@@ -37,7 +41,8 @@ class FleetLog:
 
     async def newest(self, lines: int) -> list[LogLine]:
         """The last lines of all hosts together; a host that does not answer has a line that says so."""
-        answers = await self.others.read_all(self.hosts, self._path(lines, json="true"))
+        each_host = min(lines, max(LEAST_LINES, MOST_LINES // (len(self.hosts) + 1)))
+        answers = await self.others.read_all(self.hosts, self._path(each_host, json="true"))
         by_host = [_lines(host, answer) for host, answer in answers.items()]
         if self.here:
             by_host.append([each._replace(host=self.me) for each in self.here.newest(lines)][::-1])

@@ -103,8 +103,14 @@ def chosen(model: ModelName, roster: Roster, now: Instant) -> list[Member]:
         for member in members.values()
         if member
         and not member.has(model)
+        and not _has_refused(model, member, roster)
         and not obstacle_to_serving(roster, member, roster.offer(member, model), now)
     ]
+
+
+def _has_refused(model: ModelName, member: Member, roster: Roster) -> bool:
+    """Was it cordoned or drained after it was chosen, and has it turned a request away because of that?"""
+    return model in member.backing_off and roster.order_for(member.name).is_given
 
 
 def _still_serving(model: ModelName, roster: Roster, now: Instant) -> list[Member]:

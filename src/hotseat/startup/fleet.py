@@ -33,7 +33,7 @@ class FleetHandle:
     ) -> FleetNode:
         from hotseat.fleet.node import joined  # only a host in a fleet needs it
 
-        state = FleetState(StateFile(state_directory(os.environ) / FLEET))
+        state = FleetState(StateFile(state_directory(os.environ) / FLEET), f"{settings.prefix}/{settings.name}")
         self.node = await self._membership.enter_async_context(joined(settings, dispatcher, is_leaving, state))
         stack.push_async_callback(self.leave)
         return self.node

@@ -21,9 +21,10 @@ BYTES = 32
 class FleetState:
     """If it cannot be saved, the token is another one after each start, and orders are known once NATS is reached."""
 
-    def __init__(self, file: StateFile) -> None:
-        self._file, kept = file, file.read()
-        self.orders = _orders_in(kept.get("orders"))
+    def __init__(self, file: StateFile, host: str) -> None:
+        """`host` is its name, with that of the fleet: orders for another name, or of another fleet, do not count."""
+        self._file, self._host, kept = file, host, file.read()
+        self.orders = _orders_in(kept.get("orders")) if kept.get("host") == host else frozenset()
         token = kept.get("token")
         if isinstance(token, str) and len(token) == 2 * BYTES:
             self.token = token
@@ -37,7 +38,7 @@ class FleetState:
             self._write()
 
     def _write(self) -> None:
-        self._file.write({"format": FORMAT, "token": self.token, "orders": sorted(self.orders)})
+        self._file.write({"format": FORMAT, "token": self.token, "host": self._host, "orders": sorted(self.orders)})
 
 
 def _orders_in(kept: object) -> frozenset[str]:
