@@ -8,7 +8,7 @@ import pytest
 
 from hotseat.model_files.of_command import is_missing, needed_files
 
-HERE = Path("/work")
+HERE = Path("/srv")
 IN_DOCKER = ("docker", "run", "--rm")
 LLAMA_IMAGE = ("ghcr.io/ggml-org/llama.cpp:server", "-m", "/models/chat.gguf")
 
@@ -16,7 +16,7 @@ LLAMA_IMAGE = ("ghcr.io/ggml-org/llama.cpp:server", "-m", "/models/chat.gguf")
 @pytest.mark.parametrize(
     ("command", "files"),
     [
-        (("llama-server", "-m", "models/chat.gguf"), ["/work/models/chat.gguf"]),
+        (("llama-server", "-m", "models/chat.gguf"), ["/srv/models/chat.gguf"]),
         (("/opt/llama-server-b7000", "--model", "/m/chat.gguf"), ["/m/chat.gguf"]),
         (("nice", "-n", "5", "llama-server", "-m", "/m/chat.gguf"), ["/m/chat.gguf"]),
         (
