@@ -86,6 +86,12 @@ dashboard-packages:
 screenshots:
     python -m scripts.make_screenshots
 
+# take the picture of a trace in Phoenix (600 MB of packages, by hand only) into docs/screenshots
+trace-picture:
+    uv venv --quiet --allow-existing .cache/phoenix-venv
+    uv pip install --quiet --python .cache/phoenix-venv/bin/python arize-phoenix==20.26.1
+    python -m scripts.make_trace_picture .cache/phoenix-venv/bin/phoenix
+
 # time of each part of a swap, compared with the bare engine
 bench-swap *options:
     python -m bench.swap "$@"
@@ -138,6 +144,10 @@ chaos *options:
 try-systemd folder:
     scripts/try_systemd.sh "$1"
 
+# stored usage compared with what clients received, with kill -9 in between: [--requests N] [--kills N] [--seed N]
+bench-usage *options:
+    python -m bench.usage "$@"
+
 # soak test: an hour of mixed load on a real llama-server; memory and waiting times must not grow
 soak *options:
     python -m bench.soak "$@"
@@ -174,7 +184,7 @@ schema:
 
 # resolve the dependencies again
 lock:
-    uv pip compile pyproject.toml --universal --extra fleet --generate-hashes -o requirements/runtime.txt
+    uv pip compile pyproject.toml --universal --extra fleet --extra otel --generate-hashes -o requirements/runtime.txt
     uv pip compile pyproject.toml --universal --group dev --generate-hashes -o requirements/dev.txt
     uv pip compile pyproject.toml --universal --group fuzz -c requirements/dev.txt --python-version 3.11 --generate-hashes -o requirements/fuzz.txt
     uv pip compile --universal --group docs --generate-hashes -o requirements/docs.txt

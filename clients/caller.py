@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import tempfile
 from contextlib import contextmanager
@@ -64,13 +65,14 @@ class Caller:
 
 
 @contextmanager
-def calling(argv: Sequence[str], url: str) -> Iterator[Caller]:
-    """A caller for the hotseat at this address; its process ends with the block."""
+def calling(argv: Sequence[str], url: str, **variables: str) -> Iterator[Caller]:
+    """A caller for the hotseat at this address, with these variables; its process ends with the block."""
     with (
         tempfile.TemporaryFile("w+", errors="replace") as stderr,
         subprocess.Popen(
             [*argv, url, QUESTION],
             cwd=REPOSITORY,
+            env={**os.environ, **variables},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,

@@ -16,3 +16,4 @@ at_least 90.01 estimates
 at_least 90.01 hardware
 at_least 95 fleet
 at_least 98 ollama
+at_least 100 tracing

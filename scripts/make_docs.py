@@ -34,7 +34,7 @@ from hotseat.relay.routing.paths import INFERENCE, ONLY_LISTED, rule_of_ours
 from hotseat.scheduling.lifecycle import Phase, diagram
 from hotseat.simulation import trace
 from hotseat.telemetry.counters import BOUNDS_PER_S, BOUNDS_S
-from hotseat.telemetry.metric_names import FIGURES, LABELS
+from hotseat.telemetry.metric_names import FIGURES, LABELS, UPSTREAM_UP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -399,6 +399,11 @@ def metrics() -> str:
         "## Labels",
         "Clients cannot create time series: every label has the values below, or values from the configuration.",
         table(("label", "meaning", "values"), labels),
+        "## Model servers",
+        "`GET /metrics/upstreams` returns what the ready model servers print themselves, each sample with the label "
+        "`model` ([how](../howto/monitoring.md#metrics-of-the-model-servers)).\n"
+        f"It also has `{UPSTREAM_UP.name}` ({UPSTREAM_UP.kind.value}, {UPSTREAM_UP.stability.value}): "
+        f"{UPSTREAM_UP.meaning}",
         "## Buckets",
         f"Seconds: {', '.join(f'{bound:g}' for bound in BOUNDS_S)}.\n"
         f"Tokens per second: {', '.join(f'{bound:g}' for bound in BOUNDS_PER_S)}.",

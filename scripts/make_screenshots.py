@@ -7,9 +7,11 @@ has no file, so that they show an error.
 from __future__ import annotations
 
 import os
+import random
 import shlex
 import tempfile
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +23,10 @@ from tests.support.fleet_journey import fleet_of
 from tests.support.fleet_of_records import among_records, host_record
 from tests.support.hotseat import Hotseat
 from tests.support.llama import EMBEDDINGS, SERVER, model_file, present
+
+from hotseat.activity.usage_counter import DAY_S, Place, Used
+from hotseat.activity.usage_store import UsageStore
+from hotseat.identifiers import ModelName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -47,6 +53,7 @@ def main() -> None:
 
 
 def one_host(folder: Path) -> None:
+    fill_usage(folder / "state/hotseat/usage.sqlite3")
     with Hotseat(CONFIG, folder) as hotseat, open_browser() as browser, ThreadPoolExecutor() as pool:
         over = threading.Event()
         for client in clients(hotseat, over):
@@ -136,6 +143,21 @@ MODELS_OF_FLEET = {name: each for name, each in CONFIG["models"].items() if name
 
 
 # Traffic
+
+
+def fill_usage(file: Path) -> None:
+    """Of the weeks before: fewer tokens on Sundays, and none on Saturdays."""
+    chance, today = random.Random(4), int(time.time()) // DAY_S
+    weights = {"qwen3-14b": 4_000_000, "gemma-3-12b": 1_500_000, "nomic-embed": 900_000}
+    days = [day for day in range(today - 60, today) if day % 7 != 2]
+
+    def used(day: int, most: int) -> Used:
+        prompt = int(most * (0.4 + 0.6 * chance.random()) / (4 if day % 7 == 3 else 1))
+        return Used(prompt // 900, 0, prompt, prompt // 2, prompt // 9)
+
+    UsageStore(file).add(
+        {Place(day, ModelName(model), ""): used(day, most) for day in days for model, most in weights.items()}
+    )
 
 
 def clients(hotseat: Hotseat, over: threading.Event) -> list[Callable[[], None]]:

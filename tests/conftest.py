@@ -33,7 +33,18 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 TESTS = Path(__file__).parent
 SOURCES = Path(hotseat.__file__).parent
 COUNTED = {
-    *("catalog", "estimates", "fleet", "hardware", "model_servers", "ollama", "relay", "scheduling", "simulation"),
+    *(
+        "catalog",
+        "estimates",
+        "fleet",
+        "hardware",
+        "model_servers",
+        "ollama",
+        "relay",
+        "scheduling",
+        "simulation",
+        "tracing",
+    ),
 }
 """Folders of tests; scripts/check_coverage.sh has the figures."""
 

@@ -34,7 +34,9 @@ it takes milliseconds."""
 IGNORING = "env --ignore-signal=XFSZ "
 """A limit of its files' size is an error to the server then, and not its end."""
 START_WITHIN_S = 150.0
-QUIET_WITHIN_S = 60.0
+QUIET_WITHIN_S, END_WITHIN_S = 60.0, 40.0
+LOG_SHOWN = 20_000
+"""Characters of its log, if it does not end."""
 
 
 class HotseatProcess:
@@ -91,7 +93,11 @@ class HotseatProcess:
             send_signal(self.pid, number)  # nobody can pass it on
         else:
             self._process.send_signal(number)
-        return await asyncio.to_thread(self._process.wait, 40)
+        try:
+            return await asyncio.to_thread(self._process.wait, END_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            left = "\n".join(f"{pid}: {command_line(pid)}" for pid in self.processes())
+            raise AssertionError(f"hotseat did not end:\n{self.log.read_text()[-LOG_SHOWN:]}\n{left}") from None
 
     @property
     def pid(self) -> int:

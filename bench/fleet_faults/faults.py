@@ -58,6 +58,8 @@ async def host_cut_off_from_nats(world: World) -> None:
 
 async def host_stopped(world: World) -> None:
     host = world.network.hosts[world.rng.choice(HOSTS)]
+    if host.is_leaving:
+        return  # a stopped process does not go on with its shutdown, but the timers of a simulated one do
     host.awake.clear()
     await world.disturbed(host.name, 2.0, 200.0)
     host.awake.set()

@@ -75,7 +75,7 @@ class SimulatedHost:
     @property
     def orders(self) -> frozenset[Order]:
         """Those that it obeys."""
-        order = self.node.roster.order_for(self.name)
+        order = self.node.roster.orders.of(self.name)
         given = {Order.CORDON: order.cordoned, Order.DRAIN: order.drained}
         return frozenset(each for each, is_given in given.items() if is_given)
 
@@ -85,6 +85,11 @@ class SimulatedHost:
     def waits_since(self, model: ModelName) -> Instant:
         """When the first request arrived that waits for it here; infinite: none does."""
         return min((ticket.since for ticket in self.dispatcher.view().queue if ticket.model == model), default=inf)
+
+    def chosen_by(self, model: ModelName) -> HostName | None:
+        """Who has chosen this host to load it without a request."""
+        claims = [held.claim for held in self.node.roster._claim_table if held.claim.unasked]
+        return next((claim.by for claim in claims if (claim.model, claim.host) == (model, self.name)), None)
 
     def has_given_up(self, model: ModelName) -> bool:
         """Did three loads of it elsewhere fail, or no host have memory, while this one is drained?"""
@@ -105,8 +110,9 @@ class SimulatedHost:
         """As by SIGKILL: its model servers are gone too, and its lease is left behind."""
         self.is_alive = False
         await self._tasks.aclose()
-        await self.node._membership._tasks.aclose()
-        await self.node._tasks.aclose()
+        membership, node = self.node._membership, self.node
+        for tasks in (membership._publishing, membership._watching, node._duties, node._tasks):
+            await tasks.aclose()
         self.dispatcher._set_timer(None)
         await self.dispatcher._lives.aclose()
 

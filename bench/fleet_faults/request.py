@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING
 
 from hotseat.catalog.spec import HOST_TIMEOUTS
@@ -38,9 +39,17 @@ class SimulatedRequest:
         self.at: SimulatedHost | None = None
         """Who has received it."""
         self.was_sent = False
+        self.arrived_at: Instant = inf
+        """At the host that has received it."""
+        self.is_believed_ready = False
+        """Did its entry believe the model to be ready at the other host that it sent it to?"""
         self._turn: Turn | None = None
         self._hop: FleetHop | None = None
         self._model: ModelName
+
+    def is_at(self, host: SimulatedHost, model: ModelName) -> bool:
+        """Does it wait for the model there, or use it?"""
+        return not self.outcome and self.at is host and self._model == model
 
     def begin(self) -> None:
         self._rules.begins(self)
@@ -76,6 +85,7 @@ class SimulatedRequest:
     # Its way
 
     def _send_to(self, where: Route) -> None:
+        self.is_believed_ready = isinstance(where, OtherHost) and where.host in self.entry.knows_ready(self._model)
         if isinstance(where, OtherHost):
             self.tasks.start(self._forward(where), "request")
         else:
@@ -107,7 +117,7 @@ class SimulatedRequest:
             self.run(partial(self._hop.turned_away, unproven))
 
     def _arrive(self, there: SimulatedHost) -> None:
-        self.at = there
+        self.at, self.arrived_at = there, asyncio.get_running_loop().time()
         turn = self._turn = Turn(self, there, self._rules)
         turn.ticket = there.dispatcher.ask(self._model, ClientId(f"client {self.number % 5}"), turn)
         if self.outcome:  # given up while this host was stopped: it finds the connection closed

@@ -149,9 +149,39 @@ class Rules:
             if who is not host or what != model or at > asked_at:  # a request that waits here is not sent on
                 continue
             for name in where:
-                if self._is_still_there(name, model, at) and self._has_reached(host, name):
+                is_needless = self._is_still_there(name, model, at) and self._has_reached(host, name)
+                if is_needless and not self._is_asked_without_news(host, model, name):
                     return self.violated("needless load", f"{host.name} loads {model}, which is ready on {name}")
         return None
+
+    def _is_asked_without_news(self, host: SimulatedHost, model: ModelName, name: HostName) -> bool:
+        """Did another host decide by old records? It forwards to those it knew, and chooses by what it knows.
+
+        What was forwarded is served where it arrives, and hosts obey the claims that they know.
+        """
+        waiting = [request for request in self.requests if request.is_at(host, model)]
+        if waiting:
+            first = min(waiting, key=lambda request: request.arrived_at)
+            return first.is_believed_ready and self._lacks_news(first.entry)
+        chooser = self._chooser(host, model)
+        return chooser is not None and self._lacks_news(chooser) and not self._knew(chooser, model, name)
+
+    def _chooser(self, host: SimulatedHost, model: ModelName) -> SimulatedHost | None:
+        """The other host that has chosen this one to load it without a request."""
+        name = host.chosen_by(model)
+        return None if name in (None, host.name) else self._network.hosts.get(name)
+
+    def _knew(self, host: SimulatedHost, model: ModelName, name: HostName) -> bool:
+        """Did it believe the model to be ready there when it made a claim that has arrived now?"""
+        before = self._now() - SETTLED_S
+        return any(
+            at <= before and who is host and what == model and name in where for at, who, what, where in self._known
+        )
+
+    def _lacks_news(self, host: SimulatedHost) -> bool:
+        """NATS is slow or was away, or the host itself was stopped: it has not received all records since."""
+        since = self.disturbed.get(host.name, -inf)
+        return not self._nats.is_calm(SETTLED_S) or self._now() - since < SETTLED_S
 
     def _is_still_there(self, name: HostName, model: ModelName, since: Instant) -> bool:
         there = self._network.hosts.get(name)
@@ -234,7 +264,7 @@ class Rules:
             self.violated("dead catalog", f"{host.name} keeps {dict(host.node.roster.kept)}, configured is {kept}")
         aliases = {(alias, spec.name) for spec in specs for alias in spec.aliases}
         for alias in {alias for alias, _ in aliases}:
-            found = host.node.roster.resolve(alias)
+            found = host.node.roster.names.resolve(alias)
             if (alias, found) not in aliases:
                 self.violated("dead catalog", f"{host.name} resolves {alias} as {found}")
 

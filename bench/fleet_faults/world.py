@@ -188,12 +188,16 @@ class InternalErrors(logging.Handler):
 
 @contextmanager
 def noticed(errors: InternalErrors) -> Iterator[None]:
+    """Also where the log is off."""
     logger = logging.getLogger("hotseat")
+    before = logger.level
+    logger.setLevel(min(logger.getEffectiveLevel(), logging.ERROR))
     logger.addHandler(errors)
     try:
         yield
     finally:
         logger.removeHandler(errors)
+        logger.setLevel(before)
 
 
 async def _run(seed: int, faults: Sequence[str]) -> Rules:

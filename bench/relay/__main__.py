@@ -26,6 +26,7 @@ from bench.relay.proxies.all import PROXIES
 from bench.relay.record import Record, joined, recorded
 from bench.relay.rounds import run_rounds, tell
 from bench.relay.soak import soak
+from bench.relay.team import compare_team
 from bench.relay.tools import CACHE
 from bench.relay.translation import compare_translated
 
@@ -51,6 +52,10 @@ def main() -> int:
         if options.translated:
             with alone():
                 return 0 if compare_translated(options.rounds or ROUNDS) else 1
+        if options.team:
+            with alone():
+                compare_team(options.rounds or ROUNDS)
+            return 0
         if options.against:
             with alone():
                 compare(options.against, chosen(options.only, is_quick=options.quick), options.rounds or ROUNDS)
@@ -157,6 +162,7 @@ def parse_options() -> argparse.Namespace:
         action="store_true",
         help="compare translated streams with plain ones instead; exit with 1 if they cost too much",
     )
+    parser.add_argument("--team", action="store_true", help="compare keys, budgets and traces with none instead")
     parser.add_argument("--profile", action="store_true", help="profile hotseat with perf instead")
     return parser.parse_args()
 

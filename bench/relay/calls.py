@@ -60,11 +60,11 @@ def per_chunk(running: RunningProxy) -> dict[str, float]:
 
 
 def begin(running: RunningProxy) -> None:
-    send(running, signal.SIGUSR1)
+    send(running, signal.SIGRTMIN)
 
 
 def end(running: RunningProxy) -> None:
-    send(running, signal.SIGUSR2)
+    send(running, signal.SIGRTMIN + 1)
 
 
 def send(running: RunningProxy, number: int) -> None:

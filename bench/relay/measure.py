@@ -132,8 +132,8 @@ def is_quiet(running: RunningProxy) -> bool:
 
 def must_reuse(running: RunningProxy, clients: int, before: Counts, after: Counts) -> None:
     """More new connections than clients mean that the proxy opens one for every request."""
-    dialled, requests = after.accepted - before.accepted, after.requests - before.requests
+    opened, requests = after.accepted - before.accepted, after.requests - before.requests
     renewed = requests // running.proxy.renews_after if running.proxy else 0
     # A quarter more than clients is fine: Go's transport opens one while another is just being returned.
-    if dialled > clients * 1.25 + renewed + 2:
-        raise Failure(f"{dialled} upstream connections for {requests} requests of {clients} clients: not reused")
+    if opened > clients * 1.25 + renewed + 2:
+        raise Failure(f"{opened} upstream connections for {requests} requests of {clients} clients: not reused")

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 URL, QUESTION = sys.argv[1:]
 MESSAGES: Any = [{"role": "user", "content": QUESTION}]  # each client has a type of its own for it
+KEY = os.environ.get("HOTSEAT_KEY", "none")
 ENOUGH = 3
 
 

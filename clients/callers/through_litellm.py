@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import litellm
-from clients.callers.calls import MESSAGES, URL, take_calls
+from clients.callers.calls import KEY, MESSAGES, URL, take_calls
 from litellm.constants import COMPLETION_HTTP_FALLBACK_SECONDS
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class LiteLLM:
 
 
 def complete(model: str, **options: Any) -> Any:
-    address: dict[str, Any] = {"api_base": f"{URL}/v1", "api_key": "none"}
+    address: dict[str, Any] = {"api_base": f"{URL}/v1", "api_key": KEY}
     return litellm.completion(model=f"openai/{model}", messages=MESSAGES, **address, **options)
 
 

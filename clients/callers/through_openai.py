@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import openai
-from clients.callers.calls import MESSAGES, URL, take_calls
+from clients.callers.calls import KEY, MESSAGES, URL, take_calls
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -15,7 +15,7 @@ class OpenAI:
     limit_s = openai.DEFAULT_TIMEOUT.read
 
     def __init__(self) -> None:
-        self._client = openai.OpenAI(base_url=f"{URL}/v1", api_key="none")
+        self._client = openai.OpenAI(base_url=f"{URL}/v1", api_key=KEY)
 
     def ask(self, model: str) -> str:
         return self._client.chat.completions.create(model=model, messages=MESSAGES).choices[0].message.content or ""

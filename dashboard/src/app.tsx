@@ -12,6 +12,7 @@ import { MemoryPage } from "./pages/memory";
 import { ModelsPage } from "./pages/models";
 import { PlaygroundPage } from "./pages/playground";
 import { TimelinePage } from "./pages/timeline";
+import { UsagePage } from "./pages/usage";
 import { NoticeBar } from "./parts/actions";
 import { Icon, type IconName } from "./parts/icons";
 import { PhaseDot, phaseLabel } from "./parts/phase";
@@ -24,6 +25,7 @@ const PAGES: Record<IconName, { title: string; Page: () => preact.JSX.Element }>
   memory: { title: "Memory", Page: MemoryPage },
   queue: { title: "Queue", Page: QueuePage },
   activity: { title: "Activity", Page: ActivityPage },
+  usage: { title: "Usage", Page: UsagePage },
   logs: { title: "Logs", Page: LogsPage },
   playground: { title: "Playground", Page: PlaygroundPage },
   fleet: { title: "Fleet", Page: FleetPage },

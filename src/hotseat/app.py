@@ -143,8 +143,10 @@ class Program:
             await adopt_orphans(self.models)
             self.shared.tasks.start(self.models.supervisor.end_unadopted(), "end servers that were not adopted")
             return None
-        old_requests, must_reload = await take_over(predecessor, self.models, self.relaying.streams, management)
-        if must_reload:
+        taken = await take_over(predecessor, self.models, self.relaying.streams, management)
+        old_requests, self.shared.fleet.handed = taken.requests, taken.fleet
+        await self.relaying.created_keys.read_again()  # the old process may have changed them meanwhile
+        if taken.must_reload:
             self.shared.tasks.start(self.relaying.reloader.reload(), "reload")
         self.shared.tasks.start(self.models.supervisor.end_unadopted(), "end servers that were not adopted")
         self.shared.tasks.start(self.serve_old(old_requests), "requests of the previous process")
@@ -156,6 +158,7 @@ class Program:
             await old_requests.serve()
         finally:
             self.restarts.predecessor_has_ended.set()
+            self.shared.accounts.catch_up()
 
     async def join_fleet(self, stack: AsyncExitStack) -> None:
         """A process that has taken servers over must not end because it cannot join: it tries again."""
@@ -168,7 +171,7 @@ class Program:
             if self.shared.start.predecessor is None:
                 raise
             log.warning("cannot join the fleet and tries again reason=%r", str(problem))
-            self.shared.tasks.start(self.join_later(stack), "join the fleet")
+            self.shared.fleet.joining = self.shared.tasks.start(self.join_later(stack), "join the fleet")
 
     async def join_later(self, stack: AsyncExitStack) -> None:
         await asyncio.sleep(JOIN_AGAIN_S)
@@ -192,6 +195,7 @@ class Program:
         if options.watches:
             tasks.start(reloader.watch_files(options.config), "watch the configuration")
         tasks.start(reloader.watch_folder(), "watch the folder of models")
+        tasks.start(self.relaying.created_keys.watch(), "watch the API keys")
 
     def handle_signals(self) -> None:
         loop, tasks, reloader = asyncio.get_running_loop(), self.shared.tasks, self.relaying.reloader
@@ -228,8 +232,7 @@ class Program:
             asyncio.get_running_loop().add_signal_handler(number, successor.send_signal, number)
         self.pass_on_earlier_signals(successor)
         self.shared.feeds_end.set()
-        # The new process has replaced our record, unless it is configured with another name or without a fleet.
-        self.shared.tasks.start(self.shared.fleet.leave(), "leave the fleet")
+        self.shared.tasks.start(self.shared.fleet.remove_record(), "remove this host's record")
         self.shared.tasks.start(self.relaying.streams.report(successor.channel), "report streams")
         management = Address("localhost", 0, unix_path=self.restarts.management)
         finishing = self.shared.tasks.start(self.finish_requests(management), "finish requests")
@@ -250,6 +253,7 @@ class Program:
 
     async def finish_requests(self, management: Address) -> None:
         await self.relaying.relay.finish(FINISH_S, management)
+        await self.shared.fleet.leave()  # not before: requests in progress depend on what it knows of other hosts
         await self.restarts.predecessor_has_ended.wait()
 
     # Shutdown

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hotseat.errors import HostUnproven, HotseatError, NotServed
+from hotseat.errors import HostUnproven, HotseatError, NotServed, OverLimit
 
 if TYPE_CHECKING:
     from hotseat.identifiers import Seconds
@@ -115,13 +115,19 @@ def _advice(error: HotseatError) -> list[str]:
     if error.retry_helps is not None:
         advice.append(f"x-should-retry: {'true' if error.retry_helps else 'false'}")
     if error.retry_after is not None:
-        advice.append(f"Retry-After: {_whole_seconds(error.retry_after)}")
+        advice.append(f"Retry-After: {_whole_seconds(error.retry_after, _longest_retry(error))}")
+    if isinstance(error, OverLimit):
+        advice += error.fields
     return advice
 
 
-def _whole_seconds(wait: Seconds) -> int:
-    # Some clients sleep for any value; others give up above two minutes.
-    return math.ceil(min(max(wait, SHORTEST_RETRY_S), LONGEST_RETRY_S))
+def _longest_retry(error: HotseatError) -> Seconds:
+    """Some clients sleep for any value, and others give up above two minutes; but a budget is renewed when it is."""
+    return math.inf if isinstance(error, OverLimit) else LONGEST_RETRY_S
+
+
+def _whole_seconds(wait: Seconds, longest: Seconds) -> int:
+    return math.ceil(min(max(wait, SHORTEST_RETRY_S), longest))
 
 
 def encodable(text: str) -> str:

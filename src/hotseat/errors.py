@@ -90,6 +90,18 @@ class NotRunning(ClientError):
     code = "model_not_running"
 
 
+class UnknownKey(ClientError):
+    status = 404
+    code = "key_not_found"
+
+
+class KeyConflict(ClientError):
+    """The change of the API keys is not possible as they are."""
+
+    status = 409
+    code = "key_conflict"
+
+
 class RestartInProgress(ClientError):
     status = 409
     code = "restart_in_progress"
@@ -256,11 +268,23 @@ class Yielding(HotseatError):
 
 
 class OverLimit(HotseatError):
-    """A key exceeds its limits."""
+    """A key exceeds its limits, and may try again soon."""
 
     status = 429
     code = "rate_limit_exceeded"
     retry_helps = True
+
+    def __init__(self, message: str, *, retry_after: Seconds | None = None, fields: Sequence[str] = ()) -> None:
+        """`fields`: header lines that tell the client its limits."""
+        super().__init__(message, retry_after=retry_after)
+        self.fields = fields
+
+
+class OverBudget(OverLimit):
+    """A key has used up what it may use for longer than clients wait."""
+
+    code = "budget_exhausted"
+    retry_helps = False
 
 
 class TooManyWrongKeys(HotseatError):
@@ -283,6 +307,22 @@ class RestartFailed(HotseatError):
     status = 503
     code = "restart_failed"
     retry_helps = False
+
+
+class NotStored(HotseatError):
+    """The disk did not take what must survive a restart, so nothing was changed."""
+
+    status = 503
+    code = "not_stored"
+    retry_helps = True
+
+
+class NotAudited(HotseatError):
+    """The audit file did not take a line about an action, so the action was not begun."""
+
+    status = 503
+    code = "not_audited"
+    retry_helps = True
 
 
 # Bugs in hotseat.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from hotseat.identifiers import DEFAULT_PREFIX
 
@@ -23,12 +24,50 @@ class ErrorFormat(Enum):
     OPENAI = "openai"
 
 
+USER = "user:"
+"""Precedes the names of users who have signed in at a proxy wherever keys are named too; no key's name begins so."""
+
+
 class Role(Enum):
     """What a key may do; each role includes the ones before it."""
 
     INFERENCE = "inference"
     OPERATE = "operate"
     ADMIN = "admin"
+
+
+WINDOWS = {"s": 1.0, "min": 60.0, "hour": 3600.0, "day": 86400.0}
+"""What a budget may be per."""
+BUDGET = rf"([0-9]+(?:\.[0-9]+)?)\s*([kKM]?)\s*/\s*({'|'.join(WINDOWS)})"
+"""Regular expression: how a budget is written."""
+MULTIPLES = {"": 1, "k": 1000, "m": 1_000_000}
+LARGEST_BUDGET = 1 << 60
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """So much in each window of the clock."""
+
+    most: int
+    window_s: Seconds
+
+    @classmethod
+    def of(cls, written: str) -> Budget:
+        """`100/min` or `2M/day`; ValueError for anything else."""
+        found = re.fullmatch(BUDGET, written.strip())
+        if not found:
+            raise ValueError(f'must be so many per {", ".join(WINDOWS)}, such as 100/min or 2M/day, not "{written}"')
+        most = float(found[1]) * MULTIPLES[found[2].lower()]
+        if not 1 <= most <= LARGEST_BUDGET:
+            raise ValueError(f'must be at least 1 and at most {LARGEST_BUDGET}, not "{written}"')
+        return cls(int(most), WINDOWS[found[3]])
+
+    def __str__(self) -> str:
+        return f"{self.most}/{next(name for name, length in WINDOWS.items() if length == self.window_s)}"
+
+
+BATCH = "batch"
+PRIORITIES = ("interactive", BATCH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +81,27 @@ class ApiKey:
     """SHA-256 of a secret that is not known here, in hexadecimal."""
     models: tuple[str, ...] = ()
     """Models it may use; empty: all."""
-    per_minute: int | None = None
+    requests: Budget | None = None
     """Requests to models; None: no limit."""
+    tokens: Budget | None = None
+    """Of prompts and answers; None: no limit."""
     concurrency: int | None = None
     """Concurrent requests to models; None: no limit."""
+    is_batch: bool = False
+    """Requests of other keys are served before its own."""
+
+    @property
+    def priority(self) -> Literal["interactive", "batch"]:
+        return "batch" if self.is_batch else "interactive"
+
+
+@dataclass(frozen=True, slots=True)
+class SignIn:
+    """Headers in which a trusted proxy says who has signed in there."""
+
+    user_header: str
+    role_header: str = ""
+    """Empty: every user has the role inference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +113,22 @@ class Access:
     allowed_origins: tuple[str, ...] = ()
     trusted_proxies: tuple[str, ...] = ()
     client_header: str = ""
+    sign_in: SignIn | None = None
+    """None: users do not sign in at a proxy."""
     api_keys: tuple[ApiKey, ...] = ()
+    """Of the configuration."""
+    created_keys: tuple[ApiKey, ...] = ()
+    """Of the commands `hotseat keys`: only their hashes are known."""
+
+    @property
+    def keys(self) -> tuple[ApiKey, ...]:
+        """All that authenticate clients."""
+        return self.api_keys + self.created_keys
+
+    @property
+    def is_restricted(self) -> bool:
+        """Must everybody say who they are?"""
+        return bool(self.keys) or self.sign_in is not None
 
 
 @dataclass(frozen=True, slots=True)

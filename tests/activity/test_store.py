@@ -113,7 +113,7 @@ async def test_nobody_else_may_read_it(rig: Rig) -> None:
 
 async def test_the_old_and_the_many_are_forgotten(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both bounds hold."""
-    monkeypatch.setattr("hotseat.activity.store.TIDY_EVERY_S", -1.0)
+    monkeypatch.setattr("hotseat.activity.record_writer.TIDY_EVERY_S", -1.0)
     rig.finish(LLAMA)
     await rig.store_writer.close()
     rig.now += 31 * A_DAY_S
@@ -147,7 +147,7 @@ async def test_a_broken_file_is_put_aside(rig: Rig, caplog: pytest.LogCaptureFix
     assert await rig.kept_models() == ["qwen"]
     assert rig.store_writer.lost == 1
     assert [path.name for path in rig.file.parent.glob("*.broken-*")] == [f"activity.sqlite3.broken-{int(NOW)}"]
-    assert "the corrupt activity file was renamed" in caplog.text
+    assert "a corrupt file of records was renamed" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -174,13 +174,13 @@ async def test_a_file_of_a_newer_hotseat_is_left_alone(rig: Rig, caplog: pytest.
     """Going back to an older version must not destroy what the newer one wrote."""
     rig.file.parent.mkdir()
     with sqlite3.connect(rig.file) as newer:
-        newer.execute(f"pragma user_version = {FORMAT + 1}")
+        newer.execute(f"pragma user_version = {FORMAT.version + 1}")
     newer.close()
     rig.finish()
     await rig.store_writer.close()
 
     assert rig.store_writer.lost == 1
-    assert f"its format is {FORMAT + 1}, but this version of hotseat needs {FORMAT}" in caplog.text
+    assert f"its format is {FORMAT.version + 1}, but this version of hotseat needs {FORMAT.version}" in caplog.text
     with pytest.raises(HotseatError, match="cannot be read"):
         await rig.store_writer.read(0, None, 10)
 
@@ -199,8 +199,8 @@ async def test_a_full_disk_is_logged_once_and_so_is_its_end(rig: Rig, caplog: py
     await rig.store_writer.close()
 
     messages = [record.getMessage() for record in caplog.records]
-    assert sum("activity cannot be stored on disk" in line for line in messages) == 1
-    assert sum("activity is stored on disk again" in line for line in messages) == 1
+    assert sum("records cannot be stored on disk" in line for line in messages) == 1
+    assert sum("records are stored on disk again" in line for line in messages) == 1
     assert rig.store_writer.lost == 1500
     assert await rig.kept_models() == ["qwen", "qwen"]
 
@@ -229,7 +229,7 @@ async def test_a_folder_that_cannot_be_written_stops_nobody(rig: Rig, caplog: py
 
     assert rig.store_writer.lost == 1
     assert await rig.kept_models() == ["qwen"]
-    assert "activity cannot be stored on disk" in caplog.text
+    assert "records cannot be stored on disk" in caplog.text
 
 
 @asynccontextmanager

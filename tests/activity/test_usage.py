@@ -41,7 +41,7 @@ def test_what_is_charged_adds_up_to_the_time_in_use(stays: list[tuple[float, flo
 def test_who_is_served_together_shares_the_time() -> None:
     """Ten seconds alone and ten with another are fifteen; two devices are twice as much."""
     first, second, meter = an_account(), an_account(), Meter()
-    one, other = first.enter("m", 0), second.enter("m", 0)
+    one, other = first.enter("m"), second.enter("m")
     one.granted(meter, 1, 0)
     other.granted(meter, 2, 10)
     one.ended(20)
@@ -53,7 +53,7 @@ def test_who_is_served_together_shares_the_time() -> None:
 def test_waiting_costs_no_device_time() -> None:
     """Only from the grant on does a request have a model."""
     account = an_account()
-    account.enter("m", 0).ended(100)
+    account.enter("m").ended(100)
 
     assert (account.requests, account.device_s, account.in_flight) == (1, 0, 0)
 
@@ -61,7 +61,7 @@ def test_waiting_costs_no_device_time() -> None:
 def test_a_server_that_died_was_used_too() -> None:
     """A request that is granted once more is charged for both servers."""
     account, meter = an_account(), Meter()
-    key_use = account.enter("m", 0)
+    key_use = account.enter("m")
     key_use.granted(meter, 1, 0)
     key_use.granted(meter, 1, 5)
     key_use.ended(7)
@@ -69,28 +69,15 @@ def test_a_server_that_died_was_used_too() -> None:
     assert account.device_s == 7
 
 
-def test_a_minutes_requests_may_come_at_once_and_then_as_time_allows() -> None:
-    """After that the refusal says when the next one may come."""
-    account = an_account(per_minute=2)
-    account.enter("m", 1000).ended(1000)
-    account.enter("m", 1000).ended(1000)
-    with pytest.raises(OverLimit, match="rate limit: 2 requests/min") as refused:
-        account.enter("m", 1010)
-    account.enter("m", 1030).ended(1030)
-
-    assert refused.value.retry_after == pytest.approx(20)
-    assert (account.requests, account.refused) == (3, 1)
-
-
 def test_only_so_many_requests_are_under_way() -> None:
     """The next one may come when one of them has ended."""
     account = an_account(concurrency=1)
-    key_use = account.enter("m", 0)
-    with pytest.raises(OverLimit, match="concurrency limit: 1 at a time"):
-        account.enter("m", 0)
+    key_use = account.enter("m")
+    with pytest.raises(OverLimit, match="limit of this API key: 1 requests at a time"):
+        account.enter("m")
     key_use.ended(1)
 
-    account.enter("m", 1)
+    account.enter("m")
 
     assert (account.in_flight, account.refused) == (1, 1)
 
@@ -99,9 +86,9 @@ def test_a_key_for_some_models_is_for_no_other() -> None:
     """What it may not use does not count as used."""
     account = an_account(models=("qwen",))
     with pytest.raises(Forbidden, match='may not use the model "llama"'):
-        account.enter("llama", 0)
+        account.enter("llama")
 
-    account.enter("qwen", 0)
+    account.enter("qwen")
 
     assert account.requests == 1
 
@@ -110,11 +97,11 @@ def test_a_reload_changes_limits_and_leaves_counts() -> None:
     """Keys are known again by their digests; those that are gone are forgotten."""
     accounts = Accounts()
     (before,) = accounts.open([ApiKey("k", concurrency=5)])
-    before.enter("m", 0)
+    before.enter("m")
     (after,) = accounts.open([ApiKey("k", name="ann", concurrency=1)])
 
     assert after is before
     assert (after.name, after.in_flight) == ("ann", 1)
     with pytest.raises(OverLimit):
-        after.enter("m", 0)
+        after.enter("m")
     assert accounts.open([]) == []

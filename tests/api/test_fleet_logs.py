@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.waiting import come_true
+from tests.support.waiting import PATIENCE_S, come_true
 
+from hotseat.api import fleet_logs as merged_logs
+from hotseat.api import followed_log
+from hotseat.api.fleet_logs import FleetLog
+from hotseat.api.log_text import as_json
 from hotseat.api.routes import fleet_logs
 from hotseat.fleet import other_hosts
-from hotseat.identifiers import ModelName
+from hotseat.identifiers import HostName, LogLine, ModelName
+from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
 
     from tests.support.served_fleet import Served
 
+NO_LOG = "b sent something that is not a log line, so its older lines are missing here"
 QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
 
 
@@ -95,22 +104,47 @@ async def test_a_host_that_does_not_answer_is_named(hosts: Served) -> None:
     ]
 
 
-async def test_an_answer_that_is_no_log(hosts: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line says so; what it contains is not shown."""
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"<html>\n",
+        b'{"at": "now", "model": "qwen", "level": null, "text": "loading"}\n',
+        b'{"at": 1700000000, "model": "qwen", "level": null, "text": {"a": 1}}\n',
+        b'{"at": 1e999, "model": "qwen", "level": null, "text": "loading"}\n',
+    ],
+)
+async def test_an_answer_that_is_no_log(hosts: Served, monkeypatch: pytest.MonkeyPatch, answer: bytes) -> None:
+    """A line names the host; what it sent is not shown, neither as JSON nor as text."""
     others: Any = hosts.fleet["a"].fleet_admin.others
 
     async def answers(asked: list[str], path: str) -> dict[str, bytes]:
-        return dict.fromkeys(asked, b"<html>\n")
+        return dict.fromkeys(asked, answer)
 
     monkeypatch.setattr(others, "read_all", answers)
+    text = await hosts.ask("a", "GET", "/hotseat/fleet/logs?host=b")
 
-    assert await lines(hosts, "host=b") == [("b", None, "b did not answer with log lines")]
+    assert await lines(hosts, "host=b") == [("b", None, NO_LOG)]
+    assert (text.status_code, text.text.partition(" | ")[2]) == (200, f"WARNING {NO_LOG}\n")
+
+
+async def test_an_answer_that_is_a_log_in_part(hosts: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is older than the line that is none is left out."""
+    parts = [as_json(LogLine(1, "old")), "<html>", as_json(LogLine(2, "new")), as_json(LogLine(3, "newer"))]
+
+    async def answers(asked: list[str], path: str) -> dict[str, bytes]:
+        return dict.fromkeys(asked, "\n".join(parts).encode())
+
+    monkeypatch.setattr(hosts.fleet["a"].fleet_admin.others, "read_all", answers)
+
+    assert await lines(hosts, "host=b") == [("b", None, NO_LOG), ("b", None, "new"), ("b", None, "newer")]
+    assert await lines(hosts, "host=b&lines=2") == [("b", None, "new"), ("b", None, "newer")]
 
 
 # With follow
 
 
 async def events(feed: AsyncIterator[str], count: int) -> list[tuple[str, str]]:
+    """Fewer if the feed ends."""
     found: list[tuple[str, str]] = []
     async for line in feed:
         if line.startswith("data: "):
@@ -137,26 +171,82 @@ async def test_following_a_model_on_two_hosts(hosts: Served) -> None:
     assert sorted(new) == [("a", "new"), ("b", "new")]
 
 
-async def test_a_followed_host_breaks_off(hosts: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last line says so, and the feed ends."""
-    monkeypatch.setattr(other_hosts, "QUIET_S", 0.2)
+async def test_a_line_that_is_written_while_old_ones_are_sent(hosts: Served) -> None:
+    """It is the next one: none is missing between the old lines and the new ones, and none comes twice."""
+    hosts.parts["a"].logs.write("qwen", "old")
+    source = hosts.parts["a"].logs.of_model(QWEN)
+    log = FleetLog(hosts.fleet["a"].fleet_admin.others, [], QWEN, source, HostName("a"))
+    async with asyncio.timeout(PATIENCE_S), aclosing(log.feeds(10)[0]) as feed:
+        found = [(await anext(feed)).text]
+        for text in ("between", "new"):
+            hosts.parts["a"].logs.write("qwen", text)
+            found.append((await anext(feed)).text)
+
+    assert found == ["old", "between", "new"]
+    assert not hosts.parts["a"].logs.readers("qwen")
+
+
+async def test_a_log_that_is_silent_for_a_while(hosts: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next line is what is written next."""
+    monkeypatch.setattr(merged_logs, "HEARTBEAT_S", 0)
+    own = hosts.parts["a"].logs
+    log = FleetLog(hosts.fleet["a"].fleet_admin.others, [], None, own.own, HostName("a"))
+    async with asyncio.timeout(PATIENCE_S), aclosing(log.feeds(10)[0]) as feed:
+        following = Tasks().start(anext(feed), "follow")
+        await come_true(lambda: own.own.readers)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        own.write_own("info", "hello")
+
+        assert (await following).text == "hello"
+
+
+async def test_a_followed_host_sends_no_log(hosts: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line names the host, and what it sends from then on is not shown."""
+
+    async def follow(host: str, path: str) -> AsyncIterator[bytes]:
+        for at in (b"1700000000", b'"now"', b"1700000001"):
+            yield b'data: {"at": %b, "model": null, "level": null, "text": "hello"}' % at
+
+    monkeypatch.setattr(hosts.fleet["a"].fleet_admin.others, "follow", follow)
     async with hosts.parts["a"].feed("/hotseat/fleet/logs?host=b&follow=true") as feed:
-        [(host, text)] = await events(feed, 2)
+        assert await events(feed, 3) == [
+            ("b", "hello"),
+            ("b", "b sent something that is not a log line, so its log is not followed any more"),
+        ]
 
-    assert (host, text) == ("b", "b does not answer any more (timeout)")
+
+async def test_a_followed_host_restarts(hosts: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its log continues: what it wrote meanwhile is not missing, and nothing comes twice."""
+    monkeypatch.setattr(followed_log, "AGAIN_S", 0.01)
+    there = hosts.parts["b"]
+    there.logs.write_own("info", "before")
+    async with there_followed(hosts) as feed:
+        found = await events(feed, 1)
+        await come_true(lambda: there.logs.own.readers)
+        there.feeds_end.set()  # its old process ends its feeds
+        await come_true(lambda: not there.logs.own.readers)
+        there.logs.write_own("info", "meanwhile")
+        there.feeds_end.clear()
+        found += await events(feed, 1)
+        await come_true(lambda: there.logs.own.readers)
+        there.logs.write_own("info", "after")
+        found += await events(feed, 1)
+
+    assert found == [("b", "before"), ("b", "meanwhile"), ("b", "after")]
 
 
-async def test_a_followed_log_ends(hosts: Served) -> None:
-    """Its host has stopped the feed in order: nothing more comes."""
-    hosts.fleet["b"].launcher.broken = ()
-    await hosts.fleet["b"].dispatcher.load(QWEN)
-    await come_true(lambda: hosts.fleet["a"].phases_seen("b") == {"qwen": "ready"})
-    async with hosts.parts["a"].feed("/hotseat/fleet/logs?model=qwen&follow=true") as feed:
-        await come_true(lambda: hosts.parts["b"].logs.readers("qwen"))
-        hosts.parts["b"].logs.write("qwen", "bye")
-        hosts.parts["b"].logs.end("qwen")
+async def test_a_followed_host_falls_silent(hosts: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line says so, and that the log continues."""
+    monkeypatch.setattr(other_hosts, "QUIET_S", 0.2)
+    async with there_followed(hosts) as feed:
+        [(host, text)] = await events(feed, 1)
 
-        assert await events(feed, 2) == [("b", "bye")]
+    assert (host, text) == ("b", "b does not answer any more (timeout); its log continues here when it is back")
+
+
+def there_followed(hosts: Served) -> AbstractAsyncContextManager[AsyncIterator[str]]:
+    return hosts.parts["a"].feed("/hotseat/fleet/logs?host=b&follow=true")
 
 
 async def test_more_hosts_than_can_be_followed(hosts: Served, monkeypatch: pytest.MonkeyPatch) -> None:

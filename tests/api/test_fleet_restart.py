@@ -93,7 +93,7 @@ async def test_a_host_comes_back_without_a_model_that_it_need_not_have(
     await come_true(lambda: hosts.fleet["a"].phases_seen("c") == {"llama": "ready"})
     if reason == "a drain":
         # Only a knows of the order: c itself would unload the model before the restart.
-        hosts.fleet["a"].node.roster._orders[HostName("c")] = HostOrder(drained=True)
+        hosts.fleet["a"].node.roster.orders.put(HostName("c"), HostOrder(drained=True))
     rejoin(hosts, "c", monkeypatch, loses=LLAMA, changes=reason == "another definition")
     try:
         answer = await restarted(hosts, "c")

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hotseat.activity.recent import Tokens
 from hotseat.activity.usage import HELD
-from hotseat.settings import ApiKey, Role
+from hotseat.identifiers import ModelName
+from hotseat.settings import ApiKey, Budget, Role
 from hotseat.telemetry.key_page import KeyPage
 
 if TYPE_CHECKING:
@@ -17,15 +19,18 @@ if TYPE_CHECKING:
 
 async def test_keys_are_listed_with_what_they_used(rig: Management) -> None:
     """Each key is listed with its usage but not its secret; a limit that is not set is null."""
-    ann, _ = rig.accounts.open([ApiKey("sesame", Role.INFERENCE, "ann", per_minute=9), ApiKey("other")])
-    ann.enter("qwen", 0)
+    ann, _ = rig.accounts.open([ApiKey("sesame", Role.INFERENCE, "ann", requests=Budget(9, 60.0)), ApiKey("other")])
+    ann.enter("qwen")
     listed = (await rig.get("/hotseat/keys")).json()["keys"]
 
     assert listed[0] == {
         "name": "ann",
         "role": "inference",
+        "source": "configuration",
         "models": [],
-        "requests_per_minute": 9,
+        "requests_limit": "9/min",
+        "tokens_limit": None,
+        "priority": "interactive",
         "concurrency_limit": None,
         "requests": 1,
         "refused": 0,
@@ -64,11 +69,17 @@ async def test_what_acts_on_all_models_needs_a_key_for_all_models(rig: Managemen
 
 async def test_metrics_have_one_label_per_configured_key(rig: Management) -> None:
     """Each configured key is one time series, and no secret is in the metrics."""
-    rig.metrics.include(KeyPage(rig.accounts.all))
+    rig.metrics.include(KeyPage(rig.accounts.all, rig.usage.by_key))
     ann, _ = rig.accounts.open([ApiKey("sesame", name="ann"), ApiKey("other")])
-    ann.enter("qwen", 0).ended(1)
+    ann.enter("qwen").ended(1)
+    for key in ("ann", "a key that was removed"):
+        rig.usage.count(ModelName("qwen"), key, Tokens(9, 3, None, cached=4))
     page = (await rig.get("/metrics")).text
 
     assert 'hotseat_key_requests_total{key="ann"} 1.0' in page
     assert page.count("hotseat_key_device_seconds_total{") == 2
+    assert 'hotseat_key_tokens_total{key="ann",kind="prompt"} 9.0' in page
+    assert 'hotseat_key_tokens_total{key="ann",kind="cached"} 4.0' in page
+    assert 'hotseat_key_tokens_total{key="ann",kind="completion"} 3.0' in page
+    assert page.count("hotseat_key_tokens_total{") == 6
     assert "sesame" not in page

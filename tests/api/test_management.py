@@ -160,7 +160,10 @@ async def test_metrics_can_be_switched_off(rig: Management) -> None:
     assert "metrics: false" in hidden.json()["error"]
 
 
-@pytest.mark.parametrize("path", ["/health", "/running", "/v1/models", "/metrics", "/swagger", "/hotseat/ready"])
+@pytest.mark.parametrize(
+    "path",
+    ["/health", "/running", "/v1/models", "/metrics", "/metrics/upstreams", "/swagger", "/hotseat/ready"],
+)
 async def test_head_is_answered_wherever_get_is(rig: Management, path: str) -> None:
     """HEAD returns 200 without a body wherever GET returns 200."""
     answer = await rig.client.head(path)

@@ -6,10 +6,11 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.machines import GiB
+from tests.support.machines import GiB, Pool
 
-from hotseat.cli.devices import described, row
-from hotseat.hardware.measurement import DeviceReading, Reading, Use
+from hotseat.cli.devices import described, load_text, row
+from hotseat.hardware.machine import Machine
+from hotseat.hardware.measurement import DeviceReading, Reading, Sensors, Use
 from hotseat.identifiers import DeviceName
 
 if TYPE_CHECKING:
@@ -58,6 +59,29 @@ def test_models_stand_beside_the_device_they_use() -> None:
 
     assert gpu == ("gpu0", "24.0 GiB", "14.0 GiB", "10.0 GiB", "20.0 GiB", "qwen 12.0 GiB", "a label")
     assert ram[4:6] == ("", "qwen 1.0 GiB, gemma 0.5 GiB + 4.0 GiB of files")
+
+
+def test_the_load_of_a_gpu_is_a_column() -> None:
+    """What a driver does not report is left out; without any report there is no column."""
+    loads = {GPU: Sensors(0.37, 61.0, 212.5)}
+    gpu, ram = (row(described(name, "a label", SEEN, None), loads) for name in (GPU, RAM))
+
+    assert gpu == ("gpu0", "24.0 GiB", "14.0 GiB", "10.0 GiB", "37 %, 61 °C, 212 W", "a label")
+    assert ram[4] == ""
+    assert load_text(Sensors(0.0, None, 9.6)) == "0 %, 10 W"
+
+
+def test_the_load_is_in_json_and_in_the_table(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device without a report has the same fields, without a value."""
+    machine = Machine({GPU: Pool(reported=Sensors(0.5, 40.0)), RAM: Pool()})
+    monkeypatch.setattr("hotseat.cli.devices.find_machine", lambda: machine)
+    table, document = (typed("devices", *more, "--url", "http://127.0.0.1:9") for more in ((), ("--json",)))
+    gpu, ram = json.loads(document.out)
+
+    assert table.out.splitlines()[0].split() == ["DEVICE", "TOTAL", "USED", "FREE", "LOAD", "WHAT"]
+    assert "50 %, 40 °C" in table.out
+    assert (gpu["utilization"], gpu["celsius"], gpu["watts"]) == (0.5, 40.0, None)
+    assert (ram["utilization"], ram["celsius"], ram["watts"]) == (None, None, None)
 
 
 def test_a_model_in_a_container_is_named_without_a_figure() -> None:

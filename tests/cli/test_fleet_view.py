@@ -86,10 +86,10 @@ async def test_logs_of_a_model_on_another_host(hosts: Served, at_a: CommandLine)
 
 
 async def test_logs_are_followed(hosts: Served, at_a: CommandLine) -> None:
-    """The command ends when the log does."""
+    """The command ends when the host that it asks does."""
     await load(hosts, "b", QWEN)
     hosts.parts["b"].logs.write("qwen", "loading")
-    hosts.parts["b"].feeds_end.set()  # that host has restarted
+    hosts.parts["a"].feeds_end.set()
     said = await at_a.type("fleet", "logs", "qwen", "-f")
 
     assert said.code == 0

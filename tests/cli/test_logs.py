@@ -12,6 +12,8 @@ import pytest
 from tests.support.management import WRITTEN_AT
 from tests.support.waiting import come_true
 
+from hotseat.cli.client import Server
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -66,6 +68,15 @@ async def test_logs_cannot_steer_the_terminal(command_line: CommandLine) -> None
 
     assert said.out.endswith(" qwen | red plain\ttab\n")
     assert "\x1b" not in said.out
+
+
+async def test_a_server_that_sends_no_log_lines(command_line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One sentence says so."""
+    monkeypatch.setattr(Server, "text", lambda *_, **__: '{"at": "now"}\n')
+    said = await command_line.type("logs")
+
+    assert (said.code, said.out) == (1, "")
+    assert "the server sent something that is not a log line; is it a hotseat server?" in said.err
 
 
 async def test_levels_have_colours_on_a_terminal(command_line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:

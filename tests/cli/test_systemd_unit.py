@@ -55,6 +55,13 @@ def test_the_unit_names_program_and_configuration_in_full(folder: Path, typed: T
     assert "Type=notify\n" in said.out
 
 
+def test_the_state_directory_is_private(folder: Path, typed: Typed) -> None:
+    """systemd would let every user list it."""
+    said = typed("systemd", "print", "--config", "my config.yaml")
+
+    assert "StateDirectory=hotseat\nStateDirectoryMode=0700\n" in said.out
+
+
 def test_a_unit_of_ones_own_needs_no_root(folder: Path, typed: Typed) -> None:
     """It is installed in the user's folder, runs as the user, and the next steps use `--user`."""
     said = typed("systemd", "install", "--user")

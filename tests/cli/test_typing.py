@@ -39,6 +39,7 @@ COMMANDS = (
     "run",
     "top",
     "activity",
+    "usage",
     "stop",
     "logs",
     "why",
@@ -49,6 +50,7 @@ COMMANDS = (
     "record",
     "simulate",
     "fleet",
+    "keys",
     "systemd",
 )
 
@@ -164,7 +166,7 @@ def test_an_unknown_command_is_answered_with_the_one_that_was_meant(typed: Typed
     assert said.err.partition("Did you mean ")[2].strip() == (f"'{meant}'?" if meant else "")
 
 
-@pytest.mark.parametrize("command", [(), ("fleet",), ("systemd",)])
+@pytest.mark.parametrize("command", [(), ("fleet",), ("keys",), ("systemd",)])
 def test_a_list_of_commands_cuts_no_sentence_short(typed: Typed, command: tuple[str, ...]) -> None:
     """What a command does fits into one line of 80 columns."""
     assert "..." not in typed(*command, "--help").out.partition("COMMAND [ARGS]...")[2]

@@ -10,7 +10,7 @@ import pytest
 
 from hotseat.catalog.redaction import HIDDEN
 from hotseat.config.effective import resolved
-from hotseat.settings import ApiKey, Role
+from hotseat.settings import ApiKey, Budget, Role
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,10 +59,20 @@ def test_a_key_may_be_known_by_its_hash_alone(files: ConfigFiles) -> None:
 def test_limits_and_models_of_a_key(files: ConfigFiles) -> None:
     """An alias counts as its model."""
     (key,) = keys(
-        files, "apiKeys: [{key: the-key-of-somebody, models: [q], requestsPerMinute: 60, concurrencyLimit: 4}]"
+        files,
+        "apiKeys: [{key: the-key-of-somebody, models: [q], requests: 60/min, tokens: 2M/day,"
+        " concurrencyLimit: 4, priority: batch}]",
     )
 
-    assert key == ApiKey("the-key-of-somebody", Role.INFERENCE, models=("qwen",), per_minute=60, concurrency=4)
+    assert key == ApiKey(
+        "the-key-of-somebody",
+        Role.INFERENCE,
+        models=("qwen",),
+        requests=Budget(60, 60.0),
+        tokens=Budget(2_000_000, 86400.0),
+        concurrency=4,
+        is_batch=True,
+    )
 
 
 @pytest.mark.parametrize(
@@ -99,6 +109,10 @@ def test_limits_and_models_of_a_key(files: ConfigFiles) -> None:
         (
             "{key: the-key-of-somebody, name: ann}, {key: the-key-of-another, name: ann}",
             'apiKeys[1].name: another key is already named "ann"',
+        ),
+        (
+            "{key: the-key-of-somebody, name: 'user:ann'}",
+            "apiKeys[0].name: a name must not begin with user:, which stands for users who have signed in at a proxy",
         ),
     ],
 )

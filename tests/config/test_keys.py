@@ -17,7 +17,7 @@ from hotseat.config.problems import Problems
 from hotseat.config.specs import preferred_ports
 from hotseat.config.validate import validate
 from hotseat.identifiers import LOCAL_HOST, DeviceName, Place
-from hotseat.settings import ActivityKept, ApiKey, ErrorFormat, Limits, LogFormat, Logging, Role, Settings
+from hotseat.settings import ActivityKept, ApiKey, ErrorFormat, Limits, LogFormat, Logging, Role, Settings, SignIn
 
 if TYPE_CHECKING:
     from tests.support.config_files import ConfigFiles
@@ -142,6 +142,7 @@ allowedHosts: [models.example]
 allowedOrigins: ["https://chat.example"]
 trustedProxies: [10.1.2.3, 192.168.0.1/16]
 clientHeader: X-User
+signIn: {userHeader: X-Auth-User, roleHeader: X-Auth-Role}
 apiKeys: [full-rights-key-0, {key: less-rights-key-0, role: operate}, {key: least-rights-key-0}]
 errorFormat: text
 metrics: off
@@ -166,6 +167,7 @@ upstream: {ignorePaths: ["a$"]}
     assert settings.access.allowed_origins == ("https://chat.example",)
     assert settings.access.trusted_proxies == ("10.1.2.3/32", "192.168.0.0/16")
     assert settings.access.client_header == "X-User"
+    assert settings.access.sign_in == SignIn("X-Auth-User", "X-Auth-Role")
     assert settings.access.api_keys == (
         ApiKey("full-rights-key-0", Role.ADMIN),
         ApiKey("less-rights-key-0", Role.OPERATE),

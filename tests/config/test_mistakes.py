@@ -101,3 +101,28 @@ def test_the_name_of_a_request_is_nobodys_name(tmp_path: Path) -> None:
     file.write_text(MODEL + "clientHeader: x-request-ID\n")
 
     assert problems_of(file) == ["config.yaml:2:1: error: clientHeader: X-Request-Id identifies requests, not clients"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("signIn: {userHeader: X-User}", "signIn: has no effect without trustedProxies"),
+        ("signIn: {}", "signIn.userHeader: is missing"),
+        (
+            "signIn: {userHeader: Authorization}",
+            "signIn.userHeader: must be the name of a header of its own",
+        ),
+        ("signIn: {userHeader: X-Forwarded-For}", "signIn.userHeader: must be the name of a header"),
+        ("signIn: {userHeader: X-A b}", "signIn.userHeader: must be the name of a header of its own"),
+        (
+            "trustedProxies: [10.0.0.1]\nsignIn: {userHeader: X-User, roleHeader: x-user}",
+            "signIn.roleHeader: is also the header of the user",
+        ),
+    ],
+)
+def test_a_sign_in_that_would_prove_nothing(tmp_path: Path, text: str, expected: str) -> None:
+    """Headers that anybody may send, or that mean something else, are refused."""
+    file = tmp_path / "config.yaml"
+    file.write_text(MODEL + text)
+
+    assert [problem for problem in problems_of(file) if f" error: {expected}" in problem] != []

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from hotseat.config.exposure import refuse_open, refuse_to_serve
-from hotseat.config.units import is_loopback, parse_duration, parse_listen, parse_size, shown, size_text
-from hotseat.settings import Access, ApiKey, Settings, TlsFiles
+from hotseat.config.units import is_loopback, parse_budget, parse_duration, parse_listen, parse_size, shown, size_text
+from hotseat.settings import Access, ApiKey, Budget, Settings, TlsFiles
 
 
 @pytest.mark.parametrize(
@@ -158,3 +158,31 @@ def test_an_open_address_for_ollamas_clients_is_refused_too() -> None:
     assert refuse_to_serve(with_key) is None
     assert "ollama.listen 0.0.0.0:11434 is plain HTTP" in str(refuse_to_serve(with_tls))
     assert refuse_to_serve(replace(with_tls, ollama_listen=("::1", 11434))) is None
+
+
+@pytest.mark.parametrize(
+    ("written", "budget"),
+    [("100/min", Budget(100, 60.0)), ("2M/day", Budget(2_000_000, 86400.0)), (" 1.5k / hour ", Budget(1500, 3600.0))],
+)
+def test_budgets(written: str, budget: Budget) -> None:
+    """So many per second, minute, hour or day, in thousands or millions."""
+    assert parse_budget(written) == budget
+    assert parse_budget(str(budget)) == budget
+
+
+@pytest.mark.parametrize("written", ["100", 7, "min/100", "2G/day", "3/week", "", [1], True])
+def test_no_budgets(written: Any) -> None:
+    """The error shows what a budget looks like."""
+    with pytest.raises(ValueError, match="such as 100/min or 2M/day"):
+        parse_budget(written)
+
+
+def test_a_budget_of_nothing() -> None:
+    """A key that may use nothing is no key: it must be at least one."""
+    with pytest.raises(ValueError, match="at least 1"):
+        parse_budget("0/day")
+
+
+def test_no_limit() -> None:
+    """Nothing is no limit."""
+    assert parse_budget(None) is None

@@ -115,11 +115,11 @@ def metrics_off(proxy: Proxy) -> None:
 
 @check(
     "ours-observing-starts-nothing",
-    "Reading /v1/models, /health, /running, /metrics or /swagger starts no model.",
+    "Reading /v1/models, /health, /running, /metrics, /metrics/upstreams or /swagger starts no model.",
     CROWD,
 )
 def observing_starts_nothing(proxy: Proxy) -> None:
-    for path in ("/v1/models", "/health", "/running", "/metrics", "/swagger"):
+    for path in ("/v1/models", "/health", "/running", "/metrics", "/metrics/upstreams", "/swagger"):
         proxy.call("GET", path)
     time.sleep(0.4)
     expect(not proxy.facts("started"), proxy.facts("started"))

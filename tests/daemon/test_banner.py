@@ -14,7 +14,7 @@ from tests.support.hotseat import PROGRAM
 from tests.support.ports import free_port
 
 from hotseat.daemon.banner import LONGEST, Banner, url_of
-from hotseat.settings import Access, ApiKey
+from hotseat.settings import Access, ApiKey, SignIn
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,6 +37,18 @@ def test_who_may_come_in_is_said(keys: tuple[str, ...], is_open: bool, said: str
     assert any(said in line for line in lines)
     assert "  dashboard    http://127.0.0.1:8080/hotseat/ui/" in lines
     assert len(lines) <= LONGEST
+
+
+def test_users_who_sign_in_are_said() -> None:
+    """Alone, or besides keys."""
+    both = Access(sign_in=SignIn("X-User"), api_keys=(ApiKey("a"),))
+    for access, said in (
+        (both, "1 API key or sign-in required"),
+        (Access(sign_in=SignIn("X-User")), "sign-in required"),
+    ):
+        lines = Banner("http", [("127.0.0.1", 8080)], ["config.yaml"], 3, access, is_open=False).lines()
+
+        assert any(line.endswith(f" {said}") for line in lines)
 
 
 def test_the_address_for_ollamas_clients_is_said() -> None:

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-CONFIG = "models: {sleeper: {cmd: 'sleep ${PORT}'}}\n"
+CONFIG = "models: {sleeper: {cmd: 'sleep ${PORT}'}}\nlimits: {headerTimeout: 10m}\n"
+"""A client that sends nothing keeps its connection, however slow the machine is."""
 # Only the process itself knows its number; the shell becomes the program.
 HANDING = 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$@" 3<&"$FD"'
 
@@ -45,10 +46,10 @@ def serving(folder: Path, listener: socket.socket, **env: str) -> Iterator[subpr
     config = folder / "config.yaml"
     config.write_text(CONFIG)
     argv = ["bash", "-c", HANDING, "bash", str(PROGRAM), "serve", "--config", str(config)]
-    fd = listener.fileno()
+    fd, ours = listener.fileno(), {"HOTSEAT_TEST_RUN": str(folder), "XDG_STATE_HOME": str(folder / "state")}
     with subprocess.Popen(
         argv,
-        env={**os.environ, "FD": str(fd), "HOTSEAT_TEST_RUN": str(folder), **env},
+        env={**os.environ, "FD": str(fd), **ours, **env},
         pass_fds=[fd],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -58,6 +59,14 @@ def serving(folder: Path, listener: socket.socket, **env: str) -> Iterator[subpr
             yield server
         finally:
             server.kill()
+            end_marked(f"HOTSEAT_TEST_RUN={folder}".encode())
+
+
+def end_marked(mark: bytes) -> None:
+    """Also a process that replaced the first one, and is no child of it."""
+    for pid in [pid for pid in all_pids() if mark in environment(pid)]:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_systemd_is_notified_of_start_watchdog_and_stop(tmp_path: Path, ear: socket.socket) -> None:

@@ -14,6 +14,7 @@ from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from playwright.sync_api import Browser, Locator, Page
     from tests.support.fleet_journey import Hosts
@@ -124,6 +125,22 @@ def test_an_offline_host_can_be_uncordoned(at_a: Visits, hosts: Hosts) -> None:
     page.get_by_role("button", name="Uncordon c").click()
 
     expect(card(page, "c")).to_have_count(0)
+
+
+def test_a_host_lacks_the_file_of_a_model(at_a: Visits, hosts: Hosts, tmp_path: Path) -> None:
+    """Its card says which model and which file, and a link shows such hosts, until the file is there."""
+    file = tmp_path / "gamma.gguf"
+    hosts.start("d", {"gamma": {"cmd": f"llama-server -m {file} --port ${{PORT}}"}})
+    page = at_a().go("fleet")
+    expect(card(page, "d")).to_contain_text(f"gamma cannot be loaded here, file missing: {file}")
+    page.get_by_role("link", name="1 file missing").press("Enter")
+    expect(card(page, "d")).to_be_visible()
+    expect(card(page, "a")).to_have_count(0)
+    page.get_by_role("link", name="all 3").press("Enter")
+    file.touch()
+    expect(card(page, "d")).not_to_contain_text("file missing", timeout=60_000)
+    hosts["d"].terminate()
+    expect(card(page, "d")).to_have_count(0)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

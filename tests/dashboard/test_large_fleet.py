@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 from playwright.sync_api import expect
-from tests.support.browser import Visit
 from tests.support.fleet_of_records import among_records, host_record
 from tests.support.stubs import stub
+
+from hotseat.identifiers import ModelName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from playwright.sync_api import Browser, Locator, Page
+    from playwright.sync_api import Locator, Page
+    from tests.support.browser import Visit
     from tests.support.hotseat import Hotseat
 
     from hotseat.fleet.records import HostRecord
@@ -24,6 +27,7 @@ pytestmark = pytest.mark.timeout(180)
 
 HOSTS = 500
 MODELS = [f"model-{number:02}" for number in range(10)]
+STATES = ["all 500", "500 ready", "0 cordoned", "0 drained", "1 file missing", "2 other configuration"]
 RENDERED = 50
 """Rows of a table before it is scrolled."""
 
@@ -31,29 +35,14 @@ RENDERED = 50
 def records(digest: str) -> list[HostRecord]:
     """Two hosts have another configuration than the others, and one of them another model."""
     usual = [host_record(number, digest, MODELS) for number in range(1, HOSTS - 2)]
+    usual[76] = replace(usual[76], missing_files={ModelName("zebra"): "/models/zebra.gguf"})
     return [*usual, host_record(498, "9f8e7d6c", MODELS), host_record(499, "9f8e7d6c", ["zebra"])]
 
 
 @pytest.fixture(scope="module")
-def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hotseat]:
+def hotseat(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hotseat]:
     with among_records(tmp_path_factory.mktemp("fleet"), "gpu000", records, {"alpha": stub("alpha")}) as host:
         yield host
-
-
-@pytest.fixture
-def visits(large: Hotseat, browser: Browser) -> Iterator[Visits]:
-    """Opens the dashboard; afterwards the page must have no errors."""
-    begun: list[Visit] = []
-
-    def visit(**context: Any) -> Visit:
-        begun.append(Visit(browser.new_context(**context).new_page(), large.url))
-        return begun[-1]
-
-    yield visit
-    faults = [fault for visit in begun for fault in [*visit.problems, *visit.violations()]]
-    for visit_ in begun:
-        visit_.page.context.close()
-    assert faults == []
 
 
 def rows(page: Page) -> Locator:
@@ -72,7 +61,7 @@ def test_totals_of_the_whole_fleet_are_shown(visits: Visits) -> None:
     """Hosts by state, models, requests and memory, and each side of a difference in the configuration."""
     page = visits().go("fleet")
 
-    expect(by_state(page)).to_have_text(["all 500", "500 ready", "0 cordoned", "0 drained", "2 other configuration"])
+    expect(by_state(page)).to_have_text(STATES)
     expect(page.locator(".figure", has_text="Models ready")).to_contain_text("loading")
     expect(page.locator(".figure", has_text="Memory, gpu")).to_contain_text("of 156 TiB used")
     expect(page.get_by_text("Hosts differ in their configuration")).to_contain_text("on 498 hosts, 9f8e7d6c on 2 hosts")
@@ -118,6 +107,18 @@ def test_a_host_opens_to_its_models_and_is_cordoned_by_keyboard(visits: Visits) 
     page.get_by_role("button", name="Uncordon gpu123").press("Enter")
 
     expect(rows(page)).to_contain_text(["ready"])
+
+
+def test_a_host_that_lacks_a_file(visits: Visits) -> None:
+    """Its row says so, and opens to the model and the file; the page still fits a phone."""
+    page = visits(viewport={"width": 400, "height": 800}).go("fleet")
+    by_state(page).filter(has_text="file missing").press("Enter")
+    expect(rows(page)).to_contain_text(["gpu077"])
+    expect(rows(page)).to_contain_text(["file missing"])
+    page.get_by_role("button", name="gpu077", exact=True).press("Enter")
+
+    expect(page.get_by_text("zebra cannot be loaded here, file missing: /models/zebra.gguf")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") == 400
 
 
 def test_models_are_listed_with_their_hosts(visits: Visits) -> None:

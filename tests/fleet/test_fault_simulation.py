@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -88,6 +89,40 @@ def test_a_defect_that_the_simulation_has_found(defect: str) -> None:
     assert simulate(seed, *faults).violations == ()
 
 
+ALLOWED = {
+    "forwarded by records from before NATS was away": (4110, ("clock wrong", "nats away")),
+    "forwarded by a host that was stopped until then": (
+        5388,
+        ("name stolen with the address", "host stopped", "watches lapse", "host killed"),
+    ),
+    "chosen while NATS is slow": (6010, ("new configuration", "nats slow")),
+    "host stopped while it leaves": (2202, ("host stopped", "new configuration", "watches lapse")),
+}
+"""Seeds and faults with which the simulation has reported what a fleet may do, or what no real host does."""
+
+
+@pytest.mark.parametrize("what", ALLOWED)
+def test_what_looks_like_a_defect_and_is_none(what: str) -> None:
+    """It is not reported."""
+    seed, faults = ALLOWED[what]
+
+    assert simulate(seed, *faults).violations == ()
+
+
+def test_an_internal_error_while_the_log_is_off(caplog: pytest.LogCaptureFixture) -> None:
+    """It is found, as `just simulate-faults` prints no log."""
+    caplog.set_level(logging.CRITICAL)
+
+    with patch.object(Reconciler, "go", fails):
+        found = {violation.rule for violation in simulate(0, "nats away").violations}
+
+    assert "internal error" in found
+
+
+async def fails(reconciler: Reconciler) -> None:
+    raise KeyError("a planted bug")
+
+
 # Planted bugs: the defects again, one at a time
 
 
@@ -107,7 +142,7 @@ def revisions_go_on(reconciler: Reconciler, bucket: Bucket, change: Change) -> N
 def lost_orders_are_over(roster: Roster, bucket: Bucket, key: str, now: float) -> None:
     remove(roster, bucket, key, now)
     if bucket is Bucket.ORDERS:
-        roster._orders.pop(HostName(key), None)
+        roster.orders._orders.pop(HostName(key), None)
 
 
 remove, act = Roster._remove, Reconciler.on_change

@@ -173,8 +173,8 @@ def snapshot(roster: Roster) -> Any:
         sorted((member.name, encoded(member.record)) for member in roster.hosts()),
         sorted((model, member.name) for model in MODELS for member in roster.holders(model)),
         sorted((model, member.name) for model in MODELS for member, _ in roster.offering(model)),
-        [roster.order_for(host) for host in HOSTS],
-        [roster.resolve(model) for model in MODELS],
+        [roster.orders.of(host) for host in HOSTS],
+        [roster.names.resolve(model) for model in MODELS],
         [place(model, ClientId("x"), roster, LATER) for model in MODELS],
         to_keep(roster, LATER),
     )

@@ -134,7 +134,7 @@ async def test_a_host_that_dies_is_forgotten_when_its_lease_ends() -> None:
         victim = host(board, "gpu2")
         await victim.membership.join()
         await advance(1)
-        await victim.membership._tasks.aclose()  # no goodbye
+        await victim.membership.fall_silent()
         await advance(LEASE_S - RENEW_S)
         before = await seen(board, "gpu2")
         await advance(RENEW_S + 0.1)

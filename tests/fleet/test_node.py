@@ -25,6 +25,8 @@ from hotseat.fleet.store import Bucket, StoreError
 from hotseat.identifiers import ClientId, HostName, ModelName
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.settings import Fleet
+from hotseat.state.fleet_state import FleetState
+from hotseat.state.state_file import StateFile
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -253,7 +255,7 @@ async def test_a_host_that_was_drained_starts_again(open_host: Open, board: Boar
     own.keep_orders(frozenset({"drain"}))
     host = await open_host("a", spec("alpha"), own=own)
 
-    assert host.node.roster.order_for(HostName("a")).drained
+    assert host.node.roster.orders.of(HostName("a")).drained
     await come_true(lambda: "a" in board.current(Bucket.ORDERS))
 
 
@@ -267,6 +269,21 @@ async def test_a_host_keeps_its_orders_for_the_next_start(open_host: Open) -> No
 
     await host.node.store.put(Bucket.ORDERS, "a", encoded(HostOrder()))
     await come_true(lambda: not own.orders)
+
+
+@pytest.mark.parametrize("leave", [FleetNode.leave, FleetNode.fall_silent])
+async def test_a_host_that_got_an_order_stops(
+    open_host: Open, tmp_path: Path, leave: Callable[[FleetNode], Awaitable[None]]
+) -> None:
+    """When it has stopped, the order is in its file."""
+    file = StateFile(tmp_path / "fleet.json")
+    own = FleetState(file, "a", handed={})
+    host = await open_host("a", spec("alpha"), own=own)
+    await host.node.store.put(Bucket.ORDERS, "a", encoded(HostOrder(cordoned=True)))
+    await come_true(lambda: own.orders == {"cordon"})
+    await leave(host.node)
+
+    assert file.read()["orders"] == ["cordon"]
 
 
 async def test_claims_that_came_true_are_taken_back(pair: tuple[Host, Host], board: Board) -> None:

@@ -10,7 +10,7 @@ from tests.support.fleet import RosterRig, host
 from tests.support.waiting import come_true
 
 from hotseat.errors import HostUnresponsive
-from hotseat.fleet.host_http import HostHttp
+from hotseat.fleet.host_http import OPERATOR, HostHttp
 from hotseat.fleet.host_proof import FleetSecret, Signer
 from hotseat.fleet.other_hosts import AT_ONCE, OtherHosts
 from hotseat.identifiers import HostName
@@ -19,7 +19,7 @@ from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
     from hotseat.fleet.host_http import Receiver
-    from hotseat.identifiers import Seconds
+    from hotseat.identifiers import ClientId, Seconds
 
 HOSTS = [HostName(f"h{n:02}") for n in range(AT_ONCE + 8)]
 
@@ -33,7 +33,9 @@ class SlowHosts(HostHttp):
         self.may_answer = asyncio.Event()
         self.answer: Answer | Exception = Answer(200, {}, b"yes")
 
-    async def fetch(self, method: str, to: Receiver, path: str, within: Seconds, role: bytes = b"") -> Answer:
+    async def fetch(
+        self, method: str, to: Receiver, path: str, within: Seconds, role: bytes = b"", client: ClientId = OPERATOR
+    ) -> Answer:
         self.asked.append(to.host)
         await self.may_answer.wait()
         if isinstance(self.answer, Exception):

@@ -19,7 +19,7 @@ def names(rig: RosterRig) -> list[str]:
 
 
 def models(roster: Roster) -> list[str]:
-    return sorted(name for name, model in roster.names() if name == model)
+    return sorted(name for name, model in roster.names.present() if name == model)
 
 
 def load(rig: RosterRig, name: HostName = A) -> int:
@@ -141,7 +141,7 @@ def test_one_bucket_begins_anew_without_the_others() -> None:
     rig = RosterRig().hosts(host("a")).apply(Bucket.ORDERS, BegunAnew()).apply(Bucket.ORDERS, CaughtUp())
 
     assert names(rig) == ["a"]
-    assert rig.roster.resolve("qwen") == QWEN
+    assert rig.roster.names.resolve("qwen") == QWEN
 
 
 @pytest.mark.parametrize("bucket", list(Bucket))
@@ -154,8 +154,8 @@ def test_what_cannot_be_read_is_counted_and_is_not_there(bucket: Bucket) -> None
     assert rig.roster.malformed == 1
     assert (rig.roster.host(A) is None) == (bucket is Bucket.HOSTS)
     assert (not rig.roster.claimed(QWEN, rig.now)) == (bucket is Bucket.CLAIMS)
-    assert (rig.roster.resolve("qwen") is None) == (bucket is Bucket.HOSTS)
-    assert rig.roster.order_for(A).cordoned
+    assert (rig.roster.names.resolve("qwen") is None) == (bucket is Bucket.HOSTS)
+    assert rig.roster.orders.of(A).cordoned
 
 
 def test_a_record_under_another_name_is_not_believed() -> None:
@@ -186,7 +186,7 @@ def test_this_host_knows_its_own_catalog_without_the_store() -> None:
     assert models(roster) == ["qwen"]
     roster.here(host("here", catalog="new"), fleet_catalog("llama"), 0.0)
 
-    assert (models(roster), roster.resolve("qwen"), roster.malformed) == (["llama"], None, 0)
+    assert (models(roster), roster.names.resolve("qwen"), roster.malformed) == (["llama"], None, 0)
 
 
 def test_an_old_catalog_of_this_host_that_others_have_stays() -> None:
@@ -204,7 +204,7 @@ def test_a_model_is_found_by_its_name_and_its_aliases() -> None:
     """A model's name takes precedence over another model's alias."""
     rig = RosterRig(catalog=fleet_catalog(qwen=offer(aliases=["coder", "llama"]), llama=offer())).hosts(host("a"))
 
-    assert [rig.roster.resolve(name) for name in ("qwen", "coder", "llama", "gpt")] == [QWEN, QWEN, LLAMA, None]
+    assert [rig.roster.names.resolve(name) for name in ("qwen", "coder", "llama", "gpt")] == [QWEN, QWEN, LLAMA, None]
 
 
 def test_models_that_no_living_host_has_are_not_listed() -> None:
@@ -223,18 +223,18 @@ def test_a_catalog_that_only_absent_hosts_had_does_not_count() -> None:
     rig = RosterRig(catalog=fleet_catalog(qwen=offer(least=2, most=3, aliases=["chat"]))).hosts(host("a"))
     rig.remove(Bucket.HOSTS, "a")
 
-    assert (dict(rig.roster.kept), rig.roster.most(QWEN), rig.roster.resolve("chat")) == ({}, 1, None)
+    assert (dict(rig.roster.kept), rig.roster.most(QWEN), rig.roster.names.resolve("chat")) == ({}, 1, None)
 
 
 def test_the_names_of_a_host_that_restarts_are_expected_back() -> None:
     """They are known until the host returns with another catalog, or has been away for long."""
     rig = RosterRig(catalog=fleet_catalog(qwen=offer(aliases=["chat"]))).hosts(host("a")).remove(Bucket.HOSTS, "a")
-    assert dict(rig.roster.expected_names()) == {"qwen": QWEN, "chat": QWEN}
+    assert dict(rig.roster.names.expected()) == {"qwen": QWEN, "chat": QWEN}
     rig.hosts(host("a", catalog="new"))
-    assert dict(rig.roster.expected_names()) == {}
+    assert dict(rig.roster.names.expected()) == {}
     rig.hosts(host("a")).remove(Bucket.HOSTS, "a").after(KNOWN_S).settle()
 
-    assert dict(rig.roster.expected_names()) == {}
+    assert dict(rig.roster.names.expected()) == {}
 
 
 # Orders
@@ -245,8 +245,8 @@ def test_the_store_loses_an_order() -> None:
     rig = RosterRig("a").hosts(host("a"), host("b")).order("a", drained=True).order("b", cordoned=True)
     rig.apply(Bucket.ORDERS, BegunAnew()).apply(Bucket.ORDERS, CaughtUp())
 
-    assert rig.roster.order_for(A).drained
-    assert [name for name, _ in rig.roster.lost_orders()] == ["a"]
+    assert rig.roster.orders.of(A).drained
+    assert [name for name, _ in rig.roster.orders.lost()] == ["a"]
 
 
 def test_the_store_loses_the_order_of_an_absent_host() -> None:
@@ -255,7 +255,7 @@ def test_the_store_loses_the_order_of_an_absent_host() -> None:
     for rig in rigs:
         rig.apply(Bucket.ORDERS, BegunAnew()).apply(Bucket.ORDERS, CaughtUp())
 
-    assert [name for rig in rigs for name, _ in rig.roster.lost_orders()] == ["gone"]
+    assert [name for rig in rigs for name, _ in rig.roster.orders.lost()] == ["gone"]
 
 
 # Load between two records

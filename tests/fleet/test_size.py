@@ -48,7 +48,7 @@ def test_a_renewed_lease_costs_the_same_in_every_fleet(hosts: int, models: int) 
 
     def renewal() -> None:
         rig.roster.apply(Bucket.HOSTS, renewed, rig.now + 3)
-        rig.roster.catalogs()
+        rig.roster.names.catalogs()
         drifts.look(rig.roster)
 
     assert calls_in(renewal) < MOST_CALLS

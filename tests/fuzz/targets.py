@@ -18,6 +18,7 @@ import msgspec
 from tests.support.fake_launcher import FakeLauncher
 from tests.support.relay_rig import RecordedActivity
 
+from hotseat.activity.usage_counter import UsageCounter
 from hotseat.catalog.catalog import Catalog
 from hotseat.catalog.spec import LaunchRecipe, ModelSpec
 from hotseat.config.effective import resolved
@@ -113,7 +114,7 @@ def noted(items: list[Request | Reply]) -> list[Outcome]:
 async def a_context() -> Context:
     dispatcher = Dispatcher(Scheduler(CATALOG), FakeLauncher(), Journal())
     limits = Limits(header=KiB, body=2 * KiB, json_body=2 * KiB)
-    return Context(dispatcher, Policy(Settings(limits=limits)), Address("x", 0), RecordedActivity())
+    return Context(dispatcher, Policy(Settings(limits=limits)), Address("x", 0), RecordedActivity(), UsageCounter())
 
 
 LOOP = asyncio.new_event_loop()

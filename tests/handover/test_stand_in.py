@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.waiting import eventually
 
-from hotseat.handover.stand_in import HANDOVER, HOME, PROGRAM, exit_code, shell_code, successors
+from hotseat.handover.stand_in import HANDOVER, HOME, PROGRAM, exit_code, holds_signals, shell_code, successors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 SUCCESSOR = f"""
 import os, signal, subprocess, sys
+sys.path.append({HOME!r})
+from hotseat.handover.stand_in import hold_signals
 code, later = int(sys.argv[1]), sys.argv[2:]
 signal.signal(signal.SIGTERM, lambda *_: os._exit(code))
+signal.signal(signal.SIGWINCH, lambda *_: hold_signals())
 if later:
     subprocess.Popen([sys.executable, "-IS", __file__, *later], env={{"{HANDOVER}": "4"}})
 while True:
@@ -91,6 +94,34 @@ def test_a_later_process_that_has_not_taken_over_yet(start: Callable[..., subpro
 
     assert older != newer
     assert first.wait(60) == 8
+
+
+def test_a_signal_while_the_process_between_is_ending(start: Callable[..., subprocess.Popen[bytes]]) -> None:
+    """It goes to the process that serves: the one that is ending may have passed on what it received already."""
+    first = start(7, 8)
+    ending, serving = successors(first.pid)
+    os.kill(ending, signal.SIGWINCH)
+    eventually(lambda: holds_signals(ending))
+    first.send_signal(signal.SIGTERM)
+    eventually(lambda: serving not in successors(first.pid))
+    os.kill(ending, signal.SIGKILL)
+
+    assert first.wait(60) == 128 + signal.SIGKILL
+
+
+def test_signals_that_arrived_during_the_end(start: Callable[..., subprocess.Popen[bytes]]) -> None:
+    """They go to the next process or, if that is ending as well, to the one after it."""
+    first = start(7, 8)
+    ending, serving = successors(first.pid)
+    os.kill(ending, signal.SIGWINCH)
+    eventually(lambda: holds_signals(ending))
+    passing_on = f"import os, signal; os.kill(os.getpid(), signal.SIGTERM); pass_on_held({ending})"
+    begin = f"from hotseat.handover.stand_in import hold_signals, pass_on_held; hold_signals(); {passing_on}"
+    subprocess.run([sys.executable, "-c", begin], check=True)
+    eventually(lambda: serving not in successors(first.pid))
+    os.kill(ending, signal.SIGKILL)
+
+    assert first.wait(60) == 128 + signal.SIGKILL
 
 
 def test_exit_codes() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tests.support.machines import GiB, MiB, Pool, add_card, open_client, write
 
 from hotseat.hardware.amd import cards
-from hotseat.hardware.measurement import DeviceReading, Use
+from hotseat.hardware.measurement import DeviceReading, Sensors, Use
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,6 +70,47 @@ def test_a_lost_card_reads_nothing(tmp_path: Path) -> None:
     (folder / "mem_info_vram_used").unlink()
 
     assert card.read() is None
+
+
+def test_what_the_driver_tells_besides_memory(tmp_path: Path) -> None:
+    """The kernel's percent, millidegrees and microwatts as shares, degrees and watts."""
+    folder = add_card(tmp_path, SLOT, vram=(24 * GiB, 0))
+    write(folder / "power/runtime_status", "active\n")
+    write(folder / "gpu_busy_percent", "37\n")
+    write(folder / "hwmon/hwmon4/temp1_input", "61000\n")
+    write(folder / "hwmon/hwmon4/temp2_input", "78000\n")
+    write(folder / "hwmon/hwmon4/power1_average", "212500000\n")
+    (card,) = cards(RAM, tmp_path)
+
+    assert card.sensors() == Sensors(0.37, 61.0, 212.5)
+
+
+def test_a_card_with_other_sensors(tmp_path: Path) -> None:
+    """Where there is no temperature at the edge, the hottest spot's counts; newer cards tell the present power."""
+    folder = add_card(tmp_path, SLOT, vram=(24 * GiB, 0))
+    write(folder / "hwmon/hwmon4/temp2_input", "78000\n")
+    write(folder / "hwmon/hwmon4/power1_input", "9000000\n")
+    (card,) = cards(RAM, tmp_path)
+
+    assert card.sensors() == Sensors(None, 78.0, 9.0)
+
+
+def test_a_card_without_sensors(tmp_path: Path) -> None:
+    """In a container the files may be missing."""
+    add_card(tmp_path, SLOT, vram=(24 * GiB, 0))
+    (card,) = cards(RAM, tmp_path)
+
+    assert card.sensors() == Sensors()
+
+
+def test_a_card_that_is_powered_down_is_not_woken(tmp_path: Path) -> None:
+    """Only its power state is read: every other file would wake it."""
+    folder = add_card(tmp_path, SLOT, vram=(24 * GiB, 0))
+    write(folder / "power/runtime_status", "suspended\n")
+    write(folder / "gpu_busy_percent", "0\n")
+    (card,) = cards(RAM, tmp_path)
+
+    assert card.sensors() == Sensors()
 
 
 def test_without_graphics_there_are_no_cards(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from tests.support.machines import GiB
 
 from hotseat.hardware.apple import MacRam, cards, sysctl
 from hotseat.hardware.machine import named
-from hotseat.hardware.measurement import DeviceReading
+from hotseat.hardware.measurement import DeviceReading, Sensors
 
 MAC = {
     "hw.memsize": 64 * GiB,
@@ -35,6 +35,14 @@ def test_the_gpu_has_a_part_of_the_ram(memory: int, wired_mb: int, limit: int) -
 
     assert gpu.read() == DeviceReading(limit, min(limit, 16 * GiB if memory == 16 * GiB else 23 * GiB))
     assert list(named([gpu])) == ["gpu0"]
+
+
+def test_a_mac_tells_nothing_of_its_sensors() -> None:
+    """sysctl has neither use nor temperature nor power."""
+    ram = MacRam(MAC.get)
+    (gpu,) = cards(ram, MAC.get)
+
+    assert gpu.sensors() == ram.sensors() == Sensors()
 
 
 def test_memory_per_process_is_unknown() -> None:

@@ -10,7 +10,7 @@ from tests.support.machines import GiB
 from tests.support.waiting import come_true, come_true_async
 
 from hotseat.hardware.background_meter import BackgroundMeter
-from hotseat.hardware.measurement import DeviceReading, Reading
+from hotseat.hardware.measurement import DeviceReading, Reading, Sensors
 from hotseat.identifiers import DeviceName
 
 if TYPE_CHECKING:
@@ -39,6 +39,10 @@ class Scripted:
     def sample(self, roots: Collection[int]) -> Reading:
         return Reading(self.devices(), {pid: {} for pid in roots})
 
+    def sensors(self) -> dict[DeviceName, Sensors]:
+        self.devices()
+        return {DeviceName("gpu0"): Sensors(0.5)}
+
 
 async def test_the_loop_goes_on_while_a_driver_thinks() -> None:
     """Other tasks run between the call and its result."""
@@ -50,6 +54,18 @@ async def test_the_loop_goes_on_while_a_driver_thinks() -> None:
     (reading,) = await asked
 
     assert reading == Reading(SEEN, {40: {}})
+
+
+async def test_sensors_are_read_in_the_background_too() -> None:
+    """The loop goes on meanwhile."""
+    meter = Scripted()
+    asked = asyncio.gather(BackgroundMeter(meter).sensors())
+    await come_true(lambda: meter.asked)
+    meter.may_answer.set()
+
+    (seen,) = await asked
+
+    assert seen == {"gpu0": Sensors(0.5)}
 
 
 async def test_a_stuck_driver_costs_one_wait(caplog: pytest.LogCaptureFixture) -> None:

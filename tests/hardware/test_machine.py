@@ -10,7 +10,7 @@ from tests.support.machines import GiB, MiB, Pool, add_process
 
 from hotseat.hardware.device import Slot
 from hotseat.hardware.machine import Machine, find_machine, named
-from hotseat.hardware.measurement import DeviceReading, Use
+from hotseat.hardware.measurement import DeviceReading, Sensors, Use
 from hotseat.hardware.ram import Ram
 from hotseat.identifiers import RAM, DeviceName
 
@@ -65,6 +65,14 @@ def test_a_containers_client_stands_for_a_server_elsewhere(proc: Path) -> None:
 
     assert reading.elsewhere == (40,)
     assert list(reading.processes) == [50]
+
+
+def test_the_sensors_of_all_devices() -> None:
+    """A device whose driver tells nothing is missing, and so is the RAM."""
+    reported = Sensors(0.5, None, 90.0)
+    machine = Machine({GPU: Pool(reported=reported), DeviceName("gpu1"): Pool(), RAM: Ram()})
+
+    assert machine.sensors() == {GPU: reported}
 
 
 def test_a_lost_device_is_missing(proc: Path) -> None:

@@ -10,7 +10,7 @@ from tests.support.machines import A_CONTAINERS, GiB, MiB, Pool, link
 from tests.support.nvml import NOT_AVAILABLE, Driver, Gpu
 
 from hotseat.hardware.machine import named
-from hotseat.hardware.measurement import DeviceReading, Use
+from hotseat.hardware.measurement import DeviceReading, Sensors, Use
 from hotseat.hardware.nvidia import NvidiaCard, cards, library
 
 if TYPE_CHECKING:
@@ -125,6 +125,24 @@ def test_a_dead_card_does_not_hide_the_others(install: Install, proc: Path) -> N
     found = cards(install(Driver(dead, Gpu(bus="00000000:02:00.0"))), RAM, proc)
 
     assert [str(card.slot) for card in found] == ["0000:02:00.0"]
+
+
+def test_what_a_driver_tells_besides_memory(install: Install, proc: Path) -> None:
+    """Shares, degrees and watts; zero is a figure, and what a card does not have is none."""
+    idle = Gpu("NVIDIA GB10", bus="00000000:02:00.0", use=0, celsius=40, milliwatts=None)
+    full, borrowing = cards(install(Driver(Gpu(), idle)), RAM, proc)
+
+    assert full.sensors() == Sensors(0.37, 61, 212.5)
+    assert borrowing.sensors() == Sensors(0.0, 40, None)
+
+
+def test_a_lost_card_tells_nothing(install: Install, proc: Path) -> None:
+    """A driver that answers with an error has no figures, and none that is zero."""
+    gpu = Gpu()
+    card = only_card(install(Driver(gpu)), proc)
+    gpu.error = pynvml.NVML_ERROR_GPU_IS_LOST
+
+    assert card.sensors() == Sensors()
 
 
 def test_without_a_driver_there_is_no_library() -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import nats
-from tests.support.fleet_journey import nats_cluster
+from tests.support.fleet_journey import nats_cluster, record_of
 from tests.support.forked_hotseat import ForkedHotseat
 from tests.support.hotseat import START_S
 from tests.support.ports import free_port
@@ -15,8 +13,6 @@ from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from tests.support.nats import NatsServer
 
 MODELS = {"qwen": {"cmd": "serve ${PORT}"}}
 SECRET = "shared-by-all-hosts"
@@ -62,25 +58,16 @@ def test_a_killed_host_shows_that_it_is_the_same_machine(tmp_path: Path) -> None
         fleet = {"nats": server.url, "name": "gpu1", "secret": SECRET, "address": f"http://127.0.0.1:{port}"}
         config = {"models": MODELS, "fleet": fleet}
         with ForkedHotseat(config, tmp_path, port=port) as killed:
-            before = asyncio.run(record_of("gpu1", server))
+            before = record_of("gpu1", server)
             killed.process.kill()
             killed.process.wait(timeout=START_S)
         with ForkedHotseat(config, tmp_path, port=port):
-            after = asyncio.run(record_of("gpu1", server))
+            after = record_of("gpu1", server)
     token = json.loads((tmp_path / "state" / "hotseat" / "fleet.json").read_text())["token"]
 
     assert before["boot"] != after["boot"]
     assert before["token_hash"] == after["token_hash"]
     assert token not in json.dumps(after)
-
-
-async def record_of(host: str, server: NatsServer) -> Any:
-    client = await nats.connect(server.url)
-    try:
-        found = await (await client.jetstream().key_value("hotseat-hosts")).get(host)
-    finally:
-        await client.close()
-    return json.loads(found.value or b"")["record"]
 
 
 def test_a_host_starts_without_nats_and_says_that_it_is_apart(tmp_path: Path) -> None:

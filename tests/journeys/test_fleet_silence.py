@@ -6,11 +6,13 @@ import http.client
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.fleet_journey import CONNECT_S, Hosts, names_at, nats_cluster
+from tests.support.forked_hotseat import ForkedHotseat
+from tests.support.hotseat import Hotseat
 from tests.support.stubs import stub
 from tests.support.waiting import eventually
 
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support.client import Stream
-    from tests.support.hotseat import Hotseat
 
 pytestmark = [pytest.mark.minutes, pytest.mark.timeout(240)]
 
@@ -29,13 +30,19 @@ SILENT_S = 35.0
 """A lease, three questions without answer, and a busy machine."""
 
 
-@pytest.fixture
-def hosts(tmp_path: Path) -> Iterator[Hosts]:
+@contextmanager
+def fleet(folder: Path, program: type[Hotseat] = ForkedHotseat) -> Iterator[Hosts]:
     with ExitStack() as stack:
-        hosts = Hosts(tmp_path, stack.enter_context(nats_cluster(tmp_path / "nats", 1)), stack)
+        hosts = Hosts(folder, stack.enter_context(nats_cluster(folder / "nats", 1)), stack, program)
         hosts.start("a", {"near": stub("near")})
         hosts.start("b", {"far": stub("far", "--token-delay 0.1")})
         hosts.until_connected()
+        yield hosts
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Iterator[Hosts]:
+    with fleet(tmp_path) as hosts:
         yield hosts
 
 
@@ -59,6 +66,15 @@ def ended_cleanly(stream: Stream) -> bool:
         return False
 
 
+def rest_of(stream: Stream) -> Iterator[str]:
+    """Until it ends or breaks; fails if the client has to give up."""
+    try:
+        with suppress(http.client.HTTPException, ConnectionError):
+            yield from stream
+    finally:
+        stream.leave()
+
+
 def test_the_host_that_serves_requests_is_stopped(hosts: Hosts) -> None:
     """Its requests end in time, with an error or visibly broken; once it continues, the fleet is whole again."""
     stream = hosts["a"].stream("far", LONG).until_it_speaks()
@@ -77,6 +93,20 @@ def test_the_host_that_serves_requests_is_stopped(hosts: Hosts) -> None:
     eventually(lambda: hosts["a"].chat("far").status == 200, within=CONNECT_S)
     eventually(lambda: all(names_at(hosts[name]) == {"near", "far"} for name in "ab"), within=CONNECT_S)
     assert hosts["b"].chat("near").status == 200
+
+
+def test_the_process_that_forwarded_a_request_was_replaced(tmp_path: Path) -> None:
+    """The old process notices that the other host stopped: the stream breaks visibly, and the process ends."""
+    with fleet(tmp_path, Hotseat) as hosts:  # the installed program: a fork of the tests cannot start itself again
+        stream = hosts["a"].stream("far", LONG).until_it_speaks()
+        restarted = hosts["a"].cli("restart")
+        assert restarted.returncode == 0, restarted.stderr
+        assert next(iter(stream))
+        with stopped(hosts["b"]):
+            *_, last = rest_of(stream)
+
+        assert "b, to which this request was forwarded, stopped answering" in last
+        eventually(lambda: len(hosts["a"].processes(" serve ")) == 1)
 
 
 def test_an_operator_ends_a_request_at_another_host(hosts: Hosts) -> None:

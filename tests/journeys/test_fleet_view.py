@@ -31,7 +31,7 @@ class Fleet:
 
     def __init__(self, folder: Path, stack: ExitStack, kind: type[Hotseat]) -> None:
         nats = stack.enter_context(nats_cluster(folder / "nats", 1))
-        keys = [{"key": OPERATOR, "role": "operate"}, {"key": ADMIN, "role": "admin"}]
+        keys = [{"key": OPERATOR, "role": "operate"}, {"key": ADMIN, "role": "admin", "name": "root"}]
         self.hosts: dict[str, Hotseat] = {}
         for name in NAMES:
             models = {"llama": stub("llama", "--token-delay 0.1")} if name == "gpu3" else {"qwen": stub("qwen")}
@@ -112,6 +112,7 @@ def test_hosts_are_restarted_one_after_the_other(tmp_path: Path) -> None:
         unchanged = fleet.pids()
         restarted = fleet.type("fleet", "restart", key=ADMIN)
         after, server_after = fleet.pids(), fleet.hosts["gpu3"].health()["llama"]["pid"]
+    audit = [json.loads(line) for line in (tmp_path / "gpu3/state/hotseat/audit.jsonl").read_text().splitlines()]
 
     assert (refused.returncode, unchanged) == (1, before)
     assert "requires an API key with the role admin" in refused.stderr
@@ -121,3 +122,6 @@ def test_hosts_are_restarted_one_after_the_other(tmp_path: Path) -> None:
     assert "with its models: llama" in restarted.stdout
     assert all(after[name] != before[name] for name in NAMES)
     assert server_after == server
+    assert ("POST /hotseat/restart", "gpu1", "root") in [
+        (entry["action"], entry.get("host"), entry.get("client")) for entry in audit
+    ]

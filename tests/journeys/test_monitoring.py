@@ -17,7 +17,7 @@ from tests.support.llama import llama
 from tests.support.prometheus import Prometheus, program
 from tests.support.waiting import eventually
 
-from hotseat.telemetry.metric_names import FIGURES
+from hotseat.telemetry.metric_names import FIGURES, UPSTREAM_UP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,7 @@ def panels() -> list[tuple[str, str]]:
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     """It has seen loads, stops and answers as they happened."""
     folder = tmp_path_factory.mktemp("monitored")
-    models = {"alpha": llama("alpha"), "beta": llama("beta")}
+    models = {"alpha": llama("alpha", "--metrics"), "beta": llama("beta")}
     config, environ = {"conversations": "on", "models": models}, {"XDG_CACHE_HOME": str(folder / "cache")}
     with ForkedHotseat(config, folder, environ=environ) as rig, Prometheus(rig.port, RULES, folder) as prometheus:
         eventually(lambda: prometheus.query("hotseat_build_info"), within=PATIENCE_S)
@@ -51,6 +51,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
         rig.chat("nobody")
         seen = 'hotseat_load_seconds_count{model="alpha"} == 2 and on () count_over_time(up[5m]) > 3'
         eventually(lambda: prometheus.query(seen), within=PATIENCE_S)
+        eventually(lambda: prometheus.query('llamacpp:n_tokens_max{model="alpha"} > 0'), within=PATIENCE_S)
         rig.chat("alpha")
         rig.chat("beta")
         tokens = 'increase(hotseat_tokens_per_second_count{model="alpha"}[5m]) > 0'
@@ -112,9 +113,18 @@ def numbers(found: list[dict[str, Any]]) -> list[float]:
 
 
 @pytest.mark.llama
+def test_prometheus_sees_what_model_servers_print(prometheus: Prometheus) -> None:
+    """With the model as a label, under the name that llama-server gives it; a server without metrics is reported."""
+    largest = 'last_over_time(llamacpp:n_tokens_max{job="hotseat-upstreams",model="alpha"}[1h])'
+
+    assert numbers(prometheus.query(largest))
+    assert eventually(lambda: prometheus.query('hotseat_upstream_up{model="beta"} == 0'), within=PATIENCE_S)
+
+
+@pytest.mark.llama
 def test_prometheus_sees_what_is_documented(prometheus: Prometheus) -> None:
     """Names and types, as the page of metrics has them."""
     seen = {each["metric"]: each["type"] for each in prometheus.ask("targets/metadata")}
-    documented = {figure.name: figure.kind.value for figure in FIGURES}
+    documented = {figure.name: figure.kind.value for figure in (*FIGURES, UPSTREAM_UP)}
 
     assert {name: kind for name, kind in seen.items() if name.startswith(("hotseat_", "process_"))} == documented

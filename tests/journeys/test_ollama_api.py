@@ -70,10 +70,14 @@ def test_it_lists_and_describes_models(ollama: Ollama) -> None:
     assert "completion" in shown["capabilities"]
 
 
+def running(ollama: Ollama) -> list[dict[str, Any]]:
+    return list(ollama.call("GET", "/api/ps").json()["models"])
+
+
 def test_it_loads_keeps_and_unloads_a_model(ollama: Ollama) -> None:
     """A load ends when the model is ready, keep_alive is shown, and 0 unloads the idle model."""
     loaded = ollama.call("POST", "/api/generate", {"model": "alpha", "keep_alive": "1h"})
-    [seen] = ollama.call("GET", "/api/ps").json()["models"]
+    [seen] = eventually(lambda: [model for model in running(ollama) if model["context_length"]])
     why = ollama.hotseat.call("GET", "/hotseat/models/alpha").json()
     unloaded = ollama.call("POST", "/api/generate", {"model": "alpha", "keep_alive": 0})
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support import short_limits, streaming_server
 from tests.support.client import PATIENCE_S, chat_body, send
-from tests.support.fleet_journey import CONNECT_S, nats_cluster
+from tests.support.fleet_journey import CONNECT_S, nats_cluster, record_of
 from tests.support.hotseat import Hotseat
 from tests.support.llama import REPOSITORY, llama
 from tests.support.processes import command_line
@@ -23,6 +23,8 @@ from tests.support.waiting import eventually
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
+
+    from tests.support.nats import NatsServer
 
 TWO_FIT: dict[str, Any] = {"devices": {"gpu0": {"memory": "8GiB"}}}
 FOUR_GIB = {"memory": "4GiB"}
@@ -264,9 +266,30 @@ def test_a_host_of_a_fleet_restarts(tmp_path: Path) -> None:
 
         assert restarted.result().returncode == 0, restarted.result().stderr
         assert set(answers) == {200}
-        assert "chose to load" not in hosts["gpu2"].log()
+        assert "chose host=" not in hosts["gpu2"].log()
         assert residents(hosts["gpu2"]) == {"gpu1": ["alpha"], "gpu2": []}
         assert hosts["gpu1"].health()["alpha"]["pid"] == server
+
+
+@pytest.mark.timeout(180)
+def test_a_host_of_a_fleet_restarts_without_a_state_directory(tmp_path: Path) -> None:
+    """The new process has the token of the old one, so it gets the name at once instead of when the lease ends."""
+    (tmp_path / "state").write_text("a file where the directory would be")
+    with nats_cluster(tmp_path / "nats", 1) as (nats,):
+        fleet = {"nats": nats.url, "secret": "hush", "name": "gpu1"}
+        with Hotseat({"models": {"alpha": llama("alpha")}, "fleet": fleet}, tmp_path) as hotseat:
+            before = eventually(lambda: record_of("gpu1", nats))
+            restarted = hotseat.cli("restart")
+            after = eventually(lambda: record_of_next("gpu1", before["boot"], nats))
+
+    assert restarted.returncode == 0, restarted.stderr
+    assert after["token_hash"] == before["token_hash"]
+
+
+def record_of_next(host: str, boot: str, nats: NatsServer) -> Any:
+    """What another process of the host has published than that of `boot`; None: nothing yet."""
+    found = record_of(host, nats)
+    return found if found and found["boot"] != boot else None
 
 
 def residents(hotseat: Hotseat) -> dict[str, list[str]]:

@@ -235,7 +235,22 @@ def test_a_reload_ends_what_a_removed_key_was_at(tmp_path: Path) -> None:
         feed.close()
 
     assert reloaded.status == 200
-    assert "requests were aborted because their keys no longer allow them" in rig.log()
+    assert "requests were aborted because the API keys no longer allow them" in rig.log()
+
+
+def test_a_reload_that_adds_the_first_key_ends_anonymous_feeds(tmp_path: Path) -> None:
+    """The feed is cut, and the anonymous client that asked for the reload still gets its result."""
+    with ForkedHotseat({"models": {}}, tmp_path) as rig:
+        feed = http.client.HTTPConnection("127.0.0.1", rig.port, timeout=PATIENCE_S)
+        feed.request("GET", "/hotseat/events")
+        answer = feed.getresponse()
+        rig.write({"apiKeys": ["open-sesame-please"], "models": {}})
+        reloaded = rig.call("POST", "/hotseat/reload")
+        with pytest.raises(http.client.IncompleteRead):
+            answer.read()
+        feed.close()
+
+    assert reloaded.status == 200
 
 
 def test_a_reload_says_what_needs_a_restart(tmp_path: Path) -> None:

@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
-from hotseat.identifiers import ModelName
-from hotseat.memory.manager import wants_to_look
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.machines import Pool
+
+from hotseat.hardware.machine import Machine
+from hotseat.hardware.measurement import Sensors
+from hotseat.identifiers import DeviceName, ModelName
+from hotseat.memory import manager
+from hotseat.memory.manager import MemoryManager, wants_to_look
+from hotseat.settings import Measuring, Settings
+from hotseat.state.learned_store import LearnedStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 RUNNING = {ModelName("qwen"): 7}
 
@@ -22,3 +35,17 @@ def test_others_are_watched_until_they_are_gone() -> None:
 def test_whoever_measures_nothing_does_not_look() -> None:
     """Earlier measurements do not matter."""
     assert not wants_to_look(None, is_short=True)
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+async def test_sensors_are_read_only_where_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_on: bool
+) -> None:
+    """With `performance.disabled` no driver is asked for them."""
+    seen = {DeviceName("gpu0"): Sensors(0.37, 61.0, 212.5)}
+    machine = Machine({name: Pool(reported=reported) for name, reported in seen.items()})
+    monkeypatch.setattr(manager, "this_machine", lambda: machine)
+    settings = Settings(measuring=Measuring(is_on))
+    memory = MemoryManager(LearnedStore(tmp_path / "learned.json"), dict, lambda: settings)
+
+    assert await memory.sensors() == (seen if is_on else {})

@@ -10,7 +10,7 @@ import pytest
 from tests.support.waiting import eventually
 
 from hotseat.model_servers.monitors import is_monitor, is_monitor_of, to_kill
-from hotseat.model_servers.os_processes import children
+from hotseat.model_servers.os_processes import children, command_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,5 +61,6 @@ def test_the_removal_is_no_part_of_the_container() -> None:
     """It is a child of the monitor, as the container was."""
     with monitor("sh -c 'cat; true' podman container cleanup --rm 4711; true") as pid:
         (removal,) = children(pid)
+        eventually(lambda: "cleanup" in command_line(removal))  # until then it is a copy of the monitor
 
         assert removal not in to_kill([pid], is_late=False)

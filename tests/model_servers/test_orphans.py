@@ -19,7 +19,8 @@ from tests.support.supervisor_rig import GUARD_INTERPRETER, SupervisorRig, comma
 from tests.support.waiting import come_true, eventually
 
 from hotseat.model_servers.descendants import Record, current_pid_scope, start_of, write
-from hotseat.model_servers.orphans import is_abandoned, recorded
+from hotseat.model_servers.guard_grace import check_private
+from hotseat.model_servers.orphans import is_abandoned, private_folder, recorded
 from hotseat.model_servers.os_processes import children
 from hotseat.model_servers.supervisor import open_supervisor
 
@@ -423,3 +424,16 @@ def start_hotseat(tmp_path: Path) -> Iterator[Callable[..., SmallHotseat]]:
 async def the_guard() -> int:
     """Its pid, once the kernel shows its command line."""
     return (await come_true(lambda: [pid for pid in children(os.getpid()) if "hotseat-guard" in command_line(pid)]))[0]
+
+
+@pytest.mark.parametrize("make", [private_folder, check_private], ids=lambda make: make.__name__)
+def test_a_folder_in_a_state_directory_that_is_missing(tmp_path: Path, make: Callable[[Path], object]) -> None:
+    """Nobody else may enter the state directory either, whatever the umask."""
+    state = tmp_path / "home" / "state"
+    former = os.umask(0o022)
+    try:
+        make(state / "guard" / "8080")
+    finally:
+        os.umask(former)
+
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (state, state / "guard", state / "guard/8080")] == [0o700] * 3

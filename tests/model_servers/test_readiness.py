@@ -18,7 +18,7 @@ from hotseat.identifiers import Address
 from hotseat.model_servers import readiness
 from hotseat.model_servers.readiness import Readiness, pause
 from hotseat.net import http_client
-from hotseat.net.happy_eyeballs import Dialler
+from hotseat.net.happy_eyeballs import Connector
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,13 +43,13 @@ async def test_localhost_becomes_the_address_that_answered(rig: SupervisorRig) -
     assert ready.upstream.address.host == "127.0.0.1"
 
 
-@pytest.mark.parametrize("check_endpoint", ["/health", None], ids=["asked", "only dialled"])
+@pytest.mark.parametrize("check_endpoint", ["/health", None], ids=["asked", "only connected"])
 async def test_a_dead_address_of_a_name_does_not_hide_the_server(check_endpoint: str | None) -> None:
     """Each question reaches the address that lives, though another one comes first and swallows packets."""
     async with Healthy() as server:
         with black_hole(FIRST, server.port):
             address = Address("box.test", server.port)
-            found = await asyncio.wait_for(Readiness(address, check_endpoint, Dialler(two)).reached(), SOON_S)
+            found = await asyncio.wait_for(Readiness(address, check_endpoint, Connector(two)).reached(), SOON_S)
 
     assert found == address
 
@@ -76,7 +76,7 @@ async def test_without_a_question_an_open_port_is_enough(rig: SupervisorRig) -> 
     assert "timed out" in await rig.failed(model("binds_only", check_endpoint=None, health_check_timeout_s=0.3))
 
 
-@pytest.mark.parametrize("check_endpoint", ["/health", None], ids=["asked", "only dialled"])
+@pytest.mark.parametrize("check_endpoint", ["/health", None], ids=["asked", "only connected"])
 async def test_a_connection_to_itself_is_no_server(check_endpoint: str | None) -> None:
     """The kernel may choose the server's port for our own end of the connection, which then connects to itself."""
     port = free_port()
@@ -165,7 +165,7 @@ def test_questions_become_rarer(elapsed: float, expected: float) -> None:
     assert pause(elapsed) == pytest.approx(expected)
 
 
-class ConnectsToItself(Dialler):
+class ConnectsToItself(Connector):
     async def way_to(self, address: Address) -> dict[str, Any]:
         sock = socket.socket()
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

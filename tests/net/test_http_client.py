@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hotseat.identifiers import Address
-from hotseat.net.happy_eyeballs import Dialler
+from hotseat.net.happy_eyeballs import Connector
 from hotseat.net.http_client import LONGEST_HEAD, fetch
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ async def server(
 async def test_the_host_is_named_as_it_must_be(host: str, said: str) -> None:
     """The Host field has IPv6 addresses in brackets, and names unchanged."""
     async with server(OK + b"Content-Length: 2\r\n\r\nhi", host) as (address, asked):
-        answer = await fetch(address._replace(prefix="/in"), "/x?y=1", Dialler(), within=SOON_S)
+        answer = await fetch(address._replace(prefix="/in"), "/x?y=1", Connector(), within=SOON_S)
     request, *fields = asked[0].decode().split("\r\n")
 
     assert request == "GET /in/x?y=1 HTTP/1.1"
@@ -61,7 +61,7 @@ async def test_the_host_is_named_as_it_must_be(host: str, said: str) -> None:
 async def test_a_question_with_a_body_and_further_fields() -> None:
     """A request with a body has its length and the given fields, and no others."""
     async with server(b"HTTP/1.1 409 Conflict\r\nServer: llama.cpp\r\n\r\nno") as (address, asked):
-        answer = await fetch(address, "/x", Dialler(), method="POST", lines=b"X-A: 1\r\n", body=b"{}", within=SOON_S)
+        answer = await fetch(address, "/x", Connector(), method="POST", lines=b"X-A: 1\r\n", body=b"{}", within=SOON_S)
 
     assert asked[0].decode().split("\r\n")[1:] == [
         f"Host: 127.0.0.1:{address.port}", "Connection: close", "Content-Length: 2", "X-A: 1", "", "",
@@ -84,7 +84,7 @@ async def test_a_question_with_a_body_and_further_fields() -> None:
 async def test_a_body_is_read_to_its_end_or_to_the_limit(rest: bytes, body: bytes) -> None:
     """A body ends by its length, its last chunk or the connection, and is cut at the limit."""
     async with server(OK + rest) as (address, _):
-        answer = await fetch(address, "/", Dialler(), within=SOON_S, most=10)
+        answer = await fetch(address, "/", Connector(), within=SOON_S, most=10)
 
     assert answer.body == body
 
@@ -92,7 +92,7 @@ async def test_a_body_is_read_to_its_end_or_to_the_limit(rest: bytes, body: byte
 async def test_who_wants_no_body_does_not_wait_for_one() -> None:
     """With a limit of 0 the response is complete after its head, even on an open connection."""
     async with server(OK + b"\r\n", hangs=True) as (address, _):
-        answer = await fetch(address, "/health", Dialler(), within=SOON_S, most=0)
+        answer = await fetch(address, "/health", Connector(), within=SOON_S, most=0)
 
     assert answer.status == 200
 
@@ -100,7 +100,7 @@ async def test_who_wants_no_body_does_not_wait_for_one() -> None:
 async def test_an_interim_answer_is_not_the_answer() -> None:
     """An interim response is skipped."""
     async with server(b"HTTP/1.1 102 Processing\r\n\r\n" + OK + b"Content-Length: 0\r\n\r\n") as (address, _):
-        assert (await fetch(address, "/", Dialler(), within=SOON_S)).status == 200
+        assert (await fetch(address, "/", Connector(), within=SOON_S)).status == 200
 
 
 @pytest.mark.parametrize(
@@ -124,14 +124,14 @@ async def test_what_is_no_answer_is_a_value_error(answer: bytes) -> None:
     """The caller gets a ValueError for any response that is not HTTP."""
     async with server(answer) as (address, _):
         with pytest.raises(ValueError, match=r"\w"):
-            await fetch(address, "/", Dialler(), within=SOON_S)
+            await fetch(address, "/", Connector(), within=SOON_S)
 
 
 async def test_nobody_is_waited_for_longer_than_said() -> None:
     """A response that does not end in time is a TimeoutError."""
     async with server(OK + b"Content-Length: 5\r\n\r\nhel", hangs=True) as (address, _):
         with pytest.raises(TimeoutError):
-            await fetch(address, "/", Dialler(), within=0.05)
+            await fetch(address, "/", Connector(), within=0.05)
 
 
 @pytest.mark.parametrize("path", ["/a b", "/a\r\nX: y", "/a\0"])
@@ -139,6 +139,6 @@ async def test_a_path_that_would_break_the_head_is_not_asked_for(path: str) -> N
     """A path with a space or a control character is refused, and nothing is sent."""
     async with server(OK + b"\r\n") as (address, asked):
         with pytest.raises(ValueError, match="cannot be requested"):
-            await fetch(address, path, Dialler(), within=SOON_S)
+            await fetch(address, path, Connector(), within=SOON_S)
 
     assert asked == []

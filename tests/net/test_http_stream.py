@@ -9,7 +9,7 @@ import pytest
 from tests.net.test_http_client import OK, SOON_S, server
 
 from hotseat.net import http_stream
-from hotseat.net.happy_eyeballs import Dialler
+from hotseat.net.happy_eyeballs import Connector
 from hotseat.net.http_stream import lines_of
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 
 
 async def read(address: Address, within: float = SOON_S, quiet_s: float = SOON_S) -> list[bytes]:
-    found = lines_of(address, "/feed", Dialler(), lines=b"X-Y: z\r\n", within=within, quiet_s=quiet_s)
+    found = lines_of(address, "/feed", Connector(), lines=b"X-Y: z\r\n", within=within, quiet_s=quiet_s)
     async with aclosing(found):
         return [line async for line in found]
 

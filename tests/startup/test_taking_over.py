@@ -144,14 +144,15 @@ def state(**facts: Any) -> Message:
 
 def test_the_last_message_of_an_older_version() -> None:
     """What it does not say has a default."""
-    assert OldState.of(state()) == OldState(Handover(3), 8, TicketId(5), None, must_reload=False)
+    assert OldState.of(state()) == OldState(Handover(3), 8, TicketId(5), None, must_reload=False, fleet={})
 
 
 def test_the_last_message_of_this_version() -> None:
     """The second descriptor is the lock of the folder of conversations."""
     conversations = {"folder": "/cache/0123456789abcdef", "files": [], "servers": []}
-    read = OldState.of(state(conversations=conversations, must_reload=True, weather="fine"))
+    fleet = {"token": "0" * 64, "host": "hotseat/gpu1", "orders": []}
+    read = OldState.of(state(conversations=conversations, must_reload=True, fleet=fleet, weather="fine"))
 
-    assert (read.must_reload, read.lock) == (True, 11)
+    assert (read.must_reload, read.fleet, read.lock) == (True, fleet, 11)
     assert read.conversations is not None
     assert read.conversations.folder == "/cache/0123456789abcdef"

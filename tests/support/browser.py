@@ -21,7 +21,7 @@ REPOSITORY = Path(__file__).parents[2]
 PATIENCE_MS = 30_000
 """What a page shows follows a load or an unload, which take seconds on a busy machine."""
 AXE = REPOSITORY / "dashboard/node_modules/axe-core/axe.min.js"
-PAGES = ("models", "timeline", "memory", "queue", "activity", "logs", "playground", "config")
+PAGES = ("models", "timeline", "memory", "queue", "activity", "usage", "logs", "playground", "config")
 
 NOTE_VIOLATIONS = """
 window.violations = [];

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.support.fake_launcher import catalog, spec
 
+from hotseat.activity.usage_counter import UsageCounter
 from hotseat.catalog.spec import LoadingState, Timeouts
 from hotseat.fleet.route import THIS_HOST, OtherHost
 from hotseat.identifiers import Address, ClientId, HostName, ModelName, TicketId, Upstream
@@ -103,17 +104,17 @@ class _Socket:
 
 
 @dataclass(eq=False)
-class Dial:
+class PendingConnection:
     """A connection that is being opened."""
 
     address: Address
     connected: Callable[[UpstreamConnection], None]
     failed: Callable[[str], None]
-    dials: list[Dial]
+    pending: list[PendingConnection]
 
     def cancel(self) -> None:
-        if self in self.dials:
-            self.dials.remove(self)
+        if self in self.pending:
+            self.pending.remove(self)
 
 
 class FakePool:
@@ -121,7 +122,7 @@ class FakePool:
         self.now = now
         self.heads: Memory[Any] = Memory()
         self.idle: list[UpstreamConnection] = []
-        self.dials: list[Dial] = []
+        self.pending: list[PendingConnection] = []
         self.made: list[UpstreamConnection] = []
 
     def take(self, address: Address) -> UpstreamConnection | None:
@@ -141,9 +142,9 @@ class FakePool:
     def leave(self, address: Address) -> None:
         self.idle = [connection for connection in self.idle if connection.address is not address]
 
-    def dial(self, address: Address, connected: Any, failed: Any, timeouts: Timeouts) -> Dial:
-        self.dials.append(Dial(address, connected, failed, self.dials))
-        return self.dials[-1]
+    def connect(self, address: Address, connected: Any, failed: Any, timeouts: Timeouts) -> PendingConnection:
+        self.pending.append(PendingConnection(address, connected, failed, self.pending))
+        return self.pending[-1]
 
     def open(self, address: Address) -> UpstreamConnection:
         connection = UpstreamConnection(address, ResponseReader(self.heads), self)
@@ -169,7 +170,9 @@ class FakeDispatcher:
     asked: int = 0
     catalog: Any = CATALOG
 
-    def ask(self, model: ModelName, client: ClientId, waiter: Any, *, takes_slot: bool = True) -> TicketId:
+    def ask(
+        self, model: ModelName, client: ClientId, waiter: Any, *, takes_slot: bool = True, is_batch: bool = False
+    ) -> TicketId:
         self.asked += 1
         ticket = TicketId(self.asked)
         self.waiting[ticket] = waiter
@@ -306,8 +309,10 @@ class FakeContext:
         self.policy = Policy(Settings())
         self.management = Address("localhost", 0, unix_path="/run/api")
         self.activity = self
+        self.usage = UsageCounter()
         self.pool = FakePool(self.now)
         self.hosts = hosts
+        self.tracer = None
         self.scheme = b"http"
         self.is_draining = False
         self.bodies = Bodies()

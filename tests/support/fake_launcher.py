@@ -25,6 +25,7 @@ from hotseat.scheduling.events import (
 if TYPE_CHECKING:
     from typing import Any
 
+    from hotseat.identifiers import LaunchId
     from hotseat.scheduling.commands import (
         PutToSleep,
         ReadAhead,
@@ -72,6 +73,10 @@ class FakeLauncher:
         self.restored: list[str] = []
         self.hangs_saving: tuple[str, ...] = ()
         """Models whose server is told to stop before it has saved anything."""
+        self.metrics_pages: dict[str, str] = {}
+        """What each server prints for Prometheus; a model that is missing has no such page."""
+        self.asked_for_metrics: list[str] = []
+        self._launched: dict[LaunchId, str] = {}
         self._ready: dict[str, asyncio.Event] = {}
         self._gone: dict[str, asyncio.Future[str]] = {}
 
@@ -91,6 +96,7 @@ class FakeLauncher:
 
     async def start(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed:
         name, launch = command.model, command.launch
+        self._launched[launch] = name
         self._gone[name] = asyncio.get_running_loop().create_future()
         if name in self.broken:
             self._gone[name].set_result("exited with code 1")
@@ -105,6 +111,10 @@ class FakeLauncher:
     async def ask_slots(self, ready: UpstreamReady) -> SlotsLearned | None:
         slots = self.slots.get(ready.model)
         return None if slots is None else SlotsLearned(ready.model, ready.launch, slots)
+
+    async def own_metrics(self, launch: LaunchId) -> str | None:
+        self.asked_for_metrics.append(self._launched[launch])
+        return self.metrics_pages.get(self._launched[launch])
 
     async def stop(self, command: StopUpstream) -> None:
         if command.model in self.alive:

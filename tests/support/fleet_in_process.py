@@ -15,6 +15,7 @@ from hotseat.dispatch.journal import Journal
 from hotseat.errors import HostUnresponsive
 from hotseat.fleet.inprocess import Board, InProcess
 from hotseat.fleet.node import FleetNode
+from hotseat.fleet.own_state import UnsavedState
 from hotseat.identifiers import HostName
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.settings import Fleet
@@ -38,6 +39,7 @@ class Host:
     launcher: FakeLauncher
     store: InProcess
     node: FleetNode
+    own: UnsavedState
 
     @property
     def fleet_admin(self) -> FleetAdmin:
@@ -111,7 +113,7 @@ async def in_process_fleet(
     fleet_client = InProcessFleetClient(fleet) if has_no_sockets else None
     async with AsyncExitStack() as stack:
         for name in names:
-            made = fleet.hosts[name] = _host(
+            made = fleet.hosts[name] = process_of(
                 Fleet(("nats://nowhere",), HostName(name), address=address(name), secrets=(SECRET,)),
                 InProcess(fleet.board),
                 catalog(*models(name)),
@@ -125,15 +127,18 @@ async def in_process_fleet(
         yield fleet
 
 
-def _host(
+def process_of(
     settings: Fleet,
     store: InProcess,
     models: Catalog,
     launcher: FakeLauncher,
     fleet_client: InProcessFleetClient | None,
+    token: str = "",
 ) -> Host:
-    journal = Journal()
+    """One that has not joined yet; by default, with a token of its own."""
+    journal, own = Journal(), UnsavedState()
+    own.token = token or own.token
     dispatcher = Dispatcher(Scheduler(models), launcher, journal)
-    node = FleetNode(settings, store, dispatcher, lambda: False, fleet_client)
+    node = FleetNode(settings, store, dispatcher, lambda: False, fleet_client, own)
     journal.listen(node.watch)
-    return Host(dispatcher, journal, launcher, store, node)
+    return Host(dispatcher, journal, launcher, store, node, own)

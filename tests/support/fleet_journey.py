@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
+import nats
+from nats.js.errors import KeyNotFoundError
 from tests.support.forked_hotseat import ForkedHotseat
 from tests.support.nats import nats_servers
 from tests.support.waiting import eventually
@@ -34,9 +37,12 @@ def nats_cluster(folder: Path, count: int = 3) -> Iterator[list[NatsServer]]:
 class Hosts:
     """Hosts by name; those that still run at the end are stopped and checked."""
 
-    def __init__(self, folder: Path, nats: list[NatsServer], stack: ExitStack) -> None:
+    def __init__(
+        self, folder: Path, nats: list[NatsServer], stack: ExitStack, program: type[Hotseat] = ForkedHotseat
+    ) -> None:
         self._folder = folder
         self._stack = stack
+        self._program = program
         self.nats = nats
         self.by_name: dict[str, Hotseat] = {}
 
@@ -44,13 +50,19 @@ class Hosts:
         return self.by_name[name]
 
     def start(
-        self, name: str, models: Mapping[str, Any], fleet: Mapping[str, Any] | None = None, **keys: Any
+        self,
+        name: str,
+        models: Mapping[str, Any],
+        fleet: Mapping[str, Any] | None = None,
+        *,
+        environ: Mapping[str, str] | None = None,
+        **keys: Any,
     ) -> Hotseat:
         folder = self._folder / name
         folder.mkdir(exist_ok=True)
         said = {"nats": [server.url for server in self.nats], "name": name, "secret": "hush", **(fleet or {})}
         config = {"models": dict(models), "fleet": said, **keys}
-        self.by_name[name] = self._stack.enter_context(ForkedHotseat(config, folder))
+        self.by_name[name] = self._stack.enter_context(self._program(config, folder, environ=environ))
         return self.by_name[name]
 
     def until_connected(self) -> None:
@@ -81,3 +93,19 @@ def fleet_of(folder: Path, *names: str, models: Mapping[str, Any], nats: int = 3
             hosts.start(name, models, **keys)
         hosts.until_connected()
         yield hosts
+
+
+def record_of(host: str, server: NatsServer) -> Any:
+    """What the host has published; None: nothing, or its lease has ended."""
+    return asyncio.run(_record_of(host, server))
+
+
+async def _record_of(host: str, server: NatsServer) -> Any:
+    client = await nats.connect(server.url)
+    try:
+        found = await (await client.jetstream().key_value("hotseat-hosts")).get(host)
+    except KeyNotFoundError:
+        return None
+    finally:
+        await client.close()
+    return json.loads(found.value or b"")["record"]

@@ -55,8 +55,9 @@ function talk(name, open) {
   }));
 }
 
-for (const path of ["/v1/models", "/health", "/running", "/metrics", "/hotseat/models", "/hotseat/config",
-                    "/hotseat/logs", "/hotseat/requests", "/hotseat/openapi.json", "/upstream/beta/load"]) {
+for (const path of ["/v1/models", "/health", "/running", "/metrics", "/metrics/upstreams", "/hotseat/models",
+                    "/hotseat/config", "/hotseat/logs", "/hotseat/requests", "/hotseat/openapi.json",
+                    "/upstream/beta/load"]) {
   attempt("GET " + path, () => fetch(base + path));
   attempt("no-cors " + path, () => fetch(base + path, {mode: "no-cors"}));
 }

@@ -127,10 +127,10 @@ class Hotseat:
     def chat(self, model: str, max_tokens: int = 4, **headers: str) -> Answer:
         return self.call("POST", "/v1/chat/completions", chat_body(model, max_tokens), **headers)
 
-    def stream(self, model: str, max_tokens: int) -> Stream:
+    def stream(self, model: str, max_tokens: int, **headers: str) -> Stream:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
         body = chat_body(model, max_tokens, stream=True)
-        return Stream(send(connection, "POST", "/v1/chat/completions", body, {}), connection)
+        return Stream(send(connection, "POST", "/v1/chat/completions", body, headers), connection)
 
     def load(self, model: str) -> int:
         """Load a model and return its pid."""

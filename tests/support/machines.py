@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hotseat.hardware.device import Slot
-from hotseat.hardware.measurement import DeviceReading, Use
+from hotseat.hardware.measurement import DeviceReading, Sensors, Use
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,12 +29,16 @@ class Pool:
     label: str = "a pool"
     has_own_memory: bool = True
     card_name: CardName | None = None
+    reported: Sensors = field(default_factory=Sensors)
 
     def read(self) -> DeviceReading | None:
         return DeviceReading(self.total, self.free)
 
     def taken_by(self, trees: Mapping[int, Sequence[int]]) -> Mapping[int, Use] | None:
         return self.taken
+
+    def sensors(self) -> Sensors:
+        return self.reported
 
 
 def write(path: Path, text: str | bytes) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -19,8 +19,12 @@ from hotseat import dashboard
 from hotseat.activity.recent import Activity
 from hotseat.activity.store import ActivityStore, StoreWriter
 from hotseat.activity.usage import Accounts
+from hotseat.activity.usage_counter import UsageCounter
+from hotseat.activity.usage_store import UsageStore, UsageWriter
 from hotseat.api.app import build
 from hotseat.api.deps import ApiDeps
+from hotseat.config.active import ActiveConfig
+from hotseat.config.load import Loaded
 from hotseat.config.reload import ConfigReport, ReloadResult
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
@@ -32,10 +36,13 @@ from hotseat.memory.estimated import Estimates
 from hotseat.memory.precedence import Precedence
 from hotseat.model_files.facts import FactsReader
 from hotseat.scheduling.scheduler import Scheduler
-from hotseat.settings import ActivityKept, Settings
+from hotseat.settings import Access, ActivityKept, Settings
+from hotseat.startup.created_keys import CreatedKeys
+from hotseat.state.key_file import KEYS, KeyFile
 from hotseat.tasks import Tasks
 from hotseat.telemetry.loop_lag import Lag
 from hotseat.telemetry.metrics import Metrics
+from hotseat.telemetry.upstream_page import UpstreamPage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Iterator
@@ -47,6 +54,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.spec import ModelSpec
     from hotseat.estimates.report import Estimate
+    from hotseat.settings import ApiKey
 
 STARTED_AT = 1_700_000_000.5
 
@@ -140,7 +148,11 @@ class Management:
     metrics: Metrics
     activity: Activity
     store_writer: StoreWriter
+    usage: UsageCounter
+    usage_writer: UsageWriter
     client: httpx2.AsyncClient
+    folder: Path
+    """The state directory."""
     settings: Settings = field(default_factory=Settings)
     in_progress: list[InProgress] = field(default_factory=list)
     config_report: ConfigReport = field(default_factory=ConfigReport)
@@ -154,6 +166,21 @@ class Management:
     fleet: FleetAdmin | None = None
     restarts: FakeRestarts = field(default_factory=FakeRestarts)
     feeds_end: asyncio.Event = field(default_factory=asyncio.Event)
+    active: ActiveConfig = field(init=False)
+    created_keys: CreatedKeys = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.active = ActiveConfig(Loaded(self.dispatcher.catalog, Settings()))
+        file = KeyFile(self.folder / KEYS)
+        self.created_keys = CreatedKeys(file, self.active, self.accounts, self._use_keys)
+
+    def configure_keys(self, *keys: ApiKey) -> None:
+        """`apiKeys` of the configuration; those of commands stay."""
+        self.active.loaded = replace(self.active.loaded, settings=Settings(access=Access(api_keys=keys)))
+        self._use_keys()
+
+    def _use_keys(self) -> None:
+        self.accounts.open(self.active.with_created_keys(self.active.settings).access.keys)
 
     async def get(self, path: str, **options: Any) -> httpx2.Response:
         return await self.client.get(path, **options)
@@ -192,12 +219,20 @@ def around(
     journal.listen(metrics.watch)
     activity = Activity(metrics)
     store_writer = StoreWriter(activity, ActivityStore(folder / "activity.sqlite3"), ActivityKept)
-    return Management(dispatcher, journal, launcher, FakeLogs(), metrics, activity, store_writer, client)
+    usage = UsageCounter()
+    usage_writer = UsageWriter(usage, UsageStore(folder / "usage.sqlite3"))
+    logs = FakeLogs()
+    return Management(
+        dispatcher, journal, launcher, logs, metrics, activity, store_writer, usage, usage_writer, client, folder
+    )
 
 
 def application(rig: Management) -> FastAPI:
     async def reload() -> ReloadResult:
         return rig.reload_result
+
+    async def metrics() -> bytes:
+        return rig.metrics.render()
 
     facts = FactsReader()
     app = build(
@@ -209,15 +244,18 @@ def application(rig: Management) -> FastAPI:
             activity=rig.activity,
             in_progress=lambda: rig.in_progress,
             history=rig.store_writer.read,
+            usage=rig.usage_writer.read,
             estimate=estimated,
             facts=lambda specs: asyncio.to_thread(facts.of_all, specs),
             config=lambda: rig.config_report,
             reload=reload,
             precedence=Precedence(rig.dispatcher.tell, tuple, tuple),
             restarts=rig.restarts,
+            keys=rig.created_keys,
             feeds_end=rig.feeds_end,
             accounts=rig.accounts.all,
-            metrics=rig.metrics.render,
+            metrics=metrics,
+            upstream_metrics=UpstreamPage(rig.dispatcher.view, rig.launcher.own_metrics).render,
             is_closing=lambda: rig.is_closing,
             started_at=STARTED_AT,
             share_read=rig.shares_read.get,

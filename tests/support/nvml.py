@@ -36,6 +36,10 @@ class Gpu:
     """False: unified memory, as on GB10."""
     slices: dict[int, Gpu] = field(default_factory=dict)
     """By number: MIG is on."""
+    use: int | None = 37
+    """In percent; None: not supported, as on slices."""
+    celsius: int | None = 61
+    milliwatts: int | None = 212_500
     error: int = SUCCESS
     """The result of every call about this card."""
 
@@ -109,6 +113,21 @@ class Driver:
     def do_nvmlDeviceGetGraphicsRunningProcesses_v3(self, handle: Any, count: Any, listed: Any) -> int:
         gpu = self._gpu(handle)
         return (NOT_SUPPORTED if "A100" in gpu.name else gpu.error) or write_list(gpu.drawing, count, listed)
+
+    def do_nvmlDeviceGetUtilizationRates(self, handle: Any, rates: Any) -> int:
+        rates._obj.gpu = self._gpu(handle).use or 0
+        return self._reported(handle, self._gpu(handle).use)
+
+    def do_nvmlDeviceGetTemperature(self, handle: Any, sensor: Any, celsius: Any) -> int:
+        celsius._obj.value = self._gpu(handle).celsius or 0
+        return self._reported(handle, self._gpu(handle).celsius)
+
+    def do_nvmlDeviceGetPowerUsage(self, handle: Any, milliwatts: Any) -> int:
+        milliwatts._obj.value = self._gpu(handle).milliwatts or 0
+        return self._reported(handle, self._gpu(handle).milliwatts)
+
+    def _reported(self, handle: Any, figure: int | None) -> int:
+        return NOT_SUPPORTED if figure is None else self._gpu(handle).error
 
     # MIG
 

@@ -29,11 +29,13 @@ class Prometheus:
     """Scrapes every second; leaving the block stops it."""
 
     def __init__(self, port: int, rules: Path, folder: Path) -> None:
+        """With the jobs of the configuration beside the rules."""
         self.port = free_port()
         config = folder / "prometheus.yml"
-        job = {"job_name": "hotseat", "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}
+        jobs = yaml.safe_load(rules.with_name("prometheus.yml").read_text())["scrape_configs"]
+        here = {"static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}
         every_second = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
-        said = {"global": every_second, "scrape_configs": [job], "rule_files": [str(rules)]}
+        said = {"global": every_second, "scrape_configs": [job | here for job in jobs], "rule_files": [str(rules)]}
         config.write_text(yaml.safe_dump(said))
         argv = [program("prometheus"), f"--config.file={config}", f"--storage.tsdb.path={folder / 'tsdb'}"]
         self._log = folder / "prometheus.log"

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from tests.support.fake_launcher import FakeLauncher, catalog, spec
 from tests.support.scripted_upstream import ScriptedUpstream, on_a_path, on_a_port
+from tests.support.traces import KeptTraces, tracer_into
 from tests.support.transport import Wire
 from tests.support.waiting import come_true
 
 from hotseat.activity.recent import Activity
+from hotseat.activity.usage_counter import UsageCounter
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.identifiers import Address, ModelName, Upstream
@@ -24,6 +26,7 @@ from hotseat.relay.downstream.connections import SWEEP_S
 from hotseat.relay.server import Relay
 from hotseat.scheduling.events import UpstreamReady
 from hotseat.scheduling.scheduler import Scheduler
+from hotseat.state.audit_file import AUDIT, AuditFile
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -133,7 +136,10 @@ class RelayRig:
     upstreams: dict[str, ScriptedUpstream]
     management: ScriptedUpstream
     activity: RecordedActivity
+    usage: UsageCounter
     port: int
+    audit: Path
+    journal: Journal
     clients: list[Wire] = field(default_factory=list)
 
     @property
@@ -192,6 +198,12 @@ class RelayRig:
         client.hang_up()
         return answered
 
+    def trace(self) -> KeptTraces:
+        """From now on requests are traced."""
+        kept = KeptTraces()
+        self.relay.context.tracer = tracer_into(kept, self.journal, self.relay.context.now)
+        return kept
+
     def in_flight(self, model: str = "alpha") -> int:
         return self.dispatcher.view_of(ModelName(model)).in_flight
 
@@ -219,15 +231,18 @@ async def relay_rig(
     asyncio.get_running_loop().set_exception_handler(lambda _, problem: problems.append(problem))
     upstreams: dict[str, ScriptedUpstream] = {each.name: on_a_port() for each in models}
     launcher = ScriptedLauncher({name: upstream.address for name, upstream in upstreams.items()})
-    dispatcher = Dispatcher(Scheduler(replace(catalog(*models), **known)), launcher, Journal())
-    management, activity = on_a_path(folder / "api"), RecordedActivity()
-    relay = Relay(dispatcher, Policy(settings), management.address, activity)
+    journal = Journal()
+    dispatcher = Dispatcher(Scheduler(replace(catalog(*models), **known)), launcher, journal)
+    management, activity, usage = on_a_path(folder / "api"), RecordedActivity(), UsageCounter()
+    audit_file = AuditFile(folder / AUDIT)
+    relay = Relay(dispatcher, Policy(settings), management.address, activity, usage, audit_file=audit_file)
     relay.context.new_id = lambda: OUR_ID  # tests compare the bytes on the wire
     sock = socket.create_server(("127.0.0.1", 0))
     if send_buffer is not None:  # accepted connections inherit it
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
     await relay.listen([sock])
-    rig = RelayRig(relay, dispatcher, launcher, upstreams, management, activity, sock.getsockname()[1])
+    port, parts = sock.getsockname()[1], (relay, dispatcher, launcher, upstreams, management, activity, usage)
+    rig = RelayRig(*parts, port, audit_file.path, journal)
     try:
         yield rig
     finally:

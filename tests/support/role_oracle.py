@@ -57,7 +57,8 @@ OF_A_MODEL = (
     r"PUT /hotseat/models/.+/overrides",
 )
 """Changes that need a key for that model. All other changes under /hotseat/ need `admin`."""
-OWN_PATHS = ("/health", "/running", "/metrics", "/swagger", "/v1/models")
+METRICS_PATHS = ("/metrics", "/metrics/upstreams")
+OWN_PATHS = ("/health", "/running", *METRICS_PATHS, "/swagger", "/v1/models")
 OLLAMA_LISTS = ("/api/version", "/api/tags", "/api/ps")
 OLLAMA_TRANSLATED = {"/api/generate": "/v1/chat/completions", "/api/embeddings": "/v1/embeddings"}
 """With POST: what a model server gets instead. The bodies of the trials have a prompt."""
@@ -168,7 +169,7 @@ class Oracle:
             if holder.is_at_least("operate"):
                 ours.append(Own())
             return [*ours, *self._forwarded(holder, request, request.path, self._asked(request))]
-        if bare == "/metrics" and not holder.is_at_least("operate"):
+        if bare in METRICS_PATHS and not holder.is_at_least("operate"):
             return [refused(403)]
         if bare.startswith("/v1/models/"):
             name = unquote(bare.removeprefix("/v1/models/"))

@@ -18,6 +18,7 @@ from tests.support.recording_server import Received, RecordingServer, recorded
 from tests.support.role_oracle import Oracle
 from tests.support.transport import Wire
 
+from hotseat.activity.usage_counter import UsageCounter
 from hotseat.config.load import read
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
@@ -211,7 +212,7 @@ async def world(folder: Path, situation: Situation) -> AsyncIterator[World]:
         rig.settings = loaded.settings
         async with served(recorded(application(rig), received), uds=str(path)):  # type: ignore[arg-type]
             management = Address("localhost", 0, unix_path=str(path))
-            relay = Relay(dispatcher, Policy(loaded.settings, rig.accounts), management, rig.activity)
+            relay = Relay(dispatcher, Policy(loaded.settings, rig.accounts), management, rig.activity, UsageCounter())
             sock = socket.create_server(("127.0.0.1", 0))
             await relay.listen([sock])
             oracle = Oracle(configuration, situation.profile, situation.running)

@@ -297,8 +297,10 @@ def _brief(command: Command) -> str:
 # Facts
 
 
-def arrives(ticket: int, model: str, client: str = "someone", *, reads: bool = False) -> RequestArrived:
-    return RequestArrived(TicketId(ticket), ModelName(model), ClientId(client), takes_slot=not reads)
+def arrives(
+    ticket: int, model: str, client: str = "someone", *, reads: bool = False, is_batch: bool = False
+) -> RequestArrived:
+    return RequestArrived(TicketId(ticket), ModelName(model), ClientId(client), not reads, is_batch=is_batch)
 
 
 def leaves(ticket: int, *, is_answered: bool = True) -> RequestLeft:

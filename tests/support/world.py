@@ -60,7 +60,7 @@ from hotseat.scheduling.events import (
 from hotseat.scheduling.handover_export import adoption
 from hotseat.scheduling.handover_json import from_json, to_json
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.queue import PLACES, RequestKind
+from hotseat.scheduling.queue import OTHERS_FIRST, PLACES, RequestKind
 from hotseat.scheduling.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -72,6 +72,8 @@ if TYPE_CHECKING:
     from hotseat.scheduling.view import View
 
 NEVER: Instant = float("inf")
+BATCH = ("client 5", "client 6")
+"""Clients whose requests are batch requests."""
 ROUNDS = 200
 """More than enough to answer all requests once failures stop: a handful per model is usual."""
 
@@ -175,6 +177,8 @@ class World:
         self._numbers = itertools.count(1)
         self._served_before: dict[tuple[ModelName, str], Counter[str]] = {}
         """How often others were served by a model since a client waits for it, or since it was served itself."""
+        self._before_batch: Counter[ModelName] = Counter()
+        """How many other requests a model has served in a row since a batch request waits for it."""
         self._launches: set[LaunchId] = set()
         """All that there ever were."""
         self._failures: dict[ModelName, int] = {}
@@ -185,7 +189,7 @@ class World:
     def arrive(self, model: ModelName, *, reads: bool = False, client: str = "someone") -> TicketId:
         kind = RequestKind.READ if reads else RequestKind.USE
         ticket = self._ticket(model, kind, client)
-        self.tell(RequestArrived(ticket, model, ClientId(client), takes_slot=not reads))
+        self.tell(RequestArrived(ticket, model, ClientId(client), takes_slot=not reads, is_batch=client in BATCH))
         return ticket
 
     def load(self, model: ModelName) -> TicketId:
@@ -197,7 +201,7 @@ class World:
     def leave(self, ticket: TicketId, *, is_answered: bool = True) -> None:
         """Disconnect while waiting, or finish, or return a lease of a dead server."""
         if gave_up := self.waiting.pop(ticket, None):
-            self._served_before.pop((gave_up.model, gave_up.client), None)
+            self._left_unserved(gave_up)
         lease = self.leases.pop(ticket, None)
         if lease and not self.leases_on(lease.server):
             lease.server.idle_since = self.now
@@ -280,6 +284,7 @@ class World:
     def hand_over(self, catalog: Catalog) -> None:
         """The next process takes over with this configuration; the servers notice nothing."""
         handover = from_json(to_json(self.scheduler.handover(self.now)))
+        self._before_batch.clear()
         learned = self.scheduler.model_stats.export()
         self.scheduler, self.wake, self.next_catalog = Scheduler(catalog), NEVER, None
         self.scheduler.model_stats.adopt(learned)
@@ -446,7 +451,7 @@ class World:
             case Refuse(ticket=ticket, error=error):
                 refused = self.waiting.pop(ticket, None)
                 if refused:
-                    self._served_before.pop((refused.model, refused.client), None)
+                    self._left_unserved(refused)
                     self._judge_refusal(refused.model, error)
                 self._require(refused or self.unloads.pop(ticket, None), f"{ticket} is refused, but does not wait")
             case Cut(ticket=ticket):
@@ -485,19 +490,32 @@ class World:
         self._check_fairness(wanted)
 
     def _check_fairness(self, granted: Wanted) -> None:
-        """While a client waits for a model, no other client is served by it more than PLACES times."""
+        """While a client waits for a model, no other client of its kind is served by it more than PLACES times."""
         if granted.kind is not RequestKind.USE:
             return
         in_line = [
             each for each in self.waiting.values() if each.model == granted.model and each.kind is RequestKind.USE
         ]
         waiting = {each.client for each in in_line}
-        for other in waiting - {granted.client}:
+        for other in {each for each in waiting if (each in BATCH) == (granted.client in BATCH)} - {granted.client}:
             seen = self._served_before.setdefault((granted.model, other), Counter())
             seen[granted.client] += 1
             often = seen[granted.client] > PLACES
             self._require(not often, f"{granted.client} is served {PLACES + 1} times while {other} waits")
         self._served_before.pop((granted.model, granted.client), None)
+        self._check_batch(granted, waiting)
+
+    def _left_unserved(self, wanted: Wanted) -> None:
+        self._served_before.pop((wanted.model, wanted.client), None)
+        if wanted.client in BATCH:
+            self._before_batch.pop(wanted.model, None)
+
+    def _check_batch(self, granted: Wanted, waiting: set[str]) -> None:
+        """While a batch request waits for a model, it serves at most OTHERS_FIRST others in a row."""
+        is_passed = granted.client not in BATCH and not waiting.isdisjoint(BATCH)
+        self._before_batch[granted.model] = self._before_batch[granted.model] + 1 if is_passed else 0
+        often = self._before_batch[granted.model] > OTHERS_FIRST
+        self._require(not often, f"{granted.model} serves {OTHERS_FIRST + 1} others while a batch request waits")
 
     def _check_slots(self, server: Server) -> None:
         limit = server.spec.concurrency_limit

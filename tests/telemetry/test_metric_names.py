@@ -18,17 +18,20 @@ from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.errors import LoadFailed
 from hotseat.fleet.view import Agreement, FleetConnection, FleetView, HostState, HostView, Resident
-from hotseat.identifiers import HostName, ModelName
+from hotseat.hardware.measurement import Sensors
+from hotseat.identifiers import DeviceName, HostName, ModelName
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.scheduling.view import View
 from hotseat.settings import ApiKey
 from hotseat.telemetry.conversation_page import ConversationPage
+from hotseat.telemetry.device_page import DevicePage
 from hotseat.telemetry.fleet_page import FleetPage
 from hotseat.telemetry.key_page import KeyPage
 from hotseat.telemetry.log_page import LogPage
 from hotseat.telemetry.loop_page import LoopPage
 from hotseat.telemetry.metric_names import LABELS
 from hotseat.telemetry.metrics import Metrics
+from hotseat.telemetry.trace_page import TracePage
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -49,10 +52,11 @@ async def printed() -> list[Metric]:
         journal,
     )
     metrics = Metrics(dispatcher.view_of_all, lambda: 0.0)
-    metrics.include(KeyPage(lambda: Accounts().open([ApiKey("secret", name="team")])))
+    metrics.include(KeyPage(lambda: Accounts().open([ApiKey("secret", name="team")]), dict))
     metrics.include(ConversationPage(dispatcher.view_of_all, lambda _: (0, 0)))
     metrics.include(LoopPage())
     metrics.include(LogPage(lambda: 0))
+    metrics.include(TracePage(lambda: 0))
     metrics.include(FleetPage(lambda: FLEET))
     journal.listen(metrics.watch)
     metrics.finished(ALPHA, 200, 0.1, 0.2, 0.3)
@@ -67,7 +71,8 @@ async def printed() -> list[Metric]:
     launcher.crash("beta", "killed")
     await come_true(lambda: not dispatcher.view().running())
     try:
-        return list(text_string_to_metric_families(metrics.render().decode()))
+        page = metrics.render(DevicePage({DeviceName("gpu0"): Sensors(0.37, 61.0, 212.5)}))
+        return list(text_string_to_metric_families(page.decode()))
     finally:
         await dispatcher.shut_down(within=0)
 

@@ -11,6 +11,7 @@ import type {
   Queue,
   Requests,
   Result,
+  Usage,
 } from "./types";
 
 const HOTSEAT = new URL("..", document.baseURI);
@@ -36,6 +37,9 @@ export const api = {
     (await look(`logs?model=${encodeURIComponent(model)}&lines=${lines}&json=true`)).text(),
   queue: () => get<Queue>("queue"),
   requests: (after: number) => get<Requests>(`requests?after=${after}`),
+  /** For each day, and model or key. */
+  usage: (since: string, until: string, by: "model" | "key") =>
+    get<Usage>(`usage?since=${since}&until=${until}&by=day&by=${by}`),
   config: () => get<ConfigReport>("config"),
   reload: () => send("POST", "reload"),
   load: (model: string) => send("GET", new URL(`upstream/${encoded(model)}/load`, ROOT)),

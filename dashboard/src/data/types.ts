@@ -152,6 +152,8 @@ export interface FleetHost extends OrderedHost {
   residents: FleetResident[];
   in_flight: number;
   waiting: number;
+  /** By model that cannot be loaded there: a file that it lacks. */
+  missing_files: Record<string, string>;
 }
 
 export interface Fleet extends Membership {
@@ -263,6 +265,28 @@ export interface Requests {
   at: number;
   in_progress: RequestInProgress[];
   finished: Finished[];
+}
+
+export interface Used {
+  requests: number;
+  /** Requests among them whose tokens are unknown. */
+  unknown: number;
+  prompt_tokens: number;
+  cached_tokens: number;
+  completion_tokens: number;
+}
+
+export interface UsageEntry extends Used {
+  day: string | null;
+  model: string | null;
+  key: string | null;
+}
+
+export interface Usage {
+  since: string;
+  until: string;
+  usage: UsageEntry[];
+  total: Used;
 }
 
 export interface ConfigReport {

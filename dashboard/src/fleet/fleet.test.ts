@@ -26,6 +26,7 @@ function host(name: string, facts: Partial<FleetHost> = {}): FleetHost {
     residents: [],
     in_flight: 0,
     waiting: 0,
+    missing_files: {},
     ...facts,
   };
 }
@@ -46,7 +47,13 @@ const FOUR = fleet(
       cordoned: true,
       residents: [resident("qwen3", { phase: "loading", waiting: 1 }), resident("gemma")],
     }),
-    host("cleo", { labels: { gpu: "a100" }, state: "unreachable", drained: true, config_digest: "9f8e7d6c" }),
+    host("cleo", {
+      labels: { gpu: "a100" },
+      state: "unreachable",
+      drained: true,
+      config_digest: "9f8e7d6c",
+      missing_files: { gemma: "/models/gemma.gguf" },
+    }),
   ],
   [{ host: "dora", cordoned: true, drained: false }],
 );
@@ -60,9 +67,15 @@ test("a host has all states that an operator should know, and is ready if it has
   assert.deepEqual(states, [
     "ready",
     "cordoned",
-    "drained, unreachable, other configuration",
+    "drained, unreachable, file missing, other configuration",
     "cordoned, offline",
   ]);
+});
+
+test("a host that lacks a file gets requests and other models, so it is ready", () => {
+  const [one] = listed(fleet([host("a", { missing_files: { gemma: "/models/gemma.gguf" } })]));
+
+  assert.deepEqual(one?.states, ["ready", "file missing"]);
 });
 
 test("if each configuration is on half of the hosts, all hosts are marked", () => {
@@ -107,6 +120,7 @@ test("totals count hosts by state, models by phase, and requests", () => {
     leaving: 0,
     unreachable: 1,
     offline: 1,
+    "file missing": 1,
     "other configuration": 1,
   });
 });
@@ -136,6 +150,7 @@ test("hosts are found by name, label, address, configuration and state", () => {
   assert.deepEqual(found("cleo.lan"), ["cleo"]);
   assert.deepEqual(found("9f8e"), ["cleo"]);
   assert.deepEqual(found("offline"), ["dora"]);
+  assert.deepEqual(found("file missing"), ["cleo"]);
   assert.deepEqual(found("this host"), ["ada"]);
   assert.deepEqual(found("zebra"), []);
 });

@@ -10,7 +10,7 @@ import { configurations } from "./listed";
 import { ModelsOnHost } from "./residents";
 import { labelsOf } from "./search";
 
-/** Its memory and its models; of an offline host, what becomes of its orders. */
+/** Its memory, the files that it lacks and its models; of an offline host, what becomes of its orders. */
 export function HostBody({ host }: { host: ListedHost }) {
   const { present } = host;
   if (!present) return <p class="empty">These settings apply when the host comes back.</p>;
@@ -21,8 +21,23 @@ export function HostBody({ host }: { host: ListedHost }) {
           <MemoryBar key={device.device} host={present} {...device} />
         ))}
       </div>
+      <MissingFiles files={present.missing_files} />
       <ModelsOnHost host={host} />
     </>
+  );
+}
+
+function MissingFiles({ files }: { files: Record<string, string> }) {
+  const models = Object.keys(files).sort();
+  if (models.length === 0) return null;
+  return (
+    <ul class="sentences warning">
+      {models.map((model) => (
+        <li key={model}>
+          {model} cannot be loaded here, file missing: {files[model]}
+        </li>
+      ))}
+    </ul>
   );
 }
 

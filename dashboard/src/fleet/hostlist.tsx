@@ -108,7 +108,7 @@ function States({ states }: { states: HostState[] }) {
 }
 
 function State({ state, look }: { state: HostState; look: Phase | undefined }) {
-  if (!look) return <span class="tag">other config</span>;
+  if (!look) return <span class="tag">{state.replace("configuration", "config")}</span>;
   return (
     <span class="phase">
       <PhaseDot phase={look} />

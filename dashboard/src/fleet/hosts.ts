@@ -10,6 +10,7 @@ export const HOST_STATES = [
   "leaving",
   "unreachable",
   "offline",
+  "file missing",
   "other configuration",
 ] as const;
 export type HostState = (typeof HOST_STATES)[number];
@@ -59,6 +60,7 @@ function statesOf(host: FleetHost, isOther: boolean): HostState[] {
   const states = ordersOf(host);
   if (host.state === "unreachable" || host.state === "leaving") states.push(host.state);
   if (states.length === 0) states.push("ready");
+  if (Object.keys(host.missing_files).length > 0) states.push("file missing");
   return isOther ? [...states, "other configuration"] : states;
 }
 

@@ -1,26 +1,31 @@
-"""What each API key may use and has used: requests, and device time.
+"""What each API key may use and has used: requests, tokens, and device time.
 
 Counted only if keys are configured. A reload changes the limits and keeps the counts.
 """
 
 from __future__ import annotations
 
+import time
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from hotseat.activity.budgets import Budgets
 from hotseat.errors import Forbidden, OverLimit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
+    from hotseat.activity.budgets import UsedToday
+    from hotseat.activity.recent import Tokens
     from hotseat.identifiers import Instant, ModelName, Seconds
     from hotseat.settings import ApiKey
 
 SHOWN = 8
 """Hexadecimal digits of a key's digest: enough to tell keys apart, not enough to guess one."""
-MINUTE: Seconds = 60.0
 HELD = "hotseat-key"
 """Header that tells the management API, by digest, which key a request used."""
+SIGNED_IN = "hotseat-user"
+"""Header that tells it who has signed in at a proxy instead, percent-encoded."""
 
 
 class Meter:
@@ -57,23 +62,23 @@ class Meter:
 class Account:
     """The limits and counts of one key."""
 
-    def __init__(self, digest: bytes, key: ApiKey) -> None:
+    def __init__(self, digest: bytes, key: ApiKey, budgets: Budgets) -> None:
         self.digest = digest
+        self.budgets = budgets
         self.requests = 0
         self.refused = 0
         """By its limits."""
         self.in_flight = 0
         """Waiting or being served."""
         self.device_s: Seconds = 0.0
-        self._filled_at: Instant = 0.0
         self.renew(key)
-        self._left = float(self.key.per_minute or 0)
 
     def renew(self, key: ApiKey) -> None:
         """Apply the current configuration; counts stay."""
         self.key = key
         self.name = key.name or f"key {self.digest.hex()[:SHOWN]}"
         self.models = frozenset(key.models)
+        self.budgets.renew(key, self.name)
 
     def may_use(self, model: str) -> bool:
         return not self.models or model in self.models
@@ -88,46 +93,38 @@ class Account:
         if self.models:
             raise Forbidden("this affects all models, but this API key is limited to some; use a key without `models`")
 
-    def enter(self, model: str, now: Instant) -> KeyUse:
+    def enter(self, model: str) -> KeyUse:
         """Admit a request, or raise if the key does not allow it."""
         self.check_may_use(model)
-        key_use = self.admit(now)
+        key_use = self.admit()
         key_use.model = model
         return key_use
 
-    def admit(self, now: Instant) -> KeyUse:
+    def admit(self) -> KeyUse:
         """Like `enter` before the model is known: counts the request before its body is read."""
-        self._check_limits(now)
+        try:
+            self._check_limits()
+        except OverLimit:
+            self.refused += 1
+            raise
         self.requests += 1
         self.in_flight += 1
         return KeyUse(self)
 
-    def _check_limits(self, now: Instant) -> None:
+    def _check_limits(self) -> None:
         most = self.key.concurrency
         if most is not None and self.in_flight >= most:
-            self.refused += 1
-            raise OverLimit(f"concurrency limit: {most} at a time", retry_after=1)
-        if self.key.per_minute is not None:
-            self._take_one(self.key.per_minute, now)
-
-    def _take_one(self, per_minute: int, now: Instant) -> None:
-        """Token bucket that holds one minute's requests."""
-        grown = (now - self._filled_at) * per_minute / MINUTE
-        self._left, self._filled_at = min(float(per_minute), self._left + grown), now
-        if self._left < 1:
-            self.refused += 1
-            wait = (1 - self._left) * MINUTE / per_minute
-            raise OverLimit(f"rate limit: {per_minute} requests/min", retry_after=wait)
-        self._left -= 1
+            raise OverLimit(f"limit of this API key: {most} requests at a time", retry_after=1)
+        self.budgets.take_request()
 
 
 class KeyUse:
     """One request of an account, from admission to its end."""
 
-    __slots__ = ("_account", "_devices", "_is_over", "_meter", "_since", "model")
+    __slots__ = ("_devices", "_is_over", "_meter", "_since", "account", "model")
 
     def __init__(self, account: Account) -> None:
-        self._account = account
+        self.account = account
         self.model = ""
         """As requested; empty until known."""
         self._is_over = False
@@ -140,23 +137,26 @@ class KeyUse:
         self._charge(now)
         self._meter, self._since, self._devices = meter, meter.enter(now), devices
 
-    def ended(self, now: Instant) -> None:
+    def ended(self, now: Instant, tokens: Tokens | None = None) -> None:
         """Safe to call twice."""
         if not self._is_over:
             self._is_over = True
-            self._account.in_flight -= 1
+            self.account.in_flight -= 1
             self._charge(now)
+            if tokens is not None:
+                self.account.budgets.spend(tokens)
 
     def _charge(self, now: Instant) -> None:
         meter, self._meter = self._meter, None
         if meter is not None:
-            self._account.device_s += meter.leave(self._since, now) * self._devices
+            self.account.device_s += meter.leave(self._since, now) * self._devices
 
 
 class Accounts:
     """All accounts, by the digest of the key, and the meters of the models."""
 
-    def __init__(self) -> None:
+    def __init__(self, used_today: UsedToday = lambda *_: 0, wall_clock: Callable[[], float] = time.time) -> None:
+        self._used_today, self._wall_clock = used_today, wall_clock
         self._by_digest: dict[bytes, Account] = {}
         self._meters: dict[ModelName, Meter] = {}
 
@@ -165,13 +165,25 @@ class Accounts:
         before, self._by_digest = self._by_digest, {}
         for key in keys:
             digest = digest_of(key)
-            account = before.get(digest) or Account(digest, key)
-            account.renew(key)
-            self._by_digest[digest] = account
+            if digest in before:
+                before[digest].renew(key)
+            budgets = Budgets(self._used_today, self._wall_clock)
+            self._by_digest[digest] = before.get(digest) or Account(digest, key, budgets)
         return self.all()
+
+    def replace_digest(self, before: bytes, after: bytes) -> None:
+        """A key has another secret: its account stays, and so do the requests in progress that belong to it."""
+        if (account := self._by_digest.pop(before, None)) is not None:
+            account.digest = after
+            self._by_digest[after] = account
 
     def all(self) -> list[Account]:
         return list(self._by_digest.values())
+
+    def catch_up(self) -> None:
+        """After the end of the process that this one has replaced."""
+        for account in self._by_digest.values():
+            account.budgets.catch_up(account.name)
 
     def meter(self, model: ModelName) -> Meter:
         return self._meters.setdefault(model, Meter())

@@ -33,6 +33,7 @@ from hotseat.api.routes import (
     restart,
     status,
     traffic,
+    usage,
     v1_models,
     yield_memory,
 )
@@ -43,9 +44,9 @@ if TYPE_CHECKING:
 
 # A path like /hotseat/models/{name}/estimate must come before /hotseat/models/{name}, whose name may have slashes.
 ROUTERS = (
-    estimates, overrides, management, v1_models, status, requests, config, restart, keys, profiles, yield_memory, fleet,
-    fleet_hosts, fleet_logs, fleet_models, fleet_requests, events, logs, traffic, docs_page, ollama, ollama_loads,
-    ollama_refusals, llama_cpp_router, llama_cpp_props, llama_swap,
+    estimates, overrides, management, v1_models, status, requests, config, restart, keys, usage, profiles, yield_memory,
+    fleet, fleet_hosts, fleet_logs, fleet_models, fleet_requests, events, logs, traffic, docs_page, ollama,
+    ollama_loads, ollama_refusals, llama_cpp_router, llama_cpp_props, llama_swap,
 )  # fmt: skip
 
 

@@ -8,18 +8,21 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from urllib.parse import unquote
 
 from fastapi import Depends, Request
 
-from hotseat.activity.usage import HELD, Account
+from hotseat.activity.usage import HELD, SIGNED_IN, Account
 from hotseat.errors import Forbidden
 from hotseat.fleet.host_headers import FROM_HOST
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from datetime import date
 
     from hotseat.activity.recent import Activity, Finished, InProgress
+    from hotseat.activity.usage_store import By, UsageRow
     from hotseat.catalog.spec import ModelSpec
     from hotseat.config.reload import ConfigReport, ReloadResult
     from hotseat.dispatch.dispatcher import Dispatcher
@@ -27,9 +30,9 @@ if TYPE_CHECKING:
     from hotseat.estimates.report import Estimate
     from hotseat.fleet.model_outlook import Outlook
     from hotseat.fleet.view import FleetConnection, FleetView, Order, Sighting
-    from hotseat.identifiers import Bytes, HostName, LogLine, ModelName, Place, Seconds
+    from hotseat.identifiers import Bytes, ClientId, HostName, LogLine, ModelName, Place, Seconds
     from hotseat.model_files.facts import ModelFacts
-    from hotseat.settings import Settings
+    from hotseat.settings import ApiKey, Settings
 
 
 class Restarts(Protocol):
@@ -46,6 +49,23 @@ class Restarts(Protocol):
 
     async def restart(self) -> int:
         """The pid of the new process."""
+
+
+class CreatedKeys(Protocol):
+    """The API keys that were created while hotseat runs, and are kept across restarts."""
+
+    def names(self) -> frozenset[str]: ...
+
+    def is_proven(self, proof: str) -> bool:
+        """Does the caller run as the user who runs hotseat?"""
+
+    async def create(self, key: ApiKey, check: Callable[[], None]) -> str:
+        """The secret of the new key. `check` is called once no other change is in progress, and may raise."""
+
+    async def rotate(self, name: str, check: Callable[[], None]) -> str:
+        """The new secret."""
+
+    async def revoke(self, name: str, check: Callable[[], None]) -> None: ...
 
 
 class LogSource(Protocol):
@@ -122,8 +142,8 @@ class FleetAdmin(Protocol):
     def outlooks(self, model: ModelName) -> list[Outlook]:
         """What each host can do for the model, by name."""
 
-    async def restart(self, host: str) -> str:
-        """Restart another host; returns a description when it is back."""
+    async def restart(self, host: str, by: ClientId) -> str:
+        """Restart another host in the name of a key's holder; returns a description when it is back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +158,8 @@ class ApiDeps:
     """Every request to a model that has not ended."""
     history: Callable[[float, str | None, int], Awaitable[Sequence[Finished]]]
     """The newest requests that ended after a time, of one model or all, oldest first, up to a limit."""
+    usage: Callable[[date, date, Collection[By], int], Awaitable[Sequence[UsageRow]]]
+    """The sums of these days, both included, up to a limit."""
     estimate: Callable[[ModelSpec], Awaitable[Estimate]]
     """The estimated memory of a model, line by line; raises CannotEstimate."""
     facts: Callable[[Sequence[ModelSpec]], Awaitable[Mapping[ModelName, ModelFacts]]]
@@ -146,10 +168,13 @@ class ApiDeps:
     reload: Callable[[], Awaitable[ReloadResult]]
     precedence: Precedence
     restarts: Restarts
+    keys: CreatedKeys
     accounts: Callable[[], Sequence[Account]]
     """Of the configured keys."""
-    metrics: Callable[[], bytes]
+    metrics: Callable[[], Awaitable[bytes]]
     """Prometheus text."""
+    upstream_metrics: Callable[[], Awaitable[bytes]]
+    """Prometheus text that the ready model servers print."""
     is_closing: Callable[[], bool]
     """Has the shutdown begun?"""
     started_at: float
@@ -200,6 +225,17 @@ def from_host(request: Request) -> str | None:
 
 
 FromHost = Annotated[str | None, Depends(from_host)]
+
+
+def sender_of(request: Request, caller: Caller) -> str | None:
+    """The name of the key, or of who has signed in at a proxy; None: everybody is anonymous, or a host asks."""
+    user = request.headers.get(SIGNED_IN)
+    if user is not None:
+        return unquote(user, encoding="latin-1")
+    return None if caller is None else caller.name
+
+
+Sender = Annotated[str | None, Depends(sender_of)]
 
 
 def check_may_act_on_all(caller: Caller) -> None:

@@ -16,6 +16,8 @@ from hotseat.errors import ClientError, HotseatError, LoadFailed
 from hotseat.settings import ErrorFormat
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fastapi import FastAPI, Request
 
     from hotseat.api.deps import ApiDeps
@@ -76,7 +78,12 @@ def encodable(text: str) -> str:
 
 
 def in_words(error: RequestValidationError) -> str:
-    return "; ".join(f"{problem['loc'][-1]}: {problem['msg']}" for problem in error.errors())
+    return "; ".join(f"{parameter_in(problem['loc'])}: {problem['msg']}" for problem in error.errors())
+
+
+def parameter_in(place: Sequence[str | int]) -> str:
+    """The last name: a number after it is the position in a list."""
+    return next((part for part in reversed(place) if isinstance(part, str)), "")
 
 
 def is_ollamas(request: Request) -> bool:

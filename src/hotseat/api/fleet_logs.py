@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import time
-from contextlib import aclosing
 from dataclasses import dataclass
 from heapq import merge
+from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
+from hotseat.api.disconnect import listening
+from hotseat.api.followed_log import FollowedLog, remark
 from hotseat.api.log_text import from_json
-from hotseat.errors import HostUnresponsive
-from hotseat.identifiers import LogLine
+from hotseat.api.routes.events import HEARTBEAT_S
+from hotseat.api.slices import taken
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Iterator, Sequence
 
     from hotseat.api.deps import LogSource, OtherHosts
-    from hotseat.identifiers import HostName, ModelName
+    from hotseat.identifiers import HostName, LogLine, ModelName
 
-EVENT = b"data: "
-
-
-MOST_LINES, LEAST_LINES = 20_000, 100
-"""Of all hosts together, and of each: what is decoded and sorted at once delays other requests."""
+MOST_LINES, LEAST_LINES = 100_000, 100
+"""Asked of all hosts together, and of each: so many are in memory at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,49 +41,47 @@ class FleetLog:
         """The last lines of all hosts together; a host that does not answer has a line that says so."""
         each_host = min(lines, max(LEAST_LINES, MOST_LINES // (len(self.hosts) + 1)))
         answers = await self.others.read_all(self.hosts, self._path(each_host, json="true"))
-        by_host = [_lines(host, answer) for host, answer in answers.items()]
-        if self.here:
-            by_host.append([each._replace(host=self.me) for each in self.here.newest(lines)][::-1])
-        return [*merge(*by_host, key=attrgetter("at"))][-lines:] if lines else []
+        by_host = [_newest_first(host, answer) for host, answer in answers.items()]
+        newest_first = merge(self._own_lines(each_host), *by_host, key=attrgetter("at"), reverse=True)
+        return (await taken(islice(newest_first, lines)))[::-1]
+
+    def _own_lines(self, lines: int) -> Iterator[LogLine]:
+        """Newest first."""
+        return (line._replace(host=self.me) for line in (self.here.newest(lines) if self.here else ()))
 
     def feeds(self, lines: int) -> list[AsyncGenerator[LogLine, None]]:
-        """The last lines of each host, then those that follow."""
-        feeds = [self._feed(host, lines) for host in self.hosts]
+        """The last lines of each host, then those that follow, as long as somebody reads them."""
+        feeds = [FollowedLog(self.others, host, self._path).lines(lines) for host in self.hosts]
         return [*feeds, self._own_feed(self.here, lines)] if self.here else feeds
 
-    async def _feed(self, host: HostName, lines: int) -> AsyncGenerator[LogLine, None]:
-        try:
-            async with aclosing(self.others.follow(host, self._path(lines, follow="true"))) as feed:
-                async for line in feed:
-                    if line.startswith(EVENT):
-                        yield _line(host, line.removeprefix(EVENT))
-        except (HostUnresponsive, ValueError, LookupError, TypeError) as problem:
-            yield _remark(host, str(problem))
-
     async def _own_feed(self, source: LogSource, lines: int) -> AsyncGenerator[LogLine, None]:
-        async with aclosing(source.follow()) as feed:
-            for line in [*source.newest(lines)][::-1]:
+        async with listening([source.follow()], HEARTBEAT_S) as coming:
+            for line in (await taken(source.newest(lines)))[::-1]:
                 yield line._replace(host=self.me)
-            async for line in feed:
-                yield line._replace(host=self.me)
+            async for news in coming:
+                if news is not None:
+                    yield news._replace(host=self.me)
 
     def _path(self, lines: int, **form: str) -> str:
         what = {"own": "true"} if self.model is None else {"model": self.model}
         return f"/hotseat/logs?{urlencode({**what, 'lines': lines, **form})}"
 
 
-def _lines(host: HostName, answer: bytes | None) -> list[LogLine]:
+def _newest_first(host: HostName, answer: bytes | None) -> Iterator[LogLine]:
+    """A line is decoded when it is taken: most of them are not, if many hosts have answered."""
     if answer is None:
-        return [_remark(host, f"{host} did not answer, so its log is missing here")]
+        yield remark(host, f"{host} did not answer, so its log is missing here")
+        return
     try:
-        return [_line(host, line) for line in answer.splitlines()]
-    except (ValueError, LookupError, TypeError):
-        return [_remark(host, f"{host} did not answer with log lines")]
+        for line in _last_line_first(answer):
+            yield from_json(line)._replace(host=host)
+    except ValueError:
+        yield remark(host, f"{host} sent something that is not a log line, so its older lines are missing here")
 
 
-def _line(host: HostName, line: bytes) -> LogLine:
-    return from_json(line.decode())._replace(host=host)
-
-
-def _remark(host: HostName, text: str) -> LogLine:
-    return LogLine(time.time(), text, level="warning", host=host)
+def _last_line_first(text: bytes) -> Iterator[bytes]:
+    end = len(text.removesuffix(b"\n"))
+    while end > 0:
+        begin = text.rfind(b"\n", 0, end) + 1
+        yield text[begin:end]
+        end = begin - 1

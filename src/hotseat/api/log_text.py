@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from hotseat.identifiers import HostName, LogLine, ModelName
+from hotseat.net.json_text import parsed
 
 if TYPE_CHECKING:
     from datetime import tzinfo
 
 OWN = "hotseat"
+LATEST = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
+"""Later times have no date in some time zones."""
+SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def as_text(line: LogLine, zone: tzinfo | None = UTC) -> str:
@@ -38,13 +43,22 @@ def as_json(line: LogLine) -> str:
     return json.dumps(members | ({"host": line.host} if line.host else {}))
 
 
-def from_json(text: str) -> LogLine:
-    members = json.loads(text)
-    model, host = members["model"], members.get("host")
-    return LogLine(
-        members["at"],
-        members["text"],
-        ModelName(model) if model else None,
-        members["level"],
-        HostName(host) if host else None,
-    )
+def from_json(text: str | bytes) -> LogLine:
+    """ValueError if it is not a log line: another host or another program may have sent it."""
+    members = parsed(text)
+    if not isinstance(members, dict):
+        raise ValueError("it is not a log line, but other JSON")
+    at, said, *optional = map(members.get, ("at", "text", "model", "level", "host"))
+    if not (_is_time(at) and _is_one_line(said) and all(each is None or _is_one_line(each) for each in optional)):
+        raise ValueError("it is not a log line: a member is missing or wrong")
+    model, level, host = optional
+    return LogLine(at, said, ModelName(model) if model else None, level, HostName(host) if host else None)
+
+
+def _is_time(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < LATEST
+
+
+def _is_one_line(value: object) -> TypeGuard[str]:
+    """With a line feed, it could pretend to be a line of another host; half a surrogate pair cannot be sent on."""
+    return isinstance(value, str) and "\n" not in value and not SURROGATE.search(value)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hotseat.cli.kept_conversations import kept_conversations
+from hotseat.config.active import with_created_keys
 from hotseat.config.effective import concurrency, resolved
 from hotseat.config.exposure import refuse_addresses
 from hotseat.config.load import Loaded, read
@@ -16,6 +17,7 @@ from hotseat.config.problems import ConfigError, ConfigProblem, Problems, Severi
 from hotseat.config.units import size_text
 from hotseat.identifiers import ANY_GPU
 from hotseat.memory.manager import devices_for_models, figures_of_this_machine
+from hotseat.state.key_file import UnreadableKeys, created_keys_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,11 +85,19 @@ def _summary(problems: Sequence[ConfigProblem], loaded: Loaded | None) -> str:
     lines += concurrency(loaded.catalog)
     lines += memory_of_models(loaded)
     lines += kept_conversations(loaded, os.environ)
-    if sentence := refuse_addresses(loaded.settings):
-        lines.append(f"`hotseat serve` will refuse this address: {sentence}")
+    lines += _refused_address(loaded)
     if loaded.differences:
         lines += ["Differences from llama-swap:", *map(str, loaded.differences)]
     return "\n".join(lines)
+
+
+def _refused_address(loaded: Loaded) -> list[str]:
+    try:
+        settings = with_created_keys(loaded.settings, created_keys_of(os.environ))
+    except UnreadableKeys as problem:
+        return [f"`hotseat serve` will refuse to start: {problem}"]
+    sentence = refuse_addresses(settings)
+    return [f"`hotseat serve` will refuse this address: {sentence}"] if sentence else []
 
 
 def memory_of_models(loaded: Loaded) -> list[str]:

@@ -43,6 +43,11 @@ class Server:
             answer = self._send(connection, method, path, query)
             return json.loads(_whole(answer, self.url))
 
+    def send(self, method: str, path: str, body: object = None) -> Any:
+        """The same with a JSON body."""
+        with closing(self._connect()) as connection:
+            return json.loads(_whole(self._send(connection, method, path, {}, body), self.url))
+
     def text(self, path: str, **query: object) -> str:
         with closing(self._connect()) as connection:
             return _whole(self._send(connection, "GET", path, query), self.url).decode("utf-8", "replace")
@@ -97,7 +102,7 @@ class Server:
         self, connection: HTTPConnection, method: str, path: str, query: dict[str, object], body: object = None
     ) -> HTTPResponse:
         path = self._address().path.rstrip("/") + path
-        target = f"{path}?{urlencode(query)}" if query else path
+        target = f"{path}?{urlencode(query, doseq=True)}" if query else path
         headers = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
         if body is not None:
             headers["Content-Type"] = "application/json"

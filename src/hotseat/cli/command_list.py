@@ -9,8 +9,8 @@ from typer.core import TyperGroup
 SECTIONS = {
     "First steps": ("init", "serve", "run", "check", "doctor"),
     "Models": ("list", "show", "pull", "rm", "estimate"),
-    "Monitoring": ("ps", "top", "why", "logs", "activity", "devices"),
-    "Control": ("load", "stop", "reload", "restart", "profile", "yield"),
+    "Monitoring": ("ps", "top", "why", "logs", "activity", "usage", "devices"),
+    "Control": ("load", "stop", "reload", "restart", "profile", "yield", "keys"),
     "Other": ("fleet", "systemd", "record", "simulate", "schema"),
 }
 MEANT = {

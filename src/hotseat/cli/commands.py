@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from hotseat import __version__
-from hotseat.cli import fleet_commands, queries, systemd_commands
+from hotseat.cli import fleet_commands, keys_commands, queries, systemd_commands
 from hotseat.cli.client import Server
 from hotseat.cli.command_list import CommandList
 from hotseat.cli.shared_options import (
@@ -54,6 +54,12 @@ class LogForm(Enum):
 class Switch(Enum):
     ON = "on"
     OFF = "off"
+
+
+class UsageColumn(Enum):
+    DAY = "day"
+    MODEL = "model"
+    KEY = "key"
 
 
 def show_version(requested: bool) -> None:
@@ -311,6 +317,24 @@ def activity(
     activity(Server(url, api_key), model, seconds, limit, as_json)
 
 
+@app.command(epilog="Example: hotseat usage --days 7 --by day --by key")
+def usage(
+    days: Annotated[int, typer.Option("--days", min=1, max=400, help="How many days, today included; UTC.")] = 30,
+    by: Annotated[
+        list[UsageColumn] | None, typer.Option("--by", help="What each row is for; repeatable. [default: model, key]")
+    ] = None,
+    url: Url = HERE,
+    api_key: Key = None,
+    as_json: AsJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+) -> None:
+    """Show requests and tokens by day, model or API key."""
+    from hotseat.cli.usage import usage
+
+    columns = [each.value for each in by or (UsageColumn.MODEL, UsageColumn.KEY)]
+    usage(Server(url, api_key), days, columns, "csv" if as_csv else "json" if as_json else "text")
+
+
 @app.command(epilog="Example: hotseat stop qwen")
 def stop(
     model: OneModel = None,
@@ -351,7 +375,7 @@ def why(model: Model, url: Url = HERE, api_key: Key = None, as_json: AsJson = Fa
 
 @app.command(epilog="Example: hotseat devices")
 def devices(url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
-    """Show the memory of this machine's devices. If hotseat is running, also which models use it."""
+    """Show memory and load of this machine's devices. If hotseat is running, also which models use them."""
     from hotseat.cli.devices import devices
 
     devices(Server(url, api_key), as_json)
@@ -447,6 +471,7 @@ def simulate(
 
 
 app.add_typer(fleet_commands.app, name="fleet")
+app.add_typer(keys_commands.app, name="keys")
 app.add_typer(systemd_commands.app, name="systemd")
 
 

@@ -1,4 +1,4 @@
-"""`hotseat devices`: the memory of this machine, how much is free, and which models of a running hotseat use it."""
+"""`hotseat devices`: the memory and GPUs of this machine, and which models of a running hotseat use them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from hotseat.catalog.spec import NOTHING
 from hotseat.cli.problems import Problem
 from hotseat.cli.queries import show_json
 from hotseat.cli.tables import gib, table
 from hotseat.config.units import is_loopback
 from hotseat.hardware.machine import find_machine
+from hotseat.hardware.measurement import Sensors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,10 +32,12 @@ def devices(server: Server, as_json: bool) -> None:
     reading = machine.sample(tuple((pids or {}).values()))
     budgets = {device["device"]: device["available"] for device in status["devices"]} if status else {}
     seen = [described(name, machine.labels[name], reading, pids, budgets.get(name)) for name in reading.devices]
+    loads = machine.sensors()
     if as_json:
-        return show_json(seen)
-    head = ("DEVICE", "TOTAL", "USED", "FREE", *(() if pids is None else ("FOR MODELS", "MODELS")), "WHAT")
-    return print(table(head, [row(device) for device in seen]))
+        return show_json([{**device, **asdict(loads.get(device["device"], Sensors()))} for device in seen])
+    models = () if pids is None else ("FOR MODELS", "MODELS")
+    head = ("DEVICE", "TOTAL", "USED", "FREE", *(("LOAD",) if loads else ()), *models, "WHAT")
+    return print(table(head, [row(device, loads) for device in seen]))
 
 
 def status_here(server: Server) -> dict[str, Any] | None:
@@ -71,9 +75,18 @@ def uses_of(name: DeviceName, reading: Reading, pids: Mapping[str, int]) -> dict
     return {model: asdict(use) for model, use in uses.items() if use} | unseen
 
 
-def row(device: dict[str, Any]) -> tuple[str, ...]:
+def row(device: dict[str, Any], loads: Mapping[DeviceName, Sensors] = NOTHING) -> tuple[str, ...]:
+    """`loads`: what drivers report of the GPUs; empty: there is no such column."""
     models = (budget_text(device["for_models"]), models_text(device["models"])) if "models" in device else ()
-    return (device["device"], *(gib(device[key]) for key in ("total", "used", "free")), *models, device["label"])
+    load = (load_text(loads.get(device["device"], Sensors())),) if loads else ()
+    return (device["device"], *(gib(device[key]) for key in ("total", "used", "free")), *load, *models, device["label"])
+
+
+def load_text(sensors: Sensors) -> str:
+    """What the driver does not report is left out."""
+    use = None if sensors.utilization is None else sensors.utilization * 100
+    figures = ((use, "%"), (sensors.celsius, "°C"), (sensors.watts, "W"))
+    return ", ".join(f"{value:.0f} {unit}" for value, unit in figures if value is not None)
 
 
 def budget_text(for_models: int | None) -> str:

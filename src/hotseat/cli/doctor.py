@@ -11,15 +11,19 @@ from hotseat.cli.client import Server
 from hotseat.cli.doctor_checks import Finding, State
 from hotseat.cli.queries import show_json
 from hotseat.cli.tables import without_escapes
+from hotseat.config.active import with_created_keys
 from hotseat.config.load import Loaded, read
 from hotseat.config.problems import ConfigError
 from hotseat.daemon.banner import url_of
 from hotseat.memory.manager import devices_for_models
 from hotseat.settings import Settings
+from hotseat.state.key_file import UnreadableKeys, created_keys_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
+
+    from hotseat.settings import ApiKey
 
 FINE, FAILED = 0, 1
 PATIENCE_S = 5.0
@@ -39,8 +43,9 @@ def doctor(config: Sequence[Path], api_key: str | None, as_json: bool) -> int:
 
 def examined(config: Sequence[Path], api_key: str | None) -> Iterator[Finding]:
     loaded, broken = understood(config)
-    settings = loaded.settings if loaded else Settings()
-    yield from broken
+    created_keys, damaged = keys_here()
+    settings = with_created_keys(loaded.settings if loaded else Settings(), created_keys)
+    yield from chain(broken, damaged)
     if loaded:
         yield from chain(
             doctor_checks.problems(loaded),
@@ -69,6 +74,14 @@ def understood(config: Sequence[Path]) -> tuple[Loaded | None, Iterable[Finding]
         return read(config, environ=os.environ, find_devices=devices_for_models), ()
     except ConfigError as error:
         return None, [Finding("configuration", State.FAIL, str(problem)) for problem in error.problems]
+
+
+def keys_here() -> tuple[Sequence[ApiKey], Iterable[Finding]]:
+    """The keys that `hotseat keys` created, or what is wrong with them."""
+    try:
+        return created_keys_of(os.environ), ()
+    except UnreadableKeys as problem:
+        return (), [Finding("API keys", State.FAIL, f"`hotseat serve` will refuse to start: {problem}")]
 
 
 def line(finding: Finding) -> str:

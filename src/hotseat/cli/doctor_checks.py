@@ -116,11 +116,13 @@ def exposure(settings: Settings) -> Iterator[Finding]:
         yield Finding("exposure", State.FAIL, f"`hotseat serve` will refuse this address: {sentence}")
     elif is_loopback(host):
         yield Finding("exposure", State.OK, f"{host}:{port} is reachable from this machine only")
-    elif settings.access.api_keys:
-        yield Finding("exposure", State.OK, f"{host}:{port} is open to other machines and requires API keys")
+    elif settings.access.is_restricted:
+        yield Finding(
+            "exposure", State.OK, f"{host}:{port} is open to other machines and requires API keys or a sign-in"
+        )
     else:
         said = f"anyone who can reach {host}:{port} can use and stop your models"
-        yield Finding("exposure", State.WARN, said, "add apiKeys")
+        yield Finding("exposure", State.WARN, said, "create one with `hotseat keys create`")
 
 
 def address(settings: Settings, server: Server) -> Iterator[Finding]:

@@ -42,8 +42,15 @@ def show_lines(lines: Iterable[str], as_json: bool, *, flush: bool) -> int:
     number = 0
     for line in lines:
         number += 1
-        print(line if as_json else show(from_json(line)), flush=flush)
+        print(line if as_json else show(checked(line)), flush=flush)
     return number
+
+
+def checked(line: str) -> LogLine:
+    try:
+        return from_json(line)
+    except ValueError:
+        raise Problem("the server sent something that is not a log line; is it a hotseat server?") from None
 
 
 def refuse_elsewhere(server: Server, model: str, follow: bool) -> None:

@@ -29,19 +29,21 @@ def restart(server: Server) -> None:
 
 
 def send_signal(server: Server, pid: int) -> None:
-    """Only the user who runs hotseat can send it a signal, so no key is needed.
+    """Only the user who runs hotseat can send it a signal, so no key is needed."""
+    check_is_here(server, pid)
+    try:
+        os.kill(pid, signal.SIGUSR2)
+    except PermissionError:
+        raise Problem(f"process {pid} belongs to another user; use sudo, or an API key with the role admin") from None
 
-    The process that answered may run elsewhere, with the number of a local one, which a signal would end.
-    """
+
+def check_is_here(server: Server, pid: int) -> None:
+    """The process that answered may run elsewhere, with the number of a local one, which a signal would end."""
     if owner_of(*server.peer(), leader=pid) != pid:
         raise Problem(
             f"no process of yours on this machine listens at {server.url}; as another user or from another machine, use"
             " an API key with the role admin"
         )
-    try:
-        os.kill(pid, signal.SIGUSR2)
-    except PermissionError:
-        raise Problem(f"process {pid} belongs to another user; use sudo, or an API key with the role admin") from None
 
 
 def wait_for_end(server: Server, before: dict[str, Any]) -> dict[str, Any]:

@@ -60,6 +60,7 @@ SystemCallArchitectures=native
 
 OF_SYSTEM_UNIT = """\
 StateDirectory=hotseat
+StateDirectoryMode=0700
 CacheDirectory=hotseat
 Environment=XDG_CACHE_HOME=%C/hotseat
 # Models may be below /home; if a server writes there, add ReadWritePaths=.

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hotseat.config.load import Loaded
-    from hotseat.settings import Settings
+    from hotseat.settings import ApiKey, Settings
 
 
 class ActiveConfig:
-    def __init__(self, loaded: Loaded) -> None:
+    def __init__(self, loaded: Loaded, created_keys: Sequence[ApiKey] = ()) -> None:
         self.loaded = loaded
+        self.created_keys = tuple(created_keys)
+        """Of the commands `hotseat keys`. They change without a reload, and a reload does not change them."""
 
     @property
     def settings(self) -> Settings:
         return self.loaded.settings
+
+    def with_created_keys(self, settings: Settings) -> Settings:
+        """What a configuration and the keys of the commands together allow."""
+        return with_created_keys(settings, self.created_keys)
+
+
+def with_created_keys(settings: Settings, keys: Sequence[ApiKey]) -> Settings:
+    return replace(settings, access=replace(settings.access, created_keys=tuple(keys)))

@@ -31,6 +31,7 @@ from hotseat.settings import (
     Readiness,
     Settings,
     Shutdown,
+    SignIn,
     TlsFiles,
 )
 
@@ -66,6 +67,7 @@ def build(config: Config, names: Collection[str], problems: Problems, find_devic
     budgets = _budgets(config, problems, find_devices)
     checks.names()
     checks.connections()
+    checks.sign_in()
     checks.routing()
     checks.memory(budgets)
     catalog = _catalog(config, budgets, names, problems)
@@ -194,6 +196,7 @@ def _access(config: Config, maker: KeyMaker) -> Access:
         allowed_origins=tuple(config.allowed_origins),
         trusted_proxies=tuple(config.trusted_proxies),
         client_header=config.client_header,
+        sign_in=SignIn(form.user_header, form.role_header) if (form := config.sign_in) else None,
         api_keys=maker.keys(config.api_keys),
     )
 

@@ -61,6 +61,17 @@ class CrossCheck:
         if self._config.return_to_default and not wanted:
             self._problems.warn(("returnToDefault",), "has no effect without defaultModel")
 
+    def sign_in(self) -> None:
+        """Headers that anybody may send prove nothing."""
+        form = self._config.sign_in
+        if form is None:
+            return
+        if not self._config.trusted_proxies:
+            hint = "Name the proxy where users sign in"
+            self._problems.error(("signIn",), "has no effect without trustedProxies", hint)
+        if form.user_header.lower() == form.role_header.lower():
+            self._problems.error(("signIn", "roleHeader"), "is also the header of the user")
+
     def connections(self) -> None:
         """Check only a limit that the file sets; the default is reduced silently."""
         configured, descriptors = self._config.limits.connections, highest_file_limit()

@@ -90,6 +90,9 @@ def _settings(settings: Settings) -> dict[str, Any]:
         "allowedOrigins": list(access.allowed_origins),
         "trustedProxies": list(access.trusted_proxies),
         "clientHeader": access.client_header,
+        "signIn": {"userHeader": form.user_header, "roleHeader": form.role_header}
+        if (form := access.sign_in)
+        else None,
         "apiKeys": [_key(key) for key in access.api_keys],
         "errorFormat": settings.error_format.value,
         "metrics": settings.metrics,
@@ -155,8 +158,10 @@ def _key(key: ApiKey) -> dict[str, Any]:
         "key": HIDDEN,
         "role": key.role.value,
         "models": list(key.models),
-        "requestsPerMinute": key.per_minute or 0,
+        "requests": str(key.requests) if key.requests else None,
+        "tokens": str(key.tokens) if key.tokens else None,
         "concurrencyLimit": key.concurrency or 0,
+        "priority": key.priority,
     }
 
 

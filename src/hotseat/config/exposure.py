@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hotseat.activity.usage import digest_of
 from hotseat.config.fleet import refuse_fleet
 from hotseat.config.units import address_text, is_loopback
 
 if TYPE_CHECKING:
     from hotseat.config.problems import Problems
     from hotseat.config.schema import Config
-    from hotseat.settings import Settings
+    from hotseat.settings import Access, Settings
 
 OPEN_HOSTS = {
     "*": "accepts every Host header, so a malicious web page can use everything that needs no key (DNS rebinding); "
@@ -28,7 +29,7 @@ OPEN_ORIGINS = {
 
 def refuse_to_serve(settings: Settings) -> str | None:
     """Say what to do before these settings may be served; None if they may."""
-    return refuse_addresses(settings) or refuse_fleet(settings)
+    return refuse_addresses(settings) or refuse_fleet(settings) or refuse_ambiguous_keys(settings.access)
 
 
 def refuse_addresses(settings: Settings) -> str | None:
@@ -38,16 +39,28 @@ def refuse_addresses(settings: Settings) -> str | None:
 
 def refuse_open(settings: Settings) -> str | None:
     """Say what to do before these addresses may be served; None if they may."""
-    if settings.access.allow_open or settings.access.api_keys:
+    if settings.access.allow_open or settings.access.is_restricted:
         return None
     for address in filter(None, (settings.listen, settings.ollama_listen)):
         host, port = address
         if not is_loopback(host):
             return (
                 f"{address_text(address)} can be reached from other machines and no apiKeys are configured. "
-                f"Add apiKeys, listen on 127.0.0.1:{port}, or set allowOpen: true to let anyone use and stop your "
-                "models."
+                f"Add apiKeys, listen on 127.0.0.1:{port} and run `hotseat keys create` first, or set allowOpen: true "
+                "to let anyone use and stop your models."
             )
+    return None
+
+
+def refuse_ambiguous_keys(access: Access) -> str | None:
+    """A key of a command and one of the configuration must differ, or nobody knows whose rights count."""
+    for created in access.created_keys:
+        for key in access.api_keys:
+            if created.name == key.name or digest_of(created) == digest_of(key):
+                return (
+                    f'the API key "{created.name}" exists twice: in apiKeys, and as one of `hotseat keys`. '
+                    "Remove or rename it in apiKeys; `hotseat keys revoke` removes the other."
+                )
     return None
 
 

@@ -132,7 +132,7 @@ class Reloader:
         # Check the settings that will be active, not those in the file: some stay as they were at startup.
         pending = self._pending(loaded.settings)
         settings = self._as_begun(loaded.settings)
-        if problem := refuse_to_serve(settings):
+        if problem := refuse_to_serve(self._active.with_created_keys(settings)):
             return self._kept_old(problem)
         try:
             self._target.renew_certificate()

@@ -13,8 +13,8 @@ from hotseat.config.fleet_schema import FleetForm
 from hotseat.config.model_schema import LoadingStateName, ModelForm
 from hotseat.config.routing_schema import GroupForm, MatrixForm, PeerForm, ProfileForm, Routing, SelectorForm
 from hotseat.config.schema_base import AsMapping, AsText, Form, Ignored, Later, TextOrMapping, is_key
-from hotseat.config.units import Duration, Listen, Network, Size, Switch
-from hotseat.settings import Settings
+from hotseat.config.units import Duration, Listen, Network, OptionalBudget, Size, Switch
+from hotseat.settings import USER, Settings
 
 TimeFormat: TypeAlias = Literal[
     "", "ansic", "unixdate", "rubydate", "rfc822", "rfc822z", "rfc850", "rfc1123", "rfc1123z", "rfc3339",
@@ -27,6 +27,8 @@ _SHA256 = re.compile(r"sha256:[0-9a-fA-F]{64}")
 _PLAIN_PATH = re.compile(r"(?:/[A-Za-z0-9._~!$&'()*+,=:@-]+)+/?")
 _ORIGIN = re.compile(r"\*|null|(?:[A-Za-z][A-Za-z0-9+.-]*://)?[^\s/*?#@]+/?")
 _HOST = re.compile(r"\*|(?:(?:\*?\.)?[A-Za-z0-9_-][A-Za-z0-9_.-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]+)?")
+_HEADER = re.compile(r"X-(?!Request-Id$|Api-Key$|Forwarded-(?:For|Proto|Host)$|Real-Ip$)[A-Za-z0-9-]+", re.IGNORECASE)
+"""Names that mean nothing else here."""
 _HASH_OF_NOTHING = f"sha256:{sha256(b'').hexdigest()}"
 LONGEST_HOLDER = 64
 
@@ -62,6 +64,8 @@ def _host(host: str) -> str:
 def _holder(name: str) -> str:
     if not name.isprintable() or len(name) > LONGEST_HOLDER:
         raise ValueError(f"a name must be printable and have at most {LONGEST_HOLDER} characters")
+    if name.startswith(USER):
+        raise ValueError(f"a name must not begin with {USER}, which stands for users who have signed in at a proxy")
     return name
 
 
@@ -85,6 +89,12 @@ def _client_header(name: str) -> str:
     return name
 
 
+def _header(name: str) -> str:
+    if not _HEADER.fullmatch(name):
+        raise ValueError("must be the name of a header of its own, such as X-Forwarded-User")
+    return name
+
+
 Secret: TypeAlias = Annotated[str, AfterValidator(_key)]
 
 
@@ -101,10 +111,21 @@ class KeyForm(Form):
     """Permissions of the key: inference, operate or admin; each includes the ones before it."""
     models: tuple[str, ...] = ()
     """Models, selectors and peers' models the key may use; an alias counts as its model. Empty: all."""
-    requests_per_minute: Annotated[int, Field(ge=0)] = 0
-    """Rate limit of requests to models, also the largest burst; requests beyond it get 429. 0: no limit."""
+    requests: OptionalBudget = None
+    """How many requests to models in a second, minute, hour or day; further ones get 429. Default: no limit."""
+    tokens: OptionalBudget = None
+    """The same of tokens, those of prompts and of answers. Requests in progress when it is used up are finished."""
     concurrency_limit: Annotated[int, Field(ge=0)] = 0
     """Concurrent requests to models, waiting or running; requests beyond it get 429. 0: no limit."""
+    priority: Literal["interactive", "batch"] = "interactive"
+    """Waiting requests of a batch key are served after those of others, but every fifth request served is one."""
+
+
+class SignInForm(Form):
+    user_header: Annotated[str, AfterValidator(_header)]
+    """Header with the name of the user, believed from `trustedProxies` only. It is not forwarded."""
+    role_header: Annotated[str, AfterValidator(_header)] = ""
+    """Header with the user's role: inference, operate or admin. Default, also if it is missing: inference."""
 
 
 class TlsForm(Form):
@@ -219,7 +240,7 @@ class Ui(Form):
 
 class Performance(Form):
     disabled: Switch = False
-    """Do not measure memory: models count as declared or estimated, and other programs are not taken into account."""
+    """Do not measure memory and GPUs: models count as declared or estimated, and other programs do not count."""
     every: Annotated[Duration, Field(ge=1)] = _DEFAULT.measuring.every_s
     """Interval of memory measurements while a model runs and `devices` are configured."""
 
@@ -261,6 +282,8 @@ class Config(Form):
     """Addresses of proxies whose forwarding headers are trusted."""
     client_header: Annotated[str, AfterValidator(_client_header)] = ""
     """Request header that identifies clients."""
+    sign_in: SignInForm | None = None
+    """Users who sign in at a reverse proxy; a request needs such a user or an API key. Default: keys only."""
     api_keys: tuple[Annotated[Annotated[Secret, AsText] | Annotated[KeyForm, AsMapping], TextOrMapping], ...] = ()
     """API keys; a string has full access, a mapping defines its permissions."""
     default_model: str = ""
@@ -270,7 +293,7 @@ class Config(Form):
     error_format: Literal["auto", "text", "openai"] = "auto"
     """Format of error bodies: text, openai, or auto, which chooses by path and client."""
     metrics: Switch = True
-    """Whether /metrics is served."""
+    """Whether /metrics and /metrics/upstreams are served."""
     scheduler: SchedulerForm = SchedulerForm()
     """Settings of the scheduler."""
     devices: Annotated[

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hotseat.activity.usage import digest_of
 from hotseat.config.problems import nearest
 from hotseat.config.schema_base import is_key
-from hotseat.settings import ApiKey, Role
+from hotseat.settings import BATCH, ApiKey, Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -55,8 +55,10 @@ class KeyMaker:
             entry.name,
             entry.hash.removeprefix(SHA256).lower(),
             tuple(self._own_name(name, (*place, "models", n)) for n, name in enumerate(entry.models)),
-            entry.requests_per_minute or None,
+            entry.requests,
+            entry.tokens,
             entry.concurrency_limit or None,
+            entry.priority == BATCH,
         )
 
     def _check_length(self, secret: str, place: Place) -> None:

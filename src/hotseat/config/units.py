@@ -7,10 +7,11 @@ from ipaddress import ip_address, ip_network
 from math import inf, isnan
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, InstanceOf, WithJsonSchema
 
 from hotseat.catalog.template import check_host
 from hotseat.identifiers import CENTURY_S
+from hotseat.settings import BUDGET, Budget
 
 LONGEST_KEEPALIVE_S = 32_767.0
 """The maximum that Linux accepts."""
@@ -61,6 +62,11 @@ def parse_size(value: Any) -> int:
     if size > LARGEST:
         raise ValueError(f"must be at most {size_text(LARGEST)}, not {shown(value)}")
     return int(size)
+
+
+def parse_budget(value: Any) -> Budget | None:
+    """`100/min`, `2M/day` or nothing, which is no limit."""
+    return None if value is None else Budget.of(value if isinstance(value, str) else shown(value))
 
 
 def parse_listen(value: Any) -> tuple[str, int]:
@@ -147,6 +153,11 @@ SIZE_SCHEMA: dict[str, Any] = {
     ],
     "examples": ["18GiB", "24GB", "512MiB", 1073741824],
 }
+_BUDGET_SCHEMA = {
+    "type": "string",
+    "pattern": f"^{BUDGET}$",
+    "examples": ["100/min", "2M/day"],
+}
 SWITCH_SCHEMA: dict[str, Any] = {"anyOf": [{"type": "boolean"}, {"enum": ["yes", "no", "on", "off", "true", "false"]}]}
 _LISTEN_SCHEMA = {"anyOf": [{"type": "string"}, {"type": "integer"}], "examples": ["127.0.0.1:8080", ":8080"]}
 
@@ -158,6 +169,9 @@ Ttl: TypeAlias = Annotated[
 ]
 KeepAlive: TypeAlias = Annotated[Duration, AfterValidator(lambda value: _at_most(LONGEST_KEEPALIVE_S, value))]
 Size: TypeAlias = Annotated[int, BeforeValidator(parse_size), WithJsonSchema(SIZE_SCHEMA)]
+OptionalBudget: TypeAlias = Annotated[
+    InstanceOf[Budget] | None, BeforeValidator(parse_budget), WithJsonSchema(_BUDGET_SCHEMA)
+]
 Switch: TypeAlias = Annotated[bool, WithJsonSchema(SWITCH_SCHEMA)]
 """A boolean that may also be written yes, no, on or off."""
 Listen: TypeAlias = Annotated[tuple[str, int], BeforeValidator(parse_listen), WithJsonSchema(_LISTEN_SCHEMA)]

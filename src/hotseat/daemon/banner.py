@@ -64,9 +64,11 @@ class Banner:
             log.info("connections are bounded by file descriptors connections=%d", self.reduced_connections)
 
     def _access(self) -> str:
-        keys = len(self.access.api_keys)
-        if keys:
-            return f"{keys} API key{'s'[: keys > 1]} required" + (", open to other machines" if self.is_open else "")
+        keys = len(self.access.keys)
+        required = [f"{keys} API key{'s'[: keys > 1]}"] if keys else []
+        required += ["sign-in"] if self.access.sign_in else []
+        if required:
+            return f"{' or '.join(required)} required" + (", open to other machines" if self.is_open else "")
         if self.is_open:
             return "WARNING: anyone on the network can use and stop your models; configure apiKeys to prevent this"
         return "this machine only, no API keys"

@@ -182,7 +182,9 @@ class Dispatcher:
         """The model that a ticket waits for; None: it does not wait."""
         return self._scheduler.waits_for(ticket)
 
-    def ask(self, model: ModelName, client: ClientId, waiter: Waiter, *, takes_slot: bool = True) -> TicketId:
+    def ask(
+        self, model: ModelName, client: ClientId, waiter: Waiter, *, takes_slot: bool = True, is_batch: bool = False
+    ) -> TicketId:
         """Request a lease; the waiter may be called before this returns."""
         ticket = next(self._numbers)
         self._waiters[ticket] = waiter
@@ -190,7 +192,7 @@ class Dispatcher:
         if not (self._telling or self.traffic.is_watched):
             upstream = self._scheduler.lease_at_once(ticket, model, client, takes_slot, self._clock())
         if upstream is None:
-            self.tell(RequestArrived(ticket, model, client, takes_slot))
+            self.tell(RequestArrived(ticket, model, client, takes_slot, is_batch=is_batch))
         else:
             self._journal.passed_by += 1
             try:  # inline: nearly every request takes this path

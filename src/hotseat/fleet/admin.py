@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hotseat.fleet.roster import Roster
     from hotseat.fleet.store import Store
     from hotseat.fleet.view import FleetConnection, FleetView, Order
-    from hotseat.identifiers import Instant, ModelName
+    from hotseat.identifiers import ClientId, Instant, ModelName
 
 
 class Belonging(Ourselves, Protocol):
@@ -80,23 +80,23 @@ class FleetAdmin:
         await self._change(self._known(host), lambda given: given - {order})
 
     async def _change(self, host: HostName, to: Callable[[orders.Orders], orders.Orders]) -> None:
-        await orders.change(self._store, host, self._roster.order_for(host), self.name, to)
+        await orders.change(self._store, host, self._roster.orders.of(host), self.name, to)
 
     async def move(self, model: str, to: str) -> str:
         """Load the model there, then stop it where it was; returns what was done."""
         return await self._mover.move(self.resolve(model), self._known(to))
 
-    async def restart(self, host: str) -> str:
+    async def restart(self, host: str, by: ClientId) -> str:
         """Restart another host, and wait until it is back; returns what was done."""
-        return await self._restarts.restart(self._known(host))
+        return await self._restarts.restart(self._known(host), by)
 
     # Models on all hosts
 
     def resolve(self, model: str) -> ModelName:
         """The model with this name or alias anywhere in the fleet."""
-        found = self._roster.resolve(model)
+        found = self._roster.names.resolve(model)
         if found is None:
-            names = [name for name, _ in self._roster.names()]
+            names = [name for name, _ in self._roster.names.present()]
             raise UnknownModel(f'no host of the fleet has a model named "{model}".{did_you_mean(model, names)}')
         return found
 
@@ -126,7 +126,7 @@ class FleetAdmin:
 
     def _known(self, host: str) -> HostName:
         name = HostName(host)
-        if self._roster.host(name) is None and not self._roster.order_for(name).is_given:
+        if self._roster.host(name) is None and not self._roster.orders.of(name).is_given:
             names = [member.name for member in self._roster.hosts()]
             raise UnknownHost(f'the fleet has no host named "{host}".{did_you_mean(host, names)}')
         return name

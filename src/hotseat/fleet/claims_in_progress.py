@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from hotseat.tasks import Tasks
 
 
+THIS_HOST_LEAVES = "no host can be chosen: this host leaves the fleet. Try again."
+
+
 class ClaimsInProgress:
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
@@ -40,5 +43,5 @@ async def _result(task: asyncio.Task[Agreed]) -> Agreed:
     """A caller that is cancelled ends its own wait and not the claim, for which others may wait."""
     await asyncio.wait([task])
     if task.cancelled():
-        raise FleetDisconnected("no host can be chosen: this host leaves the fleet. Try again.")
+        raise FleetDisconnected(THIS_HOST_LEAVES)
     return task.result()

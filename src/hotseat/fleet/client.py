@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from hotseat.errors import HostUnresponsive, NotRunning
 from hotseat.fleet.host_http import MOST_BYTES, Receiver
-from hotseat.net.happy_eyeballs import Dialler
+from hotseat.net.happy_eyeballs import Connector
 from hotseat.net.http_client import fetch
 
 if TYPE_CHECKING:
@@ -24,12 +24,12 @@ STOP_S: Seconds = 600.0
 class FleetClient:
     def __init__(self, http: HostHttp) -> None:
         self._http = http
-        self._dialler = Dialler()
+        self._connector = Connector()
 
     async def answers(self, address: Address) -> bool:
         """Does somebody answer there in time?"""
         try:
-            await fetch(address, "/health", self._dialler, within=DETAILS_S, most=MOST_BYTES)
+            await fetch(address, "/health", self._connector, within=DETAILS_S, most=MOST_BYTES)
         except (OSError, ValueError):  # includes timeouts
             return False
         return True

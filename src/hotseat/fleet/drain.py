@@ -45,7 +45,7 @@ class Drain:
         Without `may_load`, nobody could be told to load a model, so those in use stay.
         """
         me = self._roster.host(self._roster.me)
-        if me is None or not self._roster.order_for(me.name).drained:
+        if me is None or not self._roster.orders.of(me.name).drained:
             self._end()
             return []
         before = self.released

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hotseat.catalog.template import address_of
-from hotseat.fleet.host_headers import OPERATE, line_of_proof, lines_for_host, said_by
+from hotseat.fleet.host_headers import OPERATE, client_in_line, line_of_proof, lines_for_host, said_by
 from hotseat.identifiers import ClientId
-from hotseat.net.happy_eyeballs import Dialler
+from hotseat.net.happy_eyeballs import Connector
 from hotseat.net.http_client import fetch
 from hotseat.net.http_stream import lines_of
 from hotseat.net.json_text import parsed
@@ -37,32 +37,34 @@ class HostHttp:
     def __init__(self, me: HostName, signer: Signer) -> None:
         self._me = me
         self._signer = signer
-        self._dialler = Dialler()
+        self._connector = Connector()
 
     async def ask(
-        self, method: str, to: Receiver, path: str, within: Seconds, role: bytes = OPERATE
+        self, method: str, to: Receiver, path: str, within: Seconds, role: bytes = OPERATE, client: ClientId = OPERATOR
     ) -> tuple[int, dict[str, Any]]:
-        """Status and JSON."""
-        answer = await self.fetch(method, to, path, within, role)
+        """Status and JSON. `client` is who asked us, for the other host's audit."""
+        answer = await self.fetch(method, to, path, within, role, client)
         said = parsed(answer.body)
         if not isinstance(said, dict):
             raise ValueError("the response did not come from a hotseat server")
         return answer.status, said
 
-    async def fetch(self, method: str, to: Receiver, path: str, within: Seconds, role: bytes = OPERATE) -> Answer:
+    async def fetch(
+        self, method: str, to: Receiver, path: str, within: Seconds, role: bytes = OPERATE, client: ClientId = OPERATOR
+    ) -> Answer:
         """The whole response: one that is too large is an error."""
-        address, lines = address_of(to.url), self._lines(method, to.host, path, role)
+        address, lines = address_of(to.url), self._lines(method, to.host, path, role, client)
         most = MOST_BYTES + 1
-        answer = await fetch(address, path, self._dialler, method=method, lines=lines, within=within, most=most)
+        answer = await fetch(address, path, self._connector, method=method, lines=lines, within=within, most=most)
         if len(answer.body) >= most:
             raise ValueError(f"the response is larger than {MOST_BYTES >> 20} MiB")
         return answer
 
     def follow(self, to: Receiver, path: str, within: Seconds, quiet_s: Seconds) -> AsyncGenerator[bytes, None]:
         """The lines of an endless response that begins in time; silence for `quiet_s` is an error."""
-        lines = self._lines("GET", to.host, path, OPERATE)
-        return lines_of(address_of(to.url), path, self._dialler, lines=lines, within=within, quiet_s=quiet_s)
+        lines = self._lines("GET", to.host, path, OPERATE, OPERATOR)
+        return lines_of(address_of(to.url), path, self._connector, lines=lines, within=within, quiet_s=quiet_s)
 
-    def _lines(self, method: str, host: HostName, path: str, role: bytes) -> bytes:
-        said = said_by(self._me.encode(), method.encode(), path.encode(), b"", OPERATOR.encode(), role)
-        return lines_for_host(self._me, OPERATOR, role) + line_of_proof(self._signer.proof(host, said))
+    def _lines(self, method: str, host: HostName, path: str, role: bytes, client: ClientId) -> bytes:
+        said = said_by(self._me.encode(), method.encode(), path.encode(), b"", client_in_line(client), role)
+        return lines_for_host(self._me, client, role) + line_of_proof(self._signer.proof(host, said))

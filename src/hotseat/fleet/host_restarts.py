@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hotseat.fleet.member import Member
     from hotseat.fleet.records import Offer
     from hotseat.fleet.roster import Roster
-    from hotseat.identifiers import HostName, Instant, ModelName, Seconds
+    from hotseat.identifiers import ClientId, HostName, Instant, ModelName, Seconds
 
 LOOK_S: Seconds = 0.1
 RESTART_S: Seconds = 700.0
@@ -51,7 +51,7 @@ class HostRestarts:
     ) -> None:
         self._roster, self._http, self._connection, self._clock = roster, http, connection, clock
 
-    async def restart(self, host: HostName) -> str:
+    async def restart(self, host: HostName, by: ClientId) -> str:
         """Returns a description of what was done. If the caller leaves, the restart goes on."""
         member = self._roster.host(host)
         if member is None:
@@ -61,14 +61,14 @@ class HostRestarts:
                 f"{host} was not restarted: NATS is unreachable, so it could not be seen to come back. Try again later."
             )
         before = Before(member.record.boot, self._defined(member))
-        await self._replace(Receiver(host, member.record.address), before)
+        await self._replace(Receiver(host, member.record.address), by, before)
         return await self._back(host, before)
 
-    async def _replace(self, to: Receiver, before: Before) -> None:
+    async def _replace(self, to: Receiver, by: ClientId, before: Before) -> None:
         """Meanwhile its models may change: those of the last record of its old process count."""
         tasks = Tasks()
         try:
-            asked = tasks.start(self._ask(to), "ask a host to restart")
+            asked = tasks.start(self._ask(to, by), "ask a host to restart")
             while not asked.done():
                 await asyncio.wait([asked], timeout=LOOK_S)
                 self._note(to.host, before)
@@ -77,10 +77,10 @@ class HostRestarts:
         if problem := asked.result():
             raise problem
 
-    async def _ask(self, to: Receiver) -> HotseatError | None:
+    async def _ask(self, to: Receiver, by: ClientId) -> HotseatError | None:
         """The problem, if it did not restart."""
         try:
-            status, said = await self._http.ask("POST", to, RESTART, RESTART_S, ADMIN)
+            status, said = await self._http.ask("POST", to, RESTART, RESTART_S, ADMIN, by)
         except (OSError, ValueError) as problem:
             reason = str(problem) or "timeout"
             return HostUnresponsive(f"{to.host} was told to restart and did not say how that went ({reason})")
@@ -112,7 +112,7 @@ class HostRestarts:
         member = self._roster.host(host)
         if member is None or member.record.boot == before.boot or not self._roster.has_catalog_of(member):
             return None
-        if self._roster.order_for(host).drained:
+        if self._roster.orders.of(host).drained:
             return frozenset()
         same = {model for model, offer in before.models.items() if self._roster.offer(member, model) == offer}
         return frozenset(same - loaded_on(member))

@@ -90,7 +90,7 @@ class HostSelector:
 
     def check_taken(self, model: ModelName) -> None:
         """Raises NotServed for a request of another host, which does not know the orders for this one yet."""
-        order = self._roster.order_for(self.name)
+        order = self._roster.orders.of(self.name)
         if not order.is_given:
             return
         self._look_at_ourselves()
@@ -121,7 +121,7 @@ class HostSelector:
 
     def turned_away(self, host: HostName, model: ModelName) -> None:
         self.counters.turned_away[host] += 1
-        if self._roster.order_for(host).is_given:  # it may still serve other models
+        if self._roster.orders.of(host).is_given:  # it may still serve other models
             self._roster.failed(host, model)
         else:
             self._roster.suspect(host, self._clock())

@@ -50,7 +50,7 @@ class Membership:
         self._on_change = on_change
         self._turned = turned
         self._catalog = CatalogLease(store, offers)
-        self._tasks = Tasks()
+        self._publishing, self._watching = Tasks(), Tasks()
         self._news = asyncio.Event()
         self._last: Revision | None = None
         """Revision of our record as we last wrote it; None before the first write."""
@@ -68,21 +68,29 @@ class Membership:
         try:
             await self._take_name()
         except NameTaken:
-            await self._tasks.aclose()
+            await self._watching.aclose()
             raise
-        self._tasks.start(self._keep_publishing(), "publish this host")
+        self._publishing.start(self._keep_publishing(), "publish this host")
 
     def notify(self) -> None:
         """Something that others should know may have changed: a phase, free memory, our shutdown."""
         self._news.set()
 
     async def fall_silent(self) -> None:
-        """Publish and receive nothing more. Our record stays until its lease ends, or the next process replaces it."""
-        await self._tasks.aclose()
+        """Publish nothing more, and go on receiving.
+
+        Our record stays until its lease ends, or the next process replaces it.
+        """
+        await self._publishing.aclose()
 
     async def leave(self) -> None:
         """Leave at once instead of when the lease ends. Updates from other hosts are no longer received."""
         await self.fall_silent()
+        await self._watching.aclose()
+        await self.remove_record()
+
+    async def remove_record(self) -> None:
+        """Unless another process has written its own under our name."""
         record = self._describe()
         with suppress(StoreError, Conflict):
             found = await self._store.read(Bucket.HOSTS, record.name)
@@ -189,7 +197,7 @@ class Membership:
 
     def _start_watching(self) -> None:
         for bucket in Bucket:
-            self._tasks.start(self._keep_watching(bucket), f"watch the fleet's {bucket.value}")
+            self._watching.start(self._keep_watching(bucket), f"watch the fleet's {bucket.value}")
 
     async def _keep_watching(self, bucket: Bucket) -> None:
         async for change in self._store.watch(bucket):

@@ -65,6 +65,11 @@ class FleetNode:
         self._is_leaving = is_leaving
         self._clock = asyncio.get_running_loop().time
         self._tasks = Tasks()
+        """What requests in progress need: agreements, and checks of the hosts that they were forwarded to."""
+        self._duties = Tasks()
+        """What this host does for the fleet without a request."""
+        self._is_replaced = False
+        """Another process of this host is the member: this one learns what its requests in progress need, no more."""
         self._own = own or UnsavedState()
         self._identity = identity_of(settings, self._own.token)
         self._described: Catalog | None = None
@@ -83,7 +88,7 @@ class FleetNode:
         self.host_selector = HostSelector(
             self.roster, store, signer, self._tasks, self._clock, self.look_at_ourselves, fleet_client.answers
         )
-        self._reconciler = Reconciler(self.roster, store, self.host_selector, self, self._tasks, self._clock)
+        self._reconciler = Reconciler(self.roster, store, self.host_selector, self, self._duties, self._clock)
         self._membership = Membership(store, self.describe, lambda: self._offers, self._on_change)
         self.fleet_admin = FleetAdmin(self.roster, store, self.host_selector, self, fleet_client, http, self._clock)
 
@@ -100,18 +105,30 @@ class FleetNode:
         await self._missing_files.look_first()
         self.look_at_ourselves(at_once=True)
         await self._membership.join()
-        self._tasks.start(self._missing_files.keep_looking(), "look for the files of models")
-        self._tasks.start(self._reconciler.keep_going(), "reconcile the fleet")
+        self._duties.start(self._missing_files.keep_looking(), "look for the files of models")
+        self._duties.start(self._reconciler.keep_going(), "reconcile the fleet")
         self._tasks.start(self.host_selector.forwarded.keep_checking(), "check hosts with forwarded requests")
 
     async def fall_silent(self) -> None:
-        """Take no more part in the fleet; the other hosts see this one until its lease ends."""
+        """Another process of this host takes its name, and does from now on what a member does.
+
+        Until `leave`, hosts still agree about the requests in progress here, and the hosts that serve them are watched.
+        """
+        self._is_replaced = True
+        self.roster.follow_own_record()
         await self._membership.fall_silent()
-        await self._tasks.aclose()
+        await self._duties.aclose()
+        await self._own.saved()
+
+    async def remove_record(self) -> None:
+        """Unless the new process has replaced it."""
+        await self._membership.remove_record()
 
     async def leave(self) -> None:
         await self._membership.leave()
+        await self._duties.aclose()
         await self._tasks.aclose()
+        await self._own.saved()
 
     def watch(self, entry: Entry) -> None:
         """A journal listener. Anything except plain request arrivals and departures may matter to other hosts."""
@@ -149,10 +166,11 @@ class FleetNode:
         now = self._clock()
         if at_once or now - self._seen_at >= FRESH_S:
             self._seen_at = now
-            self.roster.here(self.describe(), self._offers, now)
             if self.connection is FleetConnection.CONNECTED:  # else nobody could renew a lease
                 self.roster.settle(now)
-            self._follow_roster()
+            if not self._is_replaced:
+                self.roster.here(self.describe(), self._offers, now)
+                self._follow_roster()
 
     async def load(self, model: ModelName) -> None:
         await self._dispatcher.load(model)
@@ -164,14 +182,18 @@ class FleetNode:
 
     def _on_change(self, bucket: Bucket, change: Change) -> None:
         self.roster.apply(bucket, change, self._clock())
+        if not self._is_replaced:
+            self._act_on(bucket, change)
+
+    def _act_on(self, bucket: Bucket, change: Change) -> None:
         self._reconciler.on_change(bucket, change)
         if bucket is Bucket.ORDERS:
-            self._own.keep_orders(frozenset(order.value for order in orders_in(self.roster.order_for(self.roster.me))))
+            self._own.keep_orders(frozenset(order.value for order in orders_in(self.roster.orders.of(self.roster.me))))
         if bucket in (Bucket.HOSTS, Bucket.CATALOGS):
             self._follow_roster()
 
     def _follow_roster(self) -> None:
-        catalogs = self.roster.catalogs()
+        catalogs = self.roster.names.catalogs()
         if catalogs != self._catalogs:
             self._catalogs = catalogs
             self._register_fleet_models()
@@ -180,7 +202,7 @@ class FleetNode:
     def _register_fleet_models(self) -> None:
         """Register the names of models that only other hosts have: a host that restarts still has its models."""
         own = self._dispatcher.catalog
-        names = {**dict(self.roster.expected_names()), **dict(self.roster.names())}
+        names = {**dict(self.roster.names.expected()), **dict(self.roster.names.present())}
         fleet_models = {name: FleetModel(model) for name, model in names.items() if own.find(name) is None}
         if fleet_models != own.fleet_models:
             self._dispatcher.change_catalog(own.with_fleet_models(fleet_models))
@@ -198,8 +220,8 @@ async def joined(
     """Inside the block this host is a member of the fleet."""
     async with open_store(settings) as store:
         node = FleetNode(settings, store, dispatcher, is_leaving, own=own)
-        await node.join()
         try:
+            await node.join()
             yield node
         finally:
             await node.leave()

@@ -51,7 +51,7 @@ def obstacle_to_serving(roster: Roster, member: Member, offer: Offer | None, now
         return Obstacle.LEAVING
     if now < member.shunned_until:
         return Obstacle.SUSPECT
-    if roster.order_for(member.name).drained:
+    if roster.orders.of(member.name).drained:
         return Obstacle.DRAINED
     if offer is None and not roster.has_catalog_of(member):
         return None  # it arrives later than the record; the host itself knows its labels
@@ -65,7 +65,7 @@ def obstacle_to_loading(
     obstacle = obstacle_to_serving(roster, member, offer, now)
     if obstacle:
         return obstacle
-    if roster.order_for(member.name).cordoned:
+    if roster.orders.of(member.name).cordoned:
         return Obstacle.CORDONED
     if model in member.record.missing_files:
         return Obstacle.MISSING_FILE

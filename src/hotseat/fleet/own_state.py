@@ -20,6 +20,9 @@ class OwnState(Protocol):
 
     def keep_orders(self, orders: frozenset[str]) -> None: ...
 
+    async def saved(self) -> None:
+        """Returns when the orders so far are saved, or cannot be."""
+
 
 class UnsavedState:
     """Of a host without a state directory."""
@@ -30,6 +33,9 @@ class UnsavedState:
 
     def keep_orders(self, orders: frozenset[str]) -> None:
         self.orders = orders
+
+    async def saved(self) -> None:
+        pass
 
 
 def order_of(names: AbstractSet[str]) -> HostOrder:

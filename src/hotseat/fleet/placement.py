@@ -110,7 +110,7 @@ def chosen(model: ModelName, roster: Roster, now: Instant) -> list[Member]:
 
 def _has_refused(model: ModelName, member: Member, roster: Roster) -> bool:
     """Was it cordoned or drained after it was chosen, and has it turned a request away because of that?"""
-    return model in member.backing_off and roster.order_for(member.name).is_given
+    return model in member.backing_off and roster.orders.of(member.name).is_given
 
 
 def _still_serving(model: ModelName, roster: Roster, now: Instant) -> list[Member]:

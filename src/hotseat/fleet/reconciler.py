@@ -95,7 +95,7 @@ class Reconciler:
         surplus = [*to_spare(self._roster, now), *self._lasting(too_many(self._roster, now), now)]
         for spare in [*surplus, *await self.drain.go(now, may_load=is_connected)]:
             self._stop(spare.model, spare.reason)
-        for host, order in [*self._roster.lost_orders()]:
+        for host, order in [*self._roster.orders.lost()]:
             await restore(self._store, host, order)
 
     def _is_settled(self, now: Instant, *, is_connected: bool) -> bool:

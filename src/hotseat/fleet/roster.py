@@ -2,24 +2,23 @@
 
 Each host owns the truth about itself; this is the last known state. Two rosters with the same changes agree, whatever
 arrived twice, late or after an interruption. Only this host's own record does not come from the store: `here` sets it,
-even while the store is unreachable.
+even while the store is unreachable, until another process of this host writes it.
 """
 
 from __future__ import annotations
 
-from bisect import bisect
 from dataclasses import replace
-from itertools import chain
-from operator import itemgetter
 from typing import TYPE_CHECKING, assert_never
 
 from hotseat.catalog.template import address_of
 from hotseat.fleet.absences import Absences
 from hotseat.fleet.catalog import FleetCatalog
 from hotseat.fleet.claim_table import CLAIM_S, SETTLING_S, ClaimTable, Held, take
+from hotseat.fleet.host_orders import NO_ORDER, HostOrders
+from hotseat.fleet.hosts_by_catalog import HostsByCatalog
+from hotseat.fleet.known_names import KnownNames
 from hotseat.fleet.member import LEAVING, Member
 from hotseat.fleet.records import STOPS, CatalogRecord, Claim, HostOrder, HostRecord, decoded
-from hotseat.fleet.rendezvous import owner, rendezvous_score
 from hotseat.fleet.revision_tracker import Ledger
 from hotseat.fleet.store import BegunAnew, Bucket, CaughtUp, Removed, Revision, Written
 from hotseat.identifiers import HostName
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
     from hotseat.fleet.store import Change
     from hotseat.identifiers import Instant, ModelName
 
-NO_ORDER = HostOrder()
-
 
 class Roster:
     def __init__(self, me: HostName, order: HostOrder = NO_ORDER) -> None:
@@ -43,13 +40,15 @@ class Roster:
         self._ledgers = {bucket: Ledger() for bucket in Bucket}
         self._members: dict[HostName, Member] = {}
         self._holders: dict[ModelName, dict[HostName, Member]] = {}
-        self._by_catalog: dict[str, dict[HostName, Member]] = {}
-        self._rings: dict[str, list[tuple[int, Member]]] = {}
+        self._by_catalog = HostsByCatalog()
         self._fleet_catalog = FleetCatalog()
         self._own_catalog = ""
-        self._orders = {me: order} if order.is_given else {}
+        self._described_here: HostName | None = me
+        """The host whose record `here` sets; None: the store has the records of all hosts."""
         self._claim_table = ClaimTable()
         self._absences = Absences()
+        self.orders = HostOrders(me, order, self._members.keys(), self._ledgers[Bucket.ORDERS])
+        self.names = KnownNames(self._fleet_catalog, self._by_catalog, self._absences)
 
     # Updates
 
@@ -74,10 +73,14 @@ class Roster:
                 assert_never(change)
 
     def here(self, record: HostRecord, catalog: CatalogRecord, now: Instant) -> None:
-        """Set this host's own record; the store's copy of it is ignored."""
+        """Set this host's own record; the store's copy of it is ignored until `follow_own_record`."""
         self._own_catalog = record.catalog
         self._fleet_catalog.put(record.catalog, catalog)
         self._update_host(record, Revision(0), now)
+
+    def follow_own_record(self) -> None:
+        """Another process of this host writes its record from now on: the store's copy counts, and `here` ends."""
+        self._described_here = None
 
     def settle(self, now: Instant) -> None:
         """Called periodically: hosts that did not renew their lease after an interruption have left."""
@@ -97,7 +100,7 @@ class Roster:
     def _take_in(self, bucket: Bucket, key: str, value: bytes, revision: Revision, now: Instant) -> None:
         match bucket:
             case Bucket.HOSTS:
-                if key != self.me:
+                if key != self._described_here:
                     self._update_host(self._record_of(HostName(key), value), revision, now)
             case Bucket.CLAIMS:
                 self._claim_table.put(Held(key, decoded(value, Claim), revision, now + CLAIM_S))
@@ -105,7 +108,7 @@ class Roster:
                 if key != self._own_catalog:
                     self._fleet_catalog.put(key, decoded(value, CatalogRecord))
             case Bucket.ORDERS:
-                self._orders[HostName(key)] = decoded(value, HostOrder)
+                self.orders.put(HostName(key), decoded(value, HostOrder))
             case _:
                 assert_never(bucket)
 
@@ -155,10 +158,7 @@ class Roster:
         digest = member.record.catalog
         if digest not in self._by_catalog:
             self._fleet_catalog.use(digest)
-        peers = self._by_catalog.setdefault(digest, {})
-        if member.name not in peers:
-            peers[member.name] = member
-            self._rings.pop(digest, None)
+        self._by_catalog.add(member)
         for model in member.residents:
             self._holders.setdefault(model, {})[member.name] = member
 
@@ -175,8 +175,7 @@ class Roster:
 
     def _strike_out(self, name: HostName, residents: Iterable[ModelName], catalog: str) -> None:
         """Remove a host from the indexes."""
-        take(self._by_catalog, catalog, name)
-        self._rings.pop(catalog, None)
+        self._by_catalog.remove(name, catalog)
         self._empty(name, residents)
         if catalog not in self._by_catalog:
             self._fleet_catalog.disuse(catalog)
@@ -236,23 +235,8 @@ class Roster:
     def offering(self, model: ModelName) -> Iterator[tuple[Member, Offer]]:
         """Hosts with the model in their catalog: this host, then the others in an order specific to the model."""
         for digest, offer in self._fleet_catalog.offers(model).items():
-            ring = self._ring(digest)
-            start = bisect(ring, rendezvous_score(model, HostName("")), key=itemgetter(0))
-            me = self._by_catalog.get(digest, {}).get(self.me)
-            if me:
-                yield me, offer
-            for _, member in chain(ring[start:], ring[:start]):
-                if member is not me:
-                    yield member, offer
-
-    def _ring(self, digest: str) -> list[tuple[int, Member]]:
-        """All hosts with a catalog, in an order that is the same on all hosts and independent of their names."""
-        if digest not in self._rings:
-            members = self._by_catalog.get(digest, {}).values()
-            self._rings[digest] = sorted(
-                ((rendezvous_score("", member.name), member) for member in members), key=itemgetter(0)
-            )
-        return self._rings[digest]
+            for member in self._by_catalog.in_order(digest, model, self.me):
+                yield member, offer
 
     def offer(self, member: Member, model: ModelName) -> Offer | None:
         return self._fleet_catalog.offer(member.record.catalog, model)
@@ -260,46 +244,13 @@ class Roster:
     def has_catalog_of(self, member: Member) -> bool:
         return self._fleet_catalog.has(member.record.catalog)
 
-    def order_for(self, host: HostName) -> HostOrder:
-        return self._orders.get(host, NO_ORDER)
-
-    def awaited(self) -> list[HostName]:
-        """Absent hosts that have orders."""
-        return [host for host, order in self._orders.items() if order.is_given and host not in self._members]
-
-    def lost_orders(self) -> Iterator[tuple[HostName, HostOrder]]:
-        """Orders that the store has lost and that this host writes again: its own, and some of absent hosts'."""
-        for host, order in self._orders.items():
-            if host not in self._ledgers[Bucket.ORDERS] and self._writes_for(host):
-                yield host, order
-
-    def _writes_for(self, host: HostName) -> bool:
-        """A host that is present writes its own; one of the others writes those of an absent host."""
-        return host == self.me or (host not in self._members and owner(host, [*self._members]) == self.me)
-
-    def resolve(self, name: str) -> ModelName | None:
-        """The model with this name or alias anywhere in the fleet."""
-        return self._fleet_catalog.resolve(name)
-
-    def names(self) -> Iterator[tuple[str, ModelName]]:
-        """Names and aliases of the models that a living host may run."""
-        return self._fleet_catalog.names()
-
-    def expected_names(self) -> Iterator[tuple[str, ModelName]]:
-        """Those of hosts that have left and are expected back."""
-        return chain.from_iterable(map(self._fleet_catalog.names_in, self._absences.catalogs()))
-
-    def catalogs(self) -> frozenset[str]:
-        """Of present hosts and of those that are expected back: known names change only with these."""
-        return frozenset(filter(self._fleet_catalog.has, chain(self._by_catalog, self._absences.catalogs())))
-
     def used_catalogs(self) -> frozenset[str]:
         """Of present hosts, if their contents are known."""
         return frozenset(filter(self._fleet_catalog.has, self._by_catalog))
 
     def hosts_with(self, digest: str) -> list[HostName]:
         """Present hosts with this catalog."""
-        return sorted(self._by_catalog.get(digest, {}))
+        return self._by_catalog.names(digest)
 
     def offers_in(self, digest: str) -> Mapping[ModelName, Offer]:
         return self._fleet_catalog.offers_in(digest)

@@ -28,7 +28,7 @@ def snapshot(roster: Roster, counters: FleetCounters, connection: FleetConnectio
         connection=connection,
         hosts=tuple(_host(member, roster, counters, now) for member in members),
         claims=tuple(claim for member in members for claim in _claims(member, roster, now)),
-        absent=tuple(AbsentView(name, orders_in(roster.order_for(name))) for name in sorted(roster.awaited())),
+        absent=tuple(AbsentView(name, orders_in(roster.orders.of(name))) for name in sorted(roster.orders.awaited())),
         agreements=dict(counters.agreements),
         malformed=roster.malformed,
     )
@@ -43,7 +43,7 @@ def _host(member: Member, roster: Roster, counters: FleetCounters, now: Instant)
         labels=record.labels,
         state=_state(member, roster, now),
         last_seen_s=max(0.0, now - member.received_at),
-        orders=orders_in(roster.order_for(record.name)),
+        orders=orders_in(roster.orders.of(record.name)),
         devices=tuple(DeviceMemory(device, memory.budget, memory.free) for device, memory in record.devices.items()),
         residents=tuple(_resident(residence, now - member.received_at) for residence in record.residents),
         passed_on=counters.passed_on[record.name],

@@ -13,9 +13,13 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hotseat.model_servers.descendants import start_of
-from hotseat.model_servers.os_processes import children, variable_of
+from hotseat.model_servers.os_processes import blocked_signals, children, variable_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 HANDOVER = "HOTSEAT_HANDOVER"
 """Environment variable of every process that replaces another: the number of the socket between them."""
@@ -64,20 +68,31 @@ def shell_code(code: int) -> int:
 
 
 def pass_on(number: int) -> None:
-    """Send it to the oldest, which serves or passes it on: a newer one may not have taken over yet."""
+    """Wait for a process that receives it: the one between this and the newest may be ending."""
     until = time.monotonic() + EXIT_S
-    while not (found := successors(os.getpid())) and time.monotonic() < until:
-        time.sleep(AGAIN_S)  # the process between this one and the newest is ending, and shows its environment no more
-    if found:
-        with suppress(ProcessLookupError):
-            os.kill(found[0], number)
+    while not send_to_oldest(successors(os.getpid()), number) and time.monotonic() < until:
+        time.sleep(AGAIN_S)
 
 
 def pass_on_held(successor: int) -> None:
     """Those that arrived since `hold_signals`, before this process ends."""
     for number in signal.sigpending().intersection(PASSED_ON):
-        with suppress(ProcessLookupError):
-            os.kill(successor, number)
+        send_to_oldest([successor, *successors(successor)], number)
+
+
+def send_to_oldest(pids: Sequence[int], number: int) -> bool:
+    """To the oldest that is not ending, which serves or passes it on: a newer one may not have taken over yet."""
+    for pid in pids:
+        if not holds_signals(pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+                return True
+    return False
+
+
+def holds_signals(pid: int) -> bool:
+    """It is ending: what it receives from now on may come too late to be passed on."""
+    return bool(blocked_signals(pid) & 1 << (PASSED_ON[0] - 1))
 
 
 def successors(pid: int) -> list[int]:

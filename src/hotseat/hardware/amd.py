@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from hotseat.hardware.amd_sensors import is_powered_down, sensors_of
 from hotseat.hardware.device import Slot
 from hotseat.hardware.drm import memory_of
 from hotseat.hardware.kernel import PROC, SYS, is_hidden, number, text
-from hotseat.hardware.measurement import DeviceReading, Use
+from hotseat.hardware.measurement import DeviceReading, Sensors, Use
 from hotseat.hardware.rocm import card_name
 
 if TYPE_CHECKING:
@@ -64,6 +65,9 @@ class AmdCard:
         regions = ("vram",) if self.has_own_memory else ("vram", "gtt")
         taken = {root: memory_of(pids, self.slot, regions, self._proc) for root, pids in trees.items()}
         return {root: Use(bytes_) for root, bytes_ in taken.items() if bytes_}
+
+    def sensors(self) -> Sensors:
+        return Sensors() if is_powered_down(self._folder) else sensors_of(self._folder)
 
 
 def is_apu(folder: Path) -> bool:

@@ -6,7 +6,7 @@ import ctypes
 from typing import TYPE_CHECKING, TypeAlias
 
 from hotseat.hardware.device import Slot
-from hotseat.hardware.measurement import DeviceReading
+from hotseat.hardware.measurement import DeviceReading, Sensors
 from hotseat.model_servers.visible_gpus import CardName, Runtime
 
 if TYPE_CHECKING:
@@ -48,6 +48,9 @@ class MacRam:
     def taken_by(self, trees: Mapping[int, Sequence[int]]) -> Mapping[int, Use] | None:
         return None
 
+    def sensors(self) -> Sensors:
+        return Sensors()
+
 
 class AppleGpu:
     """The part of the RAM that the GPU may wire."""
@@ -73,6 +76,9 @@ class AppleGpu:
 
     def taken_by(self, trees: Mapping[int, Sequence[int]]) -> Mapping[int, Use] | None:
         return None
+
+    def sensors(self) -> Sensors:
+        return Sensors()
 
 
 def cards(ram: MacRam, ask: Sysctl = sysctl) -> list[AppleGpu]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import threading
 from typing import TYPE_CHECKING, TypeVar
 
 from hotseat.hardware.measurement import Reading
+from hotseat.threads import start_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from hotseat.hardware.machine import Meter
-    from hotseat.hardware.measurement import DeviceReading
+    from hotseat.hardware.measurement import DeviceReading, Sensors
     from hotseat.identifiers import DeviceName, Seconds
 
 log = logging.getLogger(__name__)
@@ -39,13 +39,17 @@ class BackgroundMeter:
         """Also what these process trees take; an empty reading while the driver is stuck."""
         return await self._ask(lambda: self._meter.sample(roots), Reading())
 
+    async def sensors(self) -> Mapping[DeviceName, Sensors]:
+        """Of each GPU whose driver reports something; none while a driver is stuck."""
+        return await self._ask(self._meter.sensors, {})
+
     async def _ask(self, question: Callable[[], T], unknown: T) -> T:
         if self._stuck:
             return unknown
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         # A new daemon thread for each call: a call that never returns from the driver must block neither the next
         # call nor our exit, as it would in an executor.
-        threading.Thread(target=settle, args=(answer, question, unknown), name="gauge", daemon=True).start()
+        start_thread("gauge", settle, answer, question, unknown)
         done, _ = await asyncio.wait([answer], timeout=self._limit_s)
         if done:
             return answer.result()

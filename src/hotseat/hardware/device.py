@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from hotseat.hardware.measurement import DeviceReading, Use
+    from hotseat.hardware.measurement import DeviceReading, Sensors, Use
     from hotseat.model_servers.visible_gpus import CardName
 
 
@@ -31,6 +31,9 @@ class Device(Protocol):
 
     def taken_by(self, trees: Mapping[int, Sequence[int]]) -> Mapping[int, Use] | None:
         """What each of these process trees takes, by root; None if the device does not report it."""
+
+    def sensors(self) -> Sensors:
+        """What its driver reports at present; of the RAM nothing."""
 
 
 class Slot(NamedTuple):

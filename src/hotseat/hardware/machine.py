@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from hotseat.hardware import amd, apple, nvidia
 from hotseat.hardware.containers import with_containers
 from hotseat.hardware.kernel import PROC
-from hotseat.hardware.measurement import Reading
+from hotseat.hardware.measurement import Reading, Sensors
 from hotseat.hardware.process_table import census, trees
 from hotseat.hardware.ram import Ram
 from hotseat.identifiers import RAM, DeviceName
@@ -27,13 +27,16 @@ log = logging.getLogger(__name__)
 
 
 class Meter(Protocol):
-    """Measures memory. Both calls may take milliseconds and never raise."""
+    """Measures devices. Each call may take milliseconds, and none raises."""
 
     def devices(self) -> Mapping[DeviceName, DeviceReading]:
         """Every device that answers."""
 
     def sample(self, roots: Collection[int]) -> Reading:
         """Every device that answers, and what the process trees with these roots take."""
+
+    def sensors(self) -> Mapping[DeviceName, Sensors]:
+        """Of each GPU whose driver reports something."""
 
 
 class Machine:
@@ -58,6 +61,10 @@ class Machine:
 
     def devices(self) -> dict[DeviceName, DeviceReading]:
         return {name: reading for name, device in self._devices.items() if (reading := device.read())}
+
+    def sensors(self) -> dict[DeviceName, Sensors]:
+        reported = {name: device.sensors() for name, device in self._devices.items()}
+        return {name: sensors for name, sensors in reported.items() if sensors != Sensors()}
 
     def sample(self, roots: Collection[int]) -> Reading:
         everybody = census(self._proc) if roots else {}

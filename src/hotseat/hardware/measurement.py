@@ -55,6 +55,16 @@ class DeviceReading:
 
 
 @dataclass(frozen=True, slots=True)
+class Sensors:
+    """What a driver reports of a GPU besides its memory; None: it does not."""
+
+    utilization: float | None = None
+    """The share of time in which the GPU computed, from 0 to 1; the driver chooses the interval."""
+    celsius: float | None = None
+    watts: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """One measurement of the machine. A device that does not answer is missing."""
 

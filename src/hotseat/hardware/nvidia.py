@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from hotseat.hardware.device import Slot
 from hotseat.hardware.kernel import PROC, is_first_pid_namespace, open_files
-from hotseat.hardware.measurement import DeviceReading, Use
+from hotseat.hardware.measurement import DeviceReading, Sensors, Use
 from hotseat.model_servers.visible_gpus import CardName, Runtime
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from hotseat.hardware.device import Device
@@ -79,7 +79,7 @@ class NvidiaCard:
         self.label: str = nvml.nvmlDeviceGetName(handle)
         self.slot = Slot.parse(nvml.nvmlDeviceGetPciInfo(whole).busId)
         self.part = part
-        self._uuid = self._ask_uuid()
+        self._uuid = str(self._reported(nvml.nvmlDeviceGetUUID) or "")
         self.number = 0
         """In the order of the PCI bus."""
         self.has_own_memory = self._reports_memory()
@@ -97,12 +97,20 @@ class NvidiaCard:
         number = self.number if self.part is None else None
         return CardName(Runtime.CUDA, self._uuid, number) if self._uuid else None
 
-    def _ask_uuid(self) -> str:
-        """Empty: the driver does not tell it."""
+    def sensors(self) -> Sensors:
+        """None of a slice: the driver has them for the whole card only."""
+        nvml = self._nvml
+        use = self._reported(nvml.nvmlDeviceGetUtilizationRates)
+        celsius = self._reported(nvml.nvmlDeviceGetTemperature, nvml.NVML_TEMPERATURE_GPU)
+        milliwatts = self._reported(nvml.nvmlDeviceGetPowerUsage)
+        return Sensors(use and use.gpu / 100, celsius, milliwatts and milliwatts / 1000)
+
+    def _reported(self, ask: Callable[..., Any], *what: object) -> Any:
+        """None: the driver does not report it."""
         try:
-            return str(self._nvml.nvmlDeviceGetUUID(self._handle))
+            return ask(self._handle, *what)
         except self._nvml.NVMLError:
-            return ""
+            return None
 
     def _reports_memory(self) -> bool:
         """GB10 and Jetson do not: they have no memory of their own and use the machine's."""

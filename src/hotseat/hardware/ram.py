@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hotseat.hardware.kernel import PROC, SYS, figures, number, text
-from hotseat.hardware.measurement import DeviceReading, Use
+from hotseat.hardware.measurement import DeviceReading, Sensors, Use
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -47,6 +47,9 @@ class Ram:
 
     def taken_by(self, trees: Mapping[int, Sequence[int]]) -> Mapping[int, Use]:
         return {root: use_of_tree(pids, self._proc) for root, pids in trees.items()}
+
+    def sensors(self) -> Sensors:
+        return Sensors()
 
 
 def use_of_tree(pids: Sequence[int], proc: Path = PROC) -> Use:

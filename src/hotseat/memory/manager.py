@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from hotseat.dispatch.server_tasks import Launcher
     from hotseat.estimates.report import Estimate
     from hotseat.hardware.machine import Machine
-    from hotseat.hardware.measurement import DeviceReading, Reading
+    from hotseat.hardware.measurement import DeviceReading, Reading, Sensors
     from hotseat.identifiers import Bytes, DeviceName, MeasuredMemory, ModelName, Seconds
     from hotseat.memory.monitor import SchedulerAccess
     from hotseat.model_servers.visible_gpus import CardName
@@ -91,6 +91,9 @@ class ThisMachine:
     def sample(self, roots: Collection[int]) -> Reading:
         return this_machine().sample(roots)
 
+    def sensors(self) -> Mapping[DeviceName, Sensors]:
+        return this_machine().sensors()
+
 
 class MemoryManager:
     def __init__(
@@ -112,6 +115,10 @@ class MemoryManager:
     def explain(self, spec: ModelSpec, catalog: Catalog) -> Estimate:
         """The estimate of one model, line by line. Raises CannotEstimate. Not for the event loop, like `fill`."""
         return self._figures.explain(spec, catalog.budgets)
+
+    async def sensors(self) -> Mapping[DeviceName, Sensors]:
+        """Use, temperature and power of the GPUs; none if nothing is to be measured."""
+        return await self._gauge.sensors() if self._settings().measuring.is_on else {}
 
     def launcher(self, launcher: Launcher, scheduler: Scheduler) -> MemoryGatedLauncher:
         return MemoryGatedLauncher(

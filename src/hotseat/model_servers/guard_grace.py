@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from hotseat.model_servers.guard_listener import is_same_user
+from hotseat.model_servers.private_folders import make_private
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +49,7 @@ class Listening(NamedTuple):
 
 def check_private(folder: Path) -> None:
     """OSError: others may enter it, or it cannot be created."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(folder)
     found = os.lstat(folder)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
         raise PermissionError(f"{folder} is not a private folder (mode 0700) of this user")

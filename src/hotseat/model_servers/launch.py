@@ -24,7 +24,7 @@ from hotseat.model_servers.port_owner import describe_process, foreign_process_o
 from hotseat.model_servers.ports import is_taken
 from hotseat.model_servers.readiness import Readiness, accepts, addresses_of
 from hotseat.model_servers.server_process import Child
-from hotseat.net.happy_eyeballs import Dialler
+from hotseat.net.happy_eyeballs import Connector
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -389,7 +389,7 @@ def too_soon(how: str) -> str:
 async def refuse_if_taken(address: Address) -> None:
     """A process that answers before the start is not ours."""
     for each in addresses_of(address):
-        if (each.unix_path or is_loopback(each.host)) and await accepts(each, Dialler()):
+        if (each.unix_path or is_loopback(each.host)) and await accepts(each, Connector()):
             owner = None if each.unix_path else owner_of(each.host, each.port)
             raise Trouble(
                 f"{each} is already in use by another process{f', {describe_process(owner)}' if owner else ''}"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hotseat.catalog.template import PORT, fill_hole
 from hotseat.model_servers.os_processes import processor_time
-from hotseat.net.happy_eyeballs import Dialler
+from hotseat.net.happy_eyeballs import Connector
 from hotseat.net.http_client import fetch
 from hotseat.scheduling.events import UpstreamUnresponsive
 from hotseat.tasks import Tasks
@@ -89,7 +89,7 @@ class Liveness:
         self._silences: dict[LaunchId, Silence] = {}
         self._looked_at = clock()
         self._slept_s = suspended_s()
-        self._dialler = Dialler()
+        self._connector = Connector()
         self._probes = Tasks()
 
     def silent(self) -> Mapping[ModelName, Seconds]:
@@ -157,7 +157,7 @@ class Liveness:
         address = server.upstream.address
         try:
             path = fill_hole(server.check_endpoint or "", PORT, address.port)
-            await fetch(address, path, self._dialler, within=self._limit_s, most=0)
+            await fetch(address, path, self._connector, within=self._limit_s, most=0)
         except (OSError, ValueError) as problem:
             if getattr(problem, "errno", None) not in OUT_OF_DESCRIPTORS:  # otherwise the server is not to blame
                 return

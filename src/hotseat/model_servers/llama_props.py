@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hotseat.model_servers.api_key import authorization
-from hotseat.net.happy_eyeballs import Dialler
+from hotseat.net.happy_eyeballs import Connector
 from hotseat.net.http_client import fetch
 from hotseat.net.json_text import parsed
 
@@ -46,7 +46,7 @@ def _count(value: object) -> int | None:
 
 async def body_of(address: Address, path: str, within: Seconds | None = None, key: str = "") -> bytes:
     """The body of a 200; ValueError for any other status."""
-    answer = await fetch(address, path, Dialler(), lines=authorization(key), within=within)
+    answer = await fetch(address, path, Connector(), lines=authorization(key), within=within)
     if answer.status != HTTPStatus.OK:
         raise ValueError("not answered with 200")
     return answer.body

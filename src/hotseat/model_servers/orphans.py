@@ -14,6 +14,7 @@ from pathlib import Path
 from hotseat.model_servers.descendants import ENDING, current_pid_scope, read
 from hotseat.model_servers.monitors import to_kill
 from hotseat.model_servers.os_processes import GUARD, PROC, kill_each, marker_of, parent_of, processes
+from hotseat.model_servers.private_folders import make_private
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +24,7 @@ def private_folder(path: Path | None) -> str:
     if path is None:
         return ""
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(path)
     except OSError as problem:
         log.warning("the process record cannot be written folder=%s error=%r", path, str(problem))
         return ""

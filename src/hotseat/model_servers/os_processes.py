@@ -153,6 +153,15 @@ def command_line(pid: int) -> list[str]:
         return []
 
 
+def blocked_signals(pid: int) -> int:
+    """Of its main thread, as a bit mask; 0 if the system does not say."""
+    try:
+        with open(f"{PROC}/{pid}/status", "rb") as status:
+            return next((int(line.split()[1], 16) for line in status if line.startswith(b"SigBlk:")), 0)
+    except OSError:
+        return 0
+
+
 def group_of(pid: int) -> int | None:
     try:
         return os.getpgid(pid)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from hotseat.net.happy_eyeballs import Dialler
+from hotseat.net.happy_eyeballs import Connector
 from hotseat.net.http_client import connected, fetch
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ UNANSWERED = "it accepted the connection, but did not answer the health check"
 class Readiness:
     """Waits for one server's first 200; `last_answer` says how far it got."""
 
-    def __init__(self, address: Address, check_endpoint: str | None, dialler: Dialler | None = None) -> None:
-        self._dialler = dialler or Dialler()
+    def __init__(self, address: Address, check_endpoint: str | None, connector: Connector | None = None) -> None:
+        self._connector = connector or Connector()
         self._addresses_of = addresses_of(address)
         self._check_endpoint = check_endpoint
         self.last_answer = UNREACHED
@@ -43,12 +43,12 @@ class Readiness:
 
     async def _opens(self, address: Address) -> bool:
         if self._check_endpoint is None:
-            return await accepts(address, self._dialler)
+            return await accepts(address, self._connector)
         try:
             answer = await fetch(
                 address,
                 self._check_endpoint,
-                self._dialler,
+                self._connector,
                 within=PROBE_TIMEOUT_S,
                 most=0,
                 when_connected=self._connected,
@@ -79,10 +79,10 @@ def pause(elapsed: Seconds) -> Seconds:
     return min(max(PART * elapsed, SHORTEST_PAUSE_S), LONGEST_PAUSE_S)
 
 
-async def accepts(address: Address, dialler: Dialler) -> bool:
+async def accepts(address: Address, connector: Connector) -> bool:
     """Does a connection succeed?"""
     try:
-        async with asyncio.timeout(PROBE_TIMEOUT_S), connected(address, dialler):
+        async with asyncio.timeout(PROBE_TIMEOUT_S), connected(address, connector):
             return True
     except OSError:  # includes timeouts
         return False

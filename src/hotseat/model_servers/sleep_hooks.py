@@ -11,7 +11,7 @@ from hotseat.model_servers.api_key import authorization
 from hotseat.model_servers.llama_props import body_of
 from hotseat.model_servers.readiness import Readiness, pause
 from hotseat.model_servers.server_process import describe
-from hotseat.net.happy_eyeballs import Dialler
+from hotseat.net.happy_eyeballs import Connector
 from hotseat.net.http_client import fetch
 from hotseat.net.json_text import parsed
 
@@ -75,7 +75,7 @@ async def _ask(step: Ask, server: Sleeper) -> None:
     body = step.body.encode()
     lines = authorization(server.key) + (b"Content-Type: application/json\r\n" if body else b"")
     answer = await fetch(
-        server.address, step.path, Dialler(), method=step.method, lines=lines, body=body, most=MOST_SHOWN
+        server.address, step.path, Connector(), method=step.method, lines=lines, body=body, most=MOST_SHOWN
     )
     if not answer.is_success:
         said = answer.body.decode("utf-8", "replace").strip()

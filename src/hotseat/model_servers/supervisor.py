@@ -23,6 +23,7 @@ from hotseat.model_servers.launch import Launch, Trouble
 from hotseat.model_servers.llama_props import LLAMA_SERVER, props_of
 from hotseat.model_servers.orphans import end_leftovers, private_folder
 from hotseat.model_servers.output import Outputs
+from hotseat.model_servers.own_metrics import metrics_of
 from hotseat.model_servers.ports import Ports
 from hotseat.model_servers.readahead import ReadingAhead
 from hotseat.model_servers.server_description import KeptIn, ServerDescription, fingerprint_of
@@ -267,6 +268,11 @@ class Supervisor:
         if launch.description:
             launch.describe(replace(launch.description, slots=slots, context=context))
         return None if slots is None else SlotsLearned(ready.model, ready.launch, slots)
+
+    async def own_metrics(self, launch: LaunchId) -> str | None:
+        """The page of metrics of a ready server; None: it has none, or has ended."""
+        server = self._launches.get(launch)
+        return await metrics_of(server.address, server.api_key) if server else None
 
     async def stop(self, command: StopUpstream) -> None:
         """End the launch, by force if needed. Safe to call twice, and for a launch that has ended."""

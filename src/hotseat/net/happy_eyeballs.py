@@ -40,7 +40,7 @@ async def look_up(host: str, port: int) -> list[Place]:
     return [Place(family, address) for family, _, _, _, address in found]
 
 
-class Dialler:
+class Connector:
     """Remembers which address of a name answered last, and tries it first."""
 
     def __init__(self, resolve: Resolve = look_up) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
     from hotseat.identifiers import Address, Bytes, Seconds
-    from hotseat.net.happy_eyeballs import Dialler
+    from hotseat.net.happy_eyeballs import Connector
 
 MOST_BYTES: Bytes = 1 << 20
 LONGEST_HEAD: Bytes = 64 << 10
@@ -38,7 +38,7 @@ class Answer:
 async def fetch(
     address: Address,
     path: str,
-    dialler: Dialler,
+    connector: Connector,
     *,
     method: str = "GET",
     lines: bytes = b"",
@@ -52,7 +52,7 @@ async def fetch(
     Raises OSError (which includes TimeoutError) without a response, ValueError if it is not HTTP.
     """
     request = question(address, path, method, lines, body)
-    async with asyncio.timeout(within), connected(address, dialler) as (reader, writer):
+    async with asyncio.timeout(within), connected(address, connector) as (reader, writer):
         if when_connected is not None:
             when_connected()
         writer.write(request)
@@ -70,13 +70,13 @@ def question(address: Address, path: str, method: str, lines: bytes, body: bytes
 
 @asynccontextmanager
 async def connected(
-    address: Address, dialler: Dialler
+    address: Address, connector: Connector
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     if address.unix_path:
         reader, writer = await asyncio.open_unix_connection(address.unix_path)
     else:
         tls = tls_context() if address.tls else None
-        reader, writer = await asyncio.open_connection(ssl=tls, **await dialler.way_to(address))
+        reader, writer = await asyncio.open_connection(ssl=tls, **await connector.way_to(address))
     try:
         if is_connected_to_itself(writer.transport):
             raise ConnectionRefusedError(f"nothing is listening on {address.authority}")

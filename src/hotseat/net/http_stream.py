@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
 
     from hotseat.identifiers import Address, Bytes, Seconds
-    from hotseat.net.happy_eyeballs import Dialler
+    from hotseat.net.happy_eyeballs import Connector
 
 LARGEST_CHUNK: Bytes = 4 << 20
 LONGEST_LINE: Bytes = 4 << 20
@@ -21,7 +21,7 @@ PIECE: Bytes = 64 << 10
 
 
 async def lines_of(
-    address: Address, path: str, dialler: Dialler, *, lines: bytes, within: Seconds, quiet_s: Seconds
+    address: Address, path: str, connector: Connector, *, lines: bytes, within: Seconds, quiet_s: Seconds
 ) -> AsyncGenerator[bytes, None]:
     """The lines of the body as they arrive; leaving the loop closes the connection.
 
@@ -30,7 +30,7 @@ async def lines_of(
     """
     async with AsyncExitStack() as stack:
         async with asyncio.timeout(within):
-            reader, writer = await stack.enter_async_context(connected(address, dialler))
+            reader, writer = await stack.enter_async_context(connected(address, connector))
             writer.write(question(address, path, "GET", lines))
             status, fields = await response_head(reader)
         if status != HTTPStatus.OK:

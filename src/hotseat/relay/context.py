@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hotseat.error_bodies import Dialect, answer
 from hotseat.errors import HotseatError
-from hotseat.relay.access.api_keys import WrongKeys
+from hotseat.relay.access.audit import Audit
 from hotseat.relay.access.host_requests import refusal_for_host
+from hotseat.relay.access.wrong_keys import WrongKeys
 from hotseat.relay.downstream.admission import HeadCache
 from hotseat.relay.downstream.limits import Bodies
 from hotseat.relay.http.request_id import numbered
@@ -19,6 +20,7 @@ from hotseat.relay.upstream.pool import Pool
 
 if TYPE_CHECKING:
     from hotseat.activity.recent import Activity
+    from hotseat.activity.usage_counter import UsageCounter
     from hotseat.dispatch.dispatcher import Dispatcher
     from hotseat.fleet.host_selector import HostSelector
     from hotseat.identifiers import Address, ModelName
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from hotseat.relay.exchange.request import Request
     from hotseat.relay.http.body import Body
     from hotseat.relay.http.request_head import RequestHead
+    from hotseat.state.audit_file import AuditFile
+    from hotseat.tracing.tracer import Tracer
 
 
 class Reply(NamedTuple):
@@ -36,7 +40,15 @@ class Reply(NamedTuple):
 
 
 class Context:
-    def __init__(self, dispatcher: Dispatcher, policy: Policy, management: Address, activity: Activity) -> None:
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        policy: Policy,
+        management: Address,
+        activity: Activity,
+        usage: UsageCounter,
+        audit_file: AuditFile | None = None,
+    ) -> None:
         loop = asyncio.get_running_loop()
         self.now = loop.time
         self.later = loop.call_later
@@ -45,9 +57,12 @@ class Context:
         """Replaced as a whole when the configuration changes."""
         self.management = management
         self.activity = activity
+        self.usage = usage
         self.pool = Pool()
         self.hosts: HostSelector | None = None
         """The fleet; None if this host is in none."""
+        self.tracer: Tracer | None = None
+        """None: requests are not traced, and a client's `traceparent` passes as it is."""
         self.new_id = numbered()
         self.scheme = b"http"
         self.is_draining = False
@@ -58,6 +73,7 @@ class Context:
         self.peer_requests: Counter[ModelName] = Counter()
         """Requests at models of peers."""
         self.wrong_keys = WrongKeys(self.now, self.later)
+        self.audit = Audit(audit_file, self.now, self.later)
         self.heads = HeadCache(policy, dispatcher.catalog)
 
     def at_ollamas_address(self) -> Context:
@@ -74,31 +90,49 @@ class Context:
         self.bodies.check(body, self.policy.limits, is_proxy=body.is_spooled and self.policy.trusts(body.sender))
 
     def refusal(
-        self, error: HotseatError, head: RequestHead | None, *, keep_alive: bool, request_id: bytes = b""
+        self,
+        error: HotseatError,
+        head: RequestHead | None,
+        *,
+        keep_alive: bool,
+        request_id: bytes = b"",
+        peer: str = "",
     ) -> Reply:
-        """In the error format that the client expects, as far as its head can be read; counts it."""
+        """In the error format that the client expects, as far as its head can be read; counts it.
+
+        `peer` is for the audit; empty: that has lines about this request anyway.
+        """
         if head is None:
             self.activity.refused(error.code)
             return Reply(answer(error, Dialect.TEXT, request_id=self.new_id(), close=not keep_alive), keep_alive)
         error = refusal_for_host(error, head)
         self.activity.refused(error.code)
         request_id = request_id or head.request_id or self.new_id()
+        if peer and self.policy.has_secrets:
+            self.audit.refused(error, self.policy.sender(head), head, peer, request_id)
         dialect, is_head = dialect_for(head, self.policy.error_format), head.method == b"HEAD"
         response = answer(error, dialect, request_id=request_id, close=not keep_alive, head_only=is_head)
         return Reply(self.policy.cors.readable(response, head), keep_alive)
 
     def objection(self, request: Request, model: str = "") -> HotseatError | None:
-        """The error if the policy rejects a request that an earlier one admitted; None for requests without a key."""
-        if request.verdict.account is None:
+        """The error if the policy rejects a request that an earlier one admitted."""
+        if request.verdict.from_host:  # its proof is valid once, and the other host knows the client
             return None
         try:
-            verdict = self.policy.identify(request.head)
+            verdict = self.policy.identify_again(request.verdict, request.head)
             self.policy.check_may_ask(verdict, request.destination)
             if verdict.account is not None and model:
                 verdict.account.check_may_use(model)
         except HotseatError as error:
             return error
         return None
+
+    def objection_before_start(self, request: Request) -> HotseatError | None:
+        """The same for a request that has not begun: if it sent a key that is new, it has the limits of that key."""
+        error = self.objection(request)
+        if error is None and request.verdict.is_anonymous:
+            request.sent_by(self.policy.identify(request.head))
+        return error
 
     def forget(self, request: Request) -> None:
         """Release a request that ends before it began: its client left, or the rest of it is not read."""

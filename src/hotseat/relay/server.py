@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     import ssl
 
     from hotseat.activity.recent import Activity
+    from hotseat.activity.usage_counter import UsageCounter
     from hotseat.dispatch.dispatcher import Dispatcher
     from hotseat.identifiers import Address, Seconds
     from hotseat.relay.access.policy import Policy
+    from hotseat.state.audit_file import AuditFile
 
 log = logging.getLogger(__name__)
 
@@ -30,11 +32,13 @@ class Relay:
         policy: Policy,
         management: Address,
         activity: Activity,
+        usage: UsageCounter,
         *,
         most_connections: int | None = None,
+        audit_file: AuditFile | None = None,
     ) -> None:
         """`most_connections`: how many fit into the process's file descriptors; None: any number."""
-        self.context = Context(dispatcher, policy, management, activity)
+        self.context = Context(dispatcher, policy, management, activity, usage, audit_file)
         self._ollamas: Context | None = None
         """Of the connections to the address for Ollama's clients; None: there is none."""
         self.connections = Connections(self.context, most_connections)
@@ -93,9 +97,9 @@ class Relay:
             listener.close()
 
     def change_policy(self, policy: Policy) -> None:
-        """Apply a new policy, also to requests in progress whose key is gone or no longer allows them."""
+        """Apply a new policy, also to requests in progress that have no key, or one that no longer allows them."""
         self.context.policy = policy
         if self._ollamas is not None:
             self._ollamas.policy = policy.at_ollamas_address()
         if ended := self.connections.judge_again():
-            log.warning("requests were aborted because their keys no longer allow them count=%d", ended)
+            log.warning("requests were aborted because the API keys no longer allow them count=%d", ended)

@@ -27,6 +27,8 @@ class Claim(NamedTuple):
     ticket: TicketId
     """The oldest ticket; orders claims with equal times."""
     model: ModelName
+    is_batch: bool = False
+    """Only batch requests wait for it, so it is less urgent."""
 
 
 class Claims:

@@ -37,6 +37,8 @@ class RequestArrived:
     """False for reads such as GET /slots: they do not wait for a generation."""
     waited_s: Seconds | None = None
     """How long it has waited in the previous process, which has admitted it; None: it is new."""
+    is_batch: bool = False
+    """Others are served before it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,6 +141,7 @@ class WaitingTicket:
     client: ClientId
     kind: RequestKind = RequestKind.USE
     waited_s: Seconds = 0.0
+    is_batch: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,8 @@ def _leases(model: ModelState, now: Instant) -> Iterator[HeldLease]:
 def _waiting(state: State, now: Instant) -> Iterator[WaitingTicket]:
     for queue in state.queue.queues():
         for ticket in queue.in_order():
-            yield WaitingTicket(ticket.id, ticket.model, ticket.client, ticket.kind, now - ticket.since)
+            waited_s = now - ticket.since
+            yield WaitingTicket(ticket.id, ticket.model, ticket.client, ticket.kind, waited_s, ticket.is_batch)
 
 
 def _unloads(state: State) -> Iterator[WaitingUnload]:
@@ -190,4 +191,4 @@ def _arrived(ticket: WaitingTicket) -> RequestArrived | LoadRequested:
     if ticket.kind is RequestKind.LOAD:
         return LoadRequested(ticket.ticket, ticket.model, ticket.client, ticket.waited_s)
     takes_slot = ticket.kind is RequestKind.USE
-    return RequestArrived(ticket.ticket, ticket.model, ticket.client, takes_slot, ticket.waited_s)
+    return RequestArrived(ticket.ticket, ticket.model, ticket.client, takes_slot, ticket.waited_s, ticket.is_batch)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 NEVER: Instant = float("inf")
 LONGEST_TURNS = 2.0
 """No model stays longer than so many turns, however many clients use it."""
+BATCH_URGENCY = 0.5
 LEAST_SWAP_S = 0.001
 EVIDENCE = 2
 """With fewer known gaps than this no request is expected."""
@@ -109,7 +110,7 @@ class Losses:
 
     def _in_use(self, claim: Claim, wanted: ModelState, resident: ModelState) -> Loss:
         turn_s, client_s = self._turn_s(wanted, resident), self._client_s(wanted, resident)
-        longest_s = turn_s if wanted.spec.urgency > resident.spec.urgency else LONGEST_TURNS * turn_s
+        longest_s = turn_s if claim_urgency(self._state, wanted) > resident.spec.urgency else LONGEST_TURNS * turn_s
         waiting = max(1, self._state.queue.clients(wanted.name))
         stay_s = max(turn_s, min(longest_s, self._weight(wanted, resident) * client_s / waiting))
         because = Because.TURN
@@ -136,7 +137,7 @@ class Losses:
 
     def _weight(self, wanted: ModelState, resident: ModelState) -> float:
         """How many seconds the claim waits for each second that others would lose."""
-        return self._state.catalog.policy.patience * resident.spec.urgency / wanted.spec.urgency
+        return self._state.catalog.policy.patience * resident.spec.urgency / claim_urgency(self._state, wanted)
 
     def _swap_s(self, wanted: ModelState, resident: ModelState) -> Seconds:
         """To load the one now and the other again later; never nothing, so that a model in use is not a free victim."""
@@ -154,6 +155,11 @@ class Losses:
     def _has_older_requests(self, claim: Claim, resident: ModelState) -> bool:
         queue = self._state.queue
         return bool(queue.count(resident.name)) and queue.oldest(resident.name) <= claim.since
+
+
+def claim_urgency(state: State, wanted: ModelState) -> float:
+    claim = state.claims.of(wanted.name)
+    return wanted.spec.urgency * (BATCH_URGENCY if claim is not None and claim.is_batch else 1.0)
 
 
 def begin(claim: Claim, resident: ModelState) -> Instant:

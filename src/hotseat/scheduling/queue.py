@@ -1,13 +1,14 @@
 """Waiting tickets: one queue per model, first come, first served, with a limited number of places per client.
 
 A client that sends 600 requests at once has eight places; its other requests enter the queue as those are served. A
-later client waits for eight of them at most, not for 600. Every question of the scheduler (the next ticket, the oldest,
+later client waits for eight of them at most, not for 600. Batch requests wait until no others do, but every fifth
+request that is served is one of them. Every question of the scheduler (the next ticket, the oldest,
 the count) is answered without iterating over tickets.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
     from hotseat.identifiers import ClientId, Instant, ModelName, TicketId
 
+OTHERS_FIRST = 4
+"""So many other requests are served before a batch request that waits."""
 PLACES = 8
 """Per client in the queue of one model: more than a person or an agent needs, less than a batch."""
 
@@ -38,6 +41,8 @@ class Ticket(NamedTuple):
     since: Instant
     """Arrival time; for a lease, when it was granted."""
     kind: RequestKind
+    is_batch: bool = False
+    """Others are served before it."""
 
 
 class ClientCounts:
@@ -60,20 +65,56 @@ class ClientCounts:
             del self._counts[client]
 
 
+class TwoLines:
+    """Tickets that have a place: a line of batch requests, and one of all others."""
+
+    __slots__ = ("_batch", "_others", "_served_before_batch")
+
+    def __init__(self) -> None:
+        self._others: OrderedDict[TicketId, Ticket] = OrderedDict()
+        self._batch: OrderedDict[TicketId, Ticket] = OrderedDict()
+        self._served_before_batch = 0
+        """Others that were served while the first batch request waited."""
+
+    def add(self, ticket: Ticket) -> None:
+        (self._batch if ticket.is_batch else self._others)[ticket.id] = ticket
+
+    def remove(self, ticket: Ticket) -> bool:
+        """False: it was not in line."""
+        return (self._batch if ticket.is_batch else self._others).pop(ticket.id, None) is not None
+
+    def note_served(self, ticket: Ticket) -> None:
+        is_before_batch = bool(self._batch) and not ticket.is_batch
+        self._served_before_batch = self._served_before_batch + 1 if is_before_batch else 0
+
+    def next(self) -> Ticket | None:
+        is_batchs_turn = bool(self._batch) and self._served_before_batch >= OTHERS_FIRST
+        line = self._batch if is_batchs_turn else self._others or self._batch
+        return next(iter(line.values()), None)
+
+    def copy(self) -> TwoLines:
+        lines = TwoLines()
+        lines._others, lines._batch = self._others.copy(), self._batch.copy()
+        lines._served_before_batch = self._served_before_batch
+        return lines
+
+
 class ModelQueue:
     """The queue of one model."""
 
-    __slots__ = ("_at_once", "_behind", "_in_line", "_places_taken", "by_client", "tickets")
+    __slots__ = ("_at_once", "_behind", "_in_line", "_places_taken", "batch_count", "by_client", "tickets")
 
     def __init__(self) -> None:
         # An OrderedDict finds its first entry at once, however many were removed before it.
         self.tickets: OrderedDict[TicketId, Ticket] = OrderedDict()
         """All tickets, oldest first."""
         self._at_once: OrderedDict[TicketId, Ticket] = OrderedDict()
-        self._in_line: OrderedDict[TicketId, Ticket] = OrderedDict()
+        self._in_line = TwoLines()
         self._behind: dict[ClientId, OrderedDict[TicketId, Ticket]] = {}
         """Tickets beyond their client's places."""
         self._places_taken: dict[ClientId, int] = {}
+        self.batch_count = 0
+        """How many tickets are batch requests."""
         self.by_client = ClientCounts()
 
     def join(self, ticket: Ticket) -> None:
@@ -82,21 +123,29 @@ class ModelQueue:
         if is_older:  # only those of a previous process, which come in the order of service
             self.tickets = OrderedDict(sorted(self.tickets.items(), key=lambda item: item[1].since))
         self.by_client.add(ticket.client)
+        self.batch_count += ticket.is_batch
         taken = self._places_taken.get(ticket.client, 0)
         if ticket.kind is not RequestKind.USE:
             self._at_once[ticket.id] = ticket
         elif taken < PLACES:
-            self._in_line[ticket.id] = ticket
+            self._in_line.add(ticket)
             self._places_taken[ticket.client] = taken + 1
         else:
             self._behind.setdefault(ticket.client, OrderedDict())[ticket.id] = ticket
 
+    def serve(self, ticket: Ticket) -> None:
+        if ticket.kind is RequestKind.USE:
+            self._in_line.note_served(ticket)
+        self.leave(ticket)
+
     def leave(self, ticket: Ticket) -> None:
+        """Without being served, or after it was noted as served."""
         del self.tickets[ticket.id]
         self.by_client.remove(ticket.client)
+        self.batch_count -= ticket.is_batch
         if ticket.kind is not RequestKind.USE:
             del self._at_once[ticket.id]
-        elif self._in_line.pop(ticket.id, None):
+        elif self._in_line.remove(ticket):
             self._pass_on(ticket.client)
         else:
             self._take_from_behind(ticket.client, ticket.id)
@@ -105,7 +154,7 @@ class ModelQueue:
         """Give the free place to the client's next request, at the end of the queue."""
         if client in self._behind:
             following = self._take_from_behind(client, next(iter(self._behind[client])))
-            self._in_line[following.id] = following
+            self._in_line.add(following)
             return
         self._places_taken[client] -= 1
         if not self._places_taken[client]:
@@ -122,9 +171,7 @@ class ModelQueue:
         """The next ticket to serve; loads and reads need no slot."""
         if self._at_once:
             return next(iter(self._at_once.values()))
-        if slot_free and self._in_line:
-            return next(iter(self._in_line.values()))
-        return None
+        return self._in_line.next() if slot_free else None
 
     def clients(self) -> int:
         """How many clients wait for a slot."""
@@ -133,14 +180,14 @@ class ModelQueue:
     def in_order(self) -> Iterator[Ticket]:
         """The order of service if nothing changes."""
         yield from self._at_once.values()
-        in_line = deque(self._in_line.values())
+        in_line = self._in_line.copy()
         behind = {client: iter(queue.values()) for client, queue in self._behind.items()}
-        while in_line:
-            ticket = in_line.popleft()
+        while ticket := in_line.next():
+            in_line.note_served(ticket)
+            in_line.remove(ticket)
             yield ticket
-            following = next(behind.get(ticket.client, iter(())), None)
-            if following:
-                in_line.append(following)
+            if following := next(behind.get(ticket.client, iter(())), None):
+                in_line.add(following)
 
 
 class Queue:
@@ -174,18 +221,26 @@ class Queue:
         self.model_of[ticket.id] = ticket.model
         self._by_client.add(ticket.client)
 
+    def serve(self, ticket: Ticket) -> None:
+        """Remove a ticket whose turn it is."""
+        self._by_model[ticket.model].serve(ticket)
+        self._forget(ticket)
+
     def leave(self, ticket: TicketId) -> Ticket | None:
-        """Remove a waiting ticket; None if it does not wait."""
-        model = self.model_of.pop(ticket, None)
+        """Remove a ticket that is not served; None if it does not wait."""
+        model = self.model_of.get(ticket)
         if model is None:
             return None
-        queue = self._by_model[model]
-        left = queue.tickets[ticket]
-        queue.leave(left)
-        self._by_client.remove(left.client)
-        if not queue.tickets:
-            del self._by_model[model]
+        left = self._by_model[model].tickets[ticket]
+        self._by_model[model].leave(left)
+        self._forget(left)
         return left
+
+    def _forget(self, ticket: Ticket) -> None:
+        del self.model_of[ticket.id]
+        self._by_client.remove(ticket.client)
+        if not self._by_model[ticket.model].tickets:
+            del self._by_model[ticket.model]
 
     def waiting_for(self, model: ModelName) -> tuple[Ticket, ...]:
         queue = self._by_model.get(model)
@@ -209,6 +264,11 @@ class Queue:
     def clients(self, model: ModelName) -> int:
         queue = self._by_model.get(model)
         return queue.clients() if queue else 0
+
+    def is_batch_only(self, model: ModelName) -> bool:
+        """Do requests wait for this model, and are all of them batch requests?"""
+        queue = self._by_model.get(model)
+        return queue is not None and queue.batch_count == len(queue.tickets)
 
     def first(self, model: ModelName) -> Ticket:
         return next(iter(self._by_model[model].tickets.values()))

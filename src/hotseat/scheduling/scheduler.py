@@ -345,4 +345,4 @@ def ticket_of(event: RequestArrived | LoadRequested, now: Instant) -> Ticket:
     if isinstance(event, LoadRequested):
         return Ticket(event.ticket, event.model, event.client, since, RequestKind.LOAD)
     kind = RequestKind.USE if event.takes_slot else RequestKind.READ
-    return Ticket(event.ticket, event.model, event.client, since, kind)
+    return Ticket(event.ticket, event.model, event.client, since, kind, event.is_batch)

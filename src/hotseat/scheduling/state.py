@@ -254,8 +254,9 @@ class State:
         """Add, update or drop the claim of a model; called after every change of its queue or phase."""
         if model.phase not in CLAIMABLE or not self.queue.count(model.name):
             return self.claims.drop(model.name)
-        first = self.queue.first(model.name)
-        return self.claims.put(Claim(max(first.since, model.evicted_at), first.since, first.id, model.name))
+        first, is_batch = self.queue.first(model.name), self.queue.is_batch_only(model.name)
+        since = max(first.since, model.evicted_at)
+        return self.claims.put(Claim(since, first.since, first.id, model.name, is_batch))
 
     def load_s(self, name: ModelName) -> Seconds:
         """Expected time until it is ready once memory is free: to load it, or to wake it if it sleeps or would."""

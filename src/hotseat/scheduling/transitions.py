@@ -87,7 +87,7 @@ class Transitions:
         return True
 
     def grant(self, model: ModelState, ticket: Ticket, reason: str) -> None:
-        self.state.queue.leave(ticket.id)
+        self.state.queue.serve(ticket)
         self.lease(model, ticket, reason)
 
     def lease(self, model: ModelState, ticket: Ticket, reason: str) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.scheduling.bound import Competitor, bound_s
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.loss import Because, Loss
+from hotseat.scheduling.loss import Because, Loss, claim_urgency
 from hotseat.scheduling.memory_fit import is_in_the_way
 from hotseat.scheduling.plan import Action, ClaimDecision, decisions
 from hotseat.scheduling.slots import slots
@@ -151,7 +151,7 @@ class _Explainer:
         others = [each for each in [*awake, *older] if self._is_in_the_way(each, decision)]
         if any(each.stats.load_s is None or not each.stats.drain_s for each in others):
             return None
-        own = Competitor(state.load_s(claim.model), 0.0, 0.0, decision.model.spec.urgency)
+        own = Competitor(state.load_s(claim.model), 0.0, 0.0, claim_urgency(state, decision.model))
         return claim.since + bound_s(own, [competitor(state, each) for each in others], state.catalog.policy)
 
 

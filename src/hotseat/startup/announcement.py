@@ -49,7 +49,7 @@ def banner_of(start: Prepared, loaded: Loaded, relay: Relay, api: FastAPI) -> Ba
         addresses,
         files=[str(file) for file in loaded.files],
         models=len(loaded.catalog.models),
-        access=loaded.settings.access,
+        access=relay.context.policy.settings.access,
         is_open=not all(is_loopback(host) for host, _ in (*addresses, *for_ollama)),
         for_ollama=for_ollama,
         has_dashboard=any(getattr(route, "path", "").startswith("/hotseat/ui") for route in api.routes),

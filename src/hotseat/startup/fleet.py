@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hotseat.state.fleet_state import FLEET, FleetState
 from hotseat.state.learned_store import state_directory
 from hotseat.state.state_file import StateFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from hotseat.dispatch.dispatcher import Dispatcher
     from hotseat.fleet.admin import FleetAdmin
@@ -26,22 +27,41 @@ class FleetHandle:
     def __init__(self) -> None:
         self.node: FleetNode | None = None
         """None: this host is not in a fleet, or has not joined yet."""
+        self.joining: asyncio.Task[Any] | None = None
+        """A later attempt to join, if the first one has failed."""
         self._membership = AsyncExitStack()
+        self._state: FleetState | None = None
+        self.handed: Mapping[str, Any] = {}
+        """What the process that this one replaces has told of its state."""
 
     async def join(
         self, stack: AsyncExitStack, settings: Fleet, dispatcher: Dispatcher, is_leaving: Callable[[], bool]
     ) -> FleetNode:
         from hotseat.fleet.node import joined  # only a host in a fleet needs it
 
-        state = FleetState(StateFile(state_directory(os.environ) / FLEET), f"{settings.prefix}/{settings.name}")
+        file = StateFile(state_directory(os.environ) / FLEET)
+        state = self._state = FleetState(file, f"{settings.prefix}/{settings.name}", self.handed)
         self.node = await self._membership.enter_async_context(joined(settings, dispatcher, is_leaving, state))
         stack.push_async_callback(self.leave)
         return self.node
 
+    def to_hand_over(self) -> Mapping[str, Any]:
+        """With the token the new process gets the name at once, also if there is no state directory to find it in."""
+        return self.handed if self._state is None else self._state.facts()
+
     async def fall_silent(self) -> None:
         """Another process of this host takes its name: the other hosts shall see it all the time."""
+        if self.joining is not None:
+            self.joining.cancel()
+            await asyncio.wait([self.joining])
         if self.node is not None:
             await self.node.fall_silent()
+
+    async def remove_record(self) -> None:
+        """The new process may have another name, or be in no fleet."""
+        if self.node is not None:
+            await self.node.fall_silent()  # again: it may have joined since
+            await self.node.remove_record()
 
     async def leave(self) -> None:
         """Safe to call twice, and if this host is in no fleet."""

@@ -15,6 +15,8 @@ from hotseat.api.log_sources import LogSources
 from hotseat.api.server import served
 from hotseat.identifiers import Address
 from hotseat.model_files.facts import FactsReader
+from hotseat.startup.monitoring import metrics_page
+from hotseat.telemetry.upstream_page import UpstreamPage
 
 if TYPE_CHECKING:
     from contextlib import AsyncExitStack
@@ -52,6 +54,7 @@ def api_deps(
         activity=monitoring.activity,
         in_progress=relaying.relay.connections.in_progress,
         history=monitoring.store_writer.read,
+        usage=monitoring.usage_writer.read,
         estimate=lambda spec: asyncio.to_thread(models.memory.explain, spec, models.dispatcher.catalog),
         facts=lambda specs: asyncio.to_thread(facts.of_all, specs),
         config=relaying.reloader.report,
@@ -59,9 +62,11 @@ def api_deps(
         reload=relaying.reloader.reload,
         precedence=models.memory_watch.precedence,
         restarts=restarts,
+        keys=relaying.created_keys,
         feeds_end=shared.feeds_end,
         accounts=shared.accounts.all,
-        metrics=monitoring.metrics.render,
+        metrics=lambda: metrics_page(monitoring.metrics, models.memory),
+        upstream_metrics=UpstreamPage(models.dispatcher.view, models.supervisor.own_metrics).render,
         is_closing=shared.shutdown.is_closing,
         started_at=time.time(),
         share_read=models.supervisor.share_taken_in,

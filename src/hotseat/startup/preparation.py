@@ -8,6 +8,7 @@ import ssl
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from hotseat.config.active import with_created_keys
 from hotseat.config.exposure import refuse_to_serve
 from hotseat.config.options import load
 from hotseat.config.problems import ConfigError
@@ -15,16 +16,18 @@ from hotseat.daemon.systemd import Systemd, handed_sockets, most_exposed
 from hotseat.handover.predecessor import predecessor_in
 from hotseat.model_files.folder import ModelFolders
 from hotseat.net.listeners import bound, tls_context
+from hotseat.state.key_file import UnreadableKeys, created_keys_of
 from hotseat.telemetry import logs
 from hotseat.telemetry.recent_lines import RecentLines
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Sequence
 
     from hotseat.config.load import Loaded
     from hotseat.config.options import ServeOptions
     from hotseat.handover.predecessor import Predecessor
-    from hotseat.settings import Settings, TlsFiles
+    from hotseat.settings import ApiKey, Settings, TlsFiles
     from hotseat.telemetry.stdout_writer import StdoutWriter
 
 FAILED, INVALID = 1, 3
@@ -41,6 +44,7 @@ class CannotStart(Exception):
 class Prepared:
     options: ServeOptions
     loaded: Loaded
+    created_keys: Sequence[ApiKey]
     sockets: list[socket.socket]
     ollama_sockets: list[socket.socket]
     """For Ollama's clients."""
@@ -79,14 +83,16 @@ def prepare_with(predecessor: Predecessor | None, options: ServeOptions, writer:
     if handed:
         options = replace(options, listen=most_exposed(handed))
     loaded = load_config(options, model_folders)
-    check_exposure(loaded.settings)
+    created_keys = load_created_keys()
+    check_exposure(with_created_keys(loaded.settings, created_keys))
     recent_lines = RecentLines()
     logs.set_up(loaded.settings.logging, writer, recent_lines)
     tls = load_certificate(loaded.settings.tls)
     listening = listen(loaded.settings, handed, predecessor)
     return Prepared(
-        options, loaded, *listening, tls, model_folders, systemd, writer, recent_lines, bool(handed), predecessor
-    )
+        options, loaded, created_keys, *listening, tls, model_folders, systemd, writer, recent_lines, bool(handed),
+        predecessor,
+    )  # fmt: skip
 
 
 def listen(
@@ -123,6 +129,14 @@ def load_config(options: ServeOptions, model_folders: ModelFolders) -> Loaded:
         return load(options, model_folders)
     except ConfigError as error:
         raise CannotStart("\n".join(map(str, error.problems))) from None
+
+
+def load_created_keys() -> Sequence[ApiKey]:
+    """A start without keys that exist would let everybody in."""
+    try:
+        return created_keys_of(os.environ)
+    except UnreadableKeys as problem:
+        raise CannotStart(str(problem)) from None
 
 
 def check_exposure(settings: Settings) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -9,13 +10,17 @@ from hotseat.config.reload import Reloader
 from hotseat.handover.streams import Streams
 from hotseat.model_servers.liveness import Liveness
 from hotseat.relay.server import Relay
+from hotseat.startup.created_keys import open_created_keys
 from hotseat.startup.reloading import ConfigApplier
+from hotseat.state.audit_file import AUDIT, AuditFile
+from hotseat.state.learned_store import state_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hotseat.identifiers import Address, ModelName
     from hotseat.scheduling.view import InUse
+    from hotseat.startup.created_keys import CreatedKeys
     from hotseat.startup.models import ModelParts
     from hotseat.startup.monitoring import Monitoring
     from hotseat.startup.shared import Shared
@@ -32,6 +37,7 @@ class RelayParts:
     streams: Streams
     liveness: Liveness
     reloader: Reloader
+    created_keys: CreatedKeys
 
 
 def make_relay(
@@ -39,11 +45,17 @@ def make_relay(
 ) -> RelayParts:
     """The relay does not listen yet."""
     policy = shared.policy(shared.active.settings)
-    relay = Relay(models.dispatcher, policy, management, monitoring.activity, most_connections=most_connections)
+    audit_file = AuditFile(state_directory(os.environ) / AUDIT)
+    relay = Relay(
+        models.dispatcher, policy, management, monitoring.activity, monitoring.usage,
+        most_connections=most_connections, audit_file=audit_file,
+    )  # fmt: skip
+    relay.context.tracer = monitoring.tracer
     streams = Streams(relay.connections.last_pieces, lambda: models_in_progress(relay))
     liveness = Liveness(lambda: servers_in_use(models), streams.last_pieces, models.dispatcher.tell)
     target = ConfigApplier(shared, models, monitoring.metrics, relay)
-    return RelayParts(relay, streams, liveness, Reloader(shared.active, shared.start.model_folders, target))
+    reloader = Reloader(shared.active, shared.start.model_folders, target)
+    return RelayParts(relay, streams, liveness, reloader, open_created_keys(shared, relay))
 
 
 def models_in_progress(relay: Relay) -> Iterable[ModelName]:

@@ -12,6 +12,7 @@ from hotseat.scheduling.handover_json import to_json
 
 if TYPE_CHECKING:
     from hotseat.config.reload import Reloader
+    from hotseat.startup.fleet import FleetHandle
     from hotseat.startup.models import ModelParts
     from hotseat.startup.preparation import Prepared
     from hotseat.startup.shared import Shared
@@ -25,7 +26,7 @@ def make_restarts(shared: Shared, models: ModelParts, reloader: Reloader) -> Res
         models.journal,
         models.supervisor,
         listening_of(start),
-        lambda: description(models),
+        lambda: description(models, shared.fleet),
         {**os.environ, **start.systemd.environment()},
         lambda successor: leave(shared, successor),
         lambda: reloader.attempts,
@@ -43,7 +44,7 @@ def listening_of(start: Prepared) -> Listening:
     return Listening(start.sockets, start.ollama_sockets, settings.listen, settings.ollama_listen, start.by_systemd)
 
 
-def description(models: ModelParts) -> Description:
+def description(models: ModelParts, fleet: FleetHandle) -> Description:
     models.model_stats_store.save()
     handover = models.scheduler.handover(asyncio.get_running_loop().time())
     facts = {
@@ -51,6 +52,7 @@ def description(models: ModelParts) -> Description:
         "next_ticket": models.dispatcher.next_ticket(),
         "journal": models.journal.n,
         "profile": models.dispatcher.catalog.active_profile,
+        "fleet": fleet.to_hand_over(),
     }
     if (handed := models.supervisor.handed_conversations()) is None:
         return Description(facts)

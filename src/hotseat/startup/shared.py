@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hotseat.activity.usage import Accounts
+from hotseat.activity.usage_store import USAGE_FILE, UsageStore
 from hotseat.config.active import ActiveConfig
 from hotseat.daemon.shutdown import ShutdownSequence
 from hotseat.relay.access.host_requests import HostVerifier
 from hotseat.relay.access.policy import Policy
 from hotseat.startup.fleet import FleetHandle
+from hotseat.state.learned_store import state_directory
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -32,13 +35,11 @@ class Shared:
     """Set when another process has taken over: clients of endless feeds must connect to it."""
 
     def policy(self, settings: Settings) -> Policy:
-        """Usage of keys and proofs of other hosts survive a reload."""
-        return Policy(settings, self.accounts, self.host_verifier)
+        """Usage of keys, created keys and proofs of other hosts survive a reload."""
+        return Policy(self.active.with_created_keys(settings), self.accounts, self.host_verifier)
 
 
 def shared_by_all(start: Prepared) -> Shared:
-    verifier = HostVerifier(start.loaded.settings.fleet)
-    return Shared(
-        start, ActiveConfig(start.loaded), Tasks(), ShutdownSequence(), Accounts(), verifier, FleetHandle(),
-        asyncio.Event(),
-    )  # fmt: skip
+    active, verifier = ActiveConfig(start.loaded, start.created_keys), HostVerifier(start.loaded.settings.fleet)
+    accounts = Accounts(UsageStore(state_directory(os.environ) / USAGE_FILE).used_today)
+    return Shared(start, active, Tasks(), ShutdownSequence(), accounts, verifier, FleetHandle(), asyncio.Event())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hotseat.handover.channel import Closed
 from hotseat.handover.old_requests import OldRequests
@@ -21,7 +21,7 @@ from hotseat.scheduling.handover_json import UnreadableHandover, from_json
 from hotseat.startup.preparation import FAILED, CannotStart
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hotseat.catalog.catalog import Catalog
     from hotseat.dispatch.dispatcher import Dispatcher
@@ -43,6 +43,8 @@ class TakenOver(NamedTuple):
     requests: OldRequests
     must_reload: bool
     """The configuration was reloaded since this process has read it."""
+    fleet: Mapping[str, Any]
+    """The old process's state as a host of a fleet."""
 
 
 async def take_over(predecessor: Predecessor, models: ModelParts, streams: Streams, management: Address) -> TakenOver:
@@ -62,7 +64,7 @@ async def take_over(predecessor: Predecessor, models: ModelParts, streams: Strea
     requests = OldRequests(models.dispatcher, channel, streams.note)
     adopt(models, state.scheduler, await models.supervisor.taken(), requests)
     await remove_old_conversations(models)
-    return TakenOver(requests, state.must_reload)
+    return TakenOver(requests, state.must_reload, state.fleet)
 
 
 class OldState(NamedTuple):
@@ -74,6 +76,7 @@ class OldState(NamedTuple):
     next_ticket: TicketId
     profile: str | None
     must_reload: bool
+    fleet: Mapping[str, Any]
     conversations: HandedConversations | None = None
     lock: int = -1
     """Of the folder of conversations, if there is one."""
@@ -85,8 +88,9 @@ class OldState(NamedTuple):
         scheduler = from_json(facts["scheduler"].encode())
         conversations = read_handed(facts.get("conversations"))
         handed = (conversations, message.fds[1]) if conversations else ()
-        must_reload = facts.get("must_reload", False)
-        return cls(scheduler, facts["journal"], TicketId(facts["next_ticket"]), facts["profile"], must_reload, *handed)
+        must_reload, fleet = facts.get("must_reload", False), facts.get("fleet", {})
+        ticket = TicketId(facts["next_ticket"])
+        return cls(scheduler, facts["journal"], ticket, facts["profile"], must_reload, fleet, *handed)
 
 
 async def received(channel: Channel) -> Message:

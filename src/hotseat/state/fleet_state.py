@@ -5,12 +5,16 @@ By its token it shows that it has had its name before. The orders are those that
 
 from __future__ import annotations
 
+import asyncio
 from secrets import token_hex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hotseat.state.state_file import FORMAT
+from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hotseat.state.state_file import StateFile
 
 FLEET = "fleet.json"
@@ -19,11 +23,16 @@ BYTES = 32
 
 
 class FleetState:
-    """If it cannot be saved, the token is another one after each start, and orders are known once NATS is reached."""
+    """If it cannot be saved, only a restart hands it over: after other starts the token is another one, and orders are
+    known once NATS is reached."""
 
-    def __init__(self, file: StateFile, host: str) -> None:
-        """`host` is its name, with that of the fleet: orders for another name, or of another fleet, do not count."""
-        self._file, self._host, kept = file, host, file.read()
+    def __init__(self, file: StateFile, host: str, handed: Mapping[str, Any]) -> None:
+        """`host` is its name, with that of the fleet: orders for another name, or of another fleet, do not count.
+
+        `handed` is what the process that this one replaces has told; empty: this is an ordinary start.
+        """
+        self._file, self._host, kept = file, host, {**file.read(), **handed}
+        self._tasks, self._one_write = Tasks(), asyncio.Lock()
         self.orders = _orders_in(kept.get("orders")) if kept.get("host") == host else frozenset()
         token = kept.get("token")
         if isinstance(token, str) and len(token) == 2 * BYTES:
@@ -33,12 +42,26 @@ class FleetState:
             self._write()
 
     def keep_orders(self, orders: frozenset[str]) -> None:
+        """Written in a thread, since a disk may be slow; `saved` waits for it."""
         if orders != self.orders:
             self.orders = orders
-            self._write()
+            self._tasks.start(self._save(), "save the orders of this host")
+
+    async def saved(self) -> None:
+        """Returns when all orders so far are in the file, or cannot be saved."""
+        while writes := [*self._tasks]:
+            await asyncio.wait(writes)
+
+    async def _save(self) -> None:
+        async with self._one_write:  # each writes the newest orders, so the last one decides
+            await asyncio.to_thread(self._write)
+
+    def facts(self) -> dict[str, Any]:
+        """For the file, and for the process that replaces this one."""
+        return {"token": self.token, "host": self._host, "orders": sorted(self.orders)}
 
     def _write(self) -> None:
-        self._file.write({"format": FORMAT, "token": self.token, "host": self._host, "orders": sorted(self.orders)})
+        self._file.write({"format": FORMAT, **self.facts()})
 
 
 def _orders_in(kept: object) -> frozenset[str]:

@@ -35,7 +35,7 @@ class StateFile:
         """The whole file; empty if it is missing or not readable."""
         self._is_unreadable = False
         try:
-            return _read(self._path)
+            return read_versioned(self._path)
         except FileNotFoundError:
             return {"format": FORMAT}
         except (OSError, ValueError) as problem:
@@ -72,7 +72,7 @@ class StateFile:
         self._said.add(sentence)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_versioned(path: Path) -> dict[str, Any]:
     """OSError or ValueError if it cannot be read; never blocks on a pipe."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as opened:

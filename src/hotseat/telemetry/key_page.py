@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.registry import Collector
 
+from hotseat.activity.usage_counter import Used
 from hotseat.telemetry import metric_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from prometheus_client.core import Metric
 
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
 
 
 class KeyPage(Collector):
-    def __init__(self, accounts: Callable[[], Sequence[Account]]) -> None:
+    def __init__(self, accounts: Callable[[], Sequence[Account]], used: Callable[[], Mapping[str, Used]]) -> None:
+        """`used`: by the name of the key."""
         self._accounts = accounts
+        self._used = used
 
     def describe(self) -> Iterable[Metric]:
         """Nothing, as in metrics_page.py."""
@@ -32,4 +35,13 @@ class KeyPage(Collector):
             refused.add_metric([account.name], account.refused)
             in_flight.add_metric([account.name], account.in_flight)
             seconds.add_metric([account.name], account.device_s)
-        yield from (requests, refused, in_flight, seconds)
+        yield from (requests, refused, in_flight, seconds, self._tokens())
+
+    def _tokens(self) -> Metric:
+        tokens, by_key = metric_names.KEY_TOKENS.counter(), self._used()
+        for account in self._accounts():
+            used = by_key.get(account.name, Used())
+            tokens.add_metric([account.name, metric_names.PROMPT], used.prompt)
+            tokens.add_metric([account.name, metric_names.CACHED], used.cached)
+            tokens.add_metric([account.name, metric_names.COMPLETION], used.completion)
+        return tokens

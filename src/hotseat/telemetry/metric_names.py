@@ -60,6 +60,7 @@ READY, FAILED, GIVEN_UP = OUTCOMES = ("ready", "failed", "given up")
 
 ALONE = "alone"
 CONNECTIONS = (ALONE, *(connection.value for connection in FleetConnection))
+PROMPT, CACHED, COMPLETION = TOKEN_KINDS = ("prompt", "cached", "completion")
 FORWARDED, REFUSED = RESULTS = ("forwarded", "refused")
 
 LABELS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -70,7 +71,9 @@ LABELS: dict[str, tuple[str, tuple[str, ...]]] = {
     "cause": ("why a server was stopped", tuple(cause.value for cause in Cause)),
     "phase": ("the phase of a model", tuple(phase.value for phase in Phase)),
     "key": ("the name of a configured key, never its secret", ()),
+    "kind": ("which tokens; the `cached` ones are also counted as `prompt`", TOKEN_KINDS),
     "host": ("the name of an available host of the fleet", ()),
+    "device": ("the name of a GPU, as `hotseat devices` lists it", ()),
     "connection": (
         "the connection state of this host to its fleet; `disconnected` without NATS, or if another host has its name",
         CONNECTIONS,
@@ -186,6 +189,9 @@ ACTIVITY_LOST = Figure("hotseat_activity_lost_total", _COUNTER, "Finished reques
 LOG_LINES_DROPPED = Figure(
     "hotseat_log_lines_dropped_total", _COUNTER, "Log lines dropped because the output was not read."
 )
+TRACES_DROPPED = Figure(
+    "hotseat_traces_dropped_total", _COUNTER, "Traces that the collector did not take; 0 if requests are not traced."
+)
 LAST_RELOAD = Figure("hotseat_config_last_reload_success", _GAUGE, "1 if the last reload succeeded, 0 if it failed.")
 BUILD_INFO = Figure("hotseat_build_info", _GAUGE, "1, with the running version.", ("version",))
 
@@ -198,6 +204,12 @@ KEY_DEVICE_SECONDS = Figure(
     _COUNTER,
     "Device time used by a key; concurrent requests share the time.",
     _KEY,
+)
+KEY_TOKENS = Figure(
+    "hotseat_key_tokens_total",
+    _COUNTER,
+    "Tokens used by a key, if the model server reports them.",
+    ("key", "kind"),
 )
 
 _HOST = ("host",)
@@ -226,6 +238,22 @@ FLEET_MALFORMED = Figure(
     "hotseat_fleet_malformed_total", _COUNTER, "Records in NATS that could not be read and were skipped."
 )
 
+_DEVICE = ("device",)
+DEVICE_UTILIZATION = Figure(
+    "hotseat_device_utilization_ratio",
+    _GAUGE,
+    "Share of time in which a GPU computed, from 0 to 1, if its driver reports it.",
+    _DEVICE,
+)
+DEVICE_TEMPERATURE = Figure(
+    "hotseat_device_temperature_celsius", _GAUGE, "Temperature of a GPU, if its driver reports it.", _DEVICE
+)
+DEVICE_POWER = Figure("hotseat_device_power_watts", _GAUGE, "Power of a GPU, if its driver reports it.", _DEVICE)
+
+UPSTREAM_UP = Figure(
+    "hotseat_upstream_up", _GAUGE, "1 if a ready model server has printed its metrics, else 0.", _MODEL
+)
+
 
 def _process(name: str, kind: Kind, meaning: str) -> Figure:
     return Figure(f"process_{name}", kind, meaning, stability=Stability.FOREIGN)
@@ -247,9 +275,11 @@ FIGURES = (
     CONVERSATIONS_KEPT, CONVERSATION_BYTES, CONVERSATIONS_SAVED, CONVERSATIONS_RESTORED, CONVERSATIONS_REUSED,
     CONVERSATION_SECONDS, CONVERSATIONS_GIVEN_UP,
     WAITING, IN_FLIGHT, FAILURES_IN_A_ROW, MODEL_PHASE, OLDEST_WAITING,
-    ACTIVITY_LOST, LOG_LINES_DROPPED, LOOP_LAG, TASKS, LAST_RELOAD, BUILD_INFO,
-    KEY_REQUESTS, KEY_REFUSED, KEY_IN_FLIGHT, KEY_DEVICE_SECONDS,
+    ACTIVITY_LOST, LOG_LINES_DROPPED, TRACES_DROPPED, LOOP_LAG, TASKS, LAST_RELOAD, BUILD_INFO,
+    KEY_REQUESTS, KEY_REFUSED, KEY_IN_FLIGHT, KEY_DEVICE_SECONDS, KEY_TOKENS,
     FLEET_CONNECTION, FLEET_HOSTS, FLEET_LAST_SEEN, FLEET_UNREACHABLE, FLEET_READY,
     FLEET_REQUESTS, FLEET_CLAIMS, FLEET_MALFORMED,
+    DEVICE_UTILIZATION, DEVICE_TEMPERATURE, DEVICE_POWER,
     *PROCESS,
 )  # fmt: skip
+"""On /metrics."""

@@ -59,8 +59,9 @@ class Metrics:
         """Add another collector to the page."""
         self._registry.register(more)
 
-    def render(self) -> bytes:
-        return generate_latest(self._registry)
+    def render(self, *more: Collector) -> bytes:
+        """With what is collected for this page only."""
+        return b"".join(map(generate_latest, (self._registry, *more)))
 
     def finished(
         self, model: ModelName, status: int, waited_s: float, first_byte_s: float | None, seconds: float

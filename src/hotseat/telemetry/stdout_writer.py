@@ -13,6 +13,8 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
+from hotseat.threads import start_thread
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -40,8 +42,7 @@ class StdoutWriter:
         self._unreported_bytes: Bytes = 0
         self.lines_dropped = 0
         """Since the start."""
-        self._thread = threading.Thread(target=self._run, name="stdout", daemon=True)
-        self._thread.start()
+        self._thread = start_thread("stdout", self._run)
 
     # From any thread; never blocks
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 KEYS = Keys(
-    Accounts().open((ApiKey("chat", Role.INFERENCE), ApiKey("run", Role.OPERATE), ApiKey("schlüssel", Role.ADMIN)))
+    Accounts().open((ApiKey("chat", Role.INFERENCE), ApiKey("run", Role.OPERATE), ApiKey("schlüssel", Role.ADMIN))),
+    is_required=True,
 )
 SECRETS = {Role.INFERENCE: b"chat", Role.OPERATE: b"run", Role.ADMIN: "schlüssel".encode()}
 
@@ -63,7 +64,7 @@ UNKNOWN_KEYS = [
 
 def test_without_keys_all_pass_and_nothing_is_touched() -> None:
     """Without configured keys every role check passes and no credentials are removed."""
-    keys = Keys(())
+    keys = Keys((), is_required=False)
     verdict = keys.identify(b"Bearer upstream", b"other")
     keys.check_known(verdict)
     for needed in Role:
@@ -119,7 +120,7 @@ def test_without_a_known_key_nobody_passes(authorization: bytes | None, key: byt
 )
 def test_nothing_empty_is_a_key(configured: ApiKey, authorization: bytes | None, key: bytes | None) -> None:
     """An empty credential is refused even if an empty key, or the hash of one, is configured."""
-    keys = Keys(Accounts().open((configured,)))
+    keys = Keys(Accounts().open((configured,)), is_required=True)
 
     with pytest.raises(Unauthorized):
         keys.check_known(keys.identify(authorization, key))
@@ -159,7 +160,7 @@ def test_no_header_causes_anything_but_a_refusal(authorization: bytes | None, ke
 def test_a_key_of_which_only_the_hash_is_known_opens_all_the_same() -> None:
     """A key configured by its hash is accepted; the hash itself is not a key."""
     hashed = sha256(b"sesame").hexdigest()
-    keys = Keys(Accounts().open((ApiKey("", Role.INFERENCE, name="ann", hashed=hashed),)))
+    keys = Keys(Accounts().open((ApiKey("", Role.INFERENCE, name="ann", hashed=hashed),)), is_required=True)
 
     assert keys.identify(*bearer(b"sesame")).holder == "ann"
     for wrong in (hashed.encode(), b"sha256:" + hashed.encode(), b""):

@@ -268,3 +268,25 @@ async def test_one_warning_names_whoever_is_not_believed(open_rig: OpenRig, capl
     assert len(warnings) == 1
     assert "gpu9" in warnings[0]
     assert "fleet.secret" in warnings[0]
+
+
+async def test_an_action_is_passed_on_with_the_name_of_its_key(open_rig: OpenRig, box: ScriptedUpstream) -> None:
+    """The other host writes it to its audit; for everything else the client is the one of `clientHeader`."""
+    fleet = Fleet(("nats://x",), HostName("here"), secrets=(SECRET,))
+    access = Access(api_keys=KEYS, client_header="X-User")
+    rig = await open_rig(settings=Settings(fleet=fleet, access=access), fleet_models=FLEET_MODELS)
+    rig.relay.context.hosts = ScriptedHosts([at("b", box)] * 2)  # type: ignore[assignment]
+    us, fields, clients = (
+        ProofChecker(HostName("b"), FleetSecret([SECRET])),
+        ("x-api-key: ours", "X-User: somebody"),
+        [],
+    )
+    for request in (get("/slots/0?model=far", *fields, method="POST"), chat("far", *fields)):
+        client = await rig.send(request)
+        call = await box.call()
+        prove(call.request, us)
+        await call.say(HELLO)
+        await client.message()
+        clients.append(call.request["hotseat-client"])
+
+    assert clients == ["the boss", "somebody"]

@@ -7,6 +7,7 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.fake_launcher import spec
 from tests.support.host_headers import passed_on
 from tests.support.relay_rig import HELLO, chat, chunked, get, post, turns
 from tests.support.waiting import come_true
@@ -14,7 +15,7 @@ from tests.support.waiting import come_true
 from hotseat.activity.usage import HELD
 from hotseat.identifiers import HostName
 from hotseat.relay.access.policy import Policy
-from hotseat.settings import Access, ApiKey, Fleet, Role, Settings
+from hotseat.settings import WINDOWS, Access, ApiKey, Budget, Fleet, Role, Settings
 
 if TYPE_CHECKING:
     from tests.relay.conftest import OpenRig
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from hotseat.activity.usage import Account
 
+DAY = WINDOWS["day"]
 BEARER = "Authorization: Bearer "
 ANN = ApiKey("anns", Role.INFERENCE, "ann")
 
@@ -34,19 +36,47 @@ def account(rig: RelayRig) -> Account:
 
 async def test_a_rate_holds_for_heads_that_were_read_before(open_rig: OpenRig) -> None:
     """The third of three equal requests exceeds a rate of two and gets 429 with Retry-After."""
-    rig = await open_rig(access=Access(api_keys=(ApiKey("k", per_minute=2),)))
+    rig = await open_rig(access=Access(api_keys=(ApiKey("k", requests=Budget(2, DAY)),)))
     for _ in range(2):
         await rig.exchange(chat("alpha", BEARER + "k"))
     refused = await rig.refusal(chat("alpha", BEARER + "k"))
 
-    assert (refused.status, refused["X-Error-Code"]) == (429, "rate_limit_exceeded")
-    assert 1 <= int(refused["Retry-After"]) <= 30
+    assert (refused.status, refused["X-Error-Code"], refused["x-should-retry"]) == (429, "budget_exhausted", "false")
+    assert 1 <= int(refused["Retry-After"]) <= DAY
+    assert (refused["x-ratelimit-limit-requests"], refused["x-ratelimit-remaining-requests"]) == ("2", "0")
     assert account(rig).requests == 2
+
+
+async def test_what_is_left_of_a_budget_is_in_every_answer(open_rig: OpenRig) -> None:
+    """Clients slow down before they are refused."""
+    rig = await open_rig(access=Access(api_keys=(ApiKey("k", requests=Budget(5, DAY), tokens=Budget(100, DAY)),)))
+    answers = [(await rig.exchange(chat("alpha", BEARER + "k")))[1] for _ in range(2)]
+
+    assert [answer["x-ratelimit-remaining-requests"] for answer in answers] == ["4", "3"]
+    assert answers[0]["x-ratelimit-limit-tokens"] == "100"
+    assert answers[0]["x-ratelimit-reset-tokens"].endswith("s")
+
+
+async def test_tokens_of_answers_are_spent(open_rig: OpenRig) -> None:
+    """The request after the one that exceeds the budget is refused."""
+    rig = await open_rig(access=Access(api_keys=(ApiKey("k", tokens=Budget(10, DAY)),)))
+    client, call = await rig.reached(chat("alpha", BEARER + "k"))
+    await call.say(post_with_usage(8, 5))
+    answered = await client.message()
+    refused = await rig.refusal(chat("alpha", BEARER + "k"))
+
+    assert (answered.status, refused.status) == (200, 429)
+    assert refused["X-Error-Message"] == "limit of this API key: 10/day tokens"
+
+
+def post_with_usage(prompt: int, completion: int) -> bytes:
+    body = b'{"usage": {"prompt_tokens": %d, "completion_tokens": %d}}' % (prompt, completion)
+    return b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
 
 
 async def test_a_connection_that_repeats_itself_is_held_to_the_rate(open_rig: OpenRig) -> None:
     """The rate also applies to equal requests on one connection."""
-    rig = await open_rig(access=Access(api_keys=(ApiKey("k", per_minute=2),)))
+    rig = await open_rig(access=Access(api_keys=(ApiKey("k", requests=Budget(2, DAY)),)))
     client = await rig.client()
     for _ in range(2):
         await client.send(chat("alpha", BEARER + "k"))
@@ -257,7 +287,7 @@ async def test_a_reload_keeps_what_was_counted(open_rig: OpenRig) -> None:
     """After a reload with a new rate, the key keeps its counters and the new rate applies."""
     rig = await open_rig(access=Access(api_keys=(ApiKey("k"),)))
     await rig.exchange(chat("alpha", BEARER + "k"))
-    settings = Settings(access=Access(api_keys=(ApiKey("k", per_minute=1),)))
+    settings = Settings(access=Access(api_keys=(ApiKey("k", requests=Budget(1, DAY)),)))
     rig.relay.context.policy = Policy(settings, rig.relay.context.policy.accounts)
     _, second = await rig.exchange(chat("alpha", BEARER + "k"))
     third = await rig.refusal(chat("alpha", BEARER + "k"))
@@ -355,3 +385,21 @@ async def test_no_name_of_a_key_looks_like_a_host(open_rig: OpenRig, caplog: pyt
     assert by_quote.startswith('audit actor=key:"\\" address=host:\\"gpu1" address=127.0.0.1 ')
     assert by_host.startswith('audit actor=host:"gpu1" address=127.0.0.1 ')
     assert by_host.endswith(' client="ci\' \\"x"')
+
+
+async def test_a_batch_key_and_a_person_wait_for_one_slot(open_rig: OpenRig) -> None:
+    """The person is served first, though the batch came first."""
+    keys = (ApiKey("batch", name="batch", is_batch=True), ApiKey("person"))
+    rig = await open_rig(access=Access(api_keys=keys), models=(spec("alpha", concurrency_limit=1),))
+    first, call = await rig.reached(chat("alpha", BEARER + "person"))
+    batch = await rig.send(chat("alpha", BEARER + "batch"))
+    await come_true(lambda: len(rig.dispatcher.view().queue) == 1)
+    person = await rig.send(chat("alpha", BEARER + "person"))
+    await come_true(lambda: len(rig.dispatcher.view().queue) == 2)
+    await call.say(HELLO)
+    await first.message()
+    await (await rig.alpha.call()).say(HELLO)
+
+    assert (await person.message()).status == 200
+    await (await rig.alpha.call()).say(HELLO)
+    assert (await batch.message()).status == 200

@@ -301,6 +301,7 @@ MANAGING = [
     ("GET", "/health"),
     ("GET", "/running"),
     ("GET", "/metrics"),
+    ("GET", "/metrics/upstreams"),
     ("GET", "/"),
     ("GET", "/slots"),
     ("POST", "/slots/1?action=erase"),

@@ -250,6 +250,7 @@ async def test_an_icon_starts_no_model(rig: RelayRig) -> None:
         ("GET", "/", "uses-models", 403),
         ("GET", "/hotseat/config", "uses-models", 403),
         ("GET", "/metrics", "uses-models", 403),
+        ("GET", "/metrics/upstreams", "uses-models", 403),
         ("POST", "/slots/0", "uses-models", 403),
         ("GET", "/health", "uses-beta", 403),
         ("POST", "/v1/chat/completions", "uses-beta", 403),

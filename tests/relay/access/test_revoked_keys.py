@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from tests.support.relay_rig import HELLO, chat, get, turns
 from tests.support.waiting import come_true
 
+from hotseat.activity.usage import digest_of
 from hotseat.relay.access.policy import Policy
-from hotseat.settings import Access, ApiKey, Role, Settings
+from hotseat.settings import Access, ApiKey, Budget, Role, Settings
 
 if TYPE_CHECKING:
     import pytest
@@ -42,7 +43,7 @@ async def test_a_stream_of_a_removed_key_is_cut(open_rig: OpenRig, caplog: pytes
     assert not cut.endswith(LAST_CHUNK)
     assert b"a valid API key is required" in cut
     assert whole.body == b"hello"
-    assert "requests were aborted because their keys no longer allow them count=1" in caplog.text
+    assert "requests were aborted because the API keys no longer allow them count=1" in caplog.text
     assert rig.in_flight() == 0
 
 
@@ -106,17 +107,23 @@ async def test_a_reload_that_changes_nothing_for_a_key_ends_nothing(open_rig: Op
     """A request that the changed key still allows continues, whatever the new limits are."""
     rig = await open_rig(access=Access(api_keys=(ANN,)))
     client, call = await rig.reached(chat("alpha", OF_ANN))
-    reload(rig, ApiKey("anns", Role.ADMIN, "ann", per_minute=1, concurrency=1, models=("alpha",)))
+    reload(rig, ApiKey("anns", Role.ADMIN, "ann", requests=Budget(1, 86400.0), concurrency=1, models=("alpha",)))
     await call.say(HELLO)
 
     assert (await client.message()).status == 200
 
 
-async def test_without_keys_nobody_is_judged_again(rig: RelayRig) -> None:
-    """When keys are added, requests in progress finish, and the next one needs a key."""
-    client, call = await rig.reached(chat())
-    reload(rig, ANN)
-    await call.say(HELLO)
+async def test_a_key_with_a_new_secret_keeps_its_streams(open_rig: OpenRig) -> None:
+    """What the old secret began goes on to its end; the next request with it gets 401, and the new one is accepted."""
+    rig = await open_rig(access=Access(api_keys=(ANN,)))
+    client, call = await rig.reached(chat("alpha", OF_ANN))
+    await call.say(STREAM)
+    await client.read_until(b"hello\r\n")
+    rig.relay.context.policy.accounts.replace_digest(digest_of(ANN), digest_of(ApiKey("new-secret")))
+    reload(rig, ApiKey("new-secret", Role.INFERENCE, "ann"))
+    await call.say(LAST_CHUNK)
+    refused = await rig.refusal(chat("alpha", OF_ANN))
+    _, accepted = await rig.exchange(chat("alpha", "Authorization: Bearer new-secret"))
 
-    assert (await client.message()).status == 200
-    assert (await rig.refusal(chat())).status == 401
+    assert await client.read_until(LAST_CHUNK) is not None
+    assert (refused.status, accepted.status) == (401, 200)

@@ -8,7 +8,7 @@ import pytest
 from tests.support.relay_rig import HELLO, chat, get
 
 from hotseat.identifiers import HostName
-from hotseat.relay.access.api_keys import MOST_ADDRESSES, MOST_WRONG, THE_REST, counted_as
+from hotseat.relay.access.wrong_keys import MOST_ADDRESSES, MOST_WRONG, THE_REST, counted_as
 from hotseat.settings import Access, ApiKey, Fleet, Role, Settings
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ async def test_who_guesses_has_to_wait(open_rig: OpenRig, caplog: pytest.LogCapt
     await client.send(wrong(99, "x-api-key: ") * 2)
     waits = await client.message()
     rest = await client.read_to_end()
-    rig.relay.context.wrong_keys.end_minute()
+    rig.relay.context.wrong_keys.counts.end_minute()
     again = await rig.refusal(wrong(7))
 
     assert set(first) == {401}
@@ -85,7 +85,7 @@ async def test_a_fleets_secret_is_not_to_be_guessed_either(open_rig: OpenRig, ca
     rig = await open_rig(settings=Settings(fleet=fleet, access=KEYS))
     request = get("/v1/models", "Hotseat-From: gpu1", "Hotseat-Proof: guess")
     refused = [await rig.refusal(request) for _ in range(MOST_WRONG + 2)]
-    rig.relay.context.wrong_keys.end_minute()
+    rig.relay.context.wrong_keys.counts.end_minute()
 
     assert {(answer.status, answer["hotseat-not-served"]) for answer in refused} == {(403, "unproven")}
     assert f"invalid API keys were sent address=127.0.0.1 count={MOST_WRONG + 2}" in caplog.text
@@ -102,11 +102,11 @@ async def test_too_low_a_role_is_no_guess(open_rig: OpenRig) -> None:
 async def test_addresses_are_counted_in_a_bounded_place(open_rig: OpenRig) -> None:
     """A thousand addresses are counted separately, and the rest together."""
     rig = await open_rig(access=KEYS)
-    counted = [rig.relay.context.wrong_keys._count(f"10.0.{number >> 8}.{number & 255}") for number in range(5000)]
+    counted = [rig.relay.context.wrong_keys.counts.add(f"10.0.{number >> 8}.{number & 255}") for number in range(5000)]
 
     assert max(counted) == 5000 - MOST_ADDRESSES
-    assert len(rig.relay.context.wrong_keys._counts) == MOST_ADDRESSES + 1
-    assert THE_REST in rig.relay.context.wrong_keys._counts
+    assert len(rig.relay.context.wrong_keys.counts._counts) == MOST_ADDRESSES + 1
+    assert THE_REST in rig.relay.context.wrong_keys.counts._counts
 
 
 @pytest.mark.parametrize(

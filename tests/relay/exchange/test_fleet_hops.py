@@ -26,6 +26,7 @@ from hotseat.identifiers import Address, HostName, ModelName
 from hotseat.relay.access.sandbox import SANDBOX
 from hotseat.settings import Access, ApiKey, Fleet, Settings
 from hotseat.tasks import Tasks
+from hotseat.tracing.traceparent import Parent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -197,6 +198,32 @@ async def test_another_host_serves_a_request(open_rig: OpenRig, boxes: list[Scri
     assert [(entry.model, entry.status) for entry in rig.activity.entries] == [("far", 200), ("far", 200)]
 
 
+async def test_a_traced_request_that_another_host_serves(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:
+    """The span of the forwarding is the parent of what the other host records, and names it."""
+    rig, _ = await joined(open_rig, *[at("b", boxes[0])] * 2)
+    traces = rig.trace()
+    for _ in range(2):  # the second time the client's head is known already
+        client = await rig.send(chat("far"))
+        call = await boxes[0].call()
+        await call.say(HELLO)
+        await client.message()
+        kept = traces.requests.pop()
+
+        assert call.request["traceparent"] == f"00-{kept.trace.trace_id:032x}-{kept.trace.forward_id:016x}-01"
+        assert (kept.model, kept.sent_to_host, kept.from_host, kept.reason) == ("far", "b", "", "")
+        assert kept.granted_at is not None
+
+
+async def test_a_traced_request_that_another_host_forwarded(open_rig: OpenRig) -> None:
+    """It belongs to the trace of that host, which knows the client's key."""
+    rig, _ = await joined(open_rig)
+    traces = rig.trace()
+    await rig.exchange(chat("anything", *passed_on(), f"traceparent: 00-{7:032x}-{8:016x}-01"))
+    kept = traces.requests.pop()
+
+    assert (kept.trace.parent, kept.from_host, kept.key) == (Parent(7, 8, is_sampled=True), "a", "")
+
+
 async def test_two_models_of_another_host_under_the_same_head(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:
     """Requests with equal heads and different models name the right model to the other host."""
     rig, _ = await joined(open_rig, *[at("b", boxes[0])] * 3)
@@ -240,6 +267,20 @@ async def test_a_client_that_leaves_while_hosts_agree_is_sent_nowhere(open_rig: 
 
     await come_true(lambda: list(hosts.tasks) == [])
     assert [entry.status for entry in rig.activity.entries] == [499]
+
+
+async def test_this_host_leaves_the_fleet_while_hosts_agree(open_rig: OpenRig) -> None:
+    """The request gets an error that says so, and its ticket is given back."""
+    rig, hosts = await joined(open_rig, THIS_HOST)
+    hosts.must_agree = hosts.never_agree = True
+    client = await rig.send(chat("far"))
+    await come_true(lambda: list(hosts.tasks) != [])
+    await hosts.tasks.aclose()
+    answer = await client.message()
+
+    assert answer.status == 503
+    assert b"this host leaves the fleet" in answer.body
+    await come_true(lambda: not rig.dispatcher._waiters)
 
 
 async def test_a_host_that_cannot_be_reached_is_passed_over(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:

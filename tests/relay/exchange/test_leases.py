@@ -149,7 +149,7 @@ async def test_a_disconnect_right_after_the_request_cancels_it(rig: RelayRig) ->
     assert rig.upstreams["slow"].requests == 0
 
 
-async def test_a_client_that_leaves_while_we_dial_is_forgotten(rig: RelayRig) -> None:
+async def test_a_client_that_leaves_while_we_connect_is_forgotten(rig: RelayRig) -> None:
     """A disconnect while the upstream is being connected releases the lease."""
     rig.alpha.stop_accepting()
     client = await rig.send(chat())

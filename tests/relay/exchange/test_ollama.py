@@ -19,7 +19,7 @@ from hotseat.catalog.spec import BodyChanges, LoadingState
 from hotseat.identifiers import ModelName
 from hotseat.relay.downstream import limits
 from hotseat.relay.exchange import response_translation
-from hotseat.settings import Access, ApiKey, Role, Settings
+from hotseat.settings import Access, ApiKey, Budget, Role, Settings
 
 if TYPE_CHECKING:
     from tests.relay.conftest import OpenRig
@@ -589,7 +589,7 @@ async def test_keys(open_rig: OpenRig, key: str, members: dict[str, Any], status
 @pytest.mark.parametrize("members", [HI, {"messages": []}], ids=["chat", "load"])
 async def test_limits_of_a_key_count_every_request(open_rig: OpenRig, members: dict[str, Any]) -> None:
     """A load may cost more than an answer, so it counts like one."""
-    rig = await open_rig(access=Access(api_keys=(ApiKey("asks", per_minute=1),)))
+    rig = await open_rig(access=Access(api_keys=(ApiKey("asks", requests=Budget(1, 86400.0)),)))
     request = ask("/api/chat", "Authorization: Bearer asks", **members)
     client = await rig.send(request)
     server, said = (rig.alpha, STREAM) if members["messages"] else (rig.management, HELLO)

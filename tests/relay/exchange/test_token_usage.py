@@ -54,6 +54,13 @@ def event(members: dict[str, Any], name: str = "") -> bytes:
 CHAT = {"choices": [{"message": {"content": "x" * 9000}}], "usage": {"completion_tokens": 3, "prompt_tokens": 4}}
 DETAILS = {"cached_tokens": 900}
 DETAILED = {"prompt_tokens": 904, "completion_tokens": 3, "prompt_tokens_details": DETAILS}
+OLLAMAS = {
+    "context": [1] * 900,
+    "prompt_eval_count": 26,
+    "prompt_eval_duration": 1,
+    "eval_count": 259,
+    "eval_duration": 2,
+}
 CACHED = compact({"choices": [{"message": {"content": "hi"}}], "usage": DETAILED, "timings": MEASURED})
 
 
@@ -70,6 +77,22 @@ CACHED = compact({"choices": [{"message": {"content": "hi"}}], "usage": DETAILED
             compact({"usage": {"cache_read_input_tokens": 900, "input_tokens": 4, "output_tokens": 3}}),
             Tokens(904, 3, None, 900),
         ),
+        (
+            compact(
+                {
+                    "usage": {
+                        "input_tokens": 4,
+                        "cache_creation_input_tokens": 30,
+                        "cache_read_input_tokens": 900,
+                        "output_tokens": 3,
+                    }
+                }
+            ),
+            Tokens(934, 3, None, 900),
+        ),
+        (compact({"done": True, **OLLAMAS}), Tokens(26, 259, None)),
+        (compact({"message": {"content": ""}, "done": False}) + b"\n" + compact(OLLAMAS), Tokens(26, 259, None)),
+        (compact({"embeddings": [[0.5] * 900], "prompt_eval_count": 8}), Tokens(8, None, None)),
         (compact({"usage": {"prompt_tokens_details": None, "prompt_tokens": 4}}), Tokens(4, None, None)),
         (compact({"content": "hi", "tokens_evaluated": 1, "timings": TIMINGS}), Tokens(5, 7, 99.5)),
         (compact({"content": [], "usage": {"input_tokens": 4, "output_tokens": 3}}), Tokens(4, 3, None)),

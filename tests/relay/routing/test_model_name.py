@@ -59,6 +59,7 @@ CROWD = catalog(ALPHA, ORG, DEEP, model("grün:7b"), selectors={"router": CHOICE
         ("GET", "/running"),
         ("GET", "/swagger"),
         ("GET", "/metrics"),
+        ("GET", "/metrics/upstreams"),
         ("GET", "/v1/models"),
         ("HEAD", "/v1/models"),
         ("GET", "/v1/models?model=alpha"),

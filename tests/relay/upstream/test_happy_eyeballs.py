@@ -17,7 +17,7 @@ from tests.support.waiting import come_true
 
 from hotseat.catalog.spec import DEFAULT_TIMEOUTS, Timeouts
 from hotseat.identifiers import Address
-from hotseat.net.happy_eyeballs import Dialler, Place
+from hotseat.net.happy_eyeballs import Connector, Place
 from hotseat.relay.upstream.pool import Pool
 
 if TYPE_CHECKING:
@@ -28,56 +28,56 @@ if TYPE_CHECKING:
     from hotseat.relay.upstream.connection import UpstreamConnection
 
 
-async def reached(dialler: Dialler, port: int) -> str:
+async def reached(connector: Connector, port: int) -> str:
     """The address at the other end."""
-    with await within(DEADLINE_S, dialler.connect("box.test", port)) as sock:
+    with await within(DEADLINE_S, connector.connect("box.test", port)) as sock:
         return str(sock.getpeername()[0])
 
 
 async def test_an_address_that_refuses_is_passed_over() -> None:
     """If the first address refuses, the second one is used."""
     with listener(SECOND) as second:
-        assert await reached(Dialler(two), port_of(second)) == SECOND
+        assert await reached(Connector(two), port_of(second)) == SECOND
 
 
 async def test_an_address_that_swallows_packets_is_passed_over() -> None:
     """If the first address does not answer, the second one is used."""
     with black_hole(FIRST) as port, listener(SECOND, port):
-        assert await reached(Dialler(two), port) == SECOND
+        assert await reached(Connector(two), port) == SECOND
 
 
 async def test_the_first_address_is_preferred() -> None:
     """If the first address answers, the second one is not tried."""
     with listener(FIRST) as first, listener(SECOND, port_of(first)) as second:
-        assert await reached(Dialler(two), port_of(first)) == FIRST
+        assert await reached(Connector(two), port_of(first)) == FIRST
         assert not has_caller(second)
 
 
 async def test_the_address_that_answered_is_tried_first() -> None:
     """The address that answered last time is tried first."""
-    dialler = Dialler(two)
+    connector = Connector(two)
     with listener(SECOND) as second:
-        await reached(dialler, port_of(second))
+        await reached(connector, port_of(second))
         with listener(FIRST, port_of(second)) as first:
-            assert await reached(dialler, port_of(second)) == SECOND
+            assert await reached(connector, port_of(second)) == SECOND
             assert not has_caller(first)
 
 
 async def test_an_address_that_answered_may_fall_silent() -> None:
     """If the address that answered last time is silent, the others are tried."""
-    dialler = Dialler(two)
+    connector = Connector(two)
     with listener(SECOND) as second:
         port = port_of(second)
-        await reached(dialler, port)
+        await reached(connector, port)
     with black_hole(SECOND, port), listener(FIRST, port):
-        assert await reached(dialler, port) == FIRST
+        assert await reached(connector, port) == FIRST
 
 
 @pytest.mark.parametrize("host", ["box.test", SECOND])
 async def test_nothing_waits_for_a_full_packet(host: str) -> None:
     """Connections have TCP_NODELAY, for names and for addresses."""
     with listener(SECOND) as second:
-        way = await Dialler(two).way_to(Address(host, port_of(second)))
+        way = await Connector(two).way_to(Address(host, port_of(second)))
         transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, **way)
         no_delay = transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         transport.abort()
@@ -90,7 +90,7 @@ async def test_one_reason_is_reported_where_all_addresses_fail_alike() -> None:
     with listener(SECOND) as closed:
         port = port_of(closed)
     with pytest.raises(ConnectionRefusedError, match=r"Connection refused$"):
-        await reached(Dialler(two), port)
+        await reached(Connector(two), port)
 
 
 async def test_each_reason_is_reported_where_they_differ() -> None:
@@ -104,19 +104,19 @@ async def test_each_reason_is_reported_where_they_differ() -> None:
     with pytest.raises(
         OSError, match=r"^255\.255\.255\.255: Network is unreachable; 127\.0\.0\.1: Connection refused$"
     ):
-        await reached(Dialler(broadcast_too), port)
+        await reached(Connector(broadcast_too), port)
 
 
 # The pool
 
 
 class Outcome:
-    """What became of a call to `pool.dial`."""
+    """What became of a call to `pool.connect`."""
 
     def __init__(self, pool: Pool, address: Address, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> None:
         self.connection: UpstreamConnection | None = None
         self.problem = ""
-        self.task = pool.dial(address, self._connected, self._failed, timeouts)
+        self.task = pool.connect(address, self._connected, self._failed, timeouts)
 
     def _connected(self, connection: UpstreamConnection) -> None:
         self.connection = connection
@@ -132,7 +132,7 @@ def open_files() -> int:
 
 async def test_the_pool_dials_every_address_of_a_name() -> None:
     """The pool connects to the second address if the first one does not answer."""
-    pool = Pool(Dialler(two))
+    pool = Pool(Connector(two))
     with black_hole(FIRST) as port, listener(SECOND, port):
         outcome = Outcome(pool, Address("box.test", port))
         await within(DEADLINE_S, outcome.task)
@@ -144,7 +144,7 @@ async def test_the_pool_dials_every_address_of_a_name() -> None:
 
 async def test_all_addresses_together_have_one_time_limit() -> None:
     """timeouts.connect applies to all addresses together, and no socket stays open."""
-    pool = Pool(Dialler(two))
+    pool = Pool(Connector(two))
     before = open_files()
     with black_hole(FIRST) as port, black_hole(SECOND, port):
         outcome = Outcome(pool, Address("box.test", port), Timeouts(connect_s=0.4))
@@ -155,9 +155,9 @@ async def test_all_addresses_together_have_one_time_limit() -> None:
     assert open_files() == before
 
 
-async def test_a_dial_that_nobody_waits_for_leaves_nothing_open() -> None:
+async def test_a_connection_that_nobody_waits_for_leaves_nothing_open() -> None:
     """A cancelled connection attempt leaves no socket open."""
-    pool = Pool(Dialler(two))
+    pool = Pool(Connector(two))
     with black_hole(FIRST) as port, black_hole(SECOND, port):
         before = open_files()
         outcome = Outcome(pool, Address("box.test", port))
@@ -194,7 +194,7 @@ async def test_a_certificate_is_checked_against_the_name(tmp_path: Path, monkeyp
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     server = await asyncio.get_running_loop().create_server(asyncio.Protocol, SECOND, 0, ssl=context)
-    pool, port = Pool(Dialler(two)), port_of(server.sockets[0])
+    pool, port = Pool(Connector(two)), port_of(server.sockets[0])
     good, bad = (Outcome(pool, Address(name, port, tls=True)) for name in ("localhost", "box.test"))
     await within(DEADLINE_S, asyncio.gather(good.task, bad.task))
     await pool.aclose()

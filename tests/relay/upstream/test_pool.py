@@ -102,7 +102,7 @@ async def test_the_cleanup_never_takes_a_good_connection_out(rig: RelayRig, monk
 
 
 @pytest.mark.parametrize("promise", [b"timeout=1", b"max=1", b"timeout=0, max=5"])
-async def test_an_upstream_that_promises_little_is_dialled_anew(rig: RelayRig, promise: bytes) -> None:
+async def test_an_upstream_that_promises_little_gets_a_new_connection(rig: RelayRig, promise: bytes) -> None:
     """A connection whose Keep-Alive allows no safe reuse is closed."""
     await rig.exchange(get(), promising(promise))
 

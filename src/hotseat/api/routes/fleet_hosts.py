@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request
 
-from hotseat.api.deps import FOR_ALL_MODELS, Caller, Deps
+from hotseat.api.deps import FOR_ALL_MODELS, Deps, Sender
 from hotseat.api.disconnect import unless_gone
 from hotseat.api.routes.fleet import fleet_admin_of
 from hotseat.api.routes.management import Responses
 from hotseat.api.schemas import Failure, Result
 from hotseat.errors import Forbidden
+from hotseat.identifiers import ClientId
 
 router = APIRouter(prefix="/hotseat/fleet/hosts", tags=["fleet"])
 
@@ -36,10 +37,10 @@ WITHOUT_KEYS = (
     responses=REFUSALS,
     dependencies=[FOR_ALL_MODELS],
 )
-async def restart_host(host: str, request: Request, deps: Deps, caller: Caller) -> Result:
+async def restart_host(host: str, request: Request, deps: Deps, sender: Sender) -> Result:
     fleet_admin = fleet_admin_of(deps)
-    if caller is None:
+    if sender is None:
         raise Forbidden(WITHOUT_KEYS)
     if host == fleet_admin.name:
         return Result(message=f"process {await deps.restarts.restart()} has taken over on {host}")
-    return Result(message=await unless_gone(request.receive, fleet_admin.restart(host)))
+    return Result(message=await unless_gone(request.receive, fleet_admin.restart(host, ClientId(sender))))

@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Query, Request
-from fastapi.responses import PlainTextResponse, Response
+from fastapi.responses import Response
 
 from hotseat.api.deps import ApiDeps, Deps
 from hotseat.api.disconnect import LiveStream, listening, unless_gone
-from hotseat.api.fleet_logs import FleetLog
-from hotseat.api.log_text import as_json, as_text
+from hotseat.api.fleet_logs import LEAST_LINES, MOST_LINES, FleetLog
 from hotseat.api.routes.events import HEARTBEAT, HEARTBEAT_S
 from hotseat.api.routes.fleet import ALONE, fleet_admin_of
-from hotseat.api.routes.logs import JSON_LINES, LOGS
+from hotseat.api.routes.logs import LOGS, event, page
 from hotseat.api.routes.management import Responses
 from hotseat.api.schemas import Failure
 from hotseat.errors import ClientError, UnknownHost, UnknownModel, did_you_mean
@@ -29,6 +28,10 @@ router = APIRouter(prefix="/hotseat/fleet", tags=["fleet"])
 
 MOST_FOLLOWED = 32
 """Hosts whose logs one client follows: each keeps a connection open."""
+LINES = (
+    "The number of most recent lines. "
+    f"Each host is asked for {MOST_LINES:,} divided by the number of hosts at most, but for {LEAST_LINES} in any case."
+)
 UNKNOWN: Responses = {404: {"model": Failure, "description": "The fleet has no such model or no such host."}}
 
 
@@ -43,7 +46,7 @@ async def fleet_logs(
     deps: Deps,
     model: Annotated[str | None, Query(description="The output of this model, on the hosts that have it.")] = None,
     host: Annotated[str | None, Query(description="Only of this host; without `model`, its own log.")] = None,
-    lines: Annotated[int, Query(ge=0, le=10_000, description="The number of most recent lines.")] = 100,
+    lines: Annotated[int, Query(ge=0, le=10_000, description=LINES)] = 100,
     follow: Annotated[bool, Query(description="Follow new lines as server-sent events, in JSON.")] = False,
     in_json: Annotated[bool, Query(alias="json", description="One JSON object per line instead of text.")] = False,
 ) -> Response:
@@ -51,9 +54,7 @@ async def fleet_logs(
     if follow:
         check_few(log)
         return LiveStream(feed_of(log, lines))
-    form, kind = (as_json, JSON_LINES) if in_json else (as_text, "text/plain")
-    found = await unless_gone(request.receive, log.newest(lines))
-    return PlainTextResponse("".join(f"{form(line)}\n" for line in found), media_type=kind)
+    return await page(await unless_gone(request.receive, log.newest(lines)), in_json=in_json)
 
 
 def chosen(deps: ApiDeps, model: str | None, host: str | None) -> FleetLog:
@@ -100,4 +101,4 @@ def check_few(log: FleetLog) -> None:
 async def feed_of(log: FleetLog, lines: int) -> AsyncGenerator[str, None]:
     async with listening(log.feeds(lines), HEARTBEAT_S) as coming:
         async for line in coming:
-            yield HEARTBEAT if line is None else f"data: {as_json(line)}\n\n"
+            yield HEARTBEAT if line is None else event(line)

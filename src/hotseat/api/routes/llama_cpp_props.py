@@ -14,7 +14,7 @@ from hotseat.api.llama_cpp_errors import FAILS, permitted, problem, refusal
 from hotseat.api.llama_cpp_models import router_state
 from hotseat.api.llama_cpp_schemas import RouterProps
 from hotseat.errors import HotseatError
-from hotseat.net.happy_eyeballs import Dialler
+from hotseat.net.happy_eyeballs import Connector
 from hotseat.net.http_client import fetch
 from hotseat.net.json_text import parsed
 from hotseat.scheduling.lifecycle import Phase
@@ -68,7 +68,7 @@ async def asked(address: Address, credentials: str | None) -> Response:
     """The model server's own answer, if it is JSON: anything else could be a page with our rights."""
     lines = f"Authorization: {credentials}\r\n".encode("latin-1") if credentials else b""
     try:
-        answer = await fetch(address, "/props", Dialler(), lines=lines, within=LONGEST_PROPS_S)
+        answer = await fetch(address, "/props", Connector(), lines=lines, within=LONGEST_PROPS_S)
         return JSONResponse(parsed(answer.body), answer.status)
     except (OSError, ValueError):
         return problem(HTTPStatus.BAD_GATEWAY, "the server of this model does not answer GET /props with JSON")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from heapq import merge
 from itertools import islice
 from operator import attrgetter
@@ -15,10 +16,11 @@ from hotseat.api.disconnect import LiveStream, listening
 from hotseat.api.log_text import as_json, as_text
 from hotseat.api.routes.events import HEARTBEAT, HEARTBEAT_S
 from hotseat.api.routes.management import UNKNOWN, Responses
+from hotseat.api.slices import slices, taken
 from hotseat.errors import ClientError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Iterator, Sequence
 
     from hotseat.identifiers import LogLine
 
@@ -51,8 +53,7 @@ async def logs(
     sources = chosen(deps, model, own)
     if follow:
         return LiveStream(log_feed(sources, lines))
-    form, kind = (as_json, JSON_LINES) if in_json else (as_text, "text/plain")
-    return PlainTextResponse("".join(f"{form(line)}\n" for line in newest(sources, lines)), media_type=kind)
+    return await page((await taken(newest_first(sources, lines)))[::-1], in_json=in_json)
 
 
 def chosen(deps: ApiDeps, model: str | None, own: bool) -> Sequence[LogSource]:
@@ -63,15 +64,31 @@ def chosen(deps: ApiDeps, model: str | None, own: bool) -> Sequence[LogSource]:
     return [deps.logs.of_model(deps.dispatcher.catalog.resolve(model).name)]
 
 
+async def page(lines: Sequence[LogLine], *, in_json: bool) -> Response:
+    form, kind = (as_json, JSON_LINES) if in_json else (as_text, "text/plain")
+    texts = await taken(f"{form(line)}\n" for line in lines)
+    return PlainTextResponse("".join(texts), media_type=kind)
+
+
 def newest(sources: Sequence[LogSource], lines: int) -> list[LogLine]:
     """The last lines of all sources together, in the order of time; each source keeps its own order."""
-    newest_first = merge(*(source.newest(lines) for source in sources), key=attrgetter("at"), reverse=True)
-    return [*islice(newest_first, lines)][::-1]
+    return [*newest_first(sources, lines)][::-1]
+
+
+def newest_first(sources: Sequence[LogSource], lines: int) -> Iterator[LogLine]:
+    """What the sources have at this moment; most of the work is done when a line is taken."""
+    return islice(merge(*(source.newest(lines) for source in sources), key=attrgetter("at"), reverse=True), lines)
 
 
 async def log_feed(sources: Sequence[LogSource], lines: int) -> AsyncGenerator[str, None]:
     async with listening([source.follow() for source in sources], HEARTBEAT_S) as coming:
-        for line in newest(sources, lines):
-            yield f"data: {as_json(line)}\n\n"
+        past = await taken(newest_first(sources, lines))
+        async with aclosing(slices(reversed(past))) as parts:
+            async for part in parts:
+                yield "".join(map(event, part))
         async for news in coming:
-            yield HEARTBEAT if news is None else f"data: {as_json(news)}\n\n"
+            yield HEARTBEAT if news is None else event(news)
+
+
+def event(line: LogLine) -> str:
+    return f"data: {as_json(line)}\n\n"

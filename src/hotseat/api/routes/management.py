@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 
-from hotseat.api.deps import Deps
+from hotseat.api.deps import ApiDeps, Deps
 from hotseat.api.disconnect import unless_gone
 from hotseat.api.schemas import Failure, Health, Result, Running, RunningModel
 
@@ -66,6 +66,18 @@ async def unload(
 
 @router.get("/metrics", summary="Metrics for Prometheus", response_class=Response, responses=METRICS)
 async def metrics(deps: Deps) -> Response:
+    check_enabled(deps)
+    return Response(await deps.metrics(), media_type=PROMETHEUS_TEXT)
+
+
+@router.get(
+    "/metrics/upstreams", summary="Metrics of the ready model servers", response_class=Response, responses=METRICS
+)
+async def upstream_metrics(deps: Deps) -> Response:
+    check_enabled(deps)
+    return Response(await deps.upstream_metrics(), media_type=PROMETHEUS_TEXT)
+
+
+def check_enabled(deps: ApiDeps) -> None:
     if not deps.settings().metrics:
         raise HTTPException(HTTPStatus.NOT_FOUND, "metrics are disabled with `metrics: false` in the configuration")
-    return Response(deps.metrics(), media_type=PROMETHEUS_TEXT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from hotseat.api.deps import FOR_ALL_MODELS, Caller, Deps, FromHost
+from hotseat.api.deps import FOR_ALL_MODELS, Deps, FromHost, Sender
 from hotseat.api.routes.management import Responses
 from hotseat.api.schemas import Failure, RestartState, Result
 from hotseat.errors import Forbidden
@@ -28,8 +28,8 @@ WITHOUT_KEYS = (
     responses=REFUSALS,
     dependencies=[FOR_ALL_MODELS],
 )
-async def restart(deps: Deps, caller: Caller, from_host: FromHost) -> Result:
-    if caller is None and from_host is None:
+async def restart(deps: Deps, sender: Sender, from_host: FromHost) -> Result:
+    if sender is None and from_host is None:
         raise Forbidden(WITHOUT_KEYS)
     pid = await deps.restarts.restart()
     return Result(message=f"process {pid} has taken over")

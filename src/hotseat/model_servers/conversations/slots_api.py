@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hotseat.model_servers.api_key import authorization
-from hotseat.net.happy_eyeballs import Dialler
+from hotseat.net.happy_eyeballs import Connector
 from hotseat.net.http_client import fetch
 from hotseat.net.json_text import parsed
 
@@ -96,7 +96,7 @@ class SlotsApi:
         method, path = asked.split(" ")
         data = b"" if body is None else json.dumps(body).encode()
         lines = self._lines + (JSON if data else b"")
-        answer = await fetch(self._address, path, Dialler(), method=method, lines=lines, body=data, most=LARGEST_BODY)
+        answer = await fetch(self._address, path, Connector(), method=method, lines=lines, body=data, most=LARGEST_BODY)
         if not answer.is_success:
             raise Refused(f"{asked} was answered with {answer.status}{_said(answer.body)}")
         try:

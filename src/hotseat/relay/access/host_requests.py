@@ -101,10 +101,10 @@ def role_stated_in(head: RequestHead) -> Role:
     return ROLES.get(stated, Role.INFERENCE)
 
 
-def stated_role(verdict: Verdict, *, has_keys: bool) -> bytes:
+def stated_role(verdict: Verdict, *, authenticates: bool) -> bytes:
     """The role stated to the next host: without configured keys everybody may do everything."""
     if verdict.role is None:
-        return INFERENCE if has_keys else OPERATE
+        return INFERENCE if authenticates else OPERATE
     return INFERENCE if verdict.role is Role.INFERENCE else OPERATE
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from copy import copy
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from hotseat.activity.usage import Accounts
+from hotseat.errors import HotseatError
 from hotseat.fleet.host_headers import FOR_CLIENT
 from hotseat.identifiers import ClientId
 from hotseat.relay.access.api_keys import Keys
@@ -16,7 +19,9 @@ from hotseat.relay.access.authority import ip_of, network_of, reduce_absolute
 from hotseat.relay.access.host_requests import HostVerifier
 from hotseat.relay.access.origin import OriginCheck, own_names
 from hotseat.relay.access.page_rights import PageRights
+from hotseat.relay.access.sign_in import ProxySignIn
 from hotseat.relay.routing.paths import PathTable, needs_no_key
+from hotseat.settings import USER
 
 if TYPE_CHECKING:
     from hotseat.relay.access.api_keys import Verdict
@@ -34,8 +39,8 @@ class Policy:
     ) -> None:
         self.settings = settings
         self.accounts = accounts or Accounts()
-        self.has_keys = bool(settings.access.api_keys)
-        self.has_secrets = self.has_keys or settings.fleet is not None
+        self.authenticates = settings.access.is_restricted
+        self.has_secrets = self.authenticates or settings.fleet is not None
         """Are there keys or a fleet secret to guess?"""
         self.limits = settings.limits
         self.error_format = settings.error_format
@@ -44,7 +49,7 @@ class Policy:
         self.confines_pages = not settings.trust_pages
         """Pages of model servers that share our address could otherwise do whatever our own may."""
         # A browser sends its password to one origin only, and a certificate rarely covers names under .localhost.
-        self.moves_pages = self.confines_pages and not (self.has_keys or settings.tls)
+        self.moves_pages = self.confines_pages and not (self.authenticates or settings.tls)
         """Are pages of model servers shown at LABEL.localhost, wherever the browser resolves that to this machine?"""
         # Other hosts of the fleet reach us at the fleet's address, so it is one of our names.
         fleet_name = urlsplit(settings.fleet.address).hostname if settings.fleet else None
@@ -53,7 +58,10 @@ class Policy:
         self._gate = OriginCheck(settings.access, self.cors, ours)
         self._host_verifier = host_verifier or HostVerifier(settings.fleet)
         self.is_proven_again = self._host_verifier.is_proven_again
-        self._keys = Keys(self.accounts.open(settings.access.api_keys))
+        self._keys = Keys(self.accounts.open(settings.access.keys), is_required=self.authenticates)
+        self._sign_in = ProxySignIn(settings.access.sign_in) if settings.access.sign_in else None
+        self.sign_in_headers = self._sign_in.headers if self._sign_in else frozenset()
+        """They end here, whoever sent them."""
         self._client_header = settings.access.client_header.lower().encode()
         self._ignored = [re.compile(pattern.encode()) for pattern in settings.ignore_paths]
         self._trusted = tuple(map(network_of, settings.access.trusted_proxies))
@@ -72,16 +80,46 @@ class Policy:
         self._gate.check(head, host, partial(self._has_key, head))
 
     def _has_key(self, head: RequestHead) -> bool:
-        return self._keys.identify(head.known.get(b"authorization"), head.known.get(b"x-api-key")).account is not None
+        return self._by_key(head).account is not None
+
+    def _by_key(self, head: RequestHead) -> Verdict:
+        return self._keys.identify(head.known.get(b"authorization"), head.known.get(b"x-api-key"))
+
+    def _by_sign_in(self, head: RequestHead, by_key: Verdict) -> Verdict:
+        """A key counts more than what a proxy says."""
+        if by_key.role is not None or self._sign_in is None or not head.is_from_proxy:
+            return by_key
+        user = self._sign_in.user(head)
+        if not user:
+            return by_key
+        return replace(by_key, role=self._sign_in.role(head), holder=USER + user, user=user)
+
+    def sender(self, head: RequestHead) -> Verdict:
+        """Who sent a head that was refused, as far as that is known."""
+        verdict = self._by_key(head)
+        with suppress(HotseatError):
+            return self._by_sign_in(head, verdict)
+        return verdict
+
+    def believes(self, peer: str) -> bool:
+        """Is it a proxy that says who has signed in?"""
+        return self._sign_in is not None and self.trusts(peer)
 
     def identify(self, head: RequestHead) -> Verdict:
         """Identify the caller; raises 401 if keys are configured and this is none of them. Fleet hosts have none."""
         if (host := self._host_verifier.verdict(head)) is not None:
             return host
-        verdict = self._keys.identify(head.known.get(b"authorization"), head.known.get(b"x-api-key"))
+        verdict = self._by_sign_in(head, self._by_key(head))
         if head.label or not needs_no_key(head.method, head.target.partition(b"?")[0]):
             self._keys.check_known(verdict)
         return verdict
+
+    def identify_again(self, verdict: Verdict, head: RequestHead) -> Verdict:
+        """Of a request in progress: it belongs to its key, even if that has another secret by now."""
+        account = verdict.account
+        if account is not None and account in self.accounts.all():
+            return replace(verdict, role=account.key.role)
+        return self.identify(head)
 
     def check_may_ask(self, verdict: Verdict, destination: Destination) -> None:
         """Checks what will be forwarded, not the original target; raises 403."""
@@ -104,9 +142,11 @@ class Policy:
         return address is not None and any(address in network for network in self._trusted)
 
     def client_of(self, head: RequestHead, verdict: Verdict, peer: str) -> ClientId:
-        """The client for fairness: by the configured header, else by key, else by address."""
+        """The client for fairness: who has signed in, else by the configured header, else by key, else by address."""
         if verdict.from_host:
             return ClientId(head.known.get(FOR_CLIENT, b"")[:LONGEST_CLIENT].decode("latin-1"))
+        if verdict.user:
+            return ClientId(verdict.holder[:LONGEST_CLIENT])
         named = head.known.get(self._client_header) if self._client_header else None
         if named:
             return ClientId(named[:LONGEST_CLIENT].decode("latin-1"))

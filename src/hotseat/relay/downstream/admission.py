@@ -1,8 +1,9 @@
 """Parses the head of a request and checks whether it may be served, and remembers the result for the same head.
 
 Except for proofs of fleet hosts, each of which is accepted once, what follows from a head is a pure function of its
-bytes under one policy and one catalog. Clients send the same head again and again; often only its length and its
-request id change, so the cache key omits them, and the proof of a fleet host, which is checked for each request.
+bytes under one policy and one catalog, and of whether a trusted proxy sent it. Clients send the same head again and
+again; often only its length and its request id change, so the cache key omits them, and the proof of a fleet host,
+which is checked for each request.
 """
 
 from __future__ import annotations
@@ -75,21 +76,27 @@ class HeadCache:
     def __init__(self, policy: Policy, catalog: Catalog) -> None:
         self._policy, self._catalog = policy, catalog
         self.known: Memory[Admission] = Memory()
+        self._of_proxies: Memory[Admission] = Memory()
+        """The same bytes mean something else if a trusted proxy sends them."""
 
-    def admission(self, lines: bytes, policy: Policy, catalog: Catalog) -> tuple[Admission, int | None, bytes]:
+    def admission(
+        self, lines: bytes, policy: Policy, catalog: Catalog, *, is_from_proxy: bool = False
+    ) -> tuple[Admission, int | None, bytes]:
         """What follows from a complete head, its Content-Length, and its request id; raises NotAdmitted."""
         if self._policy is not policy or self._catalog is not catalog:
-            self._policy, self._catalog, self.known = policy, catalog, Memory()
+            self._policy, self._catalog = policy, catalog
+            self.known, self._of_proxies = Memory(), Memory()
+        known = self._of_proxies if is_from_proxy else self.known
         rest, length = split_length(lines)
         rest, proof = _split_proof(rest)
         key, request_id = split_id(rest)
-        found = self.known.recall(key)
+        found = known.recall(key)
         if found is not None and _is_valid_again(found, length, proof):
             return found, length, request_id
-        admission = _admitted(lines, policy, catalog)
+        admission = _admitted(lines, policy, catalog, is_from_proxy)
         if _means_the_same_again(admission, length, request_id, proof):
             admission.template = None if length is None or admission.said else HeadTemplate(lines)
-            self.known.learn(key, admission)
+            known.learn(key, admission)
         return admission, admission.head.length, admission.head.request_id
 
 
@@ -121,12 +128,13 @@ def _means_the_same_again(admission: Admission, length: int | None, request_id: 
     return is_cut_out and head.known.get(PROOF, b"") == proof
 
 
-def _admitted(lines: bytes, policy: Policy, catalog: Catalog) -> Admission:
+def _admitted(lines: bytes, policy: Policy, catalog: Catalog, is_from_proxy: bool) -> Admission:
     head = None
     try:
         parsed = parse_request_head(lines)
         check_size(len(lines), policy.limits.header)
         head = parsed
+        head.is_from_proxy = is_from_proxy
         return admit(head, policy, catalog)
     except HotseatError as error:
         raise NotAdmitted(head, error) from None

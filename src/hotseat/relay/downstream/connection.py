@@ -205,7 +205,8 @@ class ClientConnection(asyncio.Protocol):
     def refuse(self, error: HotseatError, *, keep_alive: bool) -> None:
         assert self.exchange is not None
         request = self.exchange.request
-        reply = self._context.refusal(error, request.head, keep_alive=keep_alive, request_id=request.id)
+        peer = "" if request.destination.rule.is_action else self.peer
+        reply = self._context.refusal(error, request.head, keep_alive=keep_alive, request_id=request.id, peer=peer)
         self.transport.write(reply.data)
 
     def exchange_ended(self, *, keep_alive: bool, now: Instant) -> None:

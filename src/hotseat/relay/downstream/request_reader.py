@@ -126,7 +126,7 @@ class RequestReader:
             return
         head = None if self._request is None else self._request.head
         self.stop()
-        self.items.append(self._context.refusal(error, head, keep_alive=False))
+        self.items.append(self._context.refusal(error, head, keep_alive=False, peer=self._peer))
 
     def stop(self) -> None:
         """Read no further: drop the half-read request without a response, and the buffer."""
@@ -147,12 +147,13 @@ class RequestReader:
         """The policy has changed: refuse requests that it no longer allows; returns how many."""
         ended, context = 0, self._context
         for place, item in enumerate(self.items):
-            if isinstance(item, Request) and (error := context.objection(item)) is not None:
+            if isinstance(item, Request) and (error := context.objection_before_start(item)) is not None:
                 context.forget(item)
-                head = item.head
-                self.items[place] = context.refusal(error, head, keep_alive=head.keep_alive, request_id=item.id)
+                self.items[place] = context.refusal(
+                    error, item.head, keep_alive=item.head.keep_alive, request_id=item.id, peer=self._peer
+                )
                 ended += 1
-        if self._request is not None and (error := context.objection(self._request)) is not None:
+        if self._request is not None and (error := context.objection_before_start(self._request)) is not None:
             self.give_up(error)
             ended += 1
         return ended
@@ -182,8 +183,9 @@ class RequestReader:
             self.restart_timer()
             return self._read_on(data)
         context = self._context
+        policy, catalog = context.policy, context.dispatcher.catalog
         try:
-            found = context.heads.admission(data[:end], context.policy, context.dispatcher.catalog)
+            found = context.heads.admission(data[:end], policy, catalog, is_from_proxy=policy.believes(self._peer))
         except NotAdmitted as answer:
             self._answer_head(answer.head, answer.outcome)
             return data[end:]
@@ -218,7 +220,7 @@ class RequestReader:
         if isinstance(outcome, bytes):
             self.items.append(Reply(outcome, keep_alive))
         else:
-            self.items.append(context.refusal(outcome, head, keep_alive=keep_alive))
+            self.items.append(context.refusal(outcome, head, keep_alive=keep_alive, peer=self._peer))
 
     # Bodies
 
@@ -245,7 +247,7 @@ class RequestReader:
         is_large = head.chunked or length > SMALL_BODY
         if account is not None and is_large and request.destination.kind is not MANAGEMENT:
             try:
-                request.key_use = account.admit(request.began)
+                request.key_use = account.admit()
             except HotseatError as error:
                 self.give_up(error)
 

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING
 
-from hotseat.relay.access import audit
+from hotseat.activity.recent import Tokens
+from hotseat.relay.exchange import tracing
 from hotseat.scheduling.events import PromptProcessed
 from hotseat.tasks import attempt
 
 if TYPE_CHECKING:
     import asyncio
 
-    from hotseat.activity.recent import Tokens
     from hotseat.activity.usage import Account, KeyUse
     from hotseat.identifiers import Instant, ModelName, Seconds, TicketId
     from hotseat.relay.context import Context
@@ -25,6 +26,19 @@ if TYPE_CHECKING:
     from hotseat.relay.exchange.request import Request
 
 log = logging.getLogger(__name__)
+
+BAD_REQUEST = 400
+NO_TOKENS = Tokens(0, 0, None)
+"""Of a request that the model server refused."""
+
+
+class Outcome(Enum):
+    """How a request ended, as its upstream saw it."""
+
+    NOT_SENT = "not sent"
+    CUT = "cut"
+    ANSWERED = "answered"
+    """The response was complete."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -54,12 +68,19 @@ class Accounting:
         """The ticket by which operators list and cancel it; None: it has none."""
         return self.ticket if self.ticket is not None or self.hop is None else self.hop.ticket
 
+    @property
+    def budget_lines(self) -> bytes:
+        """Header lines that tell the client what is left of its budgets; empty if it has none."""
+        if self.key_use is None or not self.key_use.account.budgets:
+            return b""
+        return "".join(f"{field}\r\n" for field in self.key_use.account.budgets.fields()).encode()
+
     # What it holds
 
     def charge(self, account: Account, model: str) -> None:
         """Count it among the requests of its key; raises if that exceeds a limit, or the key may not use the model."""
         if self.key_use is None:
-            self.key_use = account.enter(model, self._context.now())
+            self.key_use = account.enter(model)
         else:  # counted before its body was read
             account.check_may_use(model)
             self.key_use.model = model
@@ -84,8 +105,10 @@ class Accounting:
 
     # The end
 
-    def close(self, status: int, now: Instant, *, is_answered: bool = False) -> None:
-        """`is_answered`: the upstream's response was complete."""
+    def close(self, status: int, now: Instant, outcome: Outcome) -> None:
+        is_answered = outcome is Outcome.ANSWERED
+        if (tracer := self._context.tracer) is not None and not self._is_recorded:
+            attempt(tracing.note_end, self._context, tracer, self._request, self, status, now)
         if self.limit is not None:
             self.limit.cancel()
         try:
@@ -97,7 +120,7 @@ class Accounting:
             self._uncount(now)
         if not self._is_recorded:
             self._is_recorded = True
-            self._record(status, now)
+            self._record(status, now, outcome)
 
     def _report_prompt(self, ticket: TicketId, tokens: Tokens, cached: int) -> None:
         """Before the lease ends, which says to which server the ticket belongs."""
@@ -111,7 +134,7 @@ class Accounting:
         if self.hop is not None:
             attempt(self.hop.come_back)
         if self.key_use is not None:
-            attempt(self.key_use.ended, now)
+            attempt(self.key_use.ended, now, self.tokens)
         if self._peer_model is not None:
             self._context.peer_requests[self._peer_model] -= 1
             self._peer_model = None
@@ -119,11 +142,11 @@ class Accounting:
         if body.counted or body.counted_on_disk or body.is_spooled:
             attempt(self._context.bodies.forget, body)
 
-    def _record(self, status: int, now: Instant) -> None:
+    def _record(self, status: int, now: Instant, outcome: Outcome) -> None:
         request = self._request
         try:
             if request.destination.rule.is_action:
-                audit.note(request, self._peer, status)
+                self._context.audit.end(request, self._peer, status)
             if self.model is not None:
                 began, granted_at, first_byte_at = request.began, self.granted_at, self.first_byte_at
                 waited = (now if granted_at is None else granted_at) - began
@@ -132,8 +155,19 @@ class Accounting:
                     self.model, status, waited, first_byte, now - began, request.client, request.head, request.id,
                     self.tokens, self.waited_for,
                 )  # fmt: skip
+                if outcome is not Outcome.NOT_SENT:
+                    self._count_usage(self.model, status, outcome)
         except Exception:  # from logs or metrics: the client gets its response anyway
             log.exception("internal error request=%s", request.id.decode())
+
+    def _count_usage(self, model: ModelName, status: int, outcome: Outcome) -> None:
+        """In a fleet, only at the host that the client asked: the one that serves it does not know the key."""
+        tokens, request = self.tokens, self._request
+        if request.verdict.from_host or (tokens is None and not request.destination.rule.takes_slot):
+            return
+        if tokens is None and outcome is Outcome.ANSWERED and status >= BAD_REQUEST:
+            tokens = NO_TOKENS
+        self._context.usage.count(model, request.verdict.holder, tokens)
 
     def waited_s(self, now: Instant) -> Seconds:
         return (now if self.granted_at is None else self.granted_at) - self._request.began

@@ -16,7 +16,7 @@ from hotseat.activity.recent import InProgress
 from hotseat.catalog.spec import DEFAULT_TIMEOUTS
 from hotseat.errors import HotseatError, LoadFailed, UpstreamError, broken
 from hotseat.identifiers import HostName
-from hotseat.relay.exchange.accounting import Accounting
+from hotseat.relay.exchange.accounting import Accounting, Outcome
 from hotseat.relay.exchange.token_usage import tokens_in
 from hotseat.relay.exchange.upstream_head import upstream_head
 from hotseat.relay.routing.paths import dialect_for
@@ -168,7 +168,7 @@ class Exchange:
     def _refused(self, error: HotseatError) -> None:
         """Model server output is for operators. A fleet host does not say for whom it asks."""
         verdict = self.request.verdict
-        is_operator = verdict.account is None or verdict.account.key.role is not Role.INFERENCE
+        is_operator = verdict.role is not Role.INFERENCE
         if isinstance(error, LoadFailed) and is_operator and not verdict.from_host:
             error = error.for_operators()
         self.refuse(error)
@@ -199,12 +199,25 @@ class Exchange:
 
     def judge_again(self) -> bool:
         """The policy has changed: end the request with an error if it rejects it."""
+        if self.state is DONE or (self.request.verdict.is_anonymous and self._finishes_without_key):
+            return False
         key_use = self.accounting.key_use
         error = self.context.objection(self.request, "" if key_use is None else key_use.model)
-        if error is None or self.state is DONE:
+        if error is None:
             return False
         self.fail(error)
         return True
+
+    @property
+    def _finishes_without_key(self) -> bool:
+        """Does it finish if it began before there were keys? Inference does, but a WebSocket can go on forever.
+
+        So does an action that hotseat's own API has begun: one of them creates the first key and returns its secret.
+        """
+        rule = self.request.destination.rule
+        if self.accounting.model is None:
+            return rule.is_action and self.was_sent
+        return rule.role is Role.INFERENCE and not self.request.head.is_websocket
 
     def in_progress(self) -> InProgress | None:
         """The request's state; None for requests that use no model."""
@@ -238,7 +251,7 @@ class Exchange:
         if pieces and self.accounting.model is not None:
             self.accounting.tokens = tokens_in(pieces)
         self.state = DONE
-        self.accounting.close(status, now, is_answered=True)
+        self.accounting.close(status, now, Outcome.ANSWERED)
 
     def refuse(self, error: HotseatError) -> None:
         """Send an error while that is still possible, else cut visibly."""
@@ -275,4 +288,4 @@ class Exchange:
         attempt(state.cancel)
         if self.framer is not None:
             attempt(self.framer.stop)
-        self.accounting.close(status, self.context.now())
+        self.accounting.close(status, self.context.now(), Outcome.CUT if self.was_sent else Outcome.NOT_SENT)

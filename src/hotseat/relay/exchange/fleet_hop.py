@@ -9,7 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from hotseat.dispatch.dispatcher import Waiter
-from hotseat.errors import HostUnresponsive, HotseatError
+from hotseat.errors import FleetDisconnected, HostUnresponsive, HotseatError
+from hotseat.fleet.claims_in_progress import THIS_HOST_LEAVES
 from hotseat.fleet.route import OtherHost
 
 if TYPE_CHECKING:
@@ -62,9 +63,11 @@ class FleetHop:
         self._request.run(partial(self._go, where))
 
     def _agreement_ended(self, agreeing: asyncio.Task[None]) -> None:
-        """If the task raised instead of reporting a result, nobody else would answer the client."""
+        """If the task ended without reporting a result, nobody else would answer the client."""
         if not agreeing.cancelled():
             self._request.run(agreeing.result)
+        elif agreeing is self._agreeing:  # not by us: this host leaves the fleet
+            self._agreed(FleetDisconnected(THIS_HOST_LEAVES))
 
     def _go(self, where: Route | HotseatError) -> None:
         if isinstance(where, HotseatError):

@@ -10,6 +10,7 @@ from hotseat.relay.http.body import PIECE, names_one_model
 from hotseat.relay.http.json_bodies import BEFORE_AN_OBJECT, SMALL, rewrite_json
 from hotseat.relay.routing.model_name import model_and_members, model_in_json, must_name_model, with_model_in_query
 from hotseat.settings import MiB
+from hotseat.tracing.traceparent import NAME as TRACEPARENT
 
 if TYPE_CHECKING:
     from hotseat.activity.usage import KeyUse
@@ -17,10 +18,13 @@ if TYPE_CHECKING:
     from hotseat.catalog.spec import BodyChanges
     from hotseat.identifiers import Bytes, ClientId, Instant
     from hotseat.ollama.requests import Translation
+    from hotseat.relay.access.api_keys import Verdict
     from hotseat.relay.downstream.admission import Admission
     from hotseat.relay.http.body import Body
     from hotseat.relay.http.json_bodies import Members
     from hotseat.relay.routing.model_name import Destination
+    from hotseat.tracing.traceparent import TraceContext
+    from hotseat.tracing.tracer import Tracer
 
 MOST_UNDECLARED: Bytes = 16 * MiB
 """Limit for reading JSON back into memory that was not declared as JSON and therefore went to disk."""
@@ -38,6 +42,7 @@ class Request:
         "id",
         "key_use",
         "members",
+        "trace",
         "translation",
         "verdict",
     )
@@ -59,6 +64,8 @@ class Request:
         """Of a large JSON body, from reading its model until changing it; dropped while the request waits."""
         self.translation: Translation | None = None
         """How its response is translated; None if it is not."""
+        self.trace: TraceContext | None = None
+        """None: it is not traced, or was not sent to an upstream yet."""
 
     @property
     def must_name_model(self) -> bool:
@@ -124,12 +131,23 @@ class Request:
         self.destination = destination
         self.admission = self.admission.of_one_request(self.head, destination)
 
+    def sent_by(self, verdict: Verdict) -> None:
+        """Another sender than that of other requests with the same head, because the keys have changed since."""
+        self.verdict = verdict
+        self.admission = self.admission.of_one_request(self.head, self.destination)
+
     def _body_names_model(self) -> bool:
         """Does the body name the model, after `change_body` put the name there?"""
         if self.body.form is not None:
             return bool(self.body.form.fields())
         is_plain = self.translation is not None or b"content-encoding" not in self.head.known
         return self._begins_like_json() and is_plain
+
+    def trace_by(self, tracer: Tracer) -> TraceContext:
+        """Its place in a trace, the same each time."""
+        if self.trace is None:
+            self.trace = tracer.begin(self.head.known.get(TRACEPARENT))
+        return self.trace
 
     def ask_for_plain(self) -> None:
         """Remove Accept-Encoding: a response that began uncompressed must continue so."""

@@ -52,12 +52,13 @@ def is_ordinary(exchange: Exchange, head: ResponseHead) -> bool:
 
 
 def ordinary_bytes(exchange: Exchange, head: ResponseHead, length: Bytes | None, data: bytes) -> bytes:
-    """The prepared head with length and request id, and the part of the body that came with it."""
+    """The prepared head with length, budgets and request id, and the part of the body that came with it."""
     lines, request = (head.prepared or prepare(head))[_is_confined(exchange)], exchange.request
     framing = b"" if length is None else b"Content-Length: %d\r\n" % length
     if request.verdict.from_host:  # it knows the id, and recognises a head that is always the same
         return b"%b%b\r\n%b" % (lines, framing, data)
-    return b"%b%b%b: %b\r\n\r\n%b" % (lines, framing, head.id_header, request.id, data)
+    budgets = exchange.accounting.budget_lines
+    return b"%b%b%b%b: %b\r\n\r\n%b" % (lines, framing, budgets, head.id_header, request.id, data)
 
 
 def special_response(
@@ -127,6 +128,7 @@ def _own_lines(exchange: Exchange, head: ResponseHead, *, is_chunked: bool) -> l
         lines += [b"Hotseat-Waited: %.3f" % waited_s, b"Hotseat-Why: %b" % why]
     if not request.verdict.from_host:
         lines.append(b"%b: %b" % (head.id_header, request.id))
+        lines += accounting.budget_lines.splitlines()
     elif queue_length := _queue_length(exchange):
         lines.append(b"Hotseat-Queue-Length: %d" % queue_length)
     if is_chunked:

@@ -27,9 +27,12 @@ if TYPE_CHECKING:
 def start(exchange: Exchange) -> None:
     """Raises HotseatError if the request is refused."""
     request, context = exchange.request, exchange.context
+    if request.destination.rule.is_action:
+        _audit(exchange)
     if request.destination.kind is MANAGEMENT:
         return _ask_management(exchange)
     if request.destination.endpoint is not None and not translate(request, context):
+        _audit(exchange)
         if request.verdict.account is not None:  # it may load a model
             exchange.accounting.charge(request.verdict.account, named_model_of(request, context.dispatcher).name)
         return _ask_management(exchange)
@@ -43,6 +46,12 @@ def start(exchange: Exchange) -> None:
     if context.hosts is not None and request.verdict.from_host:
         context.hosts.check_taken(spec.name)
     return _serve_here(exchange, spec)
+
+
+def _audit(exchange: Exchange) -> None:
+    """Raises if nobody could prove later what is done now."""
+    context = exchange.context
+    context.audit.begin(exchange.request, exchange.client.peer, is_required=context.policy.authenticates)
 
 
 def _ask_management(exchange: Exchange) -> None:

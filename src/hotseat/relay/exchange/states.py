@@ -12,6 +12,7 @@ from hotseat.errors import HotseatError, UpstreamError
 from hotseat.relay.exchange.exchange import QUEUED, Done, Queued, State
 from hotseat.relay.exchange.framers import Verbatim
 from hotseat.relay.exchange.response_start import is_ordinary, ordinary_bytes, special_response
+from hotseat.relay.exchange.tracing import note_first_token
 from hotseat.relay.http.fields import SWITCHING
 from hotseat.relay.upstream.kernel import is_dying
 
@@ -31,7 +32,7 @@ def connect(exchange: Exchange, address: Address) -> None:
     if connection is not None:
         send(exchange, connection)
     else:
-        exchange.state = Dialling(exchange, address)
+        exchange.state = Connecting(exchange, address)
 
 
 def send(exchange: Exchange, connection: UpstreamConnection) -> None:
@@ -56,7 +57,7 @@ def server_is_exiting(exchange: Exchange) -> bool:
     return pid is not None and is_dying(pid)
 
 
-class Dialling(State):
+class Connecting(State):
     """A connection to the upstream is being opened."""
 
     __slots__ = ("_exchange", "_task")
@@ -64,7 +65,7 @@ class Dialling(State):
     def __init__(self, exchange: Exchange, address: Address) -> None:
         self._exchange = exchange
         timeouts = exchange.target.timeouts
-        self._task = exchange.context.pool.dial(address, self._connected, self._failed, timeouts)
+        self._task = exchange.context.pool.connect(address, self._connected, self._failed, timeouts)
 
     def cancel(self) -> None:
         self._task.cancel()
@@ -169,7 +170,7 @@ class Sent(Connected):
         if self.server_is_exiting:
             exchange.context.pool.leave(address)
         if may_retry:
-            exchange.state = Dialling(exchange, address)
+            exchange.state = Connecting(exchange, address)
         else:
             self._fail(f"closed the connection before it responded.{exchange.target.hint}")
 
@@ -193,7 +194,9 @@ class Sent(Connected):
             self._status = head.status
         else:
             exchange.framer = framer
-            self._connection.user = exchange.state = Streaming(exchange, self._connection, framer)
+            streaming = self._connection.user = exchange.state = Streaming(exchange, self._connection, framer)
+            if (tracer := exchange.context.tracer) is not None and head.is_event_stream:
+                note_first_token(exchange.context, tracer, exchange.request, streaming, has_begun=bool(data))
         exchange.client.write(start)
 
     def ended(self, now: Instant, pieces: Sequence[bytes]) -> None:
@@ -273,11 +276,11 @@ class Tunnel(Connected):
 
 TRANSITIONS: dict[type[State], tuple[tuple[type[State], str], ...]] = {
     Queued: (
-        (Dialling, "a lease was granted, or none is needed; no connection is idle"),
+        (Connecting, "a lease was granted, or none is needed; no connection is idle"),
         (Sent, "the same, and a connection is idle"),
         (Done, "it was refused, or the client left"),
     ),
-    Dialling: (
+    Connecting: (
         (Sent, "the connection is open"),
         (Queued, "the server or host is unreachable: ask again, or ask another host"),
         (Done, "it failed, or the client left"),
@@ -285,7 +288,7 @@ TRANSITIONS: dict[type[State], tuple[tuple[type[State], str], ...]] = {
     Sent: (
         (Streaming, "the response began"),
         (Tunnel, "the upstream switched to a websocket"),
-        (Dialling, "an idle connection turned out to be dead, and nothing was delivered"),
+        (Connecting, "an idle connection turned out to be dead, and nothing was delivered"),
         (Queued, "a host turned the request away"),
         (Done, "the response arrived in one piece, it failed, or the client left"),
     ),

@@ -11,9 +11,11 @@ from hotseat.catalog.spec import HOST_TIMEOUTS, LoadingState
 from hotseat.relay.exchange.early_stream import begin_after_grace
 from hotseat.relay.exchange.exchange import DONE, QUEUED, Queued, Target
 from hotseat.relay.exchange.states import connect
+from hotseat.relay.exchange.tracing import note_wait
 from hotseat.relay.exchange.upstream_head import host_head, upstream_head
 from hotseat.relay.routing.route import check_may_start, running_server
 from hotseat.relay.routing.slot_files import check_slot_files
+from hotseat.tasks import attempt
 
 if TYPE_CHECKING:
     from hotseat.catalog.named_models import RemoteModel
@@ -73,13 +75,17 @@ class LocalModel(Target):
     def _wait_for_lease(self, exchange: Exchange) -> None:
         exchange.state = QUEUED
         spec, request, dispatcher = self._spec, exchange.request, exchange.context.dispatcher
-        ticket = dispatcher.ask(spec.name, request.client, exchange, takes_slot=request.destination.rule.takes_slot)
+        account, takes_slot = request.verdict.account, request.destination.rule.takes_slot
+        is_batch = account is not None and account.key.is_batch
+        ticket = dispatcher.ask(spec.name, request.client, exchange, takes_slot=takes_slot, is_batch=is_batch)
         if exchange.state is DONE:
             return dispatcher.leave(ticket)  # it crashed while being granted, before it knew its ticket
         exchange.accounting.ticket = ticket
         if exchange.upstream is not None:  # granted before `ask` returned
-            self.granted(exchange, exchange.upstream)
-        elif spec.loading_state is not LoadingState.OFF and exchange.framer is None:
+            return self.granted(exchange, exchange.upstream)
+        if (tracer := exchange.context.tracer) is not None:
+            attempt(note_wait, exchange.context, tracer, request, spec.name)
+        if spec.loading_state is not LoadingState.OFF and exchange.framer is None:
             begin_after_grace(exchange, spec)
         return None
 

@@ -1,8 +1,8 @@
 """PURE: token counts in a response. It is not parsed: a few names are searched near its end and its beginning.
 
-OpenAI's `usage`, Anthropic's `usage` of the last `message_delta`, llama.cpp's `timings`: servers write them last,
-except llama.cpp's embeddings, which have theirs at the very beginning, and the prompt of Anthropic's streams, which is
-in their first event. If nothing is found, the counts are unknown.
+OpenAI's `usage`, Anthropic's `usage` of the last `message_delta`, llama.cpp's `timings`, Ollama's `prompt_eval_count`:
+servers write them last, except llama.cpp's embeddings, which have theirs at the very beginning, and the prompt of
+Anthropic's streams, which is in their first event. If nothing is found, the counts are unknown.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ LARGE: Bytes = NEAR_THE_BEGINNING + NEAR_THE_END
 TIMINGS: Bytes = 384
 """Longer than llama.cpp's timings, which nothing follows if there is no `usage`."""
 
-PROMPT = (b'"prompt_tokens"', b'"input_tokens"', b'"prompt_n"')
-COMPLETION = (b'"completion_tokens"', b'"output_tokens"', b'"predicted_n"')
+OLLAMAS_PROMPT = b'"prompt_eval_count"'
+PROMPT = (b'"prompt_tokens"', b'"input_tokens"', b'"prompt_n"', OLLAMAS_PROMPT)
+COMPLETION = (b'"completion_tokens"', b'"output_tokens"', b'"predicted_n"', b'"eval_count"')
 RATE = (b'"predicted_per_second"',)
 MESSAGE_START = b'"message_start"'
 ABOUT_CACHE = b'"cache'
 """How the name of each number of cached tokens begins."""
 READ_FROM_CACHE = b"cache_read_input_tokens"
-"""Anthropic's name. Its prompt does not include these tokens; OpenAI's does."""
+"""Anthropic's name. Its prompt includes neither these tokens nor those written to the cache; OpenAI's does."""
 
 # What follows the number must end it: chunk framing may split a number.
 _count = re.compile(rb"\s*:\s*(\d{1,12})\s*[,}]").match
@@ -45,6 +46,7 @@ _timings = re.compile(
     rb'"cache_n"\s*:\s*(\d{1,12})\s*,\s*"prompt_n"\s*:\s*(\d{1,12})\s*,'
     rb'\s*"prompt_ms"\s*:\s*(\d{1,12}(?:\.\d{1,20})?)\s*[,}]'
 ).search
+_written_to_cache = re.compile(rb'"cache_creation_input_tokens"\s*:\s*(\d{1,12})\s*[,}]').search
 _cached = re.compile(rb'"(cached_tokens|cache_read_input_tokens)"\s*:\s*(\d{1,12})\s*[,}]').search
 
 
@@ -61,6 +63,8 @@ def tokens_in(pieces: Sequence[bytes]) -> Tokens | None:
         begin = tail.rfind(b'"timings"', -TIMINGS)
     if begin < 0:
         begin = tail.find(b'"usage"', 0, NEAR_THE_BEGINNING)
+    if begin < 0:
+        begin = tail.rfind(OLLAMAS_PROMPT, -NEAR_THE_END)
     if begin < 0:
         return None
     prompt, cached, prompt_s = _of_prompt(tail, begin)
@@ -90,7 +94,10 @@ def _of_prompt(tail: bytes, begin: int) -> tuple[int | None, int | None, Seconds
     if not is_cache_known or not (found := _cached(tail, begin)):
         return prompt, None, None
     cached = int(found[2])
-    return (prompt + cached if prompt is not None and found[1] == READ_FROM_CACHE else prompt), cached, None
+    if prompt is not None and found[1] == READ_FROM_CACHE:
+        written = _written_to_cache(tail, begin)
+        prompt += cached + (0 if written is None else int(written[1]))
+    return prompt, cached, None
 
 
 def _number(tail: bytes, begin: int, names: Sequence[bytes], read: Read) -> bytes | None:

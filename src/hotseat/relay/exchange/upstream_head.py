@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hotseat.fleet.host_headers import client_in_line, line_of_proof, lines_for_host, said_by
+from hotseat.identifiers import ClientId
 from hotseat.relay.access.api_keys import line_about_caller
 from hotseat.relay.access.host_requests import line_for_model, model_in_line, stated_role
 from hotseat.relay.http.fields import SWITCH
@@ -15,12 +16,14 @@ from hotseat.relay.http.forwarded_head import (
     lines_about_origin,
     upstream_lines,
 )
+from hotseat.tracing import traceparent
 
 if TYPE_CHECKING:
     from hotseat.fleet.route import OtherHost
     from hotseat.identifiers import Address, ModelName
     from hotseat.relay.context import Context
     from hotseat.relay.exchange.request import Request
+    from hotseat.relay.http.request_head import RequestHead
 
 ABOUT_BODIES = frozenset((b"accept-encoding", b"content-encoding", b"content-type"))
 """Not true of a translated request; and a response must not be compressed to be translated."""
@@ -42,6 +45,8 @@ def upstream_head(
         if not api_key:  # a peer's key must not be kept
             admission.sent_to, admission.sent_for, admission.sent_as = address, peer, lines
     length = body.size if body.size or request.head.method in MAY_HAVE_BODY else None
+    if context.tracer is not None:
+        lines += request.trace_by(context.tracer).line
     return framed(lines + for_host, request.head.id_header, request.id, length)
 
 
@@ -53,11 +58,17 @@ def host_head(context: Context, request: Request, where: OtherHost, peer: str, m
         request.head.method,
         where.address.prefix.encode() + request.destination.target,
         model_in_line(model),
-        client_in_line(request.client),
-        stated_role(request.verdict, has_keys=context.policy.has_keys),
+        client_in_line(client_for_host(request)),
+        stated_role(request.verdict, authenticates=context.policy.authenticates),
     )
     proof = line_of_proof(context.hosts.signer.proof(where.host, said))
     return upstream_head(context, request, where.address, peer, for_host=line_for_model(model) + proof)
+
+
+def client_for_host(request: Request) -> ClientId:
+    """For whom we ask: of an action the other host's audit shall have the name of the key."""
+    holder = request.verdict.holder if request.destination.rule.is_action else ""
+    return ClientId(holder) if holder else request.client
 
 
 def _lines(context: Context, request: Request, address: Address, peer: str, api_key: str, *, is_host: bool) -> bytes:
@@ -66,6 +77,8 @@ def _lines(context: Context, request: Request, address: Address, peer: str, api_
     trusts = bool(verdict.from_host) or context.policy.trusts(peer)
     credentials = ((b"authorization", verdict.remove_authorization), (b"x-api-key", verdict.remove_x_api_key))
     removed = frozenset([name for name, ends_here in credentials if ends_here or api_key])
+    removed |= context.policy.sign_in_headers
+    removed |= frozenset() if context.tracer is None else _replaced_by_trace(head)
     fields = [] if request.destination.endpoint is None else [b"Content-Type: application/json"]
     removed |= ABOUT_BODIES if fields else frozenset()
     fields += [*forwarded_fields(head, removed, trusts), *lines_about_client(head, peer, context.scheme, trusts)]
@@ -78,6 +91,12 @@ def _lines(context: Context, request: Request, address: Address, peer: str, api_
     if address is context.management:
         lines += line_about_caller(verdict)
     elif is_host and context.hosts is not None:
-        role = stated_role(verdict, has_keys=context.policy.has_keys)
-        lines += lines_for_host(context.hosts.name, request.client, role)
+        role = stated_role(verdict, authenticates=context.policy.authenticates)
+        lines += lines_for_host(context.hosts.name, client_for_host(request), role)
     return lines
+
+
+def _replaced_by_trace(head: RequestHead) -> frozenset[bytes]:
+    """What other tracing systems added to a trace is passed on only if the trace goes on."""
+    names = (traceparent.NAME, traceparent.STATE)
+    return frozenset(names[:1] if traceparent.parse(head.known.get(traceparent.NAME)) else names)

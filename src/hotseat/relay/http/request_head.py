@@ -54,6 +54,8 @@ class RequestHead:
     """The client's id of the request; empty if it sent none, or none fit for logs and headers."""
     is_websocket: bool = False
     """Does it ask for a websocket, as browsers and clients do it? Any other offered protocol is ignored."""
+    is_from_proxy: bool = False
+    """Did a trusted proxy send it, which says who has signed in?"""
     label: str = ""
     """Of the model whose server has the requested Host to itself, LABEL.localhost; empty: the Host is hotseat's own."""
 

@@ -25,7 +25,8 @@ READING = (b"GET", b"HEAD")
 OPEN_TO_ALL = (b"/health", b"/hotseat/ready")
 """For load balancers, which rarely have a key."""
 FOLDERS = (b"/hotseat/", b"/upstream/", b"/ui/")
-OWN_PAGES = frozenset((b"/health", b"/running", b"/swagger", b"/metrics", b"/v1/models"))
+METRICS = (b"/metrics", b"/metrics/upstreams")
+OWN_PAGES = frozenset((b"/health", b"/running", b"/swagger", *METRICS, b"/v1/models"))
 
 
 # The APIs of OpenAI and Anthropic, then llama.cpp, vLLM, SGLang, text-embeddings-inference, whisper.cpp and
@@ -116,7 +117,7 @@ def rule_of_ours(method: bytes, path: bytes) -> PathRule:
         return LOOKS if reads else change
     if path.startswith(b"/upstream/"):
         return ACTS
-    return LOOKS if path == b"/metrics" else LISTS
+    return LOOKS if path in METRICS else LISTS
 
 
 # Each route is listed: the API decodes a path before it looks for the route, so a prefix could allow other ones too.

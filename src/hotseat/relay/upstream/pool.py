@@ -8,7 +8,7 @@ import ssl
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from hotseat.net.happy_eyeballs import Dialler
+from hotseat.net.happy_eyeballs import Connector
 from hotseat.relay.http.head_cache import Memory
 from hotseat.relay.upstream.connection import UpstreamConnection
 from hotseat.relay.upstream.response_reader import ResponseReader
@@ -30,8 +30,8 @@ SWEEP_S: Seconds = 1.0
 
 
 class Pool:
-    def __init__(self, dialler: Dialler | None = None) -> None:
-        self._dialler = dialler or Dialler()
+    def __init__(self, connector: Connector | None = None) -> None:
+        self._connector = connector or Connector()
         self._loop = asyncio.get_running_loop()
         self.now: Callable[[], Instant] = self._loop.time
         self._idle: dict[Address, list[UpstreamConnection]] = {}
@@ -70,15 +70,15 @@ class Pool:
         for connection in self._idle.pop(address, []):
             connection.close()
 
-    def dial(self, address: Address, connected: Connected, failed: Failed, timeouts: Timeouts) -> asyncio.Task[None]:
+    def connect(self, address: Address, connected: Connected, failed: Failed, timeouts: Timeouts) -> asyncio.Task[None]:
         """Connect; exactly one of the two callbacks is called, unless the task is cancelled."""
-        return self._tasks.start(self._dial(address, connected, failed, timeouts), f"dial {address}")
+        return self._tasks.start(self._connect(address, connected, failed, timeouts), f"connect to {address}")
 
-    async def _dial(self, address: Address, connected: Connected, failed: Failed, timeouts: Timeouts) -> None:
+    async def _connect(self, address: Address, connected: Connected, failed: Failed, timeouts: Timeouts) -> None:
         within, connection = patience(address, timeouts), None
         try:
             async with asyncio.timeout(within):
-                connection = await self._connect(address)
+                connection = await self._opened(address)
             connection.keep_to(timeouts)
         except TimeoutError:
             return failed(f"no connection to {address} within {within:g} s")
@@ -91,7 +91,7 @@ class Pool:
             return failed(f"no connection to {address}: {problem}")
         return connected(connection)
 
-    async def _connect(self, address: Address) -> UpstreamConnection:
+    async def _opened(self, address: Address) -> UpstreamConnection:
         def make() -> UpstreamConnection:
             return UpstreamConnection(address, ResponseReader(self.heads), self)
 
@@ -99,7 +99,7 @@ class Pool:
             _, connection = await self._loop.create_unix_connection(make, address.unix_path)
         else:
             tls = self._tls if address.tls else None
-            way = await self._dialler.way_to(address)
+            way = await self._connector.way_to(address)
             _, connection = await self._loop.create_connection(make, ssl=tls, **way)
         return connection
 

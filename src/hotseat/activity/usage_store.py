@@ -1,0 +1,154 @@
+"""Requests and tokens per day, model and API key on disk, kept for 400 days.
+
+Each write adds what was counted since the last one, four times a second: a killed process loses no more than that, and
+two processes may write to the same file, as they do during a restart. What cannot be written is written later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from contextlib import suppress
+from datetime import date, timedelta
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from hotseat.activity.budgets import REQUESTS
+from hotseat.activity.record_file import Format, RecordFile
+from hotseat.activity.record_writer import RecordWriter
+from hotseat.activity.usage_counter import DAY_S, Place, Used
+from hotseat.errors import HotseatError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+    from pathlib import Path
+
+    from hotseat.activity.usage_counter import UsageCounter
+    from hotseat.identifiers import Seconds
+
+USAGE_FILE = "usage.sqlite3"
+EVERY_S: Seconds = 0.25
+MOST_KEYS = 100_000
+KEPT_DAYS = 400
+"""A year can be compared with the one before."""
+FIRST_DAY = date(1970, 1, 1)
+
+TABLE = """
+create table if not exists usage (
+    day text not null, model text not null, key text not null, requests integer not null, unknown integer not null,
+    prompt_tokens integer not null, cached_tokens integer not null, completion_tokens integer not null,
+    primary key (day, model, key)) without rowid;
+"""
+FORMAT = Format(1, TABLE)
+ADD = """
+insert into usage values (?, ?, ?, ?, ?, ?, ?, ?) on conflict do update set
+    requests = requests + excluded.requests, unknown = unknown + excluded.unknown,
+    prompt_tokens = prompt_tokens + excluded.prompt_tokens, cached_tokens = cached_tokens + excluded.cached_tokens,
+    completion_tokens = completion_tokens + excluded.completion_tokens
+"""
+SELECT = """
+select iif(?, day, null) as of_day, iif(?, model, null) as of_model, iif(?, key, null) as of_key,
+    sum(requests), sum(unknown), sum(prompt_tokens), sum(cached_tokens), sum(completion_tokens)
+from usage where day between ? and ? group by of_day, of_model, of_key order by of_day, of_model, of_key limit ?
+"""
+
+
+class By(Enum):
+    DAY = "day"
+    MODEL = "model"
+    KEY = "key"
+
+
+class UsageRow(NamedTuple):
+    """A sum. None: over all days, models or keys."""
+
+    day: str | None
+    model: str | None
+    key: str | None
+    used: Used
+
+
+def day_of(at: float) -> date:
+    """In UTC."""
+    return FIRST_DAY + timedelta(days=int(at) // DAY_S)
+
+
+class UsageStore:
+    """The file."""
+
+    def __init__(self, path: Path, wall_clock: Callable[[], float] = time.time) -> None:
+        self.file = RecordFile(path, FORMAT, wall_clock)
+        self._wall_clock = wall_clock
+
+    def add(self, counted: Mapping[Place, Used]) -> None:
+        """Adds all or none; raises if it cannot."""
+        with self.file.opened() as file, file:
+            file.executemany(ADD, [_row(place, used) for place, used in counted.items()])
+
+    def tidy(self) -> None:
+        if self.file.path.exists():
+            oldest = day_of(self._wall_clock()) - timedelta(days=KEPT_DAYS)
+            with self.file.opened() as file, file:
+                file.execute("delete from usage where day < ?", (oldest.isoformat(),))
+
+    def read(self, since: date, until: date, by: Collection[By], most: int) -> list[UsageRow]:
+        """The sums of these days, both included; none if there is no file."""
+        if not self.file.path.exists():
+            return []
+        grouped = [each in by for each in By]
+        with self.file.readable() as file:
+            found = file.execute(SELECT, (*grouped, since.isoformat(), until.isoformat(), most))
+            return [UsageRow(day, model, key, Used(*counts)) for day, model, key, *counts in found]
+
+    def used_today(self, key: str, kind: str) -> int:
+        """Requests or tokens of this key since midnight UTC; 0 if the file cannot be read, which the writer reports."""
+        today = day_of(self._wall_clock())
+        with suppress(HotseatError):
+            used = {row.key: row.used for row in self.read(today, today, (By.KEY,), MOST_KEYS)}.get(key, Used())
+            return used.requests if kind == REQUESTS else used.prompt + used.completion
+        return 0
+
+
+def _row(place: Place, used: Used) -> tuple[object, ...]:
+    day = (FIRST_DAY + timedelta(days=place.day)).isoformat()
+    counts = (used.requests, used.unknown, used.prompt, used.cached, used.completion)
+    return (day, place.model, place.key, *counts)
+
+
+class UsageWriter:
+    """Moves what was counted to the file."""
+
+    def __init__(self, counter: UsageCounter, store: UsageStore) -> None:
+        self._counter = counter
+        self._store = store
+        self._writer = RecordWriter(store.file)
+        self._unwritten: defaultdict[Place, Used] = defaultdict(Used)
+        """Belongs to the write in progress, if there is one."""
+
+    async def watch(self) -> None:
+        """Never returns. To stop, cancel it and call `close`."""
+        while True:
+            await asyncio.sleep(EVERY_S)
+            await self._write()
+
+    async def close(self) -> None:
+        """Write the rest."""
+        await self._write()
+
+    async def read(self, since: date, until: date, by: Collection[By], most: int) -> list[UsageRow]:
+        """The sums of these days, everything counted until now included."""
+        await self._write()
+        return await asyncio.to_thread(self._store.read, since, until, by, most)
+
+    async def _write(self) -> None:
+        await self._writer.idle()
+        for place, used in self._counter.take().items():
+            self._unwritten[place].add(used)
+        if self._unwritten or self._writer.is_untidy:
+            await self._writer.run(self._add_unwritten, self._store.tidy)
+
+    def _add_unwritten(self) -> None:
+        if self._unwritten:
+            self._store.add(self._unwritten)
+            self._unwritten.clear()

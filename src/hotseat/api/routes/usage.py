@@ -1,0 +1,83 @@
+"""Requests and tokens by day, model and API key, as JSON or CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import time
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+from fastapi.responses import PlainTextResponse, Response
+
+from hotseat.activity.usage_counter import Used
+from hotseat.activity.usage_store import FIRST_DAY, By, day_of
+from hotseat.api.deps import Deps
+from hotseat.api.usage_schemas import Usage, UsageEntry, UsageSum
+from hotseat.errors import ClientError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from hotseat.activity.usage_store import UsageRow
+
+router = APIRouter(prefix="/hotseat", tags=["hotseat"])
+
+USUAL_DAYS = 30
+MOST_ROWS = 100_000
+CSV = "text/csv"
+COUNTS = tuple(UsageSum.model_fields)
+CONTENT: dict[int | str, dict[str, Any]] = {200: {"content": {CSV: {}}}}
+
+
+@router.get("/usage", summary="Requests and tokens by day, model and API key", response_model=Usage, responses=CONTENT)
+async def usage(
+    deps: Deps,
+    since: Annotated[date | None, Query(description=f"First day, UTC; default: {USUAL_DAYS} days in all.")] = None,
+    until: Annotated[date | None, Query(ge=FIRST_DAY, description="Last day, UTC; default: today.")] = None,
+    by: Annotated[list[By], Query(description="What each row is for; repeatable.")] = [By.MODEL, By.KEY],  # noqa: B006
+    form: Annotated[Literal["json", "csv"], Query(alias="format")] = "json",
+) -> Usage | Response:
+    until = until or day_of(time.time())
+    since = since or until - timedelta(days=USUAL_DAYS - 1)
+    rows = await deps.usage(since, until, by, MOST_ROWS + 1)
+    if len(rows) > MOST_ROWS:
+        raise ClientError(f"these are more than {MOST_ROWS} rows; ask for fewer days or fewer columns")
+    if form == "csv":
+        return PlainTextResponse(as_csv(rows, by), media_type=CSV)
+    return Usage(since=since, until=until, usage=[entry(row) for row in rows], total=total_of(rows))
+
+
+def as_csv(rows: Sequence[UsageRow], by: Sequence[By]) -> str:
+    """Columns for what it is by, then the counts."""
+    columns = [each.value for each in By if each in by]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*columns, *COUNTS])
+    for row in rows:
+        places, counts = row._asdict(), counts_of(row.used)
+        writer.writerow([*(places[column] for column in columns), *(counts[name] for name in COUNTS)])
+    return text.getvalue()
+
+
+def entry(row: UsageRow) -> UsageEntry:
+    day = None if row.day is None else date.fromisoformat(row.day)
+    return UsageEntry(day=day, model=row.model, key=row.key, **counts_of(row.used))
+
+
+def total_of(rows: Iterable[UsageRow]) -> UsageSum:
+    total = Used()
+    for row in rows:
+        total.add(row.used)
+    return UsageSum(**counts_of(total))
+
+
+def counts_of(used: Used) -> dict[str, int]:
+    return {
+        "requests": used.requests,
+        "unknown": used.unknown,
+        "prompt_tokens": used.prompt,
+        "cached_tokens": used.cached,
+        "completion_tokens": used.completion,
+    }

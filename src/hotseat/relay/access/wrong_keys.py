@@ -1,0 +1,106 @@
+"""Slows down and logs those who guess keys: how often an address was wrong within a minute."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from ipaddress import IPv6Address, ip_network
+from typing import TYPE_CHECKING
+
+from hotseat.errors import ForeignHost, HostUnproven, TooManyWrongKeys, Unauthorized
+from hotseat.fleet.host_headers import PROOF
+from hotseat.relay.access.authority import ip_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hotseat.errors import HotseatError
+    from hotseat.identifiers import Instant, Seconds
+    from hotseat.relay.http.request_head import RequestHead
+
+log = logging.getLogger(__name__)
+
+MOST_WRONG = 20
+"""Wrong keys from one address in a minute before it gets 429."""
+MINUTE: Seconds = 60.0
+MOST_ADDRESSES = 1024
+"""Counted separately; all further addresses in the same minute share one counter."""
+THE_REST = "other addresses"
+NETWORK_BITS = 64
+"""Of an IPv6 address: whoever has one has the whole network."""
+
+
+class MinuteCounts:
+    """Counts per address. A minute begins with the first count; without any there is no state, not even a timer."""
+
+    def __init__(
+        self,
+        now: Callable[[], Instant],
+        later: Callable[[Seconds, Callable[[], None]], object],
+        report: Callable[[Counter[str]], None],
+    ) -> None:
+        """`report` is called at the end of a minute, with the count of each address."""
+        self._now, self._later, self._report = now, later, report
+        self._counts: Counter[str] = Counter()
+        self._ends_at: Instant = 0.0
+
+    def add(self, peer: str) -> int:
+        """The count of the address, with this one."""
+        address = counted_as(peer)
+        if not self._counts:
+            self._ends_at = self._now() + MINUTE
+            self._later(MINUTE, self.end_minute)
+        if address not in self._counts and len(self._counts) >= MOST_ADDRESSES:
+            address = THE_REST
+        self._counts[address] += 1
+        return self._counts[address]
+
+    def left_s(self) -> Seconds:
+        """Until the end of the minute."""
+        return self._ends_at - self._now()
+
+    def end_minute(self) -> None:
+        counts, self._counts = self._counts, Counter()
+        self._report(counts)
+
+
+class WrongKeys:
+    """Counts wrong keys per address: too many get 429 and a log entry.
+
+    Only refused requests get here, so a valid key is never slowed down, even from an address that also guesses.
+    """
+
+    def __init__(self, now: Callable[[], Instant], later: Callable[[Seconds, Callable[[], None]], object]) -> None:
+        self.counts = MinuteCounts(now, later, log_wrong_keys)
+
+    def answer(self, error: HotseatError, head: RequestHead, peer: str) -> HotseatError:
+        """The original error, or 429 if this address sent too many."""
+        if not _is_guess(error, head):
+            return error
+        if self.counts.add(peer) <= MOST_WRONG or isinstance(error, HostUnproven):
+            return error  # a host with an invalid proof must learn that, so that it tries another host
+        return TooManyWrongKeys(
+            "too many invalid API keys from this address; a valid key is still accepted",
+            retry_after=max(1.0, self.counts.left_s()),
+        )
+
+
+def log_wrong_keys(counts: Counter[str]) -> None:
+    for address, count in counts.items():
+        log.warning("invalid API keys were sent address=%s count=%d window_s=%d", address, count, MINUTE)
+
+
+def counted_as(peer: str) -> str:
+    """The address, or its network for IPv6, where a single machine has many."""
+    address = ip_of(peer)
+    if isinstance(address, IPv6Address):
+        return str(ip_network((address, NETWORK_BITS), strict=False))
+    return peer if address is None else str(address)
+
+
+def _is_guess(error: HotseatError, head: RequestHead) -> bool:
+    """A request without a key is not a guess: browsers try that first."""
+    known = head.known
+    if isinstance(error, Unauthorized | ForeignHost):
+        return b"authorization" in known or b"x-api-key" in known
+    return isinstance(error, HostUnproven) and PROOF in known

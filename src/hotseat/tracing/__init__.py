@@ -1,0 +1,1 @@
+"""OpenTelemetry traces: one for each request to a model, made when the request has ended."""

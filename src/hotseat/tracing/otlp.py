@@ -1,0 +1,83 @@
+"""The traces of finished requests as OTLP, in OpenTelemetry's own messages. The only module that imports them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, InstrumentationScope, KeyValue
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Status
+from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
+
+from hotseat import __version__
+from hotseat.tracing.span import Kind, nanoseconds, spans_of
+from hotseat.tracing.tracer import new_span_id
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hotseat.tracing.request import TracedRequest
+    from hotseat.tracing.span import Span, Value
+
+KINDS: Final = {
+    Kind.SERVER: SpanMessage.SPAN_KIND_SERVER,
+    Kind.CLIENT: SpanMessage.SPAN_KIND_CLIENT,
+    Kind.INTERNAL: SpanMessage.SPAN_KIND_INTERNAL,
+}
+FAILED: Final = Status(code=Status.STATUS_CODE_ERROR)
+
+
+class OtlpEncoder:
+    def __init__(self, service: Mapping[str, str]) -> None:
+        self._resource = Resource(attributes=attributes(service))
+        self._scope = InstrumentationScope(name="hotseat", version=__version__)
+
+    def __call__(self, request: TracedRequest) -> bytes:
+        """A complete message. Several of them one after the other are one message with the traces of all."""
+        spans = [message(span, request) for span in spans_of(request, new_span_id)]
+        of_scope = ScopeSpans(scope=self._scope, spans=spans)
+        of_service = ResourceSpans(resource=self._resource, scope_spans=[of_scope])
+        encoded: bytes = ExportTraceServiceRequest(resource_spans=[of_service]).SerializeToString()
+        return encoded
+
+
+def message(span: Span, request: TracedRequest) -> SpanMessage:
+    epoch_ns = request.epoch_ns
+    return SpanMessage(
+        trace_id=request.trace.trace_id.to_bytes(16, "big"),
+        span_id=span_id(span.id),
+        parent_span_id=span_id(span.parent_id) if span.parent_id else b"",
+        name=span.name,
+        kind=KINDS[span.kind],
+        start_time_unix_nano=epoch_ns + nanoseconds(span.began),
+        end_time_unix_nano=epoch_ns + nanoseconds(span.ended),
+        attributes=attributes(span.attributes),
+        events=[SpanMessage.Event(name=name, time_unix_nano=epoch_ns + nanoseconds(at)) for name, at in span.events],
+        status=FAILED if span.has_failed else None,
+    )
+
+
+def span_id(number: int) -> bytes:
+    return number.to_bytes(8, "big")
+
+
+def attributes(known: Mapping[str, Value]) -> list[KeyValue]:
+    return [attribute(name, value) for name, value in known.items()]
+
+
+@lru_cache(maxsize=1024)
+def attribute(name: str, value: Value) -> KeyValue:
+    """Most values come again and again."""
+    return KeyValue(key=name, value=as_message(value))
+
+
+def as_message(value: Value) -> AnyValue:
+    match value:
+        case str():
+            return AnyValue(string_value=value)
+        case int():
+            return AnyValue(int_value=value)
+        case _:
+            return AnyValue(array_value=ArrayValue(values=[AnyValue(string_value=each) for each in value]))

@@ -1,0 +1,61 @@
+"""PURE: the `traceparent` header of W3C Trace Context, which says to which trace a request belongs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from hotseat.identifiers import Instant
+
+NAME, STATE = b"traceparent", b"tracestate"
+"""The second holds what tracing systems add to the first; it means nothing without a valid first one."""
+SAMPLED = 1
+_parts = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?").fullmatch
+FIRST_VERSION, NO_VERSION = b"00", b"ff"
+
+
+class Parent(NamedTuple):
+    """The span of another program that a request belongs to."""
+
+    trace_id: int
+    span_id: int
+    is_sampled: bool
+    """Does the other program record the trace?"""
+
+
+def parse(value: bytes | None) -> Parent | None:
+    """None if there is no valid one: then the request begins a new trace."""
+    found = _parts(value or b"")
+    if found is None:
+        return None
+    version, trace_id, span_id, flags, more = found.groups()
+    if version == NO_VERSION or (version == FIRST_VERSION and more is not None):  # only later versions may add parts
+        return None
+    parent = Parent(int(trace_id, 16), int(span_id, 16), bool(int(flags, 16) & SAMPLED))
+    return parent if parent.trace_id and parent.span_id else None
+
+
+@dataclass(slots=True)
+class TraceContext:
+    """The place of one request in a trace, with the ids that its spans will have."""
+
+    trace_id: int
+    parent: Parent | None
+    """None: the trace begins here."""
+    root_id: int
+    """Of the span that covers the whole request."""
+    forward_id: int
+    """Of the span for the work of the model server or the other host: the parent of their spans."""
+    is_sampled: bool
+    queued_because: str = ""
+    """Why the request had to wait when it arrived; empty if it did not."""
+    first_token_at: Instant | None = None
+    """None: the response was no stream, or had no data."""
+
+    @property
+    def line(self) -> bytes:
+        """The header line for the upstream."""
+        sampled = SAMPLED if self.is_sampled else 0
+        return b"%b: 00-%032x-%016x-%02x\r\n" % (NAME, self.trace_id, self.forward_id, sampled)

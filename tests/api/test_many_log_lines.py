@@ -1,0 +1,119 @@
+"""Requests for many log lines: other requests go on meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.server_events import next_event
+
+from hotseat.api import fleet_logs
+from hotseat.api.fleet_logs import MOST_LINES, FleetLog
+from hotseat.api.log_text import as_json
+from hotseat.api.routes import logs
+from hotseat.api.slices import SLICE
+from hotseat.identifiers import HostName, LogLine, ModelName
+from hotseat.tasks import Tasks
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+
+    from tests.support.served_fleet import Served
+
+QWEN = ModelName("qwen")
+
+
+class Turns:
+    """Counts the turns of the event loop, and the most calls of a function within one turn."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.calls = self.most_in_a_turn = self._in_this_turn = 0
+        self._function = function
+
+    def __call__(self, *args: Any) -> Any:
+        self.calls += 1
+        self._in_this_turn += 1
+        self.most_in_a_turn = max(self.most_in_a_turn, self._in_this_turn)
+        return self._function(*args)
+
+    async def keep_counting(self) -> None:
+        while True:
+            self._in_this_turn = 0
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def turns(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Turns]:
+    module, name = request.param
+    counting, tasks = Turns(getattr(module, name)), Tasks()
+    monkeypatch.setattr(module, name, counting)
+    tasks.start(counting.keep_counting(), "count the turns of the loop")
+    yield counting
+    await tasks.aclose()
+
+
+class Talkative:
+    """Hosts that have each sent more lines than were asked for."""
+
+    def __init__(self, sent: int) -> None:
+        self.sent, self.path = sent, ""
+
+    def names(self) -> list[HostName]:
+        return []
+
+    async def read_all(self, hosts: Iterable[HostName], path: str) -> dict[HostName, bytes | None]:
+        self.path = path
+        lines = [as_json(LogLine(n, f"line {n}", QWEN)) for n in range(self.sent)]
+        return dict.fromkeys(hosts, "\n".join(lines).encode())
+
+    def follow(self, host: HostName, path: str) -> AsyncGenerator[bytes, None]:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("turns", [(fleet_logs, "from_json")], indirect=True)
+async def test_the_logs_of_many_hosts_are_merged(turns: Turns) -> None:
+    """Only lines that are shown are decoded, some in each turn of the loop, so that other requests go on."""
+    hosts = [HostName(f"gpu{n}") for n in range(32)]
+    others = Talkative(sent=1000)
+    found = await FleetLog(others, hosts, QWEN, None, HostName("me")).newest(900)
+
+    assert len(found) == 900
+    assert [line.at for line in found[:1] + found[-1:]] == [971, 999]
+    assert "lines=900&" in others.path
+    assert turns.calls <= 900 + len(hosts)
+    assert turns.most_in_a_turn <= SLICE + len(hosts)
+
+
+async def test_many_hosts_are_asked_for_fewer_lines() -> None:
+    """What is kept in memory meanwhile does not grow with the fleet."""
+    hosts, others = [HostName(f"gpu{n}") for n in range(99)], Talkative(sent=3)
+    found = await FleetLog(others, hosts, QWEN, None, HostName("me")).newest(10_000)
+
+    assert len(found) == 3 * 99
+    assert f"lines={MOST_LINES // 100}&" in others.path
+
+
+@pytest.mark.parametrize("turns", [(logs, "as_json")], indirect=True)
+@pytest.mark.parametrize("path", ["/hotseat/fleet/logs?model=qwen&json=true", "/hotseat/logs?model=qwen&json=true"])
+async def test_many_lines_are_sent(hosts: Served, turns: Turns, path: str) -> None:
+    """They are encoded in slices, so that other requests go on."""
+    for n in range(10 * SLICE):
+        hosts.parts["a"].logs.write("qwen", f"line {n}")
+    answer = await hosts.ask("a", "GET", f"{path}&lines=10000")
+
+    assert len(answer.text.splitlines()) == turns.calls == 10 * SLICE
+    assert turns.most_in_a_turn <= SLICE
+
+
+@pytest.mark.parametrize("turns", [(logs, "as_json")], indirect=True)
+async def test_many_old_lines_of_a_followed_log(hosts: Served, turns: Turns) -> None:
+    """They are encoded in slices too."""
+    for n in range(10 * SLICE):
+        hosts.parts["a"].logs.write("qwen", f"line {n}")
+    async with hosts.parts["a"].feed("/hotseat/logs?model=qwen&lines=10000&follow=true") as feed:
+        found = [json.loads((await next_event(feed))["data"])["text"] for _ in range(10 * SLICE)]
+
+    assert found == [f"line {n}" for n in range(10 * SLICE)]
+    assert turns.most_in_a_turn <= SLICE

@@ -1,0 +1,111 @@
+"""API keys without a configuration file: created, used, rotated and revoked with the installed command."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.client import PATIENCE_S
+from tests.support.forked_hotseat import ForkedHotseat
+from tests.support.hotseat import PROGRAM, Hotseat
+from tests.support.stubs import stub
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+CONFIG = {"models": {"slow": stub("slow", "--token-delay 0.2")}}
+MANY = 3000
+"""Words: far more than are spoken before the test ends."""
+
+
+def bearer(secret: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {secret}"}
+
+
+def first_key(hotseat: Hotseat) -> str:
+    created = hotseat.cli("keys", "create", "root", "--role", "admin", "--yes")
+    assert created.returncode == 0, created.stderr
+    return created.stdout.strip()
+
+
+def changed(hotseat: Hotseat, root: str, *words: str) -> str:
+    done = hotseat.cli("keys", *words, HOTSEAT_API_KEY=root)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def hotseat(tmp_path: Path) -> Iterator[ForkedHotseat]:
+    with ForkedHotseat(CONFIG, tmp_path) as hotseat:
+        yield hotseat
+
+
+def test_the_life_of_a_key(hotseat: ForkedHotseat) -> None:
+    """The first key closes the server for everybody else; a revoked one loses its stream in the middle."""
+    was_open = hotseat.call("GET", "/running").status
+    root = first_key(hotseat)
+    bob = changed(hotseat, root, "create", "bob")
+    stream = hotseat.stream("slow", MANY, **bearer(bob)).until_it_speaks()
+    new = changed(hotseat, root, "rotate", "bob")
+    old_secret, new_secret = (hotseat.call("GET", "/v1/models", **bearer(key)).status for key in (bob, new))
+    goes_on = next(iter(stream))
+    changed(hotseat, root, "revoke", "bob")
+    stream.read()
+
+    assert was_open == 200
+    assert hotseat.call("GET", "/running").status == 401
+    assert (old_secret, new_secret) == (401, 200)
+    assert "content" in goes_on
+    assert not stream.done
+    assert hotseat.call("GET", "/v1/models", **bearer(new)).status == 401
+    assert "bob" not in changed(hotseat, root, "list")
+    assert not any(secret in hotseat.log() for secret in (root, bob, new))
+
+
+def test_keys_survive_restarts(tmp_path: Path) -> None:
+    """Also in the process that still serves old clients: the stream of a key that is revoked later is cut."""
+    with Hotseat(CONFIG, tmp_path) as hotseat:
+        root = first_key(hotseat)
+        bob = changed(hotseat, root, "create", "bob")
+        stream = hotseat.stream("slow", MANY, **bearer(bob)).until_it_speaks()
+        restarted = hotseat.cli("restart", HOTSEAT_API_KEY=root)
+        next(iter(stream))
+        still_valid = hotseat.call("GET", "/v1/models", **bearer(bob)).status
+        changed(hotseat, root, "revoke", "bob")
+        stream.read()
+
+        assert restarted.returncode == 0, restarted.stderr
+        assert still_valid == 200
+        assert not stream.done
+        assert hotseat.call("GET", "/v1/models", **bearer(bob)).status == 401
+        assert hotseat.call("GET", "/v1/models").status == 401
+    with ForkedHotseat(CONFIG, tmp_path) as hotseat:
+        assert hotseat.call("GET", "/v1/models").status == 401
+        assert hotseat.call("GET", "/v1/models", **bearer(root)).status == 200
+
+
+def test_keys_that_cannot_be_read(tmp_path: Path) -> None:
+    """hotseat does not start without the keys that exist; the message names their file."""
+    file, config = tmp_path / "keys.json", tmp_path / "config.yaml"
+    file.write_text('{"format": 1, "keys": [')
+    config.write_text("models: {}")
+    environ = {**os.environ, "STATE_DIRECTORY": str(tmp_path)}
+    argv = [str(PROGRAM), "serve", "--config", str(config), "--listen", "127.0.0.1:0"]
+    ended = subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=PATIENCE_S)
+
+    assert ended.returncode == 3
+    assert f"the API keys of {file} cannot be read" in ended.stderr
+
+
+def test_a_reload_that_names_a_created_key(hotseat: ForkedHotseat) -> None:
+    """The configuration is refused, because nobody would know whose rights count; the key keeps its own."""
+    root = first_key(hotseat)
+    hotseat.write({**CONFIG, "apiKeys": [{"name": "root", "key": "another-secret-for-root"}]})
+    reloaded = hotseat.call("POST", "/hotseat/reload", **bearer(root))
+
+    assert 'the API key "root" exists twice' in str(reloaded.json())
+    assert hotseat.call("GET", "/v1/models", **bearer("another-secret-for-root")).status == 401
+    assert hotseat.call("GET", "/v1/models", **bearer(root)).status == 200
