@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.model_servers.test_sleep_hooks import LEVEL_1, put_to_sleep, vllm, wake_up
 from tests.support.llama import REPOSITORY
-from tests.support.supervisor_rig import GUARD_INTERPRETER, SupervisorRig, is_alive, model
+from tests.support.supervisor_rig import GUARD_INTERPRETER, SupervisorRig, grandchild_in, is_alive, model
 from tests.support.waiting import come_true
 
 from hotseat.catalog.spec import GpuChoice
@@ -340,7 +340,7 @@ async def after_crash(folder: Path) -> AsyncIterator[Supervisor]:
 
 async def test_the_servers_of_a_killed_hotseat_are_adopted(folder: Path, killed: list[str]) -> None:
     """They have never stopped, and neither has what they had started."""
-    grandchild = int(killed[0].split()[1])
+    grandchild = grandchild_in(killed)
     async with after_crash(folder) as supervisor:
         described = await supervisor.taken()
         adopted = [supervisor.adopt(LaunchId(n), each, spec_of(each)) for n, each in enumerate(described)]
@@ -380,7 +380,7 @@ async def test_after_a_crash_a_server_must_answer(
 
 async def test_a_start_leaves_alone_what_an_orphaned_guard_keeps(folder: Path, killed: list[str]) -> None:
     """It has a guard, though that has no hotseat."""
-    grandchild = int(killed[0].split()[1])
+    grandchild = grandchild_in(killed)
     ended = end_leftovers(str(folder))
     is_there = start_of(grandchild) is not None
     async with after_crash(folder):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support import small_hotseat
 from tests.support.processes import adopted_are_gone, all_pids, command_line, environment
-from tests.support.supervisor_rig import GUARD_INTERPRETER, SupervisorRig, command_for, is_alive, model
+from tests.support.supervisor_rig import GUARD_INTERPRETER, SupervisorRig, command_for, grandchild_in, is_alive, model
 from tests.support.waiting import come_true, eventually
 
 from hotseat.model_servers.descendants import Record, current_pid_scope, start_of, write
@@ -208,7 +208,7 @@ async def test_the_guard_is_not_ended_by_what_ends_a_terminal(rig: SupervisorRig
 def test_nothing_outlives_a_killed_hotseat(start_hotseat: Callable[..., SmallHotseat], how: str) -> None:
     """kill -9 of the parent: server and grandchild are gone within a moment, wherever they went."""
     small = start_hotseat({"server": ["leaks_grandchildren", how]}, {"server": ["healthy"]})
-    grandchild = next(int(line.split()[1]) for line in small.said if line.startswith("grandchild"))
+    grandchild = grandchild_in(small.said)
     os.kill(small.process.pid, signal.SIGKILL)
 
     eventually(lambda: not small.left() and not is_alive(grandchild))
@@ -225,7 +225,7 @@ def test_what_outlived_hotseat_and_its_guard_is_ended_by_the_next_hotseat(
 ) -> None:
     """Both are killed at once: the kernel ends the server, and the next start what the server had started."""
     small = start_hotseat({"server": ["leaks_grandchildren", "setsid"]}, {"server": ["healthy"]})
-    grandchild = next(int(line.split()[1]) for line in small.said if line.startswith("grandchild"))
+    grandchild = grandchild_in(small.said)
     kill_with_guard(small)
     eventually(lambda: {*small.left()} <= {grandchild})  # any other hotseat that starts now may be the next one
     successor = start_hotseat({"server": ["healthy"]})
@@ -244,7 +244,7 @@ def kill_with_guard(small: SmallHotseat) -> None:
 
 def grandchild_of(small: SmallHotseat) -> int:
     """The pid of one that has wiped its environment, once the guard has written it down."""
-    grandchild = next(int(line.split()[1]) for line in small.said if line.startswith("grandchild"))
+    grandchild = grandchild_in(small.said)
     eventually(lambda: any(str(grandchild) in path.read_text() for path in small.records.glob("*.json")))
     eventually(lambda: command_line(grandchild).endswith("detached 0 ") and not environment(grandchild))
     return grandchild

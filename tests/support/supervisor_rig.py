@@ -84,9 +84,9 @@ class SupervisorRig:
         return self.supervisor.outputs.of(ModelName("qwen"))
 
     async def said(self, words: str) -> str:
-        """The rest of the output line that begins with these words, once it is written."""
+        """The rest of the last output line with these words, once it is written."""
         lines = await come_true(lambda: self.lines_with(words))
-        return lines[0].partition(words)[2]
+        return lines[-1].partition(words)[2]
 
     def lines_with(self, words: str) -> list[str]:
         return [line for line in self.tail(500) if words in line]
@@ -97,6 +97,11 @@ class SupervisorRig:
     def has_taken_an_answer(self) -> bool:
         """Whoever asks a second time knows the first answer."""
         return len(self.lines_with("asked")) > 1
+
+
+def grandchild_in(output: list[str]) -> int:
+    """Of the last start: a server that loses its port to another process is started again on another one."""
+    return [int(line.split()[1]) for line in output if line.startswith("grandchild")][-1]
 
 
 def is_alive(pid: int) -> bool:
