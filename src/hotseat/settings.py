@@ -157,17 +157,6 @@ class Readiness:
 
     oldest_wait_s: Seconds = 900.0
     """Longer than any sane load: a request that waits this long waits in vain."""
-    longest_unload_s: Seconds = 60.0
-    """A server that still exists this long after it was killed, maybe in a driver call, keeps its memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class ActivityKept:
-    """Finished requests on disk."""
-
-    keep_s: Seconds = 0.0
-    """0: none."""
-    most: int = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +262,8 @@ class Settings:
     crash_grace_s: Seconds = 0.0
     """How long model servers are kept for the next hotseat if this one is killed; 0: they end with it."""
     logging: Logging = Logging()
-    activity: ActivityKept = ActivityKept()
+    activity_keep_s: Seconds = 0.0
+    """How long finished requests are kept on disk; 0: none are."""
     conversations: Conversations = Conversations()
     error_format: ErrorFormat = ErrorFormat.AUTO
     metrics: bool = True

@@ -20,7 +20,6 @@ from hotseat.activity.recent import KEPT, Activity, Tokens
 from hotseat.activity.store import FORMAT, ActivityStore, StoreWriter
 from hotseat.errors import HotseatError
 from hotseat.identifiers import ClientId, ModelName
-from hotseat.settings import ActivityKept
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -48,9 +47,9 @@ class Rig:
     def __init__(self, folder: Path) -> None:
         self.file = folder / "state/activity.sqlite3"
         self.now = NOW
-        self.kept = ActivityKept(30 * A_DAY_S)
+        self.keep_s = 30 * A_DAY_S
         self.activity = Activity(Ledger(), lambda: self.now)
-        self.store_writer = StoreWriter(self.activity, ActivityStore(self.file, lambda: self.now), lambda: self.kept)
+        self.store_writer = StoreWriter(self.activity, ActivityStore(self.file, lambda: self.now), lambda: self.keep_s)
 
     def finish(self, model: ModelName = QWEN, tokens: Tokens | None = None, why: str = "") -> None:
         self.activity.finished(model, 200, 0.25, 0.5, 1.25, SOMEONE, Head(), b"box-7", tokens, why)
@@ -93,7 +92,7 @@ async def test_only_what_is_wanted_is_read(rig: Rig) -> None:
 
 async def test_nothing_is_kept_unless_that_is_configured(rig: Rig) -> None:
     """Then the last ones are read from memory."""
-    rig.kept = ActivityKept()
+    rig.keep_s = 0.0
     for model in (QWEN, LLAMA, QWEN):
         rig.finish(model)
     await rig.store_writer.close()
@@ -114,10 +113,10 @@ async def test_nobody_else_may_read_it(rig: Rig) -> None:
 async def test_the_old_and_the_many_are_forgotten(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both bounds hold."""
     monkeypatch.setattr("hotseat.activity.record_writer.TIDY_EVERY_S", -1.0)
+    monkeypatch.setattr("hotseat.activity.store.MOST_ROWS", 3)
     rig.finish(LLAMA)
     await rig.store_writer.close()
     rig.now += 31 * A_DAY_S
-    rig.kept = ActivityKept(30 * A_DAY_S, most=3)
     for _ in range(5):
         rig.finish()
     await rig.store_writer.close()

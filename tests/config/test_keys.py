@@ -17,7 +17,7 @@ from hotseat.config.problems import Problems
 from hotseat.config.specs import preferred_ports
 from hotseat.config.validate import validate
 from hotseat.identifiers import LOCAL_HOST, DeviceName, Place
-from hotseat.settings import ActivityKept, ApiKey, ErrorFormat, Limits, LogFormat, Logging, Role, Settings, SignIn
+from hotseat.settings import ApiKey, ErrorFormat, Limits, LogFormat, Logging, Role, Settings, SignIn
 
 if TYPE_CHECKING:
     from tests.support.config_files import ConfigFiles
@@ -61,8 +61,6 @@ def place(device: str) -> Place:
         ("concurrencyLimit: 3", "concurrency_limit", 3),
         ("urgency: 2", "urgency", 2.0),
         ("pinned: yes", "pinned", True),
-        ("", "reads_ahead", True),
-        ("readAhead: no", "reads_ahead", False),
     ],
 )
 def test_a_models_own_settings(files: ConfigFiles, keys: str, field: str, value: object) -> None:
@@ -81,8 +79,6 @@ def test_a_models_own_settings(files: ConfigFiles, keys: str, field: str, value:
         ("healthCheckTimeout: 1", "healthCheckTimeout: 2", "health_check_timeout_s", 2.0),
         ("unloadTimeout: 1", "", "unload_timeout_s", 1.0),
         ("unloadTimeout: 1", "unloadTimeout: 2", "unload_timeout_s", 2.0),
-        ("readAhead: false", "", "reads_ahead", False),
-        ("readAhead: false", "readAhead: true", "reads_ahead", True),
     ],
 )
 def test_a_global_setting_holds_where_a_model_says_nothing(
@@ -151,7 +147,7 @@ logLevel: warn
 logTimeFormat: kitchen
 logToStdout: none
 logFormat: json
-activity: {keepDays: 0.5, maxRows: 10}
+activity: {keepDays: 0.5}
 limits:
   {header: 1KiB, body: 1MB, jsonBody: 10, uploads: 5MB, connections: 2, connectionsPerAddress: 1, headerTimeout: 1,
    bodyTimeout: 2s, idleTimeout: 3m}
@@ -178,7 +174,7 @@ upstream: {ignorePaths: ["a$"]}
     assert settings.is_strict
     assert settings.include_aliases_in_list
     assert settings.logging == Logging("warn", "kitchen", "none", LogFormat.JSON)
-    assert settings.activity == ActivityKept(43_200.0, 10)
+    assert settings.activity_keep_s == 43_200.0
     assert settings.limits == Limits(1024, 1_000_000, 10, 5_000_000, 2, 1, 1.0, 2.0, 180.0)
     assert settings.ignore_paths == ("a$",)
 
@@ -194,14 +190,18 @@ def test_groups_in_both_places_mean_the_same(files: ConfigFiles) -> None:
 
 def test_devices_turn_groups_of_one_into_a_budget(files: ConfigFiles) -> None:
     """The budget is memory minus reserve; models that fit stay resident."""
-    text = (
-        "devices: {gpu0: {memory: 24GiB, reserve: 1GiB}, gpu1: {memory: 8GiB}}\nscheduler: {patience: 3, maxQueue: 9}\n"
-    )
+    text = "devices: {gpu0: {memory: 24GiB, reserve: 1GiB}, gpu1: {memory: 8GiB}}\n"
     catalog = files.load(text + MODEL).catalog
 
     assert catalog.budgets == {place("gpu0"): 23 * GIB, place("gpu1"): 8 * GIB}
     assert catalog.groups.default is TOGETHER
-    assert catalog.policy == Policy(3.0, 9)
+
+
+def test_settings_of_the_scheduler(files: ConfigFiles) -> None:
+    """They hold for all models."""
+    text = "scheduler: {patience: 3, maxQueue: 9}\nreadAhead: false\n"
+
+    assert files.load(text + MODEL).catalog.policy == Policy(3.0, 9, reads_ahead=False)
 
 
 def test_auto_devices_are_found(files: ConfigFiles) -> None:
@@ -325,7 +325,7 @@ logLevel: info
 logTimeFormat: ""
 logToStdout: proxy
 logFormat: auto
-activity: {keepDays: 0, maxRows: 1000000}
+activity: {keepDays: 0}
 conversations: off
 logRequests: false
 metricsMaxInMemory: 1000

@@ -39,7 +39,6 @@ def anywhere(name: str) -> ModelSpec:
         name=ModelName(name),
         memory={ANY_GPU: 20 * GIB},
         gpus=choice,
-        reads_ahead=False,
     )
 
 

@@ -93,9 +93,9 @@ def test_other_files_are_read_instead(draining: SchedulerDriver) -> None:
     assert draining.reading == {"llama": "v2"}
 
 
-def test_a_model_may_say_that_it_is_not_read_ahead(new_driver: NewDriver) -> None:
-    """Its server may read past the page cache."""
-    driver = new_driver(one_at_a_time("qwen", model("llama", reads_ahead=False), patience=0)).with_ready("qwen", 1)
+def test_nothing_is_read_ahead_where_it_is_switched_off(new_driver: NewDriver) -> None:
+    """The servers may read past the page cache."""
+    driver = new_driver(one_at_a_time("qwen", "llama", patience=0, reads_ahead=False)).with_ready("qwen", 1)
     driver >> arrives(2, "llama") << nothing
 
     assert driver.reading == {}

@@ -36,7 +36,7 @@ from hotseat.memory.estimated import Estimates
 from hotseat.memory.precedence import Precedence
 from hotseat.model_files.facts import FactsReader
 from hotseat.scheduling.scheduler import Scheduler
-from hotseat.settings import Access, ActivityKept, Settings
+from hotseat.settings import Access, Settings
 from hotseat.startup.created_keys import CreatedKeys
 from hotseat.state.key_file import KEYS, KeyFile
 from hotseat.tasks import Tasks
@@ -218,7 +218,7 @@ def around(
     metrics = Metrics(dispatcher.view_of_all, Lag().worst_since_asked)
     journal.listen(metrics.watch)
     activity = Activity(metrics)
-    store_writer = StoreWriter(activity, ActivityStore(folder / "activity.sqlite3"), ActivityKept)
+    store_writer = StoreWriter(activity, ActivityStore(folder / "activity.sqlite3"), lambda: 0.0)
     usage = UsageCounter()
     usage_writer = UsageWriter(usage, UsageStore(folder / "usage.sqlite3"))
     logs = FakeLogs()

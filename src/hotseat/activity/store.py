@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from hotseat.activity.recent import Activity
     from hotseat.identifiers import Seconds
-    from hotseat.settings import ActivityKept
 
 EVERY_S: Seconds = 0.25
 """Between two writes: the 1,000 requests in memory are enough for 4,000 a second."""
@@ -39,6 +38,7 @@ FROM_2 = "alter table requests add column cached_tokens integer;"
 FROM_1 = "alter table requests add column why text not null default '';" + FROM_2
 FORMAT = Format(3, TABLE, {1: FROM_1, 2: FROM_2})
 INSERT = "insert into requests values (null, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+MOST_ROWS = 1_000_000
 SELECT = "select * from requests where at > ? and (? is null or model = ?) order by n desc limit ?"
 
 
@@ -54,11 +54,11 @@ class ActivityStore:
         with self.file.opened() as file, file:
             file.executemany(INSERT, map(_row, ended))
 
-    def tidy(self, kept: ActivityKept) -> None:
+    def tidy(self, keep_s: Seconds) -> None:
         """Delete requests that are too old, and the oldest beyond the maximum."""
         with self.file.opened() as file, file:
-            file.execute("delete from requests where at < ?", (self._wall_clock() - kept.keep_s,))
-            file.execute("delete from requests where n <= (select max(n) from requests) - ?", (kept.most,))
+            file.execute("delete from requests where at < ?", (self._wall_clock() - keep_s,))
+            file.execute("delete from requests where n <= (select max(n) from requests) - ?", (MOST_ROWS,))
 
     def read(self, since: float, model: str | None, most: int) -> list[Finished]:
         """The newest that ended after `since`, oldest first; empty if there is no file."""
@@ -99,10 +99,10 @@ def _finished(row: tuple[object, ...]) -> Finished:
 class StoreWriter:
     """Writes finished requests to the file, if configured."""
 
-    def __init__(self, activity: Activity, store: ActivityStore, kept: Callable[[], ActivityKept]) -> None:
+    def __init__(self, activity: Activity, store: ActivityStore, keep_s: Callable[[], Seconds]) -> None:
         self._activity = activity
         self._store = store
-        self._kept = kept
+        self._keep_s = keep_s
         self._written = activity.n
         self._writer = RecordWriter(store.file)
         self.lost = 0
@@ -120,7 +120,7 @@ class StoreWriter:
 
     async def read(self, since: float, model: str | None, most: int) -> list[Finished]:
         """The newest that ended after `since`, oldest first: from the file, or from memory if none is kept."""
-        if self._kept().keep_s:
+        if self._keep_s():
             await self._write()
             return await asyncio.to_thread(self._store.read, since, model, most)
         fits = [ended for ended in self._activity.recent() if ended.at > since and model in (None, ended.model)]
@@ -129,13 +129,13 @@ class StoreWriter:
     async def _write(self) -> None:
         """Whoever comes during another write waits for it, and then writes the rest."""
         await self._writer.idle()
-        kept, ended = self._kept(), self._activity.recent(self._written)
+        keep_s, ended = self._keep_s(), self._activity.recent(self._written)
         missed = self._activity.n - self._written - len(ended)
         self._written = self._activity.n
-        if not kept.keep_s or not (ended or self._writer.is_untidy):
+        if not keep_s or not (ended or self._writer.is_untidy):
             return
         self.lost += missed
-        await self._writer.run(partial(self._write_or_count, ended), partial(self._store.tidy, kept))
+        await self._writer.run(partial(self._write_or_count, ended), partial(self._store.tidy, keep_s))
 
     def _write_or_count(self, ended: Sequence[Finished]) -> None:
         try:

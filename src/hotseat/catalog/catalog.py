@@ -29,6 +29,8 @@ class Policy:
     max_queue: int = 512
     max_wait_s: Seconds | None = None
     """Turns are shortened so that a rotation of all waiting models keeps this; None: only patience counts."""
+    reads_ahead: bool = True
+    """Read a model's files while others are unloaded for it?"""
 
 
 @dataclass(frozen=True)

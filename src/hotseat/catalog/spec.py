@@ -178,8 +178,6 @@ class ModelSpec:
     """How it sleeps instead of stopping when memory is needed; None: it cannot."""
     keeps_conversations: bool = False
     """Save what its server has computed of each conversation before it is stopped, and restore it at the next start."""
-    reads_ahead: bool = True
-    """Read its files into the page cache while memory is freed for it."""
     gpus: GpuChoice | None = None
     """None: its server decides which cards it uses."""
     per_gpu: Bytes = 0

@@ -22,7 +22,6 @@ from hotseat.config.specs import SpecMaker
 from hotseat.identifiers import ANY_GPU, LOCAL_HOST, Bytes, DeviceName, ModelName, Place
 from hotseat.settings import (
     Access,
-    ActivityKept,
     ErrorFormat,
     Limits,
     LogFormat,
@@ -89,7 +88,7 @@ def _catalog(config: Config, budgets: Mapping[Place, Bytes], names: Collection[s
         models=MappingProxyType(models),
         groups=_groups(config, budgets, _matrix(config, names, problems)),
         budgets=budgets,
-        policy=Policy(config.scheduler.patience, config.scheduler.max_queue, config.scheduler.max_wait),
+        policy=_policy(config),
     )
     default = catalog.find(config.default_model)
     catalog = NamedModelMaker(config, names, problems).complete(catalog)
@@ -99,6 +98,11 @@ def _catalog(config: Config, budgets: Mapping[Place, Bytes], names: Collection[s
         returns_to_default=config.return_to_default,
         preload=_preload(config, catalog, problems),
     )
+
+
+def _policy(config: Config) -> Policy:
+    scheduler = config.scheduler
+    return Policy(scheduler.patience, scheduler.max_queue, scheduler.max_wait, config.read_ahead)
 
 
 def _budgets(config: Config, problems: Problems, find_devices: FindDevices) -> Mapping[Place, Bytes]:
@@ -166,12 +170,12 @@ def _settings(config: Config, maker: KeyMaker) -> Settings:
         ollama_listen=config.ollama.listen,
         access=_access(config, maker),
         limits=_limits(config),
-        readiness=Readiness(config.ready.oldest_wait, config.ready.longest_unload),
+        readiness=Readiness(config.ready.oldest_wait),
         shutdown=Shutdown(config.shutdown.notice, config.shutdown.drain),
         crash_grace_s=config.crash_grace,
         logging=_logging(config),
         conversations=conversations_of(config.conversations),
-        activity=ActivityKept(config.activity.keep_days * A_DAY_S, config.activity.max_rows),
+        activity_keep_s=config.activity.keep_days * A_DAY_S,
         error_format=ErrorFormat(config.error_format),
         metrics=config.metrics,
         include_aliases_in_list=config.include_aliases_in_list,

@@ -188,5 +188,3 @@ class ModelForm(Form):
     """Number of hosts of a fleet that run the model."""
     hosts: dict[str, str] = Field(default_factory=dict)
     """Labels that a host of a fleet must have to run the model."""
-    read_ahead: Switch | None = None
-    """Read the model's files into the page cache while others are unloaded for it. Default: the global value."""

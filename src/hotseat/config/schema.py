@@ -182,8 +182,6 @@ class LimitsForm(Form):
 class ReadyForm(Form):
     oldest_wait: Duration = _DEFAULT.readiness.oldest_wait_s
     """/hotseat/ready returns 503 while a request has waited longer than this."""
-    longest_unload: Duration = _DEFAULT.readiness.longest_unload_s
-    """/hotseat/ready returns 503 while a server has been stopping for longer than this."""
 
 
 class ShutdownForm(Form):
@@ -221,8 +219,6 @@ class ActivityForm(Form):
     keep_days: Annotated[float, Field(ge=0)] = 0.0
     """Days for which finished requests are stored in the state directory: times, models, clients, paths and tokens,
     never their contents. 0: not stored."""
-    max_rows: Annotated[int, Field(ge=1)] = _DEFAULT.activity.most
-    """Maximum number of stored requests; the oldest are deleted first."""
 
 
 class Activity(Form):

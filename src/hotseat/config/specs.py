@@ -51,7 +51,6 @@ class Defaults:
     unload_timeout_s: Seconds
     ttl_s: Seconds
     loading_state: str
-    reads_ahead: bool
 
     @staticmethod
     def of(config: Config) -> Defaults:
@@ -60,7 +59,6 @@ class Defaults:
             config.unload_timeout or 10.0,
             config.global_ttl,
             config.send_loading_state,
-            config.read_ahead,
         )
 
 
@@ -102,7 +100,6 @@ class SpecMaker:
             urgency=form.urgency if "urgency" in form.model_fields_set else self._urgencies.get(name, 1.0),
             pinned=form.pinned,
             sleep=self._sleeps.sleep(name, form, (*path, "sleep")),
-            reads_ahead=self._defaults.reads_ahead if form.read_ahead is None else form.read_ahead,
             gpus=gpus,
             memory=self._memory(form, gpus, path),
             changes=self._changes(form, path),

@@ -162,7 +162,9 @@ class Transitions:
     def read_ahead(self, model: ModelState, reason: str) -> None:
         """Read its files once while memory is freed. A sleeping model needs no files."""
         spec = self.state.catalog.models[model.name]
-        if spec.reads_ahead and spec.name not in self.state.read_ahead and model.phase is not Phase.ASLEEP:
+        if not self.state.catalog.policy.reads_ahead or model.phase is Phase.ASLEEP:
+            return
+        if spec.name not in self.state.read_ahead:
             self.state.read_ahead[spec.name] = spec.recipe
             self.commands.append(ReadAhead(spec.name, spec, reason))
 

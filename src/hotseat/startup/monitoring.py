@@ -60,7 +60,7 @@ def open_monitoring(stack: AsyncExitStack, shared: Shared, models: ModelParts) -
     activity = Activity(metrics)
     folder = state_directory(os.environ)
     store = ActivityStore(folder / "activity.sqlite3")
-    store_writer = StoreWriter(activity, store, lambda: shared.active.settings.activity)
+    store_writer = StoreWriter(activity, store, lambda: shared.active.settings.activity_keep_s)
     usage_writer = UsageWriter(usage, UsageStore(folder / USAGE_FILE))
     stack.push_async_callback(store_writer.close)
     stack.push_async_callback(usage_writer.close)

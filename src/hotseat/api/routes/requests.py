@@ -42,7 +42,7 @@ async def activity(
     limit: Annotated[int, Query(ge=1, le=100_000, description="Maximum number of requests, newest first.")] = 1000,
 ) -> History:
     ended = await deps.history(since, model and str(deps.dispatcher.catalog.resolve(model).name), limit)
-    return History(kept_s=deps.settings().activity.keep_s, requests=[finished(request) for request in ended])
+    return History(kept_s=deps.settings().activity_keep_s, requests=[finished(request) for request in ended])
 
 
 @router.delete("/requests/{ticket}", summary="Cancel a request that is waiting or in flight", responses=GONE)

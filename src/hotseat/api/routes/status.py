@@ -37,6 +37,7 @@ from hotseat.scheduling.lifecycle import Phase
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.spec import ModelSpec
     from hotseat.identifiers import Bytes, Instant, ModelName, Place, Seconds
     from hotseat.scheduling.view import DeviceView, ModelView, TicketView, View
@@ -46,6 +47,8 @@ router = APIRouter(prefix="/hotseat", tags=["hotseat"])
 
 RECENT_ENTRIES = 20
 """How many of the last entries about a model are shown."""
+STUCK_S = 50.0
+"""After `unloadTimeout`, at whose end a server is killed."""
 SILENT: Responses = {502: {"model": Failure, "description": "Only another host knows this, and it does not respond."}}
 
 
@@ -107,7 +110,7 @@ async def one_model(
 async def ready(deps: Deps) -> Ready:
     if deps.is_closing():
         raise ShuttingDown("hotseat is shutting down; use another instance")
-    if problem := unready(deps.dispatcher.view(), deps.settings().readiness, deps.silent()):
+    if problem := unready(deps.dispatcher.view(), deps.dispatcher.catalog, deps.settings().readiness, deps.silent()):
         raise ShuttingDown(problem)
     fleet_admin = deps.fleet()
     if fleet_admin is None:
@@ -257,7 +260,7 @@ def ticket(view: View, waiting: TicketView) -> Ticket:
     )
 
 
-def unready(view: View, limits: Readiness, silent: Mapping[ModelName, Seconds]) -> str | None:
+def unready(view: View, catalog: Catalog, limits: Readiness, silent: Mapping[ModelName, Seconds]) -> str | None:
     """Why this host should get no requests."""
     if silent:
         model, seconds = next(iter(silent.items()))
@@ -265,10 +268,16 @@ def unready(view: View, limits: Readiness, silent: Mapping[ModelName, Seconds]) 
     oldest = oldest_s(view)
     if oldest > limits.oldest_wait_s:
         return f"a request has waited for {oldest:.0f} s (ready.oldestWait); GET /hotseat/queue says why"
-    for seen in view.models:
-        if seen.phase is Phase.UNLOADING and view.now - seen.since > limits.longest_unload_s:
-            return f"{seen.name} has been stopping for {view.now - seen.since:.0f} s (ready.longestUnload)"
-    return None
+    stuck = (_stuck(seen, view.now, catalog.models.get(seen.name)) for seen in view.models)
+    return next(filter(None, stuck), None)
+
+
+def _stuck(seen: ModelView, now: Instant, spec: ModelSpec | None) -> str | None:
+    """A server that exists long after it was killed, maybe in a driver call, keeps its memory."""
+    killed_after_s = spec.unload_timeout_s if spec else 0.0
+    if seen.phase is not Phase.UNLOADING or now - seen.since <= killed_after_s + STUCK_S:
+        return None
+    return f"{seen.name} has been stopping for {now - seen.since:.0f} s; its process does not exit"
 
 
 def oldest_s(view: View) -> float:
