@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from prometheus_client import CollectorRegistry
-from tests.support.conversations import kept_and_continued, restored_in_vain
+from tests.support.conversations import kept_and_continued
 from tests.support.fake_launcher import FakeLauncher, catalog, spec
 
 from hotseat.dispatch.dispatcher import Dispatcher
@@ -48,13 +48,5 @@ async def test_what_is_kept_and_what_it_was_good_for(measured: Measured) -> None
     await kept_and_continued(measured.dispatcher, measured.launcher, "alpha")
 
     assert (measured.value("kept"), measured.value("bytes")) == (3, 210 << 20)
-    assert [measured.value(f"{what}_total") for what in ("saved", "restored", "reused")] == [1, 1, 1]
-    assert (measured.value("gained_seconds_total"), measured.value("given_up")) == (2.0, 0)
+    assert [measured.value(f"{what}_total") for what in ("saved", "reused", "gained_seconds")] == [1, 1, 2.0]
     assert measured.value("kept", "plain") is None
-
-
-async def test_a_model_that_does_not_reuse_its_conversations_is_marked(measured: Measured) -> None:
-    """For alerts: restoring costs time and gains nothing."""
-    await restored_in_vain(measured.dispatcher, measured.launcher, "alpha")
-
-    assert (measured.value("given_up"), measured.value("reused_total")) == (1, 0)

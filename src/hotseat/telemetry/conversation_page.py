@@ -42,13 +42,10 @@ class ConversationPage(Collector):
 
 
 def of_past(seen: Iterable[tuple[ModelName, ConversationsView]]) -> Iterator[Metric]:
-    saved, restored = metric_names.CONVERSATIONS_SAVED.counter(), metric_names.CONVERSATIONS_RESTORED.counter()
-    reused, gained = metric_names.CONVERSATIONS_REUSED.counter(), metric_names.CONVERSATION_SECONDS.counter()
-    given_up = metric_names.CONVERSATIONS_GIVEN_UP.gauge()
+    saved, reused = metric_names.CONVERSATIONS_SAVED.counter(), metric_names.CONVERSATIONS_REUSED.counter()
+    gained = metric_names.CONVERSATION_SECONDS.counter()
     for name, conversations in seen:
         saved.add_metric([name], conversations.saved)
-        restored.add_metric([name], conversations.restored)
         reused.add_metric([name], conversations.reused)
         gained.add_metric([name], conversations.gained_s)
-        given_up.add_metric([name], bool(conversations.problem))
-    yield from (saved, restored, reused, gained, given_up)
+    yield from (saved, reused, gained)

@@ -154,9 +154,6 @@ CONVERSATION_BYTES = Figure("hotseat_conversations_bytes", _GAUGE, "Disk space o
 CONVERSATIONS_SAVED = Figure(
     "hotseat_conversations_saved_total", _COUNTER, "Conversations saved before their model server stopped.", _MODEL
 )
-CONVERSATIONS_RESTORED = Figure(
-    "hotseat_conversations_restored_total", _COUNTER, "Conversations restored after their model server started.", _MODEL
-)
 CONVERSATIONS_REUSED = Figure(
     "hotseat_conversations_reused_total", _COUNTER, "Restored conversations that a request has continued.", _MODEL
 )
@@ -164,12 +161,6 @@ CONVERSATION_SECONDS = Figure(
     "hotseat_conversations_gained_seconds_total",
     _COUNTER,
     "Time in which model servers would have computed the reused conversations again.",
-    _MODEL,
-)
-CONVERSATIONS_GIVEN_UP = Figure(
-    "hotseat_conversations_given_up",
-    _GAUGE,
-    "1 if the conversations of a model are not saved any more, because that was of no use; `hotseat why` says why.",
     _MODEL,
 )
 WAITING = Figure("hotseat_waiting", _GAUGE, "Requests in the queue.", _MODEL)
@@ -272,8 +263,8 @@ FIGURES = (
     REQUESTS, REQUEST_SECONDS, WAITING_SECONDS, FIRST_BYTE_SECONDS,
     PROMPT_TOKENS, CACHED_PROMPT_TOKENS, COMPLETION_TOKENS, TOKENS_PER_SECOND, REFUSALS,
     LOADS, STOPS, CRASHES, EARLY_EVICTIONS, LOAD_SECONDS, STOP_SECONDS, SLEEPS, WAKE_SECONDS,
-    CONVERSATIONS_KEPT, CONVERSATION_BYTES, CONVERSATIONS_SAVED, CONVERSATIONS_RESTORED, CONVERSATIONS_REUSED,
-    CONVERSATION_SECONDS, CONVERSATIONS_GIVEN_UP,
+    CONVERSATIONS_KEPT, CONVERSATION_BYTES, CONVERSATIONS_SAVED, CONVERSATIONS_REUSED,
+    CONVERSATION_SECONDS,
     WAITING, IN_FLIGHT, FAILURES_IN_A_ROW, MODEL_PHASE, OLDEST_WAITING,
     ACTIVITY_LOST, LOG_LINES_DROPPED, TRACES_DROPPED, LOOP_LAG, TASKS, LAST_RELOAD, BUILD_INFO,
     KEY_REQUESTS, KEY_REFUSED, KEY_IN_FLIGHT, KEY_DEVICE_SECONDS, KEY_TOKENS,
