@@ -114,7 +114,7 @@ class SimulatedHost:
         for tasks in (membership._publishing, membership._watching, node._duties, node._tasks):
             await tasks.aclose()
         self.dispatcher._set_timer(None)
-        await self.dispatcher._lives.aclose()
+        await self.dispatcher._servers.aclose()
 
     async def leave(self) -> None:
         """As by SIGTERM."""

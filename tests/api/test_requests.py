@@ -147,7 +147,7 @@ async def test_a_key_ends_forwarded_requests_of_its_own_models_only(rig: Managem
     rig.accounts.open([ApiKey("sesame", Role.OPERATE, models=("near",))])
     as_holder = {HELD: sha256(b"sesame").hexdigest()}
     waiters = {model: FakeWaiter() for model in ("far", "near")}
-    tickets = {model: rig.dispatcher.enter(waiter) for model, waiter in waiters.items()}
+    tickets = {model: rig.dispatcher.tickets.enter(waiter) for model, waiter in waiters.items()}
     rig.in_progress = [forwarded(ticket, model) for model, ticket in tickets.items()]
     answers = [await rig.client.delete(f"/hotseat/requests/{ticket}", headers=as_holder) for ticket in tickets.values()]
 

@@ -651,7 +651,7 @@ async def test_an_unload_that_another_operator_ends() -> None:
         user = rig.ask(QWEN, FakeWaiter())
         waiting = Tasks().start(rig.dispatcher.unload(QWEN), "unload")
         await everybody_has_acted()
-        rig.dispatcher.cancel_request(max(rig.dispatcher._waiters))
+        rig.dispatcher.cancel_request(max(rig.dispatcher.tickets.in_progress()))
         outcome = (await asyncio.gather(waiting, return_exceptions=True))[0]
         rig.dispatcher.leave(user)
 
@@ -666,15 +666,15 @@ async def test_a_ticket_that_the_scheduler_does_not_know(
     """It can be cancelled and given back, twice as well, and the scheduler hears nothing of its end."""
     async with opened() as rig:
         waiter = FakeWaiter()
-        ticket = rig.dispatcher.enter(waiter)
+        ticket = rig.dispatcher.tickets.enter(waiter)
         rig.dispatcher.cancel_request(ticket)
         with monkeypatch.context() as patched:
             for name in ("handle", "leave_quietly"):
                 patched.setattr(Scheduler, name, lambda *_: 1 // 0)
             for _ in range(2):
-                rig.dispatcher.forget(ticket)
+                rig.dispatcher.tickets.remove(ticket)
 
-        assert (waiter.outcomes, rig.dispatcher._waiters, caplog.text) == (["cut"], {}, "")
+        assert (waiter.outcomes, rig.dispatcher.tickets.in_progress(), caplog.text) == (["cut"], [], "")
         with pytest.raises(UnknownTicket):
             rig.dispatcher.cancel_request(ticket)
 
@@ -696,7 +696,7 @@ async def test_a_request_that_nobody_can_decide_upon(
         assert waiter.error is not None
         assert (waiter.error.status, waiter.error.code) == (500, "internal_error")
         assert "ZeroDivisionError" in caplog.text
-        assert len(rig.dispatcher._waiters) == 1
+        assert len(rig.dispatcher.tickets.in_progress()) == 1
 
 
 # Asleep

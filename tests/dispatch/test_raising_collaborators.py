@@ -125,7 +125,7 @@ def left_behind(rig: RaisingRig) -> Iterator[str]:
     if unanswered := [number for number, waiter in enumerate(rig.waiters) if not (waiter.outcomes or waiter.has_left)]:
         yield f"waiters {unanswered} were never answered"
     view = rig.dispatcher.view_of_all()
-    if view.queue or rig.dispatcher._waiters:
+    if view.queue or rig.dispatcher.tickets.in_progress():
         yield "a ticket was left"
     for each in view.models:
         if each.in_flight:

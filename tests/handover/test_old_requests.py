@@ -71,7 +71,7 @@ class Processes:
         self.remote = RemoteScheduler(scheduler, self.to_new)
         self.old.follow(self.remote)
         self.new = Dispatcher(Scheduler(catalog), launcher, Journal())
-        self.new.number_from(TicketId(1000))
+        self.new.tickets.number_from(TicketId(1000))
         self.requests = OldRequests(self.new, self.to_old)
         self.tasks = Tasks()
         self.serving = self.tasks.start(self.requests.serve(), "serve")
@@ -193,8 +193,8 @@ async def test_requests_that_were_handed_over_keep_their_numbers() -> None:
     async with handed_over() as processes:
         processes.requests.keep(TicketId(7))
         client = Client()
-        assert processes.new.enter(client) == 1000
-        processes.old.number_from(TicketId(1000))
+        assert processes.new.tickets.enter(client) == 1000
+        processes.old.tickets.number_from(TicketId(1000))
         assert processes.old.ask(QWEN, ANN, client) == 1000
         await come_true(lambda: client.outcomes == ["granted"])
 

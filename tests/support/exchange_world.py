@@ -184,12 +184,16 @@ class FakeDispatcher:
         self.left[ticket] += 1
         self.waiting.pop(ticket, None)
 
+    @property
+    def tickets(self) -> FakeDispatcher:
+        return self
+
     def enter(self, waiter: Any) -> TicketId:
         self.asked += 1
         self.forwarded[TicketId(self.asked)] = waiter
         return TicketId(self.asked)
 
-    def forget(self, ticket: TicketId) -> None:
+    def remove(self, ticket: TicketId) -> None:
         self.left[ticket] += 1
         del self.forwarded[ticket]
 

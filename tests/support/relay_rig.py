@@ -257,7 +257,7 @@ async def _tidy_up(rig: RelayRig) -> None:
     await rig.relay.drain(within=5)
     await come_true(lambda: rig.waiting() == 0)
     leases = {model.name: model.in_flight for model in rig.dispatcher.view().models if model.in_flight}
-    tickets = list(rig.dispatcher._waiters)
+    tickets = rig.dispatcher.tickets.in_progress()
     await rig.relay.aclose()
     await rig.dispatcher.shut_down(within=0)
     for upstream in (*rig.upstreams.values(), rig.management):

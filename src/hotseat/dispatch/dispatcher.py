@@ -10,11 +10,10 @@ Every command is carried out, or its failure becomes the next event: an exceptio
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 from collections import deque
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, ParamSpec, Protocol, assert_never, cast
+from typing import TYPE_CHECKING, ParamSpec
 
 from hotseat.catalog.catalog import CatalogChange, compare
 from hotseat.catalog.spec import NOTHING
@@ -22,25 +21,17 @@ from hotseat.dispatch.failure_log import log_failure
 from hotseat.dispatch.request_trace import Traffic
 from hotseat.dispatch.server_tasks import ServerTasks
 from hotseat.dispatch.swap_log import SwapLog
+from hotseat.dispatch.tickets import ClientWaits, OperatorWaits, Tickets
 from hotseat.errors import CancelledByOperator, UnknownTicket, Unloaded, broken
-from hotseat.identifiers import ClientId, TicketId
+from hotseat.identifiers import ClientId
 from hotseat.scheduling.commands import (
-    Command,
     Confirm,
     Cut,
     Grant,
-    PutToSleep,
-    ReadAhead,
     Refuse,
     ReportFailure,
     ReportSwap,
-    RestoreConversations,
-    SaveConversations,
-    StartUpstream,
-    StopReading,
-    StopUpstream,
     WakeAt,
-    WakeUp,
 )
 from hotseat.scheduling.events import (
     CatalogChanged,
@@ -64,9 +55,10 @@ if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.spec import Footprint
     from hotseat.dispatch.journal import Journal
-    from hotseat.dispatch.server_tasks import Launcher
-    from hotseat.errors import HotseatError
-    from hotseat.identifiers import Bytes, Instant, MeasuredMemory, ModelName, Place, Seconds, Upstream
+    from hotseat.dispatch.launcher import Launcher
+    from hotseat.dispatch.tickets import Waiter
+    from hotseat.identifiers import Bytes, Instant, MeasuredMemory, ModelName, Place, Seconds, TicketId, Upstream
+    from hotseat.scheduling.commands import Command, RequestCommand
     from hotseat.scheduling.lifecycle import Phase
     from hotseat.scheduling.scheduler import Scheduler
     from hotseat.scheduling.view import ModelView, View
@@ -79,22 +71,6 @@ OPERATOR = ClientId("operator")
 
 STUCK_S: Seconds = 5.0
 """Added to `unload_timeout_s`: a server that still exists after that will not end by waiting."""
-
-
-class Waiter(Protocol):
-    """The holder of a ticket. Called from `tell`, so it must return at once; if it raises, its request ends."""
-
-    def granted(self, upstream: Upstream, reason: str = "") -> None:
-        """The lease lasts until `leave`; `reason` says what the ticket waited for, if it waited."""
-
-    def confirmed(self) -> None:
-        """The operator's load or unload is done; the ticket is gone."""
-
-    def refused(self, error: HotseatError) -> None:
-        """No lease; the ticket is gone."""
-
-    def cut(self, error: HotseatError) -> None:
-        """End the exchange visibly now, then call `leave`."""
 
 
 class Dispatcher:
@@ -112,13 +88,12 @@ class Dispatcher:
         self.traffic = Traffic()
         """While it is watched, the fast path is off, because a watcher must see every request."""
         self._clock = clock or asyncio.get_running_loop().time
-        self._numbers = cast("Iterator[TicketId]", itertools.count(1))
-        self._waiters: dict[TicketId, Waiter] = {}
+        self.tickets = Tickets()
         self._unreported: deque[Event] = deque()
         self._telling = False
         self._timer: asyncio.TimerHandle | None = None
         self._swap_log = SwapLog()
-        self._lives = ServerTasks(launcher, self.tell, self._clock, scheduler.last_left_at)
+        self._servers = ServerTasks(launcher, self.tell, self._clock, scheduler.last_left_at)
 
     # Requests and operators
 
@@ -186,8 +161,7 @@ class Dispatcher:
         self, model: ModelName, client: ClientId, waiter: Waiter, *, takes_slot: bool = True, is_batch: bool = False
     ) -> TicketId:
         """Request a lease; the waiter may be called before this returns."""
-        ticket = next(self._numbers)
-        self._waiters[ticket] = waiter
+        ticket = self.tickets.enter(waiter)
         upstream = None
         if not (self._telling or self.traffic.is_watched):
             upstream = self._scheduler.lease_at_once(ticket, model, client, takes_slot, self._clock())
@@ -203,7 +177,7 @@ class Dispatcher:
 
     def leave(self, ticket: TicketId, is_answered: bool = False) -> None:
         """Give the lease back or leave the queue. Safe to call twice. `is_answered`: the response was completed."""
-        if self._waiters.pop(ticket, None) is None:
+        if self.tickets.remove(ticket) is None:
             return
         commands = None
         if not (self._telling or self.traffic.is_watched):
@@ -225,7 +199,7 @@ class Dispatcher:
 
     def cancel_request(self, ticket: TicketId) -> None:
         """End a request for an operator: refused if it waits, cut visibly if it is served."""
-        waiter = self._waiters.get(ticket)
+        waiter = self.tickets.holder(ticket)
         if waiter is None:
             raise UnknownTicket(
                 f"ticket {ticket} is not in progress; GET /hotseat/requests lists the requests that are"
@@ -238,15 +212,24 @@ class Dispatcher:
 
     async def load(self, model: ModelName, client: ClientId = OPERATOR) -> None:
         """Return when the model is ready; raise if it fails."""
-        with self._awaited(_Operator) as (ticket, answer):
+        with self._awaited(OperatorWaits()) as (ticket, done):
             self.tell(LoadRequested(ticket, model, client))
-            await answer
+            await done
 
     async def load_for_client(self, model: ModelName, client: ClientId) -> None:
         """The same for a client, which may do no more than a request that ends at once: it clears no failures."""
-        with self._awaited(_Client) as (ticket, answer):
+        with self._awaited(ClientWaits()) as (ticket, done):
             self.tell(RequestArrived(ticket, model, client, takes_slot=False))
-            await answer
+            await done
+
+    @contextmanager
+    def _awaited(self, waiter: OperatorWaits) -> Iterator[tuple[TicketId, asyncio.Future[None]]]:
+        """A ticket whose outcome is awaited; leaving the block in any way gives it back."""
+        ticket = self.tickets.enter(waiter)
+        try:
+            yield ticket, waiter.done
+        finally:
+            self.leave(ticket)
 
     def keep_alive(self, model: ModelName, seconds: Seconds | None) -> None:
         """Change the model's ttl until its process is gone; 0: unload it when it is idle; None: no ttl."""
@@ -254,9 +237,9 @@ class Dispatcher:
 
     async def unload(self, model: ModelName, *, force: bool = False) -> None:
         """Return when the model's process is gone; NotRunning if there was none."""
-        with self._awaited(_Operator) as (ticket, answer):
+        with self._awaited(OperatorWaits()) as (ticket, done):
             self.tell(UnloadRequested(ticket, model, force))
-            await answer
+            await done
 
     def change_catalog(self, catalog: Catalog, measured: MeasuredMemory = NOTHING) -> CatalogChange:
         """`measured` is what is known of its recipes; models that did not change keep their figures."""
@@ -267,13 +250,13 @@ class Dispatcher:
     async def shut_down(self, within: Seconds) -> None:
         """Refuse new requests, let leases finish for `within` seconds, then cut; return when no server is left."""
         self.tell(ShutdownRequested())
-        if not await self._lives.ended_within(within):
+        if not await self._servers.ended_within(within):
             self.tell(ShutdownRequested(force=True))
             longest = max((spec.unload_timeout_s for spec in self.catalog.models.values()), default=0.0)
-            if not await self._lives.ended_within(longest + STUCK_S):
+            if not await self._servers.ended_within(longest + STUCK_S):
                 log.error("upstreams did not exit and are left to the guard")
         self._set_timer(None)
-        await self._lives.aclose()
+        await self._servers.aclose()
 
     # Events
 
@@ -307,7 +290,7 @@ class Dispatcher:
     def _undecided(self, event: Event, problem: Exception) -> None:
         """A bug in the scheduler: the sender is refused and its ticket is dropped."""
         if isinstance(event, RequestArrived | LoadRequested | UnloadRequested):
-            if waiter := self._waiters.pop(event.ticket, None):
+            if waiter := self.tickets.remove(event.ticket):
                 attempt(waiter.refused, broken(problem))
             self._unreported.append(RequestLeft(event.ticket))
 
@@ -315,34 +298,8 @@ class Dispatcher:
 
     def _carry_out(self, command: Command) -> None:
         match command:
-            case Grant(ticket=ticket, upstream=upstream, reason=reason):
-                if waiter := self._waiters.get(ticket):
-                    self._inform(ticket, waiter, waiter.granted, upstream, reason)
-            case Confirm(ticket=ticket):
-                if waiter := self._waiters.pop(ticket, None):
-                    self._inform(ticket, waiter, waiter.confirmed)
-            case Refuse(ticket=ticket, error=error):
-                if waiter := self._waiters.pop(ticket, None):
-                    self._inform(ticket, waiter, waiter.refused, error)
-            case Cut(ticket=ticket, reason=reason, error=error):
-                if waiter := self._waiters.get(ticket):
-                    self._inform(ticket, waiter, waiter.cut, error or Unloaded(reason))
-            case StartUpstream():
-                self._lives.start(command)
-            case StopUpstream():
-                self._lives.stop(command)
-            case PutToSleep():
-                self._lives.put_to_sleep(command)
-            case WakeUp():
-                self._lives.wake_up(command)
-            case SaveConversations():
-                self._lives.save_conversations(command)
-            case RestoreConversations():
-                self._lives.restore_conversations(command)
-            case ReadAhead():
-                self._lives.read_ahead(command)
-            case StopReading(model=model):
-                self._lives.stop_reading(model)
+            case Grant() | Confirm() | Refuse() | Cut():
+                self._answer(command)
             case ReportSwap():
                 self._swap_log.write(command, self._clock())
             case ReportFailure():
@@ -350,7 +307,23 @@ class Dispatcher:
             case WakeAt(when=when):
                 self._set_timer(when)
             case _:
-                assert_never(command)
+                self._servers.carry_out(command)
+
+    def _answer(self, command: RequestCommand) -> None:
+        """Only a lease that is granted or cut stays in progress: its holder gives it back."""
+        ticket = command.ticket
+        waiter = self.tickets.holder(ticket) if isinstance(command, Grant | Cut) else self.tickets.remove(ticket)
+        if waiter is None:
+            return
+        match command:
+            case Grant(upstream=upstream, reason=reason):
+                self._inform(ticket, waiter, waiter.granted, upstream, reason)
+            case Confirm():
+                self._inform(ticket, waiter, waiter.confirmed)
+            case Refuse(error=error):
+                self._inform(ticket, waiter, waiter.refused, error)
+            case Cut(reason=reason, error=error):
+                self._inform(ticket, waiter, waiter.cut, error or Unloaded(reason))
 
     def _inform(
         self, ticket: TicketId, waiter: Waiter, news: Callable[P, None], *args: P.args, **kwargs: P.kwargs
@@ -390,72 +363,10 @@ class Dispatcher:
     def adopt(self, adopted: ServerAdopted) -> None:
         """A server that an earlier process has started is ours."""
         self.tell(adopted)
-        self._lives.adopt(UpstreamReady(adopted.model, adopted.launch, adopted.upstream))
+        self._servers.adopt(UpstreamReady(adopted.model, adopted.launch, adopted.upstream))
 
     def _set_timer(self, when: Instant | None) -> None:
         if self._timer:
             self._timer.cancel()
         loop = asyncio.get_running_loop()
         self._timer = None if when is None else loop.call_at(when, self.tell, ClockReached())
-
-    # Tickets
-
-    def enter(self, waiter: Waiter) -> TicketId:
-        """A new ticket, of which the scheduler knows nothing yet."""
-        ticket = next(self._numbers)
-        self._waiters[ticket] = waiter
-        return ticket
-
-    def forget(self, ticket: TicketId) -> None:
-        """Give back a ticket of `enter` of which the scheduler knows nothing. Safe to call twice."""
-        self._waiters.pop(ticket, None)
-
-    def enter_as(self, ticket: TicketId, waiter: Waiter) -> None:
-        """A ticket that another process has numbered."""
-        self._waiters[ticket] = waiter
-
-    def next_ticket(self) -> TicketId:
-        """Higher than any number so far."""
-        return next(self._numbers)
-
-    def number_from(self, ticket: TicketId) -> None:
-        self._numbers = cast("Iterator[TicketId]", itertools.count(ticket))
-
-    @contextmanager
-    def _awaited(self, kind: type[_Operator]) -> Iterator[tuple[TicketId, asyncio.Future[None]]]:
-        """A ticket whose outcome is awaited; leaving the block in any way gives it back."""
-        waiter = kind(asyncio.get_running_loop().create_future())
-        ticket = self.enter(waiter)
-        try:
-            yield ticket, waiter.answer
-        finally:
-            self.leave(ticket)
-
-
-class _Operator:
-    """An operator who awaits a load or an unload."""
-
-    def __init__(self, answer: asyncio.Future[None]) -> None:
-        self.answer = answer
-
-    def granted(self, upstream: Upstream, reason: str = "") -> None:
-        raise AssertionError(f"an operator's ticket was granted a lease on {upstream.address}")
-
-    def confirmed(self) -> None:
-        if not self.answer.done():
-            self.answer.set_result(None)
-
-    def refused(self, error: HotseatError) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(error)
-
-    def cut(self, error: HotseatError) -> None:
-        """There is no lease to end: the operator stops waiting, the load or unload continues."""
-        self.refused(error)
-
-
-class _Client(_Operator):
-    """A client that awaits a load and gives its lease back at once."""
-
-    def granted(self, upstream: Upstream, reason: str = "") -> None:
-        self.confirmed()

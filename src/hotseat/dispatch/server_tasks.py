@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, assert_never
 
 from hotseat.errors import LoadFailed
-from hotseat.scheduling.commands import Cause, StopUpstream
+from hotseat.scheduling.commands import (
+    Cause,
+    PutToSleep,
+    ReadAhead,
+    RestoreConversations,
+    SaveConversations,
+    StartUpstream,
+    StopReading,
+    StopUpstream,
+    WakeUp,
+)
 from hotseat.scheduling.events import (
     ConversationsRestored,
     ConversationsSaved,
     SleepFailed,
-    SlotsLearned,
-    UpstreamAsleep,
-    UpstreamAwake,
     UpstreamExited,
     UpstreamFailed,
     UpstreamReady,
@@ -29,15 +36,9 @@ from hotseat.tasks import Tasks
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from hotseat.dispatch.launcher import Launcher
     from hotseat.identifiers import Instant, LaunchId, ModelName, Seconds
-    from hotseat.scheduling.commands import (
-        PutToSleep,
-        ReadAhead,
-        RestoreConversations,
-        SaveConversations,
-        StartUpstream,
-        WakeUp,
-    )
+    from hotseat.scheduling.commands import ServerCommand
     from hotseat.scheduling.events import Event, Transfer
 
 log = logging.getLogger(__name__)
@@ -47,33 +48,6 @@ BREATH_S: Seconds = 0.02
 killed."""
 STOP_AGAIN_S: Seconds = 1.0
 TRANSFERRED = "conversations %s model=%s count=%d tokens=%d size_mb=%.1f took_s=%.2f"
-
-
-class Launcher(Protocol):
-    """Starts and stops servers. Each coroutine returns the next event."""
-
-    async def start(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed: ...
-    async def watch(self, ready: UpstreamReady) -> UpstreamExited: ...
-
-    async def ask_slots(self, ready: UpstreamReady) -> SlotsLearned | None: ...
-
-    async def stop(self, command: StopUpstream) -> None:
-        """Return when none of its processes is left. Safe to call twice, and for an unknown launch."""
-
-    async def put_to_sleep(self, command: PutToSleep) -> UpstreamAsleep | SleepFailed | None:
-        """None: it was told to stop meanwhile, or it exited, which `watch` reports."""
-
-    async def wake_up(self, command: WakeUp) -> UpstreamAwake | WakeFailed | None:
-        """None: it was told to stop meanwhile, or it exited, which `watch` reports."""
-
-    async def save_conversations(self, command: SaveConversations) -> ConversationsSaved | None:
-        """None: it was told to stop meanwhile, or it exited, which `watch` reports."""
-
-    async def restore_conversations(self, command: RestoreConversations) -> ConversationsRestored | None:
-        """None: it was told to stop meanwhile, or it exited, which `watch` reports."""
-
-    async def read_ahead(self, command: ReadAhead) -> None:
-        """Return when all is read or the model starts; may be cancelled."""
 
 
 class ServerTasks:
@@ -92,6 +66,27 @@ class ServerTasks:
         self._tasks = Tasks()
 
     # Commands
+
+    def carry_out(self, command: ServerCommand) -> None:
+        match command:
+            case StartUpstream():
+                self.start(command)
+            case StopUpstream():
+                self.stop(command)
+            case PutToSleep():
+                self.put_to_sleep(command)
+            case WakeUp():
+                self.wake_up(command)
+            case SaveConversations():
+                self.save_conversations(command)
+            case RestoreConversations():
+                self.restore_conversations(command)
+            case ReadAhead():
+                self.read_ahead(command)
+            case StopReading(model=model):
+                self.stop_reading(model)
+            case _:
+                assert_never(command)
 
     def start(self, command: StartUpstream) -> None:
         gpus = f" gpus={','.join(place.device for place in command.gpus)}" if command.gpus else ""

@@ -77,11 +77,11 @@ class OldRequests:
         """Requests that were handed over keep their numbers: our own are numbered from above."""
         for ticket in tickets:
             self._tickets[ticket] = ticket
-            self._dispatcher.enter_as(ticket, OldRequest(self._channel, ticket))
+            self._dispatcher.tickets.enter_as(ticket, OldRequest(self._channel, ticket))
 
     def _enter(self, old: TicketId) -> TicketId:
         """A later request of the old process gets a number of ours."""
-        new = self._tickets[old] = self._dispatcher.enter(OldRequest(self._channel, old))
+        new = self._tickets[old] = self._dispatcher.tickets.enter(OldRequest(self._channel, old))
         return new
 
     async def serve(self) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.spec import ModelSpec
-    from hotseat.dispatch.server_tasks import Launcher
+    from hotseat.dispatch.launcher import Launcher
     from hotseat.estimates.report import Estimate
     from hotseat.hardware.machine import Machine
     from hotseat.hardware.measurement import DeviceReading, Reading, Sensors

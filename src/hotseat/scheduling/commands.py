@@ -209,12 +209,9 @@ class WakeAt:
     when: Instant
 
 
-Command: TypeAlias = (
-    Grant
-    | Confirm
-    | Refuse
-    | Cut
-    | StartUpstream
+RequestCommand: TypeAlias = Grant | Confirm | Refuse | Cut
+ServerCommand: TypeAlias = (
+    StartUpstream
     | StopUpstream
     | PutToSleep
     | WakeUp
@@ -222,7 +219,5 @@ Command: TypeAlias = (
     | RestoreConversations
     | ReadAhead
     | StopReading
-    | ReportSwap
-    | ReportFailure
-    | WakeAt
 )
+Command: TypeAlias = RequestCommand | ServerCommand | ReportSwap | ReportFailure | WakeAt

@@ -49,7 +49,7 @@ def description(models: ModelParts, fleet: FleetHandle) -> Description:
     handover = models.scheduler.handover(asyncio.get_running_loop().time())
     facts = {
         "scheduler": to_json(handover).decode(),
-        "next_ticket": models.dispatcher.next_ticket(),
+        "next_ticket": models.dispatcher.tickets.next_number(),
         "journal": models.journal.n,
         "profile": models.dispatcher.catalog.active_profile,
         "fleet": fleet.to_hand_over(),

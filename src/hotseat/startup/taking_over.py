@@ -57,7 +57,7 @@ async def take_over(predecessor: Predecessor, models: ModelParts, streams: Strea
         await models.supervisor.take(socket.socket(fileno=handed.fds[0]))
     models.model_stats_store.recall()
     models.journal.n = state.journal
-    models.dispatcher.number_from(state.next_ticket)
+    models.dispatcher.tickets.number_from(state.next_ticket)
     restore_catalog(models.dispatcher, models.overrides, state.profile)
     if state.conversations:
         await models.supervisor.take_conversations(state.conversations, state.lock)

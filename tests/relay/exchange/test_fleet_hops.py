@@ -280,7 +280,7 @@ async def test_this_host_leaves_the_fleet_while_hosts_agree(open_rig: OpenRig) -
 
     assert answer.status == 503
     assert b"this host leaves the fleet" in answer.body
-    await come_true(lambda: not rig.dispatcher._waiters)
+    await come_true(lambda: not rig.dispatcher.tickets.in_progress())
 
 
 async def test_a_host_that_cannot_be_reached_is_passed_over(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:

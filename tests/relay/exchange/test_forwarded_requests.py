@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tests.support.scripted_upstream import ScriptedUpstream
 
     from hotseat.activity.recent import InProgress
+    from hotseat.identifiers import TicketId
 
 MANY = 20
 
@@ -39,8 +40,8 @@ def listed(rig: RelayRig) -> InProgress:
     return request
 
 
-def tickets(rig: RelayRig) -> list[int]:
-    return list(rig.dispatcher._waiters)
+def tickets(rig: RelayRig) -> list[TicketId]:
+    return rig.dispatcher.tickets.in_progress()
 
 
 async def test_a_forwarded_request_is_listed_with_its_host(open_rig: OpenRig, box: ScriptedUpstream) -> None:

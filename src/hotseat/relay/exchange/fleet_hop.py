@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from hotseat.dispatch.dispatcher import Waiter
+from hotseat.dispatch.tickets import Waiter
 from hotseat.errors import FleetDisconnected, HostUnresponsive, HotseatError
 from hotseat.fleet.claims_in_progress import THIS_HOST_LEAVES
 from hotseat.fleet.route import OtherHost
@@ -87,12 +87,12 @@ class FleetHop:
 
     def _take_ticket(self) -> None:
         if self.ticket is None:
-            self.ticket = self._dispatcher.enter(self._request)
+            self.ticket = self._dispatcher.tickets.enter(self._request)
 
     def _return_ticket(self) -> None:
         ticket, self.ticket = self.ticket, None
         if ticket is not None:
-            self._dispatcher.forget(ticket)
+            self._dispatcher.tickets.remove(ticket)
 
     def is_turned_away(self, head: ResponseHead) -> bool:
         """Did the host do nothing for it? Else record what it reports about itself, for later requests."""
