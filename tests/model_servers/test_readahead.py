@@ -108,7 +108,7 @@ async def test_a_server_that_starts_reads_for_itself(weights: Path) -> None:
         rig, tasks, spec = SupervisorRig(supervisor), Tasks(), model("maps_half", str(weights))
         reading = tasks.start(supervisor.read_ahead(ReadAhead(spec.name, spec, "the test says so")), "read")
         await come_true(has_begun.is_set)
-        [ahead] = supervisor._read_ahead_of.values()
+        [ahead] = supervisor._read_ahead.in_progress.values()
         start = rig.next_start(spec)
         starting = tasks.start(supervisor.start(start), "start")
         await rig.said("took in ")

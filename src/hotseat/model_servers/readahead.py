@@ -9,6 +9,7 @@ limited to a small share.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
 import time
@@ -20,13 +21,39 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from hotseat.identifiers import Bytes, Seconds
+    from hotseat.identifiers import Bytes, ModelName, Seconds
+
+log = logging.getLogger(__name__)
 
 PIECE: Bytes = 128 << 10
 BLOCK: Bytes = 4 << 20
 SHARE = 0.1
 """Of the processor time of all cores."""
 IS_POSSIBLE = hasattr(os, "posix_fadvise")
+
+
+class ModelsReadAhead:
+    """One model at a time: two would be slower, and count the same memory twice."""
+
+    def __init__(self, available: Callable[[], Bytes]) -> None:
+        """`available` returns how much memory files may use now."""
+        self._available = available
+        self.in_progress: dict[ModelName, ReadingAhead] = {}
+        """Also those that wait."""
+        self._disk = asyncio.Lock()
+
+    async def read(self, model: ModelName, argv: Sequence[str]) -> None:
+        """Return when the files are read, or when it is stopped."""
+        began = asyncio.get_running_loop().time()
+        reading = self.in_progress[model] = ReadingAhead(argv, self._available)
+        async with self._disk:
+            await reading.run()
+        took_s = asyncio.get_running_loop().time() - began
+        log.info("read ahead model=%s size_mb=%d took_s=%.2f", model, reading.done // 10**6, took_s)
+
+    def stop(self, model: ModelName) -> None:
+        if reading := self.in_progress.pop(model, None):
+            reading.stop()
 
 
 class ReadingAhead:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hotseat.catalog.filled_recipe import fill, with_gpus
@@ -15,8 +17,8 @@ from hotseat.catalog.spec import NOTHING
 from hotseat.errors import LoadFailed
 from hotseat.identifiers import Upstream
 from hotseat.model_servers.conversations.attempt import Outcome
-from hotseat.model_servers.conversations.files import Kept
-from hotseat.model_servers.conversations.manager import FOLDER
+from hotseat.model_servers.conversations.files import SavedFiles
+from hotseat.model_servers.conversations.manager import Conversations
 from hotseat.model_servers.conversations.of_server import ServerConversations
 from hotseat.model_servers.guard_client import ISOLATED, Guard
 from hotseat.model_servers.launch import Launch, Trouble
@@ -25,8 +27,8 @@ from hotseat.model_servers.orphans import end_leftovers, private_folder
 from hotseat.model_servers.output import Outputs
 from hotseat.model_servers.own_metrics import metrics_of
 from hotseat.model_servers.ports import Ports
-from hotseat.model_servers.readahead import ReadingAhead
-from hotseat.model_servers.server_description import KeptIn, ServerDescription, fingerprint_of
+from hotseat.model_servers.readahead import ModelsReadAhead
+from hotseat.model_servers.server_description import ServerDescription, fingerprint_of
 from hotseat.model_servers.sleeping import resume, suspend
 from hotseat.model_servers.taken_servers import TakenServers
 from hotseat.model_servers.visible_gpus import limited
@@ -45,14 +47,11 @@ from hotseat.scheduling.events import (
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import AsyncIterator, Callable, Collection, Container, Coroutine, Iterable, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 
     from hotseat.catalog.sleeping import SleepLevel
     from hotseat.catalog.spec import ModelSpec
     from hotseat.identifiers import Address, Bytes, DeviceName, LaunchId, ModelName, Place
-    from hotseat.model_servers.conversations.handover import HandedConversations
-    from hotseat.model_servers.conversations.manager import Conversations
     from hotseat.model_servers.guard_grace import GuardGrace
     from hotseat.model_servers.visible_gpus import CardName
     from hotseat.scheduling.commands import (
@@ -70,6 +69,8 @@ log = logging.getLogger(__name__)
 
 
 NO_FOLDER = "the server was started without a folder for its conversations"
+NOWHERE = Path(os.devnull)
+"""No folder can be made there."""
 OTHERS_FOLDER = "an earlier hotseat process started the server, with a folder of its own for conversations"
 
 
@@ -103,15 +104,11 @@ class Supervisor:
         self._guard, self._ports, self.outputs = guard, ports, outputs
         self._environ = environ
         self._withheld_env = withheld_env
-        self._available, self._card_names = available, card_names
-        self._conversations = conversations
+        self._card_names = card_names
+        self.conversations = conversations or Conversations(SavedFiles(NOWHERE, no_memory))
         self._launches: dict[LaunchId, Launch] = {}
-        self._kept: dict[LaunchId, ServerConversations] = {}
-        """Of servers that save their conversations."""
         self._contexts: dict[ModelName, int] = {}
-        self._read_ahead_of: dict[ModelName, ReadingAhead] = {}
-        self._disk = asyncio.Lock()
-        """Held while reading ahead: two at a time would be slower, and count the same memory twice."""
+        self._read_ahead = ModelsReadAhead(available)
 
     @property
     def guard(self) -> Guard:
@@ -144,10 +141,10 @@ class Supervisor:
 
     async def start(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed:
         """Return when the server is ready, or when it failed and none of its processes is left."""
-        self._stop_reading(command.model)
+        self._read_ahead.stop(command.model)  # from now on the server reads its files itself
         output = self.outputs.of(command.model)
         spec, environ = self._on_its_gpus(command.spec, command.gpus)
-        environ = self._with_conversations(command, environ)
+        environ = self.conversations.start(command.launch, command.spec, environ)
         launch = Launch(spec, environ, self._guard, self._ports, output)
         self._launches[command.launch] = launch
         await self._taken.ended()
@@ -174,12 +171,8 @@ class Supervisor:
             gpus=command.gpus,
             ready_at=time.time(),
             server=launch.server,
-            conversations=self._kept_in(command.launch),
+            conversations=self.conversations.kept_in(command.launch),
         )
-
-    def _kept_in(self, launch: LaunchId) -> KeptIn | None:
-        kept = self._kept.get(launch)
-        return KeptIn(kept.environment[FOLDER], kept.start.basis) if kept else None
 
     def _on_its_gpus(self, spec: ModelSpec, gpus: tuple[Place, ...]) -> tuple[ModelSpec, dict[str, str]]:
         """The spec with its cards filled in, and hotseat's environment with only these cards in it."""
@@ -233,8 +226,7 @@ class Supervisor:
         adopted = Launch.adopted(filled, environ, self._guard, self._ports, output, taken, description)
         adopted.describe(replace(description, launch=launch))
         self._launches[launch] = adopted
-        if self._conversations and (kept := self._conversations.of_adopted(launch, spec, environ, description)):
-            self._kept[launch] = kept
+        self.conversations.adopt(launch, spec, environ, description)
         if description.context is not None:
             self._contexts[spec.name] = description.context
         return UpstreamReady(spec.name, launch, Upstream(description.address, description.pid))
@@ -254,8 +246,7 @@ class Supervisor:
 
     def _forget(self, launch: LaunchId) -> None:
         del self._launches[launch]
-        if kept := self._kept.pop(launch, None):
-            kept.ended()
+        self.conversations.end(launch)
 
     async def ask_slots(self, ready: UpstreamReady) -> SlotsLearned | None:
         """The server's slots, if it is a llama-server; others are not asked."""
@@ -312,49 +303,6 @@ class Supervisor:
 
     # Conversations
 
-    def handed_conversations(self) -> tuple[HandedConversations, int] | None:
-        """What the next process must know about them, and the lock of their folder; None: there is no folder."""
-        records = [kept.record(launch) for launch, kept in self._kept.items()]
-        return self._conversations.handed(records) if self._conversations else None
-
-    async def take_conversations(self, handed: HandedConversations, lock: int) -> None:
-        """Go on with those of the process that this one replaces, before its servers are adopted."""
-        if self._conversations:
-            await self._conversations.take(handed, lock)
-
-    def take_orphaned_conversations(self, servers: Iterable[ServerDescription]) -> None:
-        """Go on with the folder of a process that was killed, before its servers are adopted."""
-        folders = [each.conversations.folder for each in servers if each.conversations]
-        if self._conversations and folders:
-            self._conversations.take_orphaned(folders[-1])
-
-    async def remove_old_conversations(self, models: Container[ModelName]) -> None:
-        """Remove what earlier processes have saved: of other `models`, and in folders that nobody uses."""
-        if self._conversations:
-            await self._conversations.remove_leftovers(models)
-
-    def kept_conversations(self, model: ModelName) -> Kept:
-        """How many conversations of a model are on disk, and their size."""
-        return self._conversations.kept(model) if self._conversations else Kept()
-
-    def trim_conversations(self) -> None:
-        """Remove what exceeds the disk budget, which has changed."""
-        if self._conversations:
-            self._conversations.trim()
-
-    def forget_conversations(self, models: Container[ModelName]) -> None:
-        """Remove what was saved of models that are gone or changed, or whose conversations are not saved any more."""
-        if self._conversations:
-            self._conversations.forget(models)
-
-    def _with_conversations(self, command: StartUpstream, environ: dict[str, str]) -> dict[str, str]:
-        """hotseat's environment with what the server needs in order to save its conversations, if it does."""
-        kept = self._conversations.of_server(command.spec, environ) if self._conversations else None
-        if kept is None:
-            return environ
-        self._kept[command.launch] = kept
-        return {**environ, **kept.environment}
-
     async def save_conversations(self, command: SaveConversations) -> ConversationsSaved | None:
         """Return when all that the allowance permits is saved.
 
@@ -377,7 +325,7 @@ class Supervisor:
         command: SaveConversations | RestoreConversations,
         move: Callable[[ServerConversations, Address, Allowance], Coroutine[Any, Any, Outcome]],
     ) -> Outcome | None:
-        launch, kept = self._launches.get(command.launch), self._kept.get(command.launch)
+        launch, kept = self._launches.get(command.launch), self.conversations.of_server(command.launch)
         if launch is None:
             return None
         if kept is None:
@@ -387,17 +335,7 @@ class Supervisor:
 
     async def read_ahead(self, command: ReadAhead) -> None:
         """Read the model's files into the page cache; return when done, or when its server starts."""
-        began = asyncio.get_running_loop().time()
-        reading = self._read_ahead_of[command.model] = ReadingAhead(command.spec.recipe.argv, self._available)
-        async with self._disk:
-            await reading.run()
-        took_s = asyncio.get_running_loop().time() - began
-        log.info("read ahead model=%s size_mb=%d took_s=%.2f", command.model, reading.done // 10**6, took_s)
-
-    def _stop_reading(self, model: ModelName) -> None:
-        """From now on the server reads its files itself."""
-        if reading := self._read_ahead_of.pop(model, None):
-            reading.stop()
+        await self._read_ahead.read(command.model, command.spec.recipe.argv)
 
 
 @asynccontextmanager

@@ -71,7 +71,7 @@ def api_deps(
         started_at=time.time(),
         share_read=models.supervisor.share_taken_in,
         context=models.supervisor.context,
-        conversations=models.supervisor.kept_conversations,
+        conversations=models.supervisor.conversations.kept,
         silent=relaying.liveness.silent,
         fleet=shared.fleet.admin,
         tasks=shared.tasks,

@@ -151,7 +151,7 @@ def forget_given_up(parts: ModelParts, event: Event) -> None:
         return
     known = parts.dispatcher.view_of(event.model).conversations
     if known and known.problem:
-        parts.supervisor.forget_conversations([event.model])
+        parts.supervisor.conversations.forget([event.model])
 
 
 class OutputCopy:

@@ -54,7 +54,7 @@ def open_monitoring(stack: AsyncExitStack, shared: Shared, models: ModelParts) -
     metrics = Metrics(lambda: shown_in_metrics(models.dispatcher), lag.worst_since_asked, lambda: store_writer.lost)
     usage = UsageCounter()
     add_pages(metrics, shared, usage)
-    kept = models.supervisor.kept_conversations
+    kept = models.supervisor.conversations.kept
     metrics.include(ConversationPage(lambda: shown_in_metrics(models.dispatcher), kept))
     models.journal.listen(metrics.watch)
     activity = Activity(metrics)

@@ -50,7 +50,7 @@ class ConfigApplier:
     def apply(self, loaded: Loaded) -> None:
         logs.set_up(loaded.settings.logging, self._start.writer, self._start.recent_lines)
         self._models.supervisor.withhold(loaded.withheld_env)
-        self._models.supervisor.trim_conversations()
+        self._models.supervisor.conversations.trim()
         self._models.supervisor.guard.keep_for(grace_of(loaded.settings))
         self._relay.change_policy(self._policy(loaded.settings))
 
@@ -59,7 +59,7 @@ class ConfigApplier:
         now = self._models.dispatcher.catalog
         overrides = {**self._models.overrides.kept(), **now.overrides}
         catalog = loaded.catalog.with_profile(now.active_profile).with_fleet_models(now.fleet_models)
-        self._models.supervisor.forget_conversations(without_successor(now, catalog))
+        self._models.supervisor.conversations.forget(without_successor(now, catalog))
         return self._models.dispatcher.change_catalog(catalog.with_overrides(overrides), loaded.measured)
 
     def reloaded(self, *, success: bool) -> None:

@@ -54,7 +54,7 @@ def description(models: ModelParts, fleet: FleetHandle) -> Description:
         "profile": models.dispatcher.catalog.active_profile,
         "fleet": fleet.to_hand_over(),
     }
-    if (handed := models.supervisor.handed_conversations()) is None:
+    if (handed := models.supervisor.conversations.handed()) is None:
         return Description(facts)
     conversations, lock = handed
     return Description({**facts, "conversations": conversations.as_json()}, [lock])

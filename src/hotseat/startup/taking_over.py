@@ -60,7 +60,7 @@ async def take_over(predecessor: Predecessor, models: ModelParts, streams: Strea
     models.dispatcher.tickets.number_from(state.next_ticket)
     restore_catalog(models.dispatcher, models.overrides, state.profile)
     if state.conversations:
-        await models.supervisor.take_conversations(state.conversations, state.lock)
+        await models.supervisor.conversations.take(state.conversations, state.lock)
     requests = OldRequests(models.dispatcher, channel, streams.note)
     adopt(models, state.scheduler, await models.supervisor.taken(), requests)
     await remove_old_conversations(models)
@@ -162,7 +162,7 @@ async def adopt_orphans(models: ModelParts) -> None:
     """Adopt the servers of a process that was killed, as far as the configuration still has them."""
     found = await models.supervisor.taken()
     if found:
-        models.supervisor.take_orphaned_conversations(found)
+        models.supervisor.conversations.take_orphaned(found)
         adopt(models, handover_of(found, models.dispatcher.catalog, time.time()), found)
     await remove_old_conversations(models)
 
@@ -170,7 +170,7 @@ async def adopt_orphans(models: ModelParts) -> None:
 async def remove_old_conversations(models: ModelParts) -> None:
     """As a reload does with what no server can use any more."""
     catalog = models.dispatcher.catalog
-    await models.supervisor.remove_old_conversations(
+    await models.supervisor.conversations.remove_leftovers(
         {name for name, spec in catalog.models.items() if spec.keeps_conversations}
     )
 

@@ -100,7 +100,7 @@ async def test_four_conversations_in_four_slots(rig: ConversationsRig, options: 
 
     assert min(turn.reused(each) for turn, each in zip(turns, answers, strict=True)) >= 0.99
     await come_true(lambda: len(rig.files) == 4)
-    assert rig.supervisor.kept_conversations(ready.model) == Kept(4, sum(file.stat().st_size for file in rig.files))
+    assert rig.supervisor.conversations.kept(ready.model) == Kept(4, sum(file.stat().st_size for file in rig.files))
     fresh = await rig.ready(spec)
     assert [text(await answer(fresh, turn.messages)) for turn in turns] == [text(each) for each in answers]
 

@@ -45,7 +45,7 @@ async def test_conversations_survive_a_restart(rig: ConversationsRig) -> None:
     assert (tokens(restored), restored.problem) == ([100, 50], "")
     assert {transfer.size for transfer in (*saved.saved, *restored.restored)} == {*sizes}
     assert all(0 < transfer.took_s < 60 for transfer in (*saved.saved, *restored.restored))
-    assert rig.supervisor.kept_conversations(ready.model) == Kept(2, sum(sizes))
+    assert rig.supervisor.conversations.kept(ready.model) == Kept(2, sum(sizes))
     assert [await rig.said(f"restored {slot} ") for slot in (0, 1)] == ["100", "50"]
 
 
@@ -128,16 +128,16 @@ async def test_a_conversation_in_an_unknown_format_is_kept_once(rig: Conversatio
     await talk(ready, 110, 50)
     await rig.save(ready)
 
-    assert rig.supervisor.kept_conversations(ready.model).conversations == 2
+    assert rig.supervisor.conversations.kept(ready.model).conversations == 2
     await come_true(lambda: len(rig.files) == 2)
 
 
 async def test_what_was_saved_of_a_model_that_is_forgotten(rig: ConversationsRig) -> None:
     """Its files are removed, and its next server has nothing to restore."""
     saved = await rig.saved_and_ended(stand_in(), 100, 50)
-    rig.supervisor.forget_conversations([saved.model])
+    rig.supervisor.conversations.forget([saved.model])
 
-    assert rig.supervisor.kept_conversations(saved.model) == Kept()
+    assert rig.supervisor.conversations.kept(saved.model) == Kept()
     await come_true(lambda: not rig.files)
     assert tokens(await rig.restore(await rig.ready(stand_in()))) == []
 

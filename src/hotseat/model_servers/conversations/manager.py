@@ -14,6 +14,7 @@ from hotseat.model_servers.conversations.handover import HandedConversations
 from hotseat.model_servers.conversations.of_server import ServerConversations
 from hotseat.model_servers.conversations.start import ServerStart
 from hotseat.model_servers.launch_env import environment
+from hotseat.model_servers.server_description import KeptIn
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Container, Iterable, Mapping
@@ -31,6 +32,8 @@ FOLDER = "LLAMA_ARG_SLOT_SAVE_PATH"
 class Conversations:
     def __init__(self, files: SavedFiles) -> None:
         self._files = files
+        self._servers: dict[LaunchId, ServerConversations] = {}
+        """That save theirs, from start to exit."""
         self._slots: dict[LaunchId, SlotsRecord] = {}
         """Of servers that may be adopted."""
 
@@ -46,26 +49,44 @@ class Conversations:
         """Remove all that was saved of these models: nothing will use it."""
         self._files.forget(models)
 
-    def of_server(self, spec: ModelSpec, environ: Mapping[str, str]) -> ServerConversations | None:
-        """For a server that is about to start; None: it saves none. `environ` is hotseat's, which it inherits."""
+    # Servers
+
+    def start(self, launch: LaunchId, spec: ModelSpec, environ: Mapping[str, str]) -> dict[str, str]:
+        """The environment of a server that is about to start. `environ` is hotseat's, which it inherits."""
         if not spec.keeps_conversations:
-            return None
+            return {**environ}
         env = environment(environ, spec.recipe.env)
         try:
             folder = str(self._files.open())
         except OSError as problem:
             log.warning("conversations cannot be saved model=%s error=%r", spec.name, str(problem))
-            return None
-        return ServerConversations(self._files, ServerStart.of(spec, env), {FOLDER: folder})
+            return {**environ}
+        self._servers[launch] = ServerConversations(self._files, ServerStart.of(spec, env), folder)
+        return {**environ, FOLDER: folder}
+
+    def of_server(self, launch: LaunchId) -> ServerConversations | None:
+        """None: it saves none."""
+        return self._servers.get(launch)
+
+    def kept_in(self, launch: LaunchId) -> KeptIn | None:
+        """Where a server saves them; None: it saves none."""
+        server = self._servers.get(launch)
+        return KeptIn(server.folder, server.start.basis) if server else None
+
+    def end(self, launch: LaunchId) -> None:
+        """The process of a server is gone: what it has written since the last save is removed."""
+        if self._servers.pop(launch, None):
+            self._files.sweep_later()
 
     # Another hotseat process
 
-    def handed(self, servers: Iterable[SlotsRecord]) -> tuple[HandedConversations, int] | None:
+    def handed(self) -> tuple[HandedConversations, int] | None:
         """What the next process must know, and the descriptor of the folder's lock; None: there is no folder."""
         if self._files.shared is None:
             return None
         folder, lock = self._files.shared
-        return HandedConversations(str(folder), self._files.records(), tuple(servers)), lock
+        servers = tuple(server.record(launch) for launch, server in self._servers.items())
+        return HandedConversations(str(folder), self._files.records(), servers), lock
 
     async def take(self, handed: HandedConversations, lock: int) -> None:
         """Go on with the folder of the process that this one replaces."""
@@ -74,23 +95,23 @@ class Conversations:
         else:
             os.close(lock)
 
-    def take_orphaned(self, folder: str) -> None:
+    def take_orphaned(self, servers: Iterable[ServerDescription]) -> None:
         """Go on with the folder of a process that was killed. What it had saved is unknown, and is removed."""
-        if self._files.take(Path(folder), None, ()):
+        folders = [each.conversations.folder for each in servers if each.conversations]
+        if folders and self._files.take(Path(folders[-1]), None, ()):
             self._files.sweep_later()
 
-    def of_adopted(
+    def adopt(
         self, launch: LaunchId, spec: ModelSpec, environ: Mapping[str, str], description: ServerDescription
-    ) -> ServerConversations | None:
-        """Of a server that an earlier process has started; None: it does not save into our folder."""
+    ) -> None:
+        """A server that an earlier process has started goes on, if it saves into our folder."""
         folder = self._files.shared[0] if self._files.shared else None
         if not description.conversations or description.conversations.folder != str(folder):
-            return None
+            return
         start = ServerStart.earlier(spec, environment(environ, spec.recipe.env), description.conversations.basis)
-        server = ServerConversations(self._files, start, {FOLDER: str(folder)})
+        server = self._servers[launch] = ServerConversations(self._files, start, str(folder))
         if record := self._slots.get(launch):
             server.remember(record)
-        return server
 
     async def remove_leftovers(self, models: Container[ModelName]) -> None:
         """Remove what earlier processes have saved: of other `models`, and in folders that nobody uses.

@@ -24,10 +24,9 @@ if TYPE_CHECKING:
 
 
 class ServerConversations:
-    def __init__(self, files: SavedFiles, start: ServerStart, environment: dict[str, str]) -> None:
+    def __init__(self, files: SavedFiles, start: ServerStart, folder: str) -> None:
         self._files, self._start = files, start
-        self.environment = environment
-        """What the server needs in order to save."""
+        self.folder = folder
         self._restored: set[Slot] = set()
         """Slots as they were after their conversation was restored: if one still is so, its file is still right."""
         self._files_of_slots: dict[int, SavedFile] = {}
@@ -47,10 +46,6 @@ class ServerConversations:
         self._restored = {*record.restored}
         known = {slot: self._files.named(name) for slot, name in record.files.items()}
         self._files_of_slots = {slot: file for slot, file in known.items() if file}
-
-    def ended(self) -> None:
-        """Its process is gone: what it has written since the last save is removed."""
-        self._files.sweep_later()
 
     # Save
 
