@@ -17,6 +17,7 @@ from hotseat.fleet.node import FleetNode
 from hotseat.fleet.store import NameTaken
 from hotseat.fleet.view import FleetConnection, Order
 from hotseat.identifiers import HostName
+from hotseat.scheduling.commands import Cause
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.settings import Fleet
 from hotseat.tasks import Tasks
@@ -53,9 +54,9 @@ class SimulatedHost:
         self.is_alive, self.is_leaving, self.was_refused = True, False, False
         self.names_known: set[str] = set()
         """Names of other hosts' models that it has known."""
-        launcher = SimulatedLauncher(self.awake, lambda model: rules.load_begins(self, model))
+        self._launcher = SimulatedLauncher(self.awake, lambda model: rules.load_begins(self, model))
         journal = Journal()
-        self.dispatcher = Dispatcher(Scheduler(catalog_of(name, version)), launcher, journal)
+        self.dispatcher = Dispatcher(Scheduler(catalog_of(name, version)), self._launcher, journal)
         settings = Fleet(("nats://nowhere",), self.name, address=address or f"http://{name}:8080", secrets=(SECRET,))
         store = nats.connect(self.name, self.awake)
         client, is_leaving = HostClient(self, network), lambda: self.is_leaving
@@ -81,6 +82,10 @@ class SimulatedHost:
 
     def has_ready(self, model: ModelName) -> bool:
         return model in self.dispatcher.catalog.models and self.dispatcher.is_running(model)
+
+    def has_evicted(self, model: ModelName) -> bool:
+        """Did it last stop the model for its own reasons, and not because it was told to?"""
+        return self._launcher.stopped.get(model) not in (None, Cause.OPERATOR)
 
     def waits_since(self, model: ModelName) -> Instant:
         """When the first request arrived that waits for it here; infinite: none does."""

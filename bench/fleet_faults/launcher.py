@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hotseat.identifiers import ModelName, Seconds
-    from hotseat.scheduling.commands import StartUpstream, StopUpstream
+    from hotseat.scheduling.commands import Cause, StartUpstream, StopUpstream
 
 LOAD_S: Seconds = 4.0
 STOP_S: Seconds = 0.3
@@ -26,6 +26,8 @@ class SimulatedLauncher(FakeLauncher):
         """`begins` is called at the begin of each load."""
         super().__init__()
         self._awake, self._begins = awake, begins
+        self.stopped: dict[ModelName, Cause] = {}
+        """Why each model was last stopped."""
 
     async def start(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed:
         name, launch = command.model, command.launch
@@ -39,6 +41,7 @@ class SimulatedLauncher(FakeLauncher):
         return UpstreamReady(name, launch, Upstream(Address("127.0.0.1", 40_000 + launch), 7_000 + launch))
 
     async def stop(self, command: StopUpstream) -> None:
+        self.stopped[command.model] = command.cause
         await asyncio.sleep(STOP_S)
         await self._awake.wait()
         await super().stop(command)

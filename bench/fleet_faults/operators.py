@@ -71,7 +71,7 @@ class Operators:
         return done
 
     async def move_twice(self, model: str, one: HostName, other: HostName) -> None:
-        """Two operators at once: if both moves succeed, the model must be on one of the two hosts."""
+        """Two operators at once: if both moves succeed, they must leave the model on one of the two hosts."""
         done = await asyncio.gather(self.move(model, one), self.move(model, other))
         await asyncio.sleep(1.0)
         there = [name for name in (one, other) if self._has(name, ModelName(model))]
@@ -79,8 +79,10 @@ class Operators:
             self._rules.violated("moves", f"{model} was moved to {one} and to {other}, and is on neither")
 
     def _has(self, name: HostName, model: ModelName) -> bool:
+        """Has the move left it there? The host itself may need the memory a moment later."""
         host = self._network.hosts[name]
-        return not host.is_awake or host.dispatcher.requests(model) > 0 or host.has_ready(model)
+        is_there = host.dispatcher.requests(model) > 0 or host.has_ready(model) or host.has_evicted(model)
+        return is_there or not host.is_awake
 
     def _at(self) -> SimulatedHost:
         return self._rng.choice(sorted(self._rules.awake(), key=lambda host: host.name))

@@ -96,6 +96,8 @@ ALLOWED = {
         ("name stolen with the address", "host stopped", "watches lapse", "host killed"),
     ),
     "chosen while NATS is slow": (6010, ("new configuration", "nats slow")),
+    "evicted right after two moves": (9556, ("two moves",)),
+    "evicted while a move stops the other copy": (8483, ("move away and back", "two moves", "move away and back")),
     "host stopped while it leaves": (2202, ("host stopped", "new configuration", "watches lapse")),
 }
 """Seeds and faults with which the simulation has reported what a fleet may do, or what no real host does."""
