@@ -84,11 +84,13 @@ class World:
 
     async def start_second(self, name: HostName, address: str) -> None:
         """Another machine with the same name, which must not be let in while the first one holds its lease."""
+        first = self.network.hosts[name]
+        is_held = first.holds_name
         second = SimulatedHost(self.nats, self.network, self.rules, name, 1, UnsavedState(), address)
         self.rules.seconds.append(second)
         await self.pause(15.0, 20.0)
         if second.is_alive:
-            if self.network.hosts[name].is_awake and self.rules.is_calm(name) and self.nats.is_calm(20.0):
+            if is_held and first.is_awake and self.rules.is_calm(name) and self.nats.is_calm(20.0):
                 self.rules.violated("stolen name", f"a second {name} was let in")
             await second.die()
 

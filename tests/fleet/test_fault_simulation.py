@@ -98,6 +98,10 @@ ALLOWED = {
     "chosen while NATS is slow": (6010, ("new configuration", "nats slow")),
     "evicted right after two moves": (9556, ("two moves",)),
     "evicted while a move stops the other copy": (8483, ("move away and back", "two moves", "move away and back")),
+    "name taken after that of a thief has ended": (
+        3065,
+        ("name stolen", "host stopped", "name stolen with the address", "nats away"),
+    ),
     "host stopped while it leaves": (2202, ("host stopped", "new configuration", "watches lapse")),
 }
 """Seeds and faults with which the simulation has reported what a fleet may do, or what no real host does."""
