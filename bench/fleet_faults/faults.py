@@ -91,7 +91,7 @@ async def network_cut(world: World) -> None:
     await world.pause(2.0, 60.0)
     world.network.cut.discard(pair)
     for name in pair:
-        world.rules.note_disturbance(name)
+        world.disturbances.note(name)
 
 
 async def clock_wrong(world: World) -> None:

@@ -12,6 +12,7 @@ from hotseat.identifiers import ModelName
 if TYPE_CHECKING:
     from random import Random
 
+    from bench.fleet_faults.disturbances import Disturbances
     from bench.fleet_faults.host import SimulatedHost
     from bench.fleet_faults.network import SimulatedNetwork
     from bench.fleet_faults.rules import Rules
@@ -27,8 +28,8 @@ AGAIN_S: Seconds = 2.0
 
 
 class Operators:
-    def __init__(self, rng: Random, network: SimulatedNetwork, rules: Rules) -> None:
-        self._rng, self._network, self._rules = rng, network, rules
+    def __init__(self, rng: Random, network: SimulatedNetwork, disturbances: Disturbances, rules: Rules) -> None:
+        self._rng, self._network, self._disturbances, self._rules = rng, network, disturbances, rules
 
     async def give(self, host: HostName, order: Order) -> None:
         """An order whose outcome is unknown is neither expected nor forbidden."""
@@ -57,7 +58,7 @@ class Operators:
 
     async def move(self, model: str, to: HostName) -> str | None:
         """Where the model is then; None if the move failed: it may still be loaded there, when there is memory."""
-        now, moved = asyncio.get_running_loop().time, self._rules.moved
+        now, moved = asyncio.get_running_loop().time, self._rules.loads.moved
         began_at, moved[ModelName(model)] = now(), inf
         try:
             async with asyncio.timeout(PATIENCE_S):  # the host that is asked may end, and with it the command
@@ -65,7 +66,7 @@ class Operators:
         except TimeoutError:
             return None
         except HotseatError as error:
-            self._rules.check_failed_move(model, to, began_at, error)
+            self._rules.loads.check_failed_move(model, to, began_at, error)
             return None
         moved[ModelName(model)] = now()
         return done
@@ -75,7 +76,7 @@ class Operators:
         done = await asyncio.gather(self.move(model, one), self.move(model, other))
         await asyncio.sleep(1.0)
         there = [name for name in (one, other) if self._has(name, ModelName(model))]
-        if all(done) and not there and self._rules.is_calm(one, other):
+        if all(done) and not there and self._disturbances.is_calm(one, other):
             self._rules.violated("moves", f"{model} was moved to {one} and to {other}, and is on neither")
 
     def _has(self, name: HostName, model: ModelName) -> bool:

@@ -9,14 +9,16 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 from unittest.mock import patch
 
+from bench.fleet_faults.agreement import SETTLE_S
 from bench.fleet_faults.configurations import ALIAS, KEPT, NAMES, RARE
+from bench.fleet_faults.disturbances import Disturbances
 from bench.fleet_faults.faults import FAULTS
 from bench.fleet_faults.host import SimulatedHost
 from bench.fleet_faults.nats import SimulatedNats
 from bench.fleet_faults.network import SimulatedNetwork
 from bench.fleet_faults.operators import Operators
 from bench.fleet_faults.request import OK, SimulatedRequest
-from bench.fleet_faults.rules import SETTLE_S, Rules
+from bench.fleet_faults.rules import Rules
 from tests.support.virtual_time import JumpingLoop
 
 from hotseat.fleet import backoff, catalog_lease
@@ -54,8 +56,9 @@ class World:
         clock = asyncio.get_running_loop().time
         self.nats = SimulatedNats(Random(f"nats {seed}"), clock)
         self.network = SimulatedNetwork(Random(f"network {seed}"))
-        self.rules = Rules(self.nats, self.network)
-        self.operators = Operators(self.rng, self.network, self.rules)
+        self.disturbances = Disturbances(self.nats, self.network)
+        self.rules = Rules(self.nats, self.network, self.disturbances)
+        self.operators = Operators(self.rng, self.network, self.disturbances, self.rules)
         self._states = {name: UnsavedState() for name in NAMES}
         """The state directory of each host."""
 
@@ -65,7 +68,7 @@ class World:
         if name in self.network.hosts and self.network.hosts[name].is_alive:
             return
         self.network.hosts[name] = SimulatedHost(self.nats, self.network, self.rules, name, version, self._states[name])
-        self.rules.note_disturbance(name)
+        self.disturbances.note(name)
 
     async def kill(self, name: HostName) -> None:
         host = self.network.hosts[name]
@@ -76,7 +79,7 @@ class World:
     async def restart(self, name: HostName, version: int) -> None:
         host = self.network.hosts[name]
         if host.is_awake and not host.is_leaving:
-            self.rules.note_disturbance(name)
+            self.disturbances.note(name)
             await host.leave()
             self.rules.host_died(host)
             await self.disturbed(name, 0.2, 10.0)
@@ -87,10 +90,10 @@ class World:
         first = self.network.hosts[name]
         is_held = first.holds_name
         second = SimulatedHost(self.nats, self.network, self.rules, name, 1, UnsavedState(), address)
-        self.rules.seconds.append(second)
+        self.disturbances.seconds.append(second)
         await self.pause(15.0, 20.0)
         if second.is_alive:
-            if is_held and first.is_awake and self.rules.is_calm(name) and self.nats.is_calm(20.0):
+            if is_held and first.is_awake and self.disturbances.is_calm(name) and self.nats.is_calm(20.0):
                 self.rules.violated("stolen name", f"a second {name} was let in")
             await second.die()
 
@@ -100,9 +103,9 @@ class World:
         await asyncio.sleep(self.rng.uniform(least, most))
 
     async def disturbed(self, host: HostName, least: Seconds, most: Seconds) -> None:
-        self.rules.note_disturbance(host)
+        self.disturbances.note(host)
         await self.pause(least, most)
-        self.rules.note_disturbance(host)
+        self.disturbances.note(host)
 
     # The run
 
