@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.fake_launcher import FakeLauncher, catalog, spec
+from tests.support.loop_turns import Turns
 from tests.support.management import Management, management
 from tests.support.served_fleet import Served, be_patient, served_fleet
+
+from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -33,3 +36,14 @@ async def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     be_patient(monkeypatch)
     async with served_fleet(tmp_path) as hosts:
         yield hosts
+
+
+@pytest.fixture
+async def turns(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Turns]:
+    """Of the function that the test names."""
+    module, name = request.param
+    counting, tasks = Turns(getattr(module, name)), Tasks()
+    monkeypatch.setattr(module, name, counting)
+    tasks.start(counting.keep_counting(), "count the turns of the loop")
+    yield counting
+    await tasks.aclose()

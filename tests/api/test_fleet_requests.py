@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from hotseat.activity.recent import InProgress
+from hotseat.api import fleet_requests
 from hotseat.api.fleet_requests import each_once
+from hotseat.api.fleet_schemas import FleetRequest
+from hotseat.api.routes import fleet_requests as routes
 from hotseat.api.routes.requests import in_progress
+from hotseat.api.slices import SLICE
 from hotseat.identifiers import ClientId, HostName, ModelName, TicketId
 
 if TYPE_CHECKING:
-    import pytest
+    from tests.support.loop_turns import Turns
     from tests.support.served_fleet import Served
-
-    from hotseat.api.fleet_schemas import FleetRequest
 
 A, B = HostName("a"), HostName("b")
 LOCAL = InProgress(
@@ -26,53 +31,53 @@ COPY = replace(LOCAL, ticket=TicketId(3), from_host=A, waited_s=4.0, seconds=4.5
 """The same at b, which serves it."""
 
 
-def shown(**by_host: list[InProgress]) -> list[FleetRequest]:
-    return each_once({host: [in_progress(each) for each in found] for host, found in by_host.items()})
+async def shown(**by_host: list[InProgress]) -> list[FleetRequest]:
+    return await each_once({host: [in_progress(each) for each in found] for host, found in by_host.items()})
 
 
 def places(found: list[FleetRequest]) -> list[tuple[str, str, int | None]]:
     return [(each.host, each.asked, each.ticket) for each in found]
 
 
-def test_a_forwarded_request_is_listed_once() -> None:
+async def test_a_forwarded_request_is_listed_once() -> None:
     """It has the age that its client sees, and the state at the host that serves it."""
-    [found] = shown(a=[FORWARDED], b=[COPY])
+    [found] = await shown(a=[FORWARDED], b=[COPY])
 
     assert places([found]) == [("b", "a", 7)]
     assert (found.state, found.waited_s, found.seconds, found.first_byte_s) == ("waiting", 4.0, 5.0, 2.0)
 
 
-def test_a_request_that_is_served_where_it_was_asked() -> None:
+async def test_a_request_that_is_served_where_it_was_asked() -> None:
     """Both hosts are the same."""
-    assert places(shown(a=[LOCAL], b=[])) == [("a", "a", 7)]
+    assert places(await shown(a=[LOCAL], b=[])) == [("a", "a", 7)]
 
 
-def test_the_host_that_was_asked_is_silent() -> None:
+async def test_the_host_that_was_asked_is_silent() -> None:
     """The host that serves the request knows who forwarded it, but not its number there."""
-    assert places(shown(b=[COPY])) == [("b", "a", None)]
+    assert places(await shown(b=[COPY])) == [("b", "a", None)]
 
 
-def test_the_host_that_serves_is_silent() -> None:
+async def test_the_host_that_serves_is_silent() -> None:
     """The host that was asked knows where it is."""
-    assert places(shown(a=[FORWARDED])) == [("b", "a", 7)]
+    assert places(await shown(a=[FORWARDED])) == [("b", "a", 7)]
 
 
-def test_a_request_is_forwarded_between_the_two_reports() -> None:
+async def test_a_request_is_forwarded_between_the_two_reports() -> None:
     """One host still reports that it waits for a host, and the other already has it."""
-    assert places(shown(a=[replace(LOCAL, is_waiting=True)], b=[COPY])) == [("b", "a", 7)]
+    assert places(await shown(a=[replace(LOCAL, is_waiting=True)], b=[COPY])) == [("b", "a", 7)]
 
 
-def test_a_client_sends_one_id_twice() -> None:
+async def test_a_client_sends_one_id_twice() -> None:
     """One request is served where it was asked and the other was forwarded: both are listed, the oldest first."""
     local = replace(LOCAL, ticket=TicketId(8), seconds=9.0, is_waiting=True)
 
-    assert places(shown(a=[local, FORWARDED], b=[COPY])) == [("a", "a", 8), ("b", "a", 7)]
+    assert places(await shown(a=[local, FORWARDED], b=[COPY])) == [("a", "a", 8), ("b", "a", 7)]
 
 
-def test_two_hosts_forward_one_id() -> None:
+async def test_two_hosts_forward_one_id() -> None:
     """Each has its own copy."""
     from_c = replace(COPY, ticket=TicketId(4), from_host=HostName("c"))
-    found = shown(a=[FORWARDED], b=[from_c, COPY], c=[replace(FORWARDED, ticket=TicketId(9), seconds=1.0)])
+    found = await shown(a=[FORWARDED], b=[from_c, COPY], c=[replace(FORWARDED, ticket=TicketId(9), seconds=1.0)])
 
     assert places(found) == [("b", "a", 7), ("b", "c", 9)]
 
@@ -104,6 +109,32 @@ async def test_a_host_whose_answer_cannot_be_read(hosts: Served, monkeypatch: py
     monkeypatch.setattr(others, "read_all", answers)
 
     assert (await hosts.get("a", "/hotseat/fleet/requests"))["silent"] == ["b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("turns", "calls", "most"),
+    [
+        ((routes, "reported"), 40, 1),
+        ((fleet_requests, "_shown"), 40 * 30, SLICE),
+        ((FleetRequest, "model_dump_json"), 40 * 30, SLICE),
+    ],
+    indirect=["turns"],
+)
+async def test_many_hosts_with_many_requests(
+    hosts: Served, turns: Turns, calls: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are read, compared and encoded in slices, so that other requests go on."""
+    answer = json.dumps({"at": 0, "in_progress": [in_progress(LOCAL).model_dump()] * 30, "finished": []}).encode()
+
+    async def answers(asked: list[HostName], path: str) -> dict[HostName, bytes]:
+        return {HostName(f"gpu{n}"): answer for n in range(40)}
+
+    monkeypatch.setattr(hosts.fleet["a"].fleet_admin.others, "read_all", answers)
+    found = await hosts.get("a", "/hotseat/fleet/requests")
+
+    assert len(found["in_progress"]) == 40 * 30
+    assert turns.calls == calls
+    assert turns.most_in_a_turn <= most
 
 
 class Asked:

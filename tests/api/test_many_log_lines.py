@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.server_events import next_event
@@ -15,43 +14,14 @@ from hotseat.api.log_text import as_json
 from hotseat.api.routes import logs
 from hotseat.api.slices import SLICE
 from hotseat.identifiers import HostName, LogLine, ModelName
-from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+    from collections.abc import AsyncGenerator, Iterable
 
+    from tests.support.loop_turns import Turns
     from tests.support.served_fleet import Served
 
 QWEN = ModelName("qwen")
-
-
-class Turns:
-    """Counts the turns of the event loop, and the most calls of a function within one turn."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.calls = self.most_in_a_turn = self._in_this_turn = 0
-        self._function = function
-
-    def __call__(self, *args: Any) -> Any:
-        self.calls += 1
-        self._in_this_turn += 1
-        self.most_in_a_turn = max(self.most_in_a_turn, self._in_this_turn)
-        return self._function(*args)
-
-    async def keep_counting(self) -> None:
-        while True:
-            self._in_this_turn = 0
-            await asyncio.sleep(0)
-
-
-@pytest.fixture
-async def turns(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Turns]:
-    module, name = request.param
-    counting, tasks = Turns(getattr(module, name)), Tasks()
-    monkeypatch.setattr(module, name, counting)
-    tasks.start(counting.keep_counting(), "count the turns of the loop")
-    yield counting
-    await tasks.aclose()
 
 
 class Talkative:

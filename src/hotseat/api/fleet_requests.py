@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hotseat.api.fleet_schemas import FleetRequest
+from hotseat.api.slices import taken
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,13 +22,15 @@ if TYPE_CHECKING:
     """Forwarded requests at the hosts that serve them, by the host that was asked and the id."""
 
 
-def each_once(reports: Mapping[str, Sequence[RequestInProgress]]) -> list[FleetRequest]:
+async def each_once(reports: Mapping[str, Sequence[RequestInProgress]]) -> list[FleetRequest]:
     """All requests that the hosts report, the oldest first."""
-    asked = [(host, each) for host, requests in reports.items() for each in requests if each.from_host is None]
+    clients = ((host, each) for host, requests in reports.items() for each in requests if each.from_host is None)
+    asked = await taken(clients)
     copies = _copies(reports)
     # Those that are known to be forwarded come first: each finds its own copy.
-    found = [_shown(at, _take(copies, at) or at) for at in sorted(asked, key=lambda at: at[1].host is None)]
-    found += [_shown(copy, copy) for left in copies.values() for copy in left]
+    asked.sort(key=lambda at: at[1].host is None)
+    found = await taken(_shown(at, _take(copies, at) or at) for at in asked)
+    found += await taken(_shown(copy, copy) for left in copies.values() for copy in left)
     return sorted(found, key=lambda request: -request.seconds)
 
 

@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SLICE = 100
-"""Log lines, which take about a millisecond."""
+"""Log lines or requests, which take about a millisecond."""
 
 
-async def slices(items: Iterable[T]) -> AsyncGenerator[list[T], None]:
+async def slices(items: Iterable[T], size: int = SLICE) -> AsyncGenerator[list[T], None]:
     """All items, which are computed as they are taken."""
     rest = iter(items)
-    while some := [*islice(rest, SLICE)]:
+    while some := [*islice(rest, size)]:
         yield some
         await asyncio.sleep(0)
 
 
-async def taken(items: Iterable[T]) -> list[T]:
-    return [item async for some in slices(items) for item in some]
+async def taken(items: Iterable[T], size: int = SLICE) -> list[T]:
+    return [item async for some in slices(items, size) for item in some]

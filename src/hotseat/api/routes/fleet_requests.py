@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request
+from fastapi.responses import Response
 from pydantic import ValidationError
 
 from hotseat.api.deps import Deps
 from hotseat.api.disconnect import unless_gone
 from hotseat.api.fleet_requests import each_once
-from hotseat.api.fleet_schemas import FleetRequests
+from hotseat.api.fleet_schemas import FleetRequest, FleetRequests
 from hotseat.api.routes.fleet import ALONE, fleet_admin_of
 from hotseat.api.routes.requests import in_progress
 from hotseat.api.schemas import Requests
+from hotseat.api.slices import taken
 
 if TYPE_CHECKING:
     from hotseat.api.schemas import RequestInProgress
@@ -24,16 +27,28 @@ WITHOUT_FINISHED = f"/hotseat/requests?after={2**53}"
 """No host has numbered that many finished requests."""
 
 
-@router.get("/requests", summary="Requests in progress on all hosts of the fleet", responses=ALONE)
-async def fleet_requests(request: Request, deps: Deps) -> FleetRequests:
+@router.get(
+    "/requests",
+    summary="Requests in progress on all hosts of the fleet",
+    response_model=FleetRequests,
+    responses=ALONE,
+)
+async def fleet_requests(request: Request, deps: Deps) -> Response:
     fleet_admin = fleet_admin_of(deps)
     others = fleet_admin.others
     answers = await unless_gone(request.receive, others.read_all(others.names(), WITHOUT_FINISHED))
-    reports = {str(host): reported(answer) for host, answer in answers.items()}
-    here = [in_progress(each) for each in deps.in_progress()]
+    # A slice for each host, which may report many requests.
+    reports = dict(await taken(((str(host), reported(answer)) for host, answer in answers.items()), 1))
+    here = await taken(in_progress(each) for each in deps.in_progress())
     known = {host: report for host, report in reports.items() if report is not None}
     silent = [host for host, report in reports.items() if report is None]
-    return FleetRequests(in_progress=each_once({fleet_admin.name: here, **known}), silent=silent)
+    return await page(await each_once({fleet_admin.name: here, **known}), silent)
+
+
+async def page(found: list[FleetRequest], silent: list[str]) -> Response:
+    """A response with FleetRequests."""
+    texts = ",".join(await taken(map(FleetRequest.model_dump_json, found)))
+    return Response(f'{{"in_progress":[{texts}],"silent":{json.dumps(silent)}}}', media_type="application/json")
 
 
 def reported(answer: bytes | None) -> list[RequestInProgress] | None:
