@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -9,10 +10,12 @@ import pytest
 from tests.support.waiting import come_true
 
 from hotseat.activity.usage import HELD
+from hotseat.api.routes import fleet as routes
 from hotseat.identifiers import ModelName
 from hotseat.settings import ApiKey, Role
 
 if TYPE_CHECKING:
+    from tests.support.loop_turns import Turns
     from tests.support.management import Management
     from tests.support.served_fleet import Served
 
@@ -33,6 +36,18 @@ async def test_the_fleet_is_shown_with_its_hosts_and_models(hosts: Served) -> No
     ]
     [llama] = shown["hosts"][2]["residents"]
     assert (llama["model"], llama["phase"], llama["in_flight"], llama["pinned"]) == ("llama", "ready", 0, False)
+
+
+@pytest.mark.parametrize("turns", [(routes, "host")], indirect=True)
+async def test_a_fleet_of_many_hosts_is_shown(hosts: Served, turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The response is made in slices, so that other requests go on."""
+    view = hosts.fleet["a"].fleet_admin.view()
+    large = replace(view, hosts=view.hosts * 40)
+    monkeypatch.setattr(hosts.fleet["a"].fleet_admin, "view", lambda: large)
+    shown = await hosts.get("a", "/hotseat/fleet")
+
+    assert len(shown["hosts"]) == turns.calls == 3 * 40
+    assert turns.most_in_a_turn <= routes.AT_ONCE
 
 
 @pytest.mark.parametrize(("order", "key"), [("cordon", "cordoned"), ("drain", "drained")])

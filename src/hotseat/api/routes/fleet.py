@@ -11,6 +11,7 @@ from hotseat.api.disconnect import unless_gone
 from hotseat.api.fleet_schemas import AbsentHost, Fleet, FleetClaim, FleetDevice, FleetHost, FleetResident
 from hotseat.api.routes.management import Responses
 from hotseat.api.schemas import Failure, Result
+from hotseat.api.slices import taken
 from hotseat.errors import NotInAFleet
 from hotseat.fleet.view import Order
 
@@ -34,6 +35,8 @@ MOVING: Responses = {
         "description": "The model did not become ready on that host, or NATS is unreachable; nothing was stopped.",
     },
 }
+AT_ONCE = 10
+"""Hosts with all their models, in a slice."""
 ORDERS: Responses = {**ALONE, **UNKNOWN, **APART}
 
 
@@ -44,7 +47,7 @@ async def fleet(deps: Deps) -> Fleet:
         host=view.me,
         connection=view.connection,
         problem=view.problem,
-        hosts=[host(each) for each in view.hosts],
+        hosts=await taken((host(each) for each in view.hosts), AT_ONCE),
         claims=[FleetClaim(model=each.model, host=each.host, by=each.by, reason=each.reason) for each in view.claims],
         absent=[AbsentHost(host=each.name, **orders(each.orders)) for each in view.absent],
     )
