@@ -255,6 +255,21 @@ async def test_a_move_that_was_interrupted_is_finished_when_asked_again() -> Non
 
 
 @in_virtual_time
+async def test_a_model_that_has_left_the_target_stays_where_it_is() -> None:
+    """The target itself is asked before the model stops elsewhere: its record may be outdated."""
+    async with in_process_fleet("a", "b") as fleet:
+        for name in ("a", "b"):
+            await fleet[name].dispatcher.load(QWEN)
+        await come_true(lambda: fleet["a"].phases_seen("b") == {"qwen": "ready"})
+        fleet["b"].store.cut_off()
+        await fleet["b"].dispatcher.unload(QWEN)
+        with pytest.raises(CannotMove, match="qwen was ready on b and is not any more, so it was not stopped"):
+            await fleet["a"].fleet_admin.move("qwen", "b")
+
+        assert fleet["a"].running() == ["qwen"]
+
+
+@in_virtual_time
 async def test_replicas_that_are_always_wanted_stay() -> None:
     """After a move, the model runs on the target and still on the minimum number of hosts."""
     models = (spec("qwen", replicas=Replicas(2, 3)),)
