@@ -10,7 +10,7 @@ import pytest
 
 from hotseat.identifiers import Address
 from hotseat.net.happy_eyeballs import Connector
-from hotseat.net.http_client import LONGEST_HEAD, fetch
+from hotseat.net.http_client import LONGEST_HEAD, MOST_CHUNKS, fetch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -117,8 +117,9 @@ async def test_an_interim_answer_is_not_the_answer() -> None:
         OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
         OK + b"x" * (LONGEST_HEAD + 1) + b"\r\n\r\n",
         OK + b"A: b\r\n" * LONGEST_HEAD,
+        OK + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * (MOST_CHUNKS + 1),
     ],
-    ids=range(11),
+    ids=range(12),
 )
 async def test_what_is_no_answer_is_a_value_error(answer: bytes) -> None:
     """The caller gets a ValueError for any response that is not HTTP."""

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 MOST_BYTES: Bytes = 1 << 20
 LONGEST_HEAD: Bytes = 64 << 10
+MOST_CHUNKS = 4096
+"""Of a response; each costs a call, and thousands that arrive together would block the event loop."""
 INTERIM = range(100, 200)
 
 
@@ -135,11 +137,14 @@ async def _body(reader: asyncio.StreamReader, fields: Mapping[str, str], most: B
 
 
 async def _chunks(reader: asyncio.StreamReader, most: Bytes) -> bytes:
-    body = b""
-    while len(body) < most and (size := int((await reader.readline()).partition(b";")[0], 16)):
+    body = bytearray()
+    for _ in range(MOST_CHUNKS):
+        size = int((await reader.readline()).partition(b";")[0], 16)
         body += await _read(reader, min(size, most - len(body)))
+        if not size or len(body) >= most:
+            return bytes(body)
         await reader.readline()
-    return body
+    raise ValueError("the response has too many chunks")
 
 
 async def _read(reader: asyncio.StreamReader, size: int) -> bytes:
