@@ -214,3 +214,32 @@ def test_prometheus_own_tool_accepts_the_page() -> None:
     done = subprocess.run(tool, input=together(alpha=page, beta=page), capture_output=True, text=True)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+HISTOGRAM = '# TYPE a histogram\na_bucket{le="+Inf"} 1\na_sum 1\na_count 1\n'
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (HISTOGRAM, "# HELP a_count Of another metric.\n# TYPE a_count counter\na_count 3\n"),
+        (HISTOGRAM, HISTOGRAM + "# TYPE a_count counter\n"),
+        (HISTOGRAM, "# TYPE a_sum histogram\na_sum_count 1\n"),
+        (HISTOGRAM, 'a_bucket{le="many"} 1\n'),
+        (HISTOGRAM, '# TYPE a histogram\na_bucket{le="1_0"} 1\n'),
+        (HISTOGRAM, '# TYPE a histogram\na_bucket{le="1e999"} 1\n'),
+        ('# TYPE a summary\na{quantile="0.5"} 1\n', '# TYPE a summary\na{quantile="half"} 1\n'),
+        (HISTOGRAM, '# TYPE a summary\na{quantile="half"} 1\n'),
+        (HISTOGRAM, 'a_bucket{le="many"} 1\n# TYPE a_count gauge\na_count 1\n'),
+        (HISTOGRAM, "# TYPE a_sum histogram\na_sum_count 1\n# TYPE a_sum_count gauge\na_sum_count 1\n"),
+    ],
+    ids=range(10),
+)
+def test_a_page_that_breaks_another_one(one: str, other: str) -> None:
+    """No server makes Prometheus' tool refuse the metrics of the others, whichever comes first; no sample is lost."""
+    for pages in ({"alpha": one, "beta": other}, {"beta": other, "alpha": one}):
+        page = together(**pages)
+        done = subprocess.run([program("promtool"), "check", "metrics"], input=page, capture_output=True, text=True)
+
+        assert "error" not in done.stderr
+        assert page.count('model="beta"') == sum(not line.startswith("#") for line in other.splitlines())

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 UNTYPED = "untyped"
 PARTS = {"histogram": ("_bucket", "_sum", "_count"), "summary": ("_sum", "_count")}
 """What the names of a family's samples end in, by its type."""
+NUMBERS = frozenset(("le", "quantile"))
+"""Labels of their parts whose values must be numbers."""
 TYPES = frozenset(("counter", "gauge", UNTYPED, *PARTS))
 MOST_LINES = 20_000
 """vLLM prints about a thousand; to read this many takes half a second."""
@@ -26,6 +28,7 @@ _LABEL = r'[ \t]*+[a-zA-Z_][a-zA-Z0-9_]*+[ \t]*+=[ \t]*+"[^"\\]*+(?:\\[\\n"][^"\
 _VALUE = r"[-+]?(?:(?:[0-9]{1,99}+\.?[0-9]{0,99}+|\.[0-9]{1,99}+)(?:[eE][-+]?[0-9]{1,9}+)?|(?i:nan|inf))"
 _TIMESTAMP = r"(?:[ \t]++-?[0-9]{1,18}+)?"
 _LABELS = rf"[ \t]*+\{{((?:{_LABEL}(?:,{_LABEL})*+,?)?)[ \t]*+\}}[ \t]*+"
+_is_number = re.compile(_VALUE).fullmatch
 _LINE = re.compile(rf"({_NAME})(?:{_LABELS}|[ \t]++)({_VALUE})({_TIMESTAMP})")
 _PAIR = re.compile(r'([a-zA-Z_]\w*+)[ \t]*+=[ \t]*+"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
@@ -98,7 +101,35 @@ def merged(pages: Iterable[tuple[str, Mapping[str, Family]]], label: str) -> dic
             both = whole.setdefault(name, Family(family.type, family.help))
             both.type = both.type if both.type == family.type else UNTYPED
             both.samples += [sample.labelled(label, origin) for sample in family.samples]
-    return whole
+    _settle_types(whole)
+    return _regrouped(whole)
+
+
+def _settle_types(whole: Mapping[str, Family]) -> None:
+    """Some readers refuse the whole page if a part of a histogram or summary has a header, or a bound is no number."""
+    samples = [sample for family in whole.values() for sample in family.samples]
+    unbounded = {sample.name for sample in samples if not _has_bounds(sample)}
+    for name in sorted(whole, key=len):  # a part has a longer name
+        parts = [name + part for part in PARTS.get(whole[name].type, ())]
+        if parts and not unbounded.isdisjoint((name, *parts)):
+            whole[name].type, parts = UNTYPED, []
+        for part in parts:
+            if part in whole:
+                whole[part].type, whole[part].help = UNTYPED, ""
+
+
+def _regrouped(whole: Mapping[str, Family]) -> dict[str, Family]:
+    """The samples of what is no histogram any more belong to the families with their own names."""
+    again = {name: Family(family.type, family.help) for name, family in whole.items()}
+    for name, family in whole.items():
+        for sample in family.samples:
+            again.setdefault(name if family.type in PARTS else sample.name, Family()).samples.append(sample)
+    return again
+
+
+def _has_bounds(sample: Sample) -> bool:
+    bounds = [value for name, value in sample.labels if name in NUMBERS]
+    return all(_is_number(bound) and _is_in_range(bound) for bound in bounds)
 
 
 def printed(families: Mapping[str, Family]) -> str:
