@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from typing import TYPE_CHECKING
 
 import pytest
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 ALPHA, BETA = ModelName("alpha"), ModelName("beta")
 TICK_S = 0.001
+STEP_BYTES = 100
+"""What a step takes at least."""
 FOREVER = (float("-inf"), float("inf"))
 
 
@@ -240,3 +243,16 @@ async def test_a_model_that_is_loaded_again_and_again(opened: Callable[..., Rig]
         await rig.dispatcher.load(BETA)
 
     assert len(rig.taken_for(ALPHA)) == KEPT
+
+
+def test_a_model_that_is_stopped_again_and_again_before_it_is_ready() -> None:
+    """Only the last steps are kept, so a model that never gets ready takes no more memory from day to day."""
+    steps = SwapSteps(lambda: 0.0)
+    tracemalloc.start()
+    for _ in range(100 * KEPT):
+        steps.watch(entry(READY, STOP))
+        steps.watch(entry(GONE))
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert taken < 100 * KEPT * STEP_BYTES / 2

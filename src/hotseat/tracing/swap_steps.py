@@ -94,7 +94,7 @@ class SwapSteps:
         self._clock = clock
         self._begun: defaultdict[LaunchId, dict[str, _Begun]] = defaultdict(dict)
         self._ready_at: dict[ModelName, Instant] = {}
-        self._leaving: defaultdict[ModelName, list[Step]] = defaultdict(list)
+        self._leaving: defaultdict[ModelName, deque[Step]] = defaultdict(lambda: deque(maxlen=KEPT))
         """What was done to each model since it was last ready."""
         self._steps: defaultdict[ModelName, deque[Step]] = defaultdict(lambda: deque(maxlen=KEPT))
         """What was done for each model, whichever model it was done to."""
@@ -150,7 +150,7 @@ class SwapSteps:
 
     def _left(self, went: Evicted) -> list[Step]:
         """The drain has no command of its own: it begins with the eviction and ends with the first step after it."""
-        steps, ready_at = self._leaving.get(went.model, []), self._ready_at.get(went.model)
+        steps, ready_at = list(self._leaving.get(went.model, ())), self._ready_at.get(went.model)
         if not steps or ready_at is None:
             return steps
         began = min(ready_at + went.age_s, steps[0].began)
