@@ -148,6 +148,16 @@ def test_a_card_without_its_driver_is_a_warning(tmp_path: Path) -> None:
     assert [finding.state for finding in nothing] == [State.OK]
 
 
+@pytest.mark.parametrize(("nvml", "state", "said"), [(object(), State.OK, "NVIDIA"), (None, State.WARN, "cannot read")])
+def test_under_wsl_the_gpu_is_not_on_the_bus(tmp_path: Path, nvml: object, state: State, said: str) -> None:
+    """Windows shares it through /dev/dxg, so the driver's library decides, and nobody is told that there is no GPU."""
+    put(tmp_path / "pci/0/class", b"0x030200\n"), put(tmp_path / "pci/0/vendor", b"0x1414\n")
+    [found] = doctor_checks.graphics(tmp_path / "pci", dxg=put(tmp_path / "dxg", b""), nvml=lambda: nvml)
+
+    assert found.state is state
+    assert said in found.message
+
+
 @pytest.mark.parametrize(("hard", "state"), [(1024, State.WARN), (65536, State.OK), (resource.RLIM_INFINITY, State.OK)])
 def test_a_low_limit_of_open_files_is_a_warning(hard: int, state: State, monkeypatch: pytest.MonkeyPatch) -> None:
     """The hard limit counts, because hotseat raises its own."""

@@ -20,12 +20,13 @@ from hotseat.config.exposure import refuse_addresses
 from hotseat.config.problems import Severity
 from hotseat.config.units import is_loopback, size_text
 from hotseat.estimates.container_run import container_run
+from hotseat.hardware import nvidia
 from hotseat.model_servers.launch_env import environment, find_program
 from hotseat.model_servers.os_processes import PROC, marker_of, processes
 from hotseat.model_servers.port_owner import ancestry, describe_process, owner_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from hotseat.catalog.spec import ModelSpec
     from hotseat.cli.client import Server
@@ -44,6 +45,8 @@ NVIDIA, AMD = "0x10de", "0x1002"
 DRIVERS = {NVIDIA: Path("/proc/driver/nvidia/version"), AMD: Path("/dev/kfd")}
 """Files that exist when the compute driver is loaded."""
 NAMES = {NVIDIA: "NVIDIA", AMD: "AMD"}
+DXG = Path("/dev/dxg")
+"""The GPUs of Windows under WSL2, where the PCI bus has none."""
 
 
 class State(Enum):
@@ -178,7 +181,12 @@ def failing_models(server: Server) -> Iterator[Finding]:
 # The machine
 
 
-def graphics(pci: Path = PCI, drivers: Mapping[str, Path] = DRIVERS) -> Iterator[Finding]:
+def graphics(
+    pci: Path = PCI,
+    drivers: Mapping[str, Path] = DRIVERS,
+    dxg: Path = DXG,
+    nvml: Callable[[], object] = nvidia.library,
+) -> Iterator[Finding]:
     """Report a card whose driver is missing, or present but not accessible."""
     vendors = {vendor for card in _cards(pci) if (vendor := _first_line(card / "vendor")) in drivers}
     for vendor in sorted(vendors):
@@ -192,8 +200,18 @@ def graphics(pci: Path = PCI, drivers: Mapping[str, Path] = DRIVERS) -> Iterator
             )
         else:
             yield Finding("GPU", State.OK, f"{name}: {_first_line(sign) or sign}")
-    if not vendors:
+    if not vendors and dxg.exists():
+        yield _shared_by_windows(nvml() is not None)
+    elif not vendors:
         yield Finding("GPU", State.OK, "no NVIDIA or AMD GPU found: models run on the CPU")
+
+
+def _shared_by_windows(has_nvml: bool) -> Finding:
+    if has_nvml:
+        return Finding("GPU", State.OK, "NVIDIA, shared by Windows (WSL2)")
+    said = "Windows shares a GPU with this machine (WSL2), but hotseat cannot read its memory"
+    advice = "NVIDIA: set LD_LIBRARY_PATH=/usr/lib/wsl/lib; other GPUs: declare devices, and the memory of each model"
+    return Finding("GPU", State.WARN, said, advice)
 
 
 def _cards(pci: Path) -> Iterator[Path]:
