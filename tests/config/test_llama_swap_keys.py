@@ -185,3 +185,11 @@ def test_a_difference_that_matters_is_reported_where_it_is_written(files: Config
 def test_an_ordinary_file_gets_no_notes(files: ConfigFiles) -> None:
     """A file without differences gives no notes."""
     assert files.load("models: {m: {cmd: 's ${PORT}', ttl: 60}}\nhealthCheckTimeout: 60\n").differences == ()
+
+
+@pytest.mark.parametrize(("more", "notes"), [("", 1), ("x-mine: {}\n", 1), ("devices: {gpu0: {memory: 24GiB}}\n", 0)])
+def test_a_file_written_for_hotseat_is_not_compared(files: ConfigFiles, more: str, notes: int) -> None:
+    """Whoever uses a section that llama-swap does not have knows which program reads the file."""
+    loaded = files.load(more + "models: {m: {cmd: 's ${PORT}', concurrencyLimit: 1}}\n")
+
+    assert len(loaded.differences) == notes

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hotseat.config.problems import ConfigProblem, Severity, dotted
+from hotseat.config.schema import Config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -133,9 +134,13 @@ TABLE: tuple[Row, ...] = (
 )  # fmt: skip
 
 
+OWN_KEYS = frozenset(Config.known_keys()) - {row.key.partition(".")[0] for row in TABLE}
+"""Keys at the top of a file that llama-swap does not have."""
+
+
 def differences(value: dict[str, Any], problems: Problems) -> Iterator[ConfigProblem]:
-    """A note for each key in the file whose effect differs from llama-swap."""
-    for row in TABLE:
+    """A note for each key whose effect differs from llama-swap; none if the file was written for hotseat."""
+    for row in TABLE if OWN_KEYS.isdisjoint(value) else ():
         for path, found in _written(value, tuple(row.key.split(".")), ()) if row.matters else ():
             if row.matters and row.matters(found):
                 spot = problems.spot(path)
