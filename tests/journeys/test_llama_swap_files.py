@@ -3,12 +3,10 @@ says how it was started and what it was asked. The servers are stubs on the PATH
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import socket
 import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +15,7 @@ import yaml
 from tests.support.forked_hotseat import ForkedHotseat
 from tests.support.hotseat import START_S, Hotseat
 from tests.support.ports import free_port
+from tests.support.stub_programs import stub_programs
 from tests.support.waiting import eventually
 
 from hotseat.cli.check import check
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SAMPLES = Path(__file__).parents[1] / "config/samples/served"
-STUB = Path(__file__).parents[1] / "support/stub_command.py"
-SERVERS = ("llama-server", "vllm", "uvx", "whisper-server", "kokoro-fastapi", "comfy", "sd-server", "docker", "podman")
 KEYS = {"HOME_KEY": "sk-at-home-and-nowhere-else", "PROVIDER_KEY": "sk-provider", "HF_TOKEN": "hf-secret"}
 KEY = {"Authorization": f"Bearer {KEYS['HOME_KEY']}"}
 ASKED = {"temperature": 1, "top_p": 1, "top_k": 3}
@@ -36,18 +33,11 @@ NAMES = sorted(path.stem for path in SAMPLES.glob("*.yaml") if ".expected" not i
 @pytest.fixture
 def environ(tmp_path: Path) -> Iterator[dict[str, str]]:
     """A PATH on which every model server is a stub, and a peer that runs."""
-    programs, names = tmp_path / "bin", tmp_path / "names"
-    programs.mkdir()
-    names.mkdir()
-    for program in (*SERVERS, "cellar"):
-        (programs / program).write_text(f"#!{sys.executable} -IS\n{STUB.read_text()}")
-        (programs / program).chmod(0o755)
+    stubs = stub_programs(tmp_path, "cellar")
     port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    path = f"{programs}:{os.environ['PATH']}"
-    with subprocess.Popen([str(programs / "cellar"), "--port", str(port)]) as cellar:
+    with subprocess.Popen([str(tmp_path / "bin/cellar"), "--port", str(port)]) as cellar:
         eventually(lambda: is_open(port), within=START_S)
-        yield {**KEYS, "PATH": path, "STUB_NAMES": str(names), "CELLAR_URL": url}
+        yield {**KEYS, **stubs, "CELLAR_URL": f"http://127.0.0.1:{port}"}
         cellar.terminate()
 
 
