@@ -37,6 +37,15 @@ class HotseatError(Exception):
         self.retry_after = retry_after
 
 
+class NewerFormat(OSError):
+    """A stored file that this version must neither read nor change."""
+
+    def __init__(self, found: int, known: int) -> None:
+        said = f"a newer version of hotseat wrote it (format {found}, and this one reads {known})"
+        super().__init__(f"{said}; install that version again, or move the file away")
+        self.found = found
+
+
 # The client must change its request.
 
 

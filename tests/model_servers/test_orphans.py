@@ -310,6 +310,18 @@ def test_a_record_of_another_machine_is_not_believed(tmp_path: Path, pid_scope: 
     assert path.exists() is stays
 
 
+def test_a_record_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+    """Its guard may still live, and only that version knows what it says; one without a format is of an earlier one."""
+    ours = current_pid_scope()
+    assert ours
+    record = Record(*ours, guard=1, guard_start=-1, descendants={os.getpid(): start_of(os.getpid()) or 0})._asdict()
+    for name, more in (("newer", {"format": 2, "cgroup": "x"}), ("earlier", {})):
+        (tmp_path / f"{name}.json").write_text(json.dumps({**record, **more}))
+
+    assert recorded(str(tmp_path)) == {os.getpid()}
+    assert [path.name for path in tmp_path.iterdir()] == ["newer.json"]
+
+
 async def test_the_record_ends_with_the_last_server(tmp_path: Path) -> None:
     """And none is needed where nothing runs."""
     async with open_supervisor(os.environ, interpreter=GUARD_INTERPRETER, records=tmp_path / "records") as supervisor:

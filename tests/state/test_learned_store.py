@@ -57,10 +57,10 @@ NESTED = "[" * 200_000
 @pytest.mark.parametrize(
     "content",
     [
-        "", "{", "[]", "7", "{}", '{"format": 2, "memory": {"qwen": 1}}', NESTED, f'{{"format": 1, "memory": {NESTED}',
+        "", "{", "[]", "7", "{}", '{"format": 0, "memory": {"qwen": 1}}', NESTED, f'{{"format": 1, "memory": {NESTED}',
         '{"format": 1, "memory": {"qwen": ' + "9" * 5000 + "}}",
     ],
-    ids=["nothing", "half", "list", "number", "empty", "newer", "nested", "nested in it", "long number"],
+    ids=["nothing", "half", "list", "number", "empty", "never used", "nested", "nested in it", "long number"],
 )  # fmt: skip
 def test_a_file_we_do_not_understand_is_an_empty_one(
     file: Path, content: str, caplog: pytest.LogCaptureFixture

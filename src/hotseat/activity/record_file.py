@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hotseat.errors import HotseatError
+from hotseat.errors import HotseatError, NewerFormat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -63,7 +63,7 @@ class RecordFile:
     def _bring_up_to_date(self, file: sqlite3.Connection) -> None:
         form, found = self._form, file.execute("pragma user_version").fetchone()[0]
         if found not in (0, *form.upgrades, form.version):
-            raise OSError(f"its format is {found}, but this version of hotseat needs {form.version}")
+            raise NewerFormat(found, form.version)
         if found == 0:
             file.execute("pragma journal_mode = wal")
             file.executescript(f"{form.tables} pragma user_version = {form.version};")

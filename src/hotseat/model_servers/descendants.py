@@ -14,6 +14,12 @@ from typing import Any, NamedTuple
 from hotseat.model_servers.os_processes import PROC, processes, stat_of
 
 ENDING = ".json"
+FORMAT = 1
+"""Also of records without one: earlier versions wrote none."""
+
+
+class NewerRecord(Exception):
+    """Of a newer version, which alone knows what it says."""
 
 
 class PidScope(NamedTuple):
@@ -107,15 +113,17 @@ def write(path: str, record: Record) -> None:
     """Atomic: readers see the old file or the new one."""
     beside = f"{path}.new"
     with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        json.dump(record._asdict(), file)
+        json.dump({"format": FORMAT, **record._asdict()}, file)
     os.replace(beside, path)
 
 
 def read(path: str) -> Record | None:
-    """None: not a valid record."""
+    """None: not a valid record; raises NewerRecord."""
     try:
         with open(path) as file:
             kept: dict[str, Any] = json.load(file)
+        if int(kept.pop("format", FORMAT)) > FORMAT:
+            raise NewerRecord
         numbers = {int(pid): int(start) for pid, start in kept["descendants"].items()}
         return Record(**{**kept, "descendants": numbers})
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):

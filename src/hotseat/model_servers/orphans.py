@@ -11,7 +11,7 @@ import contextlib
 import logging
 from pathlib import Path
 
-from hotseat.model_servers.descendants import ENDING, current_pid_scope, read
+from hotseat.model_servers.descendants import ENDING, NewerRecord, current_pid_scope, read
 from hotseat.model_servers.monitors import to_kill
 from hotseat.model_servers.os_processes import GUARD, PROC, kill_each, marker_of, parent_of, processes
 from hotseat.model_servers.private_folders import make_private
@@ -46,7 +46,10 @@ def recorded(folder: str) -> set[int]:
 
 
 def descendants_in(path: Path) -> set[int]:
-    record, pid_scope = read(str(path)), current_pid_scope()
+    try:
+        record, pid_scope = read(str(path)), current_pid_scope()
+    except NewerRecord:
+        return set()  # its guard may still live
     if record and pid_scope and record.pid_scope != pid_scope and record.boot == pid_scope.boot:
         return set()  # of another container with the same folder: its pids mean nothing here
     if record and record.pid_scope == pid_scope and record.has_guard:

@@ -12,6 +12,7 @@ import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from hotseat.errors import NewerFormat
 from hotseat.net.json_text import parsed
 
 if TYPE_CHECKING:
@@ -28,18 +29,18 @@ class StateFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._said: set[str] = set()
-        self._is_unreadable = False
-        """The current file must not be overwritten."""
+        self._ending_aside = ""
+        """Of the name under which the current file is set aside before it is overwritten; empty: it was read."""
 
     def read(self) -> dict[str, Any]:
         """The whole file; empty if it is missing or not readable."""
-        self._is_unreadable = False
+        self._ending_aside = ""
         try:
             return read_versioned(self._path)
         except FileNotFoundError:
             return {"format": FORMAT}
         except (OSError, ValueError) as problem:
-            self._is_unreadable = True
+            self._ending_aside = f".format-{problem.found}" if isinstance(problem, NewerFormat) else ".unreadable"
             self._warn("stored state cannot be read and is discarded file=%s error=%r", str(problem))
         return {"format": FORMAT}
 
@@ -59,10 +60,10 @@ class StateFile:
 
     def _set_aside_unreadable(self) -> None:
         """Keeps it for inspection or for a newer hotseat; replaces an older one that was set aside."""
-        if self._is_unreadable and not self._path.is_dir():
-            aside = self._path.with_name(f"{self._path.name}.unreadable")
+        if self._ending_aside and not self._path.is_dir():
+            aside = self._path.with_name(self._path.name + self._ending_aside)
             self._path.replace(aside)
-            self._is_unreadable = False
+            self._ending_aside = ""
             log.warning("the unreadable file was renamed file=%s", aside)
 
     def _warn(self, sentence: str, reason: str) -> None:
@@ -80,6 +81,8 @@ def read_versioned(path: Path) -> dict[str, Any]:
         if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
             raise ValueError("it is not a regular file, or it is too large")
         kept = parsed(opened.read())
+    if isinstance(kept, dict) and isinstance(found := kept.get("format"), int) and found > FORMAT:
+        raise NewerFormat(found, FORMAT)
     if not isinstance(kept, dict) or kept.get("format") != FORMAT:
         raise ValueError(f"its format is not {FORMAT}")
     return kept
