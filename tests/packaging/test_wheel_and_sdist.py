@@ -20,7 +20,10 @@ from hotseat import __version__ as hotseat_version
 pytestmark = pytest.mark.timeout(300)
 
 TOOLS = Path(sys.executable).parent
-PLAIN = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+HIDDEN = ("PYTHONPATH", "VIRTUAL_ENV", "SOURCE_DATE_EPOCH")
+PLAIN = {name: value for name, value in os.environ.items() if name not in HIDDEN}
+SHIPPED = {".py", ".typed", ".html", ".js", ".css", ".svg", ".png", ".txt", ""}
+"""The kinds of files in the wheel; those without a suffix are licences and checksums."""
 
 
 def run(*words: str | Path, at: Path) -> str:
@@ -58,8 +61,8 @@ def program(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin/hotseat"
 
 
-def test_the_wheel_holds_what_it_needs_and_no_tests(wheel: Path) -> None:
-    """Dashboard, API page, types and licences are in it; everything in it is the package or about it."""
+def test_the_wheel_holds_what_it_needs_and_no_more(wheel: Path) -> None:
+    """Dashboard, API page, types and licences are in it; no tests, sources of the dashboard or source maps."""
     names = ZipFile(wheel).namelist()
     ours = {
         path.relative_to(REPOSITORY / "src").as_posix()
@@ -71,19 +74,25 @@ def test_the_wheel_holds_what_it_needs_and_no_tests(wheel: Path) -> None:
 
     assert inside == ours
     assert inside | about == set(names)
+    assert {Path(name).suffix for name in inside} == SHIPPED
+    assert [name for name in inside if "test" in Path(name).stem.split("_")] == []
     assert {"hotseat/py.typed", "hotseat/dashboard/assets/index.html", "hotseat/api/assets/swagger.html"} <= inside
     assert {"LICENSE", "NOTICE", "LICENSES"} == {Path(name).name for name in about if "/licenses/" in name}
 
 
-def test_the_sdist_builds_the_same_wheel(wheel: Path, sdist: Path, tmp_path: Path) -> None:
-    """Byte for byte, whether it is built from a clone or from the source package."""
+def test_packages_are_the_same_wherever_they_are_built(wheel: Path, sdist: Path, tmp_path: Path) -> None:
+    """Byte for byte: from a clone or the source package, in any folder and time zone, with any umask and file times."""
     with tarfile.open(sdist) as packed:
         packed.extractall(tmp_path, filter="data")
     (source,) = tmp_path.iterdir()
-    again = build("wheel", source, tmp_path / "dist")
+    for path in source.rglob("*"):
+        path.chmod(0o700 if path.is_dir() or path.stat().st_mode & 0o100 else 0o600)
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+    build_elsewhere = f"umask 077; TZ=Asia/Tokyo {TOOLS / 'hatchling'} build -d {tmp_path / 'dist'}"
+    run("sh", "-ec", build_elsewhere, at=source)
 
-    assert again.name == wheel.name
-    assert again.read_bytes() == wheel.read_bytes()
+    for package in (wheel, sdist):
+        assert (tmp_path / "dist" / package.name).read_bytes() == package.read_bytes()
 
 
 def test_the_sdist_holds_every_page_and_file_that_its_readme_names(sdist: Path) -> None:
