@@ -4,7 +4,7 @@
 FROM debian:forky-slim AS build
 # hadolint ignore=DL3008  # Debian keeps one version of a package per release
 RUN apt-get update \
- && apt-get install -y --no-install-recommends python3-hatchling python3-venv
+ && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends python3-hatchling python3-venv
 WORKDIR /source
 COPY requirements/runtime.txt requirements/
 RUN python3 -m venv /opt/hotseat \
@@ -23,8 +23,8 @@ RUN apt-get update \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
     ca-certificates curl llama.cpp-tools python3 $MORE \
  && rm -rf /var/lib/apt/lists/* \
- && useradd --system --uid 10001 --home-dir /var/lib/hotseat hotseat \
- && install -d -o hotseat -g hotseat /var/lib/hotseat /var/lib/hotseat/cache
+ && useradd --uid 10001 --home-dir /var/lib/hotseat --shell /usr/sbin/nologin hotseat \
+ && install -d -m 0700 -o hotseat -g hotseat /var/lib/hotseat /var/lib/hotseat/cache
 COPY --from=build /opt/hotseat /opt/hotseat
 ENV PATH=/opt/hotseat/bin:$PATH \
     XDG_STATE_HOME=/var/lib \

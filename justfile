@@ -144,6 +144,10 @@ chaos *options:
 try-systemd folder:
     scripts/try_systemd.sh "$1"
 
+# build the image with podman and try it without root on a read-only file system; as root, in a folder that does not exist yet
+try-image folder:
+    scripts/try_image.sh "$1"
+
 # stored usage compared with what clients received, with kill -9 in between: [--requests N] [--kills N] [--seed N]
 bench-usage *options:
     python -m bench.usage "$@"

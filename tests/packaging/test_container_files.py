@@ -1,6 +1,6 @@
 """The container's files are read, since no image is built here; what they count on is tried.
 
-hadolint's opinion of the Dockerfile is part of `just check`.
+`just try-image` builds and runs it. hadolint's opinion of the Dockerfile is part of `just check`.
 """
 
 from __future__ import annotations
@@ -35,6 +35,13 @@ def test_the_image_runs_as_nobody_special() -> None:
 
     assert int(user) > 0
     assert f"--uid {user} " in DOCKERFILE
+
+
+def test_the_image_keeps_its_state_to_itself() -> None:
+    """Hashes of keys and the audit are in it."""
+    (made,) = re.findall(r"install -d (.*) /var/lib/hotseat /var/lib/hotseat/cache$", DOCKERFILE, re.MULTILINE)
+
+    assert made == "-m 0700 -o hotseat -g hotseat"
 
 
 def test_what_the_image_copies_is_let_in() -> None:
