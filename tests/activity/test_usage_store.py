@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from contextlib import closing
 from datetime import date
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,14 @@ QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
 FIRST, LAST = date(1970, 1, 1), date(9999, 12, 31)
 TODAY = date(2026, 11, 17)
 MANY = 1000
+BEFORE_ESTIMATES = """
+create table usage (
+    day text not null, model text not null, key text not null, requests integer not null, unknown integer not null,
+    prompt_tokens integer not null, cached_tokens integer not null, completion_tokens integer not null,
+    primary key (day, model, key)) without rowid;
+insert into usage values ('2026-11-17', 'qwen', 'ann', 2, 1, 5, 6, 7);
+pragma user_version = 1;
+"""
 
 
 class Rig:
@@ -217,3 +226,24 @@ def test_what_a_key_has_used_according_to_a_broken_file(tmp_path: Path) -> None:
     file.write_bytes(b"no database" * 1000)
 
     assert UsageStore(file).used_today("ann", "tokens") == 0
+
+
+async def test_a_file_of_an_earlier_version(rig: Rig) -> None:
+    """Its sums stay; it has no estimates."""
+    rig.file.parent.mkdir()
+    with closing(sqlite3.connect(rig.file)) as file, file:
+        file.executescript(BEFORE_ESTIMATES)
+    rig.counter.count(QWEN, "ann", None, estimated=70)
+
+    [row] = await rig.sums(By.KEY)
+    assert row.used == Used(3, 2, 5, 6, 7, estimated=70)
+
+
+def test_estimates_count_as_used(rig: Rig) -> None:
+    """A budget of a day continues with them after a restart."""
+    store = UsageStore(rig.file, lambda: rig.now)
+    rig.counter.count(QWEN, "ann", Tokens(5, 6, None))
+    rig.counter.count(QWEN, "ann", None, estimated=70)
+    store.add(rig.counter.take())
+
+    assert store.used_today("ann", "tokens") == 81

@@ -73,7 +73,7 @@ async def test_metrics_have_one_label_per_configured_key(rig: Management) -> Non
     ann, _ = rig.accounts.open([ApiKey("sesame", name="ann"), ApiKey("other")])
     ann.enter("qwen").ended(1)
     for key in ("ann", "a key that was removed"):
-        rig.usage.count(ModelName("qwen"), key, Tokens(9, 3, None, cached=4))
+        rig.usage.count(ModelName("qwen"), key, Tokens(9, 3, None, cached=4), estimated=2)
     page = (await rig.get("/metrics")).text
 
     assert 'hotseat_key_requests_total{key="ann"} 1.0' in page
@@ -81,5 +81,6 @@ async def test_metrics_have_one_label_per_configured_key(rig: Management) -> Non
     assert 'hotseat_key_tokens_total{key="ann",kind="prompt"} 9.0' in page
     assert 'hotseat_key_tokens_total{key="ann",kind="cached"} 4.0' in page
     assert 'hotseat_key_tokens_total{key="ann",kind="completion"} 3.0' in page
-    assert page.count("hotseat_key_tokens_total{") == 6
+    assert 'hotseat_key_tokens_total{key="ann",kind="estimated"} 2.0' in page
+    assert page.count("hotseat_key_tokens_total{") == 8
     assert "sesame" not in page

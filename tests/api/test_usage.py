@@ -21,7 +21,14 @@ if TYPE_CHECKING:
 DAY = int(time.time()) // DAY_S - 10
 FIRST = (FIRST_DAY + timedelta(days=DAY)).isoformat()
 SECOND = (FIRST_DAY + timedelta(days=DAY + 1)).isoformat()
-COUNTS = {"requests": 2, "unknown": 0, "prompt_tokens": 20, "cached_tokens": 8, "completion_tokens": 6}
+COUNTS = {
+    "requests": 2,
+    "unknown": 0,
+    "prompt_tokens": 20,
+    "cached_tokens": 8,
+    "completion_tokens": 6,
+    "estimated_tokens": 4,
+}
 
 
 @pytest.fixture
@@ -29,7 +36,7 @@ def used(rig: Management, tmp_path: Path) -> Management:
     """Two days, two models, two keys."""
     [file] = {rig.usage_writer._store.file.path}
     places = [(DAY, "qwen", "ann"), (DAY, "qwen", "bob"), (DAY + 1, "org/llama", "ann")]
-    UsageStore(file).add({Place(day, ModelName(model), key): Used(2, 0, 20, 8, 6) for day, model, key in places})
+    UsageStore(file).add({Place(day, ModelName(model), key): Used(2, 0, 20, 8, 6, 4) for day, model, key in places})
     return rig
 
 
@@ -70,8 +77,8 @@ async def test_usage_is_exported_as_csv(used: Management) -> None:
 
     assert answer.headers["content-type"].startswith("text/csv")
     assert answer.text == (
-        "day,key,requests,unknown,prompt_tokens,cached_tokens,completion_tokens\n"
-        f"{FIRST},ann,2,0,20,8,6\n{FIRST},bob,2,0,20,8,6\n{SECOND},ann,2,0,20,8,6\n"
+        "day,key,requests,unknown,prompt_tokens,cached_tokens,completion_tokens,estimated_tokens\n"
+        f"{FIRST},ann,2,0,20,8,6,4\n{FIRST},bob,2,0,20,8,6,4\n{SECOND},ann,2,0,20,8,6,4\n"
     )
 
 

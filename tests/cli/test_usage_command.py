@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def used(command_line: CommandLine) -> CommandLine:
     for key, tokens in (("ann", Tokens(10, 3, None, cached=4)), ("bob", Tokens(20, 5, None)), ("bob", None)):
-        command_line.rig.usage.count(ModelName("qwen"), key, tokens)
+        command_line.rig.usage.count(ModelName("qwen"), key, tokens, estimated=0 if tokens else 70)
     return command_line
 
 
@@ -26,10 +26,10 @@ async def test_usage_is_a_table_with_totals(used: CommandLine) -> None:
     said = await used.type("usage")
 
     head, ann, bob, total, *rest = [line.split() for line in said.out.splitlines()]
-    assert head == ["MODEL", "KEY", "REQUESTS", "UNKNOWN", "PROMPT", "TOKENS", "CACHED", "COMPLETION", "TOKENS"]
-    assert ann == ["qwen", "ann", "1", "0", "10", "4", "3"]
-    assert bob == ["qwen", "bob", "2", "1", "20", "0", "5"]
-    assert total == ["total", "3", "1", "30", "4", "8"]
+    assert " ".join(head) == "MODEL KEY REQUESTS UNKNOWN PROMPT TOKENS CACHED COMPLETION TOKENS ESTIMATED"
+    assert ann == ["qwen", "ann", "1", "0", "10", "4", "3", "0"]
+    assert bob == ["qwen", "bob", "2", "1", "20", "0", "5", "70"]
+    assert total == ["total", "3", "1", "30", "4", "8", "70"]
     assert "The tokens of 1 request are unknown" in " ".join(rest[-1])
 
 
@@ -47,7 +47,7 @@ async def test_usage_may_be_by_day(used: CommandLine) -> None:
     said = await used.type("usage", "--by", "day", "--by", "key", "--days", "2")
 
     assert said.out.split()[:2] == ["DAY", "KEY"]
-    assert "unknown, so" not in said.out
+    assert "are unknown" not in said.out
 
 
 async def test_usage_is_exported(used: CommandLine) -> None:
@@ -56,4 +56,4 @@ async def test_usage_is_exported(used: CommandLine) -> None:
     exported = (await used.type("usage", "--by", "key", "--csv")).out
 
     assert [(row["model"], row["requests"]) for row in answer["usage"]] == [("qwen", 3)]
-    assert exported.splitlines()[1:] == ["ann,1,0,10,4,3", "bob,2,1,20,0,5"]
+    assert exported.splitlines()[1:] == ["ann,1,0,10,4,3,0", "bob,2,1,20,0,5,70"]

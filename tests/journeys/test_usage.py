@@ -71,7 +71,21 @@ def test_usage_goes_on_in_the_next_process(tmp_path: Path) -> None:
         second = rig.chat("alpha", 7).json()["usage"]
         printed = rig.cli("usage", "--by", "model", "--csv")
 
-    model, requests, unknown, prompt, _, completion = printed.stdout.splitlines()[1].split(",")
-    assert (model, requests, unknown) == ("alpha", "2", "0"), printed
+    model, requests, unknown, prompt, _, completion, estimated = printed.stdout.splitlines()[1].split(",")
+    assert (model, requests, unknown, estimated) == ("alpha", "2", "0", "0"), printed
     assert int(prompt) == first["prompt_tokens"] + second["prompt_tokens"]
     assert int(completion) == first["completion_tokens"] + second["completion_tokens"]
+
+
+def test_a_key_whose_client_leaves_every_stream_early(tmp_path: Path) -> None:
+    """llama-server counts its tokens in the last event. Whoever leaves before it meets the budget all the same."""
+    keys = [{"key": "secret-of-ann", "name": "ann", "tokens": "20/day"}, {"key": "secret-of-op", "role": "operate"}]
+    ann, operator = ({"Authorization": f"Bearer secret-of-{name}"} for name in ("ann", "op"))
+    with ForkedHotseat({"models": {"alpha": llama("alpha")}, "apiKeys": keys}, tmp_path) as rig:
+        rig.stream("alpha", max_tokens=400, **ann).until_it_speaks().leave()
+        eventually(lambda: rig.call("GET", "/hotseat/usage", **operator).json()["total"]["unknown"] == 1)
+        refused = rig.chat("alpha", 1, **ann)
+        total = rig.call("GET", "/hotseat/usage", **operator).json()["total"]
+
+    assert refused.status == 429
+    assert total["estimated_tokens"] >= 20

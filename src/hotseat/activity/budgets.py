@@ -99,9 +99,10 @@ class Budgets:
                 raise error(f"limit of this API key: {count.budget} {kind}", retry_after=wait_s, fields=fields)
         self._add(REQUESTS, 1)
 
-    def spend(self, tokens: Tokens) -> None:
+    def spend(self, tokens: Tokens | None, estimated: int) -> None:
         """Count the tokens of a request that has ended."""
-        self._add(TOKENS, (tokens.prompt or 0) + (tokens.completion or 0))
+        reported = 0 if tokens is None else (tokens.prompt or 0) + (tokens.completion or 0)
+        self._add(TOKENS, reported + estimated)
 
     def _add(self, kind: str, amount: int) -> None:
         if kind in self._counts:

@@ -137,14 +137,14 @@ class KeyUse:
         self._charge(now)
         self._meter, self._since, self._devices = meter, meter.enter(now), devices
 
-    def ended(self, now: Instant, tokens: Tokens | None = None) -> None:
-        """Safe to call twice."""
+    def ended(self, now: Instant, tokens: Tokens | None = None, estimated: int = 0) -> None:
+        """With the tokens that were reported and an estimate of the others. Safe to call twice."""
         if not self._is_over:
             self._is_over = True
             self.account.in_flight -= 1
             self._charge(now)
-            if tokens is not None:
-                self.account.budgets.spend(tokens)
+            if tokens is not None or estimated:
+                self.account.budgets.spend(tokens, estimated)
 
     def _charge(self, now: Instant) -> None:
         meter, self._meter = self._meter, None

@@ -41,6 +41,8 @@ class Used:
     """With the cached ones."""
     cached: int = 0
     completion: int = 0
+    estimated: int = 0
+    """Further tokens, of the unknown requests: the model server did not report them."""
 
     def add(self, more: Used) -> None:
         self.requests += more.requests
@@ -48,6 +50,7 @@ class Used:
         self.prompt += more.prompt
         self.cached += more.cached
         self.completion += more.completion
+        self.estimated += more.estimated
 
 
 class UsageCounter:
@@ -58,7 +61,7 @@ class UsageCounter:
         self._new: dict[tuple[int, ModelName, str], Used] = {}
         self._taken_by_key: defaultdict[str, Used] = defaultdict(Used)
 
-    def count(self, model: ModelName, key: str, tokens: Tokens | None) -> None:
+    def count(self, model: ModelName, key: str, tokens: Tokens | None, estimated: int = 0) -> None:
         """One request, which has ended; None: its tokens are unknown."""
         place = (int(self._wall_clock()) // DAY_S, model, key)
         used = self._new.get(place)
@@ -72,6 +75,7 @@ class UsageCounter:
             used.prompt += prompt
         used.cached += cached or 0
         used.completion += completion or 0
+        used.estimated += estimated
 
     def take(self) -> dict[Place, Used]:
         """What was counted since the last call."""

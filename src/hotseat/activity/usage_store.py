@@ -38,18 +38,22 @@ TABLE = """
 create table if not exists usage (
     day text not null, model text not null, key text not null, requests integer not null, unknown integer not null,
     prompt_tokens integer not null, cached_tokens integer not null, completion_tokens integer not null,
+    estimated_tokens integer not null default 0,
     primary key (day, model, key)) without rowid;
 """
-FORMAT = Format(1, TABLE)
+UPGRADES = {1: "alter table usage add column estimated_tokens integer not null default 0;"}
+FORMAT = Format(2, TABLE, UPGRADES)
 ADD = """
-insert into usage values (?, ?, ?, ?, ?, ?, ?, ?) on conflict do update set
+insert into usage values (?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict do update set
     requests = requests + excluded.requests, unknown = unknown + excluded.unknown,
     prompt_tokens = prompt_tokens + excluded.prompt_tokens, cached_tokens = cached_tokens + excluded.cached_tokens,
-    completion_tokens = completion_tokens + excluded.completion_tokens
+    completion_tokens = completion_tokens + excluded.completion_tokens,
+    estimated_tokens = estimated_tokens + excluded.estimated_tokens
 """
 SELECT = """
 select iif(?, day, null) as of_day, iif(?, model, null) as of_model, iif(?, key, null) as of_key,
-    sum(requests), sum(unknown), sum(prompt_tokens), sum(cached_tokens), sum(completion_tokens)
+    sum(requests), sum(unknown), sum(prompt_tokens), sum(cached_tokens), sum(completion_tokens),
+    sum(estimated_tokens)
 from usage where day between ? and ? group by of_day, of_model, of_key order by of_day, of_model, of_key limit ?
 """
 
@@ -106,13 +110,13 @@ class UsageStore:
         today = day_of(self._wall_clock())
         with suppress(HotseatError):
             used = {row.key: row.used for row in self.read(today, today, (By.KEY,), MOST_KEYS)}.get(key, Used())
-            return used.requests if kind == REQUESTS else used.prompt + used.completion
+            return used.requests if kind == REQUESTS else used.prompt + used.completion + used.estimated
         return 0
 
 
 def _row(place: Place, used: Used) -> tuple[object, ...]:
     day = (FIRST_DAY + timedelta(days=place.day)).isoformat()
-    counts = (used.requests, used.unknown, used.prompt, used.cached, used.completion)
+    counts = (used.requests, used.unknown, used.prompt, used.cached, used.completion, used.estimated)
     return (day, place.model, place.key, *counts)
 
 

@@ -16,6 +16,7 @@ class UsageSum(Schema):
     prompt_tokens: Annotated[int, Field(description="With the cached ones.")]
     cached_tokens: int
     completion_tokens: int
+    estimated_tokens: Annotated[int, Field(description="Further tokens, of the unknown requests.")]
 
 
 class UsageEntry(UsageSum):

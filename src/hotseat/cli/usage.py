@@ -19,6 +19,7 @@ COUNTS = {
     "prompt_tokens": "PROMPT TOKENS",
     "cached_tokens": "CACHED",
     "completion_tokens": "COMPLETION TOKENS",
+    "estimated_tokens": "ESTIMATED",
 }
 
 
@@ -36,7 +37,7 @@ def usage(server: Server, days: int, by: Sequence[str], form: str) -> None:
     print(table([*map(str.upper, columns), *COUNTS.values()], [*rows, total]))
     if unknown := answer["total"]["unknown"]:
         requests = "1 request" if unknown == 1 else f"{unknown} requests"
-        print(f"\nThe tokens of {requests} are unknown, so more tokens were used than these.")
+        print(f"\nThe tokens of {requests} are unknown. ESTIMATED is about how many they were.")
     return None
 
 

@@ -44,4 +44,5 @@ class KeyPage(Collector):
             tokens.add_metric([account.name, metric_names.PROMPT], used.prompt)
             tokens.add_metric([account.name, metric_names.CACHED], used.cached)
             tokens.add_metric([account.name, metric_names.COMPLETION], used.completion)
+            tokens.add_metric([account.name, metric_names.ESTIMATED], used.estimated)
         return tokens

@@ -60,7 +60,7 @@ READY, FAILED, GIVEN_UP = OUTCOMES = ("ready", "failed", "given up")
 
 ALONE = "alone"
 CONNECTIONS = (ALONE, *(connection.value for connection in FleetConnection))
-PROMPT, CACHED, COMPLETION = TOKEN_KINDS = ("prompt", "cached", "completion")
+PROMPT, CACHED, COMPLETION, ESTIMATED = TOKEN_KINDS = ("prompt", "cached", "completion", "estimated")
 FORWARDED, REFUSED = RESULTS = ("forwarded", "refused")
 
 LABELS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -199,7 +199,7 @@ KEY_DEVICE_SECONDS = Figure(
 KEY_TOKENS = Figure(
     "hotseat_key_tokens_total",
     _COUNTER,
-    "Tokens used by a key, if the model server reports them.",
+    "Tokens used by a key; those of kind estimated were not reported by the model server.",
     ("key", "kind"),
 )
 

@@ -69,6 +69,28 @@ async def test_tokens_of_answers_are_spent(open_rig: OpenRig) -> None:
     assert refused["X-Error-Message"] == "limit of this API key: 10/day tokens"
 
 
+async def test_whoever_leaves_before_the_tokens_are_reported_has_spent_them(open_rig: OpenRig) -> None:
+    """A client that disconnects before the last event of each stream meets its budget all the same."""
+    rig = await open_rig(access=Access(api_keys=(ApiKey("k", tokens=Budget(10, DAY)),)))
+    client, call = await rig.reached(chat("alpha", BEARER + "k"))
+    await call.say(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+    await call.say(b"54\r\n" + b'data: {"x":1}\n' * 6 + b"\r\n")
+    await client.read_until(b"1}\n\r\n")
+    client.hang_up()
+    await come_true(lambda: rig.activity.entries)
+
+    assert (await rig.refusal(chat("alpha", BEARER + "k"))).status == 429
+
+
+async def test_a_response_that_must_be_counted_is_not_compressed(open_rig: OpenRig) -> None:
+    """Its tokens could not be read. Keys without a budget of tokens may ask for compression."""
+    keys = ApiKey("k", tokens=Budget(10, DAY)), ApiKey("other", requests=Budget(10, DAY))
+    rig = await open_rig(access=Access(api_keys=keys))
+    asked = [(await rig.exchange(chat("alpha", BEARER + key, "Accept-Encoding: gzip")))[0] for key in ("k", "other")]
+
+    assert [each.all("accept-encoding") for each in asked] == [[], ["gzip"]]
+
+
 def post_with_usage(prompt: int, completion: int) -> bytes:
     body = b'{"usage": {"prompt_tokens": %d, "completion_tokens": %d}}' % (prompt, completion)
     return b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)

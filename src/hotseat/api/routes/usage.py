@@ -80,4 +80,5 @@ def counts_of(used: Used) -> dict[str, int]:
         "prompt_tokens": used.prompt,
         "cached_tokens": used.cached,
         "completion_tokens": used.completion,
+        "estimated_tokens": used.estimated,
     }

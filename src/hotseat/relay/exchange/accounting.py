@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from hotseat.activity.recent import Tokens
-from hotseat.relay.exchange import tracing
+from hotseat.relay.exchange import token_estimate, tracing
 from hotseat.scheduling.events import PromptProcessed
 from hotseat.tasks import attempt
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hotseat.relay.context import Context
     from hotseat.relay.exchange.fleet_hop import FleetHop
     from hotseat.relay.exchange.request import Request
+    from hotseat.relay.exchange.token_estimate import Response
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +55,9 @@ class Accounting:
     hop: FleetHop | None = None
     """Its routing in the fleet; None without a fleet, or if a fleet host forwarded it."""
     tokens: Tokens | None = None
+    """As the model server reported them in its whole response."""
+    estimated: int = 0
+    """Tokens that it did not report."""
     granted_at: Instant | None = None
     waited_for: str = ""
     """The reason why it was not granted at once."""
@@ -105,6 +109,32 @@ class Accounting:
 
     # The end
 
+    def answered(self, tokens: Tokens | None, response: Response | None) -> None:
+        """The response is complete, and these tokens were found in it."""
+        self.tokens = tokens
+        if (tokens is None or None in tokens[:2]) and response is not None and self._computes:
+            target, prompt = self._request.destination.target, self._prompt()
+            self.estimated = token_estimate.of_complete(tokens, target.partition(b"?")[0], prompt, response)
+
+    def cut(self, response: Response | None, *, by_client: bool) -> None:
+        """A server that has failed before it responded has no tokens to charge for."""
+        if response is None or not self._computes:
+            return
+        if response.pieces:
+            target, prompt = self._request.destination.target, self._prompt()
+            self.estimated = token_estimate.of_cut(target.partition(b"?")[0], prompt, response)
+        elif by_client:
+            self.estimated = token_estimate.of_prompt(self._prompt())
+
+    @property
+    def _computes(self) -> bool:
+        return self.model is not None and self._request.destination.rule.takes_slot
+
+    def _prompt(self) -> bytes:
+        """Empty for forms, which contain recordings and images."""
+        body = self._request.body
+        return b"" if body.is_spooled or body.form is not None else body.whole()
+
     def close(self, status: int, now: Instant, outcome: Outcome) -> None:
         is_answered = outcome is Outcome.ANSWERED
         if (tracer := self._context.tracer) is not None and not self._is_recorded:
@@ -134,7 +164,7 @@ class Accounting:
         if self.hop is not None:
             attempt(self.hop.come_back)
         if self.key_use is not None:
-            attempt(self.key_use.ended, now, self.tokens)
+            attempt(self.key_use.ended, now, self.tokens, self.estimated)
         if self._peer_model is not None:
             self._context.peer_requests[self._peer_model] -= 1
             self._peer_model = None
@@ -167,7 +197,7 @@ class Accounting:
             return
         if tokens is None and outcome is Outcome.ANSWERED and status >= BAD_REQUEST:
             tokens = NO_TOKENS
-        self._context.usage.count(model, request.verdict.holder, tokens)
+        self._context.usage.count(model, request.verdict.holder, tokens, self.estimated)
 
     def waited_s(self, now: Instant) -> Seconds:
         return (now if self.granted_at is None else self.granted_at) - self._request.began

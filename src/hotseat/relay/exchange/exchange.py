@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hotseat.relay.context import Context
     from hotseat.relay.exchange.framers import Client, Framer
     from hotseat.relay.exchange.request import Request
+    from hotseat.relay.exchange.token_estimate import Response
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +52,10 @@ class State:
 
     def last_piece(self) -> object:
         """The last data from the upstream; None if there is none."""
+        return None
+
+    def response(self) -> Response | None:
+        """What is known of the upstream's response; None: it was never asked for one."""
         return None
 
     def client_is_full(self) -> None: ...
@@ -249,7 +254,7 @@ class Exchange:
     def finished(self, status: int, now: Instant, pieces: Sequence[bytes]) -> None:
         """The response is complete: give everything back."""
         if pieces and self.accounting.model is not None:
-            self.accounting.tokens = tokens_in(pieces)
+            self.accounting.answered(tokens_in(pieces), self.state.response())
         self.state = DONE
         self.accounting.close(status, now, Outcome.ANSWERED)
 
@@ -283,8 +288,12 @@ class Exchange:
             attempt(self._end, error.status)
             attempt(self.client.abort)
 
+    def _cut(self, response: Response | None, status: int) -> None:
+        self.accounting.cut(response, by_client=status == CLIENT_LEFT)
+
     def _end(self, status: int) -> None:
         state, self.state = self.state, DONE
+        attempt(self._cut, state.response(), status)
         attempt(state.cancel)
         if self.framer is not None:
             attempt(self.framer.stop)

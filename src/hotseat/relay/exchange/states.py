@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Address, Bytes, Instant, Seconds
     from hotseat.relay.exchange.exchange import Exchange
     from hotseat.relay.exchange.framers import Framer
+    from hotseat.relay.exchange.token_estimate import Response
     from hotseat.relay.http.response_head import ResponseHead
     from hotseat.relay.upstream.connection import UpstreamConnection
 
@@ -96,6 +97,9 @@ class Connected(State):
 
     def last_piece(self) -> object:
         return self._connection.last_piece()
+
+    def response(self) -> Response:
+        return self._connection.reader
 
     def client_is_full(self) -> None:
         self._connection.pause()

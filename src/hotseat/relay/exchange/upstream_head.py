@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hotseat.relay.exchange.request import Request
     from hotseat.relay.http.request_head import RequestHead
 
+COMPRESSION = frozenset((b"accept-encoding",))
 ABOUT_BODIES = frozenset((b"accept-encoding", b"content-encoding", b"content-type"))
 """Not true of a translated request; and a response must not be compressed to be translated."""
 MAY_HAVE_BODY = frozenset((b"POST", b"PUT", b"PATCH"))
@@ -77,6 +78,8 @@ def _lines(context: Context, request: Request, address: Address, peer: str, api_
     trusts = bool(verdict.from_host) or context.policy.trusts(peer)
     credentials = ((b"authorization", verdict.remove_authorization), (b"x-api-key", verdict.remove_x_api_key))
     removed = frozenset([name for name, ends_here in credentials if ends_here or api_key])
+    if verdict.account is not None and verdict.account.key.tokens is not None:
+        removed |= COMPRESSION  # the tokens of a compressed response cannot be counted
     removed |= context.policy.sign_in_headers
     removed |= frozenset() if context.tracer is None else _replaced_by_trace(head)
     fields = [] if request.destination.endpoint is None else [b"Content-Type: application/json"]

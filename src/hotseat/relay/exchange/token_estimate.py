@@ -1,0 +1,88 @@
+"""PURE: how many tokens a request took, as far as its model server does not say: because its client left before the
+end, or because the server never does.
+
+Nobody shall use a key's tokens without their being counted, so this is rather too much than too little: an event of a
+stream is a token, and so are four bytes of a prompt or of a text that is no stream.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Protocol
+
+from hotseat.relay.exchange.token_usage import tokens_in
+
+if TYPE_CHECKING:
+    from hotseat.activity.recent import Tokens
+    from hotseat.identifiers import Bytes
+    from hotseat.relay.http.response_head import ResponseHead
+
+EVENT = b"data:"
+BYTES_PER_TOKEN = 4
+ENCODED = (b";base64,", b'"data":"', b'"data": "')
+"""What is before an image or a recording in JSON."""
+MOST_ENCODED = 64
+"""Of each kind; further ones count as text."""
+BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=-_\\"
+ERROR = 400
+_generates_text = re.compile(
+    rb"(?:/v1)?/(?:chat/completions|completions?|responses|messages|infill|generate)"
+).fullmatch
+
+
+class Response(Protocol):
+    """What is known of a response that is complete or was cut."""
+
+    head: ResponseHead
+    pieces: list[bytes]
+    """Its first and last parts; none: it has not begun, or is complete."""
+    events: int
+    length: Bytes
+    """0: unknown."""
+
+
+def of_complete(said: Tokens | None, path: bytes, prompt: bytes, response: Response) -> int:
+    """The tokens that the server did not report."""
+    if response.head.status >= ERROR:
+        return 0
+    is_prompt_known = said is not None and said.prompt is not None
+    is_completion_known = said is not None and said.completion is not None
+    return (0 if is_prompt_known else of_prompt(prompt)) + (0 if is_completion_known else of_text(path, response))
+
+
+def of_cut(path: bytes, prompt: bytes, response: Response) -> int:
+    """All tokens. What the server has reported until then may be of the beginning only."""
+    if response.head.status >= ERROR:
+        return 0
+    said = tokens_in(response.pieces)
+    if said is None:
+        return of_prompt(prompt) + of_text(path, response)
+    of_whole_prompt = of_prompt(prompt) if said.prompt is None else said.prompt
+    return of_whole_prompt + max(said.completion or 0, of_text(path, response))
+
+
+def of_text(path: bytes, response: Response) -> int:
+    if response.head.is_event_stream:
+        return response.events
+    return response.length // BYTES_PER_TOKEN if _generates_text(path) else 0
+
+
+def of_prompt(body: bytes) -> int:
+    """Images and recordings are long, but few tokens: they count nothing."""
+    return (len(body) - sum(_encoded(body, mark) for mark in ENCODED)) // BYTES_PER_TOKEN
+
+
+def _encoded(body: bytes, mark: bytes) -> Bytes:
+    """How many bytes behind these marks are no text."""
+    size, end = 0, 0
+    for _ in range(MOST_ENCODED):
+        begin = body.find(mark, end)
+        if begin < 0:
+            break
+        begin += len(mark)
+        end = body.find(b'"', begin)
+        if end < 0:
+            break
+        if not body[begin:end].translate(None, BASE64):
+            size += end - begin
+    return size
