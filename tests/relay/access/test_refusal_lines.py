@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hotseat.relay.access.refusal_lines import MOST_COUNTED, MOST_LINES, RefusalLines
-from hotseat.relay.access.wrong_keys import MOST_ADDRESSES, MOST_WRONG, THE_REST
+from hotseat.relay.access.refusal_lines import MOST_LINES, RefusalLines
+from hotseat.relay.access.wrong_keys import MOST_ADDRESSES, MOST_NAMED, MOST_WRONG, THE_REST
 
 
 class Minutes:
@@ -67,7 +67,7 @@ def test_thousands_of_addresses_are_refused(minutes: Minutes) -> None:
     reported = minutes.end()
 
     assert written == MOST_LINES
-    assert len(reported) == MOST_COUNTED + 1
+    assert len(reported) == MOST_NAMED + 1
     assert reported[0] == (address(500), 2)
     assert reported[-1][0] == THE_REST
     assert sum(count for _, count in reported) == many + 1 - MOST_LINES

@@ -8,7 +8,15 @@ import pytest
 from tests.support.relay_rig import HELLO, chat, get
 
 from hotseat.identifiers import HostName
-from hotseat.relay.access.wrong_keys import MOST_ADDRESSES, MOST_WRONG, THE_REST, counted_as
+from hotseat.relay.access.wrong_keys import (
+    MOST_ADDRESSES,
+    MOST_NAMED,
+    MOST_WRONG,
+    THE_REST,
+    MinuteCounts,
+    counted_as,
+    log_wrong_keys,
+)
 from hotseat.settings import Access, ApiKey, Fleet, Role, Settings
 
 if TYPE_CHECKING:
@@ -107,6 +115,18 @@ async def test_addresses_are_counted_in_a_bounded_place(open_rig: OpenRig) -> No
     assert max(counted) == 5000 - MOST_ADDRESSES
     assert len(rig.relay.context.wrong_keys.counts._counts) == MOST_ADDRESSES + 1
     assert THE_REST in rig.relay.context.wrong_keys.counts._counts
+
+
+def test_thousands_of_addresses_guess(caplog: pytest.LogCaptureFixture) -> None:
+    """The log names those with the most wrong keys and counts the others together: a few lines in a minute."""
+    counts = MinuteCounts(lambda: 0.0, lambda _, __: None, log_wrong_keys)
+    for number in [7, 7, *range(5000)]:
+        counts.add(f"10.0.{number >> 8}.{number & 255}")
+    counts.end_minute()
+
+    assert len(caplog.messages) == MOST_NAMED + 1
+    assert "address=10.0.0.7 count=3" in caplog.messages[0]
+    assert f"address={THE_REST} count={5002 - 3 - (MOST_NAMED - 1)}" in caplog.messages[-1]
 
 
 @pytest.mark.parametrize(

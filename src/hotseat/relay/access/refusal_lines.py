@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from hotseat.relay.access.wrong_keys import MOST_WRONG, THE_REST, MinuteCounts, counted_as
+from hotseat.relay.access.wrong_keys import MOST_WRONG, MinuteCounts, counted_as, in_few_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 MOST_LINES = 100
 """In a minute, of all addresses. Fewer than MOST_ADDRESSES, so that every address with a line has its own counter."""
-MOST_COUNTED = 20
-"""Addresses whose further refusals have a line with their number, at the end of a minute; the rest shares one."""
 
 
 class RefusalLines:
@@ -42,10 +40,5 @@ class RefusalLines:
     def _end_minute(self, counts: Counter[str]) -> None:
         omitted = counts - self._written
         self._written.clear()
-        rest = omitted.pop(THE_REST, 0)
-        named = dict(omitted.most_common(MOST_COUNTED))
-        rest += omitted.total() - sum(named.values())
-        for address, count in named.items():
+        for address, count in in_few_lines(omitted):
             self._report(address, count)
-        if rest:
-            self._report(THE_REST, rest)

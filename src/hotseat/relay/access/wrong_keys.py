@@ -12,7 +12,7 @@ from hotseat.fleet.host_headers import PROOF
 from hotseat.relay.access.authority import ip_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from hotseat.errors import HotseatError
     from hotseat.identifiers import Instant, Seconds
@@ -25,6 +25,8 @@ MOST_WRONG = 20
 MINUTE: Seconds = 60.0
 MOST_ADDRESSES = 1024
 """Counted separately; all further addresses in the same minute share one counter."""
+MOST_NAMED = 20
+"""Addresses that are named at the end of a minute; all others share a line."""
 THE_REST = "other addresses"
 NETWORK_BITS = 64
 """Of an IPv6 address: whoever has one has the whole network."""
@@ -85,8 +87,18 @@ class WrongKeys:
         )
 
 
+def in_few_lines(counts: Counter[str]) -> Iterator[tuple[str, int]]:
+    """The addresses with the highest counts, then the sum of all others."""
+    rest = counts.pop(THE_REST, 0)
+    named = counts.most_common(MOST_NAMED)
+    yield from named
+    rest += counts.total() - sum(count for _, count in named)
+    if rest:
+        yield THE_REST, rest
+
+
 def log_wrong_keys(counts: Counter[str]) -> None:
-    for address, count in counts.items():
+    for address, count in in_few_lines(counts):
         log.warning("invalid API keys were sent address=%s count=%d window_s=%d", address, count, MINUTE)
 
 
