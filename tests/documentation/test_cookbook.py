@@ -41,9 +41,7 @@ def test_a_recipe_has_no_warnings(recipe: str, tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_every_model_of_a_recipe_starts(recipe: str, tmp_path: Path) -> None:
     """Each answers a request; the model servers are stand-ins, and everything else is real."""
-    config = tmp_path / ConfigFiles(tmp_path).write("config.yaml", edited(RECIPES[recipe], tmp_path / "models"))
-    environ = {**ENVIRON, **stub_programs(tmp_path)}
-    with ForkedHotseat(config, tmp_path, environ=environ) as rig:
+    with started(recipe, tmp_path) as rig:
         listed = [model["id"] for model in rig.call("GET", "/v1/models", **KEY).json()["data"]]
         answers = {model: rig.call("POST", "/v1/chat/completions", {"model": model}, **KEY) for model in listed}
 
@@ -51,9 +49,36 @@ def test_every_model_of_a_recipe_starts(recipe: str, tmp_path: Path) -> None:
     assert set(listed) == set(yaml.safe_load(RECIPES[recipe])["models"])
 
 
+@pytest.mark.parametrize(
+    ("recipe", "models"),
+    [
+        ("one-card.yaml", ["embed", "chat", "small"]),
+        ("two-cards.yaml", ["chat", "coder", "embed"]),
+        ("unified.yaml", ["chat", "coder"]),
+        ("unified.yaml", ["chat", "vision"]),
+        ("cpu.yaml", ["chat", "careful", "embed"]),
+        ("agents.yaml", ["helper", "planner"]),
+        ("containers.yaml", ["chat", "coder"]),
+    ],
+)
+def test_models_run_side_by_side_as_the_page_says(recipe: str, models: list[str], tmp_path: Path) -> None:
+    """None of them is stopped for another one."""
+    with started(recipe, tmp_path) as rig:
+        for model in models:
+            rig.call("POST", "/v1/chat/completions", {"model": model}, **KEY)
+        running = rig.running()
+
+    assert sorted(running) == sorted(models)
+
+
+def started(recipe: str, folder: Path) -> ForkedHotseat:
+    config = folder / ConfigFiles(folder).write("config.yaml", edited(RECIPES[recipe], folder / "models"))
+    return ForkedHotseat(config, folder, environ={**ENVIRON, **stub_programs(folder)})
+
+
 def edited(recipe: str, folder: Path) -> str:
-    """The recipe with a folder in which all its model files are."""
+    """The recipe with a folder in which all its model files are, on a machine whose own memory does not count."""
     folder.mkdir()
     for name in re.findall(r"/([\w-]+\.gguf)", recipe):
         (folder / name).touch()
-    return recipe.replace("/srv/models", str(folder))
+    return recipe.replace("/srv/models", str(folder)) + "performance: {disabled: true}\n"
