@@ -15,8 +15,8 @@ HIDDEN = "(hidden)"
 SHORTEST_SECRET = 6
 """Of a variable's value: hiding every `us` because of KEYBOARD=us would make output unreadable."""
 
-_NAMES = "api[-_]?key|token|secret|password|passwd|passphrase|credentials?|auth|authorization"
-_FLAG = rf"(?:-hft|(?:--|-(?!-))(?!no-|enable-|disable-)(?:[\w-]*[-_])?(?:{_NAMES}))"
+NAMES = "api[-_]?key|token|secret|password|passwd|passphrase|credentials?|auth|authorization"
+_FLAG = rf"(?:-hft|(?:--|-(?!-))(?!no-|enable-|disable-)(?:[\w-]*[-_])?(?:{NAMES}))"
 _OPTION = re.compile(rf"{_FLAG}(?:=(?P<value>.*))?", re.IGNORECASE | re.DOTALL)
 _INLINE = re.compile(rf"((?:^|(?<=\s)){_FLAG}(?:=|\s+))(\S+)", re.IGNORECASE)
 _HEADER = re.compile(

@@ -11,7 +11,7 @@ SECTIONS = {
     "Models": ("list", "show", "pull", "rm", "estimate"),
     "Monitoring": ("ps", "top", "why", "logs", "activity", "usage", "devices"),
     "Control": ("load", "stop", "reload", "restart", "profile", "yield", "keys"),
-    "Other": ("fleet", "systemd", "record", "simulate", "schema"),
+    "Other": ("fleet", "systemd", "record", "simulate", "schema", "debug-bundle"),
 }
 MEANT = {
     "chat": "run",

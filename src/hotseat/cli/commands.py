@@ -38,6 +38,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+PATIENCE_S = 10.0
+"""For each answer to `hotseat debug-bundle`, since the server may be what is broken."""
+
 
 class Format(Enum):
     TEXT = "text"
@@ -155,6 +158,25 @@ def doctor(
     from hotseat.cli.doctor import doctor
 
     raise typer.Exit(doctor(sources(config, config_dir), api_key, as_json))
+
+
+@app.command("debug-bundle", epilog="Example: hotseat debug-bundle -o bundle.tar.gz")
+def debug_bundle(
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The file to write. [default: hotseat-debug-TIME.tar.gz]")
+    ] = None,
+    config: ConfigFiles = None,
+    config_dir: ConfigDir = None,
+    url: Url = HERE,
+    api_key: Key = None,
+) -> None:
+    """Collect logs, configuration and state for a bug report. Secrets are removed; the server need not run."""
+    import time
+
+    from hotseat.cli.reports.bundle import debug_bundle
+
+    file = output or Path(f"hotseat-debug-{time.strftime('%Y%m%d-%H%M%S')}.tar.gz")
+    debug_bundle(Server(url, api_key, PATIENCE_S), named_sources(config, config_dir), file)
 
 
 @app.command(epilog="Example: hotseat schema > hotseat.schema.json")

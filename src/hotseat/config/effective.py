@@ -49,9 +49,7 @@ def _without_environment(shown: dict[str, Any], concealed: Concealed) -> dict[st
 
 def _all_of(loaded: Loaded) -> dict[str, Any]:
     catalog = loaded.catalog
-    secrets = tuple(key.secret for key in loaded.settings.access.api_keys if key.secret)
-    secrets += tuple(remote.api_key for remote in catalog.remotes.values() if remote.api_key)
-    secrets += _fleet_secrets(loaded.settings.fleet)
+    secrets = secrets_of_settings(loaded)
     return {
         "files": [str(file) for file in loaded.files],
         "modelsDir": str(loaded.models_dir.absolute()) if loaded.models_dir else None,
@@ -78,6 +76,13 @@ def _all_of(loaded: Loaded) -> dict[str, Any]:
         "withheldEnv": sorted(loaded.withheld_env),
         "concurrency": concurrency(catalog),
     }
+
+
+def secrets_of_settings(loaded: Loaded) -> tuple[str, ...]:
+    """Those that are known by their key: API keys of clients and peers, and the secrets of the fleet."""
+    keys = (key.secret for key in loaded.settings.access.api_keys)
+    peers = (remote.api_key for remote in loaded.catalog.remotes.values())
+    return tuple(filter(None, (*keys, *peers, *_fleet_secrets(loaded.settings.fleet))))
 
 
 def _settings(settings: Settings) -> dict[str, Any]:
@@ -146,8 +151,7 @@ def _fleet(fleet: Fleet) -> dict[str, Any]:
 
 
 def _fleet_secrets(fleet: Fleet | None) -> tuple[str, ...]:
-    held = (*fleet.secrets, fleet.login.password, fleet.login.token) if fleet else ()
-    return tuple(filter(None, held))
+    return (*fleet.secrets, fleet.login.password, fleet.login.token) if fleet else ()
 
 
 def _key(key: ApiKey) -> dict[str, Any]:

@@ -43,6 +43,18 @@ def library(driver: str = "libnvidia-ml.so.1") -> Nvml | None:
     return pynvml
 
 
+def driver_version() -> str:
+    """Of the driver and the newest CUDA that it supports; empty without a driver."""
+    nvml = library()
+    if nvml is None:
+        return ""
+    try:
+        cuda = nvml.nvmlSystemGetCudaDriverVersion()
+        return f"{nvml.nvmlSystemGetDriverVersion()}, CUDA {cuda // 1000}.{cuda % 1000 // 10}"
+    except nvml.NVMLError as error:
+        return f"unknown: {error}"
+
+
 def cards(nvml: Nvml, ram: Device, proc: Path = PROC) -> list[NvidiaCard]:
     """Each card, or each slice of one that is divided by MIG."""
     found: list[NvidiaCard] = []

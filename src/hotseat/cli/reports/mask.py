@@ -1,0 +1,91 @@
+"""Removes secrets, environment values, homes and contents of requests from what leaves this machine.
+
+The server masks what it knows already. This is the second pass, over every text, with all that this machine knows.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+from hotseat.catalog.redaction import HIDDEN, NAMES, SHORTEST_SECRET, redacted_text, secrets_in, without
+from hotseat.config.effective import secrets_of_settings
+from hotseat.config.env_values import Concealed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from hotseat.catalog.spec import LaunchRecipe
+    from hotseat.config.load import Loaded
+
+_QUOTED = re.compile(rf"""(["'][\w-]*(?:{NAMES}|cookie)["']\s*[:=]\s*)(["'])(?:\\.|(?!\2).)*\2""", re.IGNORECASE)
+"""`'HF_TOKEN': '…'` and `"api_key": "…"`, as programs print their settings."""
+_ASSIGNED = re.compile(rf"""(?<![\w-])([\w-]*(?:{NAMES})=)[^\s"',;&]+""", re.IGNORECASE)
+_BEARER = re.compile(r"\b(Bearer|Basic)\s+[\w.~+/=-]{6,}", re.IGNORECASE)
+_KEY = re.compile(r"\b(?:hs|sk|hf|nvapi)[-_][\w-]{16,}")
+"""Keys with a usual beginning; `hs-` is that of `hotseat keys`."""
+_HOME = re.compile(r"(?:/home|/Users)/[^/\s\"':,]+")
+_CONTENT = re.compile(
+    r"""["'](?:messages|content|prompt|input|text|system|query|documents)["']\s*:|\bprompt\s*[:=]\s*["']|next token:"""
+)
+"""Model servers that log a lot print the bodies of requests and what they answer."""
+_ENVIRONMENT = re.compile(r"""(?<!\w)PATH["']?\s*[:=]""")
+"""A line with a whole environment."""
+_VARIABLE = re.compile(r"(\| [A-Z_][A-Z0-9_]*=).+")
+"""A line of `env`, after the time and the name of the model."""
+LONGEST_LINE = 500
+LEFT_OUT = "(a line was left out: it has contents of a request, or an environment)"
+
+
+class Mask:
+    def __init__(self, loaded: Loaded | None, environ: Mapping[str, str], api_key: str | None = None) -> None:
+        """Without a configuration, only the names of things tell what is secret."""
+        known = {*(secrets_in_configuration(loaded) if loaded else ()), api_key or ""}
+        self._secrets = sorted((each for each in known if len(each) >= SHORTEST_SECRET), key=len, reverse=True)
+        self._environment = Concealed({name: value for name, value in environ.items() if name != "HOME"})
+        self._home = environ.get("HOME", "")
+
+    def text(self, text: str) -> str:
+        text = redacted_text(without(text, self._secrets))
+        text = _QUOTED.sub(rf"\1\2{HIDDEN}\2", text)
+        text = _ASSIGNED.sub(rf"\1{HIDDEN}", text)
+        text = _KEY.sub(HIDDEN, _BEARER.sub(rf"\1 {HIDDEN}", text))
+        return self._without_home(self._environment.text(text))
+
+    def tree(self, value: Any) -> Any:
+        """A JSON value with every text in it masked, keys included."""
+        if isinstance(value, dict):
+            return {self.text(str(key)): self.tree(member) for key, member in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.tree(item) for item in value]
+        return self.text(value) if isinstance(value, str) else value
+
+    def output(self, text: str) -> str:
+        """Of a model server, which may print requests and its environment."""
+        lines = (self._line(line) for line in text.splitlines())
+        return self.text("\n".join(lines))
+
+    @staticmethod
+    def _line(line: str) -> str:
+        if _CONTENT.search(line) or _ENVIRONMENT.search(line):
+            return LEFT_OUT
+        return _VARIABLE.sub(rf"\1{HIDDEN}", line[:LONGEST_LINE])
+
+    def _without_home(self, text: str) -> str:
+        if len(self._home) > 1:
+            text = text.replace(self._home, "~")
+        return _HOME.sub("~", text)
+
+
+def secrets_in_configuration(loaded: Loaded) -> Iterator[str]:
+    yield from secrets_of_settings(loaded)
+    yield from loaded.concealed.long_values
+    for spec in loaded.catalog.models.values():
+        yield from _secrets_of(spec.recipe)
+
+
+def _secrets_of(recipe: LaunchRecipe) -> Iterator[str]:
+    """Every value of `env` that is no path of this machine, whatever its name."""
+    yield from secrets_in((*recipe.argv, *(recipe.stop or ())))
+    yield from (value for _, value in recipe.env if not os.path.exists(value))
