@@ -5,6 +5,7 @@ set positional-arguments
 
 venv := ".venv"
 code := "src tests bench scripts clients"
+dist := "dist"
 export PATH := justfile_directory() / venv / "bin:" + env("PATH")
 
 # list all commands
@@ -171,6 +172,13 @@ fuzz *options: searchers
 # known vulnerabilities of hotseat's dependencies; needs the internet, so it is not part of `just check`
 audit: searchers
     pip-audit --strict --disable-pip --require-hashes -r requirements/runtime.txt
+
+# build the wheel, the source package, their bill of materials and their checksums into dist
+dist:
+    rm -rf "{{ dist }}"
+    env -u SOURCE_DATE_EPOCH hatchling build -d "{{ dist }}"
+    python -m scripts.make_sbom "{{ dist }}"
+    cd "{{ dist }}" && sha256sum -- * > SHA256SUMS
 
 # regenerate the pages that are made from the code
 docs:

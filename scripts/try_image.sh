@@ -44,7 +44,7 @@ build() {
 }
 
 start() {
-  engine run --detach --name trial --network none --read-only --tmpfs /tmp --cap-drop ALL --health-interval disable \
+  engine run --detach --name trial --network none --read-only --tmpfs /tmp --cap-drop ALL \
     --security-opt no-new-privileges --volume "$dir/config:/etc/hotseat:ro" --volume "$models:/models:ro" \
     --volume state:/var/lib/hotseat hotseat \
     serve --config /etc/hotseat/config.yaml --listen 0.0.0.0:8080 --allow-open >/dev/null

@@ -1,0 +1,127 @@
+"""The bill of materials of a release is valid, and lists everything of others that hotseat ships."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+from zipfile import ZipFile
+
+import pytest
+from jsonschema_rs import Registry, ValidationError, validator_for
+from scripts.make_sbom import REPOSITORY, bill, licence_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from jsonschema_rs import Validator
+
+SCHEMAS = ("bom-1.6", "spdx", "jsf-0.82")
+
+
+@pytest.fixture(scope="module")
+def validator() -> Validator:
+    """CycloneDX' own schema, with that of the names of licences."""
+    bom, *parts = [
+        (f"http://cyclonedx.org/schema/{path.name}", json.loads(path.read_text()))
+        for path in [files("cyclonedx.schema") / f"_res/{name}.SNAPSHOT.schema.json" for name in SCHEMAS]
+    ]
+    return validator_for(bom[1], registry=Registry(parts))
+
+
+@pytest.fixture(scope="module")
+def sbom() -> dict[str, Any]:
+    return bill()
+
+
+def shipped(sbom: dict[str, Any], registry: str) -> dict[str, str]:
+    """Names and versions of the components from a registry."""
+    prefix = f"pkg:{registry}/"
+    return {each["name"]: each["version"] for each in sbom["components"] if each["purl"].startswith(prefix)}
+
+
+def test_the_bill_is_valid(validator: Validator, sbom: dict[str, Any]) -> None:
+    """In the schema's opinion, which also knows the identifiers of licences."""
+    validator.validate(sbom)
+
+
+def test_an_unknown_licence_is_noticed(validator: Validator, sbom: dict[str, Any]) -> None:
+    """The check above can fail."""
+    component = {**sbom["components"][0], "licenses": [{"license": {"id": "Free"}}]}
+
+    with pytest.raises(ValidationError, match="Free"):
+        validator.validate({**sbom, "components": [component]})
+
+
+def test_every_package_of_the_dashboard_is_listed(sbom: dict[str, Any]) -> None:
+    """Those that npm installs for more than the build, in the versions that it installs."""
+    lock = json.loads((REPOSITORY / "dashboard/package-lock.json").read_text())["packages"]
+    bundled = {
+        path.removeprefix("node_modules/"): package["version"]
+        for path, package in lock.items()
+        if path and not package.get("dev")
+    }
+
+    assert bundled.items() <= shipped(sbom, "npm").items()
+    assert set(shipped(sbom, "npm")) - set(bundled) == {"swagger-ui-dist", "iframe-worker"}
+
+
+def test_every_script_in_the_wheel_is_ours_or_listed() -> None:
+    """Another library would be another file, in a folder that has a notice."""
+    scripts = {
+        re.sub(r"-[A-Z0-9]{8}\.js$", ".js", path.relative_to(REPOSITORY / "src/hotseat").as_posix())
+        for path in (REPOSITORY / "src/hotseat").rglob("*.js")
+    }
+
+    assert scripts == {
+        "dashboard/assets/files/app.js",
+        "dashboard/assets/files/theme.js",
+        "api/assets/swagger-start.js",
+        "api/assets/swagger-ui-bundle.js",
+    }
+
+
+def test_every_locked_package_is_listed(sbom: dict[str, Any]) -> None:
+    """Except the two that Linux and macOS do not need."""
+    locked = dict(
+        re.findall(r"^([\w-]+)==([^\s;]+)", (REPOSITORY / "requirements/runtime.txt").read_text(), re.MULTILINE)
+    )
+
+    assert shipped(sbom, "pypi").items() <= locked.items()
+    assert set(locked) - set(shipped(sbom, "pypi")) == {"colorama", "httpx2-jsfetch"}
+
+
+def test_every_component_is_needed_by_another(sbom: dict[str, Any]) -> None:
+    """From hotseat on, the dependencies lead to each of them."""
+    needs = {entry["ref"]: entry["dependsOn"] for entry in sbom["dependencies"]}
+    reached, new = set[str](), {sbom["metadata"]["component"]["bom-ref"]}
+    while new:
+        reached |= new
+        new = {need for ref in new for need in needs[ref]} - reached
+
+    assert reached == set(needs)
+
+
+def test_a_package_without_a_known_licence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stops the release, with what to do."""
+    monkeypatch.setattr("scripts.make_sbom.SPDX", {})
+
+    with pytest.raises(SystemExit, match=r"nkeys has the licence 'Apache 2 License'\. Add its SPDX identifier"):
+        licence_of("nkeys")
+
+
+@pytest.mark.timeout(300)
+def test_a_release_has_packages_bill_and_checksums(tmp_path: Path) -> None:
+    """`just dist` writes them, and the checksums are right."""
+    just = [f"{sys.prefix}/bin/just", f"venv={sys.prefix}", f"dist={tmp_path / 'dist'}", "dist"]
+    subprocess.run(just, cwd=REPOSITORY, check=True, capture_output=True)
+    subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=tmp_path / "dist", check=True)
+
+    names = {re.sub(r"-\d[\w.]*?(?=-py3|\.tar|\.cdx)", "", path.name) for path in (tmp_path / "dist").iterdir()}
+    assert names == {"hotseat-py3-none-any.whl", "hotseat.tar.gz", "hotseat.cdx.json", "SHA256SUMS"}
+    assert len((tmp_path / "dist/SHA256SUMS").read_text().splitlines()) == 3
+    assert json.loads(next((tmp_path / "dist").glob("*.cdx.json")).read_text()) == bill()
+    assert ZipFile(next((tmp_path / "dist").glob("*.whl"))).testzip() is None
