@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotseat.tracing.traceparent import Parent, TraceContext, parse
+from hotseat.tracing.traceparent import Parent, TraceContext, parse, split
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 ids = st.integers(1, 2**64 - 1)
@@ -65,3 +65,26 @@ def test_a_later_version() -> None:
 def test_an_invalid_header(value: str | None) -> None:
     """The request begins a trace of its own."""
     assert parse(None if value is None else value.encode()) is None
+
+
+HEAD = b"POST / HTTP/1.1\r\nHost: x\r\n%b: %b\r\nA: b\r\n\r\n"
+
+
+@pytest.mark.parametrize("name", [b"traceparent", b"Traceparent"])
+def test_heads_that_differ_in_their_trace_only(name: bytes) -> None:
+    """They are the same without it, and not the same as a head that never had one."""
+    values = [f"00-{number:032x}-{SPAN}-01".encode() for number in (1, 2)]
+    rests = {split(HEAD % (name, value))[0] for value in values}
+
+    assert [split(HEAD % (name, value))[1] for value in values] == values
+    assert len(rests) == 1
+    assert rests.isdisjoint({HEAD.replace(b"%b: %b\r\n", b""), HEAD % (name, b"")})
+
+
+@given(st.binary(max_size=80))
+def test_what_is_cut_out_is_valid(value: bytes) -> None:
+    """Anything else stays in its head."""
+    head = HEAD % (b"traceparent", value)
+    rest, found = split(head)
+
+    assert parse(found) if found else rest == head

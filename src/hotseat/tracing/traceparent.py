@@ -14,6 +14,8 @@ NAME, STATE = b"traceparent", b"tracestate"
 SAMPLED = 1
 _parts = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?").fullmatch
 FIRST_VERSION, NO_VERSION = b"00", b"ff"
+LINES = (b"\r\ntraceparent: ", b"\r\nTraceparent: ")
+_usual = re.compile(rb"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?=\r\n)").match
 
 
 class Parent(NamedTuple):
@@ -37,6 +39,18 @@ def parse(value: bytes | None) -> Parent | None:
     return parent if parent.trace_id and parent.span_id else None
 
 
+def split(head: bytes) -> tuple[bytes, bytes]:
+    """A head without its valid traceparent, marked as such, and the value; the whole head if it has no usual one."""
+    for line in LINES:
+        if (begin := head.find(line)) >= 0 and (found := _usual(head, begin + len(line))):
+            return head[:begin] + head[found.end() :] + NAME, found[0]  # no head goes on after its blank line
+    return head, b""
+
+
+def line_of(value: bytes) -> bytes:
+    return b"%b: %b\r\n" % (NAME, value)
+
+
 @dataclass(slots=True)
 class TraceContext:
     """The place of one request in a trace, with the ids that its spans will have."""
@@ -58,4 +72,4 @@ class TraceContext:
     def line(self) -> bytes:
         """The header line for the upstream."""
         sampled = SAMPLED if self.is_sampled else 0
-        return b"%b: 00-%032x-%016x-%02x\r\n" % (NAME, self.trace_id, self.forward_id, sampled)
+        return line_of(b"00-%032x-%016x-%02x" % (self.trace_id, self.forward_id, sampled))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import pytest
@@ -55,6 +56,52 @@ async def test_a_request_of_a_trace(rig: RelayRig) -> None:
         assert kept.trace.parent == Parent(7, 8, is_sampled=True)
         assert asked.all("traceparent") == [f"00-{7:032x}-{kept.trace.forward_id:016x}-01"]
         assert asked.all("tracestate") == ["vendor=1"]
+
+
+@pytest.mark.parametrize("traces", [True, False])
+async def test_every_request_has_its_own_trace(rig: RelayRig, traces: bool) -> None:
+    """Their heads are recognised all the same, on one connection and on several."""
+    kept = rig.trace() if traces else None
+    client, asked = await rig.client(), []
+    for number in (1, 1, 2, 3, 3):
+        await client.send(chat("alpha", f"Traceparent: 00-{number:032x}-{8:016x}-01", STATE))
+        call = await rig.alpha.call()
+        await call.say(HELLO)
+        await client.message()
+        asked.append(call.request)
+    again, _ = await rig.exchange(chat("alpha", f"Traceparent: 00-{4:032x}-{8:016x}-01", STATE))
+
+    assert [int(each["traceparent"][3:35], 16) for each in [*asked, again]] == [1, 1, 2, 3, 3, 4]
+    assert {len(each.all("traceparent")) for each in asked} == {1}
+    assert len(rig.relay.context.heads.known._known) == 1
+    if kept is None:
+        assert {each["traceparent"][36:52] for each in asked} == {f"{8:016x}"}
+    else:
+        assert [each.trace.trace_id for each in kept.requests] == [1, 1, 2, 3, 3, 4]
+
+
+@pytest.mark.parametrize("traces", [True, False])
+async def test_traces_that_are_not_alike(rig: RelayRig, traces: bool) -> None:
+    """One that is missing, empty, invalid, of a later version or there twice is not taken for another one."""
+    sent = [[], [CLIENTS], ["traceparent: "], ["traceparent: 00-broken"], [f"traceparent: 00-{0:032x}-{8:016x}-01"]]
+    sent += [[CLIENTS.replace(" 00", " cc")], [CLIENTS, CLIENTS.replace("7", "9")], ["traceparent: x", CLIENTS]]
+    if traces:
+        rig.trace()
+    seen: dict[str, set[tuple[int, ...]]] = defaultdict(set)
+    for fields in [*sent, *reversed(sent), *sent]:
+        asked, _ = await rig.exchange(chat("alpha", *fields, STATE))
+        values = asked.all("traceparent")
+        is_ours = traces and not values[0].startswith(f"00-{7:032x}")
+        seen[str(fields)].add((len(values), is_ours, len(asked.all("tracestate"))))
+
+    assert {len(each) for each in seen.values()} == {1}
+    if traces:
+        goes_on = [str(fields) for fields in sent if fields and f"{7:032x}" in fields[0]]
+        assert {fields: each == {(1, False, 1)} for fields, each in seen.items()} == {
+            fields: fields in goes_on for fields in seen
+        }
+    else:
+        assert list(seen.values()) == [{(len(fields), False, 1)} for fields in sent]
 
 
 async def test_a_request_of_a_broken_trace(rig: RelayRig) -> None:

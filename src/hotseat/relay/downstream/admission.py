@@ -2,8 +2,8 @@
 
 Except for proofs of fleet hosts, each of which is accepted once, what follows from a head is a pure function of its
 bytes under one policy and one catalog, and of whether a trusted proxy sent it. Clients send the same head again and
-again; often only its length and its request id change, so the cache key omits them, and the proof of a fleet host,
-which is checked for each request.
+again; often only its length, its request id and its trace change, so the cache key omits them, and the proof of a fleet
+host, which is checked for each request.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from hotseat.relay.http.head_cache import HeadTemplate, Memory, split_length
 from hotseat.relay.http.request_head import check_size, parse_request_head
 from hotseat.relay.http.request_id import USUAL, split_id
 from hotseat.relay.routing.model_name import MANAGEMENT, MODEL_IN_BODY, destination_for, must_name_model
+from hotseat.tracing import traceparent
 
 if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
@@ -50,6 +51,8 @@ class Admission:
     policy: Policy
     catalog: Catalog
     """Policy and catalog that it is valid for."""
+    trace: bytes = b""
+    """The valid traceparent of this head, which may be another one in the next request."""
     template: HeadTemplate | None = None
     """Finds the same head with another length; None if it has none, or must be checked each time."""
     sent_to: Address | None = None
@@ -81,23 +84,25 @@ class HeadCache:
 
     def admission(
         self, lines: bytes, policy: Policy, catalog: Catalog, *, is_from_proxy: bool = False
-    ) -> tuple[Admission, int | None, bytes]:
-        """What follows from a complete head, its Content-Length, and its request id; raises NotAdmitted."""
+    ) -> tuple[Admission, int | None, bytes, bytes]:
+        """What follows from a complete head, its Content-Length, its request id and trace; raises NotAdmitted."""
         if self._policy is not policy or self._catalog is not catalog:
             self._policy, self._catalog = policy, catalog
             self.known, self._of_proxies = Memory(), Memory()
         known = self._of_proxies if is_from_proxy else self.known
         rest, length = split_length(lines)
         rest, proof = _split_proof(rest)
+        rest, trace = traceparent.split(rest)
         key, request_id = split_id(rest)
         found = known.recall(key)
         if found is not None and _is_valid_again(found, length, proof):
-            return found, length, request_id
+            return found, length, request_id, trace
         admission = _admitted(lines, policy, catalog, is_from_proxy)
+        admission.trace = trace if _is_its_trace(admission.head, trace) else b""
         if _means_the_same_again(admission, length, request_id, proof):
             admission.template = None if length is None or admission.said else HeadTemplate(lines)
             known.learn(key, admission)
-        return admission, admission.head.length, admission.head.request_id
+        return admission, admission.head.length, admission.head.request_id, admission.trace
 
 
 def _split_proof(lines: bytes) -> tuple[bytes, bytes]:
@@ -120,12 +125,20 @@ def _means_the_same_again(admission: Admission, length: int | None, request_id: 
     head = admission.head
     if head.is_websocket:  # its key is a new one each time
         return False
+    if traceparent.NAME in head.known and not admission.trace:  # it passes unchanged
+        return False
     # With a body, the same head may mean the model named there.
     if not head.has_body and head.announces_names and admission.destination.kind is not MANAGEMENT:
         return False
     # An id that passes unchanged would be taken for part of the head, and a second one before it would be lost.
     is_cut_out = head.length == length and head.id_header is USUAL and head.request_id == request_id
     return is_cut_out and head.known.get(PROOF, b"") == proof
+
+
+def _is_its_trace(head: RequestHead, trace: bytes) -> bool:
+    """Did the parser find this one, and no other?"""
+    names = [name.lower() for name, _ in head.fields]
+    return head.known.get(traceparent.NAME) == trace and names.count(traceparent.NAME) == 1
 
 
 def _admitted(lines: bytes, policy: Policy, catalog: Catalog, is_from_proxy: bool) -> Admission:

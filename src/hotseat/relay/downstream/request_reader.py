@@ -170,7 +170,7 @@ class RequestReader:
         if last is not None and (template := last.template) is not None and last.policy is self._context.policy:
             found = template.found_in(data)
             if found is not None and found[0] <= last.most_bytes and last.catalog is self._context.dispatcher.catalog:
-                return self._begin(last, last.head.request_id, found[0], data, found[1])
+                return self._begin(last, last.head.request_id, last.trace, found[0], data, found[1])
         if data.startswith(BLANK_LINES) and not (data := data.lstrip(b"\r\n")):
             return b""
         return self._read_head(data)
@@ -189,11 +189,11 @@ class RequestReader:
         except NotAdmitted as answer:
             self._answer_head(answer.head, answer.outcome)
             return data[end:]
-        self._last, length, request_id = found
+        self._last, length, request_id, trace = found
         head = self._last.head
         self._client = context.policy.client_of(head, self._last.verdict, self._peer)
         self._is_tunnel = head.is_websocket
-        return self._begin(self._last, request_id, length or 0, data, end)
+        return self._begin(self._last, request_id, trace, length or 0, data, end)
 
     def _read_on(self, data: bytes) -> bytes:
         """Read the rest of a head, or a part of it."""
@@ -224,18 +224,20 @@ class RequestReader:
 
     # Bodies
 
-    def _begin(self, admission: Admission, request_id: bytes, length: Bytes, data: bytes, end: int) -> bytes:
+    def _begin(
+        self, admission: Admission, request_id: bytes, trace: bytes, length: Bytes, data: bytes, end: int
+    ) -> bytes:
         """Begin a request whose head ends at `end`; returns what follows the head, or a small body."""
         context, head = self._context, admission.head
         request_id = request_id or context.new_id()
         body_end = end + length
         if length <= SMALL_BODY and len(data) >= body_end and not head.chunked:
             body = Body(data[end:body_end], boundary=head.boundary)
-            self.items.append(Request(request_id, admission, body, self._client, context.now()))
+            self.items.append(Request(request_id, admission, body, self._client, context.now(), trace))
             return data[body_end:]
         body = Body(may_spool=admission.may_spool, boundary=head.boundary)
         body.sender = self._peer
-        self._begin_body(Request(request_id, admission, body, self._client, context.now()), length)
+        self._begin_body(Request(request_id, admission, body, self._client, context.now(), trace), length)
         return data[end:]
 
     def _begin_body(self, request: Request, length: Bytes) -> None:

@@ -43,11 +43,20 @@ class Request:
         "key_use",
         "members",
         "trace",
+        "traceparent",
         "translation",
         "verdict",
     )
 
-    def __init__(self, request_id: bytes, admission: Admission, body: Body, client: ClientId, began: Instant) -> None:
+    def __init__(
+        self,
+        request_id: bytes,
+        admission: Admission,
+        body: Body,
+        client: ClientId,
+        began: Instant,
+        traceparent: bytes = b"",
+    ) -> None:
         self.id = request_id
         self.admission = admission
         """Usually shared with other requests that have the same head."""
@@ -64,6 +73,8 @@ class Request:
         """Of a large JSON body, from reading its model until changing it; dropped while the request waits."""
         self.translation: Translation | None = None
         """How its response is translated; None if it is not."""
+        self.traceparent = traceparent
+        """Its client's, if that is valid; the one in `head` may be of another request."""
         self.trace: TraceContext | None = None
         """None: it is not traced, or was not sent to an upstream yet."""
 
@@ -146,7 +157,7 @@ class Request:
     def trace_by(self, tracer: Tracer) -> TraceContext:
         """Its place in a trace, the same each time."""
         if self.trace is None:
-            self.trace = tracer.begin(self.head.known.get(TRACEPARENT))
+            self.trace = tracer.begin(self.traceparent or self.head.known.get(TRACEPARENT))
         return self.trace
 
     def ask_for_plain(self) -> None:

@@ -48,6 +48,8 @@ def upstream_head(
     length = body.size if body.size or request.head.method in MAY_HAVE_BODY else None
     if context.tracer is not None:
         lines += request.trace_by(context.tracer).line
+    elif request.traceparent:
+        lines += traceparent.line_of(request.traceparent)
     return framed(lines + for_host, request.head.id_header, request.id, length)
 
 
@@ -81,7 +83,10 @@ def _lines(context: Context, request: Request, address: Address, peer: str, api_
     if verdict.account is not None and verdict.account.key.tokens is not None:
         removed |= COMPRESSION  # the tokens of a compressed response cannot be counted
     removed |= context.policy.sign_in_headers
-    removed |= frozenset() if context.tracer is None else _replaced_by_trace(head)
+    if context.tracer is not None:
+        removed |= _replaced_by_trace(head)
+    elif request.traceparent:
+        removed |= {traceparent.NAME}
     fields = [] if request.destination.endpoint is None else [b"Content-Type: application/json"]
     removed |= ABOUT_BODIES if fields else frozenset()
     fields += [*forwarded_fields(head, removed, trusts), *lines_about_client(head, peer, context.scheme, trusts)]
