@@ -53,6 +53,7 @@ def test_what_is_said_about_a_request() -> None:
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": "hotseat",
         "gen_ai.request.model": "beta",
+        "gen_ai.response.model": "beta",
         "gen_ai.usage.input_tokens": 20,
         "gen_ai.usage.output_tokens": 4,
         "gen_ai.usage.cache_read.input_tokens": 0,
@@ -127,9 +128,8 @@ def test_how_requests_end(status: int, has_failed: bool, said: dict[str, Any]) -
     """Errors of clients, and clients that leave, are no failures of this server."""
     made = spans(traced(status=status, first_token_at=None))
     root, forward = made["chat beta"], made["forward"]
-    about_end = {
-        name: value for name, value in root.attributes.items() if name in ("http.response.status_code", "error.type")
-    }
+    of_end = ("http.response.status_code", "error.type", "gen_ai.response.model")
+    about_end = {name: value for name, value in root.attributes.items() if name in of_end}
 
     assert about_end == said
     assert (root.has_failed, forward.has_failed) == (has_failed, has_failed)

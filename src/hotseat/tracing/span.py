@@ -28,6 +28,7 @@ OPERATIONS = {
     "/v1/embeddings": "embeddings",
 }
 """The conventions have no name for other operations, such as rerank."""
+SUCCESS = range(200, 300)
 NOTHING: Final[Mapping[str, Value]] = MappingProxyType({})
 
 
@@ -74,6 +75,7 @@ def _about(request: TracedRequest) -> dict[str, Value]:
     return {
         "gen_ai.provider.name": "hotseat",
         "gen_ai.request.model": request.model,
+        "gen_ai.response.model": request.model if request.status in SUCCESS else "",
         "http.request.method": request.method,
         "http.response.status_code": request.status or "",
         "error.type": str(request.status or "no_response") if _has_failed(request) else "",
