@@ -61,6 +61,14 @@ class Driver:
     def do_nvmlInitWithFlags(self, flags: int) -> int:
         return self._starts
 
+    def do_nvmlSystemGetDriverVersion(self, version: Any, size: Any) -> int:
+        version.value = b"580.65.06"
+        return self._starts
+
+    def do_nvmlSystemGetCudaDriverVersion(self, version: Any) -> int:
+        version._obj.value = 13000
+        return self._starts
+
     def do_nvmlDeviceGetCount_v2(self, count: Any) -> int:
         count._obj.value = len(self._gpus)
         return SUCCESS

@@ -152,9 +152,28 @@ def check(
 
 @app.command(epilog="Example: hotseat doctor")
 def doctor(
-    config: ConfigFiles = None, config_dir: ConfigDir = None, api_key: Key = None, as_json: AsJson = False
+    config: ConfigFiles = None,
+    config_dir: ConfigDir = None,
+    api_key: Key = None,
+    as_json: AsJson = False,
+    report: Annotated[
+        bool, typer.Option("--report", help="Load models and report memory and times, in at most five minutes.")
+    ] = False,
+    model: Annotated[
+        list[str] | None,
+        typer.Option("--model", help="A model for --report; repeatable. [default: the two smallest]"),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the report to this file, as Markdown.")
+    ] = None,
 ) -> None:
     """Find problems and suggest fixes. Checks the configuration and this machine."""
+    if report:
+        from hotseat.cli.reports.machine_report import report as report_machine
+
+        raise typer.Exit(report_machine(sources(config, config_dir), api_key, model or (), output, as_json))
+    if model or output:
+        raise typer.BadParameter("--model and --output need --report")
     from hotseat.cli.doctor import doctor
 
     raise typer.Exit(doctor(sources(config, config_dir), api_key, as_json))

@@ -52,8 +52,7 @@ def examined(config: Sequence[Path], api_key: str | None) -> Iterator[Finding]:
             doctor_checks.programs(loaded, os.environ),
             doctor_checks.model_files(loaded),
         )
-    scheme = "https" if settings.tls else "http"
-    server = Server(url_of(scheme, *settings.listen), api_key, PATIENCE_S)
+    server = server_of(settings, api_key)
     yield from chain(
         doctor_checks.exposure(settings),
         doctor_checks.address(settings, server),
@@ -63,6 +62,11 @@ def examined(config: Sequence[Path], api_key: str | None) -> Iterator[Finding]:
         doctor_checks.disk(settings),
         doctor_checks.orphans(),
     )
+
+
+def server_of(settings: Settings, api_key: str | None) -> Server:
+    """The one that this configuration describes, whether it runs or not."""
+    return Server(url_of("https" if settings.tls else "http", *settings.listen), api_key, PATIENCE_S)
 
 
 def understood(config: Sequence[Path]) -> tuple[Loaded | None, Iterable[Finding]]:

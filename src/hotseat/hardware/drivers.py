@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 def driver_versions(sys: Path = SYS) -> dict[str, str]:
     """By vendor; empty without a driver."""
-    found = {"NVIDIA": nvidia.driver_version(), "AMD": _amd(sys)}
+    nvml = nvidia.library()
+    found = {"NVIDIA": nvidia.driver_version(nvml) if nvml else "", "AMD": _amd(sys)}
     return {vendor: version for vendor, version in found.items() if version}
 
 

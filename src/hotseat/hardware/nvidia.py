@@ -43,11 +43,8 @@ def library(driver: str = "libnvidia-ml.so.1") -> Nvml | None:
     return pynvml
 
 
-def driver_version() -> str:
-    """Of the driver and the newest CUDA that it supports; empty without a driver."""
-    nvml = library()
-    if nvml is None:
-        return ""
+def driver_version(nvml: Nvml) -> str:
+    """And the newest CUDA that it supports."""
     try:
         cuda = nvml.nvmlSystemGetCudaDriverVersion()
         return f"{nvml.nvmlSystemGetDriverVersion()}, CUDA {cuda // 1000}.{cuda % 1000 // 10}"

@@ -38,11 +38,11 @@ def write(file: Path, kept: Sequence[Part]) -> None:
     folder = file.name.removesuffix(".tar.gz")
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, MODE)
-        with os.fdopen(descriptor, "wb") as opened, tarfile.open(fileobj=opened, mode="w:gz") as archive:
+        with os.fdopen(descriptor, "wb") as opened, tarfile.open(fileobj=opened, mode="w:gz") as bundle:
             for part in kept:
                 entry = tarfile.TarInfo(f"{folder}/{part.name}")
                 entry.size, entry.mode, entry.mtime = len(part.data), MODE, int(time.time())
-                archive.addfile(entry, io.BytesIO(part.data))
+                bundle.addfile(entry, io.BytesIO(part.data))
     except FileExistsError:
         raise Problem(f"{file} exists already; name another file with -o") from None
     except OSError as problem:

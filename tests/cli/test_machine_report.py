@@ -1,0 +1,85 @@
+"""`hotseat doctor --report` on machines that this one is not."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.machines import GiB, Pool
+
+from hotseat.cli.reports.machine_report import LONGEST_S
+from hotseat.hardware.machine import Machine
+from hotseat.hardware.measurement import DeviceReading
+from hotseat.identifiers import DeviceName
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.command_line import CommandLine, Typed
+
+
+class Filled(Pool):
+    """A GPU that does not report its users, and has less free memory from the third reading on."""
+
+    readings = 0
+
+    def read(self) -> DeviceReading:
+        self.readings += 1
+        return DeviceReading(24 * GiB, (20 if self.readings <= 2 else 14) * GiB)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    gpus = {"gpu0": Filled(label="a card"), "gpu1": Pool(label="in the chip", has_own_memory=False, taken={})}
+    machine = Machine({DeviceName(name): gpu for name, gpu in gpus.items()})
+    monkeypatch.setattr("hotseat.cli.reports.machine_report.find_machine", lambda: machine)
+    return machine
+
+
+@pytest.fixture
+def config(command_line: CommandLine, tmp_path: Path) -> Path:
+    """Of the running server."""
+    config = tmp_path / "config.yaml"
+    models = "{qwen: {cmd: 'server ${PORT}', aliases: [q]}, dud: {cmd: 'server ${PORT}'}}"
+    config.write_text(f"listen: {command_line.url.removeprefix('http://')}\nmodels: {models}\n")
+    return config
+
+
+async def test_a_report_takes_no_longer_than_five_minutes(
+    command_line: CommandLine, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is not there by then is missing, and the report says so."""
+    monkeypatch.setattr("hotseat.cli.reports.machine_report.LONGEST_S", 0.0)
+    said = await asyncio.to_thread(command_line.typed, "doctor", "--report", "--config", str(config))
+
+    assert said.code == 1
+    assert "It ended early: the time is over" in said.out
+    assert LONGEST_S < 300
+
+
+@pytest.mark.usefixtures("machine")
+async def test_a_model_on_a_gpu(command_line: CommandLine, config: Path) -> None:
+    """Its memory is what is less free than before, if the driver does not say who uses it."""
+    said = await asyncio.to_thread(command_line.typed, "doctor", "--report", "--config", str(config), "--model", "q")
+
+    assert said.code == 0, said.err
+    assert "| gpu0 | a card | 24.0 GiB | 4.0 GiB | no | no |" in said.out
+    assert "| gpu1 | in the chip | 64.0 GiB | 16.0 GiB | yes | yes |" in said.out
+    assert "| gpu0 6.0 GiB |" in said.out
+    assert "| unload qwen | " in said.out
+
+
+def test_options_that_need_a_report(typed: Typed) -> None:
+    """Without it they would be ignored."""
+    said = typed("doctor", "--model", "qwen")
+
+    assert (said.code, "--model and --output need --report" in said.err) == (2, True)
+
+
+def test_a_report_without_a_configuration(typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is nothing to load."""
+    monkeypatch.chdir(tmp_path)
+    said = typed("doctor", "--report")
+
+    assert (said.code, "config.yaml does not exist" in said.err) == (3, True)
