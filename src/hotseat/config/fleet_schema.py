@@ -145,7 +145,7 @@ class FleetForm(Form):
     """Credentials file for NATS (JWT and key, as written by `nsc`), instead of user and password."""
     nkey: str = ""
     """File with the seed of an NKey, instead of user and password."""
-    tls: FleetTlsForm = FleetTlsForm()
+    tls: FleetTlsForm = FleetTlsForm.model_construct()
     """TLS settings for NATS."""
 
 

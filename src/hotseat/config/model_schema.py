@@ -153,7 +153,7 @@ class ModelForm(Form):
     """Environment variables of the server: NAME=value entries or a mapping."""
     use_model_name: str = ""
     """Name sent to the server as `model`."""
-    filters: Filters = Filters()
+    filters: Filters = Filters.model_construct()
     """Changes to JSON bodies before they are sent to the server."""
     concurrency_limit: Annotated[int, Field(ge=0)] = 0
     """Maximum number of concurrent requests to the server; the rest wait. 0: no limit."""
@@ -165,11 +165,11 @@ class ModelForm(Form):
     """Values for ${name} in this model; they override global macros."""
     metadata: dict[str, Any] = Field(default_factory=dict)
     """Arbitrary values, shown under `meta` in the model list."""
-    capabilities: CapabilitiesForm = CapabilitiesForm()
+    capabilities: CapabilitiesForm = CapabilitiesForm.model_construct()
     """Capabilities shown in the model list."""
-    timeouts: TimeoutsForm = TimeoutsForm()
+    timeouts: TimeoutsForm = TimeoutsForm.model_construct()
     """Time limits for connections to the server."""
-    compat: Compat = Compat()
+    compat: Compat = Compat.model_construct()
     """Compatibility settings."""
     memory: Memory | None = None
     """Memory the model uses: a size on the first device or, with gpus, on its GPUs together; or a mapping of sizes per
@@ -184,7 +184,7 @@ class ModelForm(Form):
     """Never unload the model to free memory for others."""
     sleep: SleepOrServer | None = None
     """How the server sleeps instead of being stopped when others need memory: `vllm`, `llama-server` or a mapping."""
-    replicas: ReplicasForm = ReplicasForm()
+    replicas: ReplicasForm = ReplicasForm.model_construct()
     """Number of hosts of a fleet that run the model."""
     hosts: dict[str, str] = Field(default_factory=dict)
     """Labels that a host of a fleet must have to run the model."""

@@ -38,14 +38,14 @@ class MatrixForm(Form):
 class RouterSettings(Form):
     groups: dict[str, GroupForm] = Field(default_factory=dict)
     """Same as the top-level key."""
-    matrix: MatrixForm = MatrixForm()
+    matrix: MatrixForm = MatrixForm.model_construct()
     """Same as the top-level key."""
 
 
 class Router(Form):
     use: Literal["group", "matrix", "memory"] = "group"
     """What decides which models run together: the groups, the matrix, or memory alone (with devices)."""
-    settings: RouterSettings = RouterSettings()
+    settings: RouterSettings = RouterSettings.model_construct()
     """The groups and the matrix."""
 
 
@@ -55,21 +55,21 @@ class Fifo(Form):
 
 
 class QueueSettings(Form):
-    fifo: Fifo = Fifo()
+    fifo: Fifo = Fifo.model_construct()
     """Settings of the scheduler."""
 
 
 class Queue(Form):
     use: Literal["fifo"] = "fifo"
     """The only value; it means hotseat's own scheduler."""
-    settings: QueueSettings = QueueSettings()
+    settings: QueueSettings = QueueSettings.model_construct()
     """Settings per scheduler."""
 
 
 class Routing(Form):
-    router: Router = Router()
+    router: Router = Router.model_construct()
     """Which models run together."""
-    scheduler: Queue = Queue()
+    scheduler: Queue = Queue.model_construct()
     """Order in which requests are served."""
 
 
@@ -84,7 +84,7 @@ class SelectorForm(Form):
     always the first; spillover: a running one with a free place, else the next one."""
     targets: Annotated[tuple[str, ...], Field(min_length=1)]
     """Names of models."""
-    settings: SelectorSettings = SelectorSettings()
+    settings: SelectorSettings = SelectorSettings.model_construct()
     """Settings of the strategy."""
     name: str = ""
     """Title shown in the model list."""
@@ -121,7 +121,7 @@ class PeerForm(Form):
     """API key sent to the peer instead of the client's key."""
     models: Annotated[tuple[str, ...], Field(min_length=1)]
     """Models of the peer."""
-    filters: Filters = Filters()
+    filters: Filters = Filters.model_construct()
     """Changes to JSON bodies before they are sent to the peer."""
-    timeouts: PeerTimeouts = PeerTimeouts()
+    timeouts: PeerTimeouts = PeerTimeouts.model_construct()
     """Time limits for connections to the peer."""

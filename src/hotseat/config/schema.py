@@ -198,7 +198,7 @@ class Startup(Form):
 
 
 class Hooks(Form):
-    on_startup: Annotated[Startup, Field(alias="on_startup")] = Startup()
+    on_startup: Annotated[Startup, Field(alias="on_startup")] = Startup.model_construct()
     """Actions at startup."""
 
 
@@ -230,7 +230,7 @@ class Activity(Form):
 
 
 class Ui(Form):
-    activity: Activity = Activity()
+    activity: Activity = Activity.model_construct()
     """The view of requests."""
 
 
@@ -263,7 +263,7 @@ class Config(Form):
     """Address and port to listen on."""
     tls: TlsForm | None = None
     """Serve HTTPS. Default: plain HTTP."""
-    ollama: OllamaForm = OllamaForm()
+    ollama: OllamaForm = OllamaForm.model_construct()
     """For programs that know only Ollama."""
     allow_open: Switch = False
     """Allow an address that other machines can reach without API keys."""
@@ -290,7 +290,7 @@ class Config(Form):
     """Format of error bodies: text, openai, or auto, which chooses by path and client."""
     metrics: Switch = True
     """Whether /metrics and /metrics/upstreams are served."""
-    scheduler: SchedulerForm = SchedulerForm()
+    scheduler: SchedulerForm = SchedulerForm.model_construct()
     """Settings of the scheduler."""
     devices: Annotated[
         Annotated[Literal["auto"], AsText] | Annotated[dict[str, DeviceForm], AsMapping], TextOrMapping
@@ -303,16 +303,16 @@ class Config(Form):
     passthrough: Literal["auto", "strict"] = "auto"
     """Whether hotseat answers the routes of Ollama, llama.cpp's router and llama-swap (auto), or forwards them to a
     model like any other path (strict)."""
-    limits: LimitsForm = LimitsForm()
+    limits: LimitsForm = LimitsForm.model_construct()
     """Limits for clients."""
     conversations: ConversationsOrSwitch = "off"
     """Keep the conversations of llama-servers across swaps: off, on, or a mapping with the disk space. Their prompts
     are then written to a private folder below `$XDG_CACHE_HOME` or `~/.cache`, which is removed when hotseat ends."""
-    activity: ActivityForm = ActivityForm()
+    activity: ActivityForm = ActivityForm.model_construct()
     """Storage of finished requests for `hotseat activity`."""
-    ready: ReadyForm = ReadyForm()
+    ready: ReadyForm = ReadyForm.model_construct()
     """When /hotseat/ready returns 503."""
-    shutdown: ShutdownForm = ShutdownForm()
+    shutdown: ShutdownForm = ShutdownForm.model_construct()
     """Timing of a shutdown after SIGTERM."""
     crash_grace: Duration = _DEFAULT.crash_grace_s
     """How long model servers are kept if hotseat is killed, so that the next one adopts them; 0: they end with it."""
@@ -345,9 +345,9 @@ class Config(Form):
     """Values for ${name}."""
     groups: dict[str, GroupForm] = Field(default_factory=dict)
     """Which models run together."""
-    matrix: MatrixForm = MatrixForm()
+    matrix: MatrixForm = MatrixForm.model_construct()
     """Which models run together, as expressions; replaces groups."""
-    routing: Routing = Routing()
+    routing: Routing = Routing.model_construct()
     """Newer location of groups and matrix."""
     selectors: dict[str, SelectorForm] = Field(default_factory=dict)
     """Names that resolve to one of several models."""
@@ -355,9 +355,9 @@ class Config(Form):
     """Names that resolve to other models while the profile is active; `hotseat profile NAME` activates one."""
     peers: dict[str, PeerForm] = Field(default_factory=dict)
     """Other servers and their models; a model is named `peer/model`, or `model` where that is unambiguous."""
-    hooks: Hooks = Hooks()
+    hooks: Hooks = Hooks.model_construct()
     """Actions at certain events."""
-    upstream: UpstreamForm = UpstreamForm()
+    upstream: UpstreamForm = UpstreamForm.model_construct()
     """Requests under /upstream/{model}."""
 
     metrics_max_in_memory: Annotated[int, Field(ge=0), Later("hotseat limits its own history")] = 1000
@@ -366,9 +366,9 @@ class Config(Form):
     """Megabytes for captured requests; 0 is off."""
     log_requests: Annotated[Switch, Ignored("It has no effect in llama-swap either")] = False
     """No effect."""
-    store: Store = Store()
+    store: Store = Store.model_construct()
     """llama-swap's history."""
-    ui: Ui = Ui()
+    ui: Ui = Ui.model_construct()
     """The dashboard."""
-    performance: Performance = Performance()
+    performance: Performance = Performance.model_construct()
     """Memory measurement."""

@@ -13,7 +13,9 @@ from pydantic.alias_generators import to_camel
 class Form(BaseModel):
     """A mapping of the file. Unknown keys are refused; a key without a value counts as absent."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, alias_generator=to_camel, allow_inf_nan=False, defer_build=True
+    )
 
     @model_validator(mode="before")
     @classmethod
