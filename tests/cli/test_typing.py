@@ -12,7 +12,7 @@ import pytest
 
 from hotseat import __version__
 from hotseat.cli.arguments import normalised
-from hotseat.cli.commands import sources
+from hotseat.cli.shared_options import sources
 from hotseat.cli.tables import duration
 from hotseat.config.units import parse_listen
 

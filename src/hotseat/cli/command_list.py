@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections import UserDict
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 from typer.core import TyperGroup
+from typer.main import get_group
 
 SECTIONS = {
     "First steps": ("init", "serve", "run", "check", "doctor"),
@@ -13,6 +17,15 @@ SECTIONS = {
     "Control": ("load", "stop", "reload", "restart", "profile", "yield", "keys"),
     "Other": ("fleet", "systemd", "record", "simulate", "schema", "debug-bundle"),
 }
+FILES = {
+    "setup_commands": ("init", "serve", "check", "schema"),
+    "diagnosis_commands": ("doctor", "debug-bundle"),
+    "model_commands": SECTIONS["Models"],
+    "monitoring_commands": SECTIONS["Monitoring"],
+    "control_commands": ("run", "load", "stop", "reload", "restart", "profile", "yield"),
+    "trace_commands": ("record", "simulate"),
+}
+"""The commands that one file has; every other command has a file of its own, and commands of its own."""
 MEANT = {
     "chat": "run",
     "delete": "rm",
@@ -28,8 +41,33 @@ MEANT = {
 WIDEST = 80
 
 
-# Contexts and formatters are Any: typer has its own click, which is private.
+# Commands, contexts and formatters are Any: typer has its own click, which is private.
+class Commands(UserDict[str, Any]):
+    """The file of each command, and the command itself to whoever asks: only its file is imported."""
+
+    def __init__(self) -> None:
+        super().__init__({name: f"{name}_commands" for names in SECTIONS.values() for name in names})
+        self.data.update({name: file for file, names in FILES.items() for name in names})
+
+    def __getitem__(self, name: str) -> Any:
+        file = self.data[name]
+        if file in FILES:
+            return commands_in(file).commands[name]
+        return commands_in(file, name)
+
+
+@cache
+def commands_in(file: str, name: str | None = None) -> TyperGroup:
+    group = get_group(import_module(f"hotseat.cli.{file}").app)
+    group.name = name
+    return group
+
+
 class CommandList(TyperGroup):
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = Commands()
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         column = max(map(len, self.commands))
         for title, names in SECTIONS.items():

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from hotseat.cli.client import Server
 from hotseat.cli.problems import Problem
 
 HERE = "http://127.0.0.1:8080"
@@ -24,6 +23,8 @@ COMPLETION_S = 1.0
 
 def ask_here(context: typer.Context, path: str) -> dict[str, Any]:
     """The answer of the server that the options typed so far select; empty if none answers in time."""
+    from hotseat.cli.client import Server
+
     server = Server(context.params.get("url") or HERE, context.params.get("api_key"), COMPLETION_S)
     try:
         answer: dict[str, Any] = server.ask("GET", path)
@@ -50,3 +51,13 @@ ConfigDir = Annotated[
     Path | None, typer.Option("--config-dir", help="Folder whose *.yaml and *.yml files are also read.")
 ]
 Lenient = Annotated[bool, typer.Option("--lenient", help="Treat unknown keys as warnings, not errors.")]
+
+
+def sources(files: list[Path] | None, folder: Path | None) -> list[Path]:
+    """Files first, then the folder itself, so that a reload finds files added to it later."""
+    return named_sources(files, folder) or [USUAL_CONFIG]
+
+
+def named_sources(files: list[Path] | None, folder: Path | None) -> list[Path]:
+    """Only what the command line names."""
+    return [*(files or []), *([folder] if folder else [])]

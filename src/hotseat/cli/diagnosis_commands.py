@@ -1,0 +1,64 @@
+"""Commands that find problems and write reports about them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hotseat.cli.client import Server
+from hotseat.cli.shared_options import HERE, AsJson, ConfigDir, ConfigFiles, Key, Url, named_sources, sources
+
+app = typer.Typer(rich_markup_mode=None)
+
+PATIENCE_S = 10.0
+"""For each answer to `hotseat debug-bundle`, since the server may be what is broken."""
+
+
+@app.command(epilog="Example: hotseat doctor")
+def doctor(
+    config: ConfigFiles = None,
+    config_dir: ConfigDir = None,
+    api_key: Key = None,
+    as_json: AsJson = False,
+    report: Annotated[
+        bool, typer.Option("--report", help="Load models and report memory and times, in at most five minutes.")
+    ] = False,
+    model: Annotated[
+        list[str] | None,
+        typer.Option("--model", help="A model for --report; repeatable. [default: the two smallest]"),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the report to this file, as Markdown.")
+    ] = None,
+) -> None:
+    """Find problems and suggest fixes. Checks the configuration and this machine."""
+    if report:
+        from hotseat.cli.reports.machine_report import report as report_machine
+
+        raise typer.Exit(report_machine(sources(config, config_dir), api_key, model or (), output, as_json))
+    if model or output:
+        raise typer.BadParameter("--model and --output need --report")
+    from hotseat.cli.doctor import doctor
+
+    raise typer.Exit(doctor(sources(config, config_dir), api_key, as_json))
+
+
+@app.command("debug-bundle", epilog="Example: hotseat debug-bundle -o bundle.tar.gz")
+def debug_bundle(
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The file to write. [default: hotseat-debug-TIME.tar.gz]")
+    ] = None,
+    config: ConfigFiles = None,
+    config_dir: ConfigDir = None,
+    url: Url = HERE,
+    api_key: Key = None,
+) -> None:
+    """Collect logs, configuration and state for a bug report. Secrets are removed; the server need not run."""
+    import time
+
+    from hotseat.cli.reports.bundle import debug_bundle
+
+    file = output or Path(f"hotseat-debug-{time.strftime('%Y%m%d-%H%M%S')}.tar.gz")
+    debug_bundle(Server(url, api_key, PATIENCE_S), named_sources(config, config_dir), file)

@@ -1,0 +1,94 @@
+"""Commands about the models of this machine and their files."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from hotseat.cli import queries
+from hotseat.cli.client import Server
+from hotseat.cli.shared_options import HERE, AsJson, ConfigDir, ConfigFiles, Key, Model, Url, named_sources, sources
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command("list", epilog="Example: hotseat list --json")
+def list_models(url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
+    """Show every configured model."""
+    queries.list_models(Server(url, api_key), as_json)
+
+
+@app.command(epilog="Example: hotseat show qwen")
+def show(
+    model: Model,
+    config: ConfigFiles = None,
+    config_dir: ConfigDir = None,
+    url: Url = HERE,
+    api_key: Key = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the files, size, context, memory and command of a model."""
+    from hotseat.cli.known_models import Places
+    from hotseat.cli.show import show
+
+    show(model, Places(Server(url, api_key), named_sources(config, config_dir)), as_json)
+
+
+@app.command(epilog="Example: hotseat pull ORG/REPO:Q4_K_M")
+def pull(
+    reference: Annotated[
+        str, typer.Argument(metavar="REFERENCE", help="ORG/REPO, ORG/REPO:QUANT, ORG/REPO:FILE or https://…")
+    ],
+    config: ConfigFiles = None,
+    config_dir: ConfigDir = None,
+    url: Url = HERE,
+    api_key: Key = None,
+) -> None:
+    """Download a model into the folder of modelsDir. A running hotseat lists it at once."""
+    from hotseat.cli.known_models import Places
+    from hotseat.cli.pull import pull
+
+    pull(reference, Places(Server(url, api_key), named_sources(config, config_dir)))
+
+
+@app.command(epilog="Example: hotseat rm qwen")
+def rm(
+    model: Model,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    config: ConfigFiles = None,
+    config_dir: ConfigDir = None,
+    url: Url = HERE,
+    api_key: Key = None,
+) -> None:
+    """Delete a model of the folder of modelsDir. Files that another model uses stay."""
+    from hotseat.cli.known_models import Places
+    from hotseat.cli.remove import remove
+
+    remove(model, Places(Server(url, api_key), named_sources(config, config_dir)), yes)
+
+
+@app.command(epilog="Example: hotseat estimate qwen.gguf --ctx 32768 -- -ctk q8_0 -ctv q8_0")
+def estimate(
+    what: Annotated[
+        str, typer.Argument(help="A model file, a model folder, or the name or alias of a configured model.")
+    ],
+    options: Annotated[
+        list[str] | None, typer.Argument(help="Additional options for the model server, after --.")
+    ] = None,
+    ctx: Annotated[
+        int | None, typer.Option("--ctx", min=1, help="Context length in tokens; overrides the command.")
+    ] = None,
+    gpu: Annotated[
+        bool | None, typer.Option("--gpu/--no-gpu", help="With or without a GPU. [default: as -ngl says]")
+    ] = None,
+    config: ConfigFiles = None,
+    config_dir: ConfigDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Estimate the memory that a model needs. The model is not started."""
+    from hotseat.cli.estimate import EstimateOptions, estimate_file, estimate_model, is_file, show
+
+    chosen = EstimateOptions(tuple(options or ()), ctx, gpu)
+    found = estimate_file(what, chosen) if is_file(what) else estimate_model(what, sources(config, config_dir), chosen)
+    show(found, as_json)

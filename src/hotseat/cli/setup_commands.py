@@ -1,0 +1,103 @@
+"""Commands that write, check and serve a configuration."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hotseat.cli.shared_options import USUAL_CONFIG, AsJson, ConfigDir, ConfigFiles, Lenient, sources
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+class Format(Enum):
+    TEXT = "text"
+    JSON = "json"
+    GITHUB = "github"
+
+
+class LogForm(Enum):
+    AUTO = "auto"
+    TEXT = "text"
+    JSON = "json"
+
+
+@app.command(epilog="Example: hotseat init ~/models")
+def init(
+    folders: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Folders with models. [default: ~/models and the caches of other programs]"),
+    ] = None,
+    config: Annotated[Path, typer.Option("--config", help="The file to write.")] = USUAL_CONFIG,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    only_print: Annotated[bool, typer.Option("--print", help="Print the configuration instead of writing it.")] = False,
+) -> None:
+    """Look for models and write a configuration that runs them."""
+    from hotseat.cli.init import InitOptions, init
+
+    init(InitOptions(folders or (), config, force), only_print)
+
+
+@app.command(epilog="Example: hotseat serve --config config.yaml --listen 127.0.0.1:9090")
+def serve(
+    config: ConfigFiles = None,
+    config_dir: ConfigDir = None,
+    listen: Annotated[str | None, typer.Option(help="HOST:PORT, :PORT for every interface, or PORT.")] = None,
+    allow_open: Annotated[bool, typer.Option("--allow-open", help="Serve other machines without API keys.")] = False,
+    lenient: Lenient = False,
+    watch_config: Annotated[
+        bool, typer.Option("--watch-config", help="Reload when a configuration file changes.")
+    ] = False,
+    tls_cert_file: Annotated[Path | None, typer.Option(help="Serve HTTPS with this certificate (PEM).")] = None,
+    tls_key_file: Annotated[
+        Path | None, typer.Option(help="Private key of the certificate, if it is in a separate file.")
+    ] = None,
+    log_format: Annotated[LogForm | None, typer.Option(help="Log as text or JSON; overrides logFormat.")] = None,
+    fleet: Annotated[
+        list[str] | None,
+        typer.Option("--fleet", help="Join the fleet at this NATS server; repeatable. Overrides fleet.nats."),
+    ] = None,
+) -> None:
+    """Run the server."""
+    from hotseat import app as application
+    from hotseat.config.fleet_schema import nats_url
+    from hotseat.config.options import ServeOptions
+    from hotseat.config.units import parse_listen
+    from hotseat.settings import LogFormat, TlsFiles
+
+    try:
+        address = parse_listen(listen) if listen else None
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--listen") from None
+    try:
+        nats = tuple(map(nats_url, fleet or ()))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--fleet") from None
+    tls = TlsFiles(tls_cert_file, tls_key_file) if tls_cert_file else None
+    form = LogFormat(log_format.value) if log_format else None
+    options = ServeOptions(sources(config, config_dir), address, allow_open, lenient, watch_config, tls, form, nats)
+    raise typer.Exit(application.serve(options))
+
+
+@app.command(epilog="Example: hotseat check config.yaml")
+def check(
+    files: Annotated[list[Path] | None, typer.Argument(help="Files or folders. [default: config.yaml]")] = None,
+    form: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TEXT,
+    as_json: AsJson = False,
+    lenient: Lenient = False,
+) -> None:
+    """Validate a configuration. Each problem is reported with its line and column."""
+    from hotseat.cli.check import check
+
+    raise typer.Exit(check(files or [USUAL_CONFIG], Format.JSON.value if as_json else form.value, lenient))
+
+
+@app.command(epilog="Example: hotseat schema > hotseat.schema.json")
+def schema() -> None:
+    """Print the configuration's JSON Schema, for editors."""
+    from hotseat.cli.schema import schema
+
+    raise typer.Exit(schema())
