@@ -8,6 +8,7 @@ import signal
 import sys
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hotseat.daemon.file_limit import most_connections, raise_file_limit
@@ -16,8 +17,8 @@ from hotseat.dispatch.preload import preload
 from hotseat.fleet.store import NameTaken, StoreError
 from hotseat.handover.stand_in import PASSED_ON, become_stand_in, hold_signals, pass_on_held
 from hotseat.identifiers import Address
+from hotseat.net.private_socket import private_socket
 from hotseat.startup.announcement import announce, banner_of, log_warnings
-from hotseat.startup.management import api_deps, open_api, private_address
 from hotseat.startup.models import ModelParts, open_models, open_supervisor
 from hotseat.startup.monitoring import open_monitoring, start_monitors
 from hotseat.startup.preparation import INVALID, CannotStart, Prepared, prepare
@@ -28,9 +29,8 @@ from hotseat.startup.taking_over import adopt_orphans, take_over
 from hotseat.telemetry.stdout_writer import StdoutWriter
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Coroutine
-
-    from fastapi import FastAPI
 
     from hotseat.config.options import ServeOptions
     from hotseat.handover.old_requests import OldRequests
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from hotseat.handover.successor import Successor
     from hotseat.identifiers import Seconds
     from hotseat.settings import Fleet
+    from hotseat.startup.monitoring import Monitoring
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +101,8 @@ async def run_program(start: Prepared) -> End:
 async def open_program(start: Prepared, stack: AsyncExitStack) -> Program:
     """Open the parts in this order; the stack closes them in reverse."""
     shared = shared_by_all(start)
-    management = private_address(stack)
+    private = stack.enter_context(private_socket("api"))
+    management = Address("localhost", 0, unix_path=private.getsockname())
     supervisor = await open_supervisor(stack, shared)
     fits = most_connections(raise_file_limit())  # after the guard has started: model servers keep the original limit
     models = await open_models(stack, shared, supervisor)
@@ -109,16 +111,20 @@ async def open_program(start: Prepared, stack: AsyncExitStack) -> Program:
     start_monitors(shared, monitoring)
     relaying = make_relay(shared, models, monitoring, management, fits)
     restarts = make_restarts(shared, models, relaying.reloader)
-    api = await open_api(stack, api_deps(shared, models, monitoring, relaying, restarts), management)
+    around_api = await stack.enter_async_context(AsyncExitStack())  # the relay closes first, whenever the API opens
     stack.push_async_callback(relaying.relay.aclose)
-    program = Program(shared, models, relaying, restarts, api)
+    program = Program(shared, models, monitoring, relaying, restarts)
     program.handle_signals()  # before it listens: whoever can connect may stop it
+    if start.predecessor:  # a new version whose API does not open must not take over
+        await program.open_api(around_api, private)
     old_requests = await program.take_over(management)
     shared.tasks.start(start.systemd.pet_watchdog(), "watchdog")
     await program.join_fleet(stack)
     await program.listen()
     if old_requests:
         old_requests.we_listen()
+    else:
+        await program.open_api(around_api, private)
     program.start_tasks()
     return program
 
@@ -129,9 +135,9 @@ class Program:
 
     shared: Shared
     models: ModelParts
+    monitoring: Monitoring
     relaying: RelayParts
     restarts: Restarts
-    api: FastAPI
 
     # Startup
 
@@ -183,6 +189,14 @@ class Program:
         self.models.journal.listen(node.watch)
         self.relaying.relay.context.hosts = node.host_selector
 
+    async def open_api(self, stack: AsyncExitStack, sock: socket.socket) -> None:
+        """A thread imports it, so that requests for models are served meanwhile; requests for the API wait."""
+        await asyncio.to_thread(import_module, "hotseat.startup.management")
+        from hotseat.startup.management import api_deps, open_api
+
+        deps = api_deps(self.shared, self.models, self.monitoring, self.relaying, self.restarts)
+        await open_api(stack, deps, sock)
+
     async def listen(self) -> None:
         self.shared.tasks.start(self.relaying.liveness.watch(), "liveness")
         await self.relaying.relay.listen(self.shared.start.sockets, self.shared.start.tls)
@@ -209,7 +223,7 @@ class Program:
         start, loaded = self.shared.start, self.shared.active.loaded
         log_warnings(loaded)
         self.models.unmet_limits.log_new()
-        banner = banner_of(start, loaded, self.relaying.relay, self.api)
+        banner = banner_of(start, loaded, self.relaying.relay)
         announce(banner, loaded.settings.logging, start.writer)
         start.systemd.notify("READY=1", f"STATUS=serving {len(loaded.catalog.models)} models")
 

@@ -69,7 +69,7 @@ async def test_what_acts_on_all_models_needs_a_key_for_all_models(rig: Managemen
 
 async def test_metrics_have_one_label_per_configured_key(rig: Management) -> None:
     """Each configured key is one time series, and no secret is in the metrics."""
-    rig.metrics.include(KeyPage(rig.accounts.all, rig.usage.by_key))
+    rig.metrics_text.include(KeyPage(rig.accounts.all, rig.usage.by_key))
     ann, _ = rig.accounts.open([ApiKey("sesame", name="ann"), ApiKey("other")])
     ann.enter("qwen").ended(1)
     for key in ("ann", "a key that was removed"):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def test_who_may_come_in_is_said(keys: tuple[str, ...], is_open: bool, said: str) -> None:
     """In few lines, whatever is to be said."""
     access = Access(api_keys=tuple(map(ApiKey, keys)))
-    lines = Banner("http", [("127.0.0.1", 8080)], ["config.yaml"], 3, access, is_open, has_dashboard=True).lines()
+    lines = Banner("http", [("127.0.0.1", 8080)], ["config.yaml"], 3, access, is_open).lines()
 
     assert any(said in line for line in lines)
     assert "  dashboard    http://127.0.0.1:8080/hotseat/ui/" in lines

@@ -42,6 +42,7 @@ from hotseat.state.key_file import KEYS, KeyFile
 from hotseat.tasks import Tasks
 from hotseat.telemetry.loop_lag import Lag
 from hotseat.telemetry.metrics import Metrics
+from hotseat.telemetry.metrics_text import MetricsText
 from hotseat.telemetry.upstream_page import UpstreamPage
 
 if TYPE_CHECKING:
@@ -168,8 +169,10 @@ class Management:
     feeds_end: asyncio.Event = field(default_factory=asyncio.Event)
     active: ActiveConfig = field(init=False)
     created_keys: CreatedKeys = field(init=False)
+    metrics_text: MetricsText = field(init=False)
 
     def __post_init__(self) -> None:
+        self.metrics_text = MetricsText(self.metrics, self.dispatcher.view_of_all, Lag().worst_since_asked)
         self.active = ActiveConfig(Loaded(self.dispatcher.catalog, Settings()))
         file = KeyFile(self.folder / KEYS)
         self.created_keys = CreatedKeys(file, self.active, self.accounts, self._use_keys)
@@ -215,7 +218,7 @@ def around(
     dispatcher: Dispatcher, journal: Journal, launcher: FakeLauncher, client: httpx2.AsyncClient, folder: Path
 ) -> Management:
     """An application around an existing dispatcher."""
-    metrics = Metrics(dispatcher.view_of_all, Lag().worst_since_asked)
+    metrics = Metrics()
     journal.listen(metrics.watch)
     activity = Activity(metrics)
     store_writer = StoreWriter(activity, ActivityStore(folder / "activity.sqlite3"), lambda: 0.0)
@@ -232,7 +235,7 @@ def application(rig: Management) -> FastAPI:
         return rig.reload_result
 
     async def metrics() -> bytes:
-        return rig.metrics.render()
+        return rig.metrics_text.render()
 
     facts = FactsReader()
     app = build(

@@ -16,6 +16,7 @@ from typing import Any
 MODULES = (
     "hotseat.cli.commands",
     "hotseat.app",
+    "hotseat.startup.management",
     "hotseat.fleet.jetstream.store",
     "uvloop",
     "uvicorn.protocols.http.httptools_impl",

@@ -31,6 +31,7 @@ from hotseat.telemetry.log_page import LogPage
 from hotseat.telemetry.loop_page import LoopPage
 from hotseat.telemetry.metric_names import LABELS
 from hotseat.telemetry.metrics import Metrics
+from hotseat.telemetry.metrics_text import MetricsText
 from hotseat.telemetry.trace_page import TracePage
 
 if TYPE_CHECKING:
@@ -51,13 +52,14 @@ async def printed() -> list[Metric]:
         launcher,
         journal,
     )
-    metrics = Metrics(dispatcher.view_of_all, lambda: 0.0)
-    metrics.include(KeyPage(lambda: Accounts().open([ApiKey("secret", name="team")]), dict))
-    metrics.include(ConversationPage(dispatcher.view_of_all, lambda _: (0, 0)))
-    metrics.include(LoopPage())
-    metrics.include(LogPage(lambda: 0))
-    metrics.include(TracePage(lambda: 0))
-    metrics.include(FleetPage(lambda: FLEET))
+    metrics = Metrics()
+    text = MetricsText(metrics, dispatcher.view_of_all, lambda: 0.0)
+    text.include(KeyPage(lambda: Accounts().open([ApiKey("secret", name="team")]), dict))
+    text.include(ConversationPage(dispatcher.view_of_all, lambda _: (0, 0)))
+    text.include(LoopPage())
+    text.include(LogPage(lambda: 0))
+    text.include(TracePage(lambda: 0))
+    text.include(FleetPage(lambda: FLEET))
     journal.listen(metrics.watch)
     metrics.finished(ALPHA, 200, 0.1, 0.2, 0.3)
     metrics.counted(ALPHA, Tokens(4, 3, 99.5), 99.5)
@@ -71,7 +73,7 @@ async def printed() -> list[Metric]:
     launcher.crash("beta", "killed")
     await come_true(lambda: not dispatcher.view().running())
     try:
-        page = metrics.render(DevicePage({DeviceName("gpu0"): Sensors(0.37, 61.0, 212.5)}))
+        page = text.render(DevicePage({DeviceName("gpu0"): Sensors(0.37, 61.0, 212.5)}))
         return list(text_string_to_metric_families(page.decode()))
     finally:
         await dispatcher.shut_down(within=0)
@@ -143,9 +145,9 @@ async def test_a_fleet_in_figures() -> None:
 
 def test_a_host_that_is_alone_says_so_in_figures() -> None:
     """Alerts about the fleet find a value there, too: a host outside a fleet is never disconnected."""
-    metrics = Metrics(lambda: View(0.0, (), ()), lambda: 0.0)
-    metrics.include(FleetPage(lambda: None))
-    page = metrics.render().decode()
+    text = MetricsText(Metrics(), lambda: View(0.0, (), ()), lambda: 0.0)
+    text.include(FleetPage(lambda: None))
+    page = text.render().decode()
 
     assert 'hotseat_fleet_connection{connection="alone"} 1.0' in page
     assert 'hotseat_fleet_connection{connection="disconnected"} 0.0' in page

@@ -16,6 +16,7 @@ from hotseat.errors import HotseatError, LoadFailed, Unloaded
 from hotseat.identifiers import ModelName
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.telemetry.metrics import Metrics
+from hotseat.telemetry.metrics_text import MetricsText
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable
@@ -30,12 +31,13 @@ class Measured:
         self.launcher = FakeLauncher(slow=("slow",), broken=("dud",))
         self.scheduler = Scheduler(MODELS)
         self.dispatcher = Dispatcher(self.scheduler, self.launcher, journal)
-        self.metrics = Metrics(self.dispatcher.view_of_all, lambda: 0.25)
+        self.metrics = Metrics()
+        self.text = MetricsText(self.metrics, self.dispatcher.view_of_all, lambda: 0.25)
         journal.listen(self.metrics.watch)
 
     def value(self, sample: str) -> float | None:
         """The value of a sample, written as Prometheus writes it; None if it is not on the page."""
-        lines = self.metrics.render().decode().splitlines()
+        lines = self.text.render().decode().splitlines()
         return next((float(line.rpartition(" ")[2]) for line in lines if line.rpartition(" ")[0] == sample), None)
 
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 from contextlib import asynccontextmanager, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -14,11 +11,10 @@ import uvicorn
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import AsyncIterator, Iterator
 
     from fastapi import FastAPI
-
-    from hotseat.identifiers import Address
 
 
 class ApiServer(uvicorn.Server):
@@ -38,9 +34,8 @@ class ApiServer(uvicorn.Server):
 
 
 @asynccontextmanager
-async def served(app: FastAPI, address: Address) -> AsyncIterator[None]:
+async def served(app: FastAPI, sock: socket.socket) -> AsyncIterator[None]:
     """Serve the management app on its private socket; it answers inside the block."""
-    assert address.unix_path is not None
     config = uvicorn.Config(
         app,
         lifespan="off",
@@ -54,34 +49,10 @@ async def served(app: FastAPI, address: Address) -> AsyncIterator[None]:
     )
     server = ApiServer(config)
     tasks = Tasks()
-    with private_socket(address.unix_path) as sock:
-        serving = tasks.start(server.serve([sock]), "management api")
-        await server.answers.wait()
-        try:
-            yield
-        finally:
-            server.should_exit = True
-            await asyncio.wait([serving])
-
-
-@contextmanager
-def private_socket(path: str) -> Iterator[socket.socket]:
-    """Only our user may connect, since no key is checked here. uvicorn's own socket would admit everybody."""
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        with only_for_us():
-            sock.bind(path)
-        yield sock
-    finally:
-        sock.close()
-        Path(path).unlink(missing_ok=True)
-
-
-@contextmanager
-def only_for_us() -> Iterator[None]:
-    """Files created inside the block have mode 0600. fchmod on a socket works only on Linux."""
-    before = os.umask(0o177)
+    serving = tasks.start(server.serve([sock]), "management api")
+    await server.answers.wait()
     try:
         yield
     finally:
-        os.umask(before)
+        server.should_exit = True
+        await asyncio.wait([serving])

@@ -30,7 +30,6 @@ class Banner:
     """Can other machines reach it?"""
     for_ollama: Sequence[tuple[str, int]] = ()
     """Addresses for Ollama's clients."""
-    has_dashboard: bool = False
     reduced_connections: int | None = None
     """How many connections the file descriptors allow; None: as many as configured."""
 
@@ -43,7 +42,7 @@ class Banner:
             ("for Ollama", " ".join(url_of("http", host, port) for host, port in self.for_ollama)),
             ("models", f"{self.models}, from {', '.join(self.files)}"),
             ("access", self._access()),
-            ("dashboard", f"{url}/hotseat/ui/" if self.has_dashboard else ""),
+            ("dashboard", f"{url}/hotseat/ui/"),
             ("API", f"{url}/swagger"),
         ]
         shown = [f"  {label:11}  {value}" for label, value in rows if value]

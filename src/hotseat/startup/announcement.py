@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Sequence
 
-    from fastapi import FastAPI
-
     from hotseat.config.load import Loaded
     from hotseat.relay.server import Relay
     from hotseat.settings import Logging
@@ -41,7 +39,7 @@ def shows_banner(settings: Logging) -> bool:
     return sys.stdout.isatty() and logs.is_text(settings) and settings.to_stdout in ("proxy", "both")
 
 
-def banner_of(start: Prepared, loaded: Loaded, relay: Relay, api: FastAPI) -> Banner:
+def banner_of(start: Prepared, loaded: Loaded, relay: Relay) -> Banner:
     addresses, for_ollama = addresses_of(start.sockets), addresses_of(start.ollama_sockets)
     connections, _ = relay.connections.count.bounds(loaded.settings.limits)
     return Banner(
@@ -52,7 +50,6 @@ def banner_of(start: Prepared, loaded: Loaded, relay: Relay, api: FastAPI) -> Ba
         access=relay.context.policy.settings.access,
         is_open=not all(is_loopback(host) for host, _ in (*addresses, *for_ollama)),
         for_ollama=for_ollama,
-        has_dashboard=any(getattr(route, "path", "").startswith("/hotseat/ui") for route in api.routes),
         reduced_connections=connections if connections < loaded.settings.limits.connections else None,
     )
 

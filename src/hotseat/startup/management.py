@@ -1,11 +1,12 @@
-"""The management API on its private socket. The relay passes requests on to it."""
+"""The management API on its private socket. The relay passes requests on to it.
+
+app.py imports this late: FastAPI and the API's schemas take as long to import as the rest of a start.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import tempfile
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hotseat import dashboard
@@ -13,15 +14,13 @@ from hotseat.api.app import build
 from hotseat.api.deps import ApiDeps
 from hotseat.api.log_sources import LogSources
 from hotseat.api.server import served
-from hotseat.identifiers import Address
 from hotseat.model_files.facts import FactsReader
-from hotseat.startup.monitoring import metrics_page
+from hotseat.startup.metrics import metrics_of
 from hotseat.telemetry.upstream_page import UpstreamPage
 
 if TYPE_CHECKING:
+    import socket
     from contextlib import AsyncExitStack
-
-    from fastapi import FastAPI
 
     from hotseat.handover.restarts import Restarts
     from hotseat.startup.models import ModelParts
@@ -30,16 +29,10 @@ if TYPE_CHECKING:
     from hotseat.startup.shared import Shared
 
 
-def private_address(stack: AsyncExitStack) -> Address:
-    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="hotseat-"))
-    return Address("localhost", 0, unix_path=str(Path(folder) / "api"))
-
-
-async def open_api(stack: AsyncExitStack, deps: ApiDeps, address: Address) -> FastAPI:
+async def open_api(stack: AsyncExitStack, deps: ApiDeps, sock: socket.socket) -> None:
     api = build(deps)
     dashboard.add_to(api)
-    await stack.enter_async_context(served(api, address))
-    return api
+    await stack.enter_async_context(served(api, sock))
 
 
 def api_deps(
@@ -65,7 +58,7 @@ def api_deps(
         keys=relaying.created_keys,
         feeds_end=shared.feeds_end,
         accounts=shared.accounts.all,
-        metrics=lambda: metrics_page(monitoring.metrics, models.memory),
+        metrics=metrics_of(shared, models, monitoring),
         upstream_metrics=UpstreamPage(models.dispatcher.view, models.supervisor.own_metrics).render,
         is_closing=shared.shutdown.is_closing,
         started_at=time.time(),

@@ -18,6 +18,8 @@ BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0,
 SHORTEST_S = BOUNDS_S[0]
 BOUNDS_PER_S = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
 """From a large model on a CPU to a small one on a big GPU."""
+READY, FAILED, GIVEN_UP = OUTCOMES = ("ready", "failed", "given up")
+"""Of a start."""
 
 
 class Spread:

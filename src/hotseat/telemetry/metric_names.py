@@ -15,6 +15,7 @@ from hotseat.errors import HotseatError
 from hotseat.fleet.view import Agreement, FleetConnection
 from hotseat.scheduling.commands import Cause
 from hotseat.scheduling.lifecycle import Phase
+from hotseat.telemetry.counters import OUTCOMES
 
 
 class Kind(Enum):
@@ -56,7 +57,6 @@ def codes(kind: type[HotseatError] = HotseatError) -> frozenset[str]:
 
 
 STATUS_CLASSES = ("none", "1xx", "2xx", "3xx", "4xx", "5xx")
-READY, FAILED, GIVEN_UP = OUTCOMES = ("ready", "failed", "given up")
 
 ALONE = "alone"
 CONNECTIONS = (ALONE, *(connection.value for connection in FleetConnection))

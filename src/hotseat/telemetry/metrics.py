@@ -1,14 +1,12 @@
-"""GET /metrics, for Prometheus. Requests and loads are counted as they end; the rest is read at each scrape.
+"""Counts requests and loads as they end, for GET /metrics; the rest is read at each scrape.
 
-Counterpart: metric_names.py, which has the name and meaning of each metric.
+Counterparts: metrics_text.py, which makes the page, and metric_names.py, which has the name and meaning of each metric.
 """
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING
-
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
 from hotseat.scheduling.commands import ReportSwap, StartUpstream, StopUpstream, WakeUp
 from hotseat.scheduling.events import (
@@ -19,49 +17,27 @@ from hotseat.scheduling.events import (
     UpstreamReady,
     WakeFailed,
 )
-from hotseat.telemetry.counters import AllCounters, LoadCounters, RequestCounters
-from hotseat.telemetry.metric_names import FAILED, GIVEN_UP, READY
-from hotseat.telemetry.metrics_page import Page
+from hotseat.telemetry.counters import FAILED, GIVEN_UP, READY, AllCounters, LoadCounters, RequestCounters
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from prometheus_client.registry import Collector
-
     from hotseat.activity.recent import Tokens
     from hotseat.dispatch.journal import Entry
     from hotseat.identifiers import Instant, LaunchId, ModelName
-    from hotseat.scheduling.view import View
 
 
 class Metrics:
-    """Counts finished requests and journal entries; `render` returns the page."""
+    """Counts finished requests and journal entries."""
 
-    def __init__(
-        self,
-        view: Callable[[], View],
-        lag: Callable[[], float],
-        lost: Callable[[], int] = lambda: 0,
-        clock: Callable[[], Instant] = time.monotonic,
-    ) -> None:
-        counters = AllCounters()
+    def __init__(self, clock: Callable[[], Instant] = time.monotonic) -> None:
+        self.counters = counters = AllCounters()
+        self.reload_succeeded = True
         self._requests, self._loads, self._refusals = counters.requests, counters.loads, counters.refusals
-        self._reload_succeeded = True
         self._clock = clock
         self._began: dict[LaunchId, Instant] = {}
         self._stopped: dict[LaunchId, Instant] = {}
         self._woken: dict[LaunchId, Instant] = {}
-        self._registry = CollectorRegistry()
-        self._registry.register(Page(counters, view, lag, lost, lambda: self._reload_succeeded))
-        ProcessCollector(registry=self._registry)
-
-    def include(self, more: Collector) -> None:
-        """Add another collector to the page."""
-        self._registry.register(more)
-
-    def render(self, *more: Collector) -> bytes:
-        """With what is collected for this page only."""
-        return b"".join(map(generate_latest, (self._registry, *more)))
 
     def finished(
         self, model: ModelName, status: int, waited_s: float, first_byte_s: float | None, seconds: float
@@ -87,7 +63,7 @@ class Metrics:
 
     def reloaded(self, success: bool) -> None:
         """Count a reload; False: the new configuration has errors and the old one stays active."""
-        self._reload_succeeded = success
+        self.reload_succeeded = success
 
     def watch(self, entry: Entry) -> None:
         """Count starts and stops from the journal; pass this to `Journal.listen`."""

@@ -13,7 +13,8 @@ from hotseat import __version__
 from hotseat.scheduling.commands import Cause
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.telemetry import metric_names
-from hotseat.telemetry.metric_names import OUTCOMES, STATUS_CLASSES
+from hotseat.telemetry.counters import OUTCOMES
+from hotseat.telemetry.metric_names import STATUS_CLASSES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -6,24 +6,23 @@ import errno
 import os
 import socket
 import stat
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.support.hotseat import Hotseat
 
-from hotseat.api.server import private_socket
+from hotseat.net.private_socket import private_socket
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pytest
 
 
-def test_the_socket_is_ours_alone(tmp_path: Path) -> None:
+def test_the_socket_is_ours_alone() -> None:
     """The socket has mode 0600 whatever the umask is, and is removed afterwards."""
-    path = tmp_path / "api"
     before = os.umask(0)
     try:
-        with private_socket(str(path)):
+        with private_socket("api") as sock:
+            path = Path(sock.getsockname())
             rights = path.stat()
     finally:
         os.umask(before)
@@ -35,7 +34,7 @@ def test_the_socket_is_ours_alone(tmp_path: Path) -> None:
 
 
 def test_the_socket_is_ours_alone_where_the_rights_of_a_socket_cannot_be_set(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """macOS refuses fchmod on a socket; the socket still has mode 0600 because it is created with it."""
 
@@ -44,11 +43,22 @@ def test_the_socket_is_ours_alone_where_the_rights_of_a_socket_cannot_be_set(
 
     monkeypatch.setattr(os, "fchmod", refused)
     monkeypatch.setattr(os, "chmod", lambda *_: None)
-    path = tmp_path / "api"
-    with private_socket(str(path)):
-        rights = path.stat()
+    with private_socket("api") as sock:
+        rights = Path(sock.getsockname()).stat()
 
     assert stat.S_IMODE(rights.st_mode) == 0o600
+
+
+def test_a_client_can_connect_before_anybody_answers() -> None:
+    """Requests for the management API wait while it is still being imported; they are not refused."""
+    with private_socket("api") as sock, socket.socket(socket.AF_UNIX) as client:
+        client.connect(sock.getsockname())
+        client.sendall(b"hello")
+        accepted, _ = sock.accept()
+        with accepted:
+            received = accepted.recv(5)
+
+    assert received == b"hello"
 
 
 def test_the_program_keeps_its_socket_in_a_folder_of_its_own(tmp_path: Path) -> None:
