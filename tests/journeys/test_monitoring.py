@@ -108,6 +108,21 @@ def test_every_panel_shows_something(prometheus: Prometheus, title: str, express
     assert eventually(lambda: numbers(prometheus.query(expression)), within=PATIENCE_S), title
 
 
+def test_every_panel_asks_for_documented_figures() -> None:
+    """Those without API keys, a GPU or a fleet show nothing here, so a misspelt name in them would not be noticed."""
+    documented = {figure.name: figure.labels for figure in FIGURES}
+    for title, expression in panels():
+        for selector in SELECTOR.findall(expression):
+            name, _, labels = selector.removesuffix("}").partition("{")
+            of_figure = documented[name.removesuffix("_bucket")]
+
+            assert {label.split("=")[0].rstrip("!") for label in labels.split(",")} <= {
+                *of_figure,
+                "instance",
+                "job",
+            }, title
+
+
 def numbers(found: list[dict[str, Any]]) -> list[float]:
     return [value for each in found if isfinite(value := float(each["value"][1]))]
 
