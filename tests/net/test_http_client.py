@@ -10,7 +10,7 @@ import pytest
 
 from hotseat.identifiers import Address
 from hotseat.net.happy_eyeballs import Connector
-from hotseat.net.http_client import LONGEST_HEAD, MOST_CHUNKS, fetch
+from hotseat.net.http_client import LONGEST_HEAD, MOST_CHUNKS, MOST_INTERIM, fetch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -118,8 +118,9 @@ async def test_an_interim_answer_is_not_the_answer() -> None:
         OK + b"x" * (LONGEST_HEAD + 1) + b"\r\n\r\n",
         OK + b"A: b\r\n" * LONGEST_HEAD,
         OK + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * (MOST_CHUNKS + 1),
+        b"HTTP/1.1 100 Continue\r\n\r\n" * (MOST_INTERIM + 1) + OK + b"\r\n",
     ],
-    ids=range(12),
+    ids=range(13),
 )
 async def test_what_is_no_answer_is_a_value_error(answer: bytes) -> None:
     """The caller gets a ValueError for any response that is not HTTP."""

@@ -22,7 +22,7 @@ MOST_BYTES: Bytes = 1 << 20
 LONGEST_HEAD: Bytes = 64 << 10
 MOST_CHUNKS = 4096
 """Of a response; each costs a call, and thousands that arrive together would block the event loop."""
-INTERIM = range(100, 200)
+INTERIM, MOST_INTERIM = range(100, 200), 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +108,11 @@ async def _answer(reader: asyncio.StreamReader, most: Bytes) -> Answer:
 
 async def response_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
     """Status and fields, whose names are lower case; interim responses are skipped."""
-    status, fields = await _head(reader)
-    while status in INTERIM:
+    for _ in range(MOST_INTERIM + 1):
         status, fields = await _head(reader)
-    return status, fields
+        if status not in INTERIM:
+            return status, fields
+    raise ValueError("it sent too many interim responses")
 
 
 async def _head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
