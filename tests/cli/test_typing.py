@@ -27,6 +27,7 @@ COMMANDS = (
     "serve",
     "check",
     "doctor",
+    "debug-bundle",
     "schema",
     "estimate",
     "pull",

@@ -68,7 +68,7 @@ def reload(url: Url = HERE, api_key: Key = None) -> None:
 
 @app.command(epilog="Example: hotseat restart")
 def restart(url: Url = HERE, api_key: Key = None) -> None:
-    """Replace the running process, for an upgrade; models keep running."""
+    """Replace the running process, for an upgrade. Models keep running."""
     from hotseat.cli.restart import restart
 
     restart(Server(url, api_key))
