@@ -180,6 +180,10 @@ dist:
     python -m scripts.make_sbom "{{ dist }}"
     cd "{{ dist }}" && sha256sum -- * > SHA256SUMS
 
+# print what the changelog says about a release, if TAG is its version: TAG [ADDRESS-BEFORE-LINKS]
+release-notes tag *base:
+    @python -m scripts.release_notes "$@"
+
 # regenerate the pages that are made from the code
 docs:
     python scripts/make_docs.py
