@@ -56,18 +56,11 @@ COMMANDS = (
 )
 
 
-def test_a_fleet_that_is_no_nats_server_is_refused(typed: Typed) -> None:
-    """The message says what the option expects."""
-    said = typed("serve", "--fleet", "http://n1")
-
-    assert said.code == 2
-    assert "nats://host:port" in said.err
-
-
 def test_joining_a_fleet_that_could_not_come_back_is_refused(typed: Typed, tmp_path: Path) -> None:
     """Other hosts could not reach a host that listens on loopback only."""
-    (tmp_path / "config.yaml").write_text('models: {qwen: {cmd: "serve ${PORT}"}}')
-    said = typed("serve", "--config", str(tmp_path / "config.yaml"), "--fleet", "nats://n1.example:4222")
+    fleet = "fleet: {nats: nats://n1.example:4222}"
+    (tmp_path / "config.yaml").write_text(f'models: {{qwen: {{cmd: "serve ${{PORT}}"}}}}\n{fleet}')
+    said = typed("serve", "--config", str(tmp_path / "config.yaml"))
 
     assert said.code == 3
     assert "Set fleet.address" in said.err

@@ -24,7 +24,7 @@ def test_a_good_file_is_summed_up(files: ConfigFiles, capsys: pytest.CaptureFixt
     """The summary has the number of models and warnings, and which models may run together."""
     file = files.write("config.yaml", GOOD + "captureBuffer: 1\n")
 
-    assert check([file], "text", lenient=False) == 0
+    assert check([file], as_json=False, lenient=False) == 0
 
     out, err = capsys.readouterr()
     assert out == "ok: 2 models, 1 warning.\nAll models run one at a time: loading one stops the others.\n"
@@ -35,7 +35,7 @@ def test_a_file_that_opens_the_address_is_reported_before_serving(
     files: ConfigFiles, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`check` reports what `serve` will refuse."""
-    assert check([files.write("config.yaml", GOOD + "listen: ':80'")], "text", lenient=False) == 0
+    assert check([files.write("config.yaml", GOOD + "listen: ':80'")], as_json=False, lenient=False) == 0
 
     assert "`hotseat serve` will refuse this address: 0.0.0.0:80 can be reached" in capsys.readouterr().out
 
@@ -45,7 +45,7 @@ def test_keys_in_plain_text_beside_https_are_reported_before_serving(
 ) -> None:
     """The address for Ollama's clients has no certificate."""
     open_too = "tls: {cert: c.pem}\nollama: {listen: ':11434'}\napiKeys: [a-key-of-twenty-signs]\n"
-    assert check([files.write("config.yaml", GOOD + open_too)], "text", lenient=False) == 0
+    assert check([files.write("config.yaml", GOOD + open_too)], as_json=False, lenient=False) == 0
 
     assert "will refuse this address: ollama.listen 0.0.0.0:11434 is plain HTTP" in capsys.readouterr().out
 
@@ -59,9 +59,9 @@ def test_a_model_of_unknown_size_is_warned_of(
 ) -> None:
     """Only where memory decides what runs, and where there are other models."""
     models = f"models:\n  a: {{cmd: 's ${{PORT}}', memory: 1GiB{pinned}}}\n  b: {{cmd: 's ${{PORT}}'}}\n"
-    check([files.write("config.yaml", models)], "text", lenient=False)
+    check([files.write("config.yaml", models)], as_json=False, lenient=False)
     without_devices = capsys.readouterr()
-    check([files.write("config.yaml", f"{models}devices: {{gpu0: {{memory: 8GiB}}}}\n")], "text", lenient=False)
+    check([files.write("config.yaml", f"{models}devices: {{gpu0: {{memory: 8GiB}}}}\n")], as_json=False, lenient=False)
     out, err = capsys.readouterr()
 
     assert "memory is unknown" not in without_devices.err
@@ -71,7 +71,7 @@ def test_a_model_of_unknown_size_is_warned_of(
 
 def test_a_bad_file_ends_with_three(files: ConfigFiles, capsys: pytest.CaptureFixture[str]) -> None:
     """Errors go to stderr, one per line."""
-    assert check([files.write("config.yaml", GOOD + "lisen: 1")], "text", lenient=False) == 3
+    assert check([files.write("config.yaml", GOOD + "lisen: 1")], as_json=False, lenient=False) == 3
 
     out, err = capsys.readouterr()
     assert err == 'config.yaml:2:1: error: lisen: unknown key. Did you mean "listen"?\n'
@@ -80,14 +80,14 @@ def test_a_bad_file_ends_with_three(files: ConfigFiles, capsys: pytest.CaptureFi
 
 def test_lenient_checking_lets_unknown_keys_pass(files: ConfigFiles, capsys: pytest.CaptureFixture[str]) -> None:
     """They become warnings."""
-    assert check([files.write("config.yaml", GOOD + "lisen: 1")], "text", lenient=True) == 0
+    assert check([files.write("config.yaml", GOOD + "lisen: 1")], as_json=False, lenient=True) == 0
 
     assert "warning: lisen: unknown key, ignored" in capsys.readouterr().err
 
 
 def test_mistakes_as_json(files: ConfigFiles, capsys: pytest.CaptureFixture[str]) -> None:
     """The JSON has each error with its parts, and no configuration."""
-    assert check([files.write("config.yaml", GOOD + "lisen: 1")], "json", lenient=False) == 3
+    assert check([files.write("config.yaml", GOOD + "lisen: 1")], as_json=True, lenient=False) == 3
 
     assert json.loads(capsys.readouterr().out) == {
         "ok": False,
@@ -100,21 +100,6 @@ def test_mistakes_as_json(files: ConfigFiles, capsys: pytest.CaptureFixture[str]
             }
         ],
     }  # fmt: skip
-
-
-def test_mistakes_as_github_annotations(files: ConfigFiles, capsys: pytest.CaptureFixture[str]) -> None:
-    """Errors, warnings and notices are annotations, with GitHub's special characters escaped."""
-    text = "lisen: 1\napiKeys: [the-key-of-somebody]\ncaptureBuffer: 1\nmodels: {'100%': 1}"
-
-    assert check([files.write("a,b.yaml", text)], "github", lenient=False) == 3
-
-    assert capsys.readouterr().out.splitlines() == [
-        '::error file=a%2Cb.yaml,line=1,col=1::lisen: unknown key. Did you mean "listen"?',
-        "::notice file=a%2Cb.yaml,line=2,col=11::apiKeys[0]: this key has full access."
-        " Use {key: …, role: inference} to restrict it",
-        "::warning file=a%2Cb.yaml,line=3,col=1::captureBuffer: not used yet. Nothing is captured",
-        '::error file=a%2Cb.yaml,line=4,col=10::models["100%25"]: must be a mapping, not 1',
-    ]
 
 
 def test_secrets_are_not_printed(files: ConfigFiles) -> None:
@@ -233,12 +218,10 @@ def keys_of(published: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 def test_what_differs_from_llama_swap_is_listed(files: ConfigFiles, capsys: pytest.CaptureFixture[str]) -> None:
     """Differences follow the summary, each with its position; the JSON has them too."""
     file = files.write("config.yaml", "healthCheckTimeout: 5\nmodels: {a: {cmd: 's ${PORT}', concurrencyLimit: 2}}")
-    check([file], "text", lenient=False)
+    check([file], as_json=False, lenient=False)
     text = capsys.readouterr().out
-    check([file], "json", lenient=False)
+    check([file], as_json=True, lenient=False)
     data = json.loads(capsys.readouterr().out)
-    check([file], "github", lenient=False)
-    annotations = capsys.readouterr().out
 
     assert text.splitlines()[-3:] == [
         "Differences from llama-swap:",
@@ -247,4 +230,3 @@ def test_what_differs_from_llama_swap_is_listed(files: ConfigFiles, capsys: pyte
         " 0 is no limit, not 10",
     ]
     assert [each["path"] for each in data["differences"]] == ["healthCheckTimeout", "models.a.concurrencyLimit"]
-    assert annotations.startswith("::notice file=config.yaml,line=1,col=1::healthCheckTimeout: Every value")

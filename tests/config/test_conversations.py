@@ -116,7 +116,7 @@ def test_other_servers_do_not_keep_them(
 ) -> None:
     """Those that have none, do not run here, or save to a folder that somebody else has chosen; `check` says which."""
     written = text("conversations: on", command, env)
-    check([files.write("config.yaml", written)], "text", lenient=False)
+    check([files.write("config.yaml", written)], as_json=False, lenient=False)
 
     assert not keeps(files, written)
     assert f"No conversations are kept for m ({reason}).\n" in capsys.readouterr().out
@@ -132,9 +132,9 @@ def test_check_says_who_keeps_them_where(
 ) -> None:
     """And that they are removed at the end; a configuration without them is summed up as before."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    check([files.write("config.yaml", text("conversations: {disk: 8GiB}"))], "text", lenient=False)
+    check([files.write("config.yaml", text("conversations: {disk: 8GiB}"))], as_json=False, lenient=False)
     on = capsys.readouterr().out
-    check([files.write("config.yaml", text(""))], "text", lenient=False)
+    check([files.write("config.yaml", text(""))], as_json=False, lenient=False)
 
     assert on.splitlines()[2] == (
         f"Conversations are kept across swaps for m: at most 8 GiB in {tmp_path}/hotseat/conversations,"
@@ -164,7 +164,7 @@ def test_a_file_of_a_folder_keeps_them_too(files: ConfigFiles) -> None:
 
 
 def test_the_effective_values_are_shown(files: ConfigFiles) -> None:
-    """As `GET /hotseat/config` and `hotseat check --format json` return them."""
+    """As `GET /hotseat/config` and `hotseat check --json` return them."""
     shown = resolved(files.load(text("conversations: {disk: 1GiB}")))
 
     assert shown["settings"]["conversations"] == {"disk": GiB}

@@ -13,7 +13,7 @@ import pytest
 from hotseat.catalog.spec import Replicas
 from hotseat.config.effective import resolved
 from hotseat.config.exposure import refuse_to_serve
-from hotseat.config.fleet import at_servers, refuse_fleet, with_address
+from hotseat.config.fleet import refuse_fleet, with_address
 from hotseat.identifiers import HostName, ModelName
 from hotseat.settings import Access, Fleet, NatsLogin, Settings, TlsFiles
 
@@ -298,11 +298,3 @@ def test_where_others_reach_us(settings: Settings, tls: bool, address: str) -> N
 
     assert fleet is not None
     assert fleet.address == address
-
-
-def test_the_command_line_wins_over_the_servers_of_the_file() -> None:
-    """The rest of the fleet stays as configured; without any, only the machine's name is set."""
-    configured = Fleet(NATS, HostName("gpu1"), labels={"a": "b"})
-
-    assert at_servers(configured, ("nats://n9",)) == Fleet(("nats://n9",), HostName("gpu1"), labels={"a": "b"})
-    assert at_servers(None, ("nats://n9",)) == Fleet(("nats://n9",), HostName(socket.gethostname()))

@@ -138,7 +138,7 @@ def test_what_check_prints_as_json_means_the_same_when_read_again(
     for variable, value in ENVIRON.items():
         monkeypatch.setenv(variable, value)
 
-    assert check([SAMPLES / f"{name}.yaml"], "json", lenient=False) == 0
+    assert check([SAMPLES / f"{name}.yaml"], as_json=True, lenient=False) == 0
 
     config = json.loads(capsys.readouterr().out.replace("${env.ALPHA_KEY}", json.dumps(ENVIRON["ALPHA_KEY"])[1:-1]))[
         "config"

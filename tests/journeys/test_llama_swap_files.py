@@ -91,7 +91,7 @@ def test_a_file_is_found_right(
     for variable, value in environ.items():
         monkeypatch.setenv(variable, value)
 
-    assert check([SAMPLES / f"{name}.yaml"], "text", lenient=False) == 0
+    assert check([SAMPLES / f"{name}.yaml"], as_json=False, lenient=False) == 0
 
     body = capsys.readouterr()
     places = [line for line in (body.err + body.out).splitlines() if ": note: " in line or ": warning: " in line]

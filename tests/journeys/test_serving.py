@@ -267,13 +267,10 @@ def test_a_reload_says_what_needs_a_restart(tmp_path: Path) -> None:
     assert "WARNING a change of fleet takes effect after a restart" in rig.log().splitlines()
 
 
-@pytest.mark.parametrize("fleet", ["", "fleet: {nats: 'nats://127.0.0.1:9'}\n"])
-def test_a_fleet_host_without_a_secret_does_not_start(
-    config: Path, capsys: pytest.CaptureFixture[str], fleet: str
-) -> None:
+def test_a_fleet_host_without_a_secret_does_not_start(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Else a reload could give it keys while its secret stays empty, and an empty secret proves nothing."""
-    config.write_text(CONFIG + fleet)
-    code = serve(ServeOptions([config], nats=("nats://127.0.0.1:9",)))
+    config.write_text(CONFIG + "fleet: {nats: 'nats://127.0.0.1:9'}\n")
+    code = serve(ServeOptions([config]))
 
     assert code == INVALID
     assert "secret" in capsys.readouterr().err
@@ -312,10 +309,11 @@ def test_a_changed_file_is_taken_up(tmp_path: Path) -> None:
     assert listed
 
 
-@pytest.mark.parametrize("options", [(), ("--log-format", "json")])
-def test_off_a_terminal_the_log_is_json_throughout(tmp_path: Path, options: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("form", ["auto", "json"])
+def test_off_a_terminal_the_log_is_json_throughout(tmp_path: Path, form: str) -> None:
     """From the first line to the last, the model servers' output included."""
-    with ForkedHotseat({"logToStdout": "both", "models": {"qwen": TALKS}}, tmp_path, options=options) as rig:
+    config = {"logToStdout": "both", "logFormat": form, "models": {"qwen": TALKS}}
+    with ForkedHotseat(config, tmp_path) as rig:
         rig.call("GET", "/upstream/qwen/load")
         rig.terminate()
         log_lines = [json.loads(line) for line in rig.log().splitlines()]
@@ -338,11 +336,9 @@ def test_the_output_of_a_model_server_cannot_act_on_the_terminal(tmp_path: Path,
     assert "\x1b" not in rig.log()
 
 
-def test_the_command_line_chooses_the_form_of_the_log(tmp_path: Path) -> None:
-    """It wins over the configuration, also after a reload."""
-    with ForkedHotseat(
-        {"logFormat": "json", "models": {"qwen": TALKS}}, tmp_path, options=("--log-format", "text")
-    ) as rig:
+def test_the_configuration_chooses_the_form_of_the_log(tmp_path: Path) -> None:
+    """From the first line on, also after a reload."""
+    with ForkedHotseat({"logFormat": "text", "models": {"qwen": TALKS}}, tmp_path) as rig:
         rig.cli("reload")
         rig.terminate()
 

@@ -26,19 +26,18 @@ if TYPE_CHECKING:
     from hotseat.catalog.spec import Footprint
 
 FINE, INVALID = 0, 3
-FORMATS = ("text", "json", "github")
 
 
-def check(paths: list[Path], format: str, lenient: bool) -> int:  # noqa: A002  # named after the option
+def check(paths: list[Path], as_json: bool, lenient: bool) -> int:
     """Print errors and the effect of a configuration; 0 if hotseat could start with it, else 3."""
     try:
         loaded = read(paths, environ=os.environ, lenient=lenient, find_devices=devices_for_models)
         loaded = with_figures(loaded)
     except ConfigError as error:
-        _report(format, error.problems, None)
+        _report(as_json, error.problems, None)
         return INVALID
     loaded = replace(loaded, problems=(*loaded.problems, *unknown_sizes(loaded)))
-    _report(format, loaded.problems, loaded)
+    _report(as_json, loaded.problems, loaded)
     return FINE
 
 
@@ -60,13 +59,9 @@ def unknown_sizes(loaded: Loaded) -> tuple[ConfigProblem, ...]:
     return problems.ordered()
 
 
-def _report(format: str, problems: Sequence[ConfigProblem], loaded: Loaded | None) -> None:  # noqa: A002
-    if format == "json":
+def _report(as_json: bool, problems: Sequence[ConfigProblem], loaded: Loaded | None) -> None:
+    if as_json:
         print(json.dumps(_as_data(problems, loaded), indent=2, ensure_ascii=False))
-        return
-    if format == "github":
-        for problem in (*problems, *(loaded.differences if loaded else ())):
-            print(_annotation(problem))
         return
     for problem in problems:
         print(problem, file=sys.stderr)
@@ -141,16 +136,3 @@ def _problem(problem: ConfigProblem) -> dict[str, Any]:
         "message": problem.message,
         "hint": problem.hint,
     }
-
-
-def _annotation(problem: ConfigProblem) -> str:
-    """A workflow command for GitHub Actions."""
-    kind = "notice" if problem.severity is Severity.NOTE else problem.severity.value
-    place = f"file={_escaped(problem.file, ':,')},line={problem.line},col={problem.column}"
-    return f"::{kind} {place}::{_escaped(problem.text)}"
-
-
-def _escaped(text: str, more: str = "") -> str:
-    for sign in f"%\r\n{more}":
-        text = text.replace(sign, f"%{ord(sign):02X}")
-    return text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -11,18 +10,6 @@ import typer
 from hotseat.cli.shared_options import USUAL_CONFIG, AsJson, ConfigDir, ConfigFiles, Lenient, sources
 
 app = typer.Typer(rich_markup_mode=None)
-
-
-class Format(Enum):
-    TEXT = "text"
-    JSON = "json"
-    GITHUB = "github"
-
-
-class LogForm(Enum):
-    AUTO = "auto"
-    TEXT = "text"
-    JSON = "json"
 
 
 @app.command(epilog="Example: hotseat init ~/models")
@@ -55,44 +42,32 @@ def serve(
     tls_key_file: Annotated[
         Path | None, typer.Option(help="Private key of the certificate, if it is in a separate file.")
     ] = None,
-    log_format: Annotated[LogForm | None, typer.Option(help="Log as text or JSON; overrides logFormat.")] = None,
-    fleet: Annotated[
-        list[str] | None,
-        typer.Option("--fleet", help="Join the fleet at this NATS server; repeatable. Overrides fleet.nats."),
-    ] = None,
 ) -> None:
     """Run the server."""
     from hotseat import app as application
-    from hotseat.config.fleet_schema import nats_url
     from hotseat.config.options import ServeOptions
     from hotseat.config.units import parse_listen
-    from hotseat.settings import LogFormat, TlsFiles
+    from hotseat.settings import TlsFiles
 
     try:
         address = parse_listen(listen) if listen else None
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--listen") from None
-    try:
-        nats = tuple(map(nats_url, fleet or ()))
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--fleet") from None
     tls = TlsFiles(tls_cert_file, tls_key_file) if tls_cert_file else None
-    form = LogFormat(log_format.value) if log_format else None
-    options = ServeOptions(sources(config, config_dir), address, allow_open, lenient, watch_config, tls, form, nats)
+    options = ServeOptions(sources(config, config_dir), address, allow_open, lenient, watch_config, tls)
     raise typer.Exit(application.serve(options))
 
 
 @app.command(epilog="Example: hotseat check config.yaml")
 def check(
     files: Annotated[list[Path] | None, typer.Argument(help="Files or folders. [default: config.yaml]")] = None,
-    form: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TEXT,
     as_json: AsJson = False,
     lenient: Lenient = False,
 ) -> None:
     """Validate a configuration. Each problem is reported with its line and column."""
     from hotseat.cli.check import check
 
-    raise typer.Exit(check(files or [USUAL_CONFIG], Format.JSON.value if as_json else form.value, lenient))
+    raise typer.Exit(check(files or [USUAL_CONFIG], as_json, lenient))
 
 
 @app.command(epilog="Example: hotseat schema > hotseat.schema.json")

@@ -131,11 +131,6 @@ def unreachable(settings: Settings) -> str | None:
     return f"other hosts cannot reach this one at {shown}"
 
 
-def at_servers(fleet: Fleet | None, nats: tuple[str, ...]) -> Fleet:
-    """The configured fleet with these servers; if none is configured, a fleet with defaults."""
-    return replace(fleet, nats=nats) if fleet else Fleet(nats, HostName(socket.gethostname()))
-
-
 def refuse_fleet(settings: Settings) -> str | None:
     """Say what to do before this host may join; None if it may."""
     if said := unreachable(settings):

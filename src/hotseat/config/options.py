@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from hotseat.config.fleet import at_servers, with_address
+from hotseat.config.fleet import with_address
 from hotseat.config.load import Loaded, read
 from hotseat.memory.manager import devices_for_models
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hotseat.model_files.folder import ModelFolders
-    from hotseat.settings import LogFormat, TlsFiles
+    from hotseat.settings import TlsFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,6 @@ class ServeOptions:
     """Reload when a configuration file changes."""
     tls: TlsFiles | None = None
     """None: what the files say."""
-    log_format: LogFormat | None = None
-    nats: tuple[str, ...] = ()
-    """NATS servers of the fleet; empty: those in the configuration."""
 
 
 def load(options: ServeOptions, model_folders: ModelFolders) -> Loaded:
@@ -48,8 +45,4 @@ def load(options: ServeOptions, model_folders: ModelFolders) -> Loaded:
         settings = replace(settings, tls=options.tls)
     if options.allow_open:
         settings = replace(settings, access=replace(settings.access, allow_open=True))
-    if options.log_format is not None:
-        settings = replace(settings, logging=replace(settings.logging, form=options.log_format))
-    if options.nats:
-        settings = replace(settings, fleet=at_servers(settings.fleet, options.nats))
     return replace(loaded, settings=with_address(settings))
