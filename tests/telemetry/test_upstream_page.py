@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from hotseat.identifiers import ModelName
+import asyncio
+from types import SimpleNamespace
+
+from tests.support.waiting import come_true
+
+from hotseat.identifiers import LaunchId, ModelName
 from hotseat.telemetry.metric_names import UPSTREAM_UP
-from hotseat.telemetry.upstream_page import page_of
+from hotseat.telemetry.upstream_page import UpstreamPage, page_of
 
 ALPHA, BETA = ModelName("alpha"), ModelName("org/beta")
 HEAD = f"# HELP hotseat_upstream_up {UPSTREAM_UP.meaning}\n# TYPE hotseat_upstream_up gauge\n"
@@ -33,3 +38,48 @@ def test_no_server_speaks_for_hotseat() -> None:
     page = page_of({ALPHA: forged}).decode()
 
     assert page == f'{HEAD}hotseat_upstream_up{{model="alpha"}} 1\nx{{model="alpha"}} 1\n'
+
+
+class Servers:
+    """One ready server, which prints how often it was asked, when it is told to."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.may_answer = asyncio.Event()
+        running = SimpleNamespace(name=ALPHA, launch=LaunchId(1))
+        view = SimpleNamespace(running=lambda: (running,))
+        self.page = UpstreamPage(lambda: view, self.ask)  # type: ignore[arg-type, return-value]  # all that is read of it
+
+    async def ask(self, _: LaunchId) -> str:
+        self.asked += 1
+        number = self.asked
+        await self.may_answer.wait()
+        return f"x {number}\n"
+
+
+async def test_many_scrapes_at_once() -> None:
+    """Who comes while the servers are asked gets the same page; who comes later gets a new one."""
+    servers = Servers()
+    async with asyncio.TaskGroup() as group:
+        scrapes = [group.create_task(servers.page.render()) for _ in range(20)]
+        await come_true(lambda: servers.asked)
+        servers.may_answer.set()
+    later = await servers.page.render()
+
+    assert {b'x{model="alpha"} 1' in scrape.result() for scrape in scrapes} == {True}
+    assert (servers.asked, b'x{model="alpha"} 2' in later) == (2, True)
+
+
+async def test_a_scraper_that_gives_up() -> None:
+    """The next one that waits asks the servers itself."""
+    servers = Servers()
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(servers.page.render())
+        await come_true(lambda: servers.asked)
+        second = group.create_task(servers.page.render())
+        await asyncio.sleep(0)
+        first.cancel()
+        await come_true(lambda: servers.asked == 2)
+        servers.may_answer.set()
+
+    assert b'x{model="alpha"} 2' in second.result()

@@ -26,8 +26,20 @@ class UpstreamPage:
     def __init__(self, view: Callable[[], View], ask: Callable[[LaunchId], Awaitable[str | None]]) -> None:
         """`ask` returns the page of a server; None: it has none. It has a deadline and never raises."""
         self._view, self._ask = view, ask
+        self._rendering = asyncio.Lock()
+        self._rendered = 0
+        self._page = b""
 
     async def render(self) -> bytes:
+        """One at a time, since a large page takes a second of processor time: who waits for it gets the same page."""
+        before = self._rendered
+        async with self._rendering:
+            if self._rendered == before:
+                self._page = await self._render()
+                self._rendered += 1
+            return self._page
+
+    async def _render(self) -> bytes:
         servers = {model.name: model.launch for model in self._view().running() if model.launch is not None}
         pages = await asyncio.gather(*map(self._ask, servers.values()))
         by_model = dict(zip(servers, pages, strict=True))
