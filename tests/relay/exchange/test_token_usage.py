@@ -104,6 +104,8 @@ CACHED = compact({"choices": [{"message": {"content": "hi"}}], "usage": DETAILED
             + event({"type": "message_stop"}, "message_stop"),
             Tokens(None, 3, None),
         ),
+        (compact({"usage": {"input_tokens": 4, "output_tokens": 3}, "user": "usage"}), Tokens(4, 3, None)),
+        (compact({"timings": TIMINGS, "stopping_word": "timings"}), Tokens(5, 7, 99.5)),
         (compact({"usage": None}), None),
         (compact({"error": {"message": "no"}}), None),
         (b"", None),

@@ -26,9 +26,11 @@ MOST_PIECES = FIRST_PIECES + 4
 NEAR_THE_END: Bytes = 768
 NEAR_THE_BEGINNING: Bytes = 512
 LARGE: Bytes = NEAR_THE_BEGINNING + NEAR_THE_END
-TIMINGS: Bytes = 384
+LONGEST_TIMINGS: Bytes = 384
 """Longer than llama.cpp's timings, which nothing follows if there is no `usage`."""
 
+USAGE, TIMINGS = b'"usage":', b'"timings":'
+"""With the colon: a client can make a server repeat any word, such as the `user` of OpenAI's Responses API."""
 OLLAMAS_PROMPT = b'"prompt_eval_count"'
 PROMPT = (b'"prompt_tokens"', b'"input_tokens"', b'"prompt_n"', OLLAMAS_PROMPT)
 COMPLETION = (b'"completion_tokens"', b'"output_tokens"', b'"predicted_n"', b'"eval_count"')
@@ -58,11 +60,11 @@ def ends_of(piece: bytes) -> bytes:
 def tokens_in(pieces: Sequence[bytes]) -> Tokens | None:
     """The counts in the first and last parts of a response; None if there are none."""
     tail = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-    begin = tail.rfind(b'"usage"', -NEAR_THE_END)
+    begin = tail.rfind(USAGE, -NEAR_THE_END)
     if begin < 0:
-        begin = tail.rfind(b'"timings"', -TIMINGS)
+        begin = tail.rfind(TIMINGS, -LONGEST_TIMINGS)
     if begin < 0:
-        begin = tail.find(b'"usage"', 0, NEAR_THE_BEGINNING)
+        begin = tail.find(USAGE, 0, NEAR_THE_BEGINNING)
     if begin < 0:
         begin = tail.rfind(OLLAMAS_PROMPT, -NEAR_THE_END)
     if begin < 0:
