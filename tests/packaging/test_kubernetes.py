@@ -6,15 +6,23 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 import yaml
 from lightkube.models import apps_v1, core_v1, networking_v1
+from tests.support.forked_hotseat import ForkedHotseat
 from tests.support.hotseat import PROGRAM
 from tests.support.llama import REPOSITORY
+from tests.support.nats import PROGRAM as NATS
+from tests.support.ports import free_port
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 MANIFEST = REPOSITORY / "contrib/kubernetes/hotseat.yaml"
 OBJECTS: list[dict[str, Any]] = list(yaml.safe_load_all(MANIFEST.read_text()))
@@ -25,6 +33,7 @@ TYPES: dict[str, Any] = {
     "networking.k8s.io/v1/NetworkPolicy": networking_v1.NetworkPolicy,
 }
 SECRETS = ("admin-key", "fleet-secret", "nats-password")
+SECRET = "0123456789abcdef" * 2
 
 
 def as_understood(document: dict[str, Any]) -> object:
@@ -97,14 +106,20 @@ def test_probes_need_no_key() -> None:
     assert [path for path in paths if f"| `GET {path}` | none |" not in reference] == []
 
 
-def test_hotseat_accepts_the_configuration(tmp_path: Path) -> None:
-    """With the variables and secrets of a pod, and without a warning."""
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """The configuration of the manifest, with secrets and a program that exist here."""
     text = named("ConfigMap", "hotseat")["data"]["config.yaml"]
     config = tmp_path / "config.yaml"
     config.write_text(text.replace("/run/secrets/hotseat", str(tmp_path)).replace("llama-server", sys.executable))
     for name in SECRETS:
-        (tmp_path / name).write_text("0123456789abcdef" * 2)
+        (tmp_path / name).write_text(SECRET)
         (tmp_path / name).chmod(0o440)
+    return config
+
+
+def test_hotseat_accepts_the_configuration(config: Path) -> None:
+    """With the variables and secrets of a pod, and without a warning."""
     variables = {entry["name"]: "10.0.0.1" for entry in pods()[0]["containers"][0]["env"]}
     done = subprocess.run([PROGRAM, "check", config], env={**os.environ, **variables}, capture_output=True, text=True)
 
@@ -112,15 +127,40 @@ def test_hotseat_accepts_the_configuration(tmp_path: Path) -> None:
     assert done.stdout.startswith("ok: 1 model, 0 warnings.\n")
 
 
-def test_nats_accepts_its_configuration(tmp_path: Path) -> None:
-    """With the variables of a pod."""
-    config = tmp_path / "nats.conf"
-    config.write_text(named("ConfigMap", "nats")["data"]["nats.conf"].replace("/data", str(tmp_path)))
-    variables = {entry["name"]: "nats-0" for entry in pods()[1]["containers"][0]["env"]}
-    server = Path(sys.executable).with_name("nats-server")
-    done = subprocess.run([server, "-t", "-c", config], env={**os.environ, **variables}, capture_output=True, text=True)
+@pytest.fixture
+def nats(tmp_path: Path) -> Iterator[str]:
+    """The three NATS servers of the manifest, with other ports; the address of one of them."""
+    text = named("ConfigMap", "nats")["data"]["nats.conf"]
+    ports = {f"nats-{n}": (free_port(), free_port(), free_port()) for n in range(3)}
+    for pod, (_, _, route) in ports.items():
+        text = text.replace(f"{pod}.nats:6222", f"127.0.0.1:{route}")
+    with ExitStack() as running:
+        for pod, (client, monitor, route) in ports.items():
+            own = text.replace("/data", str(tmp_path / pod)).replace("http: 8222", f"http: 127.0.0.1:{monitor}")
+            own = own.replace("0.0.0.0:4222", f"127.0.0.1:{client}").replace("0.0.0.0:6222", f"127.0.0.1:{route}")
+            running.enter_context(nats_server(tmp_path / f"{pod}.conf", own, pod))
+        yield f"nats://127.0.0.1:{ports['nats-0'][0]}"
 
-    assert done.returncode == 0, done.stderr
+
+@contextmanager
+def nats_server(config: Path, text: str, pod: str) -> Iterator[None]:
+    config.write_text(text)
+    environ = {**os.environ, "POD_NAME": pod, "NATS_PASSWORD": SECRET}
+    with subprocess.Popen([NATS, "-c", config], env=environ, stderr=subprocess.DEVNULL) as server:
+        try:
+            yield
+        finally:
+            server.kill()
+
+
+def test_a_host_joins_its_fleet(config: Path, nats: str, tmp_path: Path) -> None:
+    """NATS forms its cluster and lets the host in by its password; the probes of the pod succeed without a key."""
+    config.write_text(config.read_text().replace("nats://nats:4222", nats))
+    pod = {"HOST_NAME": "hotseat-0", "HOST_ADDRESS": "127.0.0.1"}
+    with ForkedHotseat(config, tmp_path, environ=pod) as hotseat:
+        eventually(lambda: hotseat.call("GET", "/hotseat/ready").json().get("fleet") == "connected", within=60)
+
+        assert hotseat.call("GET", "/health").status == 200
 
 
 def test_the_page_creates_every_secret() -> None:
