@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 
 from hotseat.activity.recent import Tokens
 from hotseat.relay.exchange import token_estimate, tracing
+from hotseat.relay.exchange.token_usage import tokens_in
 from hotseat.scheduling.events import PromptProcessed
 from hotseat.tasks import attempt
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Sequence
 
     from hotseat.activity.usage import Account, KeyUse
     from hotseat.identifiers import Instant, ModelName, Seconds, TicketId
@@ -109,20 +111,20 @@ class Accounting:
 
     # The end
 
-    def answered(self, tokens: Tokens | None, response: Response | None) -> None:
-        """The response is complete, and these tokens were found in it."""
-        self.tokens = tokens
+    def answered(self, pieces: Sequence[bytes], response: Response | None) -> None:
+        """The response is complete; these are its first and last parts."""
+        tokens = self.tokens = tokens_in(pieces)
         if (tokens is None or None in tokens[:2]) and response is not None and self._computes:
-            target, prompt = self._request.destination.target, self._prompt()
-            self.estimated = token_estimate.of_complete(tokens, target.partition(b"?")[0], prompt, response)
+            path, prompt = self._request.destination.target.partition(b"?")[0], self._prompt()
+            self.estimated = token_estimate.of_complete(tokens, path, prompt, response, pieces)
 
     def cut(self, response: Response | None, *, by_client: bool) -> None:
         """A server that has failed before it responded has no tokens to charge for."""
         if response is None or not self._computes:
             return
         if response.pieces:
-            target, prompt = self._request.destination.target, self._prompt()
-            self.estimated = token_estimate.of_cut(target.partition(b"?")[0], prompt, response)
+            path, prompt = self._request.destination.target.partition(b"?")[0], self._prompt()
+            self.estimated = token_estimate.of_cut(path, prompt, response)
         elif by_client:
             self.estimated = token_estimate.of_prompt(self._prompt())
 

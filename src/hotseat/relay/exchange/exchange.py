@@ -17,7 +17,6 @@ from hotseat.catalog.spec import DEFAULT_TIMEOUTS
 from hotseat.errors import HotseatError, LoadFailed, UpstreamError, broken
 from hotseat.identifiers import HostName
 from hotseat.relay.exchange.accounting import Accounting, Outcome
-from hotseat.relay.exchange.token_usage import tokens_in
 from hotseat.relay.exchange.upstream_head import upstream_head
 from hotseat.relay.routing.paths import dialect_for
 from hotseat.settings import Role
@@ -254,7 +253,7 @@ class Exchange:
     def finished(self, status: int, now: Instant, pieces: Sequence[bytes]) -> None:
         """The response is complete: give everything back."""
         if pieces and self.accounting.model is not None:
-            self.accounting.answered(tokens_in(pieces), self.state.response())
+            self.accounting.answered(pieces, self.state.response())
         self.state = DONE
         self.accounting.close(status, now, Outcome.ANSWERED)
 

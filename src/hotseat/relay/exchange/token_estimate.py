@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 from hotseat.relay.exchange.token_usage import tokens_in
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hotseat.activity.recent import Tokens
     from hotseat.identifiers import Bytes
     from hotseat.relay.http.response_head import ResponseHead
@@ -36,35 +38,33 @@ class Response(Protocol):
     head: ResponseHead
     pieces: list[bytes]
     """Its first and last parts; none: it has not begun, or is complete."""
-    events: int
-    length: Bytes
-    """0: unknown."""
+    size: Bytes
 
 
-def of_complete(said: Tokens | None, path: bytes, prompt: bytes, response: Response) -> int:
+def of_complete(said: Tokens | None, path: bytes, prompt: bytes, response: Response, pieces: Sequence[bytes]) -> int:
     """The tokens that the server did not report."""
     if response.head.status >= ERROR:
         return 0
-    is_prompt_known = said is not None and said.prompt is not None
-    is_completion_known = said is not None and said.completion is not None
-    return (0 if is_prompt_known else of_prompt(prompt)) + (0 if is_completion_known else of_text(path, response))
+    of_whole_prompt = of_prompt(prompt) if said is None or said.prompt is None else 0
+    return of_whole_prompt + (of_text(path, response, pieces) if said is None or said.completion is None else 0)
 
 
 def of_cut(path: bytes, prompt: bytes, response: Response) -> int:
     """All tokens. What the server has reported until then may be of the beginning only."""
     if response.head.status >= ERROR:
         return 0
-    said = tokens_in(response.pieces)
+    said, text = tokens_in(response.pieces), of_text(path, response, response.pieces)
     if said is None:
-        return of_prompt(prompt) + of_text(path, response)
-    of_whole_prompt = of_prompt(prompt) if said.prompt is None else said.prompt
-    return of_whole_prompt + max(said.completion or 0, of_text(path, response))
+        return of_prompt(prompt) + text
+    return (of_prompt(prompt) if said.prompt is None else said.prompt) + max(said.completion or 0, text)
 
 
-def of_text(path: bytes, response: Response) -> int:
+def of_text(path: bytes, response: Response, pieces: Sequence[bytes]) -> int:
+    """Of a stream: the events in the parts that are known, and as many for the size of the others."""
     if response.head.is_event_stream:
-        return response.events
-    return response.length // BYTES_PER_TOKEN if _generates_text(path) else 0
+        known = sum(map(len, pieces))
+        return response.size * sum(piece.count(EVENT) for piece in pieces) // known if known else 0
+    return response.size // BYTES_PER_TOKEN if _generates_text(path) else 0
 
 
 def of_prompt(body: bytes) -> int:

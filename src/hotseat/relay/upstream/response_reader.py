@@ -9,7 +9,6 @@ import re
 from typing import TYPE_CHECKING, Protocol
 
 from hotseat.errors import UpstreamError
-from hotseat.relay.exchange.token_estimate import EVENT
 from hotseat.relay.exchange.token_usage import FIRST_PIECES, LARGE, MOST_PIECES, ends_of
 from hotseat.relay.http.body_framing import UNTIL_CLOSED, ChunkedBody, CountedBody, DecodedBody, sent_more
 from hotseat.relay.http.fields import SWITCHING
@@ -45,8 +44,7 @@ class Receiver(Protocol):
 
 class ResponseReader:
     __slots__ = (
-        "_body", "_heads", "_interim_heads", "_partial",
-        "events", "expects_body", "has_begun", "head", "length", "pieces",
+        "_body", "_heads", "_interim_heads", "_partial", "expects_body", "has_begun", "head", "pieces", "size",
     )  # fmt: skip
 
     def __init__(self, heads: Memory[ResponseHead]) -> None:
@@ -62,10 +60,8 @@ class ResponseReader:
         self.has_begun = False
         self.pieces: list[bytes] = []
         """The first and last parts, long ones shortened, for token counts. A deque is ten times as large."""
-        self.events = 0
-        """Of the current response, or of the last one, if it is a stream of them."""
-        self.length: Bytes = 0
-        """Its Content-Length; 0 without one."""
+        self.size: Bytes = 0
+        """Of the body of the current response as far as it came, or of the last one."""
 
     def finish(self) -> list[bytes]:
         """The next response is another one; returns the first and last parts of this one."""
@@ -93,7 +89,7 @@ class ResponseReader:
         pieces.append(data if len(data) <= LARGE else ends_of(data))
         if len(pieces) > MOST_PIECES:
             del pieces[FIRST_PIECES]
-        self.events += data.count(EVENT)
+        self.size += len(data)
         relayed, rest = body.take(data)
         if rest:
             raise sent_more()
@@ -149,7 +145,7 @@ class ResponseReader:
 
     def _begin(self, head: ResponseHead, length: Bytes | None, data: bytes, receiver: Receiver) -> bool:
         """Check the data that came with the head first: an error can still be sent with a status."""
-        self.head, self.length, is_complete = head, length or 0, True
+        self.head, is_complete = head, True
         if head.status == SWITCHING:
             self._body = CountedBody(UNTIL_CLOSED)
             receiver.switched(head, data)
@@ -162,7 +158,7 @@ class ResponseReader:
             if rest:
                 raise sent_more()
             is_complete = body.is_complete
-        self.events = data.count(EVENT)
+        self.size = len(data)
         self.pieces.append(data if len(data) <= LARGE else ends_of(data))
         receiver.head_received(head, length, data, is_complete=is_complete)
         return is_complete
