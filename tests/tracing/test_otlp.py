@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from tests.support.otlp_receiver import spans_in
@@ -57,3 +58,12 @@ def test_two_traces_one_after_the_other() -> None:
 
     ids = [span.attributes.get("hotseat.request.id") for span in spans_in(message)]
     assert [each for each in ids if each] == ["one", "other"]
+
+
+@pytest.mark.parametrize("length", [1, 0x70, 0x7F, 0x80, 0x3FFF, 0x4000, 100_000])
+def test_a_trace_of_any_size(length: int) -> None:
+    """Lengths of more than seven bits take several bytes."""
+    reason = "x" * length
+    _, queue, _ = spans_in(ExportTraceServiceRequest.FromString(encode(traced(reason=reason))))
+
+    assert queue.attributes == {"hotseat.reason": reason}
