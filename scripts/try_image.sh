@@ -36,11 +36,11 @@ make_base() {
   mmdebstrap --quiet --variant=minbase --aptopt='Acquire::Check-Valid-Until "false"' forky "$dir/base.tar"
 }
 
-# The authorities of this machine, for a network whose proxy has one of its own.
+# The package ca-certificates adds the authorities of this machine, for a network whose proxy has one of its own.
 build() {
   engine import "${BASE:-$dir/base.tar}" debian:forky-slim >/dev/null
-  engine build --quiet --format docker --network host --volume /etc/ssl/certs/ca-certificates.crt:/etc/ssl/certs/ca-certificates.crt:ro \
-    --tag hotseat . >/dev/null
+  engine build --quiet --format docker --network host --tag hotseat \
+    --volume /etc/ssl/certs/ca-certificates.crt:/usr/local/share/ca-certificates/of-this-machine.crt:ro . >/dev/null
 }
 
 start() {
