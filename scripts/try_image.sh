@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the image of the Dockerfile and runs it as compose.yaml does: as user 10001, on a read-only file system, without
-# capabilities. The base is made here from Debian's packages, so no image is fetched; the network of the container is its own.
+# Builds the image and runs it as compose.yaml does: as user 10001, on a read-only file system, without
+# capabilities. The base is made here from Debian's packages, so no image is fetched; the container has no network.
 #
 # usage: try_image.sh DIR      as root; DIR must not exist, and is removed after success. Needs podman, runc, mmdebstrap
 #                              and `just setup`; 250 MB down, a few minutes. BASE=FILE takes the base from an archive.
@@ -28,7 +28,8 @@ tmp_dir = "$dir/tmp"
 default_ulimits = ["nofile=1024:1024", "nproc=1000:1000"]
 END
 engine() {  # without skip_mount_home a mount would stay in DIR
-  podman --storage-driver overlay --storage-opt overlay.skip_mount_home=true --root "$dir/storage" --runroot "$dir/run" "$@"
+  podman --storage-driver overlay --storage-opt overlay.skip_mount_home=true \
+    --root "$dir/storage" --runroot "$dir/run" "$@"
 }
 
 # Debian's testing suite is served by mirrors that lag behind, too.
@@ -67,14 +68,16 @@ END
 
 [ -n "${BASE:-}" ] || make_base
 build
-ok "the image is built: $(($(engine image inspect --format '{{.Size}}' hotseat) / 1000000)) MB, $(engine run --rm --network none hotseat --version)"
+bytes=$(engine image inspect --format '{{.Size}}' hotseat)
+ok "the image is built: $((bytes / 1000000)) MB, $(engine run --rm --network none hotseat --version)"
 trap give_up EXIT
 trap 'exit 1' INT TERM
 start
 until_true is_ready
 [ "$(inside id -u)" = 10001 ] || fail "hotseat runs as user $(inside id -u)"
 ! inside touch /opt/hotseat/file 2>/dev/null || fail "the file system is writable"
-[ "$(inside stat -c '%a %u' /var/lib/hotseat)" = "700 10001" ] || fail "others can read the state: $(inside stat -c '%a %u' /var/lib/hotseat)"
+state=$(inside stat -c '%a %u' /var/lib/hotseat)
+[ "$state" = "700 10001" ] || fail "mode and owner of the state are $state"
 ok "it runs as user 10001 on a read-only file system, with a state that only it can read"
 ask /v1/chat/completions '{"model": "alpha", "max_tokens": 4, "messages": [{"role": "user", "content": "Hello"}]}' |
   grep -q '"completion_tokens":4' || fail "no answer"
