@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 from tests.support.catalogs import model, one_at_a_time, sleeps, with_budget, without
 from tests.support.fake_launcher import FakeLauncher
 from tests.support.scheduler_driver import upstream_of

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
 from tests.support.fake_launcher import FakeLauncher, catalog, spec
 from tests.support.scripted_upstream import ScriptedUpstream, on_a_path, on_a_port
 from tests.support.traces import KeptTraces, tracer_into
@@ -87,7 +88,7 @@ class ScriptedLauncher(FakeLauncher):
         if not isinstance(started, UpstreamReady):
             return started
         pid = self.pids.get(command.model, os.getpid())
-        return replace(started, upstream=Upstream(self.addresses[command.model], pid))
+        return structs.replace(started, upstream=Upstream(self.addresses[command.model], pid))
 
 
 @dataclass(frozen=True, slots=True)

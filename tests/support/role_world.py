@@ -12,6 +12,7 @@ from urllib.parse import unquote
 
 import httpx2
 import yaml
+from msgspec import structs
 from tests.support.fake_launcher import FakeLauncher
 from tests.support.management import application, around, served
 from tests.support.recording_server import Received, RecordingServer, recorded
@@ -95,7 +96,7 @@ class RecordingLauncher(FakeLauncher):
         self.started.append(command.model)
         ready = await super().start(command)
         assert isinstance(ready, UpstreamReady)
-        return replace(ready, upstream=Upstream(Address("127.0.0.1", self._ports[command.model]), os.getpid()))
+        return structs.replace(ready, upstream=Upstream(Address("127.0.0.1", self._ports[command.model]), os.getpid()))
 
     async def stop(self, command: StopUpstream) -> None:
         self.stopped.append(command.model)

@@ -8,7 +8,7 @@ exchange. `invariants.check` runs after each fact.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tests.support.catalogs import GIB, gpu
@@ -290,7 +290,7 @@ class SchedulerDriver:
 
 
 def _brief(command: Command) -> str:
-    shown = [field.name for field in fields(command) if field.name not in ("spec", "upstream")]
+    shown = [name for name in command.__struct_fields__ if name not in ("spec", "upstream")]
     return f"{type(command).__name__}({', '.join(f'{name}={getattr(command, name)!r}' for name in shown)})"
 
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct, structs
+
 from hotseat.api.schemas import Cause, JournalEntry
 from hotseat.catalog.catalog import Catalog
 from hotseat.catalog.sleeping import SleepLevel
@@ -61,10 +63,16 @@ def plain(thing: Any) -> Any:
             return [plain(each) for each in thing]
         case Mapping():
             return {plain(key): plain(value) for key, value in thing.items()}
-    if not is_dataclass(thing):
+    if (values := fields_of(thing)) is None:
         return thing
-    values = {field.name: getattr(thing, field.name) for field in fields(thing)}
     return {name: plain(value) for name, value in values.items() if not isinstance(value, ModelSpec)}
+
+
+def fields_of(thing: Any) -> dict[str, Any] | None:
+    """Events and commands are structs, and some of their parts are dataclasses; None: it is neither."""
+    if isinstance(thing, Struct):
+        return structs.asdict(thing)
+    return {field.name: getattr(thing, field.name) for field in fields(thing)} if is_dataclass(thing) else None
 
 
 def about(model: ModelName, entries: Sequence[Entry]) -> list[Entry]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from hotseat.handover.channel import Closed
 from hotseat.handover.request_messages import error_facts, event_in, upstream_facts

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from msgspec.structs import asdict
 
 from hotseat.errors import HotseatError
 from hotseat.identifiers import Address, ModelName, TicketId, Upstream
@@ -41,8 +42,7 @@ def event_in(message: Message) -> AboutRequests | None:
     kind = EVENTS.get(message.kind)
     if kind is None:
         return None
-    known = {field.name for field in fields(kind)}
-    return kind(**{name: value for name, value in message.facts.items() if name in known})
+    return kind(**{name: value for name, value in message.facts.items() if name in kind.__struct_fields__})
 
 
 def command_in(message: Message) -> ToRequests | None:

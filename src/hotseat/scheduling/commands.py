@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from hotseat.catalog.sleeping import SleepLevel
@@ -13,16 +14,14 @@ if TYPE_CHECKING:
     from hotseat.identifiers import ClientId, Instant, LaunchId, ModelName, Place, Seconds, TicketId, Upstream
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(Struct, frozen=True):
     ticket: TicketId
     model: ModelName
     upstream: Upstream
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Confirm:
+class Confirm(Struct, frozen=True):
     """Tell the operator that the load has finished, or that the unload has."""
 
     ticket: TicketId
@@ -30,15 +29,13 @@ class Confirm:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Refuse:
+class Refuse(Struct, frozen=True):
     ticket: TicketId
     error: HotseatError
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(Struct, frozen=True):
     """End a lease visibly: its drain timeout is over or its server is unresponsive."""
 
     ticket: TicketId
@@ -48,8 +45,7 @@ class Cut:
     """What the client sees; None: the model was unloaded."""
 
 
-@dataclass(frozen=True, slots=True)
-class StartUpstream:
+class StartUpstream(Struct, frozen=True):
     model: ModelName
     launch: LaunchId
     spec: ModelSpec
@@ -74,16 +70,14 @@ class Cause(Enum):
     """Waking it failed; the next start is a cold one."""
 
 
-@dataclass(frozen=True, slots=True)
-class StopUpstream:
+class StopUpstream(Struct, frozen=True):
     model: ModelName
     launch: LaunchId
     cause: Cause
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class PutToSleep:
+class PutToSleep(Struct, frozen=True):
     """Free the server's memory and keep its process. The server is drained first."""
 
     model: ModelName
@@ -92,8 +86,7 @@ class PutToSleep:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class WakeUp:
+class WakeUp(Struct, frozen=True):
     """Wake a sleeping server with the wake requests of its sleep level."""
 
     model: ModelName
@@ -102,8 +95,7 @@ class WakeUp:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Allowance:
+class Allowance(Struct, frozen=True):
     """What it may cost to save or restore the conversations of a model."""
 
     within_s: Seconds
@@ -114,8 +106,7 @@ class Allowance:
     """Expected time per token."""
 
 
-@dataclass(frozen=True, slots=True)
-class SaveConversations:
+class SaveConversations(Struct, frozen=True):
     """Write the used slots of a drained server to disk, the longest conversation first, before it is stopped."""
 
     model: ModelName
@@ -124,8 +115,7 @@ class SaveConversations:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class RestoreConversations:
+class RestoreConversations(Struct, frozen=True):
     """Read saved conversations, the last used first, into the slots of a server before its first request."""
 
     model: ModelName
@@ -134,8 +124,7 @@ class RestoreConversations:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReadAhead:
+class ReadAhead(Struct, frozen=True):
     """Read the model's files into the page cache while memory is freed; starting it ends this."""
 
     model: ModelName
@@ -143,16 +132,14 @@ class ReadAhead:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class StopReading:
+class StopReading(Struct, frozen=True):
     """Stop reading: no request waits for the model, or its configuration changed."""
 
     model: ModelName
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Evicted:
+class Evicted(Struct, frozen=True):
     """A model that was evicted, and why it was the cheapest choice."""
 
     model: ModelName
@@ -169,8 +156,7 @@ class Evicted:
         return self.age_s < self.load_s
 
 
-@dataclass(frozen=True, slots=True)
-class ReportSwap:
+class ReportSwap(Struct, frozen=True):
     """A model that others were evicted for is ready: record the cause and the cost."""
 
     model: ModelName
@@ -184,8 +170,7 @@ class ReportSwap:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReportFailure:
+class ReportFailure(Struct, frozen=True):
     """A start failed or a ready server exited by itself: tell the operator."""
 
     model: ModelName
@@ -202,8 +187,7 @@ class ReportFailure:
     """0: the next request starts it."""
 
 
-@dataclass(frozen=True, slots=True)
-class WakeAt:
+class WakeAt(Struct, frozen=True):
     """Send ClockReached at this time; replaces any earlier WakeAt."""
 
     when: Instant

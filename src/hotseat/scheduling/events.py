@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct, field
 
 from hotseat.catalog.spec import NOTHING
 
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
     from hotseat.scheduling.handover import Departure, Eviction, Failure, HeldLease
 
 
-@dataclass(frozen=True, slots=True)
-class RequestArrived:
+class RequestArrived(Struct, frozen=True):
     ticket: TicketId
     model: ModelName
     client: ClientId
@@ -41,8 +41,7 @@ class RequestArrived:
     """Others are served before it."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoadRequested:
+class LoadRequested(Struct, frozen=True):
     """An operator's load. It clears earlier failures; its ticket never holds a lease."""
 
     ticket: TicketId
@@ -52,16 +51,14 @@ class LoadRequested:
     """As that of RequestArrived."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnloadRequested:
+class UnloadRequested(Struct, frozen=True):
     ticket: TicketId
     model: ModelName
     force: bool = False
     """Do not wait for requests in flight."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeepAliveChanged:
+class KeepAliveChanged(Struct, frozen=True):
     """A client of Ollama's API has said how long its model stays loaded without requests."""
 
     model: ModelName
@@ -69,8 +66,7 @@ class KeepAliveChanged:
     """In place of the configured ttl, until its process is gone. 0: unload it as soon as it is idle; None: never."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestLeft:
+class RequestLeft(Struct, frozen=True):
     """The response has ended or the client has disconnected, whether the ticket waited or held a lease."""
 
     ticket: TicketId
@@ -78,15 +74,13 @@ class RequestLeft:
     """True if the server completed its response, which proves that it works."""
 
 
-@dataclass(frozen=True, slots=True)
-class UpstreamReady:
+class UpstreamReady(Struct, frozen=True):
     model: ModelName
     launch: LaunchId
     upstream: Upstream
 
 
-@dataclass(frozen=True, slots=True)
-class SlotsLearned:
+class SlotsLearned(Struct, frozen=True):
     """How many requests a ready server processes at a time, as it reports itself."""
 
     model: ModelName
@@ -94,8 +88,7 @@ class SlotsLearned:
     total_slots: int
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryMeasured:
+class MemoryMeasured(Struct, frozen=True):
     """Measured memory: the maximum of the last few processes and this one; if it sleeps, the current use."""
 
     model: ModelName
@@ -107,15 +100,13 @@ class MemoryMeasured:
     """What all models may use of these devices, for the journal."""
 
 
-@dataclass(frozen=True, slots=True)
-class DevicesChanged:
+class DevicesChanged(Struct, frozen=True):
     """Other programs use more or less of the devices; this much is left for models."""
 
     available: Mapping[Place, Bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class YieldRequested:
+class YieldRequested(Struct, frozen=True):
     """The operator or a program with precedence needs these devices, or all."""
 
     reason: str
@@ -123,13 +114,11 @@ class YieldRequested:
     """Empty: all."""
 
 
-@dataclass(frozen=True, slots=True)
-class YieldEnded:
+class YieldEnded(Struct, frozen=True):
     """The yield is over."""
 
 
-@dataclass(frozen=True, slots=True)
-class UpstreamFailed:
+class UpstreamFailed(Struct, frozen=True):
     """A start failed; none of its processes is left."""
 
     model: ModelName
@@ -137,8 +126,7 @@ class UpstreamFailed:
     error: LoadFailed
 
 
-@dataclass(frozen=True, slots=True)
-class UpstreamExited:
+class UpstreamExited(Struct, frozen=True):
     """A server that had been ready exited, on request or not; none of its processes is left."""
 
     model: ModelName
@@ -151,8 +139,7 @@ class UpstreamExited:
     """What an operator can do, if the exit was not requested."""
 
 
-@dataclass(frozen=True, slots=True)
-class UpstreamUnresponsive:
+class UpstreamUnresponsive(Struct, frozen=True):
     """A server answered neither requests nor its health check for `silent_s`; its process still exists."""
 
     model: ModelName
@@ -160,22 +147,19 @@ class UpstreamUnresponsive:
     silent_s: Seconds
 
 
-@dataclass(frozen=True, slots=True)
-class UpstreamAsleep:
+class UpstreamAsleep(Struct, frozen=True):
     """The server sleeps: its memory is free except for what it keeps."""
 
     model: ModelName
     launch: LaunchId
 
 
-@dataclass(frozen=True, slots=True)
-class UpstreamAwake:
+class UpstreamAwake(Struct, frozen=True):
     model: ModelName
     launch: LaunchId
 
 
-@dataclass(frozen=True, slots=True)
-class SleepFailed:
+class SleepFailed(Struct, frozen=True):
     """The server could not be put to sleep, or its state is unknown; its process still runs."""
 
     model: ModelName
@@ -183,8 +167,7 @@ class SleepFailed:
     error: str
 
 
-@dataclass(frozen=True, slots=True)
-class WakeFailed:
+class WakeFailed(Struct, frozen=True):
     """A sleeping server could not be woken; its process still runs."""
 
     model: ModelName
@@ -192,8 +175,7 @@ class WakeFailed:
     error: str
 
 
-@dataclass(frozen=True, slots=True)
-class Transfer:
+class Transfer(Struct, frozen=True):
     """One conversation that was written to disk or read from it."""
 
     tokens: int
@@ -201,8 +183,7 @@ class Transfer:
     took_s: Seconds
 
 
-@dataclass(frozen=True, slots=True)
-class ConversationsSaved:
+class ConversationsSaved(Struct, frozen=True):
     """The server is done with saving, or its time was over; its process still runs."""
 
     model: ModelName
@@ -214,8 +195,7 @@ class ConversationsSaved:
     """What was being written when the time was over; its size is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConversationsRestored:
+class ConversationsRestored(Struct, frozen=True):
     """The server is done with restoring, or its time was over; its process still runs and is ready."""
 
     model: ModelName
@@ -225,8 +205,7 @@ class ConversationsRestored:
     """Why not all of them were restored; empty: all that were worth it."""
 
 
-@dataclass(frozen=True, slots=True)
-class PromptProcessed:
+class PromptProcessed(Struct, frozen=True):
     """What a server reports about the prompt of a request that it has answered. Its lease still exists."""
 
     ticket: TicketId
@@ -240,37 +219,31 @@ class PromptProcessed:
     """Tokens of the answer, which the next prompt of the conversation includes."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClockReached:
+class ClockReached(Struct, frozen=True):
     """The time set with WakeAt has come."""
 
 
-@dataclass(frozen=True, slots=True)
-class CatalogChanged:
+class CatalogChanged(Struct, frozen=True):
     catalog: Catalog
     measured: MeasuredMemory = field(default_factory=lambda: NOTHING)
     """Measured memory of its recipes, as far as known. Without a figure, an unchanged recipe keeps its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShutdownRequested:
+class ShutdownRequested(Struct, frozen=True):
     """Accept no more requests, let those in flight finish, stop every server."""
 
     force: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class HandoverRequested:
+class HandoverRequested(Struct, frozen=True):
     """The next process will adopt the servers: no step begins until the handover is over, those in progress end."""
 
 
-@dataclass(frozen=True, slots=True)
-class HandoverCancelled:
+class HandoverCancelled(Struct, frozen=True):
     """The next process did not take over: this one goes on."""
 
 
-@dataclass(frozen=True, slots=True)
-class HandoverReceived:
+class HandoverReceived(Struct, frozen=True):
     """The previous process has handed over. Its servers and tickets follow, then HandoverCompleted."""
 
     last_launch: int = 0
@@ -281,8 +254,7 @@ class HandoverReceived:
     """Models of which conversations were saved."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerAdopted:
+class ServerAdopted(Struct, frozen=True):
     """A server of the previous process, which is ready, drains or sleeps."""
 
     model: ModelName
@@ -308,8 +280,7 @@ class ServerAdopted:
     """Requests that the previous process still forwards; RequestLeft ends each of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class HandoverCompleted:
+class HandoverCompleted(Struct, frozen=True):
     """All servers and tickets of the previous process are known."""
 
 

@@ -16,6 +16,7 @@ from fastapi.responses import Response
 
 from hotseat.api.deps import ApiDeps, Deps
 from hotseat.api.disconnect import LiveStream, lasting, listening
+from hotseat.api.journal_json import plain
 from hotseat.api.routes.events import EVENTS, HEARTBEAT, HEARTBEAT_S
 from hotseat.catalog.cards import written
 from hotseat.dispatch.journal import Entry, Gap
@@ -83,7 +84,7 @@ class Stopwatch:
     def messages(self, item: RequestTiming | Missed | Entry | Gap | None) -> Iterator[dict[str, Any]]:
         match item:
             case RequestTiming():
-                yield {"t": "request", **asdict(item)}
+                yield {"t": "request", **plain(item)}
             case Missed(count=count):
                 yield {"t": "missed", "count": count}
             case Entry():
