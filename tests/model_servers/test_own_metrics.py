@@ -103,6 +103,7 @@ def model(options: str) -> ModelSpec:
     return ModelSpec(ModelName("qwen"), LaunchRecipe(argv, "http://127.0.0.1:${PORT}"))
 
 
+@pytest.mark.llama
 async def test_llama_server_with_a_key_is_asked_with_it(rig: SupervisorRig) -> None:
     """The supervisor knows the key of each server; after its end there is nobody to ask."""
     ready = await rig.ready(model("--metrics --api-key sesame"))
@@ -115,6 +116,7 @@ async def test_llama_server_with_a_key_is_asked_with_it(rig: SupervisorRig) -> N
     assert await rig.supervisor.own_metrics(LaunchId(99)) is None
 
 
+@pytest.mark.llama
 async def test_llama_server_is_neither_kept_awake_nor_woken(rig: SupervisorRig) -> None:
     """It falls asleep by itself while it is asked for its metrics all the time, and goes on sleeping."""
     ready = await rig.ready(model("--metrics --sleep-idle-seconds 2"))

@@ -267,6 +267,7 @@ async def test_a_server_that_is_suspended_by_signals(rig: SupervisorRig) -> None
 # The real llama-server
 
 
+@pytest.mark.llama
 @pytest.mark.parametrize("key", ["", " --api-key sesame"])
 async def test_llama_server_sleeps_by_itself(rig: SupervisorRig, key: str) -> None:
     """Unused for a while, it drops its model; a question brings it back. If it demands a key, it is asked with it."""

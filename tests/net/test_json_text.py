@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.too_deep import TOO_DEEP
 
 from hotseat.estimates.report import CannotEstimate
 from hotseat.fleet.records import HostRecord, decoded
@@ -15,10 +16,10 @@ from hotseat.simulation.trace import TraceError, parse
 if TYPE_CHECKING:
     from pathlib import Path
 
-NESTED = "[" * 200_000
+NESTED = "[" * TOO_DEEP
 
 
-@pytest.mark.parametrize("text", [NESTED, '{"a":' * 200_000, "", "{", "nul", "9" * 5000], ids=range(6))
+@pytest.mark.parametrize("text", [NESTED, '{"a":' * TOO_DEEP, "", "{", "nul", "9" * 5000], ids=range(6))
 def test_what_is_no_json_is_a_value_error(text: str) -> None:
     """Invalid or too deeply nested JSON, and numbers that are too long, are a ValueError."""
     with pytest.raises(ValueError, match=r"\w"):

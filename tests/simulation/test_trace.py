@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.too_deep import TOO_DEEP
 
 from hotseat.simulation.trace import (
     Burst,
@@ -72,7 +73,7 @@ def test_a_trace_without_memory_is_complete() -> None:
     ("line", "problem"),
     [
         ("{", "line 2: not JSON: Input data was truncated"),
-        ('{"x": ' + "[" * 200_000, "line 2: nested too deeply"),
+        ('{"x": ' + "[" * TOO_DEEP, "line 2: nested too deeply"),
         ('{"t": "modle", "name": "A"}', "line 2: Invalid value 'modle' - at t"),
         ('{"t": "open", "client": "u", "at": -1, "model": "A", "service": 1}', "line 2: Expected float >= 0.0 - at at"),
         ('{"t": "closed", "client": "u", "steps": [["A", 0, 1]]}', "line 2: Expected float, got str - at steps[0][0]"),

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -100,6 +101,9 @@ class NatsServer:
         assert self._process.poll() is None, (self._folder / "log").read_text()
         try:
             return bool(self.monitoring("healthz")["status"] == "ok")
+        except urllib.error.HTTPError as answer:
+            answer.close()
+            return False
         except OSError:
             return False
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.too_deep import TOO_DEEP
 
 from hotseat.catalog.spec import BodyChanges
 from hotseat.errors import ClientError, TooLarge
@@ -66,7 +67,7 @@ def test_a_body_that_is_no_object_stays_as_it_is(body: bytes) -> None:
         b'{"x":1,}',
         b'{"\xff":1,"x":1}',
         b'{"a":{"\xff":1,"b":2}}',
-        b'{"x":' + b"[" * 5000 + b"]" * 5000 + b"}",
+        b'{"x":' + b"[" * TOO_DEEP + b"]" * TOO_DEEP + b"}",
         '{"x":1}'.encode("utf-16"),
         '{"x":1}'.encode("utf-16-le"),
         '{"x":1}'.encode("utf-16-be"),

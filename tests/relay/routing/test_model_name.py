@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.too_deep import TOO_DEEP
 
 from hotseat.catalog.catalog import Catalog
 from hotseat.catalog.named_models import Profile, RemoteModel, Selector, Strategy
@@ -425,7 +426,7 @@ def test_the_model_member_names_the_model(body: bytes, named: str | None) -> Non
         (b'{"model": null}', "a string as `model`"),
         (b'{"model": ["alpha"]}', "a string as `model`"),
         (b'{"model": ""}', "empty"),
-        (b'{"x": ' + b"[" * 5000, "nested too deeply"),
+        (b'{"x": ' + b"[" * TOO_DEEP, "nested too deeply"),
     ],
 )
 def test_a_body_that_cannot_name_a_model_is_400(body: bytes, message: str) -> None:
