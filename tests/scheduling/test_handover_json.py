@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from enum import Enum
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -11,6 +11,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Struct
 from tests.support.catalogs import gpu, model, on_any
 
 from hotseat.catalog.catalog import must_restart
@@ -34,9 +35,8 @@ def any_of(hint: Any) -> st.SearchStrategy[Any]:
     hint = getattr(hint, "__supertype__", hint)
     if hint in PLAIN:
         return PLAIN[hint]
-    if isinstance(hint, type) and is_dataclass(hint):
-        hints = get_type_hints(hint)
-        return st.builds(hint, **{each.name: any_of(hints[each.name]) for each in fields(hint)})
+    if isinstance(hint, type) and (issubclass(hint, Struct) or is_dataclass(hint)):
+        return st.builds(hint, **{name: any_of(each) for name, each in get_type_hints(hint).items()})
     if isinstance(hint, type) and issubclass(hint, Enum):
         return st.sampled_from(hint)
     if get_origin(hint) in (Union, UnionType):

@@ -6,8 +6,9 @@ be sent where nobody else reads it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
 
 from hotseat.catalog.spec import GpuChoice, LaunchRecipe, ModelSpec
 from hotseat.identifiers import Bytes, ClientId, LaunchId, ModelName, Place, Seconds, TicketId
@@ -29,8 +30,7 @@ def by_place(known: Sizes | None) -> dict[Place, Bytes] | None:
     return None if known is None else dict(known)
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessSpec:
+class ProcessSpec(Struct, frozen=True):
     """What a process was started with: whether it must be replaced, and how it counts and ends until then."""
 
     recipe: LaunchRecipe
@@ -76,8 +76,7 @@ class ProcessSpec:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class HeldLease:
+class HeldLease(Struct, frozen=True):
     """A request in flight. The previous process forwards it to its end."""
 
     ticket: TicketId
@@ -86,8 +85,7 @@ class HeldLease:
     takes_slot: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Departure:
+class Departure(Struct, frozen=True):
     """Why a server drains."""
 
     cause: Cause
@@ -96,8 +94,7 @@ class Departure:
     """Until its leases are cut for an operator; None: they are not."""
 
 
-@dataclass(frozen=True, slots=True)
-class LevelRecord:
+class LevelRecord(Struct, frozen=True):
     """A sleep level: its name, and what a server keeps at it, in case that it is not configured any more."""
 
     name: str
@@ -105,8 +102,7 @@ class LevelRecord:
     keeps_weights: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class ServerRecord:
+class ServerRecord(Struct, frozen=True):
     """A server that is ready, drains or sleeps."""
 
     model: ModelName
@@ -134,8 +130,7 @@ class ServerRecord:
     leases: tuple[HeldLease, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingTicket:
+class WaitingTicket(Struct, frozen=True):
     ticket: TicketId
     model: ModelName
     client: ClientId
@@ -144,8 +139,7 @@ class WaitingTicket:
     is_batch: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingUnload:
+class WaitingUnload(Struct, frozen=True):
     """An operator who waits for the end of a server."""
 
     ticket: TicketId
@@ -153,8 +147,7 @@ class WaitingUnload:
     force: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """The failures of a model in a row."""
 
     model: ModelName
@@ -165,29 +158,25 @@ class Failure:
     last_error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class FailedModel:
+class FailedModel(Struct, frozen=True):
     failure: Failure
     spec: ProcessSpec
     """What failed: a changed one is tried at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Eviction:
+class Eviction(Struct, frozen=True):
     """When a model that requests wait for was last evicted: its claim counts from there, so that models rotate."""
 
     model: ModelName
     ago_s: Seconds
 
 
-@dataclass(frozen=True, slots=True)
-class Yielding:
+class Yielding(Struct, frozen=True):
     reason: str
     places: tuple[Place, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Handover:
+class Handover(Struct, frozen=True):
     last_launch: int = 0
     """Launches are numbered on, so that no number means two processes."""
     servers: tuple[ServerRecord, ...] = ()
