@@ -97,6 +97,10 @@ trace-picture:
 bench-swap *options:
     python -m bench.swap "$@"
 
+# time until `hotseat serve` listens and answers, compared with an earlier revision: [--earlier REVISION] [--rounds N] [--write]
+bench-start *options:
+    python -m bench.start "$@"
+
 # sleep compared with restart, with a real llama-server
 bench-sleep *options:
     python -m bench.sleep "$@"
