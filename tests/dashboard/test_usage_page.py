@@ -40,7 +40,7 @@ def fill(file: Path) -> None:
     today = int(time.time()) // DAY_S
     UsageStore(file).add(
         {
-            Place(today - day, ModelName(model), ("ann", "ci", "")[n % 3]): Used(10, n % 2, 1000 * (9 - n), 400, 100)
+            Place(today - day, ModelName(model), ("ann", "ci", "")[n % 3]): Used(10, n % 2, 1000 * (9 - n), 400, 100, n % 2 * 25)
             for day in range(40)
             for n, model in enumerate(MODELS)
         }
@@ -67,6 +67,13 @@ def test_each_day_is_a_bar_of_models(visits: Visits) -> None:
     rows = page.get_by_role("region", name="Usage by model").locator("tbody tr")
     expect(rows).to_have_count(9)
     expect(rows.first.locator("td")).to_have_text(["model-0", "300", "0", "270,000", "12,000", "3,000", "273,000"])
+
+
+def test_tokens_that_no_server_has_reported_are_named_apart(visits: Visits) -> None:
+    """They are estimates, and no part of the other figures."""
+    page = visits().go("usage")
+
+    expect(page.locator(".figures")).to_contain_text("120 without token counts: about 3,000 tokens more")
 
 
 def test_usage_by_key_is_chosen_with_the_keyboard(visits: Visits) -> None:

@@ -274,6 +274,8 @@ export interface Used {
   prompt_tokens: number;
   cached_tokens: number;
   completion_tokens: number;
+  /** Further tokens, of the unknown requests. */
+  estimated_tokens: number;
 }
 
 export interface UsageEntry extends Used {

@@ -3,7 +3,7 @@
 import { type Signal, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { api } from "../data/api";
-import type { Usage } from "../data/types";
+import type { Usage, Used } from "../data/types";
 import { showError } from "../parts/actions";
 import { Card, Figure, Page } from "../parts/frame";
 import { type Column, Table } from "../parts/table";
@@ -91,6 +91,11 @@ function Choice<Value>({ title, entries, chosen }: ChoiceProps<Value>) {
   );
 }
 
+function unreported({ unknown, estimated_tokens }: Used): string {
+  const estimate = estimated_tokens ? `: about ${tokens(estimated_tokens)} tokens more` : "";
+  return `${tokens(unknown)} without token counts${estimate}`;
+}
+
 interface ShownProps {
   usage: Usage;
   by: By;
@@ -103,11 +108,7 @@ function Shown({ usage, by, days }: ShownProps) {
   return (
     <>
       <dl class="figures">
-        <Figure
-          name="Requests"
-          value={tokens(sum.requests)}
-          note={`${tokens(sum.unknown)} without token counts`}
-        />
+        <Figure name="Requests" value={tokens(sum.requests)} note={unreported(sum)} />
         <Figure name="Prompt tokens" value={tokens(sum.prompt_tokens)} note={cachedShare(sum)} />
         <Figure name="Completion tokens" value={tokens(sum.completion_tokens)} />
       </dl>

@@ -3,7 +3,17 @@ import { test } from "node:test";
 import { barsOf, daysUntil, sumsOf, total } from "./bars";
 
 function entry(day: string, model: string, prompt_tokens: number, key = "") {
-  return { day, model, key, requests: 1, unknown: 0, prompt_tokens, cached_tokens: 2, completion_tokens: 1 };
+  return {
+    day,
+    model,
+    key,
+    requests: 1,
+    unknown: 0,
+    prompt_tokens,
+    cached_tokens: 2,
+    completion_tokens: 1,
+    estimated_tokens: 0,
+  };
 }
 
 const ENTRIES = [

@@ -57,6 +57,7 @@ export function added(...all: Used[]): Used {
     prompt_tokens: sum(({ prompt_tokens }) => prompt_tokens),
     cached_tokens: sum(({ cached_tokens }) => cached_tokens),
     completion_tokens: sum(({ completion_tokens }) => completion_tokens),
+    estimated_tokens: sum(({ estimated_tokens }) => estimated_tokens),
   };
 }
 
