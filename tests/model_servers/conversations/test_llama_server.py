@@ -6,11 +6,11 @@ import asyncio
 import os
 import signal
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from msgspec.structs import replace
 from tests.support.conversations_rig import PATIENT, ask, real
 from tests.support.waiting import come_true
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 from tests.support.conversations_rig import PATIENT, stand_in, talk
 from tests.support.supervisor_rig import model
 from tests.support.waiting import come_true
