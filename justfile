@@ -145,6 +145,10 @@ simulate-faults *options:
 chaos *options:
     python -m bench.chaos "$@"
 
+# run the quick half of the tests with the Pythons of Debian's suites; as root, in a folder that is kept
+pythons folder *suites:
+    scripts/try_pythons.sh "$@"
+
 # try the unit of `hotseat systemd install` with a real systemd in a container; as root, in a folder that does not exist yet
 try-systemd folder:
     scripts/try_systemd.sh "$1"

