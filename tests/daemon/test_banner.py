@@ -53,7 +53,7 @@ def test_users_who_sign_in_are_said() -> None:
 
 def test_the_address_for_ollamas_clients_is_said() -> None:
     """It is plain HTTP, whatever the other address is, and all of it still fits."""
-    banner = Banner("https", [("::1", 8080)], ["config.yaml"], 3, Access(), False, [("127.0.0.1", 11434)], True)
+    banner = Banner("https", [("::1", 8080)], ["config.yaml"], 3, Access(), False, [("127.0.0.1", 11434)])
     lines = banner.lines()
 
     assert "  for Ollama   http://127.0.0.1:11434" in lines
@@ -76,7 +76,8 @@ def test_a_terminal_gets_the_banner(tmp_path: Path) -> None:
     port = free_port()
     terminal, theirs = pty.openpty()
     argv = [str(PROGRAM), "serve", "--config", str(config), "--listen", str(port)]
-    with subprocess.Popen(argv, stdout=theirs, stderr=theirs) as server:
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+    with subprocess.Popen(argv, env=environment, stdout=theirs, stderr=theirs) as server:
         os.close(theirs)
         said = b""
         try:
