@@ -40,7 +40,9 @@ def fill(file: Path) -> None:
     today = int(time.time()) // DAY_S
     UsageStore(file).add(
         {
-            Place(today - day, ModelName(model), ("ann", "ci", "")[n % 3]): Used(10, n % 2, 1000 * (9 - n), 400, 100, n % 2 * 25)
+            Place(today - day, ModelName(model), ("ann", "ci", "")[n % 3]): Used(
+                10, n % 2, 1000 * (9 - n), 400, 100, n % 2 * 25
+            )
             for day in range(40)
             for n, model in enumerate(MODELS)
         }

@@ -17,6 +17,7 @@ from tests.support.transport import Wire
 from tests.support.waiting import come_true
 
 from hotseat.activity.recent import Activity
+from hotseat.activity.usage import Accounts
 from hotseat.activity.usage_counter import UsageCounter
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from hotseat.settings import Settings
 
 OUR_ID = b"box-7"
+NOON = 20_000.5 * 86_400
+"""The time for budgets, so that no window ends during a test."""
 """The id of every request that comes without one."""
 HELLO = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello"
 MODELS = (spec("alpha"), spec("beta"), spec("slow"))
@@ -236,7 +239,8 @@ async def relay_rig(
     dispatcher = Dispatcher(Scheduler(replace(catalog(*models), **known)), launcher, journal)
     management, activity, usage = on_a_path(folder / "api"), RecordedActivity(), UsageCounter()
     audit_file = AuditFile(folder / AUDIT)
-    relay = Relay(dispatcher, Policy(settings), management.address, activity, usage, audit_file=audit_file)
+    policy = Policy(settings, Accounts(wall_clock=lambda: NOON))
+    relay = Relay(dispatcher, policy, management.address, activity, usage, audit_file=audit_file)
     relay.context.new_id = lambda: OUR_ID  # tests compare the bytes on the wire
     sock = socket.create_server(("127.0.0.1", 0))
     if send_buffer is not None:  # accepted connections inherit it
