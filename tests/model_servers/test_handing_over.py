@@ -306,9 +306,12 @@ async def test_the_guard_ends_a_process_for_its_new_owner(former: Guard, folder:
     """With the stop command that it was given at the start, which the new owner need not know."""
     note = folder / "note"
     stop = (SHELL, "sh", "-c", f"echo stopped > {note}; kill -9 ${{PID}}")
-    stubborn = Order(SHELL, ("sh", "-c", "trap '' TERM; sleep 1000 & wait"), {}, unload_timeout_s=0.2)
+    is_deaf = folder / "deaf"
+    ignores = ("sh", "-c", f"trap '' TERM; echo > {is_deaf}; sleep 1000 & wait")
+    stubborn = Order(SHELL, ignores, {}, unload_timeout_s=0.2)
     await former.spawn(Order(SLEEP, ("sleep", "1000"), {}, stop), nowhere())
     await former.spawn(stubborn, nowhere())
+    await come_true(is_deaf.exists)
     successor, taken = await take(former)
     for each in taken:
         each.process.ask_guard_to_end()
