@@ -35,7 +35,7 @@ class ApiServer(uvicorn.Server):
 
 @asynccontextmanager
 async def served(app: FastAPI, sock: socket.socket) -> AsyncIterator[None]:
-    """Serve the management app on its private socket; it answers inside the block."""
+    """Serve the management app on its private socket; it answers inside the block. Raises if it cannot be served."""
     config = uvicorn.Config(
         app,
         lifespan="off",
@@ -50,7 +50,11 @@ async def served(app: FastAPI, sock: socket.socket) -> AsyncIterator[None]:
     server = ApiServer(config)
     tasks = Tasks()
     serving = tasks.start(server.serve([sock]), "management api")
+    serving.add_done_callback(lambda _: server.answers.set())
     await server.answers.wait()
+    if serving.done():
+        serving.result()
+        raise RuntimeError("the management API has ended at its start")
     try:
         yield
     finally:
