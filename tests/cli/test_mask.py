@@ -19,6 +19,11 @@ HEAD = "2026-11-17T23:51:47.584Z qwen |"
         ("with Bearer abcdefgh", "with Bearer (hidden)"),
         ("nats://u:abc@host:4222", "nats://u:(hidden)@host:4222"),
         ("key hs-JCHNd-MmNKwt91_NLF4XD", "key (hidden)"),
+        ("ghp_16C7e42F292c6912E7710c838347Ae178B4a.", "(hidden)."),
+        ("github_pat_11ABCDEFG0abcdefghij_klmnop", "(hidden)"),
+        ("as AKIAIOSFODNN7EXAMPLE here", "as (hidden) here"),
+        ("hf_abcdefghijklmnopqrst sk-proj-abcdefghijklmnop", "(hidden) (hidden)"),
+        (r'"{\"api_key\": \"abc d\", \"n\": 1}"', r'"{\"api_key\": \"(hidden)\", \"n\": 1}"'),
         ("it was an unusual value", "it was ${env.SETTING}"),
         ("/srv/ada/m.gguf /home/bob/m.gguf /Users/eve/m.gguf", "~/m.gguf ~/m.gguf ~/m.gguf"),
         ('"prompt_tokens": 20, tokens: 4, 14 tokens/s', '"prompt_tokens": 20, tokens: 4, 14 tokens/s'),
@@ -42,6 +47,16 @@ def test_a_tree() -> None:
         "slot process_toke: n_gen = 4, next token: 700 ' secret'",
         "environ({'PATH': '/bin', 'A': 'secret'})",
         "SOMETHING=secret",
+        r'body "{\"messages\":[{\"role\":\"user\",\"content\":\"secret\"}]}"',
+        r'"{\\\"prompt\\\": \\\"secret\\\"}"',
+        'obj=GenerateReqInput(rid="1", text="secret", stream=False)',
+        "Request(user_prompt = 'secret')",
+        "CompletionRequest(prompt=['secret'])",
+        "ChatMessage(content=b'secret')",
+        "EmbeddingRequest(Input: 'secret')",
+        "formatted prompt: secret",
+        r"<|im_start|>user\nsecret<|im_end|>",
+        "[INST] secret [/INST]",
     ],
 )
 def test_a_line_of_a_model_server(said: str) -> None:
@@ -50,3 +65,34 @@ def test_a_line_of_a_model_server(said: str) -> None:
 
     assert (kept[0], len(kept), len(kept[2])) == (f"{HEAD} before", 3, 500)
     assert "secret" not in kept[1]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "prompt eval time = 20.1 ms / 14 tokens",
+        "request: prompt: None, prompt_token_ids: None",
+        "context: 4096, n_prompt_tokens = 12",
+        "slot update_slots: id 0 | task 3 | prompt done",
+    ],
+)
+def test_a_line_without_contents(said: str) -> None:
+    """Figures are what a report is for."""
+    assert MASK.output(f"{HEAD} {said}") == f"{HEAD} {said}"
+
+
+def test_a_prompt_of_several_lines() -> None:
+    """It is left out from the beginning of each message to its end; what comes after the prompt stays."""
+    prompt = ("<|im_start|>user", "secret", "more secret<|im_end|>", "<|im_start|>assistant", "done")
+    kept = MASK.output("\n".join(f"{HEAD} {line}" for line in prompt)).splitlines()
+
+    assert "secret" not in str(kept)
+    assert kept[-1] == f"{HEAD} done"
+
+
+def test_a_tree_with_output_of_a_model_server() -> None:
+    """An error of a model quotes the last lines of its server."""
+    masked = MASK.tree({"last_error": "exit 1\ntext='secret'", "phase": "failed"}, MASK.output)
+
+    assert "secret" not in str(masked)
+    assert (masked["last_error"].splitlines()[0], masked["phase"]) == ("exit 1", "failed")

@@ -1,4 +1,4 @@
-"""Removes secrets, environment values, homes and contents of requests from what leaves this machine.
+"""Removes secrets, environment values, home directories and contents of requests from what leaves this machine.
 
 The server masks what it knows already. This is the second pass, over every text, with all that this machine knows.
 """
@@ -14,22 +14,36 @@ from hotseat.config.effective import secrets_of_settings
 from hotseat.config.env_values import Concealed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hotseat.catalog.spec import LaunchRecipe
     from hotseat.config.load import Loaded
 
 _QUOTED = re.compile(rf"""(["'][\w-]*(?:{NAMES}|cookie)["']\s*[:=]\s*)(["'])(?:\\.|(?!\2).)*\2""", re.IGNORECASE)
 """`'HF_TOKEN': '…'` and `"api_key": "…"`, as programs print their settings."""
+_ESCAPED = re.compile(
+    rf"""(\\+["'][\w-]*(?:{NAMES}|cookie)\\+["']\s*[:=]\s*)(\\+["'])(?:(?!\2).)*(?:\2|$)""",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""The same in JSON inside a JSON string."""
 _ASSIGNED = re.compile(rf"""(?<![\w-])([\w-]*(?:{NAMES})=)[^\s"',;&]+""", re.IGNORECASE)
 _BEARER = re.compile(r"\b(Bearer|Basic)\s+[\w.~+/=-]{6,}", re.IGNORECASE)
-_KEY = re.compile(r"\b(?:hs|sk|hf|nvapi)[-_][\w-]{16,}")
+_KEY = re.compile(
+    r"\b(?:(?:hs|sk|hf|nvapi|gh[opsur]|github_pat|glpat|xox[abp])[-_][\w-]{16,}|(?:AKIA|ASIA)[A-Z0-9]{16})"
+)
 """Keys with a usual beginning; `hs-` is that of `hotseat keys`."""
 _HOME = re.compile(r"(?:/home|/Users)/[^/\s\"':,]+")
+_PARTS = "messages|content|prompts?|inputs?|text|system|query|documents"
+_TEMPLATE = r"<\|(?:im_start|start_header_id|system|user|assistant)\|>|<start_of_turn>|\[INST\]"
+_TEMPLATE_END = re.compile(r"<\|(?:im_end|eot_id|end)\|>|<end_of_turn>|\[/INST\]")
 _CONTENT = re.compile(
-    r"""["'](?:messages|content|prompt|input|text|system|query|documents)["']\s*:|\bprompt\s*[:=]\s*["']|next token:"""
+    rf"""\\*["'](?:{_PARTS})\\*["']\s*:"""
+    rf"""|(?<![a-z])(?:{_PARTS})\s*[:=]\s*[\[(]*[rbuf]?\\*["']"""
+    rf"""|(?:input|token)_ids\\*["']?\s*[:=]\s*\[+\d|formatted[ _](?:prompt|chat)\b|next token:|{_TEMPLATE}""",
+    re.IGNORECASE,
 )
 """Model servers that log a lot print the bodies of requests and what they answer."""
+_OPENED = re.compile(_TEMPLATE)
 _ENVIRONMENT = re.compile(r"""(?<!\w)PATH["']?\s*[:=]""")
 """A line with a whole environment."""
 _VARIABLE = re.compile(r"(\| [A-Z_][A-Z0-9_]*=).+")
@@ -48,23 +62,25 @@ class Mask:
 
     def text(self, text: str) -> str:
         text = redacted_text(without(text, self._secrets))
-        text = _QUOTED.sub(rf"\1\2{HIDDEN}\2", text)
+        text = _ESCAPED.sub(rf"\1\2{HIDDEN}\2", _QUOTED.sub(rf"\1\2{HIDDEN}\2", text))
         text = _ASSIGNED.sub(rf"\1{HIDDEN}", text)
         text = _KEY.sub(HIDDEN, _BEARER.sub(rf"\1 {HIDDEN}", text))
         return self._without_home(self._environment.text(text))
 
-    def tree(self, value: Any) -> Any:
-        """A JSON value with every text in it masked, keys included."""
+    def tree(self, value: Any, masked: Callable[[str], str] | None = None) -> Any:
+        """A JSON value with every text in it masked, keys included. `masked` is for the texts; see `output`."""
         if isinstance(value, dict):
-            return {self.text(str(key)): self.tree(member) for key, member in value.items()}
+            return {self.text(str(key)): self.tree(member, masked) for key, member in value.items()}
         if isinstance(value, list | tuple):
-            return [self.tree(item) for item in value]
-        return self.text(value) if isinstance(value, str) else value
+            return [self.tree(item, masked) for item in value]
+        return (masked or self.text)(value) if isinstance(value, str) else value
 
     def output(self, text: str) -> str:
-        """Of a model server, which may print requests and its environment."""
-        lines = (self._line(line) for line in text.splitlines())
-        return self.text("\n".join(lines))
+        """Of a model server, which may print requests and its environment; also what hotseat quotes from it."""
+        lines = text.splitlines()
+        prompts = inside_templates(lines)
+        kept = (LEFT_OUT if number in prompts else self._line(line) for number, line in enumerate(lines))
+        return self.text("\n".join(kept))
 
     @staticmethod
     def _line(line: str) -> str:
@@ -76,6 +92,19 @@ class Mask:
         if len(self._home) > 1:
             text = text.replace(self._home, "~")
         return _HOME.sub("~", text)
+
+
+def inside_templates(lines: Sequence[str]) -> set[int]:
+    """Numbers of the lines from the beginning of a message, `<|im_start|>`, to its end."""
+    inside: set[int] = set()
+    opened = None
+    for number, line in enumerate(lines):
+        if opened is not None and _TEMPLATE_END.search(line):
+            inside.update(range(opened, number + 1))
+            opened = None
+        if _OPENED.search(line):
+            opened = number
+    return inside
 
 
 def secrets_in_configuration(loaded: Loaded) -> Iterator[str]:
