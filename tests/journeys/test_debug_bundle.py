@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ECHO = """
-import os, sys
+import json, os, sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 print("started as", sys.argv)
@@ -37,6 +37,12 @@ class Echo(BaseHTTPRequestHandler):
         print("got", self.requestline, dict(self.headers), flush=True)
         print(self.headers, flush=True)
         print("body", sent, flush=True)
+        print("as a string", json.dumps(json.dumps(sent)), flush=True)
+        body = json.loads(sent or "{}")
+        said = body.get("prompt") or body.get("messages", [{}])[0].get("content")
+        print(f'GenerateReqInput(text="{said}", stream=False)', flush=True)
+        print(f"formatted prompt: {said}", flush=True)
+        print(f"<|im_start|>user\\n{said}\\n<|im_end|>", flush=True)
         body = b'{"said": "hello"}'
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
@@ -54,6 +60,11 @@ PLACES = (
     *("inherited token", "inherited word", "inherited value"),
     *("bearer", "cookie", "query", "prompt", "completion prompt", "header", "wrong key"),
 )
+KEYS = (
+    *("ghp_16C7e42F292c6912E7710c838347Ae178B4a", "github_pat_11ABCDEFG0abcdefghij_klmnop", "AKIAIOSFODNN7EXAMPLE"),
+    *("hf_abcdefghijklmnopqrst", "sk-proj-abcdefghijklmnop"),
+)
+"""Of other services; only their form tells what they are."""
 
 
 def canary(place: str) -> str:
@@ -100,6 +111,7 @@ def used(hotseat: Hotseat) -> Iterator[int]:
         "Authorization": f"Bearer {canary('bearer')}",
         "Cookie": f"session={canary('cookie')}",
         "X-Secret": canary("header"),
+        "X-Words": " ".join(KEYS),
     }
     for model in ("echo", "alpha"):
         path = f"/v1/chat/completions?api_key={canary('query')}"
@@ -150,8 +162,8 @@ def test_the_bundle_of_a_running_hotseat(tmp_path: Path) -> None:
 
     assert done.returncode == 0, done.stderr
     assert statuses == [200, 200, 200, 200, 401]
-    assert leaks(files, created, str(tmp_path), "badu") == []
-    assert leaks(unpacked(tmp_path / "bare.tar.gz"), created, str(tmp_path), "badu") == []
+    assert leaks(files, created, str(tmp_path), "badu", *KEYS) == []
+    assert leaks(unpacked(tmp_path / "bare.tar.gz"), created, str(tmp_path), "badu", *KEYS) == []
     assert {"README.txt", "config.json", "models.json", "fleet.json", "metrics.txt", "logs/hotseat.txt"} <= files.keys()
     assert all(name in done.stdout for name in files if name != "README.txt")
     assert "started as" in files["logs/0-echo.txt"]

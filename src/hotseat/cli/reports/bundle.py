@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import io
-import os
 import tarfile
 import time
 from typing import TYPE_CHECKING
 
-from hotseat.cli.problems import Problem
 from hotseat.cli.reports.bundle_parts import Missing, Part, parts
+from hotseat.cli.reports.new_file import MODE, created
 from hotseat.cli.tables import table
 
 if TYPE_CHECKING:
@@ -18,9 +17,8 @@ if TYPE_CHECKING:
 
     from hotseat.cli.client import Server
 
-MODE = 0o600
-MASKED = "API keys, tokens, values of the environment, homes and contents of requests were removed."
-LOOK = "Model servers may print anything, so look at the files before you send them."
+MASKED = "API keys, tokens, values of the environment, home directories and contents of requests were removed."
+LOOK = "Model servers may print anything, so check the files before you send them."
 
 
 def debug_bundle(server: Server, config: Sequence[Path], file: Path) -> None:
@@ -30,20 +28,14 @@ def debug_bundle(server: Server, config: Sequence[Path], file: Path) -> None:
     contents = table(("FILE", "BYTES", "WHAT"), [(part.name, str(len(part.data)), part.what) for part in kept])
     about = "\n".join([contents, *missing, "", MASKED, LOOK])
     write(file, [Part("README.txt", "this list", about.encode()), *kept])
-    print(f"{about}\n\n{file} was written. To look at it: tar -xzf {file}")
+    print(f"{about}\n\nWrote {file}. To inspect it: tar -xzf {file}")
 
 
 def write(file: Path, kept: Sequence[Part]) -> None:
-    """In a folder of the file's name, readable for its owner only. An existing file is not replaced."""
+    """In a folder of the file's name."""
     folder = file.name.removesuffix(".tar.gz")
-    try:
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, MODE)
-        with os.fdopen(descriptor, "wb") as opened, tarfile.open(fileobj=opened, mode="w:gz") as bundle:
-            for part in kept:
-                entry = tarfile.TarInfo(f"{folder}/{part.name}")
-                entry.size, entry.mode, entry.mtime = len(part.data), MODE, int(time.time())
-                bundle.addfile(entry, io.BytesIO(part.data))
-    except FileExistsError:
-        raise Problem(f"{file} exists already; name another file with -o") from None
-    except OSError as problem:
-        raise Problem(f"{file} cannot be written: {problem.strerror}") from None
+    with created(file) as opened, tarfile.open(fileobj=opened, mode="w:gz") as bundle:
+        for part in kept:
+            entry = tarfile.TarInfo(f"{folder}/{part.name}")
+            entry.size, entry.mode, entry.mtime = len(part.data), MODE, int(time.time())
+            bundle.addfile(entry, io.BytesIO(part.data))
