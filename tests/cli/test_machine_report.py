@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -46,6 +47,34 @@ def config(command_line: CommandLine, tmp_path: Path) -> Path:
     return config
 
 
+@pytest.mark.usefixtures("machine")
+async def test_a_report_beside_loaded_models(command_line: CommandLine, config: Path) -> None:
+    """It stops nothing that somebody has loaded, and says what to do."""
+    await command_line.type("load", "qwen")
+    said = await asyncio.to_thread(command_line.typed, "doctor", "--report", "--config", str(config))
+    listed = await command_line.type("ps")
+
+    assert said.code == 1
+    assert "the report would unload qwen (ready); `hotseat stop --all` frees them, then try again" in said.out
+    assert "qwen" in listed.out
+
+
+@pytest.mark.usefixtures("machine")
+async def test_a_report_leaves_nothing_loaded(command_line: CommandLine, config: Path, tmp_path: Path) -> None:
+    """What it loaded is unloaded at the end. Its file is for its owner only, and not replaced."""
+    file = tmp_path / "report.json"
+    words = ("doctor", "--report", "--config", str(config), "--model", "q", "-o", str(file), "--json")
+    said = await asyncio.to_thread(command_line.typed, *words)
+    listed = await command_line.type("ps")
+    again = await asyncio.to_thread(command_line.typed, *words)
+
+    assert (said.code, said.out) == (0, f"Wrote {file}; please check it before you send it\n")
+    assert "qwen" not in listed.out
+    assert json.loads(file.read_text())["problem"] == ""
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert (again.code, "exists already; name another file with -o" in again.err) == (1, True)
+
+
 async def test_a_report_takes_no_longer_than_five_minutes(
     command_line: CommandLine, config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -54,7 +83,7 @@ async def test_a_report_takes_no_longer_than_five_minutes(
     said = await asyncio.to_thread(command_line.typed, "doctor", "--report", "--config", str(config))
 
     assert said.code == 1
-    assert "It ended early: the time is over" in said.out
+    assert "It ended early: the time limit was reached" in said.out
     assert LONGEST_S < 300
 
 

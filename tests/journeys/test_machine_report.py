@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support import streaming_server
+from tests.support.certificate import CERTIFICATE
 from tests.support.hotseat import MARK, PROGRAM
 from tests.support.llama import REPOSITORY, llama
 from tests.support.ports import free_port
@@ -80,11 +81,13 @@ def test_a_report_of_models_that_sleep(serve: Callable[..., Hotseat], tmp_path: 
     text = file.read_text()
 
     assert done.returncode == 0, done.stderr
-    assert done.stdout == f"{file} was written; please look at it before you send it\n"
+    assert done.stdout == f"Wrote {file}; please check it before you send it\n"
     assert "| server | the running one |" in text
     assert re.search(r"\| load one \| \d+\.\d\d \| one ready \|", text)
     assert re.search(r"\| load two \| \d+\.\d\d \| one asleep, two ready \|", text)
     assert re.search(r"\| wake one \| \d+\.\d\d \| one ready, two asleep \|", text)
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert hotseat.running() == []
     assert re.search(r"\| one \| .* \| ram \d+ MiB.* \| no `devices` configured \|", text)
 
 
@@ -117,3 +120,14 @@ def test_a_report_of_a_model_that_does_not_start(tmp_path: Path) -> None:
     assert re.search(r"\| load alpha \| \d+\.\d\d \| alpha ready \|", done.stdout)
     assert re.search(r"It ended early: .*dud.*no such card", done.stdout)
     assert (unknown.returncode, '"gamma"' in unknown.stderr) == (1, True)
+
+
+def test_a_report_of_a_configuration_with_tls(tmp_path: Path) -> None:
+    """The server that is started has a certificate that nobody trusts, and is asked all the same."""
+    (tmp_path / "cert.pem").write_text(CERTIFICATE)
+    tls = {"cert": str(tmp_path / "cert.pem")}
+    config = {"listen": f"127.0.0.1:{free_port()}", "tls": tls, "models": {"alpha": llama("alpha")}}
+    done = reported(tmp_path, config)
+
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"\| load alpha \| \d+\.\d\d \| alpha ready \|", done.stdout)

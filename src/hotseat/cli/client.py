@@ -10,11 +10,12 @@ from ssl import SSLCertVerificationError
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from hotseat.cli.problems import Problem, Unreachable
+from hotseat.cli.problems import NothingListens, Problem, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from http.client import HTTPResponse
+    from ssl import SSLContext
     from urllib.parse import SplitResult
 
 CONNECT_S = 5.0
@@ -36,6 +37,8 @@ class Server:
     api_key: str | None = None
     patience_s: float | None = None
     """Timeout of an answer; None: no limit, because a load may take minutes and a feed has no end."""
+    tls: SSLContext | None = None
+    """None: the certificates that this machine trusts."""
 
     def ask(self, method: str, path: str, **query: object) -> Any:
         """The JSON of the answer; Refused with the server's message if it is not a success."""
@@ -81,9 +84,10 @@ class Server:
 
     def _connect(self) -> HTTPConnection:
         address = self._address()
+        options: dict[str, Any] = {"context": self.tls} if self.tls else {}
         try:
             kind = KINDS[address.scheme]
-            connection = kind(address.hostname or "", address.port, timeout=CONNECT_S)
+            connection = kind(address.hostname or "", address.port, timeout=CONNECT_S, **options)
         except (LookupError, ValueError, HTTPException):
             raise Problem(f'"{self.url}" is not a server address; use for example http://127.0.0.1:8080') from None
         try:
@@ -94,7 +98,8 @@ class Server:
         except OSError as error:
             why = error.strerror or str(error)
             hint = "start it with `hotseat serve`, or set its address with --url or HOTSEAT_URL"
-            raise Unreachable(f"no server responds at {self.url} ({why}); {hint}") from None
+            unreachable = NothingListens if isinstance(error, ConnectionRefusedError) else Unreachable
+            raise unreachable(f"no server responds at {self.url} ({why}); {hint}") from None
         connection.sock.settimeout(self.patience_s)
         return connection
 

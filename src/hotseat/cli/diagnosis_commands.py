@@ -23,14 +23,20 @@ def doctor(
     api_key: Key = None,
     as_json: AsJson = False,
     report: Annotated[
-        bool, typer.Option("--report", help="Load models and report memory and times, in at most five minutes.")
+        bool,
+        typer.Option(
+            "--report",
+            help="Load models and report memory and times, in at most five minutes. Uses the running server only if it "
+            "has no models loaded, and unloads them afterwards.",
+        ),
     ] = False,
     model: Annotated[
         list[str] | None,
         typer.Option("--model", help="A model for --report; repeatable. [default: the two smallest]"),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the report to this file, as Markdown.")
+        Path | None,
+        typer.Option("--output", "-o", help="Write the report to this new file: Markdown, or JSON with --json."),
     ] = None,
 ) -> None:
     """Find problems and suggest fixes. Checks the configuration and this machine."""

@@ -17,3 +17,7 @@ class BadConfig(Problem):
 
 class Unreachable(Problem):
     exit_code = 4
+
+
+class NothingListens(Unreachable):
+    """The connection was refused: no server runs at this address."""

@@ -14,6 +14,7 @@ from hotseat.cli.problems import BadConfig, Problem
 from hotseat.cli.reports.facts import devices, versions
 from hotseat.cli.reports.markdown import page
 from hotseat.cli.reports.mask import Mask
+from hotseat.cli.reports.new_file import created, exists
 from hotseat.cli.reports.trial import Trial
 from hotseat.cli.reports.trial_server import is_running, started
 from hotseat.cli.tables import without_escapes_but_lines
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from hotseat.cli.client import Server
     from hotseat.config.load import Loaded
-    from hotseat.identifiers import Seconds
+    from hotseat.identifiers import Instant, Seconds
 
 LONGEST_S: Seconds = 285.0
 """All together less than five minutes."""
@@ -37,24 +38,27 @@ LONGEST_S: Seconds = 285.0
 def report(config: Sequence[Path], api_key: str | None, models: Sequence[str], file: Path | None, as_json: bool) -> int:
     """1 if something could not be measured: the report says what."""
     until = time.monotonic() + LONGEST_S
+    if file and file.exists():
+        raise exists(file)
     loaded = configuration(config)
     named = [own_name(loaded, model) for model in models]
     running = server_of(loaded.settings, api_key)
     is_ours = not is_running(running)
-    with serving(loaded, config, running, is_ours) as server:
+    with serving(loaded, config, running, is_ours, until) as server:
         machine = find_machine()
         before = devices(machine, machine.sample(()))
-        trial = Trial(server, machine, until)
+        trial = Trial(server, machine, until, is_ours)
         trial.run(named)
+    mask = Mask(loaded, os.environ, api_key)
     facts = {
         "versions": versions(loaded),
         "server": "started for this report" if is_ours else "the running one",
         "devices": before,
         "models": [{**model, "command": command_of(loaded, model["model"])} for model in trial.models],
         "steps": trial.steps,
-        "problem": trial.problem,
+        "problem": mask.output(trial.problem),
     }
-    show(Mask(loaded, os.environ, api_key).tree(facts), file, as_json)
+    show(mask.tree(facts), file, as_json)
     return 1 if trial.problem else 0
 
 
@@ -78,20 +82,20 @@ def configuration(config: Sequence[Path]) -> Loaded:
     return loaded
 
 
-def serving(loaded: Loaded, config: Sequence[Path], running: Server, is_ours: bool) -> AbstractContextManager[Server]:
+def serving(
+    loaded: Loaded, config: Sequence[Path], running: Server, is_ours: bool, until: Instant
+) -> AbstractContextManager[Server]:
     if not is_ours:
         return nullcontext(running)
     if loaded.settings.fleet:
         raise Problem("a server that is started for the report would join the fleet; start `hotseat serve` yourself")
-    return started(config, running.api_key)
+    return started(config, running.api_key, loaded.settings.tls is not None, until)
 
 
 def show(facts: dict[str, Any], file: Path | None, as_json: bool) -> None:
     text = json.dumps(facts, indent=2) + "\n" if as_json else page(facts)
     if file is None:
         return print(without_escapes_but_lines(text), end="")
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as problem:
-        raise Problem(f"{file} cannot be written: {problem.strerror}") from None
-    return print(f"{file} was written; please look at it before you send it")
+    with created(file) as opened:
+        opened.write(text.encode())
+    return print(f"Wrote {file}; please check it before you send it")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hotseat.cli.client import Refused, in_path
 from hotseat.cli.problems import Problem
-from hotseat.cli.queries import STOPPABLE, stopped
+from hotseat.cli.queries import NOT_RUNNING, STOPPABLE, stopped
 from hotseat.hardware.measurement import footprint
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ MOST_TRIED = 2
 MOST_COMPARED = 30
 """Models whose size is asked for, to find the smallest."""
 LEAST_S: Seconds = 0.001
+LEAVE_S: Seconds = 60.0
+"""For each model to be unloaded at the end."""
 
 
 @dataclass(slots=True)
@@ -30,23 +32,27 @@ class Trial:
     server: Server
     machine: Machine
     until: Instant
+    is_ours: bool
+    """Started for the report: whatever it has loaded may be unloaded."""
     clock: Callable[[], Instant] = time.monotonic
     models: list[dict[str, Any]] = field(default_factory=list)
     steps: list[dict[str, Any]] = field(default_factory=list)
     problem: str = ""
     """Why it ended early."""
+    tried: list[str] = field(default_factory=list)
 
     def run(self, wanted: Sequence[str]) -> None:
         """What was measured before a problem is kept."""
         try:
-            self._refuse_while_in_use()
-            self._stop_all()
+            self._stop_all() if self.is_ours else self._refuse_while_in_use()
             chosen = wanted or self._smallest()
             for name in chosen:
                 self._try(name)
             self._again(chosen[0])
         except Problem as problem:
-            self.problem = "the time is over" if self.clock() >= self.until else str(problem)
+            self.problem = "the time limit was reached" if self.clock() >= self.until else str(problem)
+        finally:
+            self._leave()
 
     # Steps
 
@@ -63,6 +69,7 @@ class Trial:
         self._load(name)
 
     def _load(self, name: str) -> None:
+        self.tried.append(name)
         word = "wake" if self._phases().get(name) == "asleep" else "load"
         self._timed(f"{word} {name}", lambda: self._ask(f"/upstream/{in_path(name)}/load"))
 
@@ -75,6 +82,15 @@ class Trial:
         for name, phase in self._phases().items():
             if phase in STOPPABLE:
                 stopped(self._asked(), name, force=False)
+
+    def _leave(self) -> None:
+        """Unload what was loaded here, even if there was a problem. A server of ours stops anyway."""
+        for name in dict.fromkeys(() if self.is_ours else self.tried):
+            try:
+                stopped(replace(self.server, patience_s=LEAVE_S), name, force=False)
+            except Problem as problem:
+                if not (isinstance(problem, Refused) and problem.status == NOT_RUNNING):
+                    self.problem = self.problem or f"{name} could not be unloaded: {problem}"
 
     # Facts
 
@@ -112,6 +128,10 @@ class Trial:
         busy = [model["model"] for model in models if model["in_flight"] or model["waiting"]]
         if busy:
             raise Problem(f"requests are in progress for {', '.join(busy)}; run the report when nobody uses the server")
+        if alive := [f"{model['model']} ({model['phase']})" for model in models if model["phase"] in STOPPABLE]:
+            raise Problem(
+                f"the report would unload {', '.join(alive)}; `hotseat stop --all` frees them, then try again"
+            )
 
     def _phases(self) -> dict[str, str]:
         return {model["model"]: model["phase"] for model in self._ask("/hotseat/models")["models"]}
@@ -120,5 +140,5 @@ class Trial:
         return self._asked().ask("GET", path, **query)
 
     def _asked(self) -> Server:
-        """It must answer before the time is over."""
+        """It must answer before the time limit."""
         return replace(self.server, patience_s=max(LEAST_S, self.until - self.clock()))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ssl
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from dataclasses import replace
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
 
 from hotseat.cli.client import Refused, Server
-from hotseat.cli.problems import Problem, Unreachable
+from hotseat.cli.problems import NothingListens, Problem, Unreachable
 from hotseat.net.listeners import bound
 
 if TYPE_CHECKING:
@@ -18,30 +20,47 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import IO
 
+    from hotseat.identifiers import Instant
+
 LOOK_S = 0.2
 END_S = 60.0
 """A server of ours gets this long to stop its models."""
+ASK_S = 5.0
+"""For one answer of a server that starts."""
+UNCLEAR = "The report started no server, since one may run there: make it reachable, or stop it, and try again"
 
 
 def is_running(server: Server) -> bool:
+    """Only a refused connection means no; whatever else keeps it from answering is a Problem."""
+    try:
+        return responds(server)
+    except NothingListens:
+        return False
+    except Unreachable as problem:
+        raise Unreachable(f"{problem}. {UNCLEAR}") from None
+    except ValueError:
+        raise Problem(f"another program than hotseat responds at {server.url}; stop it, or change `listen`") from None
+
+
+def responds(server: Server) -> bool:
     try:
         server.ask("GET", "/hotseat/ready")
-    except Unreachable:
-        return False
     except Refused:  # it needs a key, or is busy: the next request says so
         return True
     return True
 
 
 @contextmanager
-def started(config: Sequence[Path], api_key: str | None) -> Iterator[Server]:
-    """`hotseat serve` on a free port of this machine."""
-    server = Server(f"http://127.0.0.1:{free_port()}", api_key)
+def started(config: Sequence[Path], api_key: str | None, has_tls: bool, until: Instant) -> Iterator[Server]:
+    """`hotseat serve` on a free port of this machine. Its certificate is for another address, so any is accepted."""
+    address = f"127.0.0.1:{free_port()}"
+    tls = any_certificate() if has_tls else None
+    server = Server(f"{'https' if tls else 'http'}://{address}", api_key, tls=tls)
     options = [word for path in config for word in ("--config", str(path))]
-    command = [sys.executable, "-m", "hotseat", "serve", *options, "--listen", server.url.removeprefix("http://")]
+    command = [sys.executable, "-m", "hotseat", "serve", *options, "--listen", address]
     with TemporaryFile() as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
         try:
-            wait_for(process, replace(server, patience_s=END_S), log)
+            wait_for(process, replace(server, patience_s=ASK_S), log, until)
             yield server
         finally:
             process.terminate()
@@ -54,12 +73,34 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def wait_for(process: subprocess.Popen[bytes], server: Server, log: IO[bytes]) -> None:
-    while not is_running(server):
+def any_certificate() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def wait_for(process: subprocess.Popen[bytes], server: Server, log: IO[bytes], until: Instant) -> None:
+    """A Problem with the last line of its log if it ends, or does not respond in time."""
+    while not has_started(server):
         try:
             process.wait(LOOK_S)
         except subprocess.TimeoutExpired:
-            continue
-        log.seek(0)
-        said = log.read().decode(errors="replace").strip().splitlines()
-        raise Problem("`hotseat serve` could not start: " + (said[-1] if said else f"code {process.returncode}"))
+            if time.monotonic() < until:
+                continue
+            raise Problem(f"`hotseat serve` did not respond within the time limit: {last_line(log)}") from None
+        said = last_line(log) or f"code {process.returncode}"
+        raise Problem(f"`hotseat serve` could not start: {said}")
+
+
+def has_started(server: Server) -> bool:
+    try:
+        return responds(server)
+    except Unreachable:
+        return False
+
+
+def last_line(log: IO[bytes]) -> str:
+    log.seek(0)
+    said = log.read().decode(errors="replace").strip().splitlines()
+    return said[-1] if said else ""
