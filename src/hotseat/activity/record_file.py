@@ -26,6 +26,8 @@ class Format:
     tables: str
     upgrades: Mapping[int, str] = field(default_factory=dict)
     """From each older version to this one."""
+    additions: str = ""
+    """Tables, made if they are missing, that earlier programs of the same version do not know and leave alone."""
 
 
 class RecordFile:
@@ -69,3 +71,5 @@ class RecordFile:
             file.executescript(f"{form.tables} pragma user_version = {form.version};")
         if found in form.upgrades:
             file.executescript(f"begin; {form.upgrades[found]} pragma user_version = {form.version}; commit;")
+        if form.additions:
+            file.execute(form.additions)

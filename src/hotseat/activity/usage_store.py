@@ -38,23 +38,28 @@ TABLE = """
 create table if not exists usage (
     day text not null, model text not null, key text not null, requests integer not null, unknown integer not null,
     prompt_tokens integer not null, cached_tokens integer not null, completion_tokens integer not null,
-    estimated_tokens integer not null default 0,
     primary key (day, model, key)) without rowid;
 """
-UPGRADES = {1: "alter table usage add column estimated_tokens integer not null default 0;"}
-FORMAT = Format(2, TABLE, UPGRADES)
+ESTIMATES = """
+create table if not exists estimates (
+    day text not null, model text not null, key text not null, tokens integer not null,
+    primary key (day, model, key)) without rowid;
+"""
+"""Not a column of the other table: an old process that a restart has not ended yet writes eight values to it."""
+FORMAT = Format(1, TABLE, additions=ESTIMATES)
 ADD = """
-insert into usage values (?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict do update set
+insert into usage values (?, ?, ?, ?, ?, ?, ?, ?) on conflict do update set
     requests = requests + excluded.requests, unknown = unknown + excluded.unknown,
     prompt_tokens = prompt_tokens + excluded.prompt_tokens, cached_tokens = cached_tokens + excluded.cached_tokens,
-    completion_tokens = completion_tokens + excluded.completion_tokens,
-    estimated_tokens = estimated_tokens + excluded.estimated_tokens
+    completion_tokens = completion_tokens + excluded.completion_tokens
 """
+ADD_ESTIMATE = "insert into estimates values (?, ?, ?, ?) on conflict do update set tokens = tokens + excluded.tokens"
 SELECT = """
 select iif(?, day, null) as of_day, iif(?, model, null) as of_model, iif(?, key, null) as of_key,
     sum(requests), sum(unknown), sum(prompt_tokens), sum(cached_tokens), sum(completion_tokens),
-    sum(estimated_tokens)
-from usage where day between ? and ? group by of_day, of_model, of_key order by of_day, of_model, of_key limit ?
+    sum(coalesce(tokens, 0))
+from usage left join estimates using (day, model, key)
+where day between ? and ? group by of_day, of_model, of_key order by of_day, of_model, of_key limit ?
 """
 
 
@@ -89,12 +94,15 @@ class UsageStore:
         """Adds all or none; raises if it cannot."""
         with self.file.opened() as file, file:
             file.executemany(ADD, [_row(place, used) for place, used in counted.items()])
+            estimates = [(*_columns(place), used.estimated) for place, used in counted.items() if used.estimated]
+            file.executemany(ADD_ESTIMATE, estimates)
 
     def tidy(self) -> None:
         if self.file.path.exists():
             oldest = day_of(self._wall_clock()) - timedelta(days=KEPT_DAYS)
             with self.file.opened() as file, file:
                 file.execute("delete from usage where day < ?", (oldest.isoformat(),))
+                file.execute("delete from estimates where day < ?", (oldest.isoformat(),))
 
     def read(self, since: date, until: date, by: Collection[By], most: int) -> list[UsageRow]:
         """The sums of these days, both included; none if there is no file."""
@@ -115,9 +123,11 @@ class UsageStore:
 
 
 def _row(place: Place, used: Used) -> tuple[object, ...]:
-    day = (FIRST_DAY + timedelta(days=place.day)).isoformat()
-    counts = (used.requests, used.unknown, used.prompt, used.cached, used.completion, used.estimated)
-    return (day, place.model, place.key, *counts)
+    return (*_columns(place), used.requests, used.unknown, used.prompt, used.cached, used.completion)
+
+
+def _columns(place: Place) -> tuple[str, str, str]:
+    return (FIRST_DAY + timedelta(days=place.day)).isoformat(), place.model, place.key
 
 
 class UsageWriter:
