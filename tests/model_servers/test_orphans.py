@@ -322,6 +322,20 @@ def test_a_record_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["newer.json"]
 
 
+def test_an_earlier_version_can_read_a_record(tmp_path: Path) -> None:
+    """It knows exactly these members, and deletes a record with any other; a format above the first one is stated."""
+    path, record = tmp_path / "7.json", Record("boot", "pids", guard=1, guard_start=2, descendants={3: 4})
+    write(str(path), record)
+    first = json.loads(path.read_text())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hotseat.model_servers.descendants.FORMAT", 2)
+        write(str(path), record)
+        later = json.loads(path.read_text())
+
+    assert Record(**first)._replace(descendants={3: 4}) == record
+    assert later == {"format": 2, **first}
+
+
 async def test_the_record_ends_with_the_last_server(tmp_path: Path) -> None:
     """And none is needed where nothing runs."""
     async with open_supervisor(os.environ, interpreter=GUARD_INTERPRETER, records=tmp_path / "records") as supervisor:

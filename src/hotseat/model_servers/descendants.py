@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from hotseat.model_servers.os_processes import PROC, processes, stat_of
 
 ENDING = ".json"
-FORMAT = 1
-"""Also of records without one: earlier versions wrote none."""
+FIRST_FORMAT = FORMAT = 1
+"""A record of the first format does not state it: earlier versions cannot read one that does, and delete it."""
 
 
 class NewerRecord(Exception):
@@ -113,8 +113,12 @@ def write(path: str, record: Record) -> None:
     """Atomic: readers see the old file or the new one."""
     beside = f"{path}.new"
     with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        json.dump({"format": FORMAT, **record._asdict()}, file)
+        json.dump(_stated(FORMAT) | record._asdict(), file)
     os.replace(beside, path)
+
+
+def _stated(version: int) -> dict[str, Any]:
+    return {"format": version} if version > FIRST_FORMAT else {}
 
 
 def read(path: str) -> Record | None:
@@ -122,7 +126,7 @@ def read(path: str) -> Record | None:
     try:
         with open(path) as file:
             kept: dict[str, Any] = json.load(file)
-        if int(kept.pop("format", FORMAT)) > FORMAT:
+        if int(kept.pop("format", FIRST_FORMAT)) > FORMAT:
             raise NewerRecord
         numbers = {int(pid): int(start) for pid, start in kept["descendants"].items()}
         return Record(**{**kept, "descendants": numbers})
