@@ -12,6 +12,7 @@ from tests.support.waiting import come_true
 
 from hotseat.activity.usage_counter import Used
 from hotseat.relay.exchange.token_estimate import MOST_ENCODED, of_prompt
+from hotseat.relay.http.body import IN_MEMORY
 
 if TYPE_CHECKING:
     from tests.support.relay_rig import RelayRig
@@ -21,8 +22,12 @@ PROMPT = 4
 WORD = event({"choices": [{"delta": {"content": "x"}}]})
 START = event({"type": "message_start", "message": {"usage": {"input_tokens": 900, "output_tokens": 1}}})
 DELTA = event({"type": "content_block_delta", "delta": {"text": "x"}})
+TEXT_OF_1000 = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + b"x" * 1000
 IMAGE, RECORDING = b'{"url":"data:image/png;base64,%b"}', b'{"input_audio":{"data": "%b"}}'
 ENCODED, TEXT = b"iVBORw0KGgo/+=" * 1000, b"some text " * 400
+ESCAPED, DISGUISED = ENCODED.replace(b"/", rb"\/"), rb"tell\u0020me\u0020a\u0020story" * 100
+WHOLE, COUNTED = b"A" * 4096, b"A" * 1024
+"""An encoded image, and what counts of it."""
 
 
 def unknown(estimated: int) -> dict[tuple[str, str], Used]:
@@ -117,7 +122,7 @@ async def test_a_stream_whose_server_reports_nothing(rig: RelayRig) -> None:
 async def test_a_whole_response_whose_server_reports_nothing(rig: RelayRig, path: str, estimated: int) -> None:
     """A text has a token in four bytes; vectors and scores have none."""
     request = post(b'{"model":"alpha"}', "Content-Type: application/json", target=path)
-    await rig.exchange(request, b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + b"x" * 1000)
+    await rig.exchange(request, TEXT_OF_1000)
 
     assert used(rig) == unknown(estimated)
 
@@ -132,20 +137,31 @@ async def test_a_form(rig: RelayRig) -> None:
     assert used(rig) == unknown(0)
 
 
+async def test_a_body_on_disk(rig: RelayRig) -> None:
+    """A text whose model is named in its address may be long; it counts by its size."""
+    body = b'{"prompt":"%b"}' % (b"x" * 2 * IN_MEMORY)
+    await rig.exchange(post(body, target="/upstream/alpha/v1/chat/completions"), TEXT_OF_1000)
+
+    assert used(rig) == unknown(len(body) // 4 + 250)
+
+
 @pytest.mark.parametrize(
     ("body", "size"),
     [
         (b"", 0),
         (TEXT, len(TEXT)),
-        (IMAGE % ENCODED, len(IMAGE % b"")),
-        (RECORDING % ENCODED, len(RECORDING % b"")),
-        (IMAGE % ENCODED + RECORDING % ENCODED + TEXT, len(IMAGE % b"" + RECORDING % b"" + TEXT)),
+        (IMAGE % ENCODED, len(IMAGE % COUNTED)),
+        (IMAGE % ESCAPED, len(IMAGE % COUNTED)),
+        (RECORDING % ENCODED, len(RECORDING % COUNTED)),
+        (IMAGE % ENCODED + RECORDING % ENCODED + TEXT, len(IMAGE % COUNTED + RECORDING % COUNTED + TEXT)),
+        (IMAGE % b"AAAA", len(IMAGE % b"AAAA")),
+        (IMAGE % DISGUISED, len(IMAGE % DISGUISED)),
         (IMAGE % TEXT, len(IMAGE % TEXT)),
         (b"write ;base64,like this", 23),
-        (IMAGE % b"AAAA" * (MOST_ENCODED + 9), len(IMAGE % b"" * MOST_ENCODED + IMAGE % b"AAAA" * 9)),
+        (IMAGE % WHOLE * (MOST_ENCODED + 9), len(IMAGE % COUNTED * MOST_ENCODED + IMAGE % WHOLE * 9)),
     ],
-    ids=range(8),
+    ids=range(11),
 )
 def test_a_prompt(body: bytes, size: int) -> None:
-    """Four bytes are a token, without images and recordings; text behind their marks counts, and so do too many."""
+    """Four bytes are a token, and a long image or recording is 256; text behind their marks is text, so are too many."""
     assert of_prompt(body) == size // 4

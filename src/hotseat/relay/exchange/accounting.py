@@ -115,27 +115,31 @@ class Accounting:
         """The response is complete; these are its first and last parts."""
         tokens = self.tokens = tokens_in(pieces)
         if (tokens is None or None in tokens[:2]) and response is not None and self._computes:
-            path, prompt = self._request.destination.target.partition(b"?")[0], self._prompt()
-            self.estimated = token_estimate.of_complete(tokens, path, prompt, response, pieces)
+            path = self._request.destination.target.partition(b"?")[0]
+            self.estimated = token_estimate.of_complete(tokens, path, self._of_prompt, response, pieces)
 
     def cut(self, response: Response | None, *, by_client: bool) -> None:
         """A server that has failed before it responded has no tokens to charge for."""
         if response is None or not self._computes:
             return
         if response.pieces:
-            path, prompt = self._request.destination.target.partition(b"?")[0], self._prompt()
-            self.estimated = token_estimate.of_cut(path, prompt, response)
+            path = self._request.destination.target.partition(b"?")[0]
+            self.estimated = token_estimate.of_cut(path, self._of_prompt, response)
         elif by_client:
-            self.estimated = token_estimate.of_prompt(self._prompt())
+            self.estimated = self._of_prompt()
 
     @property
     def _computes(self) -> bool:
         return self.model is not None and self._request.destination.rule.takes_slot
 
-    def _prompt(self) -> bytes:
-        """Empty for forms, which contain recordings and images."""
+    def _of_prompt(self) -> int:
+        """Estimated tokens; none of forms, which contain recordings and images."""
         body = self._request.body
-        return b"" if body.is_spooled or body.form is not None else body.whole()
+        if body.form is not None:
+            return 0
+        if body.is_spooled:
+            return body.size // token_estimate.BYTES_PER_TOKEN
+        return token_estimate.of_prompt(body.whole())
 
     def close(self, status: int, now: Instant, outcome: Outcome) -> None:
         is_answered = outcome is Outcome.ANSWERED

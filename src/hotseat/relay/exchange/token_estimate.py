@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from hotseat.relay.exchange.token_usage import tokens_in
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from hotseat.activity.recent import Tokens
     from hotseat.identifiers import Bytes
@@ -25,7 +25,9 @@ ENCODED = (b";base64,", b'"data":"', b'"data": "')
 """What is before an image or a recording in JSON."""
 MOST_ENCODED = 64
 """Of each kind; further ones count as text."""
-BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=-_\\"
+MOST_PER_ENCODED = 256
+"""Tokens of an image or a recording: as text up to these, so that a text that looks like one is not free."""
+BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=-_"
 ERROR = 400
 _generates_text = re.compile(
     rb"(?:/v1)?/(?:chat/completions|completions?|responses|messages|infill|generate)"
@@ -41,22 +43,24 @@ class Response(Protocol):
     size: Bytes
 
 
-def of_complete(said: Tokens | None, path: bytes, prompt: bytes, response: Response, pieces: Sequence[bytes]) -> int:
-    """The tokens that the server did not report."""
+def of_complete(
+    said: Tokens | None, path: bytes, prompt: Callable[[], int], response: Response, pieces: Sequence[bytes]
+) -> int:
+    """The tokens that the server did not report. `prompt` estimates those of the prompt."""
     if response.head.status >= ERROR:
         return 0
-    of_whole_prompt = of_prompt(prompt) if said is None or said.prompt is None else 0
+    of_whole_prompt = prompt() if said is None or said.prompt is None else 0
     return of_whole_prompt + (of_text(path, response, pieces) if said is None or said.completion is None else 0)
 
 
-def of_cut(path: bytes, prompt: bytes, response: Response) -> int:
+def of_cut(path: bytes, prompt: Callable[[], int], response: Response) -> int:
     """All tokens. What the server has reported until then may be of the beginning only."""
     if response.head.status >= ERROR:
         return 0
     said, text = tokens_in(response.pieces), of_text(path, response, response.pieces)
     if said is None:
-        return of_prompt(prompt) + text
-    return (of_prompt(prompt) if said.prompt is None else said.prompt) + max(said.completion or 0, text)
+        return prompt() + text
+    return (prompt() if said.prompt is None else said.prompt) + max(said.completion or 0, text)
 
 
 def of_text(path: bytes, response: Response, pieces: Sequence[bytes]) -> int:
@@ -68,12 +72,12 @@ def of_text(path: bytes, response: Response, pieces: Sequence[bytes]) -> int:
 
 
 def of_prompt(body: bytes) -> int:
-    """Images and recordings are long, but few tokens: they count nothing."""
+    """Images and recordings are long, but few tokens."""
     return (len(body) - sum(_encoded(body, mark) for mark in ENCODED)) // BYTES_PER_TOKEN
 
 
 def _encoded(body: bytes, mark: bytes) -> Bytes:
-    """How many bytes behind these marks are no text."""
+    """How many bytes behind these marks do not count."""
     size, end = 0, 0
     for _ in range(MOST_ENCODED):
         begin = body.find(mark, end)
@@ -83,6 +87,6 @@ def _encoded(body: bytes, mark: bytes) -> Bytes:
         end = body.find(b'"', begin)
         if end < 0:
             break
-        if not body[begin:end].translate(None, BASE64):
-            size += end - begin
+        if not body[begin:end].replace(rb"\/", b"/").translate(None, BASE64):
+            size += max(0, end - begin - MOST_PER_ENCODED * BYTES_PER_TOKEN)
     return size
