@@ -163,5 +163,5 @@ async def test_a_body_on_disk(rig: RelayRig) -> None:
     ids=range(11),
 )
 def test_a_prompt(body: bytes, size: int) -> None:
-    """Four bytes are a token, and a long image or recording is 256; text behind their marks is text, so are too many."""
+    """Four bytes are a token, and a long image or recording is 256; text behind their marks is text, as are more."""
     assert of_prompt(body) == size // 4

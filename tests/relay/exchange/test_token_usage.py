@@ -14,7 +14,7 @@ from tests.support.waiting import come_true
 
 from hotseat.activity.recent import Tokens
 from hotseat.relay.exchange.states import Streaming
-from hotseat.relay.exchange.token_usage import LARGE, MOST_PIECES, ends_of, tokens_in
+from hotseat.relay.exchange.token_usage import LARGE, MOST_PIECES, MOST_USAGES, ends_of, tokens_in
 
 if TYPE_CHECKING:
     from tests.support.relay_rig import RelayRig
@@ -117,6 +117,51 @@ def test_every_server_says_it_in_its_own_words(answer: bytes, tokens: Tokens | N
     """Tokens are found in each server's format, also if only both ends of the response are kept."""
     assert tokens_in([answer]) == tokens
     assert tokens_in([ends_of(answer)]) == tokens
+
+
+REAL, FALSE = {"input_tokens": 5000, "output_tokens": 900}, {"input_tokens": 1, "output_tokens": 1}
+IN_OPENAIS_WORDS = {"prompt_tokens": 1, "completion_tokens": 1}
+
+
+@pytest.mark.parametrize(
+    "repeated",
+    [
+        {"usage": FALSE},
+        {"usage": IN_OPENAIS_WORDS},
+        IN_OPENAIS_WORDS,
+        {"cache_n": 0, "prompt_n": 1, "prompt_ms": 1.5},
+        {"timings": TIMINGS},
+        {"usage": {}},
+        {"usage": {"input_tokens": "1", "output_tokens": "1"}},
+        {"usage": "5"},
+        {"usage": json.dumps({"usage": FALSE})},
+        {"a": {"usage": FALSE}, "b": {"usage": FALSE}, "usage": None},
+    ],
+    ids=range(10),
+)
+def test_a_client_makes_a_server_repeat_something(repeated: dict[str, Any]) -> None:
+    """The Responses API ends with the client's own members: they cannot make the usage smaller."""
+    answer = compact({"output": [], "usage": REAL, "metadata": repeated})
+    found = tokens_in([answer])
+
+    assert found is not None
+    assert (found.prompt, found.completion) == (5000, 900)
+
+
+@pytest.mark.parametrize(("count", "is_known"), [(MOST_USAGES - 1, True), (MOST_USAGES, False)])
+def test_too_many_usages(count: int, is_known: bool) -> None:
+    """So many that it would cost time to read them all make the counts unknown, and an estimate is charged."""
+    answer = compact({"usage": REAL, "metadata": [{"usage": {"input_tokens": 1}}] * count})[-760:]
+    found = tokens_in([answer])
+
+    assert (found is not None and found.prompt == 5000) is is_known
+
+
+def test_a_stream_that_counts_in_every_event() -> None:
+    """As vLLM's, if its client asks for it: the last count is that of all."""
+    events = [event({"choices": [], "usage": {"prompt_tokens": 4, "completion_tokens": n}}) for n in range(9)]
+
+    assert tokens_in([*events[-MOST_PIECES:], b"data: [DONE]\n\n"]) == Tokens(4, 8, None)
 
 
 @given(st.lists(st.integers(0, 400), max_size=MOST_PIECES - 1))

@@ -29,8 +29,11 @@ LARGE: Bytes = NEAR_THE_BEGINNING + NEAR_THE_END
 LONGEST_TIMINGS: Bytes = 384
 """Longer than llama.cpp's timings, which nothing follows if there is no `usage`."""
 
-USAGE, TIMINGS = b'"usage":', b'"timings":'
-"""With the colon: a client can make a server repeat any word, such as the `user` of OpenAI's Responses API."""
+MOST_USAGES = 16
+"""No server writes more near the end, so a client made it repeat them, and the counts are unknown."""
+
+USAGE, TIMINGS = b'"usage"', b'"timings":'
+"""Only as the name of an object: a client can make a server repeat any word, as `user` of OpenAI's Responses API."""
 OLLAMAS_PROMPT = b'"prompt_eval_count"'
 PROMPT = (b'"prompt_tokens"', b'"input_tokens"', b'"prompt_n"', OLLAMAS_PROMPT)
 COMPLETION = (b'"completion_tokens"', b'"output_tokens"', b'"predicted_n"', b'"eval_count"')
@@ -48,6 +51,7 @@ _timings = re.compile(
     rb'"cache_n"\s*:\s*(\d{1,12})\s*,\s*"prompt_n"\s*:\s*(\d{1,12})\s*,'
     rb'\s*"prompt_ms"\s*:\s*(\d{1,12}(?:\.\d{1,20})?)\s*[,}]'
 ).search
+_is_object = re.compile(rb"\s*:\s*\{").match
 _written_to_cache = re.compile(rb'"cache_creation_input_tokens"\s*:\s*(\d{1,12})\s*[,}]').search
 _cached = re.compile(rb'"(cached_tokens|cache_read_input_tokens)"\s*:\s*(\d{1,12})\s*[,}]').search
 
@@ -60,15 +64,42 @@ def ends_of(piece: bytes) -> bytes:
 def tokens_in(pieces: Sequence[bytes]) -> Tokens | None:
     """The counts in the first and last parts of a response; None if there are none."""
     tail = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-    begin = tail.rfind(USAGE, -NEAR_THE_END)
-    if begin < 0:
-        begin = tail.rfind(TIMINGS, -LONGEST_TIMINGS)
-    if begin < 0:
-        begin = tail.find(USAGE, 0, NEAR_THE_BEGINNING)
+    begins = _usages(tail, max(0, len(tail) - NEAR_THE_END), len(tail))
+    if len(begins) > MOST_USAGES:
+        return None
+    return _largest(tail, begins) or _elsewhere(tail)
+
+
+def _usages(tail: bytes, first: int, end: int) -> list[int]:
+    """Where objects of this name begin, the last one first."""
+    begins = []
+    while (end := tail.rfind(USAGE, first, end)) >= 0 and len(begins) <= MOST_USAGES:
+        if _is_object(tail, end + len(USAGE)):
+            begins.append(end)
+    return begins
+
+
+def _largest(tail: bytes, begins: Sequence[int]) -> Tokens | None:
+    """A client can make a server repeat a `usage` of its own: only one that makes it pay more is believed."""
+    largest, most = None, -1
+    for begin in begins:
+        tokens = _read(tail, begin)
+        if tokens is not None and (size := (tokens.prompt or 0) + (tokens.completion or 0)) > most:
+            largest, most = tokens, size
+    return largest
+
+
+def _elsewhere(tail: bytes) -> Tokens | None:
+    begin = tail.rfind(TIMINGS, -LONGEST_TIMINGS)
+    if begin < 0 and (begins := _usages(tail, 0, NEAR_THE_BEGINNING)):
+        begin = begins[-1]
     if begin < 0:
         begin = tail.rfind(OLLAMAS_PROMPT, -NEAR_THE_END)
-    if begin < 0:
-        return None
+    return None if begin < 0 else _read(tail, begin)
+
+
+def _read(tail: bytes, begin: int) -> Tokens | None:
+    """The counts after `begin`."""
     prompt, cached, prompt_s = _of_prompt(tail, begin)
     completion = _number(tail, begin, COMPLETION, _count)
     if prompt is None:
@@ -89,10 +120,10 @@ def tokens_in(pieces: Sequence[bytes]) -> Tokens | None:
 def _of_prompt(tail: bytes, begin: int) -> tuple[int | None, int | None, Seconds | None]:
     """All its tokens, those that were cached, and how long it took to compute the others."""
     is_cache_known = tail.find(ABOUT_CACHE, begin) >= 0
-    if is_cache_known and (found := _timings(tail, begin)):
-        return int(found[2]) + int(found[1]), int(found[1]), float(found[3]) / 1000
     number = _number(tail, begin, PROMPT, _count)
     prompt = None if number is None else int(number)
+    if is_cache_known and (found := _timings(tail, begin)):
+        return max(int(found[2]) + int(found[1]), prompt or 0), int(found[1]), float(found[3]) / 1000
     if not is_cache_known or not (found := _cached(tail, begin)):
         return prompt, None, None
     cached = int(found[2])
@@ -103,9 +134,10 @@ def _of_prompt(tail: bytes, begin: int) -> tuple[int | None, int | None, Seconds
 
 
 def _number(tail: bytes, begin: int, names: Sequence[bytes], read: Read) -> bytes | None:
-    """The number of the first of these names found after `begin`."""
+    """The first number after `begin` that has one of these names."""
+    first, end = None, len(tail)
     for name in names:
-        place = tail.find(name, begin)
+        place = tail.find(name, begin, end)
         if place >= 0 and (found := read(tail, place + len(name))):
-            return found[1]
-    return None
+            first, end = found[1], place
+    return first
