@@ -26,8 +26,8 @@ def doctor(
         bool,
         typer.Option(
             "--report",
-            help="Load models and report memory and times, in at most five minutes. A running server is used only if it has "
-            "no models loaded; what the report loads is unloaded at the end.",
+            help="Load models and report memory and times, in at most five minutes. A running server is used only if "
+            "it has no models loaded; what the report loads is unloaded at the end.",
         ),
     ] = False,
     model: Annotated[
