@@ -41,8 +41,8 @@ class NewerFormat(OSError):
     """A stored file that this version must neither read nor change."""
 
     def __init__(self, found: int, known: int) -> None:
-        said = f"a newer version of hotseat wrote it (format {found}, and this one reads {known})"
-        super().__init__(f"{said}; install that version again, or move the file away")
+        said = f"was written by a newer version of hotseat (format {found}; this version reads {known})"
+        super().__init__(f"{said}. Reinstall that version, or move the file away.")
         self.found = found
 
 

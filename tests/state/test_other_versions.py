@@ -117,7 +117,9 @@ def test_figures_and_overrides_of_a_newer_version(tmp_path: Path, state: Path, n
         hotseat.terminate()
         said = hotseat.log()
 
-    assert "a newer version of hotseat wrote it (format 2, and this one reads 1); install that version again" in said
+    assert "stored state was written by a newer version and is not used" in said
+    assert "was written by a newer version of hotseat (format 2; this version reads 1). Reinstall that version" in said
+    assert "the file of a newer version was kept" in said
     assert (state / f"{name}.format-2").read_text() == newer
     assert json.loads((state / name).read_text())["format"] == 1
 
@@ -135,7 +137,7 @@ def test_records_of_a_newer_version(tmp_path: Path, state: Path, name: str) -> N
         said = hotseat.log()
 
     assert "records cannot be stored on disk" in said
-    assert "a newer version of hotseat wrote it (format 9" in said
+    assert "was written by a newer version of hotseat (format 9;" in said
     assert (state / name).read_bytes() == before
 
 
@@ -150,5 +152,5 @@ def test_keys_of_a_newer_version(tmp_path: Path, state: Path) -> None:
     refused = subprocess.run(command, env=environ, capture_output=True, text=True)
 
     assert refused.returncode == 3
-    assert "a newer version of hotseat wrote it (format 2, and this one reads 1)" in refused.stderr
+    assert "keys.json was written by a newer version of hotseat (format 2; this version reads 1)" in refused.stderr
     assert (state / "keys.json").read_text() == newer

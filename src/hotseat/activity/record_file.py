@@ -53,6 +53,8 @@ class RecordFile:
         try:
             with self.opened() as file:
                 yield file
+        except NewerFormat as problem:
+            raise HotseatError(f"{self.path} {problem}") from problem
         except (sqlite3.Error, OSError) as problem:
             raise HotseatError(f"{self.path} cannot be read: {problem}. See the log for details.") from problem
 

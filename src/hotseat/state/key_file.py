@@ -13,6 +13,7 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from hotseat.errors import NewerFormat
 from hotseat.settings import BATCH, PRIORITIES, ApiKey, Budget, Role
 from hotseat.state.directory_lock import locked
 from hotseat.state.learned_store import state_directory
@@ -52,6 +53,8 @@ class KeyFile:
             _check_unique(keys)
         except (FileNotFoundError, NotADirectoryError):
             return ()
+        except NewerFormat as problem:
+            raise UnreadableKeys(f"{self.path} {problem} Without it, hotseat starts without its keys.") from None
         except (OSError, ValueError) as problem:
             reason = f"the API keys of {self.path} cannot be read: {problem}"
             raise UnreadableKeys(f"{reason}. Restore the file, or delete it to start without its keys.") from None

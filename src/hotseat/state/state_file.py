@@ -1,6 +1,6 @@
 """A JSON file of the state directory.
 
-Nothing waits for the disk, and an unreadable file counts as empty and is set aside before the next write.
+Nothing waits for the disk, and an unreadable or newer file counts as empty and is set aside before the next write.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 FORMAT = 1
 LARGEST = 64 << 20
 """Bytes; a usual file has some ten thousand."""
+UNREADABLE = ".unreadable"
 
 
 class StateFile:
@@ -39,8 +40,11 @@ class StateFile:
             return read_versioned(self._path)
         except FileNotFoundError:
             return {"format": FORMAT}
+        except NewerFormat as problem:
+            self._ending_aside = f".format-{problem.found}"
+            self._warn("stored state was written by a newer version and is not used file=%s error=%r", str(problem))
         except (OSError, ValueError) as problem:
-            self._ending_aside = f".format-{problem.found}" if isinstance(problem, NewerFormat) else ".unreadable"
+            self._ending_aside = UNREADABLE
             self._warn("stored state cannot be read and is discarded file=%s error=%r", str(problem))
         return {"format": FORMAT}
 
@@ -51,20 +55,23 @@ class StateFile:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             beside.touch(mode=0o600)
             beside.write_text(json.dumps(kept))
-            self._set_aside_unreadable()
+            self._set_aside()
             beside.replace(self._path)
         except (OSError, ValueError, RecursionError) as problem:
             self._warn("stored state cannot be saved file=%s error=%r", str(problem))
             with suppress(OSError):
                 beside.unlink()
 
-    def _set_aside_unreadable(self) -> None:
+    def _set_aside(self) -> None:
         """Keeps it for inspection or for a newer hotseat; replaces an older one that was set aside."""
         if self._ending_aside and not self._path.is_dir():
             aside = self._path.with_name(self._path.name + self._ending_aside)
             self._path.replace(aside)
+            if self._ending_aside == UNREADABLE:
+                log.warning("the unreadable file was renamed file=%s", aside)
+            else:
+                log.warning("the file of a newer version was kept file=%s", aside)
             self._ending_aside = ""
-            log.warning("the unreadable file was renamed file=%s", aside)
 
     def _warn(self, sentence: str, reason: str) -> None:
         """Log once: nothing depends on it."""

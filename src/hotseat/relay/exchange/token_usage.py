@@ -72,7 +72,7 @@ def tokens_in(pieces: Sequence[bytes]) -> Tokens | None:
 
 def _usages(tail: bytes, first: int, end: int) -> list[int]:
     """Where objects of this name begin, the last one first."""
-    begins = []
+    begins: list[int] = []
     while (end := tail.rfind(USAGE, first, end)) >= 0 and len(begins) <= MOST_USAGES:
         if _is_object(tail, end + len(USAGE)):
             begins.append(end)
