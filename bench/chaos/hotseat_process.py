@@ -170,7 +170,7 @@ class HotseatProcess:
             "healthCheckTimeout": 4,
             "unloadTimeout": 2,
             "scheduler": {"maxQueue": 48},
-            "limits": {"idleTimeout": 10, "bodyTimeout": 5},
+            "limits": {"idleTimeout": 10},
             "conversations": {"disk": self.disk},
             "models": models,
         }

@@ -133,17 +133,17 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    header: Bytes = 32 * KiB
     body: Bytes = GiB
     json_body: Bytes = 16 * MiB
     uploads: Bytes = 0
     """Request bodies on disk, all clients together; 0: four times `body`."""
+    idle_timeout_s: Seconds = 60.0
+    # The file does not set the rest.
+    header: Bytes = 32 * KiB
+    header_timeout_s: Seconds = 10.0
     connections: int = 10_000
     per_address: int = 5_000
     """Of one address, so that no single one can lock out the others."""
-    header_timeout_s: Seconds = 10.0
-    body_timeout_s: Seconds = 30.0
-    idle_timeout_s: Seconds = 60.0
 
     @property
     def most_uploads(self) -> Bytes:

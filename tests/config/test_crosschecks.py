@@ -208,20 +208,6 @@ def test_lenient_reading_turns_unknown_keys_into_warnings(files: ConfigFiles) ->
     ]
 
 
-def test_more_connections_than_descriptors_allow_are_a_warning(
-    files: ConfigFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A warning appears only if the file sets the limit; the default adapts silently."""
-    monkeypatch.setattr("hotseat.config.crosscheck.highest_file_limit", lambda: 1024)
-
-    assert files.warnings(TWO) == []
-    assert files.warnings(TWO + "limits: {connections: 448}") == []
-    assert files.warnings(TWO + "limits: {connections: 449}") == [
-        "config.yaml:4:10: warning: limits.connections: 449 need more than 1024 file descriptors, so the limit is 448."
-        " Raise the limit, with LimitNOFILE= or ulimit -n"
-    ]
-
-
 STOP = "cmdStop: podman stop m"
 
 

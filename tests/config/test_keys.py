@@ -148,9 +148,7 @@ logTimeFormat: kitchen
 logToStdout: none
 logFormat: json
 activity: {keepDays: 0.5}
-limits:
-  {header: 1KiB, body: 1MB, jsonBody: 10, uploads: 5MB, connections: 2, connectionsPerAddress: 1, headerTimeout: 1,
-   bodyTimeout: 2s, idleTimeout: 3m}
+limits: {body: 1MB, jsonBody: 10, uploads: 5MB, idleTimeout: 3m}
 passthrough: strict
 upstream: {ignorePaths: ["a$"]}
 """
@@ -175,7 +173,7 @@ upstream: {ignorePaths: ["a$"]}
     assert settings.include_aliases_in_list
     assert settings.logging == Logging("warn", "kitchen", "none", LogFormat.JSON)
     assert settings.activity_keep_s == 43_200.0
-    assert settings.limits == Limits(1024, 1_000_000, 10, 5_000_000, 2, 1, 1.0, 2.0, 180.0)
+    assert settings.limits == Limits(1_000_000, 10, 5_000_000, 180.0)
     assert settings.ignore_paths == ("a$",)
 
 
@@ -316,8 +314,7 @@ errorFormat: auto
 metrics: true
 scheduler: {patience: 2, maxQueue: 512}
 devices: {}
-limits: {header: 32KiB, body: 1GiB, jsonBody: 16MiB, uploads: 0, connections: 10000,
-         headerTimeout: 10, bodyTimeout: 30, idleTimeout: 60}
+limits: {body: 1GiB, jsonBody: 16MiB, uploads: 0, idleTimeout: 60}
 healthCheckTimeout: 0
 globalTTL: 0
 unloadTimeout: 10

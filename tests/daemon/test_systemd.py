@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-CONFIG = "models: {sleeper: {cmd: 'sleep ${PORT}'}}\nlimits: {headerTimeout: 10m}\n"
-"""A client that sends nothing keeps its connection, however slow the machine is."""
+CONFIG = "models: {sleeper: {cmd: 'sleep ${PORT}'}}\nlimits: {idleTimeout: 10m}\n"
+"""An idle client keeps its connection, however slow the machine is."""
 # Only the process itself knows its number; the shell becomes the program.
 HANDING = 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$@" 3<&"$FD"'
 READY = b"READY=1\nSTATUS=serving 1 models"
@@ -100,6 +100,8 @@ def test_systemd_follows_a_restart(tmp_path: Path, ear: socket.socket) -> None:
     ):
         of_old = {ear.recv(4096), ear.recv(4096)}
         client.connect(listener.getsockname())
+        client.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        client.recv(4096)
         server.send_signal(signal.SIGUSR2)
         named, *of_new = [ear.recv(4096) for _ in range(3)]
         new = int(named.split()[0].removeprefix(b"MAINPID="))

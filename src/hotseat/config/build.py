@@ -65,7 +65,6 @@ def build(config: Config, names: Collection[str], problems: Problems, find_devic
     checks = CrossCheck(config, names, problems)
     budgets = _budgets(config, problems, find_devices)
     checks.names()
-    checks.connections()
     checks.sign_in()
     checks.routing()
     checks.memory(budgets)
@@ -212,13 +211,8 @@ def _logging(config: Config) -> Logging:
 def _limits(config: Config) -> Limits:
     limits = config.limits
     return Limits(
-        header=limits.header,
         body=limits.body,
         json_body=limits.json_body,
         uploads=limits.uploads,
-        connections=limits.connections,
-        per_address=limits.connections_per_address,
-        header_timeout_s=limits.header_timeout,
-        body_timeout_s=limits.body_timeout,
         idle_timeout_s=limits.idle_timeout,
     )

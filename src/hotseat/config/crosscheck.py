@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 from hotseat.config.problems import Path, Problems, dotted, nearest
 from hotseat.config.schema_base import Form, Ignored, Later
 from hotseat.config.units import size_text
-from hotseat.daemon.file_limit import highest_file_limit, most_connections
 from hotseat.identifiers import LOCAL_HOST, RAM, Bytes, DeviceName, Place
-from hotseat.settings import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -71,14 +69,6 @@ class CrossCheck:
             self._problems.error(("signIn",), "has no effect without trustedProxies", hint)
         if form.user_header.lower() == form.role_header.lower():
             self._problems.error(("signIn", "roleHeader"), "is also the header of the user")
-
-    def connections(self) -> None:
-        """Check only a limit that the file sets; the default is reduced silently."""
-        configured, descriptors = self._config.limits.connections, highest_file_limit()
-        fits = most_connections(descriptors)
-        if configured != Limits().connections and fits is not None and configured > fits:
-            text = f"{configured} need more than {descriptors} file descriptors, so the limit is {fits}"
-            self._problems.warn(("limits", "connections"), text, "Raise the limit, with LimitNOFILE= or ulimit -n")
 
     # Groups
 

@@ -119,14 +119,9 @@ def _settings(settings: Settings) -> dict[str, Any]:
         "shutdown": {"notice": settings.shutdown.notice_s, "drain": settings.shutdown.drain_s},
         "crashGrace": settings.crash_grace_s,
         "limits": {
-            "header": limits.header,
             "body": limits.body,
             "jsonBody": limits.json_body,
             "uploads": limits.uploads,
-            "connections": limits.connections,
-            "connectionsPerAddress": limits.per_address,
-            "headerTimeout": limits.header_timeout_s,
-            "bodyTimeout": limits.body_timeout_s,
             "idleTimeout": limits.idle_timeout_s,
         },
     }

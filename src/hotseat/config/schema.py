@@ -158,8 +158,6 @@ class SchedulerForm(Form):
 
 
 class LimitsForm(Form):
-    header: Size = _LIMITS.header
-    """Maximum size of a request head."""
     body: Size = _LIMITS.body
     """Maximum size of a request body."""
     json_body: Size = _LIMITS.json_body
@@ -167,16 +165,9 @@ class LimitsForm(Form):
     uploads: Size = _LIMITS.uploads
     """Maximum total size of request bodies stored on disk at a time; one address may use half of it. Requests beyond
     it get 429. 0: four times `body`."""
-    connections: Annotated[int, Field(ge=1)] = _LIMITS.connections
-    """Maximum number of client connections, also limited by file descriptors: two for each connection."""
-    connections_per_address: Annotated[int, Field(ge=1)] = _LIMITS.per_address
-    """Maximum number of connections per address; does not apply to `trustedProxies`."""
-    header_timeout: Duration = _LIMITS.header_timeout_s
-    """Time limit for a client to send the request head, and for the TLS handshake."""
-    body_timeout: Duration = _LIMITS.body_timeout_s
-    """Longest pause of a client within a request body."""
     idle_timeout: Duration = _LIMITS.idle_timeout_s
-    """Time after which an idle connection, or a stream that the client does not read, is closed."""
+    """Time after which a connection is closed that is idle, on which a request body does not continue, or whose client
+    does not read its stream."""
 
 
 class ReadyForm(Form):

@@ -63,7 +63,7 @@ async def test_connections_without_a_handshake_count(open_rig: OpenRig, tmp_path
 
 
 async def test_a_connection_without_a_handshake_ends(open_rig: OpenRig, tmp_path: Path) -> None:
-    """A TLS connection whose client stays silent is closed after headerTimeout, and its place is free."""
+    """A TLS connection whose client stays silent is closed after the time for a head, and its place is free."""
     rig = await open_rig(limits=Limits(header_timeout_s=0.2))
     rig.port = await tls_port(rig, tmp_path)
     client = await rig.client()

@@ -63,7 +63,7 @@ async def test_trailers_never_become_fields(rig: RelayRig) -> None:
 
 
 async def test_a_head_that_never_ends_is_refused(open_rig: OpenRig) -> None:
-    """An unfinished head beyond limits.header gets 431."""
+    """An unfinished head beyond the limit gets 431."""
     rig = await open_rig(limits=Limits(header=2000))
     answered = await rig.refusal(b"GET / HTTP/1.1\r\nHost: x\r\nX-Long: " + b"a" * 2000)
 
@@ -71,7 +71,7 @@ async def test_a_head_that_never_ends_is_refused(open_rig: OpenRig) -> None:
 
 
 async def test_a_large_head_is_refused_though_it_came_in_one_piece(open_rig: OpenRig) -> None:
-    """A complete head beyond limits.header gets 431."""
+    """A complete head beyond the limit gets 431."""
     rig = await open_rig(limits=Limits(header=2000))
     answered = await rig.refusal(get("/slots?model=alpha", f"X-Long: {'a' * 2000}"))
 
@@ -80,14 +80,14 @@ async def test_a_large_head_is_refused_though_it_came_in_one_piece(open_rig: Ope
 
 
 async def test_a_long_target_counts_as_head(open_rig: OpenRig) -> None:
-    """The request target counts towards limits.header."""
+    """The request target counts towards the size of the head."""
     rig = await open_rig(limits=Limits(header=2000))
 
     assert (await rig.refusal(get(f"/slots?model=alpha&x={'a' * 2000}"))).status == 431
 
 
 async def test_a_body_beside_a_small_head_does_not_count_as_head(open_rig: OpenRig) -> None:
-    """A large body and trailers in the same packet do not count towards limits.header."""
+    """A large body and trailers in the same packet do not count towards the size of the head."""
     rig = await open_rig(limits=Limits(header=2000))
     body = b'{"model":"alpha","prompt":"%b"}' % (b"a" * 4000)
     head = get("/v1/x", "Transfer-Encoding: chunked", method="POST")

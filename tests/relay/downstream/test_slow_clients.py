@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SERVER = {"cmd": f"{sys.executable} -I -S {bulk_server.__file__} ${{PORT}}"}
 CONFIG = {
-    "limits": {"headerTimeout": "2s", "bodyTimeout": "2s", "idleTimeout": "2s"},
+    "limits": {"idleTimeout": "2s"},
     "models": {"qwen": SERVER, "gemma": SERVER},
     "groups": {"both": {"swap": False, "members": ["qwen", "gemma"]}},
 }

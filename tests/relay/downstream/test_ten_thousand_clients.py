@@ -37,7 +37,7 @@ SENT = (HALF_A_HEAD, HALF_A_BODY, UNREAD_ANSWERS, b"")
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[Hotseat]:
-    with Hotseat({"models": {"a": stub("a")}, "limits": {"headerTimeout": "60s"}}, tmp_path) as rig:
+    with Hotseat({"models": {"a": stub("a")}}, tmp_path) as rig:
         yield rig
 
 

@@ -91,7 +91,7 @@ class ClientConnection(asyncio.Protocol):
         self._owner.open.add(self)
         excess = None if self.is_counted else self._owner.arrived(self.peer)
         if excess is not None and excess.gets_error:
-            error = Busy(f"too many connections ({excess.limit}). Try again in a moment.", retry_after=1)
+            error = Busy(f"too many connections from {excess.source}. Try again in a moment.", retry_after=1)
             return self._serve(self._context.refusal(error, None, keep_alive=False))
         if excess is not None:
             return self.abort()

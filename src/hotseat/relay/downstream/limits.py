@@ -22,9 +22,9 @@ MOST_IN_MEMORY: Bytes = 512 << 20
 
 
 class Excess(NamedTuple):
-    """The limit that a connection exceeds, and whether it gets an error."""
+    """Whose connections are too many, and whether this one gets an error."""
 
-    limit: str
+    source: str
     gets_error: bool
 
 
@@ -36,14 +36,14 @@ class ConnectionCount:
         self._from: Counter[str] = Counter()
 
     def add(self, peer: str, limits: Limits, *, is_proxy: bool) -> Excess | None:
-        """Count it; returns the limit that it exceeds, if any. A trusted proxy stands for many clients."""
+        """Count it; returns what it exceeds, if anything. A trusted proxy stands for many clients."""
         self.total += 1
         self._from[peer] += 1
         most, per_address = self.bounds(limits)
         if self.total > most:
-            return Excess("limits.connections", self.total - most <= MOST_REFUSED)
+            return Excess("all clients", self.total - most <= MOST_REFUSED)
         if self._from[peer] > per_address and not is_proxy:
-            return Excess("limits.connectionsPerAddress", self._from[peer] - per_address <= MOST_REFUSED)
+            return Excess("this address", self._from[peer] - per_address <= MOST_REFUSED)
         return None
 
     def remove(self, peer: str) -> None:

@@ -118,7 +118,7 @@ class RequestReader:
     def restart_timer(self) -> None:
         """The timeout of a half-read request runs only while we read."""
         limits = self._context.policy.limits
-        self.deadline = self._context.now() + (limits.header_timeout_s if self.stage is HEAD else limits.body_timeout_s)
+        self.deadline = self._context.now() + (limits.header_timeout_s if self.stage is HEAD else limits.idle_timeout_s)
 
     def give_up(self, error: HotseatError) -> None:
         """Refuse and read no further: the end of this request is unknown or too far away."""

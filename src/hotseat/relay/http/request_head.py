@@ -121,7 +121,7 @@ class PartialHead:
 def check_size(size: Bytes, most: Bytes) -> None:
     """The limit holds for a head, and for what comes between two chunks of a body."""
     if size > most:
-        raise HeadTooLarge(f"the head is larger than {most} bytes (limits.header)")
+        raise HeadTooLarge(f"the head is larger than {most} bytes")
 
 
 def parse_request_head(lines: bytes) -> RequestHead:
