@@ -48,16 +48,24 @@ def test_the_unit_is_confined(folder: Path, typed: Typed) -> None:
 
 def test_the_unit_names_program_and_configuration_in_full(folder: Path, typed: Typed) -> None:
     """systemd starts it in another folder with another PATH."""
-    said = typed("systemd", "print", "--config", "my config.yaml")
+    said = typed("systemd", "install", "--print", "--config", "my config.yaml")
 
     assert said.out.startswith("# hotseat.service\n[Unit]\n")
     assert f"ExecStart={PROGRAM} serve --config '{folder}/my config.yaml'\n" in said.out
     assert "Type=notify\n" in said.out
 
 
+def test_a_printed_unit_is_not_written(folder: Path, typed: Typed) -> None:
+    """Nor is a configuration needed that is there already."""
+    said = typed("systemd", "install", "--print", "--config", "nothere.yaml")
+
+    assert said.code == 0
+    assert not (folder / "system").exists()
+
+
 def test_the_state_directory_is_private(folder: Path, typed: Typed) -> None:
     """systemd would let every user list it."""
-    said = typed("systemd", "print", "--config", "my config.yaml")
+    said = typed("systemd", "install", "--print", "--config", "my config.yaml")
 
     assert "StateDirectory=hotseat\nStateDirectoryMode=0700\n" in said.out
 
@@ -118,7 +126,7 @@ def test_what_cannot_be_written_is_an_error_with_a_way_out(
 def test_a_wrong_configuration_has_no_address(typed: Typed) -> None:
     """A socket unit needs a valid configuration."""
     Path("bad.yaml").write_text("lisen: 1\n")
-    said = typed("systemd", "print", "--socket", "--config", "bad.yaml")
+    said = typed("systemd", "install", "--print", "--socket", "--config", "bad.yaml")
 
     assert said.code == 1
     assert "the configuration has errors: " in said.err

@@ -16,29 +16,19 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-UnitConfig = Annotated[Path, typer.Option("--config", help="Configuration file of the service.")]
-ForUser = Annotated[bool, typer.Option("--user", help="A user unit, without root.")]
-WithSocket = Annotated[
-    bool, typer.Option("--socket", help="Use socket activation: connections are not refused during a restart.")
-]
-
-
-@app.command("print", epilog="Example: hotseat systemd print --config /etc/hotseat/config.yaml")
-def print_units(config: UnitConfig = USUAL_CONFIG, user: ForUser = False, socket: WithSocket = False) -> None:
-    """Print the unit file."""
-    from hotseat.cli.systemd_unit import UnitOptions, show
-
-    show(UnitOptions(config, user, socket))
-
 
 @app.command("install", epilog="Example: hotseat systemd install --user")
 def install_units(
-    config: UnitConfig = USUAL_CONFIG,
-    user: ForUser = False,
-    socket: WithSocket = False,
+    config: Annotated[Path, typer.Option("--config", help="Configuration file of the service.")] = USUAL_CONFIG,
+    user: Annotated[bool, typer.Option("--user", help="A user unit, without root.")] = False,
+    socket: Annotated[
+        bool, typer.Option("--socket", help="Use socket activation: connections are not refused during a restart.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
+    only_print: Annotated[bool, typer.Option("--print", help="Print the unit file instead of writing it.")] = False,
 ) -> None:
     """Install the unit file; nothing is started."""
-    from hotseat.cli.systemd_unit import UnitOptions, install
+    from hotseat.cli.systemd_unit import UnitOptions, install, show
 
-    install(UnitOptions(config, user, socket), force)
+    options = UnitOptions(config, user, socket)
+    show(options) if only_print else install(options, force)
