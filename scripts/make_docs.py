@@ -262,7 +262,7 @@ def command_section(name: str, command: Any) -> str:
 
 
 def shown(command: Any) -> list[Any]:
-    return [param for param in command.params if param.name != "help"]
+    return [param for param in command.params if param.name != "help" and not getattr(param, "hidden", False)]
 
 
 def meaning_of(param: Any) -> str:

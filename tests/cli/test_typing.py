@@ -12,7 +12,6 @@ import pytest
 
 from hotseat import __version__
 from hotseat.cli.arguments import normalised
-from hotseat.cli.shared_options import sources
 from hotseat.cli.tables import duration
 from hotseat.config.units import parse_listen
 
@@ -99,13 +98,32 @@ def test_flags_of_llama_swap_are_understood() -> None:
     ]  # fmt: skip
 
 
-def test_configuration_comes_from_files_then_the_folder(tmp_path: Path) -> None:
-    """Without either, config.yaml in the current folder is used."""
-    file, folder = tmp_path / "a.yaml", tmp_path / "more"
+@pytest.mark.parametrize(
+    "words", [("--config", "z.yaml", "--config", "more"), ("--config-dir", "more", "--config", "z.yaml")]
+)
+def test_a_configuration_may_be_in_a_folder(
+    words: tuple[str, ...], tmp_path: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files are read in the order of their names, after the files that are named before it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "more").mkdir()
+    for file, level in (("z.yaml", "info"), ("more/b.yml", "warn"), ("more/a.yaml", "debug")):
+        (tmp_path / file).write_text(f"logLevel: {level}\n")
+    said = typed("serve", *words)
 
-    assert [str(path) for path in sources(None, None)] == ["config.yaml"]
-    assert sources([file], folder) == [file, folder]
-    assert sources(None, folder) == [folder]
+    assert said.code == 3
+    assert "more/a.yaml:1:1: error: logLevel: has another value in z.yaml:1:1\nmore/b.yml:1:1: error: " in said.err
+
+
+def test_without_a_name_the_configuration_is_in_the_current_folder(
+    tmp_path: Path, typed: Typed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its name is config.yaml."""
+    monkeypatch.chdir(tmp_path)
+    said = typed("serve")
+
+    assert said.code == 3
+    assert said.err.startswith("config.yaml:1:1: ")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from hotseat.cli.client import Server
-from hotseat.cli.shared_options import HERE, AsJson, ConfigDir, ConfigFiles, Key, Url, named_sources, sources
+from hotseat.cli.shared_options import HERE, USUAL_CONFIG, AsJson, ConfigFiles, Key, Url
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -19,7 +19,6 @@ PATIENCE_S = 10.0
 @app.command(epilog="Example: hotseat doctor")
 def doctor(
     config: ConfigFiles = None,
-    config_dir: ConfigDir = None,
     api_key: Key = None,
     as_json: AsJson = False,
     report: Annotated[
@@ -43,12 +42,12 @@ def doctor(
     if report:
         from hotseat.cli.reports.machine_report import report as report_machine
 
-        raise typer.Exit(report_machine(sources(config, config_dir), api_key, model or (), output, as_json))
+        raise typer.Exit(report_machine(config or [USUAL_CONFIG], api_key, model or (), output, as_json))
     if model or output:
         raise typer.BadParameter("--model and --output need --report")
     from hotseat.cli.doctor import doctor
 
-    raise typer.Exit(doctor(sources(config, config_dir), api_key, as_json))
+    raise typer.Exit(doctor(config or [USUAL_CONFIG], api_key, as_json))
 
 
 @app.command("debug-bundle", epilog="Example: hotseat debug-bundle -o bundle.tar.gz")
@@ -57,7 +56,6 @@ def debug_bundle(
         Path | None, typer.Option("--output", "-o", help="The file to write. [default: hotseat-debug-TIME.tar.gz]")
     ] = None,
     config: ConfigFiles = None,
-    config_dir: ConfigDir = None,
     url: Url = HERE,
     api_key: Key = None,
 ) -> None:
@@ -67,4 +65,4 @@ def debug_bundle(
     from hotseat.cli.reports.bundle import debug_bundle
 
     file = output or Path(f"hotseat-debug-{time.strftime('%Y%m%d-%H%M%S')}.tar.gz")
-    debug_bundle(Server(url, api_key, PATIENCE_S), named_sources(config, config_dir), file)
+    debug_bundle(Server(url, api_key, PATIENCE_S), config or [], file)

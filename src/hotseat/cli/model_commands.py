@@ -8,7 +8,7 @@ import typer
 
 from hotseat.cli import queries
 from hotseat.cli.client import Server
-from hotseat.cli.shared_options import HERE, AsJson, ConfigDir, ConfigFiles, Key, Model, Url, named_sources, sources
+from hotseat.cli.shared_options import HERE, USUAL_CONFIG, AsJson, ConfigFiles, Key, Model, Url
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -23,7 +23,6 @@ def list_models(url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -
 def show(
     model: Model,
     config: ConfigFiles = None,
-    config_dir: ConfigDir = None,
     url: Url = HERE,
     api_key: Key = None,
     as_json: AsJson = False,
@@ -32,7 +31,7 @@ def show(
     from hotseat.cli.known_models import Places
     from hotseat.cli.show import show
 
-    show(model, Places(Server(url, api_key), named_sources(config, config_dir)), as_json)
+    show(model, Places(Server(url, api_key), config or []), as_json)
 
 
 @app.command(epilog="Example: hotseat pull ORG/REPO:Q4_K_M")
@@ -41,7 +40,6 @@ def pull(
         str, typer.Argument(metavar="REFERENCE", help="ORG/REPO, ORG/REPO:QUANT, ORG/REPO:FILE or https://…")
     ],
     config: ConfigFiles = None,
-    config_dir: ConfigDir = None,
     url: Url = HERE,
     api_key: Key = None,
 ) -> None:
@@ -49,7 +47,7 @@ def pull(
     from hotseat.cli.known_models import Places
     from hotseat.cli.pull import pull
 
-    pull(reference, Places(Server(url, api_key), named_sources(config, config_dir)))
+    pull(reference, Places(Server(url, api_key), config or []))
 
 
 @app.command(epilog="Example: hotseat rm qwen")
@@ -57,7 +55,6 @@ def rm(
     model: Model,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     config: ConfigFiles = None,
-    config_dir: ConfigDir = None,
     url: Url = HERE,
     api_key: Key = None,
 ) -> None:
@@ -65,7 +62,7 @@ def rm(
     from hotseat.cli.known_models import Places
     from hotseat.cli.remove import remove
 
-    remove(model, Places(Server(url, api_key), named_sources(config, config_dir)), yes)
+    remove(model, Places(Server(url, api_key), config or []), yes)
 
 
 @app.command(epilog="Example: hotseat estimate qwen.gguf --ctx 32768 -- -ctk q8_0 -ctv q8_0")
@@ -83,12 +80,11 @@ def estimate(
         bool | None, typer.Option("--gpu/--no-gpu", help="With or without a GPU. [default: as -ngl says]")
     ] = None,
     config: ConfigFiles = None,
-    config_dir: ConfigDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Estimate the memory that a model needs. The model is not started."""
     from hotseat.cli.estimate import EstimateOptions, estimate_file, estimate_model, is_file, show
 
     chosen = EstimateOptions(tuple(options or ()), ctx, gpu)
-    found = estimate_file(what, chosen) if is_file(what) else estimate_model(what, sources(config, config_dir), chosen)
+    found = estimate_file(what, chosen) if is_file(what) else estimate_model(what, config or [USUAL_CONFIG], chosen)
     show(found, as_json)

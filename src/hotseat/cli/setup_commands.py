@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hotseat.cli.shared_options import USUAL_CONFIG, AsJson, ConfigDir, ConfigFiles, Lenient, sources
+from hotseat.cli.shared_options import USUAL_CONFIG, AsJson, ConfigFiles, Lenient
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -31,7 +31,7 @@ def init(
 @app.command(epilog="Example: hotseat serve --config config.yaml --listen 127.0.0.1:9090")
 def serve(
     config: ConfigFiles = None,
-    config_dir: ConfigDir = None,
+    config_dir: Annotated[Path | None, typer.Option(hidden=True)] = None,  # llama-swap's
     listen: Annotated[str | None, typer.Option(help="HOST:PORT, :PORT for every interface, or PORT.")] = None,
     allow_open: Annotated[bool, typer.Option("--allow-open", help="Serve other machines without API keys.")] = False,
     lenient: Lenient = False,
@@ -54,7 +54,9 @@ def serve(
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--listen") from None
     tls = TlsFiles(tls_cert_file, tls_key_file) if tls_cert_file else None
-    options = ServeOptions(sources(config, config_dir), address, allow_open, lenient, watch_config, tls)
+    # The folder itself, last, so that a reload finds files added to it later.
+    paths = [*(config or []), *([config_dir] if config_dir else [])] or [USUAL_CONFIG]
+    options = ServeOptions(paths, address, allow_open, lenient, watch_config, tls)
     raise typer.Exit(application.serve(options))
 
 

@@ -45,19 +45,10 @@ OneModel = Annotated[str | None, typer.Argument(help="A model's name or alias.",
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Follow new lines.")]
 LINES = "Number of most recent lines."
 ConfigFiles = Annotated[
-    list[Path] | None, typer.Option("--config", help="Configuration file; repeatable. [default: config.yaml]")
-]
-ConfigDir = Annotated[
-    Path | None, typer.Option("--config-dir", help="Folder whose *.yaml and *.yml files are also read.")
+    list[Path] | None,
+    typer.Option(
+        "--config",
+        help="Configuration file, or a folder with *.yaml and *.yml files; repeatable. [default: config.yaml]",
+    ),
 ]
 Lenient = Annotated[bool, typer.Option("--lenient", help="Treat unknown keys as warnings, not errors.")]
-
-
-def sources(files: list[Path] | None, folder: Path | None) -> list[Path]:
-    """Files first, then the folder itself, so that a reload finds files added to it later."""
-    return named_sources(files, folder) or [USUAL_CONFIG]
-
-
-def named_sources(files: list[Path] | None, folder: Path | None) -> list[Path]:
-    """Only what the command line names."""
-    return [*(files or []), *([folder] if folder else [])]

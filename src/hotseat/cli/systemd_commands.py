@@ -19,7 +19,9 @@ app = typer.Typer(
 
 @app.command("install", epilog="Example: hotseat systemd install --user")
 def install_units(
-    config: Annotated[Path, typer.Option("--config", help="Configuration file of the service.")] = USUAL_CONFIG,
+    config: Annotated[
+        Path, typer.Option("--config", help="Configuration file or folder of the service.")
+    ] = USUAL_CONFIG,
     user: Annotated[bool, typer.Option("--user", help="A user unit, without root.")] = False,
     socket: Annotated[
         bool, typer.Option("--socket", help="Use socket activation: connections are not refused during a restart.")
