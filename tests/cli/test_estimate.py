@@ -49,8 +49,8 @@ def test_a_model_is_estimated_by_its_command(typed: Typed) -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_a_file_is_estimated_without_a_configuration(typed: Typed) -> None:
-    """The given context and further options of the server count."""
-    said = typed("estimate", "qwen.gguf", "--json", "--ctx", "1024", "--", "-ctk", "q8_0", "-np", "1")
+    """Options of the server count."""
+    said = typed("estimate", "qwen.gguf", "--json", "--", "-c", "1024", "-ctk", "q8_0", "-np", "1")
 
     found = json.loads(said.out)
     [cache] = [line for line in found["lines"] if line["kind"] == "kv"]
@@ -61,8 +61,8 @@ def test_a_file_is_estimated_without_a_configuration(typed: Typed) -> None:
 
 @pytest.mark.usefixtures("folder")
 def test_with_a_gpu_the_layers_are_there(typed: Typed) -> None:
-    """`--gpu` adds a device if the command names none."""
-    found = json.loads(typed("estimate", "qwen", "--gpu", "--json").out)
+    """The server's option for layers counts also if the configured command has none."""
+    found = json.loads(typed("estimate", "qwen", "--json", "--", "-ngl", "99").out)
 
     assert {line["where"] for line in found["lines"] if line["kind"] == "kv"} == {"device"}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,6 @@ from hotseat.config.units import size_text
 from hotseat.errors import UnknownModel
 from hotseat.estimates.estimate import estimate
 from hotseat.estimates.files import Disk
-from hotseat.estimates.machine import Gpu
 from hotseat.estimates.report import Backing, CannotEstimate, Where
 from hotseat.memory.manager import devices_for_models
 
@@ -27,35 +25,22 @@ if TYPE_CHECKING:
     from hotseat.catalog.spec import ModelSpec
     from hotseat.estimates.report import Estimate, Line
 
-GPUS = {True: Gpu.SOME, False: Gpu.NONE, None: Gpu.UNSAID}
-
-
-@dataclass(frozen=True, slots=True)
-class EstimateOptions:
-    """The options of the command."""
-
-    server_options: tuple[str, ...] = ()
-    context: int | None = None
-    has_gpu: bool | None = None
-    working_dir: Path = field(default_factory=Path.cwd)
-    """Where relative paths begin."""
-
 
 def is_file(what: str) -> bool:
     """Whatever exists or looks like a path is one; everything else is the name of a model."""
     return what.endswith(".gguf") or Path(what).exists()
 
 
-def estimate_file(path: str, options: EstimateOptions) -> Estimate:
-    if Path(path).is_dir():
-        return estimated(("vllm", "serve", path), os.environ, options)
-    return estimated(("llama-server", "-m", path), os.environ, options)
+def estimate_file(path: str, more: tuple[str, ...]) -> Estimate:
+    """`more` are further options of the model server."""
+    argv = ("vllm", "serve", path) if Path(path).is_dir() else ("llama-server", "-m", path)
+    return estimated(argv, os.environ, Path.cwd(), more)
 
 
-def estimate_model(name: str, config: Sequence[Path], options: EstimateOptions) -> Estimate:
+def estimate_model(name: str, config: Sequence[Path], more: tuple[str, ...]) -> Estimate:
     spec = _spec(name, config)
     argv = tuple(fill_hole(word, PORT, 0) for word in spec.recipe.argv)
-    return estimated(argv, {**os.environ, **dict(spec.recipe.env)}, options)
+    return estimated(argv, {**os.environ, **dict(spec.recipe.env)}, Path.cwd(), more)
 
 
 def _spec(name: str, config: Sequence[Path]) -> ModelSpec:
@@ -67,13 +52,9 @@ def _spec(name: str, config: Sequence[Path]) -> ModelSpec:
         raise Problem(unknown.message) from None
 
 
-def estimated(argv: tuple[str, ...], env: Mapping[str, str], options: EstimateOptions) -> Estimate:
-    more = options.server_options
-    if options.context:
-        # Each server reads its own option and ignores the other's.
-        more = (*more, "--ctx-size", str(options.context), "--max-model-len", str(options.context))
+def estimated(argv: tuple[str, ...], env: Mapping[str, str], working_dir: Path, more: tuple[str, ...] = ()) -> Estimate:
     try:
-        return estimate(argv, Disk(options.working_dir), env=env, gpu=GPUS[options.has_gpu], more=more)
+        return estimate(argv, Disk(working_dir), env=env, more=more)
     except CannotEstimate as problem:
         raise Problem(problem.message) from None
 

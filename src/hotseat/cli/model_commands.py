@@ -65,26 +65,24 @@ def rm(
     remove(model, Places(Server(url, api_key), config or []), yes)
 
 
-@app.command(epilog="Example: hotseat estimate qwen.gguf --ctx 32768 -- -ctk q8_0 -ctv q8_0")
+@app.command(epilog="Example: hotseat estimate qwen.gguf -- -c 32768 -ctk q8_0 -ctv q8_0")
 def estimate(
     what: Annotated[
         str, typer.Argument(help="A model file, a model folder, or the name or alias of a configured model.")
     ],
     options: Annotated[
-        list[str] | None, typer.Argument(help="Additional options for the model server, after --.")
-    ] = None,
-    ctx: Annotated[
-        int | None, typer.Option("--ctx", min=1, help="Context length in tokens; overrides the command.")
-    ] = None,
-    gpu: Annotated[
-        bool | None, typer.Option("--gpu/--no-gpu", help="With or without a GPU. [default: as -ngl says]")
+        list[str] | None,
+        typer.Argument(
+            help="More options of the model server, after --, such as the context (-c 8192, or --max-model-len 8192 "
+            "for vLLM) and the layers on a GPU (-ngl 99; -ngl 0 for none)."
+        ),
     ] = None,
     config: ConfigFiles = None,
     as_json: AsJson = False,
 ) -> None:
     """Estimate the memory that a model needs. The model is not started."""
-    from hotseat.cli.estimate import EstimateOptions, estimate_file, estimate_model, is_file, show
+    from hotseat.cli.estimate import estimate_file, estimate_model, is_file, show
 
-    chosen = EstimateOptions(tuple(options or ()), ctx, gpu)
-    found = estimate_file(what, chosen) if is_file(what) else estimate_model(what, config or [USUAL_CONFIG], chosen)
+    more = tuple(options or ())
+    found = estimate_file(what, more) if is_file(what) else estimate_model(what, config or [USUAL_CONFIG], more)
     show(found, as_json)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hotseat.catalog.redaction import redacted
 from hotseat.cli.client import Refused, in_path
 from hotseat.cli.config_text import count_text
-from hotseat.cli.estimate import EstimateOptions, estimated, totals
+from hotseat.cli.estimate import estimated, totals
 from hotseat.cli.known_models import known
 from hotseat.cli.problems import Problem, Unreachable
 from hotseat.cli.queries import phase_of, show_json
@@ -76,7 +76,7 @@ def _head(file: Path) -> dict[str, Any]:
 
 def _memory(model: KnownModel) -> dict[str, Any]:
     try:
-        found = estimated(model.argv, model.env, EstimateOptions(working_dir=model.working_dir))
+        found = estimated(model.argv, model.env, model.working_dir)
     except Problem as problem:
         return {"memory": [], "memory_problem": str(problem)}
     return {"memory": totals(found)}
