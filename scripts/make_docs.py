@@ -421,22 +421,20 @@ MACHINES = ("32GiB", "48GiB", "24GiB,24GiB", "24GiB,24GiB,24GiB")
 
 
 def simulation() -> dict[str, str]:
-    memory, patience, conversations = ("--memory", "48GiB"), ("--patience", "6"), ("--conversations", "on")
+    memory, kept = ("--memory", "48GiB"), DOCS / "howto/tuesday.yaml"
     with TemporaryDirectory() as folder:
         drawn = Path(folder) / "monday.svg"
-        with_memory, with_patience = said("monday", *memory, "--svg", str(drawn)), said("monday", *patience)
+        with_memory = said("monday", *memory, "--svg", str(drawn))
         picture = drawn.read_text()
     machines = [word for gpus in MACHINES for word in ("--gpu", gpus)]
     shown = Template(Path(__file__).with_name("simulate.md").read_text()).substitute(
         made=MADE,
         more_memory=" ".join(["hotseat simulate monday.jsonl", *memory, "--svg monday.svg"]),
         more_memory_says=with_memory,
-        more_patience=" ".join(["hotseat simulate monday.jsonl", *patience]),
-        more_patience_says=with_patience,
         machines=" ".join(["hotseat simulate office.jsonl", *machines]),
         machines_say=said("office", *machines),
-        conversations=" ".join(["hotseat simulate tuesday.jsonl", *conversations]),
-        conversations_say=said("tuesday", *conversations),
+        kept=kept.read_text().rstrip(),
+        conversations_say=said("tuesday", "--config", str(kept)),
         example=f"```\n{trace_format()}\n```",
     )
     return {"howto/simulate.md": shown, "howto/monday.svg": picture}

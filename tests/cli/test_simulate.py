@@ -53,9 +53,9 @@ def test_a_trace_by_itself_is_one_column(typed: Typed, trace: Path) -> None:
 
 def test_programs_get_every_figure(typed: Typed, trace: Path) -> None:
     """The JSON names both configurations and has the unrounded figures."""
-    report = json.loads(typed("simulate", str(trace), "--patience", "0", "--json").out)
+    report = json.loads(typed("simulate", str(trace), "--memory", "48GiB", "--json").out)
 
-    assert list(report) == ["unchanged", "patience 0"]
+    assert list(report) == ["unchanged", "memory 48GiB"]
     assert report["unchanged"]["served"] == 20
 
 
@@ -176,12 +176,11 @@ def test_programs_get_the_figures_of_each_machine(typed: Typed, tmp_path: Path) 
 
 
 def test_machines_are_drawn_below_each_other(typed: Typed, trace: Path, tmp_path: Path) -> None:
-    """With the patience that was asked for, which the titles name."""
-    options = ("--patience", "4", "--svg", str(tmp_path / "monday.svg"))
-    typed("simulate", str(trace), *machines("24GiB", "24GiB,24GiB"), *options)
+    """Each with its GPUs as its title."""
+    typed("simulate", str(trace), *machines("24GiB", "24GiB,24GiB"), "--svg", str(tmp_path / "monday.svg"))
     drawn = (tmp_path / "monday.svg").read_text()
 
-    assert all(f">{title}<" in drawn for title in ("unchanged", "24GiB, patience 4", "24GiB,24GiB, patience 4"))
+    assert all(f">{title}<" in drawn for title in ("unchanged", "24GiB", "24GiB,24GiB"))
 
 
 def test_a_machine_on_which_a_model_never_fits(typed: Typed, trace: Path) -> None:
@@ -262,68 +261,50 @@ def conversation(tmp_path: Path) -> Path:
     return file
 
 
-def test_kept_conversations_are_answered_side_by_side(typed: Typed, conversation: Path) -> None:
+def kept(folder: Path, words: str) -> Path:
+    config = folder / "kept.yaml"
+    server = '{cmd: "llama-server -m nowhere.gguf -np 4 --port ${PORT}", memory: 20GiB}'
+    devices = "{gpu0: {memory: 24GiB}}"
+    config.write_text(f"conversations: {words}\ndevices: {devices}\nmodels: {{qwen: {server}, gemma: {server}}}\n")
+    return config
+
+
+def test_kept_conversations_are_answered_side_by_side(typed: Typed, conversation: Path, tmp_path: Path) -> None:
     """Six returns of 9,000 tokens at 1,000 tokens per second, and nearly none of it if they are kept."""
-    said = typed("simulate", str(conversation), "--conversations", "on")
+    said = typed("simulate", str(conversation), "--config", str(kept(tmp_path, "on")))
     off, on = map(float, cells(said.out, "computing conversations again, s"))
 
     assert (said.code, said.err) == (0, "")
-    assert said.out.splitlines()[0].split() == ["unchanged", "conversations", "on"]
     assert off == 54.0
     assert on < 0.1 * off
 
 
-def test_conversations_that_were_kept_can_be_switched_off(typed: Typed, conversation: Path) -> None:
+def test_conversations_that_were_kept_can_be_switched_off(typed: Typed, conversation: Path, tmp_path: Path) -> None:
     """The recorded setup is the first column, whatever it was."""
-    kept = conversation.read_text().replace('"compute_rate"', '"keeps_conversations":true,"compute_rate"')
-    conversation.write_text(kept)
-    report = json.loads(typed("simulate", str(conversation), "--conversations", "off", "--json").out)
+    recorded = conversation.read_text().replace('"compute_rate"', '"keeps_conversations":true,"compute_rate"')
+    conversation.write_text(recorded)
+    config = kept(tmp_path, "off")
+    report = json.loads(typed("simulate", str(conversation), "--config", str(config), "--json").out)
 
     assert report["unchanged"]["recomputed_s"] < 6
-    assert report["conversations off"]["recomputed_s"] == 54
+    assert report["kept.yaml"]["recomputed_s"] == 54
 
 
 def test_conversations_are_compared_between_machines(typed: Typed, conversation: Path) -> None:
-    """With memory for both models there is nothing to keep."""
-    said = typed("simulate", str(conversation), "--conversations", "on", *machines("24GiB", "48GiB"))
+    """With memory for both models there is nothing to compute again."""
+    said = typed("simulate", str(conversation), *machines("24GiB", "48GiB"))
     head, *rows = said.out.splitlines()
     column = head.index("computing again, s")
 
-    assert [row[:column].split("  ")[0] for row in rows] == [
-        "unchanged",
-        "24GiB, conversations on",
-        "48GiB, conversations on",
-    ]
-    assert [row[column:].split()[0] for row in rows][::2] == ["54.0", "0.0"]
+    assert [row[column:].split()[0] for row in rows] == ["54.0", "54.0", "0.0"]
 
 
-def test_a_trace_without_tokens_says_nothing_about_conversations(typed: Typed, trace: Path) -> None:
-    """The table is as without the option, and the command says why."""
-    said = typed("simulate", str(trace), "--conversations", "on")
-    report = json.loads(typed("simulate", str(trace), "--conversations", "on", "--json").out)
+def test_a_trace_without_tokens_says_nothing_about_conversations(typed: Typed, trace: Path, tmp_path: Path) -> None:
+    """The table has no row for them."""
+    said = typed("simulate", str(trace), "--config", str(kept(tmp_path, "on")))
 
-    assert said.err == "the trace does not say how fast a model computes prompts: no conversation is simulated\n"
+    assert cells(said.out, "requests served") == ["20", "20"]
     assert "computing" not in said.out
-    assert report["unchanged"] == report["conversations on"]
-    assert "recomputed_s" not in report["unchanged"]
-
-
-def test_conversations_are_on_or_off(typed: Typed, trace: Path) -> None:
-    """Other values are refused."""
-    assert typed("simulate", str(trace), "--conversations", "maybe").code == 2
-
-
-@pytest.mark.parametrize("key", ["conversations: on\nmodels:", "models:"], ids=["on", "not-said"])
-def test_a_configuration_says_whether_conversations_are_kept(
-    typed: Typed, conversation: Path, tmp_path: Path, key: str
-) -> None:
-    """Of llama-servers that can keep them."""
-    config = tmp_path / "kept.yaml"
-    server = '{cmd: "llama-server -m nowhere.gguf --port ${PORT}"}'
-    config.write_text(f"{key}\n  qwen: {server}\n  gemma: {server}\n")
-    report = json.loads(typed("simulate", str(conversation), "--config", str(config), "--json").out)
-
-    assert (report["kept.yaml"]["recomputed_s"] < 6) is key.startswith("conversations")
 
 
 def test_a_model_that_sleeps_is_stopped_in_a_simulation(typed: Typed, trace: Path, tmp_path: Path) -> None:
@@ -339,7 +320,7 @@ def test_a_model_that_sleeps_is_stopped_in_a_simulation(typed: Typed, trace: Pat
 
 def test_the_example_of_conversations_says_what_the_command_says(typed: Typed) -> None:
     """Nearly five minutes are computed again, of which keeping conversations saves nine tenths."""
-    said = typed("simulate", str(DOCS / "howto/tuesday.jsonl"), "--conversations", "on", "--json")
+    said = typed("simulate", str(DOCS / "howto/tuesday.jsonl"), "--config", str(DOCS / "howto/tuesday.yaml"), "--json")
     off, on = json.loads(said.out).values()
 
     assert 240 < off["recomputed_s"] < 300

@@ -17,7 +17,7 @@ from hotseat.simulation.recorded_jobs import SeenRequest
 from hotseat.simulation.recording import Recording, SeenModel
 from hotseat.simulation.results import figures, recomputed_s
 from hotseat.simulation.run_log import Request, Run, Stay
-from hotseat.simulation.scenario import catalog_of, with_conversations
+from hotseat.simulation.scenario import catalog_of
 from hotseat.simulation.simulator import Turns, play
 from hotseat.simulation.trace import Closed, Memory, Model, Open, Prompt, Step, Trace
 
@@ -34,7 +34,8 @@ def alternating(*models: Model) -> Trace:
 
 
 def run(trace: Trace, *, is_on: bool = False) -> Run:
-    return play(trace, Turns(Scheduler(with_conversations(catalog_of(trace), trace, is_on=is_on))))
+    models = tuple(msgspec.structs.replace(model, keeps_conversations=is_on) for model in trace.models)
+    return play(trace, Turns(Scheduler(catalog_of(replace(trace, models=models)))))
 
 
 def without_tokens(trace: Trace) -> Trace:

@@ -6,7 +6,7 @@ from hotseat.catalog.catalog import Policy
 from hotseat.catalog.groups import TOGETHER
 from hotseat.catalog.spec import GpuChoice
 from hotseat.identifiers import ANY_GPU, ModelName
-from hotseat.simulation.scenario import GIB, catalog_of, place, with_conversations, with_memory, with_patience
+from hotseat.simulation.scenario import GIB, catalog_of, place, with_memory
 from hotseat.simulation.trace import Group, Matrix, Memory, Model, Scheduler, Trace
 
 A, B = ModelName("A"), ModelName("B")
@@ -48,14 +48,13 @@ def test_a_matrix_decides_who_runs_together() -> None:
     assert groups.default is TOGETHER
 
 
-def test_another_memory_and_patience() -> None:
+def test_another_memory() -> None:
     """Only what was changed changes; without a name it is the first device."""
     before = catalog_of(Trace(MODELS, (), Memory({"gpu0": 24.0, "gpu1": 8.0})))
-    after = with_patience(with_memory(before, {"": 48 * GIB}), 4.0)
+    after = with_memory(before, {"": 48 * GIB})
 
     assert after.budgets == {place("gpu0"): 48 * GIB, place("gpu1"): 8 * GIB}
-    assert (after.policy.patience, after.policy.max_queue) == (4.0, before.policy.max_queue)
-    assert after.models == before.models
+    assert (after.policy, after.models) == (before.policy, before.models)
 
 
 def test_memory_can_be_given_to_a_trace_without() -> None:
@@ -94,15 +93,8 @@ def test_a_model_of_unknown_size_stays_unknown() -> None:
     assert catalog_of(Trace((Model("A", 1.0),), (), Memory({"gpu0": 24.0}))).models[A].memory is None
 
 
-def test_conversations_are_kept_as_recorded_or_as_asked() -> None:
-    """`on` is for models whose rate is known: others have nothing to compute again."""
+def test_conversations_are_kept_as_recorded() -> None:
+    """By the models that kept theirs."""
     models = (Model("A", 1.0, compute_rate=900.0), Model("B", 1.0, keeps_conversations=True))
-    trace = Trace(models, ())
-    recorded = catalog_of(trace)
-    on, off = (with_conversations(recorded, trace, is_on=is_on) for is_on in (True, False))
 
-    assert [[spec.keeps_conversations for spec in each.models.values()] for each in (recorded, on, off)] == [
-        [False, True],
-        [True, False],
-        [False, False],
-    ]
+    assert [spec.keeps_conversations for spec in catalog_of(Trace(models, ())).models.values()] == [False, True]

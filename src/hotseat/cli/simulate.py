@@ -17,7 +17,7 @@ from hotseat.memory.manager import devices_for_models, figures_of_this_machine
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.simulation.machines import machine_figures, misplaced, with_gpus
 from hotseat.simulation.results import figures, recomputed_s
-from hotseat.simulation.scenario import GIB, catalog_of, with_conversations, with_memory, with_patience
+from hotseat.simulation.scenario import GIB, catalog_of, with_memory
 from hotseat.simulation.simulator import Turns, play
 from hotseat.simulation.timeline import timeline
 from hotseat.simulation.trace import TraceError, parse
@@ -42,26 +42,18 @@ class Changes:
     """The changed settings."""
 
     config: list[Path]
-    patience: float | None = None
     memory: tuple[str, ...] = ()
     gpus: tuple[str, ...] = ()
     """Each value is one machine: the sizes of its GPUs."""
-    conversations: bool | None = None
-    """Whether they are kept; None: as recorded or configured."""
 
     @property
     def title(self) -> str:
         """Empty if nothing is changed but the GPUs."""
-        parts = [path.name for path in self.config] + [f"memory {size}" for size in self.memory]
-        parts += [] if self.patience is None else [f"patience {self.patience:g}"]
-        parts += [] if self.conversations is None else [f"conversations {'on' if self.conversations else 'off'}"]
-        return ", ".join(parts)
+        return ", ".join([path.name for path in self.config] + [f"memory {size}" for size in self.memory])
 
 
 def simulate(file: Path, changes: Changes, svg: Path | None, as_json: bool) -> None:
     trace = read_trace(file)
-    if changes.conversations is not None and not any(model.compute_rate for model in trace.models):
-        print("the trace does not say how fast a model computes prompts: no conversation is simulated", file=sys.stderr)
     results = {AS_IT_IS: catalog_of(trace), **(machines if changes.gpus else settings)(trace, changes)}
     runs = {name: play(trace, Turns(Scheduler(catalog))) for name, catalog in results.items()}
     if svg:
@@ -82,11 +74,7 @@ def machines(trace: Trace, changes: Changes) -> dict[str, Catalog]:
     if changes.config or changes.memory:
         raise Problem("--gpu sets the devices of the trace: leave out --config and --memory")
     tell_unsized([model.name for model in trace.models if model.size is None], "GPU")
-    found = {}
-    for text in changes.gpus:
-        catalog = catalog_of(machine(trace, text))
-        found[", ".join(filter(None, (text, changes.title)))] = changed(catalog, trace, changes)
-    return found
+    return {text: catalog_of(machine(trace, text)) for text in changes.gpus}
 
 
 def machine(trace: Trace, text: str) -> Trace:
@@ -117,11 +105,7 @@ def read_trace(file: Path) -> Trace:
 def changed(catalog: Catalog, trace: Trace, changes: Changes) -> Catalog:
     if changes.config:
         catalog = configured(changes.config, trace)
-    if changes.memory:
-        catalog = with_memory(catalog, budgets(catalog, changes.memory))
-    if changes.conversations is not None:
-        catalog = with_conversations(catalog, trace, is_on=changes.conversations)
-    return catalog if changes.patience is None else with_patience(catalog, changes.patience)
+    return with_memory(catalog, budgets(catalog, changes.memory)) if changes.memory else catalog
 
 
 def configured(files: list[Path], trace: Trace) -> Catalog:

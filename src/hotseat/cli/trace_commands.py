@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -12,11 +11,6 @@ from hotseat.cli.client import Server
 from hotseat.cli.shared_options import HERE, AsJson, Key, Url
 
 app = typer.Typer(rich_markup_mode=None)
-
-
-class Switch(Enum):
-    ON = "on"
-    OFF = "off"
 
 
 @app.command(epilog="Example: hotseat record monday.jsonl --for 10m")
@@ -45,15 +39,11 @@ def simulate(
     config: Annotated[
         list[Path] | None, typer.Option("--config", help="Simulate this configuration; repeatable.")
     ] = None,
-    patience: Annotated[float | None, typer.Option(min=0, help="Use this scheduler.patience instead.")] = None,
     memory: Annotated[
         list[str] | None, typer.Option(help="Use this memory budget instead: 48GiB, or gpu0=48GiB; repeatable.")
     ] = None,
     gpu: Annotated[
         list[str] | None, typer.Option(help="Compare with a machine with these GPUs: 24GiB,24GiB; repeatable.")
-    ] = None,
-    conversations: Annotated[
-        Switch | None, typer.Option(help="Keep conversations across swaps, or not, instead of as configured.")
     ] = None,
     svg: Annotated[Path | None, typer.Option(help="Write a timeline of the models as SVG.")] = None,
     as_json: AsJson = False,
@@ -61,5 +51,4 @@ def simulate(
     """Replay recorded traffic through the scheduler. Options change the hardware or the settings."""
     from hotseat.cli.simulate import Changes, simulate
 
-    kept = None if conversations is None else conversations is Switch.ON
-    simulate(trace, Changes(config or [], patience, tuple(memory or ()), tuple(gpu or ()), kept), svg, as_json)
+    simulate(trace, Changes(config or [], tuple(memory or ()), tuple(gpu or ())), svg, as_json)

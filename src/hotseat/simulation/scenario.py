@@ -47,17 +47,6 @@ def matrix_of(trace: Trace) -> Matrix | None:
     return Matrix(sets, {ModelName(name): cost for name, cost in trace.matrix.evict_costs.items()})
 
 
-def with_patience(catalog: Catalog, patience: float) -> Catalog:
-    return replace(catalog, policy=replace(catalog.policy, patience=patience))
-
-
-def with_conversations(catalog: Catalog, trace: Trace, *, is_on: bool) -> Catalog:
-    """All models are assumed to keep theirs if it is known how fast they compute; others have nothing to keep."""
-    known = {model.name for model in trace.models if model.compute_rate is not None}
-    models = {name: replace(spec, keeps_conversations=is_on and name in known) for name, spec in catalog.models.items()}
-    return replace(catalog, models=models)
-
-
 def with_memory(catalog: Catalog, devices: Mapping[str, Bytes]) -> Catalog:
     """A copy with these device sizes. An empty name means the first device."""
     first = next(iter(catalog.budgets), place(FIRST_DEVICE))
