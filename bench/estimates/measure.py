@@ -67,10 +67,6 @@ class Result:
         """Of the total resident memory, relative to the measured one."""
         return self.estimated.resident / self.measured.resident - 1
 
-    @property
-    def anonymous_error(self) -> float:
-        return self.estimated.anonymous / self.measured.anonymous - 1
-
 
 def compare(case: Case, folder: Path) -> Result:
     """Make the model, estimate it, start a server with it, use it, and stop it."""

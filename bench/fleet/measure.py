@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tests.support.nats import NatsServer
 
 SERVERS = 3
+LEASES = 8
 DURABLE = ", sync_interval: always"
 PATIENCE_S: Seconds = 60.0
 
@@ -153,16 +154,16 @@ async def renew_often(store: JetStream, name: str, times: int) -> None:
         await store.put(Bucket.HOSTS, name, RECORD)
 
 
-async def expire(store: JetStream, outcome: Outcome, leases: int = 8) -> None:
+async def expire(store: JetStream, outcome: Outcome) -> None:
     """Leases that are not renewed, started at different times."""
     ends: dict[str, float] = {}
     watch = aiter(store.watch(Bucket.HOSTS))
     while not isinstance(await anext(watch), CaughtUp):
         pass
-    for n in range(leases):
+    for n in range(LEASES):
         await store.put(Bucket.HOSTS, f"dying{n}", RECORD)
         ends[f"dying{n}"] = time.perf_counter() + LEASE_S
-        await asyncio.sleep(RENEW_S / leases)
+        await asyncio.sleep(RENEW_S / LEASES)
     while ends:
         change = await anext(watch)
         if isinstance(change, Removed) and change.key in ends:

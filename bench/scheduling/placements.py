@@ -49,7 +49,6 @@ class Placement:
     best: float
     usual: float
     """The median of the assignments that were tried first."""
-    assignments: int
 
     @property
     def ratio(self) -> float:
@@ -121,7 +120,7 @@ def placement(cards: int, seed: int, tried: int = TRIED) -> Placement:
         each = moved(rng, min(costs, key=costs.__getitem__), cards)
         if each not in costs:
             costs[each] = cost(assigned(mix, each))
-    return Placement(cards, len(mix.models), seed, cost(chosen(mix)), min(costs.values()), usual, len(costs))
+    return Placement(cards, len(mix.models), seed, cost(chosen(mix)), min(costs.values()), usual)
 
 
 def moved(rng: Random, cards: Assignment, number: int) -> Assignment:

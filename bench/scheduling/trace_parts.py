@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 SLOTS = 4
 STOP_S = 1.0
+SPREAD = 0.6
+"""The standard deviation of service times, as a share of their mean."""
 
 
 def load_s(gib: float) -> float:
@@ -27,7 +29,6 @@ def on(gib: float, models: Iterable[Model], clients: Sequence[Client]) -> Trace:
     return Trace(tuple(models), tuple(clients), Memory({FIRST_DEVICE: gib}))
 
 
-def log_normal(rng: Random, mean: float, spread: float = 0.6) -> float:
-    """`spread` is the standard deviation as a share of the mean."""
-    variance = math.log(1 + spread * spread)
+def log_normal(rng: Random, mean: float) -> float:
+    variance = math.log(1 + SPREAD * SPREAD)
     return rng.lognormvariate(math.log(mean) - variance / 2, math.sqrt(variance))

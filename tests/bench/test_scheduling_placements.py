@@ -12,7 +12,7 @@ from bench.scheduling.record import Record
 
 from hotseat.simulation.trace import Memory, Model, Trace
 
-FOUND = Placement(cards=4, models=8, seed=1, auto=2.1, best=2.0, usual=3.0, assignments=80)
+FOUND = Placement(cards=4, models=8, seed=1, auto=2.1, best=2.0, usual=3.0)
 
 
 def record(*placements: Placement) -> Record:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from hotseat.catalog.filled_recipe import fill
 from hotseat.catalog.spec import LaunchRecipe
 from hotseat.catalog.template import (
-    DEFAULT_PROXY,
     MacroValue,
     address_of,
     as_text,
@@ -25,7 +24,7 @@ from hotseat.identifiers import Address
 
 RECIPE = LaunchRecipe(
     argv=("server", "--port", "${PORT}"),
-    proxy=DEFAULT_PROXY,
+    proxy="http://localhost:${PORT}",
     stop=("stop", "--pid=${PID}", "${PORT}"),
     env=(("LISTEN", "127.0.0.1:${PORT}"), ("MODE", "fast")),
     check_endpoint="/health?port=${PORT}",

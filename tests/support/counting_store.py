@@ -1,4 +1,4 @@
-"""An in-process store that counts operations, and can delay those on one bucket."""
+"""An in-process store that counts operations, and can delay those on claims."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ if TYPE_CHECKING:
 
 
 class CountingStore(InProcess):
-    def __init__(self, board: Board, delayed: Bucket = Bucket.CLAIMS) -> None:
+    def __init__(self, board: Board) -> None:
         super().__init__(board)
         self.done: Counter[tuple[str, Bucket]] = Counter()
         """Operations that were begun, by verb and bucket."""
-        self._delayed = delayed
         self.lets_through = asyncio.Event()
-        """While it is cleared, operations on the delayed bucket wait."""
+        """While it is cleared, operations on claims wait."""
         self.lets_through.set()
 
     def count(self, bucket: Bucket) -> dict[str, int]:
@@ -41,5 +40,5 @@ class CountingStore(InProcess):
 
     async def _begun(self, verb: str, bucket: Bucket) -> None:
         self.done[verb, bucket] += 1
-        if bucket is self._delayed:
+        if bucket is Bucket.CLAIMS:
             await self.lets_through.wait()

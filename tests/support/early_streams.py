@@ -39,9 +39,9 @@ class WaitingClient:
         await come_true(lambda: self.rig.waiting() == 1)
         return client
 
-    async def early_answer(self, request: bytes = b"", *, receive_buffer: int | None = None) -> tuple[Wire, bytes]:
+    async def early_answer(self, request: bytes = b"") -> tuple[Wire, bytes]:
         """A client whose response has begun before the model is ready, and the head of that response."""
-        client = await self.enter(request, receive_buffer=receive_buffer)
+        client = await self.enter(request)
         self.alarms.wait(GRACE_S)
         return client, await client.read_until(b"\r\n\r\n")
 

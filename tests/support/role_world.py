@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -132,7 +132,6 @@ class World:
     received: list[Received]
     port: int
     wire: Wire | None = None
-    reconnections: int = field(default=0)
 
     async def ask(self, request: Request) -> Seen:
         """Send a request and return its effects; restores the state afterwards."""
@@ -149,7 +148,6 @@ class World:
             sock.setblocking(False)
             await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", self.port))
             self.wire = Wire(sock)
-            self.reconnections += 1
         await self.wire.send(as_bytes(request))
         head = await self.wire.read_until(b"\r\n\r\n")
         self.wire.unread = head + self.wire.unread

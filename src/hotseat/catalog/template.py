@@ -25,7 +25,6 @@ RESERVED = (PORT, PID, MODEL_ID)
 GPUS = "GPUS"
 """The cards of a process, as its driver names them. Not reserved: files for llama-swap may define such a macro."""
 
-DEFAULT_PROXY = "http://localhost:${PORT}"
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 _FOUR_NUMBERS = re.compile(r"\d+(?:\.\d+){3}")

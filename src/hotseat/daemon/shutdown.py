@@ -45,7 +45,7 @@ class ShutdownSequence:
         self._polled_at = asyncio.get_running_loop().time()
         return self.requested.is_set()
 
-    async def keep_serving(self, within: Seconds, *, to_hosts: bool = False) -> None:
+    async def keep_serving(self, within: Seconds, *, to_hosts: bool) -> None:
         """Keep serving for a while if a load balancer or other hosts have to notice."""
         now = asyncio.get_running_loop().time()
         is_watched = self._polled_at is not None and now - self._polled_at <= LATELY_S

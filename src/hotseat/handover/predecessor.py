@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 
     from hotseat.identifiers import Seconds
 
-log = logging.getLogger(__name__)
 
 VERSION = 1
 HELLO_S: Seconds = 10.0

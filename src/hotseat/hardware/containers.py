@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hotseat.estimates.container_run import container_run
-from hotseat.hardware.kernel import PROC
 from hotseat.hardware.process_table import by_parent, command_line, descendants, started_at
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ PARENTS = ("conmon", "containerd-shim")
 
 
 def with_containers(
-    trees: Mapping[int, Sequence[int]], processes: Mapping[int, Process], proc: Path = PROC
+    trees: Mapping[int, Sequence[int]], processes: Mapping[int, Process], proc: Path
 ) -> dict[int, Sequence[int]]:
     """The trees that contain the client of a container, together with the container's processes.
 

@@ -72,6 +72,6 @@ def link(path: str | Path) -> str:
         return ""
 
 
-def is_first_pid_namespace(proc: Path = PROC) -> bool:
+def is_first_pid_namespace(proc: Path) -> bool:
     """Whether we see processes by the pids that the machine's drivers report. Not in most containers."""
     return link(proc / "self/ns/pid") == _FIRST_PID_NAMESPACE

@@ -62,15 +62,9 @@ class KnowsMemory(Protocol):
 
 
 class MemoryGatedLauncher:
-    def __init__(
-        self,
-        launcher: Launcher,
-        gauge: Watches,
-        scheduler: Callable[[], KnowsMemory | None],
-        within_s: Seconds = WITHIN_S,
-    ) -> None:
+    def __init__(self, launcher: Launcher, gauge: Watches, scheduler: Callable[[], KnowsMemory | None]) -> None:
         """`scheduler` returns None while memory is not measured."""
-        self._launcher, self._gauge, self._scheduler, self._within_s = launcher, gauge, scheduler, within_s
+        self._launcher, self._gauge, self._scheduler = launcher, gauge, scheduler
         self._ended_at: Instant = float("-inf")
         self._waiting: dict[LaunchId, asyncio.Task[Freed]] = {}
         self._wanted_launches: set[LaunchId] = set()
@@ -186,7 +180,7 @@ class MemoryGatedLauncher:
         return {place.device: int(SLACK * bytes_) for place, bytes_ in figures.items() if bytes_}
 
     async def _until_free(self, model: ModelName, wanted: Mapping[DeviceName, Bytes]) -> Freed:
-        freed = await until_free(self._gauge, wanted, self._within_s)
+        freed = await until_free(self._gauge, wanted, WITHIN_S)
         for device, lack in freed.missing.items():
             log.warning(
                 "memory was not released model=%s device=%s needed=%r free=%r missing=%r waited_s=%.1f",

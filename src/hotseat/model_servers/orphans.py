@@ -31,7 +31,7 @@ def private_folder(path: Path | None) -> str:
     return str(path)
 
 
-def end_leftovers(records: str = "") -> list[int]:
+def end_leftovers(records: str) -> list[int]:
     """Kill them before anything starts that needs their memory; return which there were."""
     suspects = {pid for pid in processes() if marker_of(pid)} | (recorded(records) if records else set())
     if found := sorted(pid for pid in suspects if is_abandoned(pid)):

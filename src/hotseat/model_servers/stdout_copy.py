@@ -19,13 +19,9 @@ LONGEST_LINE = 16 << 10
 """Bytes; a longer line is split."""
 
 
-def as_text(model: ModelName, line: str) -> str:
-    return line
-
-
 class StdoutCopy:
     def __init__(
-        self, put: Callable[[Callable[[], bytes], Bytes], None], form: Callable[[ModelName, str], str] = as_text
+        self, put: Callable[[Callable[[], bytes], Bytes], None], form: Callable[[ModelName, str], str]
     ) -> None:
         """`put` takes work for the writer's thread and the approximate size of its result."""
         self._put = put

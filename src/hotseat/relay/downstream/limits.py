@@ -29,7 +29,7 @@ class Excess(NamedTuple):
 
 
 class ConnectionCount:
-    def __init__(self, fits: int | None = None) -> None:
+    def __init__(self, fits: int | None) -> None:
         """`fits`: how many connections the process's file descriptors allow; None: any number."""
         self.total = 0
         self._fits = fits
