@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -58,14 +57,6 @@ def test_a_narrow_terminal_gets_one_line_for_each_model() -> None:
     assert "41.3" in row
     assert row.endswith("…")
     assert not more
-
-
-async def test_programs_get_models_and_line(command_line: CommandLine) -> None:
-    """As JSON."""
-    seen = json.loads((await command_line.type("top", "--json")).out)
-
-    assert len(seen["models"]) == 3
-    assert (seen["waiting"], seen["oldest_s"]) == ([], 0.0)
 
 
 def test_who_waits_is_drawn_with_the_reason() -> None:

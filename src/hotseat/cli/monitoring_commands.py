@@ -27,11 +27,11 @@ def ps(url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
 
 
 @app.command(epilog="Example: hotseat top")
-def top(url: Url = HERE, api_key: Key = None, as_json: AsJson = False) -> None:
+def top(url: Url = HERE, api_key: Key = None) -> None:
     """Watch the models and the queue live; q quits."""
     from hotseat.cli.top import top
 
-    top(Server(url, api_key), as_json)
+    top(Server(url, api_key))
 
 
 @app.command(epilog="Example: hotseat why qwen")

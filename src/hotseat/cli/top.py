@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from hotseat.cli.problems import Problem
-from hotseat.cli.queries import ALIVE, alive_row, is_alive, show_json
+from hotseat.cli.queries import ALIVE, alive_row, is_alive
 from hotseat.cli.tables import NOTHING, duration, table, without_escapes
 
 if TYPE_CHECKING:
@@ -31,10 +31,8 @@ LONG = ("MEMORY", "WHY")
 """Columns that are shortened where the terminal is narrow."""
 
 
-def top(server: Server, as_json: bool) -> None:
+def top(server: Server) -> None:
     """Redraw on a terminal; elsewhere print once."""
-    if as_json:
-        return show_json(snapshot(server))
     if sys.stdin.isatty() and sys.stdout.isatty():
         return watch(server)
     seen = snapshot(server)
