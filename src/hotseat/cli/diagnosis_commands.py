@@ -33,18 +33,14 @@ def doctor(
         list[str] | None,
         typer.Option("--model", help="A model for --report; repeatable. [default: the two smallest]"),
     ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Write the report to this new file: Markdown, or JSON with --json."),
-    ] = None,
 ) -> None:
     """Find problems and suggest fixes. Checks the configuration and this machine."""
     if report:
         from hotseat.cli.reports.machine_report import report as report_machine
 
-        raise typer.Exit(report_machine(config or [USUAL_CONFIG], api_key, model or (), output, as_json))
-    if model or output:
-        raise typer.BadParameter("--model and --output need --report")
+        raise typer.Exit(report_machine(config or [USUAL_CONFIG], api_key, model or (), as_json))
+    if model:
+        raise typer.BadParameter("--model needs --report")
     from hotseat.cli.doctor import doctor
 
     raise typer.Exit(doctor(config or [USUAL_CONFIG], api_key, as_json))

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import io
+import os
 import tarfile
 import time
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING
 
+from hotseat.cli.problems import Problem
 from hotseat.cli.reports.bundle_parts import Missing, Part, parts
-from hotseat.cli.reports.new_file import MODE, created
 from hotseat.cli.tables import table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from hotseat.cli.client import Server
 
 MASKED = "API keys, tokens, values of the environment, home directories and contents of requests were removed."
+MODE = 0o600
 LOOK = "Model servers may print anything, so check the files before you send them."
 
 
@@ -39,3 +42,16 @@ def write(file: Path, kept: Sequence[Part]) -> None:
             entry = tarfile.TarInfo(f"{folder}/{part.name}")
             entry.size, entry.mode, entry.mtime = len(part.data), MODE, int(time.time())
             bundle.addfile(entry, io.BytesIO(part.data))
+
+
+@contextmanager
+def created(file: Path) -> Iterator[IO[bytes]]:
+    """A file that only its owner can read. An existing one is not replaced."""
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, MODE)
+        with os.fdopen(descriptor, "wb") as opened:
+            yield opened
+    except FileExistsError:
+        raise Problem(f"{file} exists already; name another file with -o") from None
+    except OSError as problem:
+        raise Problem(f"{file} cannot be written: {problem.strerror}") from None

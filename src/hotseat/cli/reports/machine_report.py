@@ -6,7 +6,7 @@ import json
 import os
 import time
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hotseat.catalog.redaction import redacted
 from hotseat.cli.doctor import server_of, understood
@@ -14,7 +14,6 @@ from hotseat.cli.problems import BadConfig, Problem
 from hotseat.cli.reports.facts import devices, versions
 from hotseat.cli.reports.markdown import page
 from hotseat.cli.reports.mask import Mask
-from hotseat.cli.reports.new_file import created, exists
 from hotseat.cli.reports.trial import Trial
 from hotseat.cli.reports.trial_server import is_running, started
 from hotseat.cli.tables import without_escapes_but_lines
@@ -35,11 +34,9 @@ LONGEST_S: Seconds = 285.0
 """All together less than five minutes."""
 
 
-def report(config: Sequence[Path], api_key: str | None, models: Sequence[str], file: Path | None, as_json: bool) -> int:
+def report(config: Sequence[Path], api_key: str | None, models: Sequence[str], as_json: bool) -> int:
     """1 if something could not be measured: the report says what."""
     until = time.monotonic() + LONGEST_S
-    if file and file.exists():
-        raise exists(file)
     loaded = configuration(config)
     named = [own_name(loaded, model) for model in models]
     running = server_of(loaded.settings, api_key)
@@ -58,7 +55,9 @@ def report(config: Sequence[Path], api_key: str | None, models: Sequence[str], f
         "steps": trial.steps,
         "problem": mask.output(trial.problem),
     }
-    show(mask.tree(facts), file, as_json)
+    shown = mask.tree(facts)
+    text = json.dumps(shown, indent=2) + "\n" if as_json else page(shown)
+    print(without_escapes_but_lines(text), end="")
     return 1 if trial.problem else 0
 
 
@@ -90,12 +89,3 @@ def serving(
     if loaded.settings.fleet:
         raise Problem("a server that is started for the report would join the fleet; start `hotseat serve` yourself")
     return started(config, running.api_key, loaded.settings.tls is not None, until)
-
-
-def show(facts: dict[str, Any], file: Path | None, as_json: bool) -> None:
-    text = json.dumps(facts, indent=2) + "\n" if as_json else page(facts)
-    if file is None:
-        return print(without_escapes_but_lines(text), end="")
-    with created(file) as opened:
-        opened.write(text.encode())
-    return print(f"Wrote {file}; please check it before you send it")
