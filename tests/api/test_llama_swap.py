@@ -128,18 +128,6 @@ async def test_a_key_for_some_models_stops_only_those(rig: Management) -> None:
     assert allowed.text == "OK"
 
 
-async def test_a_request_is_cancelled_by_its_ticket(rig: Management) -> None:
-    """The number is the ticket of /hotseat/requests; an unknown one is 404."""
-    async with asyncio.TaskGroup() as group:
-        loading = group.create_task(rig.get("/upstream/slow/load"))
-        (waiting,) = await come_true(lambda: rig.dispatcher.view().queue)
-        answer = await rig.client.post(f"/api/inflight/{waiting.ticket}/cancel")
-
-    assert answer.json() == {"msg": "ok"}
-    assert loading.result().status_code >= 400
-    assert (await rig.client.post("/api/inflight/999/cancel")).status_code == 404
-
-
 async def test_logs_are_plain_text(rig: Management) -> None:
     """All sources in the order of time; a browser is led to the dashboard."""
     rig.logs.write_own("info", "started")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote
 
 from tests.support.role_config import RANKS, Book, Holder, Place
-from tests.support.role_other_programs import CANCELS, NOTHING, STARTS, STOPS_ALL, VERSIONLESS, documented, named
+from tests.support.role_other_programs import NOTHING, STARTS, STOPS_ALL, VERSIONLESS, documented, named
 from tests.support.role_reading import (
     Request,
     body_names,
@@ -216,8 +216,6 @@ class Oracle:
             return [Own()]
         if effect == STOPS_ALL:
             return [refused(403)] if holder.models else [Own(stops=ANY)]
-        if effect == CANCELS:
-            return [Own(), refused(403)]
         if (name := named(path, request.body)) in self.book.names:
             return self._acted_on(holder, name, "starts" if effect == STARTS else "stops")
         return [Own(), refused(403)]

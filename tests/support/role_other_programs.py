@@ -6,7 +6,7 @@ import json
 import re
 from urllib.parse import unquote
 
-NOTHING, STARTS, STOPS, STOPS_ALL, CANCELS = "", "starts", "stops", "stops all", "cancels"
+NOTHING, STARTS, STOPS, STOPS_ALL = "", "starts", "stops", "stops all"
 ROUTES = (
     # llama.cpp's router
     ("GET /models", "inference", NOTHING),
@@ -20,7 +20,6 @@ ROUTES = (
     ("GET /logs/stream(/.*)?", "operate", NOTHING),
     ("POST /api/models/unload", "operate", STOPS_ALL),
     ("POST /api/models/unload/.*", "operate", STOPS),
-    ("POST /api/inflight/.*/cancel", "operate", CANCELS),
     ("GET /api/(events|metrics|metrics/activity)", "operate", NOTHING),
     ("GET /ui(/.*)?", "inference", NOTHING),
     ("GET /upstream", "inference", NOTHING),

@@ -123,7 +123,6 @@ OPERATE_TO_ACT = [
     ("HEAD", "/unload"),
     ("POST", "/api/models/unload"),
     ("POST", "/api/models/unload/org/m"),
-    ("POST", "/api/inflight/7/cancel"),
     ("POST", "/v/slots"),
 ]
 ADMIN = [
@@ -226,7 +225,6 @@ OF_OTHER_PROGRAMS = [
     ("GET", "/logs/stream/org/m"),
     ("POST", "/api/models/unload"),
     ("POST", "/api/models/unload/org%2Fm"),
-    ("POST", "/api/inflight/7/cancel"),
     ("GET", "/api/events"),
     ("GET", "/api/metrics"),
     ("GET", "/api/metrics/activity"),
@@ -259,7 +257,7 @@ def test_the_routes_of_other_programs(method: str, target: str) -> None:
         ("GET", "/props?model=m&autoload=true"),
         ("POST", "/props?autoload=false"),
         ("POST", "/unload"),
-        ("POST", "/api/inflight/cancel"),
+        ("POST", "/api/inflight/7/cancel"),
         ("GET", "/uix"),
         ("GET", "/logs/streams"),
         ("GET", "/%6dodels"),

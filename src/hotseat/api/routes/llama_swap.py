@@ -15,7 +15,6 @@ from hotseat.api.llama_swap_events import MOST_LINES, swap_feed
 from hotseat.api.llama_swap_models import swap_activity
 from hotseat.api.llama_swap_schemas import SwapActivity, SwapActivityPage, SwapDone
 from hotseat.api.log_text import as_text
-from hotseat.api.routes import requests
 from hotseat.api.routes.events import EVENTS, HEARTBEAT_S
 from hotseat.api.routes.logs import newest
 from hotseat.api.routes.management import UNKNOWN, Responses
@@ -33,7 +32,6 @@ router = APIRouter(tags=["llama-swap"])
 TEXT: Responses = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Text."}}
 FOR_SOME: Responses = {403: {"model": Error, "description": "The API key is for other models, or it is a browser."}}
 NOBODY: Responses = {404: {"model": Error, "description": "The model is not defined in the configuration."}}
-GONE: Responses = {404: {"model": Error, "description": "No such request is in progress."}}
 
 
 # Actions
@@ -75,16 +73,6 @@ async def unload_one(model: str, request: Request, deps: Deps, caller: Caller) -
         caller.check_may_use(spec.name)
     await unless_gone(request.receive, stopped(deps, spec.name))
     return PlainTextResponse("OK")
-
-
-@router.post(
-    "/api/inflight/{ticket}/cancel",
-    summary="Cancel a request that is waiting or in flight",
-    responses={**GONE, **FOR_SOME},
-)
-async def cancel(ticket: int, deps: Deps, caller: Caller) -> SwapDone:
-    await requests.cancel_request(ticket, deps, caller)
-    return SwapDone()
 
 
 def refuse_browsers(request: Request) -> None:

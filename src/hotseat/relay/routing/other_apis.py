@@ -52,7 +52,6 @@ LLAMA_SWAP: dict[tuple[bytes, bytes], PathRule] = {
     (b"GET", b"/logs/stream/*"): LOOKS,
     (b"POST", b"/api/models/unload"): ACTS,
     (b"POST", b"/api/models/unload/*"): ACTS,
-    (b"POST", b"/api/inflight/*/cancel"): ACTS,
     (b"GET", b"/api/events"): LOOKS,
     (b"GET", b"/api/metrics"): LOOKS,
     (b"GET", b"/api/metrics/activity"): LOOKS,
