@@ -31,7 +31,7 @@ from bench.relay.tools import CACHE
 from bench.relay.translation import compare_translated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterator
 
 ROUNDS, FEWEST_ROUNDS = 9, 3
 FEWEST_FILES = 8192
@@ -128,18 +128,8 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument(
         "--rounds", type=positive, metavar="N", help=f"rounds of every measurement ({ROUNDS}; 1 with --quick)"
     )
-    parser.add_argument(
-        "--only",
-        type=some_of(TOPICS),
-        default=list(TOPICS),
-        help=f"only these topics, separated by commas: {','.join(TOPICS)}",
-    )
-    parser.add_argument(
-        "--proxies",
-        type=some_of(PROXIES),
-        default=list(PROXIES),
-        help=f"only these proxies, separated by commas: {','.join(PROXIES)}",
-    )
+    parser.add_argument("--only", nargs="+", choices=list(TOPICS), default=list(TOPICS), help="only these topics")
+    parser.add_argument("--proxies", nargs="+", choices=list(PROXIES), default=list(PROXIES), help="only these proxies")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample to this file")
     parser.add_argument(
         "--from",
@@ -165,16 +155,6 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--team", action="store_true", help="compare keys, budgets and traces with none instead")
     parser.add_argument("--profile", action="store_true", help="profile hotseat with perf instead")
     return parser.parse_args()
-
-
-def some_of(known: Iterable[str]) -> Callable[[str], list[str]]:
-    def names(text: str) -> list[str]:
-        chosen = text.split(",")
-        if unknown := [name for name in chosen if name not in known]:
-            raise argparse.ArgumentTypeError(f"{unknown[0]} is none of {', '.join(known)}")
-        return chosen
-
-    return names
 
 
 def positive(text: str) -> int:

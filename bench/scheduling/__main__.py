@@ -89,10 +89,7 @@ def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="just bench-scheduling", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="one seed and fewer random scenarios; about a minute")
     parser.add_argument(
-        "--only",
-        type=some_workloads,
-        default=list(WORKLOADS),
-        help=f"only these workloads, separated by commas: {','.join(WORKLOADS)}",
+        "--only", nargs="+", choices=list(WORKLOADS), default=list(WORKLOADS), help="only these workloads"
     )
     parser.add_argument(
         "--mixes", type=int, metavar="N", help="compare on so many random mixes of each family and do nothing else"
@@ -115,13 +112,6 @@ def parse_options() -> argparse.Namespace:
         "--baseline", action="store_true", help="write the figures that later policies are compared with"
     )
     return parser.parse_args()
-
-
-def some_workloads(text: str) -> list[str]:
-    names = text.split(",")
-    if unknown := [name for name in names if name not in WORKLOADS]:
-        raise argparse.ArgumentTypeError(f"{unknown[0]} is none of {', '.join(WORKLOADS)}")
-    return names
 
 
 if __name__ == "__main__":

@@ -77,9 +77,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument(
         "--starts", type=int, default=200, help="starts for the measurement of readiness checks (%(default)s)"
     )
-    parser.add_argument(
-        "--only", type=some_cases, default=list(ALL), help=f"only these cases, separated by commas: {','.join(ALL)}"
-    )
+    parser.add_argument("--only", nargs="+", choices=list(ALL), default=list(ALL), help="only these cases")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all results to this file")
     parser.add_argument(
         "--from", type=Path, metavar="FILE", nargs="+", dest="files", help="report results from files and run nothing"
@@ -87,13 +85,6 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--write", action="store_true", help="write docs/reference/swaps.md and its chart")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a guaranteed figure is missed")
     return parser.parse_args()
-
-
-def some_cases(text: str) -> list[str]:
-    names = text.split(",")
-    if unknown := [name for name in names if name not in ALL]:
-        raise argparse.ArgumentTypeError(f"{unknown[0]} is none of {', '.join(ALL)}")
-    return names
 
 
 if __name__ == "__main__":

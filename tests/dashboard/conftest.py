@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.browser import Visit, open_browser
+from tests.support.browser import open_browser, visits_to
 from tests.support.forked_hotseat import ForkedHotseat
 from tests.support.llama import EMBEDDINGS, SERVER, llama, present
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from playwright.sync_api import Browser
+    from tests.support.browser import Visit, Visits
     from tests.support.hotseat import Hotseat
-
-    Visits = Callable[..., Visit]
 
 GIB = 1 << 30
 
@@ -49,19 +48,8 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def visits(hotseat: Hotseat, browser: Browser) -> Iterator[Visits]:
-    """Opens the dashboard; afterwards the page must have no errors."""
-    begun: list[Visit] = []
-
-    def visit(**context: Any) -> Visit:
-        context.setdefault("viewport", {"width": 1280, "height": 900})
-        begun.append(Visit(browser.new_context(**context).new_page(), hotseat.url))
-        return begun[-1]
-
-    yield visit
-    faults = [fault for visit in begun for fault in [*visit.problems, *visit.violations()]]
-    for visit_ in begun:
-        visit_.page.context.close()
-    assert faults == []
+    with visits_to(hotseat.url, browser) as visits:
+        yield visits
 
 
 @pytest.fixture

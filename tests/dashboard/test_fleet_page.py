@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from playwright.sync_api import expect
-from tests.support.browser import Visit
+from tests.support.browser import visits_to
 from tests.support.fleet_journey import fleet_of
 from tests.support.stubs import stub
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from playwright.sync_api import Browser, Locator, Page
+    from tests.support.browser import Visits
     from tests.support.fleet_journey import Hosts
     from tests.support.hotseat import Hotseat
-
-    Visits = Callable[..., Visit]
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -41,18 +40,8 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
 
 @pytest.fixture
 def at_a(hosts: Hosts, browser: Browser) -> Iterator[Visits]:
-    """Opens the dashboard of host a; afterwards the page must have no errors."""
-    begun: list[Visit] = []
-
-    def visit(**context: Any) -> Visit:
-        begun.append(Visit(browser.new_context(**context).new_page(), hosts["a"].url))
-        return begun[-1]
-
-    yield visit
-    faults = [fault for visit in begun for fault in [*visit.problems, *visit.violations()]]
-    for visit_ in begun:
-        visit_.page.context.close()
-    assert faults == []
+    with visits_to(hosts["a"].url, browser) as visits:
+        yield visits
 
 
 def card(page: Page, host: str) -> Locator:

@@ -15,14 +15,12 @@ from tests.support.browser import PAGES
 from tests.support.client import PATIENCE_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from playwright.sync_api import Locator, Page
-    from tests.support.browser import Visit
+    from tests.support.browser import Visit, Visits
     from tests.support.client import Stream
     from tests.support.hotseat import Hotseat
-
-    Visits = Callable[..., Visit]
 
 pytestmark = pytest.mark.llama
 

@@ -13,15 +13,13 @@ from tests.support.stubs import stub
 from hotseat.identifiers import ModelName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from playwright.sync_api import Locator, Page
-    from tests.support.browser import Visit
+    from tests.support.browser import Visits
     from tests.support.hotseat import Hotseat
 
     from hotseat.fleet.records import HostRecord
-
-    Visits = Callable[..., Visit]
 
 pytestmark = pytest.mark.timeout(180)
 

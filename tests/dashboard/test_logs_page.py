@@ -11,13 +11,9 @@ from playwright.sync_api import expect
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from playwright.sync_api import Locator, Page
-    from tests.support.browser import Visit
+    from tests.support.browser import Visit, Visits
     from tests.support.hotseat import Hotseat
-
-    Visits = Callable[..., Visit]
 
 pytestmark = pytest.mark.llama
 

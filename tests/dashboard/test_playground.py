@@ -13,14 +13,11 @@ from tests.support.browser import REPOSITORY
 from tests.support.client import PATIENCE_S
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from playwright.sync_api import Locator, Page
-    from tests.support.browser import Visit
+    from tests.support.browser import Visit, Visits
     from tests.support.hotseat import Hotseat
-
-    Visits = Callable[..., Visit]
 
 pytestmark = pytest.mark.llama
 

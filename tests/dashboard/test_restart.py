@@ -10,11 +10,9 @@ from tests.support.hotseat import Hotseat
 from tests.support.llama import llama
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from tests.support.browser import Visit
-
-    Visits = Callable[..., Visit]
+    from tests.support.browser import Visits
 
 pytestmark = pytest.mark.llama
 

@@ -15,14 +15,12 @@ from hotseat.activity.usage_store import UsageStore
 from hotseat.identifiers import ModelName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from playwright.sync_api import Locator, Page
-    from tests.support.browser import Visit
+    from tests.support.browser import Visits
     from tests.support.hotseat import Hotseat
-
-    Visits = Callable[..., Visit]
 
 MODELS = [f"model-{n}" for n in range(9)]
 

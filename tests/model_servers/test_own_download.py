@@ -24,9 +24,13 @@ HF = ("llama-server", "-hf", "org/repo")
 TIMEOUT_S = 1.0
 
 
-async def test_a_download_outlasts_the_health_timeout(rig: SupervisorRig, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_in_shell", [False, True], ids=["the server itself", "a shell that started it"])
+async def test_a_download_outlasts_the_health_timeout(rig: SupervisorRig, tmp_path: Path, is_in_shell: bool) -> None:
     """As long as it writes, the server gets the same time again; then it becomes ready as usual."""
-    spec = model("downloads_first", str(tmp_path / "model.gguf"), *HF, health_check_timeout_s=TIMEOUT_S)
+    file = str(tmp_path / "model.gguf")
+    spec = model("downloads_first", file, *HF, health_check_timeout_s=TIMEOUT_S)
+    if is_in_shell:
+        spec = in_shell(f"{shlex.join((*command_for('downloads_first', '${PORT}', file), *HF))}; true")
     loop, tasks = asyncio.get_running_loop(), Tasks()
     began = loop.time()
     starting = tasks.start(rig.ready(spec), "start")
@@ -43,21 +47,6 @@ async def test_a_download_that_stands_still_fails(rig: SupervisorRig) -> None:
     error = await rig.failed(model("stops_downloading", *HF, health_check_timeout_s=TIMEOUT_S))
 
     assert "health check timed out after 1 seconds" in error
-
-
-async def test_a_download_inside_a_shell_outlasts_the_health_timeout(rig: SupervisorRig, tmp_path: Path) -> None:
-    """What the shell has started counts, although the shell itself does nothing."""
-    server = command_for("downloads_first", "${PORT}", str(tmp_path / "model.gguf"))
-    spec = in_shell(f"{shlex.join(server)} {shlex.join(HF)}; true")
-    loop, tasks = asyncio.get_running_loop(), Tasks()
-    began = loop.time()
-    starting = tasks.start(rig.ready(spec), "start")
-    await come_true(lambda: loop.time() - began > 3 * TIMEOUT_S)
-    assert not starting.done()
-    (tmp_path / "DONE").touch()
-    ready = await starting
-
-    assert await rig.end(ready)
 
 
 async def test_a_shell_that_starts_its_server_again_and_again_fails(rig: SupervisorRig) -> None:

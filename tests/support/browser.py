@@ -7,15 +7,17 @@ import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
 from playwright.sync_api import expect, sync_playwright
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from playwright.sync_api import Browser, ConsoleMessage, Page
+
+    Visits: TypeAlias = "Callable[..., Visit]"
 
 REPOSITORY = Path(__file__).parents[2]
 PATIENCE_MS = 30_000
@@ -94,3 +96,20 @@ class Visit:
     def _on_request(self, url: str) -> None:
         if not url.startswith((self.url, "blob:", "data:")):
             self.problems.append(f"asked {urlsplit(url).netloc}")
+
+
+@contextmanager
+def visits_to(url: str, browser: Browser) -> Iterator[Visits]:
+    """Opens the dashboard; afterwards no page may have had errors."""
+    begun: list[Visit] = []
+
+    def visit(**context: Any) -> Visit:
+        context.setdefault("viewport", {"width": 1280, "height": 900})
+        begun.append(Visit(browser.new_context(**context).new_page(), url))
+        return begun[-1]
+
+    yield visit
+    faults = [fault for visit in begun for fault in [*visit.problems, *visit.violations()]]
+    for visit_ in begun:
+        visit_.page.context.close()
+    assert faults == []

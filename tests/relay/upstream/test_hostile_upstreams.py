@@ -203,28 +203,17 @@ async def test_interim_answers_are_counted_however_they_come(rig: RelayRig, at_o
     assert await call.ended() in End
 
 
-async def test_a_chunk_extension_without_end_is_cut_off(rig: RelayRig) -> None:
-    """An endless chunk extension is cut, and recorded as 502."""
+@pytest.mark.parametrize(
+    ("begun", "more"), [(b"5;", b"a" * 65_536), (b"0\r\n", b"X-A: 1\r\n" * 8192)], ids=["chunk extension", "trailers"]
+)
+async def test_what_has_no_end_is_cut_off(rig: RelayRig, begun: bytes, more: bytes) -> None:
+    """An endless chunk extension and endless trailers are cut, and recorded as 502."""
     client, call = await streaming(rig)
-    await call.say(b"5;")
+    await call.say(begun)
     for _ in range(64):
         if not rig.in_flight():
             break
-        await call.say(b"a" * 65_536)
-        await turns()
-
-    assert await client.end() is End.CLOSED
-    assert rig.activity.entries[0].status == 502
-
-
-async def test_trailers_without_end_are_cut_off(rig: RelayRig) -> None:
-    """Endless trailers are cut, and recorded as 502."""
-    client, call = await streaming(rig)
-    await call.say(b"0\r\n")
-    for _ in range(64):
-        if not rig.in_flight():
-            break
-        await call.say(b"X-A: 1\r\n" * 8192)
+        await call.say(more)
         await turns()
 
     assert await client.end() is End.CLOSED
