@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hotseat import __version__
-from hotseat.cli.arguments import normalised
+from hotseat.cli import normalised
 from hotseat.cli.tables import duration
 from hotseat.config.units import parse_listen
 

@@ -1,4 +1,4 @@
-"""The new process under systemd: nothing of the old one is its parent."""
+"""The new process: the installed program and, under systemd, no child of the old one."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.waiting import eventually
 
-from hotseat.handover.successor_process import ChildOfSystemd, launched
+from hotseat.handover.successor_process import ChildOfSystemd, launched, new_program
 from hotseat.model_servers.descendants import start_of
 from hotseat.model_servers.os_processes import become_subreaper, children
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
+MODULE = ["/venv/bin/python", "-m", "hotseat", "serve"]
 SLEEPER = [sys.executable, "-I", "-S", "-c", "import signal; signal.pause()"]
 SPEAKER = [sys.executable, "-I", "-S", "-c", "import os, sys; os.write(int(sys.argv[1]), b'%d' % os.getpgrp())"]
 
@@ -79,3 +81,18 @@ def test_it_cannot_be_started(
         launched(["/nowhere/hotseat"], os.environ, passed.fileno())
 
     assert os.listdir("/proc/self/fd") == before
+
+
+def test_the_installed_script(tmp_path: Path) -> None:
+    """It names the interpreter that an upgrade may have replaced."""
+    script = tmp_path / "hotseat"
+    script.touch(mode=0o755)
+
+    assert new_program([str(script), "serve"], "/venv/bin/python") == [str(script), "serve"]
+
+
+def test_a_script_that_cannot_be_started_again(tmp_path: Path) -> None:
+    """It is gone, its path was relative, or Python was given the module: the interpreter runs the package."""
+    (tmp_path / "__main__.py").touch(mode=0o755)
+    for started_as in (str(tmp_path / "gone"), "./hotseat", str(tmp_path / "__main__.py")):
+        assert new_program([started_as, "serve"], "/venv/bin/python") == MODULE

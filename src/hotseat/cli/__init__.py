@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 
 from hotseat.cli.problems import Problem
 from hotseat.daemon.garbage_collection import collect_rarely
 
+SINGLE_DASHED = re.compile(r"-(config|config-dir|listen|watch-config|tls-cert-file|tls-key-file)(=.*)?", re.DOTALL)
+
 
 def main() -> None:
     """Run the command line; never returns."""
     collect_rarely()
-    from hotseat.cli.arguments import normalised
     from hotseat.cli.commands import app
 
     try:
@@ -23,3 +25,8 @@ def main() -> None:
     except BrokenPipeError:  # the reader of the output has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+
+
+def normalised(argv: list[str]) -> list[str]:
+    """Accept llama-swap's long options with one dash, so that scripts with them keep working."""
+    return [f"-{word}" if SINGLE_DASHED.fullmatch(word) else word for word in argv]

@@ -8,19 +8,20 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hotseat.cli.kept_conversations import kept_conversations
 from hotseat.config.active import with_created_keys
-from hotseat.config.effective import concurrency, resolved
+from hotseat.config.conversations import obstacle
+from hotseat.config.effective import concurrency, listed, resolved
 from hotseat.config.exposure import refuse_addresses
 from hotseat.config.load import Loaded, read
 from hotseat.config.problems import ConfigError, ConfigProblem, Problems, Severity
 from hotseat.config.units import size_text
 from hotseat.identifiers import ANY_GPU
 from hotseat.memory.manager import devices_for_models, figures_of_this_machine
+from hotseat.state.cache_directory import conversations_directory
 from hotseat.state.key_file import UnreadableKeys, created_keys_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from hotseat.catalog.spec import Footprint
@@ -84,6 +85,19 @@ def _summary(problems: Sequence[ConfigProblem], loaded: Loaded | None) -> str:
     if loaded.differences:
         lines += ["Differences from llama-swap:", *map(str, loaded.differences)]
     return "\n".join(lines)
+
+
+def kept_conversations(loaded: Loaded, environ: Mapping[str, str]) -> Iterator[str]:
+    """Says which models keep their conversations and where, and which do not and why; nothing if they are off."""
+    disk, models = loaded.settings.conversations.disk, loaded.catalog.models
+    if not disk:
+        return
+    if kept := [name for name, spec in models.items() if spec.keeps_conversations]:
+        where = f"at most {size_text(disk)} in {conversations_directory(environ)}, removed when hotseat ends"
+        yield f"Conversations are kept across swaps for {listed(kept)}: {where}."
+    reasons = {name: obstacle(spec.recipe, environ) for name, spec in models.items() if name not in kept}
+    if reasons:
+        yield f"No conversations are kept for {listed([f'{name} ({reason})' for name, reason in reasons.items()])}."
 
 
 def _refused_address(loaded: Loaded) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hotseat.downloads.cached import cached_files
+from hotseat.downloads.links import cached_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

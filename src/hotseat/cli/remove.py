@@ -15,7 +15,7 @@ from hotseat.cli.problems import Problem, Unreachable
 from hotseat.cli.queries import NOT_RUNNING, UNKNOWN, stopped
 from hotseat.cli.tables import without_escapes
 from hotseat.config.units import size_text
-from hotseat.downloads.cached import cached_files
+from hotseat.downloads.links import cached_files
 from hotseat.estimates.files import parts_of
 from hotseat.estimates.report import CannotEstimate
 from hotseat.model_files.file_kind import read_gguf

@@ -75,6 +75,8 @@ def check(
 @app.command(epilog="Example: hotseat schema > hotseat.schema.json")
 def schema() -> None:
     """Print the configuration's JSON Schema, for editors."""
-    from hotseat.cli.schema import schema
+    import json
 
-    raise typer.Exit(schema())
+    from hotseat.config.json_schema import json_schema
+
+    print(json.dumps(json_schema(), indent=2, ensure_ascii=False))

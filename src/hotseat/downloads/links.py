@@ -20,3 +20,15 @@ def link(place: Path, target: Path) -> None:
     fresh.unlink(missing_ok=True)
     fresh.symlink_to(target)
     fresh.replace(place)
+
+
+def cached_files(link: Path) -> list[Path]:
+    """The names in the cache's snapshots, then the file; empty if `link` does not lead into a hub's cache."""
+    if not link.is_symlink():
+        return []
+    blob = link.resolve()
+    repository = blob.parent.parent
+    if blob.parent.name != "blobs" or not repository.name.startswith("models--"):
+        return []
+    names = [name for name in repository.glob("snapshots/**/*") if name.is_symlink() and name.resolve() == blob]
+    return [*sorted(names), blob]

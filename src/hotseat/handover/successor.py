@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 from hotseat.errors import RestartFailed
 from hotseat.handover.channel import Channel, Closed
 from hotseat.handover.predecessor import VERSION
-from hotseat.handover.program import new_program
 from hotseat.handover.request_messages import command_in
 from hotseat.handover.stand_in import HANDOVER
-from hotseat.handover.successor_process import start_process
+from hotseat.handover.successor_process import new_program, start_process
 from hotseat.tasks import Tasks, attempt
 
 if TYPE_CHECKING:

@@ -102,3 +102,14 @@ def launched(command: Sequence[str], environ: Mapping[str, str], passed: int) ->
 def start_process(command: Sequence[str], environ: Mapping[str, str], passed: int) -> SuccessorProcess:
     kind = ChildOfSystemd if SYSTEMD in environ else ChildProcess
     return kind(command, environ, passed)
+
+
+def new_program(argv: Sequence[str], executable: str = sys.executable) -> list[str]:
+    """The command line of the program as it is installed now, with the arguments of this process.
+
+    That is the script that was started, since an upgrade may have replaced its interpreter; else the same interpreter.
+    """
+    script, *arguments = argv
+    if os.path.isabs(script) and os.access(script, os.X_OK) and not script.endswith(".py"):
+        return [script, *arguments]
+    return [executable, "-m", "hotseat", *arguments]

@@ -6,16 +6,20 @@ the first unanswered call of that tool.
 
 from __future__ import annotations
 
+from base64 import b64decode
+from binascii import Error
 from collections import defaultdict, deque
 from typing import Any
 
 import msgspec
 
 from hotseat.errors import ClientError, TooLarge
-from hotseat.ollama.images import data_uri
 
 NOTHING = msgspec.Raw(b"")
 MOST_PARTS = 10_000
+LOOKED_AT = 16
+"""Characters of an image: twelve bytes tell every type below."""
+KINDS = ((b"\x89PNG", "png"), (b"\xff\xd8\xff", "jpeg"), (b"GIF8", "gif"))
 
 
 class CalledFunction(msgspec.Struct):
@@ -67,7 +71,25 @@ def _content(text: str, images: list[str] | None) -> str | list[dict[str, Any]]:
     if not images:
         return text
     parts = [{"type": "text", "text": text}] if text else []
-    return [*parts, *({"type": "image_url", "image_url": {"url": data_uri(image)}} for image in images)]
+    return [*parts, *({"type": "image_url", "image_url": {"url": _data_uri(image)}} for image in images)]
+
+
+def _data_uri(image: str) -> str:
+    """Ollama's clients send images in base64 without their type."""
+    return f"data:image/{_kind(image)};base64,{image}"
+
+
+def _kind(image: str) -> str:
+    try:
+        begin = b64decode(image[:LOOKED_AT], validate=True)
+    except (Error, ValueError) as problem:
+        raise ClientError(f"an image in the request body is not base64: {problem}") from problem
+    if begin.startswith(b"RIFF") and begin[8:] == b"WEBP":
+        return "webp"
+    kind = next((kind for magic, kind in KINDS if begin.startswith(magic)), None)
+    if kind is None:
+        raise ClientError("an image in the request body is not PNG, JPEG, WebP or GIF; send one of these")
+    return kind
 
 
 class _Calls:
