@@ -1,4 +1,4 @@
-"""Clients that keep a model's queue full across restarts: whoever has a place in it must be answered.
+"""Clients that keep the queue full across restarts: whoever has a place in it must be answered.
 
 Each has an address of its own, by which hotseat's list of waiting requests names it, and one request at a time.
 """
@@ -9,7 +9,7 @@ import asyncio
 import itertools
 import random
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bench.chaos.client import Client, End
 from bench.chaos.requests import Behaviour, Kind, PlannedRequest
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from bench.chaos.injecting import Injected
 
 NARROW = "white"
-"""The model whose queue is full."""
+"""The model that they wait for."""
 PLACES = 5
-SETTINGS: dict[str, Any] = {"concurrencyLimit": 1, "maxQueue": PLACES}
+"""Of the queue; everything fits, so that hardly anybody else waits."""
+SETTINGS = {"concurrencyLimit": 1}
 CLIENTS = 8
 WORDS = (40, 100, 300)
 """Of slow streams, which take a tenth of a second to a whole one."""

@@ -57,6 +57,8 @@ class HotseatProcess:
         self._config = folder / "config.yaml"
         self._program = program
         self.budget_gib = budget_gib
+        self.places = 48
+        """Of its queue."""
         self.grace = ""
         """Its crashGrace; empty: none."""
         self._serving: int | None = None
@@ -169,7 +171,7 @@ class HotseatProcess:
             "devices": {"gpu0": {"memory": f"{self.budget_gib}GiB"}},
             "healthCheckTimeout": 4,
             "unloadTimeout": 2,
-            "scheduler": {"maxQueue": 48},
+            "scheduler": {"maxQueue": self.places},
             "limits": {"idleTimeout": 10},
             "conversations": {"disk": self.disk},
             "models": models,

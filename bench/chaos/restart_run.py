@@ -155,7 +155,7 @@ async def run_restarts(
 ) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="hotseat-restarts-") as folder:
         rig = HotseatProcess(Path(folder), budget_gib=EVERYTHING_FITS_GIB)
-        rig.settings = {NARROW: full_queue.SETTINGS}
+        rig.settings, rig.places = {NARROW: full_queue.SETTINGS}, full_queue.PLACES
         injector = RestartInjector(rig, random.Random(f"{seed}/injector"), times)
         return await played(rig, kind(rig, injector, seed, most, say), seconds)
 

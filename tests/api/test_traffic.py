@@ -160,8 +160,8 @@ async def test_the_feed_holds_no_secrets(rig: Management) -> None:
         machine = await next_item(lines)
 
     assert "hush" not in json.dumps(machine)
-    keys = {"name", "load_s", "slots", "memory", "gpus", "ttl_s", "urgency", "pinned", "max_queue"}
-    assert set(machine["models"][0]) == keys | {"keeps_conversations"}
+    keys = {"name", "load_s", "slots", "memory", "gpus", "ttl_s", "urgency", "pinned", "keeps_conversations"}
+    assert set(machine["models"][0]) == keys
 
 
 async def test_the_feed_ends_when_its_time_is_up(rig: Management) -> None:

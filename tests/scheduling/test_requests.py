@@ -92,20 +92,6 @@ def test_a_full_queue_refuses_with_a_time_to_come_back(new_driver: NewDriver) ->
     assert "1 request is already waiting (scheduler.maxQueue)" in driver.error.message
 
 
-def test_a_full_queue_of_one_model_is_nothing_to_those_who_want_another(new_driver: NewDriver) -> None:
-    """A model's own limit keeps a rush on it from filling the common queue."""
-    driver = new_driver(one_at_a_time(model("qwen", max_queue=1), "llama", max_queue=3))
-    driver >> arrives(1, "qwen") << starts("qwen")
-
-    driver >> arrives(2, "qwen") << refuses(2, Busy)
-    assert driver.error.message == (
-        "the queue for qwen is full: 1 request is already waiting for this model (maxQueue). Try again later."
-    )
-    assert driver.error.retry_after == 20
-    driver >> arrives(3, "llama") << nothing
-    assert driver.view("llama").waiting == 1
-
-
 def test_one_client_cannot_fill_the_line(new_driver: NewDriver) -> None:
     """It has three quarters of it; other clients and other models still find places."""
     driver = new_driver(one_at_a_time(model("qwen", concurrency_limit=1), "llama", max_queue=16))
@@ -120,18 +106,6 @@ def test_one_client_cannot_fill_the_line(new_driver: NewDriver) -> None:
     driver >> leaves(2) << nothing
     driver >> arrives(17, "qwen", "flood") << nothing
     driver >> arrives(18, "qwen", "flood") << refuses(18, Busy)
-
-
-def test_one_client_cannot_fill_the_line_of_a_model(new_driver: NewDriver) -> None:
-    """Where the model has a bound of its own."""
-    driver = new_driver(one_at_a_time(model("qwen", max_queue=8)))
-    driver >> arrives(1, "qwen", "flood") << starts("qwen")
-    for ticket in range(2, 7):
-        driver >> arrives(ticket, "qwen", "flood") << nothing
-
-    driver >> arrives(7, "qwen", "flood") << refuses(7, Busy)
-    assert "6 requests from this client are already waiting for this model (maxQueue)" in driver.error.message
-    driver >> arrives(8, "qwen", "person") << nothing
 
 
 def test_a_place_in_a_full_queue_becomes_free(new_driver: NewDriver) -> None:

@@ -11,7 +11,7 @@ from hotseat.simulation.trace import Group, Matrix, Memory, Model, Scheduler, Tr
 
 A, B = ModelName("A"), ModelName("B")
 MODELS = (
-    Model("A", 1.0, slots=2, size=20.0, ttl=60.0, urgency=4.0, pinned=True, max_queue=9),
+    Model("A", 1.0, slots=2, size=20.0, ttl=60.0, urgency=4.0, pinned=True),
     Model("B", 1.0, size={"gpu1": 2.5}),
 )
 
@@ -20,7 +20,7 @@ def test_a_model_is_what_its_line_says() -> None:
     """Every word about it reaches the scheduler."""
     spec = catalog_of(Trace(MODELS, (), Memory({"gpu0": 24.0, "gpu1": 8.0}))).models[A]
 
-    assert (spec.concurrency_limit, spec.ttl_s, spec.urgency, spec.pinned, spec.max_queue) == (2, 60.0, 4.0, True, 9)
+    assert (spec.concurrency_limit, spec.ttl_s, spec.urgency, spec.pinned) == (2, 60.0, 4.0, True)
     assert spec.memory == {place("gpu0"): 20 * GIB}
 
 

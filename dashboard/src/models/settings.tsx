@@ -28,25 +28,13 @@ export function ModelSettings({ model }: { model: Model }) {
       {keys && (
         <dl class="facts">
           <Fact name="Group" value={groupOf(model.model, resolved) ?? "none"} />
-          <Fact
-            name="Concurrent requests"
-            value={numbered(keys.concurrencyLimit, String, "as its server reports")}
-          />
-          <Fact
-            name="Waiting requests"
-            value={numbered(keys.maxQueue, (most) => `at most ${most}`, "no own limit")}
-          />
+          <Fact name="Concurrent requests" value={String(keys.concurrencyLimit || "as its server reports")} />
           <Fact name="Urgency" value={String(keys.urgency)} />
           <Fact name="Sleeps" value={keys.sleep ? "yes" : "no"} />
         </dl>
       )}
     </Section>
   );
-}
-
-/** The API writes 0 for a limit that is not set. */
-function numbered(value: unknown, tell: (value: number) => string, none: string): string {
-  return typeof value === "number" && value > 0 ? tell(value) : none;
 }
 
 function groupOf(model: string, resolved: ResolvedConfig | undefined): string | undefined {

@@ -166,8 +166,6 @@ class ModelSpec:
     """Idle time until the model is unloaded; None: never."""
     concurrency_limit: int | None = None
     """Concurrent requests; None: unknown."""
-    max_queue: int | None = None
-    """Requests that may wait for it; None: only the common limit applies."""
     urgency: float = 1.0
     pinned: bool = False
     overrides: Overrides = NO_OVERRIDES

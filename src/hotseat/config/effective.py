@@ -175,7 +175,6 @@ def _model(spec: ModelSpec, secrets: Sequence[str], measured: Mapping[Place, Byt
         "maxRequestDuration": spec.max_request_s or 0.0,
         "ttl": spec.ttl_s or 0,
         "concurrencyLimit": spec.concurrency_limit or 0,
-        "maxQueue": spec.max_queue or 0,
         "urgency": spec.urgency,
         "pinned": spec.pinned,
         "sleep": _sleep(spec.sleep, secrets) if spec.sleep else None,

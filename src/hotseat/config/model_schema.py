@@ -157,8 +157,6 @@ class ModelForm(Form):
     """Changes to JSON bodies before they are sent to the server."""
     concurrency_limit: Annotated[int, Field(ge=0)] = 0
     """Maximum number of concurrent requests to the server; the rest wait. 0: no limit."""
-    max_queue: Annotated[int, Field(ge=0)] = 0
-    """Maximum number of requests waiting for this model, beyond which new ones get 429; 0: scheduler.maxQueue."""
     send_loading_state: LoadingStateName | None = None
     """What is sent on a stream while the client waits for the model. Default: the global value."""
     macros: dict[str, Any] = Field(default_factory=dict)

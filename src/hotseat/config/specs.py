@@ -96,7 +96,6 @@ class SpecMaker:
             max_request_s=form.max_request_duration or None,
             ttl_s=ttl or None,
             concurrency_limit=_limit(name, form),
-            max_queue=form.max_queue or None,
             urgency=form.urgency if "urgency" in form.model_fields_set else self._urgencies.get(name, 1.0),
             pinned=form.pinned,
             sleep=self._sleeps.sleep(name, form, (*path, "sleep")),

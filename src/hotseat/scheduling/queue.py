@@ -102,7 +102,7 @@ class TwoLines:
 class ModelQueue:
     """The queue of one model."""
 
-    __slots__ = ("_at_once", "_behind", "_in_line", "_places_taken", "batch_count", "by_client", "tickets")
+    __slots__ = ("_at_once", "_behind", "_in_line", "_places_taken", "batch_count", "tickets")
 
     def __init__(self) -> None:
         # An OrderedDict finds its first entry at once, however many were removed before it.
@@ -115,14 +115,12 @@ class ModelQueue:
         self._places_taken: dict[ClientId, int] = {}
         self.batch_count = 0
         """How many tickets are batch requests."""
-        self.by_client = ClientCounts()
 
     def join(self, ticket: Ticket) -> None:
         is_older = bool(self.tickets) and ticket.since < next(reversed(self.tickets.values())).since
         self.tickets[ticket.id] = ticket
         if is_older:  # only those of a previous process, which come in the order of service
             self.tickets = OrderedDict(sorted(self.tickets.items(), key=lambda item: item[1].since))
-        self.by_client.add(ticket.client)
         self.batch_count += ticket.is_batch
         taken = self._places_taken.get(ticket.client, 0)
         if ticket.kind is not RequestKind.USE:
@@ -141,7 +139,6 @@ class ModelQueue:
     def leave(self, ticket: Ticket) -> None:
         """Without being served, or after it was noted as served."""
         del self.tickets[ticket.id]
-        self.by_client.remove(ticket.client)
         self.batch_count -= ticket.is_batch
         if ticket.kind is not RequestKind.USE:
             del self._at_once[ticket.id]
@@ -254,12 +251,9 @@ class Queue:
         queue = self._by_model.get(model)
         return len(queue.tickets) if queue else 0
 
-    def of_client(self, client: ClientId, model: ModelName | None = None) -> int:
-        """How many requests of this client wait, for this model or in total."""
-        if model is None:
-            return self._by_client.of(client)
-        queue = self._by_model.get(model)
-        return queue.by_client.of(client) if queue else 0
+    def of_client(self, client: ClientId) -> int:
+        """How many requests of this client wait."""
+        return self._by_client.of(client)
 
     def clients(self, model: ModelName) -> int:
         queue = self._by_model.get(model)

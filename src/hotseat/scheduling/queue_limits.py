@@ -1,4 +1,4 @@
-"""Queue limits: all requests, the requests for one model, and each client's share of both."""
+"""Limits of the queue: all requests, and each client's share."""
 
 from __future__ import annotations
 
@@ -6,23 +6,18 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hotseat.identifiers import ClientId
-    from hotseat.scheduling.state import ModelState, State
+    from hotseat.scheduling.state import State
 
 SHARE = 3
 """A client may have at most this many times as many waiting requests as the queue has free places. One client can fill
 three quarters of a queue, never a whole queue of four or more places."""
 
 
-def reached_limit(state: State, model: ModelState, client: ClientId) -> str | None:
+def reached_limit(state: State, client: ClientId) -> str | None:
     """Return the limit that refuses another request of this client, as text."""
-    line, name = state.queue, model.spec.name
-    if bound := _reached(len(line), line.of_client(client), state.catalog.policy.max_queue):
-        return f"{bound} already waiting (scheduler.maxQueue)"
-    if model.spec.max_queue is None:
-        return None
-    if bound := _reached(line.count(name), line.of_client(client, name), model.spec.max_queue):
-        return f"{bound} already waiting for this model (maxQueue)"
-    return None
+    queue = state.queue
+    bound = _reached(len(queue), queue.of_client(client), state.catalog.policy.max_queue)
+    return f"{bound} already waiting (scheduler.maxQueue)" if bound else None
 
 
 def _reached(waiting: int, own: int, most: int) -> str | None:

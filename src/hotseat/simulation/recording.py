@@ -39,7 +39,6 @@ class SeenModel:
     urgency: float = 1.0
     pinned: bool = False
     load_s: Seconds | None = None
-    max_queue: int | None = None
     keeps_conversations: bool = False
 
 
@@ -84,7 +83,6 @@ class Recording:
             ttl=model.ttl_s,
             urgency=model.urgency,
             pinned=model.pinned,
-            max_queue=model.max_queue,
             compute_rate=compute_rate(
                 each.prompt for each in self.requests if each.model == model.name and each.prompt
             ),

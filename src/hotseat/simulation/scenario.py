@@ -76,7 +76,6 @@ def spec_of(model: Model, budgets: Mapping[Place, Bytes]) -> ModelSpec:
         concurrency_limit=model.slots,
         urgency=model.urgency,
         pinned=model.pinned,
-        max_queue=model.max_queue,
         memory=memory_of(model, budgets),
         gpus=choice_of(model.gpus, gpus_in(budgets)) if model.gpus else None,
         keeps_conversations=model.keeps_conversations,

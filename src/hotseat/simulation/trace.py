@@ -56,8 +56,6 @@ class Model(Record, frozen=True):
     ttl: S | None = None
     urgency: Annotated[float, msgspec.Meta(gt=0)] = 1.0
     pinned: bool = False
-    max_queue: AtLeastOne | None = None
-    """Requests that may wait for it; None: only the common limit applies."""
     compute_rate: TokensPerSecond | None = None
     """Of its prompts; None: unknown, so nothing is computed again."""
     save_rate: TokensPerSecond | None = None

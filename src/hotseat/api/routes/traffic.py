@@ -143,7 +143,6 @@ def machine(dispatcher: Dispatcher) -> dict[str, Any]:
                 "ttl_s": spec.ttl_s,
                 "urgency": spec.urgency,
                 "pinned": spec.pinned,
-                "max_queue": spec.max_queue,
                 "keeps_conversations": spec.keeps_conversations,
             }
             for spec in catalog.models.values()
