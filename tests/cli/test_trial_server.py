@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import ssl
 import subprocess
@@ -18,7 +19,8 @@ from tests.support.ports import free_port
 
 from hotseat.cli.client import Server
 from hotseat.cli.problems import Problem, Unreachable
-from hotseat.cli.reports.trial_server import is_running, wait_for
+from hotseat.cli.reports import trial_server
+from hotseat.cli.reports.trial_server import end, is_running, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -103,3 +105,26 @@ def test_a_server_that_does_not_start(program: str, problem: str) -> None:
                 wait_for(process, Server(f"http://127.0.0.1:{free_port()}"), log, time.monotonic() + 2)
         finally:
             process.kill()
+
+
+IGNORES_SIGTERM = """
+import signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("ready", flush=True)
+while True:
+    signal.pause()
+"""
+
+
+def test_a_server_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is killed, so that a report ends, and leaves nothing behind."""
+    monkeypatch.setattr(trial_server, "END_S", 0.1)
+    with subprocess.Popen([sys.executable, "-c", IGNORES_SIGTERM], stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.readline()
+        try:
+            end(process)
+        finally:
+            process.kill()
+
+    assert process.returncode == -signal.SIGKILL

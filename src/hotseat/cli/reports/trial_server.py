@@ -63,8 +63,17 @@ def started(config: Sequence[Path], api_key: str | None, has_tls: bool, until: I
             wait_for(process, replace(server, patience_s=ASK_S), log, until)
             yield server
         finally:
-            process.terminate()
-            process.wait(END_S)
+            end(process)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """The process is gone afterwards; the guards of its models end them if it had to be killed."""
+    process.terminate()
+    try:
+        process.wait(END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def free_port() -> int:
