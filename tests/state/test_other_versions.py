@@ -119,8 +119,9 @@ def test_figures_and_overrides_of_a_newer_version(tmp_path: Path, state: Path, n
 
     assert "stored state was written by a newer version and is not used" in said
     assert "was written by a newer version of hotseat (format 2; this version reads 1). Reinstall that version" in said
-    assert "the file of a newer version was kept" in said
-    assert (state / f"{name}.format-2").read_text() == newer
+    kept = state / f"{name}.format-2"
+    assert f'"the file of a newer version was kept", "file": "{kept}"' in said
+    assert kept.read_text() == newer
     assert json.loads((state / name).read_text())["format"] == 1
 
 
