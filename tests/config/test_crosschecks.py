@@ -174,9 +174,26 @@ def test_shell_operators_are_pointed_out(files: ConfigFiles, command: str, word:
     ]
 
 
+def test_a_home_directory_that_only_a_shell_would_expand(files: ConfigFiles) -> None:
+    """The server would look for a folder named `~`."""
+    assert files.warnings("models:\n  m:\n    cmd: s -m ~/models/m.gguf ${PORT}\n") == [
+        'config.yaml:3:5: warning: models.m.cmd: "~/models/m.gguf" is passed on unchanged: no shell is used.'
+        " Write the full path, or ${env.HOME} instead of ~"
+    ]
+
+
+def test_a_key_that_stands_for_a_missing_one(files: ConfigFiles) -> None:
+    """Of two similar keys, the one that the model lacks is suggested, and no other advice is given about its value."""
+    assert files.mistakes("models:\n  m:\n    command: s ${PORT}\n") == [
+        "config.yaml:2:3: error: models.m.cmd: is missing",
+        'config.yaml:3:5: error: models.m.command: unknown key. Did you mean "cmd"?',
+    ]
+
+
 def test_a_shell_that_is_asked_for_is_nobodys_mistake(files: ConfigFiles) -> None:
-    """`sh -c` interprets operators itself."""
+    """`sh -c` interprets operators itself, and ssh has a shell on the other host."""
     assert files.warnings("models:\n  m:\n    cmd: /bin/bash -c 'exec s ${PORT} > /tmp/log' && echo\n") == []
+    assert files.warnings("models:\n  m:\n    cmd: ssh gpu2 s -m ~/m.gguf ${PORT}\n") == []
 
 
 def test_router_by_memory_is_what_devices_do_anyway(files: ConfigFiles) -> None:

@@ -131,7 +131,24 @@ def test_keys_that_hold_anchors_for_others() -> None:
             "f.yaml:2:1: error: not valid YAML: found character '\\t' that cannot start any token. Indent with spaces",
         ),
         ("a: *nobody", "f.yaml:1:4: error: not valid YAML: found undefined alias 'nobody'"),
-        ("a: 1\n---\nb: 2", "f.yaml:2:1: error: not valid YAML: but found another document"),
+        (
+            "a: 1\n---\nb: 2",
+            "f.yaml:2:1: error: not valid YAML: expected a single document in the stream, but found another document",
+        ),
+        (
+            'a: "x\nb: 1\n',
+            "f.yaml:3:1: error: not valid YAML: found unexpected end of stream"
+            " (while scanning a quoted scalar that begins in line 1)",
+        ),
+        (
+            "a:\n  b\n  c: 1",
+            "f.yaml:3:4: error: not valid YAML: mapping values are not allowed here",
+        ),
+        (
+            "a: [1,\n  2\nb: 3",
+            "f.yaml:3:2: error: not valid YAML: expected ',' or ']', but got ':'"
+            " (while parsing a flow sequence that begins in line 1)",
+        ),
         ("a: x\nb: \x01", "f.yaml:2:4: error: not valid YAML: special characters are not allowed (#x0001)"),
         ("a: " + "[" * 80, "f.yaml:1:67: error: not valid YAML: nested deeper than 64 levels"),
         ("x" * (MAX_CHARACTERS + 1), "f.yaml:1:1: error: the file is larger than 4,000,000 characters"),

@@ -208,7 +208,7 @@ class _Parse:
     def _report_syntax(self, error: YAMLError) -> None:
         spot, said = Spot(self._file, 1, 1), str(error)
         if isinstance(error, MarkedYAMLError) and error.problem_mark:
-            spot, said = self._spot_of_mark(error.problem_mark), error.problem or said
+            spot, said = self._spot_of_mark(error.problem_mark), self._said(error)
             if self._report_variable(error.problem_mark.index, ()):
                 return
         elif isinstance(error, ReaderError):
@@ -217,6 +217,16 @@ class _Parse:
                 f"{error.reason} (#x{error.character:04x})",
             )
         self._report_problem(spot, (), f"not valid YAML: {said}", _syntax_hint(said))
+
+    def _said(self, error: MarkedYAMLError) -> str:
+        """What is wrong, and where the construct begins: a missing quote is often noticed many lines later."""
+        context, said = error.context or "", error.problem or str(error)
+        if context and not context.startswith("while"):
+            return f"{context}, {said}"
+        begin, found = error.context_mark, error.problem_mark
+        if not begin or not found or begin.line == found.line:
+            return said
+        return f"{said} ({context} that begins in line {self._spot_of_mark(begin).line})"
 
 
 def _syntax_hint(said: str) -> str:

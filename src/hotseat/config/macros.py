@@ -18,6 +18,7 @@ from hotseat.catalog.template import (
     unsealed,
     without_comments,
 )
+from hotseat.config.model_schema import ModelForm
 from hotseat.config.problems import Path, Problems, nearest
 
 if TYPE_CHECKING:
@@ -79,8 +80,8 @@ def _expand_model(path: Path, name: str, model: Any, shared: Definitions, proble
 
 def _expand_key(path: Path, name: str, part: Any, macros: dict[str, MacroValue], problems: Problems) -> Any:
     key = str(path[-1])
-    if key == "macros":
-        return part
+    if key == "macros" or (path[0] == "models" and key not in ModelForm.known_keys()):
+        return part  # the value of an unknown key is not used, so only the key is reported
     if key in COMMANDS:
         # Substituted after the command is split into words, so that a name with spaces stays one word.
         text = without_comments(part) if isinstance(part, str) else part

@@ -38,7 +38,8 @@ COMFYUI = "comfyui_auto"
 """The name under which llama-swap serves ComfyUI at /comfyui/: a web page that opens dozens of connections."""
 COMFYUI_SLOTS = 50
 
-_SHELLS = ("sh", "bash", "dash", "zsh", "ash", "fish")
+_SHELLS = ("sh", "bash", "dash", "zsh", "ash", "fish", "ssh")
+"""These interpret operators and `~` themselves; ssh has a shell do it on the other host."""
 _OPERATOR = re.compile(r"&&|\|\||\||;|&|#|\d*(>>?|<)(&\d|&-)?.*")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*")
 
@@ -147,8 +148,7 @@ class SpecMaker:
             name = words[0].partition("=")[0]  # the value may be a secret
             self._problems.warn(path, f'"{name}=…" would be run as the program: no shell is used', "Use env instead")
         for word in words:
-            if _OPERATOR.fullmatch(word) or "$(" in word or "`" in word:
-                hint = "Use sh -c '…' if you need one"
+            if hint := _without_shell(word):
                 return self._problems.warn(path, f'"{word}" is passed on unchanged: no shell is used', hint)
         return None
 
@@ -192,6 +192,13 @@ class SpecMaker:
         if form.filters.old_strip_params:
             self._problems.note((*path, "filters", "strip_params"), "deprecated spelling", "Use stripParams")
         return body_changes(form.filters, form.use_model_name or None) or UNCHANGED
+
+
+def _without_shell(word: str) -> str:
+    """What to write instead of a word that only a shell interprets; empty for other words."""
+    if word.startswith("~/"):
+        return "Write the full path, or ${env.HOME} instead of ~"
+    return "Use sh -c '…' if you need one" if _OPERATOR.fullmatch(word) or "$(" in word or "`" in word else ""
 
 
 def _aliases(name: str, form: ModelForm) -> tuple[str, ...]:

@@ -104,9 +104,9 @@ class _Trial:
             said = _message(detail)
             self._problems.error(path, said.partition(", not ")[0] if self._may_be_secret(path) else said)
         elif self._lenient:
-            self._problems.warn(path, "unknown key, ignored", _known_key_hint(path))
+            self._problems.warn(path, "unknown key, ignored", _known_key_hint(path, self._document))
         else:
-            self._problems.error(path, "unknown key", _known_key_hint(path))
+            self._problems.error(path, "unknown key", _known_key_hint(path, self._document))
 
     def _may_be_secret(self, path: Path) -> bool:
         """If so, an error does not quote the value."""
@@ -163,13 +163,21 @@ def _bound(kind: str, context: dict[str, Any], given: str) -> str:
     return f"must be at least {context['ge']:g}, not {given}"
 
 
-def _known_key_hint(path: Path) -> str:
+def _known_key_hint(path: Path, document: Document) -> str:
     form, wrong = form_at(Config, path[:-1]), str(path[-1])
     if len(path) == 1 and wrong in ModelForm.known_keys():
         return f'"{wrong}" is a key of a model: move it to models.<name>'
     if len(path) == 3 and path[0] == "models" and wrong in Config.known_keys():
         return f'"{wrong}" is a top-level key: move it to the top level'
-    return nearest(wrong, form.known_keys()) if form else ""
+    if form is None:
+        return ""
+    return nearest(wrong, _lacking(form, value_at(document.value, path[:-1]))) or nearest(wrong, form.known_keys())
+
+
+def _lacking(form: type[Form], given: Any) -> list[str]:
+    """The required keys that the mapping lacks: a wrong key most likely stands for one of them."""
+    required = [key for key, field in form.known_keys().items() if form.model_fields[field].is_required()]
+    return [key for key in required if isinstance(given, dict) and key not in given]
 
 
 def form_at(kind: Any, path: Path) -> type[Form] | None:
