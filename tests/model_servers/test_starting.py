@@ -61,13 +61,15 @@ async def test_a_program_that_does_not_exist_is_named(rig: SupervisorRig) -> Non
     """The sentence says which word of the command line to look at."""
     error = await rig.failed(model("healthy", argv=("llama-servr", "--port", "${PORT}")))
 
-    assert error == 'qwen is not ready: no program named "llama-servr" on PATH.'
+    assert error == 'qwen is not ready: no program named "llama-servr" on PATH. Install it, or correct `cmd`.'
 
 
 async def test_a_file_that_does_not_exist_is_named(rig: SupervisorRig) -> None:
     error = await rig.failed(model("healthy", argv=("/opt/nowhere/llama-server", "${PORT}")))
 
-    assert error == 'qwen is not ready: the file "/opt/nowhere/llama-server" does not exist.'
+    assert error == (
+        'qwen is not ready: the file "/opt/nowhere/llama-server" does not exist. Install it, or correct `cmd`.'
+    )
 
 
 async def test_a_file_that_may_not_be_run_is_named(rig: SupervisorRig, tmp_path: Path) -> None:
@@ -100,6 +102,26 @@ async def test_a_server_that_dies_while_loading_leaves_its_last_words(rig: Super
     assert '. See `hotseat logs qwen`. Last output: "error: failed to load' in failed.error.for_operators().message
     assert failed.error.output[-1].startswith("error: failed")
     assert loop.time() - began < 60
+
+
+async def test_a_server_that_ends_without_a_word(rig: SupervisorRig) -> None:
+    """The log would show nothing, so the sentence says how to see more."""
+    error = await rig.failed(model("healthy", argv=("sh", "-c", "exit 3", "${PORT}")))
+
+    assert error == (
+        "qwen is not ready: it exited with code 3 while loading. "
+        "It printed nothing: run its command in a terminal (`hotseat show qwen` prints it)."
+    )
+
+
+async def test_a_server_that_listens_elsewhere(rig: SupervisorRig) -> None:
+    """More time would not help, so the sentence says what else may be wrong."""
+    error = await rig.failed(model("healthy", argv=("sleep", "1000", "${PORT}"), health_check_timeout_s=0.1))
+
+    assert error.endswith(
+        "/health: nothing is listening there)."
+        " Let `cmd` use ${PORT}, set `proxy`, or raise healthCheckTimeout if it needs more time."
+    )
 
 
 async def test_a_server_that_goes_into_the_background_fails_with_the_reason(rig: SupervisorRig) -> None:

@@ -22,7 +22,7 @@ from hotseat.model_servers.output import Pipe
 from hotseat.model_servers.own_download import DownloadProgress, downloads_itself
 from hotseat.model_servers.port_owner import describe_process, foreign_process_on, is_loopback, owner_of
 from hotseat.model_servers.ports import is_taken
-from hotseat.model_servers.readiness import Readiness, accepts, addresses_of
+from hotseat.model_servers.readiness import UNREACHED, Readiness, accepts, addresses_of
 from hotseat.model_servers.server_process import Child
 from hotseat.net.happy_eyeballs import Connector
 from hotseat.tasks import Tasks
@@ -237,10 +237,17 @@ class Launch:
             return LoadFailed(f"{self._spec.name} was stopped while loading")
         why = without(str(trouble), self._spec.recipe.secrets)
         lines = self._last_lines()
-        advice = self._hint(trouble.exit_status, was_ready=False) if isinstance(trouble, Exited) else ""
         where = f"See `hotseat logs {self._spec.name}`" if lines else ""
-        sentences = (f"{self._spec.name} is not ready: {why}", advice, where)
+        sentences = (f"{self._spec.name} is not ready: {why}", self._advice(trouble), where)
         return LoadFailed(". ".join(filter(None, sentences)) + ".", output=lines)
+
+    def _advice(self, trouble: Exception) -> str:
+        if isinstance(trouble, FileNotFoundError):
+            return "Install it, or correct `cmd`"
+        if not isinstance(trouble, Exited):
+            return ""
+        silent = f"It printed nothing: run its command in a terminal (`hotseat show {self._spec.name}` prints it)"
+        return self._hint(trouble.exit_status, was_ready=False) or ("" if self._last_lines() else silent)
 
     def _last_lines(self) -> list[str]:
         return [line.text for line in self._output.tail(LAST_LINES, since=self._began_at)]
@@ -373,7 +380,9 @@ class Launch:
     def _late(self, recipe: FilledRecipe, readiness: Readiness) -> str:
         asked = f"{recipe.address}{recipe.check_endpoint or ''}"
         seconds = f"health check timed out after {self._deadline_s:g} seconds"
-        return f"{seconds} ({asked}: {readiness.last_answer}). Raise healthCheckTimeout if it needs more time"
+        is_silent = readiness.last_answer == UNREACHED
+        advice = "Let `cmd` use ${PORT}, set `proxy`, or raise" if is_silent else "Raise"
+        return f"{seconds} ({asked}: {readiness.last_answer}). {advice} healthCheckTimeout if it needs more time"
 
 
 def deadline_s(weight: Bytes) -> Seconds:
