@@ -210,11 +210,8 @@ class NatsLogin:
 
     user: str = ""
     password: str = field(default="", repr=False)
-    token: str = field(default="", repr=False)
     credentials: str = ""
     """File with a JWT and its key, as written by `nsc`."""
-    nkey: str = ""
-    """File with a seed."""
     ca: str = ""
     """File with trusted authorities; empty: the system's."""
     cert: str = ""

@@ -72,24 +72,24 @@ fleet:
     )
 
 
-@pytest.mark.parametrize("key", ["secret", "token"])
+@pytest.mark.parametrize("key", ["secret", "password"])
 def test_secrets_may_stand_in_files_of_their_own(files: ConfigFiles, key: str) -> None:
     """The same forms as for clients' keys are valid."""
     files.write("word", "from-the-file\n").chmod(0o600)
-    given = {"secret": SECRET, key: "{file: word}"}
+    given = {"secret": SECRET, "user": "me", key: "{file: word}"}
     fleet = fleet_in(files, f"fleet: {{nats: n1, {', '.join(f'{name}: {value}' for name, value in given.items())}}}")
 
-    assert "from-the-file" in (*fleet.secrets, fleet.login.token)
+    assert "from-the-file" in (*fleet.secrets, fleet.login.password)
 
 
 def test_a_password_for_nats_may_contain_spaces(files: ConfigFiles) -> None:
     """It is not sent in a header, unlike clients' keys: in quotes or in a file, every character counts."""
     files.write("word", "correct horse\n").chmod(0o600)
     quoted = fleet_in(files, f'fleet: {{nats: n1, secret: {SECRET}, user: me, password: "change me"}}')
-    filed = fleet_in(files, f"fleet: {{nats: n1, secret: {SECRET}, token: {{file: word}}}}")
+    filed = fleet_in(files, f"fleet: {{nats: n1, secret: {SECRET}, user: me, password: {{file: word}}}}")
 
     assert quoted.login == NatsLogin("me", "change me")
-    assert filed.login == NatsLogin(token="correct horse")
+    assert filed.login == NatsLogin("me", "correct horse")
 
 
 def test_a_secret_may_be_replaced_by_another(files: ConfigFiles) -> None:
@@ -181,7 +181,10 @@ def test_the_prefix_is_shown(files: ConfigFiles) -> None:
         ),
         (f"fleet: {{nats: n1, prefix: {'p' * 65}}}", "2:19: error: fleet.prefix: must consist of letters, digits"),
         ("fleet: {nats: n1, password: p}", "2:19: error: fleet.password: a password needs a user"),
-        ("fleet: {nats: n1, token: t, nkey: f}", "2:29: error: fleet.nkey: token and nkey cannot be combined"),
+        (
+            "fleet: {nats: n1, user: u, credentials: f}",
+            "2:28: error: fleet.credentials: user and credentials cannot be",
+        ),
         ("fleet: {nats: n1, tls: {key: f}}", "2:25: error: fleet.tls.key: a key needs its certificate"),
         ("fleet: {nats: n1, color: red}", "2:19: error: fleet.color: unknown key"),
         ("fleet: {nats: n1}", "2:1: error: fleet: secret is missing"),

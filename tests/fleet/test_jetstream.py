@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections import Counter
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import nats
-import nkeys
 import pytest
 import uvloop
 from nats.js.api import StorageType
@@ -386,25 +384,6 @@ async def test_user_and_password(tmp_path: Path) -> None:
     """A store connects with user and password."""
     async with nats_servers(tmp_path, more=KNOWN) as (server,), connected(fleet_of("h", server)) as store:
         assert store.is_connected
-
-
-async def test_a_token(tmp_path: Path) -> None:
-    """A store connects with a token alone."""
-    async with nats_servers(tmp_path, more='authorization { token: "word" }') as (server,):
-        fleet = replace(fleet_at(server), login=NatsLogin(token="word"))
-        async with connected(fleet) as store:
-            assert store.is_connected
-
-
-async def test_an_nkey(tmp_path: Path) -> None:
-    """A store connects with the NKey whose seed is in a file."""
-    seed = nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER)
-    public = nkeys.from_seed(bytearray(seed)).public_key.decode()
-    (tmp_path / "seed").write_bytes(seed)
-    async with nats_servers(tmp_path, more=f"authorization {{ users: [{{ nkey: {public} }}] }}") as (server,):
-        login = NatsLogin(nkey=str(tmp_path / "seed"))
-        async with connected(replace(fleet_at(server), login=login)) as store:
-            assert store.is_connected
 
 
 async def test_a_file_of_credentials(tmp_path: Path) -> None:

@@ -41,15 +41,14 @@ async def test_a_certificate_that_is_not_there_is_refused_at_once(tmp_path: Path
             pass
 
 
-@pytest.mark.parametrize("key", ["nkey", "credentials"])
 @pytest.mark.parametrize("file", ["nowhere", "odd"])
 async def test_a_login_that_cannot_be_used_is_logged(
-    key: str, file: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+    file: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     """With an unusable login file, the store opens disconnected and the reason is logged."""
     monkeypatch.setattr("hotseat.fleet.open_store.FIRST_S", 0.5)
     (tmp_path / "odd").write_text("no seed\n" * 3)
-    login = NatsLogin(**{key: str(tmp_path / file)})
+    login = NatsLogin(credentials=str(tmp_path / file))
     async with nats_servers(tmp_path, more=operator_mode().config) as (server,):
         fleet = Fleet((server.url,), HostName("test"), login=login)
         async with open_store(fleet) as store:

@@ -138,15 +138,13 @@ def _fleet(fleet: Fleet) -> dict[str, Any]:
         "secret": [HIDDEN] * len(fleet.secrets) if len(fleet.secrets) > 1 else HIDDEN,
         "user": login.user,
         "password": HIDDEN if login.password else "",
-        "token": HIDDEN if login.token else "",
         "credentials": login.credentials,
-        "nkey": login.nkey,
         "tls": {"ca": login.ca, "cert": login.cert, "key": login.key},
     }
 
 
 def _fleet_secrets(fleet: Fleet | None) -> tuple[str, ...]:
-    return (*fleet.secrets, fleet.login.password, fleet.login.token) if fleet else ()
+    return (*fleet.secrets, fleet.login.password) if fleet else ()
 
 
 def _key(key: ApiKey) -> dict[str, Any]:

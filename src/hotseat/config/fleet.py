@@ -62,10 +62,8 @@ class FleetMaker:
     def _login(self, form: FleetForm) -> NatsLogin:
         return NatsLogin(
             user=form.user,
-            password=self._password(form.password, "password"),
-            token=self._password(form.token, "token"),
+            password=self._read(form.password, ("fleet", "password"), is_password),
             credentials=form.credentials,
-            nkey=form.nkey,
             ca=form.tls.ca,
             cert=form.tls.cert,
             key=form.tls.key,
@@ -87,9 +85,6 @@ class FleetMaker:
             self._problems.warn(place, said, "Generate a longer one: openssl rand -hex 32")
         return secret
 
-    def _password(self, password: str | SecretForm | None, key: str) -> str:
-        return self._read(password, ("fleet", key), is_password)
-
     def _read(self, secret: str | SecretForm | None, place: Place, is_valid: Callable[[str], bool] = is_key) -> str:
         if isinstance(secret, SecretForm):
             return secret_in(secret.file, (*place, "file"), self._problems, is_valid)
@@ -104,10 +99,8 @@ class FleetMaker:
         return name
 
     def _check_logins(self, form: FleetForm) -> None:
-        ways = {"user": form.user, "token": form.token, "credentials": form.credentials, "nkey": form.nkey}
-        given = [way for way, value in ways.items() if value]
-        if len(given) > 1:
-            self._problems.error(("fleet", given[1]), f"{given[0]} and {given[1]} cannot be combined", "Keep one")
+        if form.user and form.credentials:
+            self._problems.error(("fleet", "credentials"), "user and credentials cannot be combined", "Keep one")
         if form.password and not form.user:
             self._problems.error(("fleet", "password"), "a password needs a user")
         if form.tls.key and not form.tls.cert:

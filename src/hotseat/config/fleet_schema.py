@@ -139,12 +139,8 @@ class FleetForm(Form):
     """User name for NATS."""
     password: Password | None = None
     """Password for NATS: a string or `{file: …}`."""
-    token: Password | None = None
-    """Token for NATS, instead of user and password: a string or `{file: …}`."""
     credentials: str = ""
     """Credentials file for NATS (JWT and key, as written by `nsc`), instead of user and password."""
-    nkey: str = ""
-    """File with the seed of an NKey, instead of user and password."""
     tls: FleetTlsForm = FleetTlsForm.model_construct()
     """TLS settings for NATS."""
 

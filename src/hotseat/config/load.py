@@ -190,7 +190,7 @@ def _text(file: FilePath, problems: Problems) -> str | None:
 # Secrets
 
 
-FLEET_SECRETS = (("secret",), ("password",), ("token",))
+FLEET_SECRETS = (("secret",), ("password",))
 
 
 def _withheld(document: Document, provenance: Provenance) -> frozenset[str]:

@@ -146,9 +146,7 @@ def _options(fleet: Fleet) -> dict[str, Any]:
         "ping_interval": PING_S,
         "user": login.user or None,
         "password": login.password or None,
-        "token": login.token or None,
         "user_credentials": _credentials(login.credentials) if login.credentials else None,
-        "nkeys_seed": login.nkey or None,
     }
 
 
