@@ -77,6 +77,13 @@ def test_commands_of_ones_own(files: ConfigFiles) -> None:
     assert level.check is None
 
 
+def test_a_server_that_drops_its_weights(files: ConfigFiles) -> None:
+    """`memory: 0` says so of any server: nothing counts in RAM."""
+    (level,) = sleep_of(files, f"{ANY}, sleep: {{resume: go, memory: 0}}", DEVICES).levels
+
+    assert level.memory == {HOST_MEMORY: 0}
+
+
 @pytest.mark.parametrize(
     ("model", "problem"),
     [

@@ -206,7 +206,6 @@ def _level(level: SleepLevel, secrets: Sequence[str]) -> dict[str, Any]:
         "resume": [redacted(step.words, secrets) for step in level.resume],
         "check": level.check,
         "memory": None if level.memory is None else {str(place): size for place, size in level.memory.items()},
-        "keepsWeights": level.keeps_weights,
         "timeout": level.timeout_s,
     }
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field
 
 from hotseat.config.schema_base import AsMapping, AsText, Form, TextOrMapping, Words
-from hotseat.config.units import Duration, Size, Switch
+from hotseat.config.units import Duration, Size
 
 ServerName: TypeAlias = Literal["vllm", "llama-server"]
 Memory: TypeAlias = Annotated[Annotated[Size, AsText] | Annotated[dict[str, Size], AsMapping], TextOrMapping]
@@ -22,8 +22,6 @@ class LevelForm(Form):
     """What wakes the server, in the same format."""
     memory: Memory | None = None
     """Memory the server keeps while asleep: a size of RAM, or a mapping of sizes per device."""
-    keeps_weights: Switch | None = None
-    """Whether device memory is moved to RAM during sleep; used where memory is neither declared nor measured."""
 
 
 class SleepForm(LevelForm):

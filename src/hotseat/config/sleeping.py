@@ -32,6 +32,8 @@ class Known:
     check: str
     asked_for: tuple[str, ...]
     """What the command or the environment must contain for the server to sleep."""
+    forgetting: str = ""
+    """The level that drops the weights; others keep them in RAM."""
 
 
 VLLM = {
@@ -43,21 +45,21 @@ VLLM = {
             'POST /collective_rpc {"method": "reload_weights"}',
             "POST /wake_up?tags=kv_cache",
         ],
-        "keepsWeights": False,
     },
 }
 # The server sleeps by itself when idle, so there is no suspend request; any request to the model wakes it.
-LLAMA_SERVER = {"idle": {"resume": 'POST /tokenize {"content": ""}', "keepsWeights": False}}
+LLAMA_SERVER = {"idle": {"resume": 'POST /tokenize {"content": ""}'}}
 
 
-def known(levels: Mapping[str, Any], usual: str, check: str, *asked_for: str) -> Known:
-    return Known({name: LevelForm.model_validate(each) for name, each in levels.items()}, (usual,), check, asked_for)
+def known(levels: Mapping[str, Any], usual: str, check: str, *asked_for: str, forgetting: str) -> Known:
+    forms = {name: LevelForm.model_validate(each) for name, each in levels.items()}
+    return Known(forms, (usual,), check, asked_for, forgetting)
 
 
 SERVERS: Mapping[str, Known] = {
     # Level 2 reloads the weights through a call that not every model and quantisation supports: never a default.
-    "vllm": known(VLLM, "1", "/is_sleeping", "--enable-sleep-mode", "VLLM_SERVER_DEV_MODE"),
-    "llama-server": known(LLAMA_SERVER, "idle", "/props", "--sleep-idle-seconds"),
+    "vllm": known(VLLM, "1", "/is_sleeping", "--enable-sleep-mode", "VLLM_SERVER_DEV_MODE", forgetting="2"),
+    "llama-server": known(LLAMA_SERVER, "idle", "/props", "--sleep-idle-seconds", forgetting="idle"),
 }
 NOBODY = Known({}, (), "", ())
 
@@ -88,14 +90,13 @@ class SleepMaker:
         if not own.resume and not usual.resume:
             hint = f"Known levels: {', '.join(server.levels)}" if server.levels else "Define how to wake it"
             self._problems.error((*here, "resume"), "is missing: nothing would wake the server", hint)
-        keeps = usual.keeps_weights if own.keeps_weights is None else own.keeps_weights
         return SleepLevel(
             level,
             self._steps(name, own.suspend or usual.suspend, (*here, "suspend")),
             self._steps(name, own.resume or usual.resume, (*here, "resume")),
             check=unsealed(form.check, quote) or server.check or None,
             memory=self._memory(own, (*here, "memory")),
-            keeps_weights=keeps is not False,
+            keeps_weights=level != server.forgetting,
             timeout_s=form.timeout,
         )
 
