@@ -27,7 +27,7 @@ SCHEMA = Config.model_json_schema()
 MODEL: dict[str, Any] = {
     "cmd": "server --port ${PORT}",
     "proxy": "http://localhost:${PORT}",
-    "sleep": {"levels": {"some": {"suspend": "POST /sleep", "resume": "POST /wake"}}},
+    "sleep": {"suspend": "POST /sleep", "resume": "POST /wake"},
 }
 BASE: dict[str, Any] = {
     "macros": {"unused": "x"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -54,14 +55,14 @@ def test_llama_server_by_name(files: ConfigFiles) -> None:
 
 
 def test_levels_of_a_known_server(files: ConfigFiles) -> None:
-    """Levels are in the order of the file, with defaults filled in."""
-    keys = "sleep: {server: vllm, levels: {2: {}, 1: {memory: 20GiB}}, timeout: 30s, ttl: 1h}"
+    """Levels are in the order of the file."""
+    keys = "sleep: {server: vllm, levels: [2, 1], timeout: 30s, ttl: 1h}"
     sleep = sleep_of(files, f"{VLLM}, {keys}", DEVICES)
     deep, light = sleep.levels
 
     assert sleep.ttl_s == 3600
     assert (deep.name, len(deep.resume), deep.keeps_weights, deep.timeout_s) == ("2", 3, False, 30)
-    assert (light.name, light.suspend, light.memory) == ("1", LEVEL_1.suspend, {HOST_MEMORY: 20 * GIB})
+    assert light == replace(LEVEL_1, timeout_s=30)
 
 
 def test_commands_of_ones_own(files: ConfigFiles) -> None:
@@ -93,12 +94,16 @@ def test_a_server_that_drops_its_weights(files: ConfigFiles) -> None:
             "error: models.m.sleep.resume: is missing: nothing would wake the server. Define how to wake it",
         ),
         (
-            f"{VLLM}, sleep: {{server: vllm, levels: {{3: {{}}}}}}",
-            'error: models.m.sleep.levels["3"].resume: is missing: nothing would wake the server. Known levels: 1, 2',
+            f"{VLLM}, sleep: {{server: vllm, levels: [3]}}",
+            "error: models.m.sleep.levels[0]: must be 1 or 2, not 3",
         ),
         (
-            f"{ANY}, sleep: {{resume: go, levels: {{a: {{resume: go}}}}}}",
-            "error: models.m.sleep.levels: cannot be used together with suspend, resume or memory beside it",
+            f"{VLLM}, sleep: {{server: vllm, memory: 1GiB, levels: [1, 2]}}",
+            "error: models.m.sleep.levels: several levels cannot have the same suspend, resume or memory",
+        ),
+        (
+            f"{LLAMA}, sleep: {{server: llama-server, levels: [1]}}",
+            "error: models.m.sleep.levels: only vllm has levels. Remove levels",
         ),
         (f'{ANY}, sleep: {{resume: "a \'b"}}', "error: models.m.sleep.resume: No closing quotation"),
         (

@@ -204,7 +204,6 @@ def _level(level: SleepLevel, secrets: Sequence[str]) -> dict[str, Any]:
     return {
         "suspend": [redacted(step.words, secrets) for step in level.suspend],
         "resume": [redacted(step.words, secrets) for step in level.resume],
-        "check": level.check,
         "memory": None if level.memory is None else {str(place): size for place, size in level.memory.items()},
         "timeout": level.timeout_s,
     }

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field
-
 from hotseat.config.schema_base import AsMapping, AsText, Form, TextOrMapping, Words
 from hotseat.config.units import Duration, Size
 
@@ -13,8 +11,8 @@ ServerName: TypeAlias = Literal["vllm", "llama-server"]
 Memory: TypeAlias = Annotated[Annotated[Size, AsText] | Annotated[dict[str, Size], AsMapping], TextOrMapping]
 
 
-class LevelForm(Form):
-    """A sleep level."""
+class SleepForm(Form):
+    """How the server sleeps instead of being stopped."""
 
     suspend: Words = ""
     """What puts the server to sleep: requests to it such as `POST /sleep`, or commands; one, or a list in order."""
@@ -22,17 +20,10 @@ class LevelForm(Form):
     """What wakes the server, in the same format."""
     memory: Memory | None = None
     """Memory the server keeps while asleep: a size of RAM, or a mapping of sizes per device."""
-
-
-class SleepForm(LevelForm):
-    """How the server sleeps instead of being stopped."""
-
     server: ServerName | None = None
     """A supported server; provides defaults for the other keys."""
-    levels: dict[str, LevelForm] = Field(default_factory=dict)
-    """Several sleep levels by name, in order of preference until measurements exist."""
-    check: str = ""
-    """Path that returns JSON with is_sleeping, polled until it has the expected value."""
+    levels: tuple[Literal[1, 2], ...] = ()
+    """Levels of vLLM, in order of preference until measurements exist. Default: 1."""
     timeout: Duration = 120.0
     """Time limit for falling asleep and for waking."""
     ttl: Duration = 0.0

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from typing import TYPE_CHECKING
 
 from hotseat.catalog.sleeping import Sleep, SleepLevel, Step, step_of
-from hotseat.catalog.template import MODEL_ID, fill_hole, sealed, unsealed
-from hotseat.config.sleep_schema import LevelForm, SleepForm
+from hotseat.catalog.template import MODEL_ID, fill_hole, sealed
+from hotseat.config.sleep_schema import SleepForm
 from hotseat.identifiers import HOST_MEMORY, LOCAL_HOST, Bytes, DeviceName, Place
 
 if TYPE_CHECKING:
@@ -19,49 +18,48 @@ if TYPE_CHECKING:
     from hotseat.config.problems import Path, Problems
     from hotseat.config.schema_base import Words
 
-ONLY_LEVEL = "only"
+
+@dataclass(frozen=True, slots=True)
+class KnownLevel:
+    suspend: Words = ""
+    """Empty: the server falls asleep by itself when idle."""
+    resume: Words = ""
+    keeps_weights: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
     """A server whose sleep levels are built in."""
 
-    levels: Mapping[str, LevelForm]
-    usual: tuple[str, ...]
-    """The levels used if the configuration names none."""
-    check: str
+    levels: Mapping[str, KnownLevel]
+    usual: str
+    """The level used if the configuration names none."""
+    check: str | None
     asked_for: tuple[str, ...]
     """What the command or the environment must contain for the server to sleep."""
-    forgetting: str = ""
-    """The level that drops the weights; others keep them in RAM."""
 
 
 VLLM = {
-    "1": {"suspend": "POST /sleep?level=1&mode=wait", "resume": "POST /wake_up"},
-    "2": {
-        "suspend": "POST /sleep?level=2&mode=wait",
-        "resume": [
+    "1": KnownLevel("POST /sleep?level=1&mode=wait", "POST /wake_up"),
+    # It reloads the weights through a call that not every model and quantisation supports: never a default.
+    "2": KnownLevel(
+        "POST /sleep?level=2&mode=wait",
+        (
             "POST /wake_up?tags=weights",
             'POST /collective_rpc {"method": "reload_weights"}',
             "POST /wake_up?tags=kv_cache",
-        ],
-    },
+        ),
+        keeps_weights=False,
+    ),
 }
-# The server sleeps by itself when idle, so there is no suspend request; any request to the model wakes it.
-LLAMA_SERVER = {"idle": {"resume": 'POST /tokenize {"content": ""}'}}
-
-
-def known(levels: Mapping[str, Any], usual: str, check: str, *asked_for: str, forgetting: str) -> Known:
-    forms = {name: LevelForm.model_validate(each) for name, each in levels.items()}
-    return Known(forms, (usual,), check, asked_for, forgetting)
-
+# Any request to the model wakes it.
+LLAMA_SERVER = {"idle": KnownLevel(resume='POST /tokenize {"content": ""}', keeps_weights=False)}
 
 SERVERS: Mapping[str, Known] = {
-    # Level 2 reloads the weights through a call that not every model and quantisation supports: never a default.
-    "vllm": known(VLLM, "1", "/is_sleeping", "--enable-sleep-mode", "VLLM_SERVER_DEV_MODE", forgetting="2"),
-    "llama-server": known(LLAMA_SERVER, "idle", "/props", "--sleep-idle-seconds", forgetting="idle"),
+    "vllm": Known(VLLM, "1", "/is_sleeping", ("--enable-sleep-mode", "VLLM_SERVER_DEV_MODE")),
+    "llama-server": Known(LLAMA_SERVER, "idle", "/props", ("--sleep-idle-seconds",)),
 }
-NOBODY = Known({}, (), "", ())
+ANY_SERVER = Known({"only": KnownLevel()}, "only", None, ())
 
 
 class SleepMaker:
@@ -74,29 +72,32 @@ class SleepMaker:
         if model.sleep is None:
             return None
         form = SleepForm(server=model.sleep) if isinstance(model.sleep, str) else model.sleep
-        server = SERVERS[form.server] if form.server else NOBODY
+        server = SERVERS[form.server] if form.server else ANY_SERVER
         self._warn_of_insomnia(model, server, path)
         levels = tuple(self._level(name, each, form, server, path) for each in self._names(form, server, path))
         return Sleep(levels, form.ttl or None)
 
     def _names(self, form: SleepForm, server: Known, path: Path) -> list[str]:
-        if form.levels and (form.suspend or form.resume or form.memory is not None):
-            self._problems.error((*path, "levels"), "cannot be used together with suspend, resume or memory beside it")
-        return [*form.levels] or [*server.usual] or [ONLY_LEVEL]
+        names = [str(level) for level in dict.fromkeys(form.levels)]
+        if names and form.server != "vllm":
+            self._problems.error((*path, "levels"), "only vllm has levels", "Remove levels")
+            return [server.usual]
+        if len(names) > 1 and (form.suspend or form.resume or form.memory is not None):
+            self._problems.error((*path, "levels"), "several levels cannot have the same suspend, resume or memory")
+        return names or [server.usual]
 
     def _level(self, name: str, level: str, form: SleepForm, server: Known, path: Path) -> SleepLevel:
-        own, usual = form.levels.get(level, form), server.levels.get(level, LevelForm())
-        here: Path = (*path, "levels", level) if level in form.levels else path
-        if not own.resume and not usual.resume:
-            hint = f"Known levels: {', '.join(server.levels)}" if server.levels else "Define how to wake it"
-            self._problems.error((*here, "resume"), "is missing: nothing would wake the server", hint)
+        usual = server.levels[level]
+        if not form.resume and not usual.resume:
+            hint = "Define how to wake it, or name a supported server"
+            self._problems.error((*path, "resume"), "is missing: nothing would wake the server", hint)
         return SleepLevel(
             level,
-            self._steps(name, own.suspend or usual.suspend, (*here, "suspend")),
-            self._steps(name, own.resume or usual.resume, (*here, "resume")),
-            check=unsealed(form.check, quote) or server.check or None,
-            memory=self._memory(own, (*here, "memory")),
-            keeps_weights=level != server.forgetting,
+            self._steps(name, form.suspend or usual.suspend, (*path, "suspend")),
+            self._steps(name, form.resume or usual.resume, (*path, "resume")),
+            check=server.check,
+            memory=self._memory(form, (*path, "memory")),
+            keeps_weights=usual.keeps_weights,
             timeout_s=form.timeout,
         )
 
@@ -109,14 +110,14 @@ class SleepMaker:
                 self._problems.error(path, str(error), "Use a request such as POST /sleep, or a command")
         return tuple(steps)
 
-    def _memory(self, own: LevelForm, path: Path) -> Mapping[Place, Bytes] | None:
+    def _memory(self, form: SleepForm, path: Path) -> Mapping[Place, Bytes] | None:
         """A single size means RAM, where sleeping servers keep their memory."""
-        if own.memory is None:
+        if form.memory is None:
             return None
         if not self._budgets:
             self._problems.warn(path, "has no effect without devices")
             return None
-        sizes = own.memory if isinstance(own.memory, dict) else {HOST_MEMORY.device: own.memory}
+        sizes = form.memory if isinstance(form.memory, dict) else {HOST_MEMORY.device: form.memory}
         places = {Place(LOCAL_HOST, DeviceName(device)): size for device, size in sizes.items()}
         for place in places:
             if place not in self._budgets:
