@@ -17,7 +17,7 @@ from hotseat.activity.usage import Accounts
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.errors import LoadFailed
-from hotseat.fleet.view import Agreement, FleetConnection, FleetView, HostState, HostView, Resident
+from hotseat.fleet.view import Agreement, FleetConnection, FleetView, HostState, HostView
 from hotseat.hardware.measurement import Sensors
 from hotseat.identifiers import DeviceName, HostName, ModelName
 from hotseat.scheduling.scheduler import Scheduler
@@ -39,8 +39,7 @@ if TYPE_CHECKING:
 
 ROW = re.compile(r"^\| `([a-z_]+)` \| (counter|gauge|histogram) \| (.*?) \| ", re.MULTILINE)
 ALPHA, BETA, DUD = ModelName("alpha"), ModelName("beta"), ModelName("dud")
-QWEN = Resident(ModelName("qwen"), "ready", {}, 0, 0, 0.0, pinned=False)
-GPU2 = HostView(HostName("gpu2"), "http://gpu2", "1", {}, HostState.UNREACHABLE, 2.5, frozenset(), (), (QWEN,), 7, 1)
+GPU2 = HostView(HostName("gpu2"), "http://gpu2", "1", {}, HostState.UNREACHABLE, 2.5, frozenset(), (), (), 7, 1)
 FLEET = FleetView(HostName("gpu1"), FleetConnection.DISCONNECTED, (GPU2,), (), {Agreement.MADE: 3}, malformed=1)
 
 
@@ -122,7 +121,7 @@ async def test_names_follow_the_conventions() -> None:
 
 
 async def test_a_fleet_in_figures() -> None:
-    """This host's state, and for each other host how long it was silent, what is ready there and what was sent."""
+    """This host's state, and for each other host how long it was silent and what was sent to it."""
     seen = {
         (sample.name, *sorted(sample.labels.values())): sample.value
         for family in await printed()
@@ -134,8 +133,6 @@ async def test_a_fleet_in_figures() -> None:
         ("hotseat_fleet_connection", "disconnected"): 1,
         ("hotseat_fleet_hosts",): 1,
         ("hotseat_fleet_host_last_seen_seconds", "gpu2"): 2.5,
-        ("hotseat_fleet_host_unreachable", "gpu2"): 1,
-        ("hotseat_fleet_host_ready_models", "gpu2"): 1,
         ("hotseat_fleet_requests_total", "forwarded", "gpu2"): 7,
         ("hotseat_fleet_requests_total", "gpu2", "refused"): 1,
         ("hotseat_fleet_claims_total", "made"): 3,

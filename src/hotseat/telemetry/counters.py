@@ -89,9 +89,9 @@ class RequestCounters:
 
 
 class LoadCounters:
-    """The starts, stops and sleeps of one model."""
+    """The starts, stops and wakes of one model."""
 
-    __slots__ = ("crashes", "early_evictions", "outcomes", "seconds", "sleeps", "stop_seconds", "stops", "wake_seconds")
+    __slots__ = ("crashes", "early_evictions", "outcomes", "seconds", "stop_seconds", "stops", "wake_seconds")
 
     def __init__(self) -> None:
         self.outcomes: Counter[str] = Counter()
@@ -103,7 +103,6 @@ class LoadCounters:
         self.crashes = 0
         self.early_evictions = 0
         """How often the model was evicted sooner than its load time."""
-        self.sleeps = 0
         self.wake_seconds = Spread()
 
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.registry import Collector
 
-from hotseat.fleet.view import Agreement, HostState
-from hotseat.scheduling.lifecycle import Phase
+from hotseat.fleet.view import Agreement
 from hotseat.telemetry import metric_names
 
 if TYPE_CHECKING:
@@ -43,15 +42,12 @@ def of_connection(present: str) -> Metric:
 
 
 def of_hosts(view: FleetView | None) -> Iterator[Metric]:
-    last_seen, unreachable = metric_names.FLEET_LAST_SEEN.gauge(), metric_names.FLEET_UNREACHABLE.gauge()
-    ready, requests = metric_names.FLEET_READY.gauge(), metric_names.FLEET_REQUESTS.counter()
+    last_seen, requests = metric_names.FLEET_LAST_SEEN.gauge(), metric_names.FLEET_REQUESTS.counter()
     for host in view.hosts if view else ():
         last_seen.add_metric([host.name], host.last_seen_s)
-        unreachable.add_metric([host.name], host.state is HostState.UNREACHABLE)
-        ready.add_metric([host.name], sum(each.phase == Phase.READY.value for each in host.residents))
         requests.add_metric([host.name, metric_names.FORWARDED], host.passed_on)
         requests.add_metric([host.name, metric_names.REFUSED], host.turned_away)
-    yield from (last_seen, unreachable, ready, requests)
+    yield from (last_seen, requests)
 
 
 def of_records(view: FleetView | None) -> Iterator[Metric]:

@@ -29,13 +29,12 @@ class KeyPage(Collector):
 
     def collect(self) -> Iterator[Metric]:
         requests, refused = metric_names.KEY_REQUESTS.counter(), metric_names.KEY_REFUSED.counter()
-        in_flight, seconds = metric_names.KEY_IN_FLIGHT.gauge(), metric_names.KEY_DEVICE_SECONDS.counter()
+        seconds = metric_names.KEY_DEVICE_SECONDS.counter()
         for account in self._accounts():
             requests.add_metric([account.name], account.requests)
             refused.add_metric([account.name], account.refused)
-            in_flight.add_metric([account.name], account.in_flight)
             seconds.add_metric([account.name], account.device_s)
-        yield from (requests, refused, in_flight, seconds, self._tokens())
+        yield from (requests, refused, seconds, self._tokens())
 
     def _tokens(self) -> Metric:
         tokens, by_key = metric_names.KEY_TOKENS.counter(), self._used()

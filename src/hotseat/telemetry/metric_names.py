@@ -143,24 +143,14 @@ LOAD_SECONDS = Figure("hotseat_load_seconds", _HISTOGRAM, "From the start of a m
 STOP_SECONDS = Figure(
     "hotseat_stop_seconds", _HISTOGRAM, "From the stop request to the exit of a model server.", _MODEL
 )
-SLEEPS = Figure(
-    "hotseat_sleeps_total", _COUNTER, "Times that model servers fell asleep instead of being stopped.", _MODEL
-)
 WAKE_SECONDS = Figure(
     "hotseat_wake_seconds", _HISTOGRAM, "From waking a sleeping model server until it is ready.", _MODEL
 )
-CONVERSATIONS_KEPT = Figure("hotseat_conversations_kept", _GAUGE, "Saved conversations on disk.", _MODEL)
 CONVERSATION_BYTES = Figure("hotseat_conversations_bytes", _GAUGE, "Disk space of saved conversations.", _MODEL)
-CONVERSATIONS_SAVED = Figure(
-    "hotseat_conversations_saved_total", _COUNTER, "Conversations saved before their model server stopped.", _MODEL
-)
-CONVERSATIONS_REUSED = Figure(
-    "hotseat_conversations_reused_total", _COUNTER, "Restored conversations that a request has continued.", _MODEL
-)
 CONVERSATION_SECONDS = Figure(
     "hotseat_conversations_gained_seconds_total",
     _COUNTER,
-    "Time in which model servers would have computed the reused conversations again.",
+    "Time in which model servers would have computed the restored conversations that requests continued.",
     _MODEL,
 )
 WAITING = Figure("hotseat_waiting", _GAUGE, "Requests in the queue.", _MODEL)
@@ -189,7 +179,6 @@ BUILD_INFO = Figure("hotseat_build_info", _GAUGE, "1, with the running version."
 _KEY = ("key",)
 KEY_REQUESTS = Figure("hotseat_key_requests_total", _COUNTER, "Requests to models by API key.", _KEY)
 KEY_REFUSED = Figure("hotseat_key_refused_total", _COUNTER, "Requests refused because of a key's limits.", _KEY)
-KEY_IN_FLIGHT = Figure("hotseat_key_in_flight", _GAUGE, "Requests waiting or running, by key.", _KEY)
 KEY_DEVICE_SECONDS = Figure(
     "hotseat_key_device_seconds_total",
     _COUNTER,
@@ -214,13 +203,6 @@ FLEET_HOSTS = Figure("hotseat_fleet_hosts", _GAUGE, "Hosts known to this one, in
 FLEET_LAST_SEEN = Figure(
     "hotseat_fleet_host_last_seen_seconds", _GAUGE, "Time since the last message of a host.", _HOST
 )
-FLEET_UNREACHABLE = Figure(
-    "hotseat_fleet_host_unreachable",
-    _GAUGE,
-    "1 for a host that gets no requests because it refused connections.",
-    _HOST,
-)
-FLEET_READY = Figure("hotseat_fleet_host_ready_models", _GAUGE, "Models that are ready on a host.", _HOST)
 FLEET_REQUESTS = Figure(
     "hotseat_fleet_requests_total", _COUNTER, "Requests that this host sent to another.", ("host", "result")
 )
@@ -262,14 +244,12 @@ PROCESS = (
 FIGURES = (
     REQUESTS, REQUEST_SECONDS, WAITING_SECONDS, FIRST_BYTE_SECONDS,
     PROMPT_TOKENS, CACHED_PROMPT_TOKENS, COMPLETION_TOKENS, TOKENS_PER_SECOND, REFUSALS,
-    LOADS, STOPS, CRASHES, EARLY_EVICTIONS, LOAD_SECONDS, STOP_SECONDS, SLEEPS, WAKE_SECONDS,
-    CONVERSATIONS_KEPT, CONVERSATION_BYTES, CONVERSATIONS_SAVED, CONVERSATIONS_REUSED,
-    CONVERSATION_SECONDS,
+    LOADS, STOPS, CRASHES, EARLY_EVICTIONS, LOAD_SECONDS, STOP_SECONDS, WAKE_SECONDS,
+    CONVERSATION_BYTES, CONVERSATION_SECONDS,
     WAITING, IN_FLIGHT, FAILURES_IN_A_ROW, MODEL_PHASE, OLDEST_WAITING,
     ACTIVITY_LOST, LOG_LINES_DROPPED, TRACES_DROPPED, LOOP_LAG, TASKS, LAST_RELOAD, BUILD_INFO,
-    KEY_REQUESTS, KEY_REFUSED, KEY_IN_FLIGHT, KEY_DEVICE_SECONDS, KEY_TOKENS,
-    FLEET_CONNECTION, FLEET_HOSTS, FLEET_LAST_SEEN, FLEET_UNREACHABLE, FLEET_READY,
-    FLEET_REQUESTS, FLEET_CLAIMS, FLEET_MALFORMED,
+    KEY_REQUESTS, KEY_REFUSED, KEY_DEVICE_SECONDS, KEY_TOKENS,
+    FLEET_CONNECTION, FLEET_HOSTS, FLEET_LAST_SEEN, FLEET_REQUESTS, FLEET_CLAIMS, FLEET_MALFORMED,
     DEVICE_UTILIZATION, DEVICE_TEMPERATURE, DEVICE_POWER,
     *PROCESS,
 )  # fmt: skip

@@ -9,14 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from hotseat.scheduling.commands import ReportSwap, StartUpstream, StopUpstream, WakeUp
-from hotseat.scheduling.events import (
-    UpstreamAsleep,
-    UpstreamAwake,
-    UpstreamExited,
-    UpstreamFailed,
-    UpstreamReady,
-    WakeFailed,
-)
+from hotseat.scheduling.events import UpstreamAwake, UpstreamExited, UpstreamFailed, UpstreamReady, WakeFailed
 from hotseat.telemetry.counters import FAILED, GIVEN_UP, READY, AllCounters, LoadCounters, RequestCounters
 
 if TYPE_CHECKING:
@@ -72,8 +65,6 @@ class Metrics:
                 self._note_end_of_start(ended)
             case UpstreamExited(model=model, launch=launch) if not self._note_end_of_stop(model, launch):
                 self._loads_of(model).crashes += 1
-            case UpstreamAsleep(model=model):
-                self._loads_of(model).sleeps += 1
             case UpstreamAwake(model=model, launch=launch):
                 self._loads_of(model).wake_seconds.add(self._clock() - self._woken.pop(launch))
             case WakeFailed(launch=launch):

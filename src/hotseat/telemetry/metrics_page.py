@@ -100,16 +100,14 @@ def of_refusals(refusals: Mapping[str, int]) -> Metric:
 def of_loads(by_model: Mapping[str, LoadCounters]) -> Iterator[Metric]:
     loads, stops = metric_names.LOADS.counter(), metric_names.STOPS.counter()
     crashes, early = metric_names.CRASHES.counter(), metric_names.EARLY_EVICTIONS.counter()
-    sleeps = metric_names.SLEEPS.counter()
     for model, counters in by_model.items():
         crashes.add_metric([model], counters.crashes)
-        sleeps.add_metric([model], counters.sleeps)
         early.add_metric([model], counters.early_evictions)
         for outcome in OUTCOMES:
             loads.add_metric([model, outcome], counters.outcomes[outcome])
         for cause in Cause:
             stops.add_metric([model, cause.value], counters.stops[cause.value])
-    yield from (loads, stops, crashes, early, sleeps)
+    yield from (loads, stops, crashes, early)
     yield histogram(metric_names.LOAD_SECONDS, {model: counters.seconds for model, counters in by_model.items()})
     yield histogram(metric_names.STOP_SECONDS, {model: counters.stop_seconds for model, counters in by_model.items()})
     yield histogram(metric_names.WAKE_SECONDS, {model: counters.wake_seconds for model, counters in by_model.items()})
