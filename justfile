@@ -202,10 +202,6 @@ site:
     uv pip sync --quiet --python .cache/docs-venv/bin/python --require-hashes requirements/docs.txt
     python scripts/make_site.py .cache/docs-venv/bin/zensical
 
-# print the configuration's JSON schema
-schema:
-    hotseat schema
-
 # resolve the dependencies again
 lock:
     uv pip compile pyproject.toml --universal --extra fleet --extra otel --generate-hashes -o requirements/runtime.txt
