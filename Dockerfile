@@ -2,7 +2,6 @@
 # Debian 14 (forky) is the first release that has llama.cpp.
 
 FROM debian:forky-slim AS build
-# hadolint ignore=DL3008  # Debian keeps one version of a package per release
 RUN apt-get update \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends python3-hatchling python3-venv
 WORKDIR /source
@@ -18,7 +17,6 @@ RUN python3 -m hatchling build -t wheel -d /wheel \
 FROM debian:forky-slim
 # For GPUs through Vulkan: --build-arg MORE="libggml0-backend-vulkan mesa-vulkan-drivers"
 ARG MORE=""
-# hadolint ignore=DL3008,SC2086  # as above; MORE is a list of words
 RUN apt-get update \
  && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
     ca-certificates curl llama.cpp-tools python3 $MORE \

@@ -28,15 +28,13 @@ whisper:
     PACKAGE=whisper.cpp PROGRAM=whisper-server scripts/get_llama_server.sh .cache/whisper-server
     python scripts/make_whisper.py .cache/whisper-server/random.bin
 
-# linter, formatter, types, import contracts, security checks
+# linter with security checks, formatter, types, import contracts
 check:
     ruff check {{ code }}
     ruff format --check {{ code }}
     mypy
     npm run --silent --prefix dashboard check
     lint-imports
-    bandit --quiet --recursive --configfile pyproject.toml src
-    hadolint Dockerfile
 
 # all tests except those of the big model
 test *options:

@@ -1,6 +1,6 @@
 """The container's files are read, since no image is built here; what they count on is tried.
 
-`just try-image` builds and runs it. hadolint's opinion of the Dockerfile is part of `just check`.
+`just try-image` builds and runs it.
 """
 
 from __future__ import annotations
