@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.command_line import completed
@@ -14,13 +14,20 @@ from tests.support.waiting import come_true
 
 from hotseat.catalog.catalog import CatalogChange
 from hotseat.catalog.named_models import Profile
-from hotseat.cli.queries import is_failing, phase_of
+from hotseat.cli.queries import is_failing, phase_of, sentences, waiting
 from hotseat.config.reload import ReloadResult
 from hotseat.identifiers import ModelName
 from hotseat.scheduling.lifecycle import Phase
 
 if TYPE_CHECKING:
     from tests.support.command_line import CommandLine, Typed
+
+
+EMPTY: dict[str, Any] = {
+    "model": "dud", "host": None, "queue": [], "last_start": None, "last_stop": None, "other_hosts": [],
+    "overrides": None, "conversations": None,
+}  # fmt: skip
+"""The answer about a model that nobody has used."""
 
 
 async def test_ps_shows_what_is_alive(command_line: CommandLine) -> None:
@@ -136,6 +143,25 @@ async def test_why_knows_the_last_failure(command_line: CommandLine) -> None:
     assert "last failure: dud exited with code 1" in recovered.out
 
 
+def test_why_of_a_model_that_backs_off() -> None:
+    """The sentence is English, and what the failure says is there once, followed by the server's output."""
+    why = "dud is not ready: it exited with code 1 while loading. See `hotseat logs dud`."
+    details = {**EMPTY, "phase": "backoff", "failures": 2, "retry_in_s": 2.0, "why": why}
+
+    assert sentences({**details, "last_error": f"{why[:-1]}; its last output was:\nerror: no such file"}) == [
+        "dud is backing off: it exited with code 1 while loading. See `hotseat logs dud`.",
+        "it failed 2 times in a row; the next try is in 2s; `hotseat load dud` tries now",
+        "its last output was:\nerror: no such file",
+    ]
+
+
+def test_why_of_a_load_that_takes_longer_than_usual() -> None:
+    """Nobody is told that the response comes in 0 s."""
+    ticket = {"ticket": 3, "waited_s": 4.0, "why": "loading dud: 4 s so far", "expected_s": 0.2, "at_most_s": None}
+
+    assert waiting(ticket) == "request 3 has waited 4s: loading dud: 4 s so far"
+
+
 async def test_a_model_that_failed_is_reported(command_line: CommandLine) -> None:
     """`ps` and `why` say how often it failed and when it is started again."""
     await command_line.type("load", "dud")
@@ -176,7 +202,7 @@ async def test_why_tells_each_who_waits(command_line: CommandLine) -> None:
         said = await command_line.type("why", "qwen")
         command_line.rig.launcher.become_ready("qwen")
 
-    assert re.match(r"request 1 has waited \d+s: loading qwen: \d+ s so far, usually about ", said.out.splitlines()[1])
+    assert re.match(r"request 1 has waited \d+s: loading qwen: \d+ s so far, its usual time ", said.out.splitlines()[1])
 
 
 async def test_reload_says_what_it_touched(command_line: CommandLine) -> None:

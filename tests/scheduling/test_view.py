@@ -40,7 +40,7 @@ def test_a_loading_model(driver: SchedulerDriver) -> None:
     driver >> arrives(1, "qwen") << starts("qwen")
 
     driver.at(5)
-    assert driver.why("qwen") == "loading qwen: 5 s so far, usually about 20 s"
+    assert driver.why("qwen") == "loading qwen: 5 s so far, its usual time is not known yet"
     assert driver.view("qwen").waiting == 1
 
 

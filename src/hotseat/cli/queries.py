@@ -26,6 +26,8 @@ ALIVE = ("MODEL", "PHASE", "PID", "PORT", "IN FLIGHT", "WAITING", "MEMORY", "TTL
 DEVICES = ("DEVICE", "BUDGET", "FOR MODELS", "RESERVED")
 """The columns of `device_row`."""
 
+SOON_S = 0.5
+"""Less would be shown as 0 s, which a load that takes longer than usual does not keep."""
 CONVERSATIONS = ("CONVERSATIONS OF", "KEPT", "SIZE", "SAVED", "RESTORED", "REUSED", "TIME SAVED")
 """The columns of `conversations_row`."""
 
@@ -228,7 +230,8 @@ def why(server: Server, model: str, as_json: bool) -> None:
 def sentences(details: dict[str, Any]) -> list[str]:
     """The current state first, then failures, what is set at run time, waiting requests, past causes, other hosts."""
     on_host = f" on {details['host']}" if details["host"] else ""
-    lines = [f"{details['model']} is {details['phase']}{on_host}: {details['why']}"]
+    why = details["why"].removeprefix(f"{details['model']} is not ready: ")
+    lines = [f"{details['model']} is {in_words(details['phase'])}{on_host}: {why}"]
     if is_failing(details):
         lines.append(f"it {failures_in_words(details)}; `hotseat load {details['model']}` tries now")
     lines += overrides_in_words(details)
@@ -237,25 +240,37 @@ def sentences(details: dict[str, Any]) -> list[str]:
     for what, cause in (("started", details["last_start"]), ("stopped", details["last_stop"])):
         if cause:
             lines.append(f"last {what} {moment(cause['at'])}: {cause['reason']}")
-    if details["last_error"] and details["last_error"] != details["why"]:
-        lines.append(f"last failure: {details['last_error']}")
+    lines += last_failure(details["last_error"], details["why"])
     return lines + [on_another(seen) for seen in details["other_hosts"]]
+
+
+def in_words(phase: str) -> str:
+    return "backing off" if phase == "backoff" else phase
+
+
+def last_failure(error: str | None, why: str) -> list[str]:
+    """Only the server's output if the state has the same reason."""
+    if not error or error == why:
+        return []
+    rest = error.removeprefix(f"{why.removesuffix('.')}; ")
+    return [rest if rest != error else f"last failure: {error}"]
 
 
 def on_another(seen: dict[str, Any]) -> str:
     """The state on another host, with that host's reason."""
     if not seen["why"]:
-        return f"it is {seen['phase']} on {seen['host']}, which gave no reason"
-    return f"it is {seen['phase']} on {seen['host']}: {seen['why']}"
+        return f"it is {in_words(seen['phase'])} on {seen['host']}, which gave no reason"
+    return f"it is {in_words(seen['phase'])} on {seen['host']}: {seen['why']}"
 
 
 def waiting(ticket: dict[str, Any]) -> str:
     sentence = f"request {ticket['ticket']} has waited {duration(ticket['waited_s'])}: {ticket['why']}"
-    if ticket["expected_s"] is not None:
-        sentence += f"; served in about {duration(ticket['expected_s'])}"
+    bounds = []
+    if ticket["expected_s"] is not None and ticket["expected_s"] >= SOON_S:
+        bounds.append(f"served in about {duration(ticket['expected_s'])}")
     if ticket["at_most_s"] is not None:
-        sentence += f", {duration(ticket['at_most_s'])} at most"
-    return sentence
+        bounds.append(f"{duration(ticket['at_most_s'])} at most")
+    return "; ".join([sentence, ", ".join(bounds)]) if bounds else sentence
 
 
 def reload(server: Server) -> None:

@@ -9,7 +9,7 @@ from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.memory_fit import added_up, footprint, holds
 from hotseat.scheduling.settle import UNWANTED
 from hotseat.scheduling.view import ConversationsView, DeviceView, ModelView, TicketView, View
-from hotseat.scheduling.wait_reasons import served_in_s, waits
+from hotseat.scheduling.wait_reasons import served_in_s, usual_load, waits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -116,8 +116,7 @@ def _why(state: State, model: ModelState, now: Instant) -> str:
         case Phase.LOADING:
             doing = "waking" if model.sleep_level else "loading"
             doing = "restoring conversations, loading" if model.is_restoring else doing
-            usual_s = state.load_s(model.name)
-            return f"{doing} for {now - model.since:.1f} s, usually about {usual_s:.1f} s: {model.why}"
+            return f"{doing} for {now - model.since:.1f} s, {usual_load(state, model, 1)}: {model.why}"
         case Phase.DRAINING:
             leases = len(model.leases)
             first = "1 request" if leases == 1 else f"{leases} requests"

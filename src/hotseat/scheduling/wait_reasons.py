@@ -194,7 +194,7 @@ def _resident(state: State, model: ModelState, now: Instant) -> Wait:
     match model.phase:
         case Phase.LOADING:
             doing = "waking" if model.sleep_level else "loading"
-            why = f"{doing} {model.name}: {now - model.since:.0f} s so far, usually about {load_s:.0f} s"
+            why = f"{doing} {model.name}: {now - model.since:.0f} s so far, {usual_load(state, model, 0)}"
             return Wait(why, loads_in_s(state, model, now))
         case Phase.READY:
             busy = f"{model.slots_used} of {slots(state, model):g} busy"
@@ -203,6 +203,13 @@ def _resident(state: State, model: ModelState, now: Instant) -> Wait:
             then = "woken" if model.falls_asleep else "loaded again"
             why = f"{_leaves(model, now)} ({model.why}), then it is {then} (about {load_s:.0f} s)"
             return Wait(why, leaves_in_s(state, model, now) + load_s)
+
+
+def usual_load(state: State, model: ModelState, digits: int) -> str:
+    """A model that was never loaded has no usual time, only the scheduler's guess."""
+    if state.model_stats.measured_load_s(model.name) is None:
+        return "its usual time is not known yet"
+    return f"usually about {state.load_s(model.name):.{digits}f} s"
 
 
 def served_in_s(state: State, model: ModelState, ahead: int) -> Seconds:
