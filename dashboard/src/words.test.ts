@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { bytes, duration, firstLine } from "./words";
+import { bytes, commandLine, duration, firstLine } from "./words";
 
 const plain = (text: string) => text.replaceAll("\u00a0", " ");
 
@@ -33,4 +33,10 @@ test("the cause of a failure is separated from the server output", () => {
 
     assert.deepEqual(shown, { cause: "it exited with code 1", output: "line one\nline two" });
   }
+});
+
+test("a command line can be pasted into a shell", () => {
+  const shown = commandLine(["sh", "-c", "exit 3", "--port", "${PORT}", "it's", ""]);
+
+  assert.equal(shown, "sh -c 'exit 3' --port ${PORT} 'it'\\''s' ''");
 });

@@ -81,3 +81,12 @@ export function firstLine(text: string): { cause: string; output: string } {
   const [cause = "", ...rest] = text.split("\n");
   return { cause: cause.replace(/; (its )?last output( was)?:$/, ""), output: rest.join("\n") };
 }
+
+/** Words of a command as a shell reads them; macros such as `${PORT}` stay as they are in the configuration. */
+export function commandLine(words: string[]): string {
+  return words.map((word) => (/^[\w@%+=:,./${}-]+$/.test(word) ? word : quoted(word))).join(" ");
+}
+
+function quoted(word: string): string {
+  return `'${word.replaceAll("'", "'\\''")}'`;
+}

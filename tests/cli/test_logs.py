@@ -53,6 +53,14 @@ async def test_logs_of_one_model_are_its_servers_lines(command_line: CommandLine
     assert said.out == "2026-11-16T13:00:01.000+01:00 qwen | loading\n"
 
 
+async def test_a_model_that_has_printed_nothing(command_line: CommandLine) -> None:
+    """An empty log is not mistaken for a command that did nothing, and programs that read it see none."""
+    said = await command_line.type("logs", "qwen")
+
+    assert (said.code, said.out) == (0, "")
+    assert said.err == "qwen has printed nothing so far; `hotseat why qwen` shows its state\n"
+
+
 async def test_json_is_what_the_server_sent(command_line: CommandLine) -> None:
     """One object per line."""
     command_line.rig.logs.write_own("error", "it broke")

@@ -6,7 +6,7 @@ import { api } from "../data/api";
 import type { ConfigReport } from "../data/types";
 import { Action, CopyButton, showError } from "../parts/actions";
 import { Card, Page } from "../parts/frame";
-import { bytes } from "../words";
+import { bytes, commandLine } from "../words";
 
 export function ConfigPage() {
   const report = useSignal<ConfigReport | null>(null);
@@ -84,7 +84,7 @@ function Problems({ title, kind, problems }: { title: string; kind: string; prob
 }
 
 function commandOf(keys: Record<string, unknown>): string {
-  return Array.isArray(keys.cmd) ? keys.cmd.join(" ") : String(keys.proxy ?? "");
+  return Array.isArray(keys.cmd) ? commandLine(keys.cmd) : String(keys.proxy ?? "");
 }
 
 const SIZES = /^(limits\.(header|body|jsonBody|uploads)$|budgets\.|memory\.)/;

@@ -34,6 +34,7 @@ def logs(server: Server, model: str | None, lines: int, follow: bool, as_json: b
         raise
     if is_empty and lines and model is not None:
         refuse_elsewhere(server, model, follow)
+        print(f"{model} has printed nothing so far; `hotseat why {model}` shows its state", file=sys.stderr)
 
 
 def show_lines(lines: Iterable[str], as_json: bool, *, flush: bool) -> int:

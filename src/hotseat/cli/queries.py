@@ -46,13 +46,14 @@ def ps(server: Server, as_json: bool) -> None:
         print(f"\nmemory is yielded: {status['yielding']}")
     if (fleet := status["fleet"]) and fleet["connection"] == "disconnected":
         print(f"\n{fleet['host']} is disconnected from its fleet; see `hotseat fleet status`")
-    for sentence in [each for model in status["models"] for each in overrides_in_words(model)]:
-        print(f"\n{sentence}")
-    for sentence in [each for model in status["models"] for each in given_up_in_words(model)]:
-        print(f"\n{sentence}")
-    for model in filter(is_failing, status["models"]):
-        print(f"\n{model['model']} {failures_in_words(model)}; see `hotseat why {model['model']}`")
+    if notes := [note for model in status["models"] for note in notes_on(model)]:
+        print("\n" + "\n".join(notes))
     return None
+
+
+def notes_on(model: dict[str, Any]) -> list[str]:
+    failing = f"{model['model']} {failures_in_words(model)}; see `hotseat why {model['model']}`"
+    return [*overrides_in_words(model), *given_up_in_words(model), *([failing] if is_failing(model) else [])]
 
 
 def device_row(device: dict[str, Any]) -> tuple[str, ...]:

@@ -60,7 +60,7 @@ class Banner:
         for host, port in self.for_ollama:
             log.info("listening on http://%s:%d for clients of Ollama (ollama.listen)", host, port)
         if self.reduced_connections is not None:
-            log.info("connections are bounded by file descriptors connections=%d", self.reduced_connections)
+            log.info("connections are limited by the number of open files connections=%d", self.reduced_connections)
 
     def _access(self) -> str:
         keys = len(self.access.keys)

@@ -148,7 +148,7 @@ class MemoryMonitor:
         if any(differs(size, before[place]) for place, size in most.items()):
             for place, size in most.items():
                 log.info(
-                    "other programs use device memory device=%s available=%r budget=%r",
+                    "memory left by other programs changed device=%s available=%r budget=%r",
                     place,
                     in_gib(size),
                     in_gib(budgets[place]),
