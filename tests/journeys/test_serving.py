@@ -116,7 +116,9 @@ def test_a_port_in_use_is_an_error(config: Path, capsys: pytest.CaptureFixture[s
         code = serve(ServeOptions([config], listen=("127.0.0.1", port)))
 
     assert code == FAILED
-    assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in capsys.readouterr().err
+    assert (
+        f"cannot listen on 127.0.0.1:{port}: Address already in use. `hotseat doctor` says" in capsys.readouterr().err
+    )
 
 
 def test_a_port_that_ollama_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from hotseat.telemetry.stdout_writer import StdoutWriter
 
 FAILED, INVALID = 1, 3
+TAKEN = "`hotseat doctor` says by which program. "
 OLLAMA_RUNS = "Ollama itself probably runs: stop it with `systemctl stop ollama`, or quit its app. "
 
 
@@ -100,7 +101,7 @@ def listen(
 ) -> tuple[list[socket.socket], list[socket.socket]]:
     """The sockets for clients, and those for Ollama's clients. Those of the predecessor are used if it has them."""
     sockets = handed or (predecessor.sockets_for(settings.listen) if predecessor else [])
-    sockets = sockets or open_sockets(settings.listen, "Choose another address with --listen.")
+    sockets = sockets or open_sockets(settings.listen, "Choose another address with --listen.", TAKEN)
     try:
         for_ollama = predecessor.sockets_for_ollama(settings.ollama_listen) if predecessor else []
         return sockets, for_ollama or open_sockets_for_ollama(settings.ollama_listen)
