@@ -53,7 +53,7 @@ def test_a_server_that_must_be_replaced_is_stopped_at_once(driver: SchedulerDriv
 
 
 def test_a_second_server_of_a_model_is_stopped(driver: SchedulerDriver) -> None:
-    """It is not in the books, so it must not keep memory; the first one stays."""
+    """The state does not contain it, so it must not keep memory; the first one stays."""
     driver >> adopted(model("qwen"), 5) << nothing
     driver >> adopted(model("qwen"), 6) << stops("qwen", launch=6, cause=Cause.SHUTDOWN)
 

@@ -1,4 +1,4 @@
-"""Errors as llama.cpp's router answers them, and whose model it is."""
+"""Errors in the format of llama.cpp's router, and the check that a caller may use a model."""
 
 from __future__ import annotations
 

@@ -32,22 +32,22 @@ class FleetCatalog:
         # Each host renews it once a day, nearly always unchanged.
         if self._catalogs.get(digest) != catalog:
             self._catalogs[digest] = catalog
-            self._list_anew()
+            self._rebuild_indexes()
 
     def drop(self, digest: str) -> None:
         if self._catalogs.pop(digest, None):
-            self._list_anew()
+            self._rebuild_indexes()
 
     def use(self, digest: str) -> None:
         """A living host has it."""
         self._used.add(digest)
-        self._list_anew()
+        self._rebuild_indexes()
 
     def disuse(self, digest: str) -> None:
         self._used.discard(digest)
-        self._list_anew()
+        self._rebuild_indexes()
 
-    def _list_anew(self) -> None:
+    def _rebuild_indexes(self) -> None:
         self._offers, self._aliases, self.kept = {}, {}, {}
         for digest in sorted(self._used & self._catalogs.keys()):
             for model, offer in self._catalogs[digest].offers.items():

@@ -143,7 +143,7 @@ class Reconciler:
 
     def _run(self, model: ModelName, task: Callable[[ModelName], Awaitable[None]]) -> None:
         self._in_progress.add(model)
-        self._tasks.start(self._carried_out(model, task), f"errand for {model}")
+        self._tasks.start(self._carried_out(model, task), f"order of the fleet for {model}")
 
     async def _carried_out(self, model: ModelName, task: Callable[[ModelName], Awaitable[None]]) -> None:
         try:

@@ -95,7 +95,7 @@ def adopt(transitions: Transitions, event: ServerAdopted) -> None:
 
 
 def _stop_second(transitions: Transitions, model: ModelState, event: ServerAdopted) -> None:
-    """It cannot happen, unless an event is repeated: a server that is not in the books must not keep memory."""
+    """It cannot happen, unless an event is repeated: a server that the state does not contain must not keep memory."""
     if model.launch != event.launch:
         reason = f"{model.name} has another server already"
         transitions.commands.append(StopUpstream(model.name, event.launch, Cause.SHUTDOWN, reason))
