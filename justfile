@@ -131,7 +131,7 @@ bench-fleet *options:
 bench-fleet-size *options:
     python -m bench.fleet_size "$@"
 
-# simulate a thousand hosts on a virtual clock: [--hosts N] [--models N] [--requests N] [--seed N] [--write]
+# simulate fifty hosts on a virtual clock: [--hosts N] [--models N] [--requests N] [--seed N] [--write]
 simulate-fleet *options:
     python -m bench.fleet_simulation "$@"
 

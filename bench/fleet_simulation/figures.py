@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from hotseat.simulation.results import quantile
+
+if TYPE_CHECKING:
+    from bench.fleet_simulation.workload import Workload
 
 
 @dataclass(slots=True)
@@ -35,15 +39,12 @@ class Counters:
 @dataclass(frozen=True, slots=True)
 class Figures:
     policy: str
-    hosts: int
-    models: int
-    requests: int
-    day_s: float
-    took_s: float
     served: int
     refused: int
     broken: int
     loads: int
+    loads_per_100: float
+    """Of a hundred requests."""
     doubled: int
     replicas: int
     wait_mean_s: float
@@ -59,35 +60,22 @@ class Figures:
     affinity: float
     """Share of requests that went to the same host as the client's last one, of those that could."""
     writes_per_host_s: float
-    received_per_host_s: float
     record_bytes: float
-    claims_per_s: float
+    claims: int
     conflicts: int
 
 
-def figures(
-    policy: str,
-    hosts: int,
-    models: int,
-    requests: int,
-    day_s: float,
-    took_s: float,
-    counters: Counters,
-    work: list[float],
-) -> Figures:
+def figures(policy: str, workload: Workload, counters: Counters, work: list[float]) -> Figures:
+    """`work` is that of each host, per GiB."""
     waits = sorted(counters.waits)
     writes = counters.records + 2 * counters.claims  # each is withdrawn
     return Figures(
         policy=policy,
-        hosts=hosts,
-        models=models,
-        requests=requests,
-        day_s=day_s,
-        took_s=took_s,
         served=counters.served,
         refused=counters.refused,
         broken=counters.broken,
         loads=counters.loads,
+        loads_per_100=100 * counters.loads / workload.requests,
         doubled=counters.doubled,
         replicas=counters.replicas,
         wait_mean_s=mean(waits),
@@ -98,10 +86,9 @@ def figures(
         imbalance=max(work) / max(1e-9, mean(work)),
         evenness=jain(work),
         affinity=counters.came_back_to / max(1, counters.could_come_back),
-        writes_per_host_s=writes / hosts / day_s,
-        received_per_host_s=writes / day_s,
+        writes_per_host_s=writes / len(workload.machines) / workload.day_s,
         record_bytes=counters.record_bytes / max(1, counters.records),
-        claims_per_s=counters.claims / day_s,
+        claims=counters.claims,
         conflicts=counters.conflicts,
     )
 

@@ -8,7 +8,6 @@ reaches any host that is up, as behind a load balancer.
 from __future__ import annotations
 
 from random import Random
-from time import process_time
 from typing import TYPE_CHECKING
 
 from bench.fleet_simulation.clock import Clock
@@ -292,17 +291,5 @@ def catalog_of(workload: Workload) -> CatalogRecord:
 
 
 def simulate(name: str, workload: Workload, make: Maker) -> Figures:
-    begun = process_time()
     fleet = Fleet(workload, make)
-    counters = fleet.run()
-    took_s = process_time() - begun
-    return figures(
-        name,
-        len(workload.machines),
-        len(workload.models),
-        workload.requests,
-        workload.day_s,
-        took_s,
-        counters,
-        fleet.work(),
-    )
+    return figures(name, workload, fleet.run(), fleet.work())
