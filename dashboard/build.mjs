@@ -30,6 +30,7 @@ const pieces = {
   jsxImportSource: "preact",
   loader: { ".svg": "copy" },
   legalComments: "none",
+  preserveSymlinks: true, // or a linked node_modules has other paths: other hashes, and no licences
   metafile: true,
   logLevel: "warning",
   plugins: [{ name: "page", setup: (build) => build.onEnd(writePage) }],

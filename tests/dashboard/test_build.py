@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,17 @@ def test_the_committed_files_are_current(tmp_path: Path) -> None:
     assert built.returncode == 0, built.stderr
     assert contents(tmp_path) == contents(source_tree), "run `just dashboard`"
     assert contents(ASSETS) == contents(source_tree), "reinstall hotseat"
+
+
+def test_packages_that_are_linked(tmp_path: Path) -> None:
+    """A second checkout may link the packages of the first: its build has the same bytes, licences included."""
+    copied = tmp_path / "dashboard"
+    shutil.copytree(SOURCES, copied, ignore=shutil.ignore_patterns("node_modules"))
+    (copied / "node_modules").symlink_to((SOURCES / "node_modules").resolve())
+    built = subprocess.run(["node", "build.mjs", "--into", str(tmp_path / "built")], cwd=copied, capture_output=True)
+
+    assert built.returncode == 0, built.stderr
+    assert contents(tmp_path / "built") == contents(REPOSITORY / "src/hotseat/dashboard/assets")
 
 
 def test_the_files_are_small() -> None:
