@@ -126,7 +126,7 @@ def test_a_macro_that_explodes_is_refused(files: ConfigFiles) -> None:
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("name: ${nobody}", "error: models.m.name: unknown macro ${nobody}"),
+        ("name: ${nobody}", "error: models.m.name: unknown macro ${nobody}. Define it under macros"),
         ("name: ${CTXX}", 'error: models.m.name: unknown macro ${CTXX}. Did you mean "CTX"?'),
         ("name: ${PID}", "error: models.m.name: ${PID} can only be used in cmdStop and sleep"),
         ("name: ${env.not-a-name}", "error: models.m.name: unknown macro ${env.not-a-name}"),

@@ -22,7 +22,7 @@ from hotseat.config.model_schema import ModelForm
 from hotseat.config.problems import Path, Problems, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 MAX_NAME = 63
 MAX_LENGTH = 100_000
@@ -161,7 +161,12 @@ def _check_use(
         line = problems.spot(definitions[used].path).line
         problems.error(definition.path, f"${{{used}}} is declared later, in line {line}", "Move it before this line")
     elif used not in resolved and used not in (*RESERVED, GPUS):
-        problems.error(definition.path, f"unknown macro ${{{used}}}", nearest(used, [*resolved, *RESERVED, GPUS]))
+        problems.error(definition.path, f"unknown macro ${{{used}}}", _macro_hint(used, [*resolved, *RESERVED, GPUS]))
+
+
+def _macro_hint(name: str, known: Iterable[str]) -> str:
+    # A name with a dot, as in ${env.NAME}, cannot be that of a macro.
+    return nearest(name, known) or ("" if "." in name else "Define it under macros")
 
 
 class _Filler:
@@ -196,8 +201,7 @@ class _Filler:
 
     def _report_problem(self, name: str, path: Path) -> None:
         if name not in (*RESERVED, GPUS):
-            hint = nearest(name, [*self._macros, *self._open])
-            self._problems.error(path, f"unknown macro ${{{name}}}", hint)
+            self._problems.error(path, f"unknown macro ${{{name}}}", _macro_hint(name, [*self._macros, *self._open]))
         elif path[0] not in ("models", TEMPLATE):
             self._problems.error(path, f"${{{name}}} can only be used inside a model")
         elif name == PID:
