@@ -59,6 +59,8 @@ function Tools({ conversation, again, isCompared }: ColumnProps) {
   ) : null;
 }
 
+const NO_MODELS = "There are no models to chat with. The page Models says how to get one.";
+
 /** An aborted reply without text shows nothing. */
 function isShown({ state, text, reasoning, trouble }: Reply): boolean {
   return state !== "over" || Boolean(text || reasoning || trouble);
@@ -78,7 +80,9 @@ function Messages({
   useEffect(() => end.current?.scrollIntoView({ block: "nearest" }), [conversation.reply.value, messages]);
   return (
     <Scroller class="conversation" label={label}>
-      {messages.length === 0 && <p class="empty">No messages yet.</p>}
+      {messages.length === 0 && (
+        <p class="empty">{models.value?.length === 0 ? NO_MODELS : "No messages yet."}</p>
+      )}
       {messages.map((message, n) => (
         <Said key={n} message={message} />
       ))}
