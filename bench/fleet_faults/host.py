@@ -81,7 +81,7 @@ class SimulatedHost:
         return frozenset(each for each, is_given in given.items() if is_given)
 
     def has_ready(self, model: ModelName) -> bool:
-        return model in self.dispatcher.catalog.models and self.dispatcher.is_running(model)
+        return model in self.dispatcher.catalog.models and self.dispatcher.questions.is_running(model)
 
     def has_evicted(self, model: ModelName) -> bool:
         """Did it last stop the model for its own reasons, and not because it was told to?"""
@@ -89,7 +89,9 @@ class SimulatedHost:
 
     def waits_since(self, model: ModelName) -> Instant:
         """When the first request arrived that waits for it here; infinite: none does."""
-        return min((ticket.since for ticket in self.dispatcher.view().queue if ticket.model == model), default=inf)
+        return min(
+            (ticket.since for ticket in self.dispatcher.views.current().queue if ticket.model == model), default=inf
+        )
 
     def chosen_by(self, model: ModelName) -> HostName | None:
         """Who has chosen this host to load it without a request."""
@@ -119,7 +121,7 @@ class SimulatedHost:
         for tasks in (membership._publishing, membership._watching, node._duties, node._tasks):
             await tasks.aclose()
         self.dispatcher._set_timer(None)
-        await self.dispatcher._servers.aclose()
+        await self.dispatcher.servers.aclose()
 
     async def leave(self) -> None:
         """As by SIGTERM."""
@@ -144,11 +146,11 @@ class HostClient:
         there = await self._network.reach(self._me, address, DETAILS_S)
         if there is None:
             return None
-        seen = there.dispatcher.view_of(model)
+        seen = there.dispatcher.views.of(model)
         return {"phase": seen.phase.value, "why": seen.why, "last_error": seen.last_error}
 
     async def stop(self, host: HostName, address: str, model: ModelName) -> None:
         there = await self._network.reach(self._me, address, CALL_S)
         if there is None:
             raise HostUnresponsive(f"{address} did not answer")
-        await there.dispatcher.unload(model)
+        await there.dispatcher.operator.unload(model)

@@ -85,7 +85,7 @@ class Loads:
         there = self._network.hosts.get(name)
         if there is None or not there.is_awake or there.is_leaving or not there.has_ready(model):
             return False
-        if there.dispatcher.view_of(model).since > since or self._disturbances.is_stolen(name):
+        if there.dispatcher.views.of(model).since > since or self._disturbances.is_stolen(name):
             return False  # it was gone in between
         return self._disturbances.last(name) < since - LONGEST_SHUN_S and not there.orders
 

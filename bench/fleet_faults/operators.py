@@ -82,7 +82,7 @@ class Operators:
     def _has(self, name: HostName, model: ModelName) -> bool:
         """Has the move left it there? The host itself may need the memory a moment later."""
         host = self._network.hosts[name]
-        is_there = host.dispatcher.requests(model) > 0 or host.has_ready(model) or host.has_evicted(model)
+        is_there = host.dispatcher.questions.requests(model) > 0 or host.has_ready(model) or host.has_evicted(model)
         return is_there or not host.is_awake
 
     def _at(self) -> SimulatedHost:

@@ -273,7 +273,7 @@ class Program:
     # Shutdown
 
     async def shut_down(self) -> None:
-        in_flight = sum(model.in_flight for model in self.models.dispatcher.view().models)
+        in_flight = sum(model.in_flight for model in self.models.dispatcher.views.current().models)
         log.info("shutting down in_flight=%d", in_flight)
         self.shared.start.systemd.notify("STOPPING=1")
         self.shared.fleet.notify()

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from bench.estimates.shapes import Shape, write_zeros
 from tests.support.fake_launcher import catalog, spec
 
+from hotseat.scheduling.events import CatalogChanged
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -21,7 +23,7 @@ async def test_an_estimate_has_a_line_for_each_part(rig: Management, tmp_path: P
     known = spec("org/model")
     argv = ("llama-server", "-m", str(write_zeros(tmp_path / "hush.gguf", SHAPE)), "-c", "512", "--no-mmap")
     recipe = replace(known.recipe, argv=argv, secrets=("hush",))
-    rig.dispatcher.change_catalog(catalog(replace(known, recipe=recipe)))
+    rig.dispatcher.tell(CatalogChanged(catalog(replace(known, recipe=recipe))))
     found = (await rig.get("/hotseat/models/org/model/estimate")).json()
     needed = sum(line["bytes"] for line in found["lines"] if line["backing"] != "read once")
 

@@ -37,7 +37,7 @@ async def lines(hosts: Served, query: str, at: str = "a") -> list[tuple[str, str
 async def test_a_model_that_runs_on_another_host(hosts: Served) -> None:
     """Its output comes from there, by any of its names, and as text each line begins with time and host."""
     hosts.fleet["b"].launcher.broken = ()
-    await hosts.fleet["b"].dispatcher.load(QWEN)
+    await hosts.fleet["b"].dispatcher.operator.load(QWEN)
     await come_true(lambda: hosts.fleet["a"].phases_seen("b") == {"qwen": "ready"})
     hosts.parts["a"].logs.write("qwen", "what it said here last week")
     hosts.parts["b"].logs.write("qwen", "loading")

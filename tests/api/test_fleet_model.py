@@ -11,6 +11,7 @@ from tests.support.waiting import come_true
 from hotseat.errors import LoadFailed
 from hotseat.fleet.view import Order
 from hotseat.identifiers import ModelName
+from hotseat.scheduling.events import CatalogChanged
 
 if TYPE_CHECKING:
     from tests.support.served_fleet import Served
@@ -26,15 +27,15 @@ async def hosts_of(hosts: Served, model: str, at: str = "a") -> dict[str, dict[s
 @pytest.mark.parametrize("at", ["a", "b", "c"])
 async def test_each_host_says_its_own(hosts: Served, at: str) -> None:
     """Each host's phase, reason and last failure are its own, whichever host is asked and by whichever name."""
-    await hosts.fleet["a"].dispatcher.load(QWEN)
+    await hosts.fleet["a"].dispatcher.operator.load(QWEN)
     with pytest.raises(LoadFailed):
-        await hosts.fleet["b"].dispatcher.load(QWEN)
+        await hosts.fleet["b"].dispatcher.operator.load(QWEN)
     await come_true(lambda: hosts.fleet[at].phases_seen("a") == {"qwen": "ready"})
     await come_true(lambda: "qwen" in hosts.fleet[at].phases_seen("b"))
     found = await hosts_of(hosts, "q", at)
 
     assert [*found] == ["a", "b", "c"]
-    assert (found["a"]["phase"], found["a"]["why"]) == ("ready", hosts.fleet["a"].dispatcher.view_of(QWEN).why)
+    assert (found["a"]["phase"], found["a"]["why"]) == ("ready", hosts.fleet["a"].dispatcher.views.of(QWEN).why)
     assert "qwen exited with code 1" in found["b"]["last_error"]
     assert (found["c"]["is_configured"], found["c"]["phase"], found["c"]["has_answered"]) == (False, None, True)
     assert [each["obstacle"] for each in found.values()] == [None, None, None]
@@ -51,7 +52,7 @@ async def test_a_host_that_may_not_load_it(hosts: Served) -> None:
 
 async def test_a_host_that_defines_it_differently(hosts: Served) -> None:
     """The keys that differ are there with the values of both hosts."""
-    hosts.fleet["b"].dispatcher.change_catalog(catalog(spec("qwen", aliases=("other",))))
+    hosts.fleet["b"].dispatcher.tell(CatalogChanged(catalog(spec("qwen", aliases=("other",)))))
     await come_true(lambda: len({host.config_digest for host in hosts.fleet["a"].fleet_admin.view().hosts}) == 3)
     await come_true(lambda: "b" in hosts.fleet["a"].fleet_admin.offering(QWEN))
     found = await hosts_of(hosts, "qwen")

@@ -16,6 +16,7 @@ from hotseat.fleet import host_restarts
 from hotseat.fleet.node import FleetNode
 from hotseat.fleet.records import HostOrder
 from hotseat.identifiers import HostName, ModelName
+from hotseat.scheduling.events import CatalogChanged
 from hotseat.settings import ApiKey, Role
 
 if TYPE_CHECKING:
@@ -35,9 +36,9 @@ def rejoin(
         pid = await FakeRestarts.restart(restarts)
         await host.node.leave()
         if loses:
-            await host.dispatcher.unload(loses)
+            await host.dispatcher.operator.unload(loses)
         if changes:
-            host.dispatcher.change_catalog(catalog(spec("llama", aliases=("other",))))
+            host.dispatcher.tell(CatalogChanged(catalog(spec("llama", aliases=("other",)))))
         host.node = FleetNode(host.node._settings, host.store, host.dispatcher, lambda: False)
         host.journal.listen(host.node.watch)
         await host.node.join()
@@ -56,7 +57,7 @@ async def restarted(hosts: Served, host: str, *models: str) -> httpx2.Response:
 
 async def test_a_host_comes_back_with_its_models(hosts: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer names the host, its version and the models that it has kept."""
-    await hosts.fleet["c"].dispatcher.load(LLAMA)
+    await hosts.fleet["c"].dispatcher.operator.load(LLAMA)
     await come_true(lambda: hosts.fleet["a"].phases_seen("c") == {"llama": "ready"})
     restarts = rejoin(hosts, "c", monkeypatch)
     try:
@@ -72,7 +73,7 @@ async def test_a_host_comes_back_with_its_models(hosts: Served, monkeypatch: pyt
 async def test_a_host_comes_back_without_a_model(hosts: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names it, because the next host must not be restarted."""
     monkeypatch.setattr(host_restarts, "BACK_S", 5.0)
-    await hosts.fleet["c"].dispatcher.load(LLAMA)
+    await hosts.fleet["c"].dispatcher.operator.load(LLAMA)
     await come_true(lambda: hosts.fleet["a"].phases_seen("c") == {"llama": "ready"})
     rejoin(hosts, "c", monkeypatch, loses=LLAMA)
     try:
@@ -89,7 +90,7 @@ async def test_a_host_comes_back_without_a_model_that_it_need_not_have(
     hosts: Served, monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
     """A new process stops models whose definition has changed, and a drained host unloads its models."""
-    await hosts.fleet["c"].dispatcher.load(LLAMA)
+    await hosts.fleet["c"].dispatcher.operator.load(LLAMA)
     await come_true(lambda: hosts.fleet["a"].phases_seen("c") == {"llama": "ready"})
     if reason == "a drain":
         # Only a knows of the order: c itself would unload the model before the restart.

@@ -24,7 +24,7 @@ QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
 
 async def test_the_fleet_is_shown_with_its_hosts_and_models(hosts: Served) -> None:
     """The response names the queried host, its connection state, and every host with its models."""
-    await hosts.fleet["c"].dispatcher.load(LLAMA)
+    await hosts.fleet["c"].dispatcher.operator.load(LLAMA)
     await come_true(lambda: hosts.fleet["a"].phases_seen("c") == {"llama": "ready"})
     shown = await hosts.get("a", "/hotseat/fleet")
 
@@ -79,7 +79,7 @@ async def test_a_model_is_moved_over_http(hosts: Served) -> None:
     """A third host moves a model, by its alias, from one host to another."""
     fleet = hosts.fleet
     fleet["b"].launcher.broken = ()
-    await fleet["a"].dispatcher.load(QWEN)
+    await fleet["a"].dispatcher.operator.load(QWEN)
     await come_true(lambda: fleet["c"].phases_seen("a") == {"qwen": "ready"})
     moved = await hosts.ask("c", "POST", "/hotseat/fleet/models/q/move?to=b")
 
@@ -120,11 +120,11 @@ async def test_why_has_the_reasons_of_other_hosts(hosts: Served) -> None:
     """A model on two hosts has its own report and the reason from the other host; local=true omits the latter."""
     fleet = hosts.fleet
     fleet["b"].launcher.broken = ()
-    await fleet["b"].dispatcher.load(QWEN)
+    await fleet["b"].dispatcher.operator.load(QWEN)
     await come_true(lambda: fleet["a"].phases_seen("b") == {"qwen": "ready"})
     details = await hosts.get("a", "/hotseat/models/q")
     alone = await hosts.get("a", "/hotseat/models/q?local=true")
-    theirs = fleet["b"].dispatcher.view_of(QWEN).why
+    theirs = fleet["b"].dispatcher.views.of(QWEN).why
 
     assert (details["host"], details["phase"]) == ("a", "cold")
     assert details["other_hosts"] == [{"host": "b", "phase": "ready", "why": theirs}]
@@ -135,7 +135,7 @@ async def test_the_details_of_a_model_of_another_host_come_from_that_host(hosts:
     """The host that has a model reports on it, whether it is cold or ready."""
     await come_true(lambda: "llama" in hosts.fleet["a"].dispatcher.catalog.fleet_models)
     cold = await hosts.get("a", "/hotseat/models/llama")
-    await hosts.fleet["c"].dispatcher.load(LLAMA)
+    await hosts.fleet["c"].dispatcher.operator.load(LLAMA)
     await come_true(lambda: hosts.fleet["a"].phases_seen("c") == {"llama": "ready"})
     ready = await hosts.get("a", "/hotseat/models/llama")
 
@@ -148,8 +148,8 @@ async def test_a_silent_host_is_named(hosts: Served) -> None:
     """If a host does not respond, its phase is shown without a reason, or the error names the host."""
     fleet = hosts.fleet
     fleet["b"].launcher.broken = ()
-    await fleet["b"].dispatcher.load(QWEN)
-    await fleet["c"].dispatcher.load(LLAMA)
+    await fleet["b"].dispatcher.operator.load(QWEN)
+    await fleet["c"].dispatcher.operator.load(LLAMA)
     await come_true(lambda: fleet["a"].phases_seen("b") == {"qwen": "ready"})
     await come_true(lambda: fleet["a"].phases_seen("c") == {"llama": "ready"})
     for name in "bc":

@@ -14,7 +14,7 @@ from tests.support.waiting import come_true
 
 from hotseat.activity.usage import HELD
 from hotseat.catalog.spec import Capabilities, LaunchRecipe, ModelSpec
-from hotseat.dispatch.dispatcher import OPERATOR
+from hotseat.dispatch.operator_requests import OPERATOR
 from hotseat.identifiers import ModelName
 from hotseat.settings import ApiKey, Role
 
@@ -75,7 +75,7 @@ async def test_a_load_is_answered_when_it_has_begun(rig: Management) -> None:
     began = await state(rig, "slow")
     await come_true(lambda: rig.launcher.is_starting("slow"))
     rig.launcher.become_ready("slow")
-    await come_true(lambda: rig.dispatcher.is_running(SLOW))
+    await come_true(lambda: rig.dispatcher.questions.is_running(SLOW))
 
     assert (answer.status_code, answer.json()) == (200, {"success": True})
     assert began["value"] == "loading"
@@ -92,7 +92,7 @@ async def test_a_model_that_waits_for_its_turn_counts_as_loading(rig: Management
     assert waiting.json() == {"success": True}
     assert (await state(rig, "alpha"))["value"] == "loading"
     assert again.status_code == 400
-    assert [ticket.model for ticket in rig.dispatcher.view().queue].count(ALPHA) == 1
+    assert [ticket.model for ticket in rig.dispatcher.views.current().queue].count(ALPHA) == 1
 
 
 async def test_an_unload_is_answered_when_it_has_begun(rig: Management) -> None:
@@ -242,4 +242,4 @@ async def test_loads_end_when_hotseat_does(tmp_path: Path) -> None:
         await come_true(lambda: rig.launcher.is_starting("slow"))
 
     assert rig.launcher.alive == []
-    assert not rig.dispatcher.view().queue
+    assert not rig.dispatcher.views.current().queue

@@ -22,6 +22,7 @@ from hotseat.dispatch.journal import Gap
 from hotseat.identifiers import ClientId, ModelName, TicketId
 from hotseat.relay.routing.model_name import find_destination
 from hotseat.relay.routing.other_apis import LLAMA_SWAP
+from hotseat.scheduling.events import CatalogChanged
 from hotseat.settings import ApiKey, Role
 
 if TYPE_CHECKING:
@@ -252,7 +253,7 @@ async def test_a_feed_follows_the_configuration(rig: Management) -> None:
     """A model that a reload adds is reported, although none has changed its state."""
     async with rig.feed("/api/events") as lines:
         await said(lines, "inflight")
-        rig.dispatcher.change_catalog(catalog(spec("alpha"), spec("new")))
+        rig.dispatcher.tell(CatalogChanged(catalog(spec("alpha"), spec("new"))))
         models = await said(lines, "modelStatus")
 
     assert [(model["id"], model["state"]) for model in models] == [("alpha", "stopped"), ("new", "stopped")]

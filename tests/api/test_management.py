@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.waiting import come_true
 
-from hotseat.dispatch.dispatcher import OPERATOR
+from hotseat.dispatch.operator_requests import OPERATOR
 from hotseat.settings import ErrorFormat
 
 if TYPE_CHECKING:
@@ -87,10 +87,10 @@ async def test_a_client_that_leaves_takes_its_load_ticket_along(rig: Management)
     """A load leaves the queue when its client disconnects."""
     async with asyncio.TaskGroup() as group:
         loading = group.create_task(rig.get("/upstream/slow/load"))
-        await come_true(lambda: rig.dispatcher.view().queue)
+        await come_true(lambda: rig.dispatcher.views.current().queue)
         loading.cancel()
 
-    await come_true(lambda: not rig.dispatcher.view().queue)
+    await come_true(lambda: not rig.dispatcher.views.current().queue)
 
 
 async def test_a_patient_client_gets_its_slow_load(rig: Management) -> None:
@@ -197,7 +197,7 @@ async def test_a_failure_inside_hotseat_is_answered_500_with_the_usual_headers(
     rig: Management, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An internal error is 500 with `nosniff` and `no-store`."""
-    monkeypatch.setattr(rig.dispatcher, "view", None)
+    monkeypatch.setattr(rig.dispatcher, "views", None)
     answer = await rig.get("/running")
 
     assert (answer.status_code, answer.json()["status"]) == (500, "error")

@@ -40,7 +40,7 @@ async def test_every_figure_says_where_it_comes_from(rig: Management) -> None:
 
 async def test_what_was_measured_is_shown_with_the_devices(rig: Management) -> None:
     """A measured footprint replaces the estimate; devices show budget, available and reserved memory."""
-    await rig.dispatcher.load(QWEN)
+    await rig.dispatcher.operator.load(QWEN)
     rig.dispatcher.tell(MemoryMeasured(QWEN, LaunchId(1), {gpu(0): 5 * GIB}))
     rig.dispatcher.tell(DevicesChanged({gpu(0): 20 * GIB}))
     answer = (await rig.get("/hotseat/models")).json()
@@ -56,7 +56,7 @@ async def test_what_was_measured_is_shown_with_the_devices(rig: Management) -> N
 
 async def test_the_feed_tells_what_was_measured(rig: Management) -> None:
     """The event of a measurement also has the estimate and the budgets, by device name."""
-    await rig.dispatcher.load(QWEN)
+    await rig.dispatcher.operator.load(QWEN)
     measured = MemoryMeasured(QWEN, LaunchId(1), {gpu(0): 5 * GIB}, GUESS, CATALOG.budgets)
     rig.dispatcher.tell(measured)
     history = (await rig.get("/hotseat/models/qwen")).json()["history"]
@@ -73,9 +73,9 @@ async def test_the_feed_tells_what_was_measured(rig: Management) -> None:
 
 async def test_models_yield_memory_and_load_again(rig: Management) -> None:
     """During a yield a load gets 503 with Retry-After; after it, the model loads again."""
-    await rig.dispatcher.load(QWEN)
+    await rig.dispatcher.operator.load(QWEN)
     made = await rig.client.post("/hotseat/yield")
-    await come_true(lambda: not rig.dispatcher.view().running())
+    await come_true(lambda: not rig.dispatcher.views.current().running())
     refused = await rig.get("/upstream/qwen/load")
     shown = (await rig.get("/hotseat/models")).json()["yielding"]
     back = await rig.delete("/hotseat/yield")
@@ -105,7 +105,7 @@ async def test_a_model_on_chosen_cards_names_them(tmp_path: Path) -> None:
     catalog = with_budget(on_any("wide", 40, 0, 1), on_any("small", 2, 0, 1), model("other", gib=1), gib={0: 24, 1: 24})
     async with management(tmp_path / "socket", catalog) as rig:
         for name in ("wide", "other"):
-            await rig.dispatcher.load(ModelName(name))
+            await rig.dispatcher.operator.load(ModelName(name))
         models = (await rig.get("/hotseat/models")).json()["models"]
 
     assert {each["model"]: each["gpus"] for each in models} == {"wide": ["gpu0", "gpu1"], "small": [], "other": []}

@@ -18,6 +18,7 @@ from hotseat.activity.usage import HELD
 from hotseat.catalog.named_models import RemoteModel, Selector, Strategy
 from hotseat.catalog.spec import BodyChanges, Capabilities
 from hotseat.identifiers import HOST_MEMORY, LOCAL_HOST, Address, DeviceName, ModelName, Place
+from hotseat.scheduling.events import CatalogChanged
 from hotseat.settings import ApiKey
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def of_file(name: str, folder: Path, **more: Any) -> ModelSpec:
 
 
 def offering(rig: Management, *specs: ModelSpec, **known: Any) -> None:
-    rig.dispatcher.change_catalog(replace(catalog(*specs), **known))
+    rig.dispatcher.tell(CatalogChanged(replace(catalog(*specs), **known)))
 
 
 async def post(rig: Management, path: str, body: dict[str, Any], **headers: str) -> Any:
@@ -130,7 +131,7 @@ async def test_running_models(rig: Management, tmp_path: Path) -> None:
     offering(rig, known, spec("idle"), budgets=dict.fromkeys(memory, 8 << 30))
     rig.contexts["tiny"] = 4096
     before = (await rig.get("/api/ps")).json()
-    await rig.dispatcher.load(ModelName("tiny"))
+    await rig.dispatcher.operator.load(ModelName("tiny"))
     [row] = (await rig.get("/api/ps")).json()["models"]
     left = datetime.fromisoformat(row.pop("expires_at")) - datetime.now(UTC)
 
@@ -149,7 +150,7 @@ async def test_running_models(rig: Management, tmp_path: Path) -> None:
 
 async def test_a_running_model_without_an_end(rig: Management) -> None:
     """A model without ttl expires in a century, which clients show as never; nothing is known of its memory."""
-    await rig.dispatcher.load(ModelName("org/model"))
+    await rig.dispatcher.operator.load(ModelName("org/model"))
     [row] = (await rig.get("/api/ps")).json()["models"]
 
     assert datetime.fromisoformat(row["expires_at"]) > datetime.now(UTC) + timedelta(days=99 * 365)
@@ -159,7 +160,7 @@ async def test_a_running_model_without_an_end(rig: Management) -> None:
 async def test_a_key_for_some_models_is_shown_those(rig: Management) -> None:
     """Lists have only these, and the others cannot be described or loaded."""
     rig.accounts.open([ApiKey("sesame", models=("alpha",))])
-    await rig.dispatcher.load(ModelName("org/model"))
+    await rig.dispatcher.operator.load(ModelName("org/model"))
     tags, ps = await rig.get("/api/tags", headers=OF_ALPHA), await rig.get("/api/ps", headers=OF_ALPHA)
     show = await post(rig, "/api/show", {"model": "slow"}, **OF_ALPHA)
     load = await post(rig, "/api/generate", {"model": "slow"}, **OF_ALPHA)
@@ -279,8 +280,8 @@ async def test_a_request_without_a_prompt_loads_its_model(rig: Management) -> No
 
     assert body == {"model": "alpha:latest", "response": "", "done": True, "done_reason": "load"}
     assert datetime.now(UTC) - created_at < timedelta(minutes=1)
-    assert rig.dispatcher.is_running(ModelName("alpha"))
-    assert rig.dispatcher.view_of(ModelName("alpha")).in_flight == 0
+    assert rig.dispatcher.questions.is_running(ModelName("alpha"))
+    assert rig.dispatcher.views.of(ModelName("alpha")).in_flight == 0
 
 
 async def test_a_chat_without_messages_loads_its_model(rig: Management) -> None:
@@ -295,16 +296,16 @@ async def test_a_load_can_say_how_long_the_model_stays(rig: Management) -> None:
     """keep_alive counts in place of the configured ttl."""
     await post(rig, "/api/generate", {"model": "alpha", "keep_alive": "10m"})
 
-    assert rig.dispatcher.view_of(ModelName("alpha")).ttl_s == 600
+    assert rig.dispatcher.views.of(ModelName("alpha")).ttl_s == 600
 
 
 async def test_a_model_is_unloaded(rig: Management) -> None:
     """With keep_alive 0, nothing is loaded, and an idle model is stopped."""
-    await rig.dispatcher.load(ModelName("alpha"))
+    await rig.dispatcher.operator.load(ModelName("alpha"))
     answer = await post(rig, "/api/chat", {"model": "alpha", "keep_alive": 0})
 
     assert answer.json()["done_reason"] == "unload"
-    assert not rig.dispatcher.is_running(ModelName("alpha"))
+    assert not rig.dispatcher.questions.is_running(ModelName("alpha"))
     assert not rig.launcher.is_starting("org/model")
 
 
@@ -332,17 +333,17 @@ async def test_a_load_for_a_client_clears_no_failures(rig: Management) -> None:
     refused = await post(rig, "/api/generate", {"model": "dud"})
 
     assert "is backing off" in refused.json()["error"]
-    assert rig.dispatcher.view_of(ModelName("dud")).failures == 2
+    assert rig.dispatcher.views.of(ModelName("dud")).failures == 2
 
 
 async def test_a_client_that_leaves_takes_its_ticket_along(rig: Management) -> None:
     """No request waits for the model any more."""
     async with asyncio.TaskGroup() as group:
         loading = group.create_task(post(rig, "/api/generate", {"model": "slow"}))
-        await come_true(lambda: rig.dispatcher.view().queue)
+        await come_true(lambda: rig.dispatcher.views.current().queue)
         loading.cancel()
 
-    await come_true(lambda: not rig.dispatcher.view().queue)
+    await come_true(lambda: not rig.dispatcher.views.current().queue)
 
 
 @pytest.mark.parametrize("value", ["soon", [], {}])
@@ -352,7 +353,7 @@ async def test_a_misspelt_keep_alive_is_400(rig: Management, value: Any) -> None
 
     assert answer.status_code == 400
     assert "keep_alive" in answer.json()["error"]
-    assert not rig.dispatcher.is_running(ModelName("alpha"))
+    assert not rig.dispatcher.questions.is_running(ModelName("alpha"))
 
 
 async def test_a_selector_loads_a_model_of_this_machine(rig: Management) -> None:
@@ -363,7 +364,7 @@ async def test_a_selector_loads_a_model_of_this_machine(rig: Management) -> None
     loaded = await post(rig, "/api/generate", {"model": "best"})
 
     assert loaded.json()["done_reason"] == "load"
-    assert rig.dispatcher.is_running(ModelName("tiny"))
+    assert rig.dispatcher.questions.is_running(ModelName("tiny"))
 
 
 @pytest.mark.parametrize("model", ["box/far:latest", "far", "best"])

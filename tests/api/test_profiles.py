@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hotseat.catalog.named_models import Profile
+from hotseat.scheduling.events import CatalogChanged
 
 if TYPE_CHECKING:
     from tests.support.management import Management
@@ -20,7 +21,7 @@ PROFILES = {
 
 @pytest.fixture
 def profiled(rig: Management) -> Management:
-    rig.dispatcher.change_catalog(replace(rig.dispatcher.catalog, profiles=PROFILES))
+    rig.dispatcher.tell(CatalogChanged(replace(rig.dispatcher.catalog, profiles=PROFILES)))
     return rig
 
 

@@ -11,7 +11,7 @@ from tests.support.waiting import come_true
 from hotseat.activity.recent import InProgress, Tokens
 from hotseat.activity.usage import HELD
 from hotseat.api.routes.requests import path_of
-from hotseat.dispatch.dispatcher import OPERATOR
+from hotseat.dispatch.operator_requests import OPERATOR
 from hotseat.identifiers import ClientId, HostName, ModelName, TicketId
 from hotseat.relay.http.request_head import read_head
 from hotseat.settings import ApiKey, Role
@@ -116,8 +116,8 @@ async def test_a_load_that_waits_can_be_ended_too(rig: Management) -> None:
     """A waiting load can be cancelled like a request, and gets 503 with the reason."""
     async with asyncio.TaskGroup() as group:
         loading = group.create_task(rig.get("/upstream/slow/load"))
-        await come_true(lambda: rig.dispatcher.view().queue)
-        [waiting] = rig.dispatcher.view().queue
+        await come_true(lambda: rig.dispatcher.views.current().queue)
+        [waiting] = rig.dispatcher.views.current().queue
         await rig.delete(f"/hotseat/requests/{waiting.ticket}")
 
     assert waiting.client == OPERATOR

@@ -16,6 +16,7 @@ from hotseat.catalog.catalog import CatalogChange
 from hotseat.catalog.spec import Capabilities
 from hotseat.config.reload import ReloadResult
 from hotseat.identifiers import ModelName
+from hotseat.scheduling.events import CatalogChanged
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.view import ModelView, View
 from hotseat.settings import Readiness, Settings
@@ -87,7 +88,7 @@ async def test_a_loading_model_shows_how_much_it_has_read(waiting_rig: Managemen
 async def test_a_model_shows_how_many_tokens_a_request_may_have(rig: Management) -> None:
     """What its server reported counts more than what is declared."""
     capable = replace(rig.dispatcher.catalog.models[ModelName("alpha")], capabilities=Capabilities(context=4096))
-    rig.dispatcher.change_catalog(catalog(capable, spec("hidden")))
+    rig.dispatcher.tell(CatalogChanged(catalog(capable, spec("hidden"))))
     declared = {row["model"]: row["context"] for row in (await rig.get("/hotseat/models")).json()["models"]}
     rig.contexts["alpha"] = 8192
     reported = (await rig.get("/hotseat/models/alpha")).json()["context"]

@@ -15,6 +15,7 @@ from hotseat.catalog.matrix import Matrix
 from hotseat.cli.record import Watched
 from hotseat.identifiers import ClientId, LaunchId, ModelName
 from hotseat.scheduling.events import (
+    CatalogChanged,
     ConversationsRestored,
     ConversationsSaved,
     PromptProcessed,
@@ -71,7 +72,7 @@ async def test_the_feed_has_the_configuration_then_the_traffic(rig: Management) 
         await come_true(lambda: rig.dispatcher.traffic.is_watched)
         await use(rig, ALPHA, "ann")
         load, request = await next_item(lines), await next_item(lines)
-        await rig.dispatcher.unload(ALPHA)
+        await rig.dispatcher.operator.unload(ALPHA)
         stop = await next_item(lines)
 
     assert (machine["t"], machine["patience"], machine["devices"]) == ("machine", 2.0, {})
@@ -123,7 +124,7 @@ async def test_slots_are_in_the_feed_as_soon_as_they_are_known(rig: Management) 
     async with rig.feed("/hotseat/traffic") as lines:
         machine = await next_item(lines)
         await come_true(lambda: rig.dispatcher.traffic.is_watched)
-        await rig.dispatcher.load(ALPHA)
+        await rig.dispatcher.operator.load(ALPHA)
         rig.dispatcher.tell(SlotsLearned(ALPHA, LaunchId(1), 4))
         _, slots = await next_item(lines), await next_item(lines)
     async with rig.feed("/hotseat/traffic") as lines:
@@ -142,8 +143,8 @@ async def test_the_feed_has_the_whole_policy(rig: Management) -> None:
     """So that a simulation of its recording decides as this hotseat does."""
     matrix = Matrix(((ALPHA, ModelName("beta")),), {ALPHA: 3})
     catalog = rig.dispatcher.catalog
-    rig.dispatcher.change_catalog(
-        replace(catalog, policy=Policy(3.0, 20, 90.0), groups=Groups(default=TOGETHER, matrix=matrix))
+    rig.dispatcher.tell(
+        CatalogChanged(replace(catalog, policy=Policy(3.0, 20, 90.0), groups=Groups(default=TOGETHER, matrix=matrix)))
     )
     async with rig.feed("/hotseat/traffic") as lines:
         machine = await next_item(lines)

@@ -47,13 +47,13 @@ async def test_without_ready_servers_nobody_is_asked(rig: Management) -> None:
 async def test_a_sleeping_server_is_not_asked(tmp_path: Path) -> None:
     """Only the model that is ready is on the page, and the scheduler hears nothing of the scrape."""
     async with management(tmp_path / "socket", catalog(spec("alpha", sleep=sleeps()), spec("beta"))) as rig:
-        await rig.dispatcher.load(ALPHA)
-        await rig.dispatcher.load(BETA)
+        await rig.dispatcher.operator.load(ALPHA)
+        await rig.dispatcher.operator.load(BETA)
         rig.launcher.metrics_pages |= {"alpha": "x 1\n", "beta": "x 2\n"}
         before = rig.journal.n
         found = await samples(rig)
 
-        assert rig.dispatcher.view_of(ALPHA).phase is Phase.ASLEEP
+        assert rig.dispatcher.views.of(ALPHA).phase is Phase.ASLEEP
         assert found == ['hotseat_upstream_up{model="beta"} 1', 'x{model="beta"} 2']
         assert rig.launcher.asked_for_metrics == ["beta"]
         assert rig.journal.n == before

@@ -14,6 +14,7 @@ from hotseat.activity.usage import HELD
 from hotseat.catalog.named_models import RemoteModel, Selector, Strategy
 from hotseat.catalog.spec import BodyChanges, Capabilities
 from hotseat.identifiers import Address, ModelName
+from hotseat.scheduling.events import CatalogChanged
 from hotseat.settings import ApiKey
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ async def test_one_model_is_found_by_name_alias_or_with_a_slash(rig: Management)
 
 def offering(rig: Management, **known: Any) -> None:
     """Change the offered models; models that stay are left alone."""
-    rig.dispatcher.change_catalog(replace(rig.dispatcher.catalog, **known))
+    rig.dispatcher.tell(CatalogChanged(replace(rig.dispatcher.catalog, **known)))
 
 
 async def test_what_the_configuration_says_of_a_model_is_shown(rig: Management) -> None:
@@ -118,7 +119,7 @@ async def test_selectors_and_models_of_peers_are_listed(rig: Management) -> None
     away = Selector("away", Strategy.PIN, ("far",))
     remotes = {"box/far": far, "far": far}
     offering(rig, remotes=remotes, selectors={"best": best, "away": away, "secret": replace(best, unlisted=True)})
-    await rig.dispatcher.load(ModelName("alpha"))
+    await rig.dispatcher.operator.load(ModelName("alpha"))
     rows = {row["id"]: row for row in (await rig.get("/v1/models")).json()["data"]}
 
     assert list(rows)[-3:] == ["best", "away", "box/far"]

@@ -18,6 +18,7 @@ from tests.support.waiting import come_true
 from hotseat.catalog.spec import LaunchRecipe
 from hotseat.cli.fleet import host_row, missing_rows
 from hotseat.identifiers import HostName, ModelName
+from hotseat.scheduling.events import CatalogChanged
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -49,7 +50,7 @@ async def gpu1(fleet: InProcessFleet, typed: Typed, tmp_path: Path) -> AsyncIter
 
 async def test_status_shows_the_hosts(gpu1: CommandLine, fleet: InProcessFleet) -> None:
     """One row per host has its state, its orders and its models."""
-    await fleet["gpu2"].dispatcher.load(QWEN)
+    await fleet["gpu2"].dispatcher.operator.load(QWEN)
     await gpu1.type("fleet", "cordon", "gpu2")
     await come_true(lambda: fleet["gpu1"].fleet_admin.view().hosts[1].orders)
     await come_true(lambda: fleet["gpu1"].phases_seen("gpu2") == {"qwen": "ready"})
@@ -66,7 +67,7 @@ async def test_status_shows_the_hosts(gpu1: CommandLine, fleet: InProcessFleet) 
 async def test_status_shows_who_has_another_configuration(gpu1: CommandLine, fleet: InProcessFleet) -> None:
     """Hosts with the same configuration have the same digest in the column CONFIG, and one that deviates another."""
     same = await digests(gpu1)
-    fleet["gpu2"].dispatcher.change_catalog(catalog(spec("qwen", aliases=("other",)), spec("llama")))
+    fleet["gpu2"].dispatcher.tell(CatalogChanged(catalog(spec("qwen", aliases=("other",)), spec("llama"))))
     await come_true(lambda: len({host.config_digest for host in fleet["gpu1"].fleet_admin.view().hosts}) == 2)
     differing = await digests(gpu1)
 
@@ -85,7 +86,7 @@ async def test_logs_of_a_model_on_another_host_say_where_they_are(
     name: str, gpu1: CommandLine, fleet: InProcessFleet
 ) -> None:
     """The command fails, and names the host and what to type, also for an alias."""
-    await fleet["gpu2"].dispatcher.load(QWEN)
+    await fleet["gpu2"].dispatcher.operator.load(QWEN)
     await come_true(lambda: fleet["gpu1"].phases_seen("gpu2") == {"qwen": "ready"})
     said = await gpu1.type("logs", name)
 
@@ -96,10 +97,10 @@ async def test_logs_of_a_model_on_another_host_say_where_they_are(
 
 async def test_logs_of_a_model_that_only_another_host_has(gpu1: CommandLine, fleet: InProcessFleet) -> None:
     """The answer is the same as for a model of both; before it runs anywhere, nobody has a log of it."""
-    fleet["gpu2"].dispatcher.change_catalog(catalog(spec("gemma")))
+    fleet["gpu2"].dispatcher.tell(CatalogChanged(catalog(spec("gemma"))))
     await come_true(lambda: "gemma" in fleet["gpu1"].dispatcher.catalog.fleet_models)
     before = await gpu1.type("logs", "gemma")
-    await fleet["gpu2"].dispatcher.load(ModelName("gemma"))
+    await fleet["gpu2"].dispatcher.operator.load(ModelName("gemma"))
     await come_true(lambda: "gemma" in fleet["gpu1"].phases_seen("gpu2"))
     after = await gpu1.type("logs", "gemma")
 
@@ -118,7 +119,7 @@ async def test_logs_of_a_model_that_runs_nowhere_are_empty(gpu1: CommandLine) ->
 async def test_logs_of_a_model_that_runs_here_too(gpu1: CommandLine, fleet: InProcessFleet) -> None:
     """Its server has said nothing here yet: the other host's log is not meant."""
     for each in fleet.hosts.values():
-        await each.dispatcher.load(QWEN)
+        await each.dispatcher.operator.load(QWEN)
     await come_true(lambda: fleet["gpu1"].phases_seen("gpu2") == {"qwen": "ready"})
     said = await gpu1.type("logs", "qwen")
 
@@ -145,7 +146,7 @@ async def test_status_shows_models_without_their_files(
 ) -> None:
     """A table has the host, the model and the file."""
     recipe = LaunchRecipe(("llama-server", "-m", str(tmp_path / "qwen.gguf")), "http://127.0.0.1")
-    fleet["gpu2"].dispatcher.change_catalog(catalog(replace(spec("qwen"), recipe=recipe)))
+    fleet["gpu2"].dispatcher.tell(CatalogChanged(catalog(replace(spec("qwen"), recipe=recipe))))
     await come_true(lambda: fleet["gpu1"].fleet_admin.view().hosts[1].missing_files)
     *_, head, row = (await gpu1.type("fleet", "status")).out.splitlines()
 
@@ -213,7 +214,7 @@ async def test_orders_are_typed(gpu1: CommandLine, fleet: InProcessFleet, give: 
 
 async def test_a_model_is_moved_by_a_command(gpu1: CommandLine, fleet: InProcessFleet) -> None:
     """The command returns when the model is ready on the new host and gone from the old one."""
-    await fleet["gpu1"].dispatcher.load(QWEN)
+    await fleet["gpu1"].dispatcher.operator.load(QWEN)
     said = await gpu1.type("fleet", "move", "q", "gpu2")
 
     assert (said.code, said.out) == (0, "qwen is ready on gpu2 and has stopped on gpu1\n")
@@ -231,14 +232,14 @@ async def test_a_near_miss_gets_a_suggestion(gpu1: CommandLine) -> None:
 
 async def test_why_names_the_other_hosts(gpu1: CommandLine, fleet: InProcessFleet) -> None:
     """This host's reason comes first, then each other host's, or that it gave none."""
-    await fleet["gpu2"].dispatcher.load(QWEN)
+    await fleet["gpu2"].dispatcher.operator.load(QWEN)
     await come_true(lambda: fleet["gpu1"].phases_seen("gpu2") == {"qwen": "ready"})
     spoken = (await gpu1.type("why", "qwen")).out.splitlines()
     fleet.silent.add("gpu2")
     silent = (await gpu1.type("why", "qwen")).out.splitlines()
 
     assert spoken[0].startswith("qwen is cold on gpu1: ")
-    assert spoken[-1] == f"it is ready on gpu2: {fleet['gpu2'].dispatcher.view_of(QWEN).why}"
+    assert spoken[-1] == f"it is ready on gpu2: {fleet['gpu2'].dispatcher.views.of(QWEN).why}"
     assert silent[-1] == "it is ready on gpu2, which gave no reason"
 
 

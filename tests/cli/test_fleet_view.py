@@ -16,6 +16,7 @@ from hotseat.cli.fleet_why import about
 from hotseat.errors import LoadFailed
 from hotseat.fleet.view import Order
 from hotseat.identifiers import ClientId, HostName, ModelName, TicketId
+from hotseat.scheduling.events import CatalogChanged
 
 if TYPE_CHECKING:
     from tests.support.command_line import Typed
@@ -34,7 +35,7 @@ def at_a(hosts: Served, typed: Typed) -> CommandLine:
 
 async def load(hosts: Served, host: str, model: ModelName) -> None:
     hosts.fleet[host].launcher.broken = ()
-    await hosts.fleet[host].dispatcher.load(model)
+    await hosts.fleet[host].dispatcher.operator.load(model)
     await come_true(lambda: hosts.fleet["a"].phases_seen(host).get(model) == "ready")
 
 
@@ -123,10 +124,10 @@ async def test_following_a_model_that_runs_elsewhere(hosts: Served, at_a: Comman
 
 async def test_why_explains_each_host(hosts: Served, at_a: CommandLine) -> None:
     """A host has its reason, what prevents a load there, and a definition that differs."""
-    await hosts.fleet["a"].dispatcher.load(QWEN)
+    await hosts.fleet["a"].dispatcher.operator.load(QWEN)
     with pytest.raises(LoadFailed):
-        await hosts.fleet["b"].dispatcher.load(QWEN)
-    hosts.fleet["b"].dispatcher.change_catalog(catalog(spec("qwen", aliases=("other",))))
+        await hosts.fleet["b"].dispatcher.operator.load(QWEN)
+    hosts.fleet["b"].dispatcher.tell(CatalogChanged(catalog(spec("qwen", aliases=("other",)))))
     await hosts.fleet["a"].fleet_admin.give("b", Order.CORDON)
     await come_true(lambda: hosts.fleet["a"].fleet_admin.view().hosts[1].orders)
     await come_true(lambda: any(each.drift for each in hosts.fleet["a"].fleet_admin.outlooks(QWEN)))

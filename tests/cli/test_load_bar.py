@@ -43,7 +43,7 @@ async def test_a_load_is_waited_for(command_line: CommandLine) -> None:
 
     assert said == "qwen is ready"
     await come_true(
-        lambda: command_line.rig.dispatcher.is_running(command_line.rig.dispatcher.catalog.resolve("q").name)
+        lambda: command_line.rig.dispatcher.questions.is_running(command_line.rig.dispatcher.catalog.resolve("q").name)
     )
 
 

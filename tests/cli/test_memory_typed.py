@@ -12,7 +12,7 @@ from hotseat.config.load import read
 from hotseat.hardware.footprints import key_of
 from hotseat.identifiers import ModelName
 from hotseat.memory.manager import SECTION
-from hotseat.scheduling.events import DevicesChanged
+from hotseat.scheduling.events import CatalogChanged, DevicesChanged
 from hotseat.simulation.trace import Model, Trace, write
 from hotseat.state.learned_store import LEARNED, LearnedStore
 
@@ -55,7 +55,7 @@ def test_ps_shows_the_memory_reserved_for_a_model(footprint: dict[str, object] |
 
 async def test_ps_says_what_the_devices_have(command_line: CommandLine) -> None:
     """The budget, what other programs leave of it, and what the models take; and for whom models yield."""
-    command_line.rig.dispatcher.change_catalog(with_budget(model("qwen", gib=8)))
+    command_line.rig.dispatcher.tell(CatalogChanged(with_budget(model("qwen", gib=8))))
     command_line.rig.dispatcher.tell(DevicesChanged({gpu(0): 20 * GiB}))
     await command_line.type("load", "qwen")
     shown = await command_line.type("ps")

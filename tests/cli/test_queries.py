@@ -17,6 +17,7 @@ from hotseat.catalog.named_models import Profile
 from hotseat.cli.queries import is_failing, phase_of, sentences, waiting
 from hotseat.config.reload import ReloadResult
 from hotseat.identifiers import ModelName
+from hotseat.scheduling.events import CatalogChanged
 from hotseat.scheduling.lifecycle import Phase
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ async def test_stop_all_stops_all(command_line: CommandLine) -> None:
     said = await command_line.type("stop", "--all")
 
     assert (said.code, said.out) == (0, "qwen has stopped\n")
-    assert not command_line.rig.dispatcher.view().running()
+    assert not command_line.rig.dispatcher.views.current().running()
 
 
 async def test_stop_needs_a_name_or_all(command_line: CommandLine) -> None:
@@ -187,7 +188,7 @@ async def test_a_crash_is_the_last_stop(command_line: CommandLine) -> None:
     await command_line.type("load", "org/llama")
     await command_line.type("load", "qwen")
     command_line.rig.launcher.crash("qwen", "was terminated by SIGSEGV")
-    await come_true(lambda: command_line.rig.dispatcher.view_of(ModelName("qwen")).phase is Phase.COLD)
+    await come_true(lambda: command_line.rig.dispatcher.views.of(ModelName("qwen")).phase is Phase.COLD)
     said = await command_line.type("why", "qwen")
 
     assert said.out.splitlines()[-1].endswith(": qwen was terminated by SIGSEGV")
@@ -197,7 +198,7 @@ async def test_why_tells_each_who_waits(command_line: CommandLine) -> None:
     """Every waiting request has a sentence."""
     command_line.rig.launcher.slow = ("qwen",)
     async with asyncio.TaskGroup() as group:
-        group.create_task(command_line.rig.dispatcher.load(ModelName("qwen")))
+        group.create_task(command_line.rig.dispatcher.operator.load(ModelName("qwen")))
         await come_true(lambda: command_line.rig.launcher.is_starting("qwen"))
         said = await command_line.type("why", "qwen")
         command_line.rig.launcher.become_ready("qwen")
@@ -250,7 +251,9 @@ def test_no_server_is_exit_4_with_the_next_step(typed: Typed, command: tuple[str
 async def test_profiles_are_shown_and_activated(command_line: CommandLine) -> None:
     """The list shows the pins of each profile."""
     night = Profile("night", "quiet hours", {"gpt": "qwen", "dud": ""})
-    command_line.rig.dispatcher.change_catalog(replace(command_line.rig.dispatcher.catalog, profiles={"night": night}))
+    command_line.rig.dispatcher.tell(
+        CatalogChanged(replace(command_line.rig.dispatcher.catalog, profiles={"night": night}))
+    )
     activated = await command_line.type("profile", "night")
     shown = await command_line.type("profile")
     as_json = await command_line.type("profile", "--json")

@@ -46,7 +46,7 @@ async def test_what_comes_by_becomes_a_trace(
     recording = tasks.start(command_line.type("record", str(file), "--for", "1m"), "record")
     dispatcher = command_line.rig.dispatcher
     await come_true(lambda: dispatcher.traffic.is_watched)
-    await dispatcher.load(QWEN)
+    await dispatcher.operator.load(QWEN)
     for _ in range(2):
         dispatcher.leave(dispatcher.ask(QWEN, ClientId("10.0.0.7"), FakeWaiter()))
     await come_true(lambda: noted.count("request") == 2)

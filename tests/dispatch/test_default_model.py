@@ -44,15 +44,15 @@ async def opened(catalog: Catalog, **launcher: Any) -> AsyncIterator[Dispatcher]
 
 async def running_after(dispatcher: Dispatcher, seconds: float) -> list[str]:
     await advance(seconds)
-    return [model.name for model in dispatcher.view().running()]
+    return [model.name for model in dispatcher.views.current().running()]
 
 
 @in_virtual_time
 async def test_the_default_comes_back_when_another_model_was_not_used() -> None:
     """The next request without a particular model finds it loaded."""
     async with opened(CATALOG) as dispatcher:
-        await dispatcher.load(DEFAULT)
-        await dispatcher.load(OTHER)
+        await dispatcher.operator.load(DEFAULT)
+        await dispatcher.operator.load(OTHER)
         before, after = await running_after(dispatcher, 59), await running_after(dispatcher, 2)
 
     assert (before, after) == (["other"], ["default"])
@@ -63,9 +63,9 @@ async def test_a_default_that_sleeps_comes_back_too() -> None:
     """It is woken, and a sleeping model does not have to leave for it."""
     catalog = with_model(CATALOG, model("default", sleep=sleeps()))
     async with opened(catalog) as dispatcher:
-        await dispatcher.load(DEFAULT)
-        await dispatcher.load(OTHER)
-        asleep, after = dispatcher.view_of(DEFAULT).phase, await running_after(dispatcher, 61)
+        await dispatcher.operator.load(DEFAULT)
+        await dispatcher.operator.load(OTHER)
+        asleep, after = dispatcher.views.of(DEFAULT).phase, await running_after(dispatcher, 61)
 
     assert (asleep, after) == (Phase.ASLEEP, ["default"])
 
@@ -74,7 +74,7 @@ async def test_a_default_that_sleeps_comes_back_too() -> None:
 async def test_the_default_is_not_loaded_unless_that_is_configured() -> None:
     """Without the setting nothing is loaded that was not requested."""
     async with opened(replace(CATALOG, returns_to_default=False)) as dispatcher:
-        await dispatcher.load(OTHER)
+        await dispatcher.operator.load(OTHER)
 
         assert await running_after(dispatcher, 61) == []
 
@@ -83,8 +83,8 @@ async def test_the_default_is_not_loaded_unless_that_is_configured() -> None:
 async def test_an_operator_who_stops_a_model_wants_it_stopped() -> None:
     """Only a ttl brings the default back."""
     async with opened(CATALOG) as dispatcher:
-        await dispatcher.load(OTHER)
-        await dispatcher.unload(OTHER)
+        await dispatcher.operator.load(OTHER)
+        await dispatcher.operator.unload(OTHER)
 
         assert await running_after(dispatcher, 1) == []
 
@@ -94,7 +94,7 @@ async def test_the_default_that_was_not_used_itself_stays_away() -> None:
     """Its own ttl is meant as it says."""
     models = (model("default", ttl_s=60.0), "other")
     async with opened(replace(one_at_a_time(*models), default_model=DEFAULT, returns_to_default=True)) as dispatcher:
-        await dispatcher.load(DEFAULT)
+        await dispatcher.operator.load(DEFAULT)
 
         assert await running_after(dispatcher, 61) == []
 
@@ -105,8 +105,8 @@ async def test_nobody_has_to_go_for_it() -> None:
     pair = Group("pair", swap=False, exclusive=False, members=(OTHER, THIRD))
     catalog = replace(in_groups(pair, models=MODELS), default_model=DEFAULT, returns_to_default=True)
     async with opened(catalog) as dispatcher:
-        await dispatcher.load(THIRD)
-        await dispatcher.load(OTHER)
+        await dispatcher.operator.load(THIRD)
+        await dispatcher.operator.load(OTHER)
 
         assert await running_after(dispatcher, 61) == ["third"]
 
@@ -115,7 +115,7 @@ async def test_nobody_has_to_go_for_it() -> None:
 async def test_a_default_that_cannot_come_back_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """No request waits for it, so only the log reports it."""
     async with opened(CATALOG, broken=("default",)) as dispatcher:
-        await dispatcher.load(OTHER)
+        await dispatcher.operator.load(OTHER)
         with caplog.at_level(logging.WARNING, "hotseat.dispatch.default_model"):
             await running_after(dispatcher, 61)
 

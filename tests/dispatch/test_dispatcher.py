@@ -14,12 +14,12 @@ from tests.support.fake_launcher import FakeLauncher
 from tests.support.scheduler_driver import upstream_of
 from tests.support.virtual_time import advance, in_virtual_time
 
-from hotseat.dispatch.dispatcher import STUCK_S, Dispatcher
+from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
-from hotseat.dispatch.server_tasks import BREATH_S, log_transfers
+from hotseat.dispatch.server_tasks import BREATH_S, STUCK_S, log_transfers
 from hotseat.errors import CancelledByOperator, LoadFailed, NotRunning, ShuttingDown, UnknownModel, UnknownTicket
 from hotseat.identifiers import ClientId, LaunchId, ModelName
-from hotseat.scheduling.events import PromptProcessed, Transfer, UpstreamReady
+from hotseat.scheduling.events import CatalogChanged, PromptProcessed, Transfer, UpstreamReady
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.tasks import Tasks
@@ -74,7 +74,7 @@ class DispatcherRig:
         return self.dispatcher.ask(name, ClientId("someone"), waiter, takes_slot=takes_slot)
 
     def phase(self, name: ModelName) -> Phase:
-        return self.dispatcher.view_of(name).phase
+        return self.dispatcher.views.of(name).phase
 
 
 @asynccontextmanager
@@ -103,14 +103,14 @@ async def test_a_request_is_granted_when_its_model_is_ready() -> None:
 
         assert waiter.outcomes == ["granted"]
         rig.dispatcher.leave(ticket)
-        assert rig.dispatcher.view_of(QWEN).in_flight == 0
+        assert rig.dispatcher.views.of(QWEN).in_flight == 0
 
 
 @in_virtual_time
 async def test_a_request_for_a_ready_model_is_granted_before_ask_returns() -> None:
     """No round through the loop where nothing has to happen."""
     async with opened() as rig:
-        await rig.dispatcher.load(QWEN)
+        await rig.dispatcher.operator.load(QWEN)
         waiter = FakeWaiter()
         rig.dispatcher.leave(rig.ask(QWEN, waiter))
 
@@ -121,15 +121,15 @@ async def test_a_request_for_a_ready_model_is_granted_before_ask_returns() -> No
 async def test_a_server_may_breathe_between_its_last_request_and_its_stop() -> None:
     """A llama-server whose client disconnects during its stop may hang; an unused one is stopped at once."""
     async with opened(one_at_a_time("qwen", "llama", patience=0)) as rig:
-        await rig.dispatcher.load(QWEN)
+        await rig.dispatcher.operator.load(QWEN)
         user = rig.ask(QWEN, FakeWaiter())
-        loading = Tasks().start(rig.dispatcher.load(LLAMA), "load")
+        loading = Tasks().start(rig.dispatcher.operator.load(LLAMA), "load")
         await everybody_has_acted()
         began = asyncio.get_running_loop().time()
         rig.dispatcher.leave(user)
         await loading
         behind_a_request = asyncio.get_running_loop().time() - began
-        await rig.dispatcher.load(QWEN)
+        await rig.dispatcher.operator.load(QWEN)
         behind_nobody = asyncio.get_running_loop().time() - began - behind_a_request
 
         assert behind_a_request == pytest.approx(BREATH_S)
@@ -140,10 +140,10 @@ async def test_a_server_may_breathe_between_its_last_request_and_its_stop() -> N
 async def test_a_server_may_breathe_also_where_nobody_waited_when_its_last_request_ended() -> None:
     """The commonest swap: one client ends on a model and asks for the next."""
     async with opened(one_at_a_time("qwen", "llama")) as rig:
-        await rig.dispatcher.load(QWEN)
+        await rig.dispatcher.operator.load(QWEN)
         rig.dispatcher.leave(rig.ask(QWEN, FakeWaiter()))
         began = asyncio.get_running_loop().time()
-        await rig.dispatcher.load(LLAMA)
+        await rig.dispatcher.operator.load(LLAMA)
 
         assert asyncio.get_running_loop().time() - began == pytest.approx(BREATH_S)
 
@@ -154,13 +154,13 @@ async def test_a_server_that_was_not_used_lately_is_stopped_at_once() -> None:
     two_at_a_time = with_budget(*(model(name, gib=10) for name in ("qwen", "llama", "phi")))
     async with opened(two_at_a_time) as rig:
         for name in (QWEN, LLAMA):
-            await rig.dispatcher.load(name)
+            await rig.dispatcher.operator.load(name)
             rig.dispatcher.leave(rig.ask(name, FakeWaiter()))
         await advance(1)
         in_use = rig.ask(LLAMA, FakeWaiter())
         rig.dispatcher.leave(rig.ask(LLAMA, FakeWaiter()))
         began = asyncio.get_running_loop().time()
-        await rig.dispatcher.load(ModelName("phi"))
+        await rig.dispatcher.operator.load(ModelName("phi"))
 
         assert rig.phase(QWEN) is Phase.COLD
         assert asyncio.get_running_loop().time() == began
@@ -171,7 +171,7 @@ async def test_a_server_that_was_not_used_lately_is_stopped_at_once() -> None:
 async def test_files_are_read_ahead_until_nobody_wants_them() -> None:
     """Also where he is gone before the first of them was touched."""
     async with opened(one_at_a_time("qwen", "llama", patience=0)) as rig:
-        await rig.dispatcher.load(QWEN)
+        await rig.dispatcher.operator.load(QWEN)
         user, other = rig.ask(QWEN, FakeWaiter()), rig.ask(LLAMA, FakeWaiter())
         await everybody_has_acted()
         assert rig.launcher.read_ahead_of == [LLAMA]
@@ -187,13 +187,13 @@ async def test_files_are_read_ahead_until_nobody_wants_them() -> None:
 async def test_leaving_twice() -> None:
     """A ticket that was given back can be given back again, and frees nothing else."""
     async with opened() as rig:
-        await rig.dispatcher.load(QWEN)
+        await rig.dispatcher.operator.load(QWEN)
         ticket = rig.ask(QWEN, FakeWaiter())
         other = rig.ask(QWEN, FakeWaiter())
         rig.dispatcher.leave(ticket)
         rig.dispatcher.leave(ticket)
 
-        assert rig.dispatcher.view_of(QWEN).in_flight == 1
+        assert rig.dispatcher.views.of(QWEN).in_flight == 1
         rig.dispatcher.leave(other)
 
 
@@ -206,7 +206,7 @@ async def test_an_event_that_occurs_while_another_is_handled() -> None:
         second = FakeWaiter(lambda: seen.append(("second", in_flight())))
 
         def in_flight() -> int:
-            return rig.dispatcher.view_of(QWEN).in_flight
+            return rig.dispatcher.views.of(QWEN).in_flight
 
         def hang_up() -> None:
             rig.dispatcher.leave(tickets[0])
@@ -229,7 +229,7 @@ async def test_a_waiter_that_leaves_just_before_its_grant() -> None:
         await everybody_has_acted()
 
         assert late.outcomes == []
-        assert rig.dispatcher.view_of(QWEN).in_flight == 1
+        assert rig.dispatcher.views.of(QWEN).in_flight == 1
         rig.dispatcher.leave(tickets[0])
 
 
@@ -249,11 +249,11 @@ async def test_a_waiter_that_leaves_just_before_its_refusal() -> None:
 async def test_a_waiter_that_leaves_just_before_it_is_cut() -> None:
     """A lease that was given back need not be cut."""
     async with opened() as rig:
-        await rig.dispatcher.load(QWEN)
+        await rig.dispatcher.operator.load(QWEN)
         tickets: list[TicketId] = []
         hasty, late = FakeWaiter(lambda: [*map(rig.dispatcher.leave, tickets)]), FakeWaiter()
         tickets += [rig.ask(QWEN, hasty), rig.ask(QWEN, late)]
-        await rig.dispatcher.unload(QWEN, force=True)
+        await rig.dispatcher.operator.unload(QWEN, force=True)
 
         assert (hasty.outcomes, late.outcomes) == (["granted", "cut"], ["granted"])
 
@@ -278,10 +278,10 @@ async def test_a_load_returns_when_the_model_is_ready() -> None:
     """The model can be used at once after an operator's load."""
     async with opened(launcher=FakeLauncher(slow=("qwen",))) as rig:
         asyncio.get_running_loop().call_later(30, rig.launcher.become_ready, "qwen")
-        await rig.dispatcher.load(QWEN)
+        await rig.dispatcher.operator.load(QWEN)
 
-        assert rig.dispatcher.is_running(QWEN)
-        assert rig.dispatcher.view().now == 30
+        assert rig.dispatcher.questions.is_running(QWEN)
+        assert rig.dispatcher.views.current().now == 30
 
 
 @in_virtual_time
@@ -289,7 +289,7 @@ async def test_a_load_raises_what_kept_it() -> None:
     """The operator gets the server's own words."""
     async with opened(launcher=FakeLauncher(broken=("qwen",))) as rig:
         with pytest.raises(LoadFailed, match="qwen exited with code 1"):
-            await rig.dispatcher.load(QWEN)
+            await rig.dispatcher.operator.load(QWEN)
 
 
 @in_virtual_time
@@ -298,9 +298,9 @@ async def test_a_cancelled_load_gives_its_ticket_back() -> None:
     async with opened(launcher=FakeLauncher(slow=("qwen",))) as rig:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(5):
-                await rig.dispatcher.load(QWEN)
+                await rig.dispatcher.operator.load(QWEN)
 
-        assert rig.dispatcher.view().queue == ()
+        assert rig.dispatcher.views.current().queue == ()
 
 
 @in_virtual_time
@@ -308,14 +308,14 @@ async def test_a_load_that_comes_true_as_it_is_cancelled() -> None:
     """There is nothing left to notify, and nothing breaks."""
     async with opened(launcher=FakeLauncher(slow=("qwen",))) as rig:
         tasks = Tasks()
-        waiting = tasks.start(rig.dispatcher.load(QWEN), "load")
+        waiting = tasks.start(rig.dispatcher.operator.load(QWEN), "load")
         await everybody_has_acted()
         waiting.cancel()
         rig.dispatcher.tell(UpstreamReady(QWEN, LaunchId(1), upstream_of("qwen")))
         await tasks.aclose()
 
         assert waiting.cancelled()
-        assert rig.dispatcher.is_running(QWEN)
+        assert rig.dispatcher.questions.is_running(QWEN)
 
 
 @in_virtual_time
@@ -323,10 +323,10 @@ async def test_a_load_that_is_refused_as_it_is_cancelled() -> None:
     """Neither does a refusal that comes too late."""
     async with opened(launcher=FakeLauncher(slow=("qwen",))) as rig:
         tasks = Tasks()
-        waiting = tasks.start(rig.dispatcher.load(QWEN), "load")
+        waiting = tasks.start(rig.dispatcher.operator.load(QWEN), "load")
         await everybody_has_acted()
         waiting.cancel()
-        rig.dispatcher.change_catalog(without(CATALOG, "qwen"))
+        rig.dispatcher.tell(CatalogChanged(without(CATALOG, "qwen")))
         await tasks.aclose()
 
         assert waiting.cancelled()
@@ -336,8 +336,8 @@ async def test_a_load_that_is_refused_as_it_is_cancelled() -> None:
 async def test_an_unload_returns_when_the_process_is_gone() -> None:
     """What was unloaded is cold."""
     async with opened() as rig:
-        await rig.dispatcher.load(QWEN)
-        await rig.dispatcher.unload(QWEN)
+        await rig.dispatcher.operator.load(QWEN)
+        await rig.dispatcher.operator.unload(QWEN)
 
         assert rig.phase(QWEN) is Phase.COLD
 
@@ -347,32 +347,32 @@ async def test_an_unload_of_what_does_not_run() -> None:
     """There is nothing to stop, and the operator gets an error."""
     async with opened() as rig:
         with pytest.raises(NotRunning, match="qwen is not running"):
-            await rig.dispatcher.unload(QWEN)
+            await rig.dispatcher.operator.unload(QWEN)
 
 
 @in_virtual_time
 async def test_an_unload_cuts_who_does_not_finish() -> None:
     """Requests in flight have ten seconds, on the one timer; then they are cut."""
     async with opened() as rig:
-        await rig.dispatcher.load(QWEN)
+        await rig.dispatcher.operator.load(QWEN)
         waiter = FakeWaiter()
         ticket = rig.ask(QWEN, waiter)
         asyncio.get_running_loop().call_later(11, rig.dispatcher.leave, ticket)
-        await rig.dispatcher.unload(QWEN)
+        await rig.dispatcher.operator.unload(QWEN)
 
         assert waiter.outcomes == ["granted", "cut"]
-        assert rig.dispatcher.view().now == 11 + BREATH_S
+        assert rig.dispatcher.views.current().now == 11 + BREATH_S
 
 
 @in_virtual_time
 async def test_a_cancelled_unload_is_carried_out() -> None:
     """The model is unloaded, although no operator waits."""
     async with opened() as rig:
-        await rig.dispatcher.load(QWEN)
+        await rig.dispatcher.operator.load(QWEN)
         ticket = rig.ask(QWEN, FakeWaiter())
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1):
-                await rig.dispatcher.unload(QWEN)
+                await rig.dispatcher.operator.unload(QWEN)
         rig.dispatcher.leave(ticket)
         await advance(BREATH_S)
         await everybody_has_acted()
@@ -384,21 +384,21 @@ async def test_a_cancelled_unload_is_carried_out() -> None:
 async def test_force_cuts_at_once() -> None:
     """A forced unload does not wait for the timer."""
     async with opened() as rig:
-        await rig.dispatcher.load(QWEN)
+        await rig.dispatcher.operator.load(QWEN)
         waiter = FakeWaiter()
         ticket = rig.ask(QWEN, waiter)
         asyncio.get_running_loop().call_soon(rig.dispatcher.leave, ticket)
-        await rig.dispatcher.unload(QWEN, force=True)
+        await rig.dispatcher.operator.unload(QWEN, force=True)
 
         assert waiter.outcomes == ["granted", "cut"]
-        assert rig.dispatcher.view().now == BREATH_S
+        assert rig.dispatcher.views.current().now == BREATH_S
 
 
 @in_virtual_time
 async def test_the_timer_rings_at_the_end_of_a_ttl() -> None:
     """An unused model is gone when its ttl is over."""
     async with opened(one_at_a_time(model("qwen", ttl_s=30))) as rig:
-        await rig.dispatcher.load(QWEN)
+        await rig.dispatcher.operator.load(QWEN)
         await advance(29)
         assert rig.phase(QWEN) is Phase.READY
         await advance(2)
@@ -411,10 +411,10 @@ async def test_a_later_timer_replaces_the_earlier_one() -> None:
     """There is one timer: when the scheduler asks for another time, the earlier one does not ring."""
     async with opened(launcher=FakeLauncher(slow=("qwen",))) as rig:
         asyncio.get_running_loop().call_later(10, rig.launcher.become_ready, "qwen")
-        await rig.dispatcher.load(QWEN)
+        await rig.dispatcher.operator.load(QWEN)
         tickets = [rig.ask(QWEN, FakeWaiter()), rig.ask(LLAMA, FakeWaiter())]
         rings_at(rig, 50)
-        rig.dispatcher.change_catalog(one_at_a_time("qwen", "llama", patience=4))
+        rig.dispatcher.tell(CatalogChanged(one_at_a_time("qwen", "llama", patience=4)))
         rings_at(rig, 90)
         await advance(45)
 
@@ -432,25 +432,24 @@ def rings_at(rig: DispatcherRig, when: float) -> None:
 async def test_a_crashed_server_is_started_again() -> None:
     """A server that dies is started again for the next request."""
     async with opened() as rig:
-        await rig.dispatcher.load(QWEN)
+        await rig.dispatcher.operator.load(QWEN)
         rig.launcher.crash("qwen", "was killed by SIGKILL")
         await everybody_has_acted()
         assert rig.phase(QWEN) is Phase.COLD
-        await rig.dispatcher.load(QWEN)
+        await rig.dispatcher.operator.load(QWEN)
 
         assert rig.phase(QWEN) is Phase.READY
 
 
 @in_virtual_time
 async def test_a_changed_catalog() -> None:
-    """What changed is reported, and acted upon."""
+    """A request for a removed model is refused."""
     async with opened() as rig:
-        await rig.dispatcher.load(QWEN)
-        change = rig.dispatcher.change_catalog(without(CATALOG, "qwen"))
+        await rig.dispatcher.operator.load(QWEN)
+        rig.dispatcher.tell(CatalogChanged(without(CATALOG, "qwen")))
         waiter = FakeWaiter()
         rig.ask(QWEN, waiter)
 
-        assert change.removed == ("qwen",)
         assert isinstance(waiter.error, UnknownModel)
         assert rig.dispatcher.catalog.find("qwen") is None
 
@@ -460,9 +459,9 @@ async def test_a_swap_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """A swap has about five lines in the log."""
     caplog.set_level(logging.INFO)
     async with opened(launcher=FakeLauncher(broken=("llama",))) as rig:
-        await rig.dispatcher.load(QWEN)
+        await rig.dispatcher.operator.load(QWEN)
         with pytest.raises(LoadFailed):
-            await rig.dispatcher.load(LLAMA)
+            await rig.dispatcher.operator.load(LLAMA)
 
     assert [record.getMessage() for record in caplog.records] == [
         "starting upstream model=qwen reason='loaded explicitly (operator or preload)'",
@@ -496,7 +495,7 @@ def test_what_was_saved_is_logged_in_fields(caplog: pytest.LogCaptureFixture) ->
 async def test_a_crash_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     """It says how the server ended, how often in a row, and when the next request may start it."""
     async with opened() as rig:
-        await rig.dispatcher.load(QWEN)
+        await rig.dispatcher.operator.load(QWEN)
         await advance(8)
         rig.launcher.crash("qwen", "was terminated by SIGSEGV")
         await everybody_has_acted()
@@ -513,13 +512,13 @@ async def test_a_crash_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
 async def test_shutting_down_while_idle() -> None:
     """Nothing is left when it returns, and no request is accepted any more."""
     async with opened() as rig:
-        await rig.dispatcher.load(QWEN)
+        await rig.dispatcher.operator.load(QWEN)
         await rig.dispatcher.shut_down(within=30)
         waiter = FakeWaiter()
         rig.ask(QWEN, waiter)
 
         assert rig.phase(QWEN) is Phase.COLD
-        assert rig.dispatcher.view().now == 0
+        assert rig.dispatcher.views.current().now == 0
         assert isinstance(waiter.error, ShuttingDown)
 
 
@@ -527,40 +526,40 @@ async def test_shutting_down_while_idle() -> None:
 async def test_shutting_down_lets_requests_finish() -> None:
     """A request that ends in time is not cut."""
     async with opened() as rig:
-        await rig.dispatcher.load(QWEN)
+        await rig.dispatcher.operator.load(QWEN)
         waiter = FakeWaiter()
         asyncio.get_running_loop().call_later(20, rig.dispatcher.leave, rig.ask(QWEN, waiter))
         await rig.dispatcher.shut_down(within=30)
 
         assert waiter.outcomes == ["granted"]
-        assert rig.dispatcher.view().now == 20 + BREATH_S
+        assert rig.dispatcher.views.current().now == 20 + BREATH_S
 
 
 @in_virtual_time
 async def test_shutting_down_cuts_when_the_time_is_up() -> None:
     """After the deadline requests in flight are cut."""
     async with opened() as rig:
-        await rig.dispatcher.load(QWEN)
+        await rig.dispatcher.operator.load(QWEN)
         waiter = FakeWaiter()
         asyncio.get_running_loop().call_later(31, rig.dispatcher.leave, rig.ask(QWEN, waiter))
         await rig.dispatcher.shut_down(within=30)
 
         assert waiter.outcomes == ["granted", "cut"]
-        assert rig.dispatcher.view().now == 31 + BREATH_S
+        assert rig.dispatcher.views.current().now == 31 + BREATH_S
 
 
 @in_virtual_time
 async def test_shutting_down_with_somebody_who_never_leaves(caplog: pytest.LogCaptureFixture) -> None:
     """A waiter that was cut and does not leave does not block the shutdown: the guard ends what is left."""
     async with opened() as rig:
-        await rig.dispatcher.load(QWEN)
+        await rig.dispatcher.operator.load(QWEN)
         rig.ask(QWEN, FakeWaiter())
         await rig.dispatcher.shut_down(within=30)
 
         assert [record.getMessage() for record in caplog.records] == [
             "upstreams did not exit and are left to the guard"
         ]
-        assert rig.dispatcher.view().now == 30 + 10 + STUCK_S
+        assert rig.dispatcher.views.current().now == 30 + 10 + STUCK_S
 
 
 @in_virtual_time
@@ -580,7 +579,7 @@ async def test_shutting_down_during_a_load() -> None:
 async def test_reads_need_no_slot() -> None:
     """A read passes where a generation waits."""
     async with opened(one_at_a_time(model("qwen", concurrency_limit=1))) as rig:
-        await rig.dispatcher.load(QWEN)
+        await rig.dispatcher.operator.load(QWEN)
         busy, waits, reads = FakeWaiter(), FakeWaiter(), FakeWaiter()
         tickets = [rig.ask(QWEN, busy), rig.ask(QWEN, waits), rig.ask(QWEN, reads, takes_slot=False)]
 
@@ -593,7 +592,7 @@ async def test_reads_need_no_slot() -> None:
 async def test_ordinary_requests_are_not_in_the_journal() -> None:
     """Ten thousand of them a second leave no trace but a number."""
     async with opened() as rig:
-        await rig.dispatcher.load(QWEN)
+        await rig.dispatcher.operator.load(QWEN)
         before = rig.journal.n
         for _ in range(5):
             rig.dispatcher.leave(rig.ask(QWEN, FakeWaiter()))
@@ -605,7 +604,7 @@ async def test_ordinary_requests_are_not_in_the_journal() -> None:
 async def test_a_prompt_is_an_event_only_where_it_matters(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that keeps conversations learns from long prompts; others, and tickets that are gone, cost no event."""
     async with opened(one_at_a_time(model("qwen", keeps_conversations=True), "llama")) as rig:
-        await rig.dispatcher.load(QWEN)
+        await rig.dispatcher.operator.load(QWEN)
         ticket, before = rig.ask(QWEN, FakeWaiter()), rig.journal.n
         prompt = PromptProcessed(ticket, 1000, 0, 0.5)
         with monkeypatch.context() as watched:
@@ -616,7 +615,7 @@ async def test_a_prompt_is_an_event_only_where_it_matters(monkeypatch: pytest.Mo
         rig.dispatcher.prompt_processed(replace(prompt, computed=1))
         rig.dispatcher.leave(ticket)
         rig.dispatcher.prompt_processed(prompt)
-        await rig.dispatcher.load(LLAMA)
+        await rig.dispatcher.operator.load(LLAMA)
         rig.dispatcher.prompt_processed(replace(prompt, ticket=rig.ask(LLAMA, FakeWaiter())))
 
         assert events == [prompt]
@@ -629,7 +628,7 @@ async def test_a_server_that_tells_its_slots_gets_no_more() -> None:
     launcher = FakeLauncher()
     launcher.slots = {"qwen": 1}
     async with opened(launcher=launcher) as rig:
-        await rig.dispatcher.load(QWEN)
+        await rig.dispatcher.operator.load(QWEN)
         await everybody_has_acted()
         first, second = FakeWaiter(), FakeWaiter()
         ticket = rig.ask(QWEN, first)
@@ -647,11 +646,11 @@ async def test_a_server_that_tells_its_slots_gets_no_more() -> None:
 async def test_an_unload_that_another_operator_ends() -> None:
     """The operator who waits for it gets an error; the model continues to leave."""
     async with opened() as rig:
-        await rig.dispatcher.load(QWEN)
+        await rig.dispatcher.operator.load(QWEN)
         user = rig.ask(QWEN, FakeWaiter())
-        waiting = Tasks().start(rig.dispatcher.unload(QWEN), "unload")
+        waiting = Tasks().start(rig.dispatcher.operator.unload(QWEN), "unload")
         await everybody_has_acted()
-        rig.dispatcher.cancel_request(max(rig.dispatcher.tickets.in_progress()))
+        rig.dispatcher.operator.cancel(max(rig.dispatcher.tickets.in_progress()))
         outcome = (await asyncio.gather(waiting, return_exceptions=True))[0]
         rig.dispatcher.leave(user)
 
@@ -667,7 +666,7 @@ async def test_a_ticket_that_the_scheduler_does_not_know(
     async with opened() as rig:
         waiter = FakeWaiter()
         ticket = rig.dispatcher.tickets.enter(waiter)
-        rig.dispatcher.cancel_request(ticket)
+        rig.dispatcher.operator.cancel(ticket)
         with monkeypatch.context() as patched:
             for name in ("handle", "leave_quietly"):
                 patched.setattr(Scheduler, name, lambda *_: 1 // 0)
@@ -676,7 +675,7 @@ async def test_a_ticket_that_the_scheduler_does_not_know(
 
         assert (waiter.outcomes, rig.dispatcher.tickets.in_progress(), caplog.text) == (["cut"], [], "")
         with pytest.raises(UnknownTicket):
-            rig.dispatcher.cancel_request(ticket)
+            rig.dispatcher.operator.cancel(ticket)
 
 
 @in_virtual_time
@@ -709,14 +708,14 @@ SLEEPY = one_at_a_time(model("qwen", sleep=sleeps()), "llama")
 async def test_a_model_sleeps_and_wakes() -> None:
     """Its server was put to sleep once and woken once, and never stopped."""
     async with opened(SLEEPY) as rig:
-        await rig.dispatcher.load(QWEN)
-        await rig.dispatcher.load(LLAMA)
+        await rig.dispatcher.operator.load(QWEN)
+        await rig.dispatcher.operator.load(LLAMA)
         assert (rig.phase(QWEN), rig.launcher.asleep) == (Phase.ASLEEP, ["qwen"])
-        launch = rig.dispatcher.view_of(QWEN).launch
-        await rig.dispatcher.load(QWEN)
+        launch = rig.dispatcher.views.of(QWEN).launch
+        await rig.dispatcher.operator.load(QWEN)
 
         assert (rig.phase(QWEN), rig.launcher.asleep) == (Phase.READY, [])
-        assert rig.dispatcher.view_of(QWEN).launch == launch
+        assert rig.dispatcher.views.of(QWEN).launch == launch
 
 
 @in_virtual_time
@@ -725,8 +724,8 @@ async def test_a_model_that_cannot_sleep_is_stopped(caplog: pytest.LogCaptureFix
     launcher = FakeLauncher()
     launcher.cannot_sleep = ("qwen",)
     async with opened(SLEEPY, launcher) as rig:
-        await rig.dispatcher.load(QWEN)
-        await rig.dispatcher.load(LLAMA)
+        await rig.dispatcher.operator.load(QWEN)
+        await rig.dispatcher.operator.load(LLAMA)
 
         assert rig.phase(QWEN) is Phase.COLD
         assert "upstream failed to sleep and is stopped model=qwen error='POST /sleep was answered" in caplog.text
@@ -738,13 +737,13 @@ async def test_a_model_that_cannot_be_woken_is_started_anew(caplog: pytest.LogCa
     launcher = FakeLauncher()
     launcher.dead_asleep = ("qwen",)
     async with opened(SLEEPY, launcher) as rig:
-        await rig.dispatcher.load(QWEN)
-        await rig.dispatcher.load(LLAMA)
+        await rig.dispatcher.operator.load(QWEN)
+        await rig.dispatcher.operator.load(LLAMA)
         waiter = FakeWaiter()
-        launch = rig.dispatcher.view_of(QWEN).launch
+        launch = rig.dispatcher.views.of(QWEN).launch
         rig.ask(QWEN, waiter)
         await advance(5)
 
         assert waiter.outcomes == ["granted"]
-        assert rig.dispatcher.view_of(QWEN).launch != launch
+        assert rig.dispatcher.views.of(QWEN).launch != launch
         assert "upstream failed to wake and is restarted model=qwen error='POST /wake_up was" in caplog.text

@@ -91,7 +91,7 @@ class RaisingRig:
 async def play(rig: RaisingRig) -> None:
     """Loads, swaps, sleep, waking, a crash, a failed start, an unload that cuts, and cancelled requests."""
     dispatcher, launcher = rig.dispatcher, rig.launcher
-    rig.operate(dispatcher.load(QWEN))
+    rig.operate(dispatcher.operator.load(QWEN))
     await advance(5)
     rig.ask(QWEN)
     rig.ask(LLAMA)
@@ -100,7 +100,7 @@ async def play(rig: RaisingRig) -> None:
     rig.ask(LLAMA).change_its_mind()
     await advance(5)
     rig.ask(QWEN)
-    rig.operate(dispatcher.unload(QWEN, force=True))
+    rig.operate(dispatcher.operator.unload(QWEN, force=True))
     await advance(5)
     launcher.broken = ("llama",)
     rig.ask(LLAMA)
@@ -124,7 +124,7 @@ def left_behind(rig: RaisingRig) -> Iterator[str]:
         yield "an operator was never answered"
     if unanswered := [number for number, waiter in enumerate(rig.waiters) if not (waiter.outcomes or waiter.has_left)]:
         yield f"waiters {unanswered} were never answered"
-    view = rig.dispatcher.view_of_all()
+    view = rig.dispatcher.views.of_all()
     if view.queue or rig.dispatcher.tickets.in_progress():
         yield "a ticket was left"
     for each in view.models:

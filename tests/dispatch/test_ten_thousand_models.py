@@ -122,7 +122,7 @@ async def test_questions_of_requests_and_of_the_memory_monitor(tmp_path: Path) -
     timer = Timer()
     dispatcher = Dispatcher(Scheduler(CATALOG), FakeLauncher(), Journal())
     first, last = ModelName("m0"), ModelName(f"m{MANY - 1}")
-    await dispatcher.load(last)
+    await dispatcher.operator.load(last)
     footprints = Footprints(LearnedStore(tmp_path / "learned.json").section("memory"))
     figures = Figures(footprints, {}, lambda: Machine({}))
     monitor = MemoryMonitor(dispatcher, footprints, figures, lambda: ())
@@ -133,15 +133,17 @@ async def test_questions_of_requests_and_of_the_memory_monitor(tmp_path: Path) -
         uses = {FIRST_PID + 1: {card: Use((9 + n) * GIB)}}
         look = Measured(Reading(devices, uses), {})
         timer("a measurement", partial(monitor.report_measurement, look))
-        timer("is it running?", lambda: dispatcher.is_running(first))
-        timer("the last used", dispatcher.last_used)
-        timer("a ticket", lambda: dispatcher.waits_for(TicketId(1)))
-        timer("the view", dispatcher.view)
+        timer("is it running?", lambda: dispatcher.questions.is_running(first))
+        timer("the last used", dispatcher.questions.last_used)
+        timer("a ticket", lambda: dispatcher.questions.waits_for(TicketId(1)))
+        timer("the view", dispatcher.views.current)
         for selector in selectors:
             targets = dispatcher.catalog.choices(selector)
-            timer(f"a selector ({selector.strategy.value})", partial(choose, selector, targets, dispatcher, {}))
+            timer(
+                f"a selector ({selector.strategy.value})", partial(choose, selector, targets, dispatcher.questions, {})
+            )
         timer("what metrics show", partial(shown_in_metrics, dispatcher))
-    running, in_metrics = dispatcher.last_used(), [each.name for each in shown_in_metrics(dispatcher).models]
+    running, in_metrics = dispatcher.questions.last_used(), [each.name for each in shown_in_metrics(dispatcher).models]
     await dispatcher.shut_down(within=0)
 
     assert running == last

@@ -50,7 +50,7 @@ def orders(fleet: InProcessFleet, seen_by: str, host: str) -> set[Order]:
 async def test_each_host_is_seen_with_what_is_on_it() -> None:
     """The view has every host with its address and state, and when it was last seen."""
     async with in_process_fleet("a", "b") as fleet:
-        await fleet["b"].dispatcher.load(QWEN)
+        await fleet["b"].dispatcher.operator.load(QWEN)
         await come_true(lambda: fleet["a"].phases_seen("b") == {"qwen": "ready"})
         seen = fleet["a"].fleet_admin.view()
 
@@ -192,7 +192,7 @@ async def test_without_the_store_no_order_is_given() -> None:
 async def test_a_drained_host_empties() -> None:
     """A drained host unloads its idle models."""
     async with in_process_fleet("a", "b") as fleet:
-        await fleet["b"].dispatcher.load(QWEN)
+        await fleet["b"].dispatcher.operator.load(QWEN)
         await fleet["a"].fleet_admin.give("b", Order.DRAIN)
 
         await come_true(lambda: fleet["b"].running() == [])
@@ -207,7 +207,7 @@ async def test_a_model_moves() -> None:
     async with in_process_fleet(
         "a", "b", launcher=lambda name: FakeLauncher(slow=("qwen",) if name == "b" else ())
     ) as fleet:
-        await fleet["a"].dispatcher.load(QWEN)
+        await fleet["a"].dispatcher.operator.load(QWEN)
         moving = Tasks().start(fleet["a"].fleet_admin.move("q", "b"), "move")
         await come_true(lambda: fleet["b"].launcher.is_starting("qwen"))
         meanwhile = fleet["a"].running()
@@ -223,7 +223,7 @@ async def test_a_model_moves() -> None:
 async def test_a_third_host_may_be_asked_to_move_a_model() -> None:
     """A host can move a model between two other hosts, and from another host to itself."""
     async with in_process_fleet("a", "b", "c") as fleet:
-        await fleet["a"].dispatcher.load(QWEN)
+        await fleet["a"].dispatcher.operator.load(QWEN)
         await come_true(lambda: fleet["c"].phases_seen("a") == {"qwen": "ready"})
         there = await fleet["c"].fleet_admin.move("qwen", "b")
         await come_true(lambda: fleet["c"].phases_seen("a") == {})
@@ -248,7 +248,7 @@ async def test_a_move_that_was_interrupted_is_finished_when_asked_again() -> Non
     """If the model is ready on both hosts, a move stops it on the source."""
     async with in_process_fleet("a", "b") as fleet:
         for name in ("a", "b"):
-            await fleet[name].dispatcher.load(QWEN)
+            await fleet[name].dispatcher.operator.load(QWEN)
         await come_true(lambda: fleet["a"].phases_seen("b") == {"qwen": "ready"})
 
         assert await fleet["a"].fleet_admin.move("qwen", "b") == "qwen is ready on b and has stopped on a"
@@ -259,10 +259,10 @@ async def test_a_model_that_has_left_the_target_stays_where_it_is() -> None:
     """The target itself is asked before the model stops elsewhere: its record may be outdated."""
     async with in_process_fleet("a", "b") as fleet:
         for name in ("a", "b"):
-            await fleet[name].dispatcher.load(QWEN)
+            await fleet[name].dispatcher.operator.load(QWEN)
         await come_true(lambda: fleet["a"].phases_seen("b") == {"qwen": "ready"})
         fleet["b"].store.cut_off()
-        await fleet["b"].dispatcher.unload(QWEN)
+        await fleet["b"].dispatcher.operator.unload(QWEN)
         with pytest.raises(CannotMove, match="qwen was ready on b and is not any more, so it was not stopped"):
             await fleet["a"].fleet_admin.move("qwen", "b")
 
@@ -289,7 +289,7 @@ async def test_a_load_that_fails_stops_nothing() -> None:
     async with in_process_fleet(
         "a", "b", launcher=lambda name: FakeLauncher(broken=("qwen",) if name == "b" else ())
     ) as fleet:
-        await fleet["a"].dispatcher.load(QWEN)
+        await fleet["a"].dispatcher.operator.load(QWEN)
         with pytest.raises(LoadFailed, match=r"did not become ready on b, .* qwen exited with code 1"):
             await fleet["a"].fleet_admin.move("qwen", "b")
 
@@ -303,8 +303,8 @@ async def test_a_model_goes_where_it_runs_not_where_it_failed() -> None:
         "a", "b", "c", launcher=lambda name: FakeLauncher(broken=("qwen",) if name == "b" else ())
     ) as fleet:
         with pytest.raises(LoadFailed):
-            await fleet["b"].dispatcher.load(QWEN)
-        await fleet["c"].dispatcher.load(QWEN)
+            await fleet["b"].dispatcher.operator.load(QWEN)
+        await fleet["c"].dispatcher.operator.load(QWEN)
         await come_true(lambda: fleet["a"].phases_seen("b") == {"qwen": "backoff"} and fleet["a"].phases_seen("c"))
 
         assert await fleet["a"].fleet_admin.move("qwen", "a") == "qwen is ready on a and has stopped on c"
@@ -326,7 +326,7 @@ async def test_a_host_that_leaves_meanwhile_ends_the_move() -> None:
 async def test_a_host_that_does_not_stop_it_is_named() -> None:
     """If the source does not answer, the error says that the model is ready on the target and still on the source."""
     async with in_process_fleet("a", "b", "c") as fleet:
-        await fleet["a"].dispatcher.load(QWEN)
+        await fleet["a"].dispatcher.operator.load(QWEN)
         await come_true(lambda: fleet["c"].phases_seen("a") == {"qwen": "ready"})
         fleet.silent.add("a")
         with pytest.raises(HostUnresponsive, match="qwen is ready on b, but a still has it: http://a did not answer"):

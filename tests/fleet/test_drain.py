@@ -78,7 +78,7 @@ def route(fleet: InProcessFleet, entry: str, model: ModelName = QWEN) -> str | N
 async def loaded(fleet: InProcessFleet, *models: ModelName) -> None:
     """On host a, as all hosts know."""
     for model in models:
-        await fleet["a"].dispatcher.load(model)
+        await fleet["a"].dispatcher.operator.load(model)
     phases = dict.fromkeys(models, "ready")
     await come_true(lambda: all(host.phases_seen("a") == phases for host in fleet.hosts.values()))
 
@@ -173,7 +173,7 @@ async def test_a_load_elsewhere_that_fails(caplog: pytest.LogCaptureFixture) -> 
         await loaded(fleet, QWEN)
         await drain(fleet)
         await come_true(lambda: fleet["a"].running() == [])
-        tried = [name for name in names if fleet[name].dispatcher.view_of(QWEN).failures]
+        tried = [name for name in names if fleet[name].dispatcher.views.of(QWEN).failures]
 
         assert len(tried) == TRIES
     assert caplog.text.count("is loaded nowhere model=qwen") == 1
@@ -187,7 +187,7 @@ async def test_the_only_other_host_has_failed(caplog: pytest.LogCaptureFixture) 
         await drain(fleet)
         await come_true(lambda: fleet["a"].running() == [])
 
-        assert fleet["b"].dispatcher.view_of(QWEN).failures == 1
+        assert fleet["b"].dispatcher.views.of(QWEN).failures == 1
     assert "qwen has failed on b, and no other host can load it" in caplog.text
 
 

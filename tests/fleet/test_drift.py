@@ -16,6 +16,7 @@ from hotseat.fleet.drift import MOST_LINES, WINDOW_S, Drifts, differing, drifts
 from hotseat.fleet.recipe_fingerprint import recipe_fingerprint
 from hotseat.fleet.records import Offer
 from hotseat.fleet.store import Bucket
+from hotseat.scheduling.events import CatalogChanged
 
 if TYPE_CHECKING:
     from hotseat.catalog.spec import ModelSpec
@@ -76,9 +77,9 @@ async def test_a_difference_is_logged_once(caplog: pytest.LogCaptureFixture) -> 
     async with in_process_fleet("a", "b", models=lambda name: [PLAIN if name == "a" else first]) as fleet:
         b = fleet["b"].dispatcher
         await come_true(lambda: len(drift_lines(caplog)) == 2)
-        b.change_catalog(catalog(first, spec("llama")))
+        b.tell(CatalogChanged(catalog(first, spec("llama"))))
         await come_true(lambda: "llama" in fleet["a"].dispatcher.catalog.fleet_models)
-        b.change_catalog(catalog(second, spec("gemma")))
+        b.tell(CatalogChanged(catalog(second, spec("gemma"))))
         await come_true(lambda: "gemma" in fleet["a"].dispatcher.catalog.fleet_models)
         await come_true(lambda: len(drift_lines(caplog)) == 4)
 

@@ -23,6 +23,7 @@ from hotseat.fleet.records import HostOrder, HostRecord, encoded
 from hotseat.fleet.route import THIS_HOST, OtherHost
 from hotseat.fleet.store import Bucket, StoreError
 from hotseat.identifiers import ClientId, HostName, ModelName
+from hotseat.scheduling.events import CatalogChanged
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.settings import Fleet
 from hotseat.state.fleet_state import FleetState
@@ -62,7 +63,7 @@ class Host:
         return found.host if isinstance(found, OtherHost) else self.name
 
     def phase(self, model: ModelName) -> str:
-        return self.dispatcher.view_of(model).phase.value
+        return self.dispatcher.views.of(model).phase.value
 
     def knows(self, *names: str) -> bool:
         return {member.name for member in self.node.roster.hosts()} == set(names)
@@ -155,7 +156,7 @@ async def test_hosts_that_ask_at_the_same_moment_agree(pair: tuple[Host, Host]) 
 async def test_a_ready_model_is_known_to_all(pair: tuple[Host, Host]) -> None:
     """Both hosts select the host on which the model is ready."""
     first, second = pair
-    await first.dispatcher.load(ALPHA)
+    await first.dispatcher.operator.load(ALPHA)
     await come_true(lambda: second.node.host_selector.select(ALPHA, ANN) is not None)
 
     assert first.node.host_selector.select(ALPHA, ANN) is THIS_HOST
@@ -165,7 +166,7 @@ async def test_a_ready_model_is_known_to_all(pair: tuple[Host, Host]) -> None:
 async def test_a_second_model_goes_to_the_host_that_is_free(pair: tuple[Host, Host]) -> None:
     """A model is loaded on the host without another model."""
     first, _ = pair
-    await first.dispatcher.load(ALPHA)
+    await first.dispatcher.operator.load(ALPHA)
 
     assert await first.where(BETA) == "b"
 
@@ -189,8 +190,8 @@ async def test_a_reload_keeps_the_names_of_the_others(open_host: Open) -> None:
     first = await open_host("a", spec("alpha"))
     await open_host("b", spec("beta"))
     await come_true(lambda: "beta" in first.dispatcher.catalog.fleet_models)
-    first.dispatcher.change_catalog(
-        catalog(spec("alpha"), spec("beta")).with_fleet_models(first.dispatcher.catalog.fleet_models)
+    first.dispatcher.tell(
+        CatalogChanged(catalog(spec("alpha"), spec("beta")).with_fleet_models(first.dispatcher.catalog.fleet_models))
     )
 
     assert await first.where(BETA) in ("a", "b")
@@ -199,7 +200,7 @@ async def test_a_reload_keeps_the_names_of_the_others(open_host: Open) -> None:
 async def test_a_host_that_turned_somebody_away_is_left_out(pair: tuple[Host, Host]) -> None:
     """After a host refused a request, the request is placed on this host."""
     first, second = pair
-    await second.dispatcher.load(ALPHA)
+    await second.dispatcher.operator.load(ALPHA)
     await come_true(lambda: isinstance(first.node.host_selector.select(ALPHA, ANN), OtherHost))
     first.node.host_selector.turned_away(HostName("b"), BETA)
 
@@ -242,7 +243,7 @@ async def test_a_host_learns_where_a_model_is_while_it_waits_for_the_store(
     async with asyncio.TaskGroup() as group:
         where = group.create_task(first.where(ALPHA))
         await asked.wait()
-        await second.dispatcher.load(ALPHA)
+        await second.dispatcher.operator.load(ALPHA)
         await come_true(lambda: [residence.phase for _, residence in first.node.roster.residences(ALPHA)] == ["ready"])
         answered.set()
 
@@ -290,7 +291,7 @@ async def test_claims_that_came_true_are_taken_back(pair: tuple[Host, Host], boa
     """A claim is removed once the model is loaded."""
     first, second = pair
     chosen = first if await first.where(ALPHA) == "a" else second
-    await chosen.dispatcher.load(ALPHA)
+    await chosen.dispatcher.operator.load(ALPHA)
 
     await come_true(lambda: not board.current(Bucket.CLAIMS))
 
@@ -306,7 +307,7 @@ async def test_replicas_that_are_always_wanted_are_loaded_without_a_request(open
 async def test_a_drained_host_empties_itself(pair: tuple[Host, Host]) -> None:
     """A drained host stops its idle model, and the next request is placed on another host."""
     first, second = pair
-    await first.dispatcher.load(ALPHA)
+    await first.dispatcher.operator.load(ALPHA)
     await second.node.store.put(Bucket.ORDERS, "a", encoded(HostOrder(cordoned=True, drained=True)))
 
     await come_true(lambda: first.phase(ALPHA) == "cold")
@@ -339,7 +340,7 @@ async def test_a_file_that_vanished_is_noticed_after_the_load_that_failed(open_h
     await come_true(lambda: "alpha" in second.dispatcher.catalog.fleet_models)
     file.unlink()
     with pytest.raises(LoadFailed):
-        await first.dispatcher.load(ALPHA)
+        await first.dispatcher.operator.load(ALPHA)
     await come_true(lambda: second.node.roster.host(HostName("a")).record.missing_files)  # type: ignore[union-attr]
 
     with pytest.raises(NoHostAvailable, match=rf"alpha cannot be placed: a is missing its file \({file}\)\. To fix"):
@@ -351,6 +352,6 @@ async def test_a_reload_that_names_another_file_is_noticed(open_host: Open, tmp_
     first = await open_host("a", spec("alpha"))
     second = await open_host("b", spec("beta"))
     await come_true(lambda: second.knows("a", "b"))
-    first.dispatcher.change_catalog(catalog(llama(tmp_path / "absent.gguf")))
+    first.dispatcher.tell(CatalogChanged(catalog(llama(tmp_path / "absent.gguf"))))
 
     await come_true(lambda: second.node.roster.host(HostName("a")).record.missing_files)  # type: ignore[union-attr]

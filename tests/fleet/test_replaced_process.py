@@ -109,7 +109,7 @@ async def test_the_new_process_acts_for_the_host(fleet: InProcessFleet, replace:
     await fleet["b"].node.store.put(Bucket.ORDERS, "a", encoded(HostOrder(cordoned=True)))
     claim = Claim(QWEN, A, B, "a reason", 0, unasked=True, id="1")
     await fleet["b"].node.store.put(Bucket.CLAIMS, key_of(QWEN, 0), encoded(claim))
-    await come_true(lambda: new.dispatcher.is_running(QWEN))
+    await come_true(lambda: new.dispatcher.questions.is_running(QWEN))
     await come_true(lambda: old.node.roster.orders.of(A).cordoned)
     await come_true(lambda: [member.name for member in old.node.roster.holders(QWEN)] == ["a"])
 

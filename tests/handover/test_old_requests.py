@@ -89,7 +89,7 @@ class Processes:
 
     def in_flight(self, model: ModelName = QWEN) -> int:
         """Requests that hold or await a lease, as the new process counts."""
-        return self.new.requests(model)
+        return self.new.questions.requests(model)
 
 
 @asynccontextmanager
@@ -110,7 +110,7 @@ async def test_a_request_from_arrival_to_its_end() -> None:
         client = Client()
         ticket = processes.old.ask(QWEN, ANN, client)
         await come_true(lambda: client.outcomes == ["granted"])
-        server = processes.new.ready_server(QWEN)
+        server = processes.new.questions.ready_server(QWEN)
         assert server is not None
         assert client.upstream == server
         assert processes.in_flight() == 1
@@ -140,11 +140,11 @@ async def test_the_old_process_dies() -> None:
 async def test_an_operator_waits_in_the_old_process() -> None:
     """For a load and for an unload: both are confirmed."""
     async with handed_over() as processes:
-        await processes.old.load(QWEN)
-        assert processes.new.is_running(QWEN)
-        await processes.old.unload(QWEN)
+        await processes.old.operator.load(QWEN)
+        assert processes.new.questions.is_running(QWEN)
+        await processes.old.operator.unload(QWEN)
 
-        assert not processes.new.is_running(QWEN)
+        assert not processes.new.questions.is_running(QWEN)
 
 
 async def test_a_request_is_cut() -> None:
@@ -153,7 +153,7 @@ async def test_a_request_is_cut() -> None:
         client = Client()
         processes.old.ask(QWEN, ANN, client)
         await come_true(lambda: client.outcomes == ["granted"])
-        Tasks().start(processes.new.unload(QWEN, force=True), "unload")
+        Tasks().start(processes.new.operator.unload(QWEN, force=True), "unload")
 
         await come_true(lambda: client.outcomes == ["granted", "cut"])
 
@@ -164,7 +164,7 @@ async def test_an_operator_cancels_a_waiting_request_in_the_new_process() -> Non
         client = Client()
         processes.old.ask(QWEN, ANN, client)
         await come_true(lambda: processes.in_flight() == 1)
-        processes.new.cancel_request(TicketId(1000))
+        processes.new.operator.cancel(TicketId(1000))
         await come_true(lambda: client.outcomes == ["refused"])
 
         assert isinstance(client.error, CancelledByOperator)
@@ -221,9 +221,9 @@ async def test_an_operator_waits_for_an_unload_that_was_postponed() -> None:
     channel = Channel(ours)
     scheduler = Scheduler(one_at_a_time("qwen"))
     dispatcher = Dispatcher(scheduler, FakeLauncher(), Journal())
-    await dispatcher.load(QWEN)
+    await dispatcher.operator.load(QWEN)
     dispatcher.tell(HandoverRequested())
-    unloading = Tasks().start(answer_to(dispatcher.unload(QWEN)), "unload")
+    unloading = Tasks().start(answer_to(dispatcher.operator.unload(QWEN)), "unload")
     await come_true(lambda: scheduler._state.postponed)
     remote = RemoteScheduler(scheduler, channel)
     dispatcher.follow(remote)
@@ -252,8 +252,8 @@ async def test_requests_pass_through_a_process_in_between() -> None:
         client = Client()
         ticket = first.old.ask(QWEN, ANN, client)
         await come_true(lambda: client.outcomes == ["granted"])
-        assert second.new.requests(QWEN) == 1
+        assert second.new.questions.requests(QWEN) == 1
         first.old.leave(ticket)
 
-        await come_true(lambda: second.new.requests(QWEN) == 0)
+        await come_true(lambda: second.new.questions.requests(QWEN) == 0)
         await asyncio.sleep(0)

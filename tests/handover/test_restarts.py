@@ -113,7 +113,7 @@ async def assert_goes_on(rig: Rig, reason: str) -> None:
     assert (rig.restarts.is_in_progress, rig.restarts.attempts) == (False, 1)
     assert rig.restarts.serving_pid == os.getpid()
     assert children(os.getpid()) == []
-    await rig.dispatcher.load(LLAMA)
+    await rig.dispatcher.operator.load(LLAMA)
     assert rig.launcher.alive == [LLAMA]
     assert HandoverRequested not in rig.events or rig.events.count(HandoverCancelled) == 1
 
@@ -136,7 +136,7 @@ async def test_the_new_process_fails_before_it_has_the_servers(
 ) -> None:
     """The old one continues, with the reason; no child, no descriptor and no hold on loads is left."""
     async with opened(how, limits) as rig:
-        await rig.dispatcher.load(QWEN)
+        await rig.dispatcher.operator.load(QWEN)
         before = open_files()
         with pytest.raises(RestartFailed, match=reason):
             await rig.restarts.restart()
@@ -182,7 +182,7 @@ async def test_the_new_process_dies_with_the_servers(opened: Callable[..., Any],
         assert await successor.failure == ENDED
         assert await successor.exit_code() == (0 if follower else 3)
         with pytest.raises(ShuttingDown):
-            await rig.dispatcher.load(QWEN)
+            await rig.dispatcher.operator.load(QWEN)
 
 
 @ANYBODY
@@ -259,7 +259,7 @@ async def test_a_signal_to_stop_while_a_model_loads(opened: Callable[..., Any]) 
     """The load goes on; what waited for the handover is decided."""
     launcher = FakeLauncher(slow=("qwen",))
     async with opened("obeys", launcher=launcher) as rig:
-        loading = Tasks().start(rig.dispatcher.load(QWEN), "load")
+        loading = Tasks().start(rig.dispatcher.operator.load(QWEN), "load")
         asking = Tasks().start(rig.restarts.try_to_restart(), "restart")
         await come_true(lambda: HandoverRequested in rig.events)
         await rig.restarts.give_up()
@@ -289,7 +289,7 @@ async def test_the_new_process_dies_while_a_model_loads(opened: Callable[..., An
     """Nothing is held back any longer, although the load has not ended."""
     launcher = FakeLauncher(slow=("qwen",))
     async with opened("dies when ready", launcher=launcher) as rig:
-        loading = Tasks().start(rig.dispatcher.load(QWEN), "load")
+        loading = Tasks().start(rig.dispatcher.operator.load(QWEN), "load")
         with pytest.raises(RestartFailed, match=ENDED):
             await rig.restarts.restart()
         launcher.become_ready("qwen")
@@ -302,7 +302,7 @@ async def test_a_load_takes_too_long(opened: Callable[..., Any]) -> None:
     """The restart is given up, and not the load."""
     launcher = FakeLauncher(slow=("qwen",))
     async with opened("obeys", TimeLimits(settle_s=0.1), launcher) as rig:
-        loading = Tasks().start(rig.dispatcher.load(QWEN), "load")
+        loading = Tasks().start(rig.dispatcher.operator.load(QWEN), "load")
         with pytest.raises(RestartFailed, match="still loading"):
             await rig.restarts.restart()
         launcher.become_ready("qwen")
@@ -316,7 +316,7 @@ async def test_a_request_during_the_handover(opened: Callable[..., Any]) -> None
     async with opened("hangs before take") as rig:
         asking = Tasks().start(rig.restarts.try_to_restart(), "restart")
         await come_true(lambda: rig.servers.offers)
-        loading = Tasks().start(rig.dispatcher.load(QWEN), "load")
+        loading = Tasks().start(rig.dispatcher.operator.load(QWEN), "load")
         await rig.restarts.give_up()
         await asking
         await loading

@@ -61,9 +61,9 @@ async def test_a_swap_waits_until_the_memory_is_free() -> None:
     """A process is gone before its memory is free."""
     card = Card()
     dispatcher = opened(card)
-    await dispatcher.load(QWEN)
+    await dispatcher.operator.load(QWEN)
     card.free_at = now() + 2
-    await dispatcher.load(LLAMA)
+    await dispatcher.operator.load(LLAMA)
     loaded_at = now()
     await dispatcher.shut_down(within=0)
 
@@ -76,12 +76,12 @@ async def test_memory_of_a_sleeper_is_waited_for_too() -> None:
     card = Card()
     sleeper = model("qwen", gib=20, sleep=sleeps(level("1", memory={})))
     dispatcher = opened(card, with_budget(sleeper, model("llama", gib=20)))
-    await dispatcher.load(QWEN)
+    await dispatcher.operator.load(QWEN)
     card.free_at = now() + 2
-    await dispatcher.load(LLAMA)
+    await dispatcher.operator.load(LLAMA)
     loaded_at, was_free_at = now(), card.free_at
     card.free_at = now() + 2
-    await dispatcher.load(QWEN)
+    await dispatcher.operator.load(QWEN)
     woken_at = now()
     await dispatcher.shut_down(within=0)
 
@@ -94,7 +94,7 @@ async def test_the_first_load_waits_for_nobody() -> None:
     """Nothing was released, so there is nothing to wait for."""
     card = Card(free_at=1000)
     dispatcher = opened(card)
-    await dispatcher.load(QWEN)
+    await dispatcher.operator.load(QWEN)
     await dispatcher.shut_down(within=0)
 
     assert card.asked == 0
@@ -105,11 +105,11 @@ async def test_memory_that_never_comes_back() -> None:
     """After five seconds a measured figure decides: the error has the figures, and no server is started."""
     card = Card()
     dispatcher = opened(card)
-    await dispatcher.load(QWEN)
+    await dispatcher.operator.load(QWEN)
     card.free_at = now() + 1000
     began = now()
     with pytest.raises(LoadFailed) as refused:
-        await dispatcher.load(LLAMA)
+        await dispatcher.operator.load(LLAMA)
     took = now() - began
     await dispatcher.shut_down(within=0)
 
@@ -126,10 +126,10 @@ async def test_an_estimate_refuses_nobody(caplog: pytest.LogCaptureFixture) -> N
     card = Card()
     guess = {gpu(0): 20 * GIB}
     dispatcher = opened(card, with_budget(model("qwen", gib=20), model("llama", estimated=guess)))
-    await dispatcher.load(QWEN)
+    await dispatcher.operator.load(QWEN)
     card.free_at = now() + 1000
     began = now()
-    await dispatcher.load(LLAMA)
+    await dispatcher.operator.load(LLAMA)
     took = now() - began
     await dispatcher.shut_down(within=0)
 
@@ -164,9 +164,9 @@ async def test_a_start_that_failed_for_want_of_memory_is_tried_once_more(late_by
     """It is retried if the memory became free after all; otherwise the server's own output is the error."""
     card = Card()
     dispatcher, launcher = short_of_memory(card)
-    await dispatcher.load(QWEN)
+    await dispatcher.operator.load(QWEN)
     card.free_at = now() + late_by
-    outcome = (await asyncio.gather(dispatcher.load(LLAMA), return_exceptions=True))[0]
+    outcome = (await asyncio.gather(dispatcher.operator.load(LLAMA), return_exceptions=True))[0]
     await dispatcher.shut_down(within=0)
 
     assert launcher.starts.count(LLAMA) == starts
@@ -179,11 +179,11 @@ async def test_a_start_that_nobody_wants_is_not_tried_again() -> None:
     card = Card()
     dispatcher, launcher = short_of_memory(card)
     launcher.slow = ("llama",)
-    await dispatcher.load(QWEN)
+    await dispatcher.operator.load(QWEN)
     card.free_at = now() + 5.5
-    loading = Tasks().start(dispatcher.load(LLAMA), "load")
+    loading = Tasks().start(dispatcher.operator.load(LLAMA), "load")
     await advance(5.2)  # it has waited for memory and was started
-    await dispatcher.unload(LLAMA)
+    await dispatcher.operator.unload(LLAMA)
     await asyncio.gather(loading, return_exceptions=True)
     await dispatcher.shut_down(within=0)
 
@@ -195,14 +195,14 @@ async def test_a_load_that_is_stopped_while_it_waits_for_memory() -> None:
     """No server is started for a cancelled load."""
     card = Card()
     dispatcher = opened(card)
-    await dispatcher.load(QWEN)
+    await dispatcher.operator.load(QWEN)
     card.free_at = now() + 1000
     tasks = Tasks()
-    loading = tasks.start(dispatcher.load(LLAMA), "load")
+    loading = tasks.start(dispatcher.operator.load(LLAMA), "load")
     await advance(1)
-    await dispatcher.unload(LLAMA)
+    await dispatcher.operator.unload(LLAMA)
     outcome = (await asyncio.gather(loading, return_exceptions=True))[0]
-    running = dispatcher.view().running()
+    running = dispatcher.views.current().running()
     await dispatcher.shut_down(within=0)
 
     assert "stopped by an operator" in str(outcome)
@@ -231,15 +231,15 @@ class Turning(Card):
 @pytest.mark.parametrize("turns", range(8))
 async def test_a_stop_that_comes_as_the_memory_is_free(turns: int) -> None:
     """Before, during or after the start: the unload returns, and no server is left running."""
-    card = Turning(turns, lambda: dispatcher.unload(LLAMA))
+    card = Turning(turns, lambda: dispatcher.operator.unload(LLAMA))
     launcher = FakeLauncher()
     scheduler = Scheduler(TWO)
     dispatcher = Dispatcher(scheduler, MemoryGatedLauncher(launcher, card, lambda: scheduler), Journal())
-    await dispatcher.load(QWEN)
-    await asyncio.gather(dispatcher.load(LLAMA), return_exceptions=True)
+    await dispatcher.operator.load(QWEN)
+    await asyncio.gather(dispatcher.operator.load(LLAMA), return_exceptions=True)
     async with asyncio.timeout(10):
         await asyncio.gather(*card.tasks)
-    running, alive = dispatcher.view().running(), launcher.alive
+    running, alive = dispatcher.views.current().running(), launcher.alive
     await dispatcher.shut_down(within=0)
 
     assert (running, alive) == ((), [])
@@ -250,9 +250,9 @@ async def test_a_failed_start_gives_memory_back_too() -> None:
     """The next start waits for the memory that it had taken."""
     card = Card()
     dispatcher = opened(card, broken=("qwen",))
-    await asyncio.gather(dispatcher.load(QWEN), return_exceptions=True)
+    await asyncio.gather(dispatcher.operator.load(QWEN), return_exceptions=True)
     card.free_at = now() + 2
-    await dispatcher.load(LLAMA)
+    await dispatcher.operator.load(LLAMA)
     loaded_at = now()
     await dispatcher.shut_down(within=0)
 
@@ -264,8 +264,8 @@ async def test_without_budgets_nobody_asks_for_memory() -> None:
     """A swap takes no longer because of it."""
     card = Card()
     dispatcher = opened(card, one_at_a_time("qwen", "llama"))
-    await dispatcher.load(QWEN)
-    await dispatcher.load(LLAMA)
+    await dispatcher.operator.load(QWEN)
+    await dispatcher.operator.load(LLAMA)
     await dispatcher.shut_down(within=0)
 
     assert card.asked == 0
@@ -277,8 +277,8 @@ async def test_nobody_waits_where_nothing_is_measured() -> None:
     card = Card(free_at=100)
     scheduler = Scheduler(TWO)
     dispatcher = Dispatcher(scheduler, MemoryGatedLauncher(FakeLauncher(), card, lambda: None), Journal())
-    await dispatcher.load(QWEN)
-    await dispatcher.load(LLAMA)
+    await dispatcher.operator.load(QWEN)
+    await dispatcher.operator.load(LLAMA)
     await dispatcher.shut_down(within=0)
 
     assert card.asked == 0

@@ -16,13 +16,11 @@ from hotseat.hardware.footprints import Footprints
 from hotseat.hardware.machine import Machine
 from hotseat.hardware.measurement import DeviceReading, Reading, Use
 from hotseat.hardware.polling import Measured
-from hotseat.identifiers import ANY_GPU, RAM, Address, ClientId, DeviceName, LaunchId, ModelName, TicketId, Upstream
+from hotseat.identifiers import ANY_GPU, RAM, ClientId, DeviceName, LaunchId, ModelName, TicketId
 from hotseat.memory.model_figures import Figures
 from hotseat.memory.monitor import MemoryMonitor, budget_of, left_by_others
 from hotseat.scheduling.events import DevicesChanged, MemoryMeasured, RequestArrived, RequestLeft
-from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.scheduler import Scheduler
-from hotseat.scheduling.view import ModelView, View
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping
@@ -30,8 +28,7 @@ if TYPE_CHECKING:
     import pytest
 
     from hotseat.catalog.catalog import Catalog
-    from hotseat.identifiers import Bytes, MeasuredMemory, Place
-    from hotseat.scheduling.events import Event
+    from hotseat.identifiers import MeasuredMemory
 
 GPU = DeviceName("gpu0")
 QWEN = ModelName("qwen")
@@ -81,11 +78,11 @@ class MonitorRig:
 
     @property
     def footprint(self) -> Footprint | None:
-        return self.dispatcher.view_of(QWEN).footprint
+        return self.dispatcher.views.of(QWEN).footprint
 
     @property
     def available(self) -> float:
-        return self.dispatcher.view().devices[0].available / GIB
+        return self.dispatcher.views.current().devices[0].available / GIB
 
 
 @asynccontextmanager
@@ -94,7 +91,7 @@ async def opened(
 ) -> AsyncIterator[MonitorRig]:
     journal = Journal()
     dispatcher = Dispatcher(Scheduler(catalog, measured), FakeLauncher(), journal)
-    await dispatcher.load(QWEN)
+    await dispatcher.operator.load(QWEN)
     yield MonitorRig(dispatcher, journal, borrowers)
     await dispatcher.shut_down(within=0)
 
@@ -145,7 +142,7 @@ async def test_a_server_that_sleeps_is_measured_apart(monkeypatch: pytest.Monkey
     awake = Footprint({gpu(0): 20 * GIB}, Source.MEASURED)
     catalog = with_budget(model("qwen", sleep=sleeps()), model("llama", gib=20))
     async with opened(catalog, measured={QWEN: awake.memory}) as rig:
-        await rig.dispatcher.load(ModelName("llama"))
+        await rig.dispatcher.operator.load(ModelName("llama"))
         rig.see(taken_gib=20, used_gib=20)
         just_asleep = rig.footprint
         monkeypatch.setattr("hotseat.memory.monitor.SETTLED_S", 0.0)
@@ -154,7 +151,7 @@ async def test_a_server_that_sleeps_is_measured_apart(monkeypatch: pytest.Monkey
 
         assert just_asleep == Footprint({}, Source.ESTIMATED)
         assert rig.footprint == Footprint({gpu(0): GIB}, Source.MEASURED)
-        assert rig.dispatcher.footprint(QWEN) == awake
+        assert rig.dispatcher.questions.footprint(QWEN) == awake
         measured = [entry for entry in rig.journal.entries() if isinstance(entry.event, MemoryMeasured)]
         assert len(measured) == 1
 
@@ -260,35 +257,15 @@ def test_a_desktop_is_always_there() -> None:
 CHOSEN = model("qwen", gpus=GpuChoice(1, (gpu(0), gpu(1))), estimated={ANY_GPU: 4 * GIB})
 
 
-class OneReadyModel:
-    """A scheduler in which qwen is ready and was used, with two cards."""
-
-    def __init__(self) -> None:
-        self.catalog = with_budget(CHOSEN, gib={0: 24, 1: 12})
-        self.limits = self.catalog.budgets
-        self.available: Mapping[Place, Bytes] = {}
-        self.events: list[Event] = []
-
-    def view(self) -> View:
-        upstream = Upstream(Address("127.0.0.1", 1), PID)
-        seen = ModelView(QWEN, Phase.READY, 0.0, upstream, 0, 0, "", launch=LaunchId(7), served=1)
-        return View(10.0, (seen,), ())
-
-    def tell(self, event: Event) -> None:
-        self.events.append(event)
-
-
-def test_a_measurement_counts_on_all_cards_of_the_process() -> None:
+async def test_a_measurement_counts_on_all_cards_of_the_process() -> None:
     """The next process may get others; the journal compares it with what the model may get."""
-    scheduler, footprints = OneReadyModel(), Footprints(Nowhere())
-    monitor = MemoryMonitor(scheduler, footprints, Figures(footprints, {}, lambda: Machine({})), lambda: ())
     devices = {gpu(number).device: DeviceReading(24 * GIB, 24 * GIB) for number in (0, 1)}
     uses = {gpu(0).device: Use(2 * GIB), gpu(1).device: Use(3 * GIB), RAM: Use(GIB)}
-    monitor.report_measurement(Measured(Reading(devices, {PID: uses}), {}))
+    async with opened(with_budget(CHOSEN, gib={0: 24, 1: 12})) as rig:
+        rig.report_measurement(Reading(devices, {PID: uses}))
+        [measured] = [event for entry in rig.journal.entries() if isinstance(event := entry.event, MemoryMeasured)]
 
-    assert scheduler.events[0] == MemoryMeasured(
-        QWEN, LaunchId(7), {ANY_GPU: 5 * GIB}, estimated=None, budgets={ANY_GPU: 36 * GIB}
-    )
+        assert (measured.memory, measured.budgets) == ({ANY_GPU: 5 * GIB}, {ANY_GPU: 36 * GIB})
 
 
 def test_the_budget_of_cards_that_are_chosen_is_that_of_all() -> None:

@@ -31,7 +31,9 @@ class Silent:
 
 async def served(dispatcher: Dispatcher, model: str, computed: int, cached: int) -> None:
     """A request whose prompt had so many tokens."""
-    await dispatcher.load_for_client(ModelName(model), SOMEONE)  # an operator's load would clear earlier failures
+    await dispatcher.operator.load_for_client(
+        ModelName(model), SOMEONE
+    )  # an operator's load would clear earlier failures
     ticket = dispatcher.ask(ModelName(model), SOMEONE, Silent())
     dispatcher.prompt_processed(PromptProcessed(ticket, computed, cached, COMPUTED_S * computed / TOKENS))
     dispatcher.leave(ticket, is_answered=True)
@@ -41,7 +43,7 @@ async def kept_and_continued(dispatcher: Dispatcher, launcher: FakeLauncher, mod
     """One conversation is computed, saved, restored and continued."""
     launcher.conversations = (Transfer(TOKENS, 50 << 20, 0.1),)
     await served(dispatcher, model, TOKENS, 0)
-    await dispatcher.unload(ModelName(model))
+    await dispatcher.operator.unload(ModelName(model))
     await served(dispatcher, model, 10, TOKENS)
 
 
@@ -50,4 +52,4 @@ async def restored_in_vain(dispatcher: Dispatcher, launcher: FakeLauncher, model
     launcher.conversations = (Transfer(TOKENS, 50 << 20, 0.1),)
     for _ in range(4):
         await served(dispatcher, model, TOKENS, 0)
-        await dispatcher.unload(ModelName(model))
+        await dispatcher.operator.unload(ModelName(model))

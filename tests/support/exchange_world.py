@@ -188,6 +188,8 @@ class FakeDispatcher:
     def tickets(self) -> FakeDispatcher:
         return self
 
+    questions = views = tickets
+
     def enter(self, waiter: Any) -> TicketId:
         self.asked += 1
         self.forwarded[TicketId(self.asked)] = waiter

@@ -46,7 +46,7 @@ class Host:
         return self.node.fleet_admin
 
     def running(self) -> list[str]:
-        return [model.name for model in self.dispatcher.view().running()]
+        return [model.name for model in self.dispatcher.views.current().running()]
 
     def phases_seen(self, host: str) -> dict[str, str]:
         """The phases on a host, as this one knows them."""
@@ -86,14 +86,14 @@ class InProcessFleetClient:
         there = self._at(address)
         if there is None:
             return None
-        seen = there.dispatcher.view_of(model)
+        seen = there.dispatcher.views.of(model)
         return {"phase": seen.phase.value, "why": seen.why, "last_error": seen.last_error}
 
     async def stop(self, host: HostName, address: str, model: ModelName) -> None:
         there = self._at(address)
         if there is None:
             raise HostUnresponsive(f"{address} did not answer")
-        await there.dispatcher.unload(model)
+        await there.dispatcher.operator.unload(model)
 
     def _at(self, address: str) -> Host | None:
         name = address.removeprefix("http://")

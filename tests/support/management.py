@@ -172,7 +172,7 @@ class Management:
     metrics_text: MetricsText = field(init=False)
 
     def __post_init__(self) -> None:
-        self.metrics_text = MetricsText(self.metrics, self.dispatcher.view_of_all, Lag().worst_since_asked)
+        self.metrics_text = MetricsText(self.metrics, self.dispatcher.views.of_all, Lag().worst_since_asked)
         self.active = ActiveConfig(Loaded(self.dispatcher.catalog, Settings()))
         file = KeyFile(self.folder / KEYS)
         self.created_keys = CreatedKeys(file, self.active, self.accounts, self._use_keys)
@@ -258,7 +258,7 @@ def application(rig: Management) -> FastAPI:
             feeds_end=rig.feeds_end,
             accounts=rig.accounts.all,
             metrics=metrics,
-            upstream_metrics=UpstreamPage(rig.dispatcher.view, rig.launcher.own_metrics).render,
+            upstream_metrics=UpstreamPage(rig.dispatcher.views.current, rig.launcher.own_metrics).render,
             is_closing=lambda: rig.is_closing,
             started_at=STARTED_AT,
             share_read=rig.shares_read.get,

@@ -209,13 +209,13 @@ class RelayRig:
         return kept
 
     def in_flight(self, model: str = "alpha") -> int:
-        return self.dispatcher.view_of(ModelName(model)).in_flight
+        return self.dispatcher.views.of(ModelName(model)).in_flight
 
     def waiting(self) -> int:
-        return len(self.dispatcher.view().queue)
+        return len(self.dispatcher.views.current().queue)
 
     def phase(self, model: str) -> str:
-        return self.dispatcher.view_of(ModelName(model)).phase.value
+        return self.dispatcher.views.of(ModelName(model)).phase.value
 
     async def later(self, seconds: float) -> None:
         """Wait until all data sent so far has arrived, then advance the relay's clocks."""
@@ -261,7 +261,7 @@ async def _tidy_up(rig: RelayRig) -> None:
         client.hang_up()
     await rig.relay.drain(within=5)
     await come_true(lambda: rig.waiting() == 0)
-    leases = {model.name: model.in_flight for model in rig.dispatcher.view().models if model.in_flight}
+    leases = {model.name: model.in_flight for model in rig.dispatcher.views.current().models if model.in_flight}
     tickets = rig.dispatcher.tickets.in_progress()
     await rig.relay.aclose()
     await rig.dispatcher.shut_down(within=0)

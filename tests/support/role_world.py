@@ -26,7 +26,7 @@ from hotseat.dispatch.journal import Journal
 from hotseat.identifiers import Address, ModelName, Upstream
 from hotseat.relay.access.policy import Policy
 from hotseat.relay.server import Relay
-from hotseat.scheduling.events import UpstreamReady
+from hotseat.scheduling.events import CatalogChanged, UpstreamReady
 from hotseat.scheduling.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -163,11 +163,11 @@ class World:
 
     async def restore(self) -> None:
         await self._restore_profile()
-        running = {str(model.name) for model in self.rig.dispatcher.view().running()}
+        running = {str(model.name) for model in self.rig.dispatcher.views.current().running()}
         for name in running - set(self.situation.running):
-            await self.rig.dispatcher.unload(ModelName(name), force=True)
+            await self.rig.dispatcher.operator.unload(ModelName(name), force=True)
         for name in set(self.situation.running) - running:
-            await self.rig.dispatcher.load(ModelName(name))
+            await self.rig.dispatcher.operator.load(ModelName(name))
 
     async def _restore_profile(self) -> None:
         changes = [each.request for each in self.received if each.server == "hotseat" and each.request.method != "GET"]
@@ -179,7 +179,7 @@ class World:
     async def activate(self) -> None:
         profile = self.situation.profile
         catalog = replace(self.rig.dispatcher.catalog, active_profile=profile or None)
-        self.rig.dispatcher.change_catalog(catalog)
+        self.rig.dispatcher.tell(CatalogChanged(catalog))
 
 
 def as_bytes(request: Request) -> bytes:

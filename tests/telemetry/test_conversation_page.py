@@ -26,7 +26,7 @@ class Measured:
         models = catalog(spec("alpha", keeps_conversations=True), spec("plain"))
         self.dispatcher = Dispatcher(Scheduler(models), self.launcher, Journal())
         self._registry = CollectorRegistry()
-        self._registry.register(ConversationPage(self.dispatcher.view_of_all, self._kept))
+        self._registry.register(ConversationPage(self.dispatcher.views.of_all, self._kept))
 
     def _kept(self, model: ModelName) -> tuple[int, int]:
         assert model == "alpha", "nothing is kept of others"

@@ -14,6 +14,7 @@ from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.errors import HotseatError, LoadFailed, Unloaded
 from hotseat.identifiers import ModelName
+from hotseat.scheduling.events import CatalogChanged
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.telemetry.metrics import Metrics
 from hotseat.telemetry.metrics_text import MetricsText
@@ -32,7 +33,7 @@ class Measured:
         self.scheduler = Scheduler(MODELS)
         self.dispatcher = Dispatcher(self.scheduler, self.launcher, journal)
         self.metrics = Metrics()
-        self.text = MetricsText(self.metrics, self.dispatcher.view_of_all, lambda: 0.25)
+        self.text = MetricsText(self.metrics, self.dispatcher.views.of_all, lambda: 0.25)
         journal.listen(self.metrics.watch)
 
     def value(self, sample: str) -> float | None:
@@ -85,9 +86,9 @@ async def test_tokens_are_added_up(measured: Measured) -> None:
 
 async def test_loads_are_counted_by_outcome(measured: Measured) -> None:
     """A start ends ready or failed; only ready ones have a load time."""
-    await measured.dispatcher.load(ALPHA)
+    await measured.dispatcher.operator.load(ALPHA)
     with pytest.raises(LoadFailed):
-        await measured.dispatcher.load(DUD)
+        await measured.dispatcher.operator.load(DUD)
 
     assert measured.value('hotseat_loads_total{model="alpha",outcome="ready"}') == 1
     assert measured.value('hotseat_load_seconds_count{model="alpha"}') == 1
@@ -97,11 +98,11 @@ async def test_loads_are_counted_by_outcome(measured: Measured) -> None:
 
 async def test_stops_are_counted_by_cause(measured: Measured) -> None:
     """An eviction, an operator's stop and the end of ttl have different causes, with the scheduler's real texts."""
-    await measured.dispatcher.load(ALPHA)
-    await measured.dispatcher.load(BETA)
-    await measured.dispatcher.unload(BETA)
-    await measured.dispatcher.load(FLEETING)
-    await come_true(lambda: not measured.dispatcher.view().running())
+    await measured.dispatcher.operator.load(ALPHA)
+    await measured.dispatcher.operator.load(BETA)
+    await measured.dispatcher.operator.unload(BETA)
+    await measured.dispatcher.operator.load(FLEETING)
+    await come_true(lambda: not measured.dispatcher.views.current().running())
 
     assert measured.value('hotseat_stops_total{cause="eviction",model="alpha"}') == 1
     assert measured.value('hotseat_stops_total{cause="operator",model="beta"}') == 1
@@ -112,10 +113,10 @@ async def test_stops_are_counted_by_cause(measured: Measured) -> None:
 
 async def test_reload_and_shutdown_are_causes_too(measured: Measured) -> None:
     """A stop by a reload or a shutdown is no eviction."""
-    await measured.dispatcher.load(ALPHA)
-    measured.dispatcher.change_catalog(catalog(spec("beta")))
-    await come_true(lambda: not measured.dispatcher.view().running())
-    await measured.dispatcher.load(BETA)
+    await measured.dispatcher.operator.load(ALPHA)
+    measured.dispatcher.tell(CatalogChanged(catalog(spec("beta"))))
+    await come_true(lambda: not measured.dispatcher.views.current().running())
+    await measured.dispatcher.operator.load(BETA)
     await measured.dispatcher.shut_down(within=1)
 
     assert measured.value('hotseat_stops_total{cause="configuration",model="alpha"}') == 1
@@ -125,9 +126,9 @@ async def test_reload_and_shutdown_are_causes_too(measured: Measured) -> None:
 async def test_a_load_that_was_stopped_is_neither_ready_nor_failed(measured: Measured) -> None:
     """A cancelled load is not a failure."""
     async with asyncio.TaskGroup() as group:
-        loading = group.create_task(outcome(measured.dispatcher.load(SLOW)))
+        loading = group.create_task(outcome(measured.dispatcher.operator.load(SLOW)))
         await come_true(lambda: measured.launcher.is_starting("slow"))
-        await measured.dispatcher.unload(SLOW)
+        await measured.dispatcher.operator.unload(SLOW)
 
     assert isinstance(loading.result(), Unloaded)
     assert measured.value('hotseat_loads_total{model="slow",outcome="given up"}') == 1
@@ -145,7 +146,7 @@ async def outcome(work: Awaitable[None]) -> HotseatError | None:
 
 async def test_the_view_is_read_when_asked(measured: Measured) -> None:
     """Phases, queue and leases are current at each scrape."""
-    await measured.dispatcher.load(ALPHA)
+    await measured.dispatcher.operator.load(ALPHA)
 
     assert measured.value('hotseat_model_phase{model="alpha",phase="ready"}') == 1
     assert measured.value('hotseat_model_phase{model="alpha",phase="cold"}') == 0
@@ -167,17 +168,17 @@ async def test_a_failed_reload_shows(measured: Measured) -> None:
 async def test_a_model_that_goes_too_soon_is_counted(measured: Measured) -> None:
     """Alpha was ready for less time than its load had taken."""
     measured.scheduler.model_stats.adopt({"alpha": {"load_s": 60.0}})
-    await measured.dispatcher.load(ALPHA)
-    await measured.dispatcher.load(BETA)
+    await measured.dispatcher.operator.load(ALPHA)
+    await measured.dispatcher.operator.load(BETA)
 
     assert measured.value('hotseat_early_evictions_total{model="alpha"}') == 1
 
 
 async def test_a_crash_is_no_stop(measured: Measured) -> None:
     """A server that exits by itself is counted apart from stopped ones."""
-    await measured.dispatcher.load(ALPHA)
+    await measured.dispatcher.operator.load(ALPHA)
     measured.launcher.crash("alpha", "killed by SIGSEGV")
-    await come_true(lambda: not measured.dispatcher.view().running())
+    await come_true(lambda: not measured.dispatcher.views.current().running())
 
     assert measured.value('hotseat_crashes_total{model="alpha"}') == 1
     assert measured.value('hotseat_stops_total{cause="eviction",model="alpha"}') == 0

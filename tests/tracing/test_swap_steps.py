@@ -80,7 +80,7 @@ async def test_a_model_that_is_loaded_into_free_memory(opened: Callable[..., Rig
     rig = opened(FakeLauncher(slow=("alpha",)))
     rig.now = 10.0
     async with asyncio.TaskGroup() as loading:
-        loading.create_task(rig.dispatcher.load(ALPHA))
+        loading.create_task(rig.dispatcher.operator.load(ALPHA))
         await come_true(lambda: rig.launcher.is_starting("alpha"))
         rig.now = 12.5
         rig.launcher.become_ready("alpha")
@@ -93,7 +93,7 @@ async def test_a_model_that_is_loaded_into_free_memory(opened: Callable[..., Rig
 async def test_a_model_that_another_one_is_drained_and_stopped_for(opened: Callable[..., Rig]) -> None:
     """The drain lasts from the eviction to the stop, and each step has its reason."""
     rig = opened()
-    await rig.dispatcher.load(ALPHA)
+    await rig.dispatcher.operator.load(ALPHA)
     ticket = rig.dispatcher.ask(ALPHA, ClientId("one"), Holder())
     rig.now = 5.0
     other = rig.dispatcher.ask(BETA, ClientId("other"), Holder())
@@ -101,7 +101,7 @@ async def test_a_model_that_another_one_is_drained_and_stopped_for(opened: Calla
     rig.dispatcher.tell(ClockReached())
     rig.now = 1003.0
     rig.dispatcher.leave(ticket)
-    await come_true(lambda: rig.dispatcher.is_running(BETA))
+    await come_true(lambda: rig.dispatcher.questions.is_running(BETA))
     drain, stop, start = rig.steps.of_wait(BETA, *FOREVER)
     rig.dispatcher.leave(other)
 
@@ -117,10 +117,10 @@ async def test_models_whose_conversations_are_kept(opened: Callable[..., Rig]) -
     launcher = FakeLauncher()
     launcher.conversations = (Transfer(tokens=5000, size=1 << 20, took_s=0.1),)
     rig = opened(launcher, TICK_S, keeps_conversations=True)
-    await rig.dispatcher.load(ALPHA)
+    await rig.dispatcher.operator.load(ALPHA)
     rig.dispatcher.leave(rig.dispatcher.ask(ALPHA, ClientId("one"), Holder()))
-    await rig.dispatcher.load(BETA)
-    await rig.dispatcher.load(ALPHA)
+    await rig.dispatcher.operator.load(BETA)
+    await rig.dispatcher.operator.load(ALPHA)
 
     assert rig.taken_for(BETA) == [("drain", ALPHA), ("save", ALPHA), ("stop", ALPHA), ("start", BETA)]
     assert rig.taken_for(ALPHA) == [
@@ -131,9 +131,9 @@ async def test_models_whose_conversations_are_kept(opened: Callable[..., Rig]) -
 async def test_models_that_sleep(opened: Callable[..., Rig]) -> None:
     """They are put to sleep and woken instead."""
     rig = opened(tick_s=TICK_S, sleep=sleeps())
-    await rig.dispatcher.load(ALPHA)
-    await rig.dispatcher.load(BETA)
-    await rig.dispatcher.load(ALPHA)
+    await rig.dispatcher.operator.load(ALPHA)
+    await rig.dispatcher.operator.load(BETA)
+    await rig.dispatcher.operator.load(ALPHA)
 
     assert rig.taken_for(BETA) == [("drain", ALPHA), ("sleep", ALPHA), ("start", BETA)]
     assert rig.taken_for(ALPHA)[-3:] == [("drain", BETA), ("stop", BETA), ("wake", ALPHA)]
@@ -144,8 +144,8 @@ async def test_a_model_that_cannot_be_put_to_sleep(opened: Callable[..., Rig]) -
     launcher = FakeLauncher()
     launcher.cannot_sleep = ("alpha",)
     rig = opened(launcher, TICK_S, sleep=sleeps())
-    await rig.dispatcher.load(ALPHA)
-    await rig.dispatcher.load(BETA)
+    await rig.dispatcher.operator.load(ALPHA)
+    await rig.dispatcher.operator.load(BETA)
     failed = [step.name for step in rig.steps.of_wait(BETA, *FOREVER) if step.has_failed]
 
     assert rig.taken_for(BETA) == [("drain", ALPHA), ("sleep", ALPHA), ("stop", ALPHA), ("start", BETA)]
@@ -157,9 +157,9 @@ async def test_a_model_that_cannot_be_woken(opened: Callable[..., Rig]) -> None:
     launcher = FakeLauncher()
     launcher.dead_asleep = ("alpha",)
     rig = opened(launcher, TICK_S, sleep=sleeps())
-    await rig.dispatcher.load(ALPHA)
-    await rig.dispatcher.load(BETA)
-    await rig.dispatcher.load(ALPHA)
+    await rig.dispatcher.operator.load(ALPHA)
+    await rig.dispatcher.operator.load(BETA)
+    await rig.dispatcher.operator.load(ALPHA)
     steps = rig.steps.of_wait(ALPHA, *FOREVER)
 
     assert [(step.name, step.has_failed) for step in steps if step.model == ALPHA] == [
@@ -173,7 +173,7 @@ async def test_a_start_that_fails(opened: Callable[..., Rig]) -> None:
     launcher.output = ("prompt: my secret",)
     rig = opened(launcher)
     with pytest.raises(LoadFailed):
-        await rig.dispatcher.load(ALPHA)
+        await rig.dispatcher.operator.load(ALPHA)
     [step] = rig.steps.of_wait(ALPHA, *FOREVER)
 
     assert (step.name, step.has_failed) == ("start", True)
@@ -228,9 +228,9 @@ def test_a_swap_that_began_before_this_process() -> None:
 async def test_a_server_that_crashes(opened: Callable[..., Rig]) -> None:
     """Nobody stopped it, so there is no step."""
     rig = opened()
-    await rig.dispatcher.load(ALPHA)
+    await rig.dispatcher.operator.load(ALPHA)
     rig.launcher.crash("alpha", "killed")
-    await come_true(lambda: not rig.dispatcher.view().running())
+    await come_true(lambda: not rig.dispatcher.views.current().running())
 
     assert rig.taken_for(ALPHA) == [("start", ALPHA)]
 
@@ -239,8 +239,8 @@ async def test_a_model_that_is_loaded_again_and_again(opened: Callable[..., Rig]
     """Only the last steps are kept."""
     rig = opened()
     for _ in range(KEPT):
-        await rig.dispatcher.load(ALPHA)
-        await rig.dispatcher.load(BETA)
+        await rig.dispatcher.operator.load(ALPHA)
+        await rig.dispatcher.operator.load(BETA)
 
     assert len(rig.taken_for(ALPHA)) == KEPT
 

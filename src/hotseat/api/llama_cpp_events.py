@@ -74,7 +74,7 @@ class States:
 
     def _present(self) -> Iterator[State]:
         """Without models that are cold: those are unloaded."""
-        seen = {model.name: model for model in self._deps.dispatcher.view().models}
+        seen = {model.name: model for model in self._deps.dispatcher.views.current().models}
         for name, model in seen.items():
             yield State(name, router_state(model), model.failures > 0)
         yield from [State(name, "unloaded") for name in self._states if name not in seen]
@@ -96,7 +96,7 @@ class States:
         spec = self._deps.dispatcher.catalog.find(name)
         if spec is None:
             return {"id": name}
-        described = router_model(self._deps, self._deps.dispatcher.view_of(name), spec)
+        described = router_model(self._deps, self._deps.dispatcher.views.of(name), spec)
         return described.model_dump(exclude={"status"}, exclude_none=True)
 
     def _progress(self) -> Iterator[dict[str, Any]]:

@@ -28,7 +28,7 @@ STATES: dict[Phase, SwapState] = {
 
 def swap_states(deps: ApiDeps) -> dict[ModelName, SwapState]:
     """Of the models that are not stopped."""
-    seen = deps.dispatcher.view().models
+    seen = deps.dispatcher.views.current().models
     return {model.name: STATES[model.phase] for model in seen if model.phase in STATES}
 
 

@@ -41,7 +41,7 @@ class DefaultModelLoader:
 
     async def _return_to(self, home: ModelName) -> None:
         try:
-            await self._dispatcher.load(home)
+            await self._dispatcher.operator.load(home)
         except HotseatError as error:
             log.warning("return to the default model failed model=%s error=%r", home, error.message)
 
@@ -51,4 +51,4 @@ def home_after(left: ModelName, dispatcher: Dispatcher) -> ModelName | None:
     home = dispatcher.catalog.default_model
     if not dispatcher.catalog.returns_to_default or home is None or home == left:
         return None
-    return home if dispatcher.may_load_beside_all(home) else None
+    return home if dispatcher.questions.may_load_beside_all(home) else None

@@ -19,6 +19,6 @@ log = logging.getLogger(__name__)
 async def preload(dispatcher: Dispatcher, models: Iterable[ModelName]) -> None:
     for model in models:
         try:
-            await dispatcher.load(model)
+            await dispatcher.operator.load(model)
         except HotseatError as error:
             log.warning("preload failed model=%s error=%r", model, error.message)

@@ -25,6 +25,7 @@ from hotseat.scheduling.commands import (
 from hotseat.scheduling.events import (
     ConversationsRestored,
     ConversationsSaved,
+    ShutdownRequested,
     SleepFailed,
     UpstreamExited,
     UpstreamFailed,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from hotseat.dispatch.launcher import Launcher
     from hotseat.identifiers import Instant, LaunchId, ModelName, Seconds
     from hotseat.scheduling.commands import ServerCommand
-    from hotseat.scheduling.events import Event, Transfer
+    from hotseat.scheduling.events import Event, ServerAdopted, Transfer
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,8 @@ BREATH_S: Seconds = 0.02
 """Minimum time between a server's last request and its stop: a llama-server that sees both at once may hang until it is
 killed."""
 STOP_AGAIN_S: Seconds = 1.0
+STUCK_S: Seconds = 5.0
+"""Added to `unload_timeout_s`: a server that still exists after that will not end by waiting."""
 TRANSFERRED = "conversations %s model=%s count=%d tokens=%d size_mb=%.1f took_s=%.2f"
 
 
@@ -93,8 +96,10 @@ class ServerTasks:
         log.info("starting upstream model=%s reason=%r%s", command.model, command.reason, gpus)
         self._running[command.launch] = self._tasks.start(self._run(command), f"run {command.model}")
 
-    def adopt(self, ready: UpstreamReady) -> None:
-        """Watch a server that an earlier process has started."""
+    def adopt(self, adopted: ServerAdopted) -> None:
+        """A server that an earlier process has started is ours."""
+        self._tell(adopted)
+        ready = UpstreamReady(adopted.model, adopted.launch, adopted.upstream)
         log.info("upstream adopted model=%s pid=%s", ready.model, ready.upstream.pid)
         self._running[ready.launch] = self._tasks.start(self._watch(ready), f"watch {ready.model}")
 
@@ -125,7 +130,15 @@ class ServerTasks:
         if reading := self._read_ahead_of.pop(model, None):
             reading.cancel()
 
-    async def ended_within(self, seconds: Seconds) -> bool:
+    async def shut_down(self, within: Seconds, unload_timeout_s: Seconds) -> None:
+        """Let leases finish for `within` seconds, then cut; return when no server is left, or some are stuck."""
+        self._tell(ShutdownRequested())
+        if not await self._ended_within(within):
+            self._tell(ShutdownRequested(force=True))
+            if not await self._ended_within(unload_timeout_s + STUCK_S):
+                log.error("upstreams did not exit and are left to the guard")
+
+    async def _ended_within(self, seconds: Seconds) -> bool:
         """Wait until no server runs; False after `seconds`."""
         try:
             async with asyncio.timeout(seconds):

@@ -1,16 +1,25 @@
-"""The requests in progress: each has a number and somebody who is told what becomes of it."""
+"""The requests in progress: each has a number and a holder, which learns what becomes of it."""
 
 from __future__ import annotations
 
-import asyncio
 import itertools
-from typing import TYPE_CHECKING, Protocol, cast
+import logging
+from typing import TYPE_CHECKING, ParamSpec, Protocol, assert_never, cast
+
+from hotseat.errors import Unloaded, broken
+from hotseat.scheduling.commands import Confirm, Cut, Grant, Refuse
+from hotseat.tasks import attempt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from hotseat.errors import HotseatError
     from hotseat.identifiers import TicketId, Upstream
+    from hotseat.scheduling.commands import RequestCommand
+
+log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
 
 
 class Waiter(Protocol):
@@ -30,7 +39,9 @@ class Waiter(Protocol):
 
 
 class Tickets:
-    def __init__(self) -> None:
+    def __init__(self, leave: Callable[[TicketId], None]) -> None:
+        self.leave = leave
+        """Give a ticket back to the scheduler too. Safe to call twice."""
         self._numbers = cast("Iterator[TicketId]", itertools.count(1))
         self._waiters: dict[TicketId, Waiter] = {}
         self.holder = self._waiters.get
@@ -60,31 +71,36 @@ class Tickets:
     def number_from(self, ticket: TicketId) -> None:
         self._numbers = cast("Iterator[TicketId]", itertools.count(ticket))
 
+    # What becomes of a request
 
-class OperatorWaits:
-    """An operator who awaits a load or an unload."""
+    def answer(self, command: RequestCommand) -> None:
+        """Only a lease that is granted or cut stays in progress: its holder gives it back."""
+        ticket = command.ticket
+        waiter = self.holder(ticket) if isinstance(command, Grant | Cut) else self.remove(ticket)
+        if waiter is None:
+            return
+        match command:
+            case Grant(upstream=upstream, reason=reason):
+                self.inform(ticket, waiter, waiter.granted, upstream, reason)
+            case Confirm():
+                self.inform(ticket, waiter, waiter.confirmed)
+            case Refuse(error=error):
+                self.inform(ticket, waiter, waiter.refused, error)
+            case Cut(reason=reason, error=error):
+                self.inform(ticket, waiter, waiter.cut, error or Unloaded(reason))
+            case _:
+                assert_never(command)
 
-    def __init__(self) -> None:
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def inform(
+        self, ticket: TicketId, waiter: Waiter, news: Callable[P, None], *args: P.args, **kwargs: P.kwargs
+    ) -> None:
+        try:
+            news(*args, **kwargs)
+        except Exception as problem:
+            self.end_broken(ticket, waiter, problem)
 
-    def granted(self, upstream: Upstream, reason: str = "") -> None:
-        raise AssertionError(f"an operator's ticket was granted a lease on {upstream.address}")
-
-    def confirmed(self) -> None:
-        if not self.done.done():
-            self.done.set_result(None)
-
-    def refused(self, error: HotseatError) -> None:
-        if not self.done.done():
-            self.done.set_exception(error)
-
-    def cut(self, error: HotseatError) -> None:
-        """There is no lease to end: the operator stops waiting, the load or unload continues."""
-        self.refused(error)
-
-
-class ClientWaits(OperatorWaits):
-    """A client that awaits a load and gives its lease back at once."""
-
-    def granted(self, upstream: Upstream, reason: str = "") -> None:
-        self.confirmed()
+    def end_broken(self, ticket: TicketId, waiter: Waiter, problem: Exception) -> None:
+        """A waiter raised: its state is unknown, so it is ended and gives its lease back."""
+        log.error("internal error ticket=%s", ticket, exc_info=problem)
+        attempt(waiter.cut, broken(problem))
+        self.leave(ticket)

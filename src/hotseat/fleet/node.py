@@ -30,7 +30,7 @@ from hotseat.fleet.signing import SignedStore
 from hotseat.fleet.snapshot import orders_in
 from hotseat.fleet.store import Bucket
 from hotseat.fleet.view import FleetConnection
-from hotseat.scheduling.events import RequestArrived, RequestLeft, UpstreamFailed
+from hotseat.scheduling.events import CatalogChanged, RequestArrived, RequestLeft, UpstreamFailed
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class FleetNode:
             self._described, self._offers = catalog, catalog_record(catalog)
             self._digest = digest_of(self._offers, self._secret.fingerprint)
             self._missing_files.look_soon()
-        view = self._dispatcher.view()
+        view = self._dispatcher.views.current()
         return host_record(
             self._identity,
             self._settings.labels,
@@ -173,10 +173,10 @@ class FleetNode:
                 self._follow_roster()
 
     async def load(self, model: ModelName) -> None:
-        await self._dispatcher.load(model)
+        await self._dispatcher.operator.load(model)
 
     async def unload(self, model: ModelName) -> None:
-        await self._dispatcher.unload(model)
+        await self._dispatcher.operator.unload(model)
 
     # State of the others
 
@@ -205,7 +205,7 @@ class FleetNode:
         names = {**dict(self.roster.names.expected()), **dict(self.roster.names.present())}
         fleet_models = {name: FleetModel(model) for name, model in names.items() if own.find(name) is None}
         if fleet_models != own.fleet_models:
-            self._dispatcher.change_catalog(own.with_fleet_models(fleet_models))
+            self._dispatcher.tell(CatalogChanged(own.with_fleet_models(fleet_models)))
 
 
 def identity_of(settings: Fleet, token: str) -> Identity:

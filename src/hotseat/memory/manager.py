@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.spec import ModelSpec
+    from hotseat.dispatch.dispatcher import Dispatcher
     from hotseat.dispatch.launcher import Launcher
     from hotseat.estimates.report import Estimate
     from hotseat.hardware.machine import Machine
     from hotseat.hardware.measurement import DeviceReading, Reading, Sensors
     from hotseat.identifiers import Bytes, DeviceName, MeasuredMemory, ModelName, Seconds
-    from hotseat.memory.monitor import SchedulerAccess
     from hotseat.model_servers.visible_gpus import CardName
     from hotseat.scheduling.events import Event
     from hotseat.scheduling.scheduler import Scheduler
@@ -125,27 +125,27 @@ class MemoryManager:
             launcher, self._gauge, lambda: scheduler if self._settings().measuring.is_on else None
         )
 
-    def watch(self, scheduler: SchedulerAccess, tasks: Tasks) -> MemoryWatch:
+    def watch(self, dispatcher: Dispatcher, tasks: Tasks) -> MemoryWatch:
         """Start to report measurements and programs with precedence to the scheduler."""
-        monitor = MemoryMonitor(scheduler, self._footprints, self._figures, lambda: this_machine().borrowers)
+        monitor = MemoryMonitor(dispatcher, self._footprints, self._figures, lambda: this_machine().borrowers)
         polling = Polling(
             self._gauge,
-            lambda: self._looked_at(scheduler),
+            lambda: self._looked_at(dispatcher),
             monitor.report_measurement,
-            lambda: self._pause_s(scheduler),
+            lambda: self._pause_s(dispatcher),
         )
-        precedence = Precedence(scheduler.tell, lambda: self._settings().yield_to, lambda: self._pids().values())
+        precedence = Precedence(dispatcher.tell, lambda: self._settings().yield_to, lambda: self._pids().values())
         tasks.start(polling.walk(), "measure memory")
         tasks.start(precedence.walk(), "look for programs with precedence")
         return MemoryWatch(polling, precedence)
 
-    def _looked_at(self, scheduler: SchedulerAccess) -> Mapping[ModelName, int] | None:
+    def _looked_at(self, dispatcher: Dispatcher) -> Mapping[ModelName, int] | None:
         """Model pids; None where memory decides nothing, so that no driver is woken."""
-        return self._pids() if scheduler.catalog.budgets and self._settings().measuring.is_on else None
+        return self._pids() if dispatcher.catalog.budgets and self._settings().measuring.is_on else None
 
-    def _pause_s(self, scheduler: SchedulerAccess) -> Seconds | None:
-        is_short = scheduler.limits != scheduler.catalog.budgets
-        wants = wants_to_look(self._looked_at(scheduler), is_short=is_short)
+    def _pause_s(self, dispatcher: Dispatcher) -> Seconds | None:
+        is_short = dispatcher.questions.limits != dispatcher.catalog.budgets
+        wants = wants_to_look(self._looked_at(dispatcher), is_short=is_short)
         return self._settings().measuring.every_s if wants else None
 
 

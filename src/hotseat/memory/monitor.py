@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from hotseat.catalog.spec import Source
 from hotseat.hardware.footprints import key_of
@@ -18,15 +18,14 @@ from hotseat.scheduling.memory_fit import in_gib
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.spec import ModelSpec
+    from hotseat.dispatch.dispatcher import Dispatcher
     from hotseat.hardware.footprints import Footprints
     from hotseat.hardware.measurement import Reading
     from hotseat.hardware.polling import Measured
     from hotseat.identifiers import Bytes, DeviceName, ModelName, Seconds
     from hotseat.memory.model_figures import Figures
-    from hotseat.scheduling.events import Event
-    from hotseat.scheduling.view import ModelView, View
+    from hotseat.scheduling.view import ModelView
 
 log = logging.getLogger(__name__)
 
@@ -40,32 +39,15 @@ ALWAYS_THERE = 0.05
 """Other programs that take less than this share of a device do not count: the desktop does, and budgets are round."""
 
 
-class SchedulerAccess(Protocol):
-    """The part of the dispatcher that is used here."""
-
-    @property
-    def catalog(self) -> Catalog: ...
-
-    @property
-    def available(self) -> Mapping[Place, Bytes]: ...
-
-    @property
-    def limits(self) -> Mapping[Place, Bytes]: ...
-
-    def view(self) -> View: ...
-
-    def tell(self, event: Event) -> None: ...
-
-
 class MemoryMonitor:
     def __init__(
         self,
-        scheduler: SchedulerAccess,
+        dispatcher: Dispatcher,
         footprints: Footprints,
         figures: Figures,
         borrowers: Callable[[], Collection[DeviceName]],
     ) -> None:
-        self._scheduler, self._footprints, self._figures, self._borrowers = scheduler, footprints, figures, borrowers
+        self._dispatcher, self._footprints, self._figures, self._borrowers = dispatcher, footprints, figures, borrowers
         self._left: deque[Mapping[Place, Bytes]] = deque(maxlen=LOOKS)
         self._warned: set[ModelName] = set()
 
@@ -75,9 +57,9 @@ class MemoryMonitor:
             return self._forget_others()
         if not measured.reading.devices:  # no driver answers, and nobody should wait for one here
             return None
-        budgets = self._scheduler.catalog.budgets
+        budgets = self._dispatcher.catalog.budgets
         reading = self._folded(measured.reading, budgets)
-        view = self._scheduler.view()
+        view = self._dispatcher.views.current()
         for seen in view.models:
             if not seen.upstream or seen.upstream.pid not in reading.processes:
                 continue
@@ -98,13 +80,13 @@ class MemoryMonitor:
         assert seen.upstream is not None
         assert seen.upstream.pid is not None
         assert seen.launch is not None
-        catalog = self._scheduler.catalog
+        catalog = self._dispatcher.catalog
         spec = catalog.models[seen.name]
         self._footprints.note(key_of(spec.recipe), seen.launch, reading.processes[seen.upstream.pid])
         peak = self._figures.peak(spec, catalog.budgets)
         if peak and is_news(peak, seen):
             budgets = {place: budget_of(place, spec, catalog.budgets) for place in peak}
-            self._scheduler.tell(MemoryMeasured(seen.name, seen.launch, peak, seen.estimated, budgets))
+            self._dispatcher.tell(MemoryMeasured(seen.name, seen.launch, peak, seen.estimated, budgets))
             self._warn(seen, peak)
 
     def _note_asleep(self, seen: ModelView, reading: Reading, budgets: Mapping[Place, Bytes]) -> None:
@@ -115,7 +97,7 @@ class MemoryMonitor:
         uses = {Place(LOCAL_HOST, name): use for name, use in reading.processes[seen.upstream.pid].items()}
         kept = {place: use.anonymous for place, use in uses.items() if place in budgets}
         if any(differs(size, (seen.measured or {}).get(place, 0)) for place, size in kept.items()):
-            self._scheduler.tell(MemoryMeasured(seen.name, seen.launch, kept))
+            self._dispatcher.tell(MemoryMeasured(seen.name, seen.launch, kept))
 
     def _warn(self, seen: ModelView, peak: Mapping[Place, Bytes]) -> None:
         """Once per model: the declared figure stays in force, but its author should know."""
@@ -138,13 +120,13 @@ class MemoryMonitor:
 
     def _forget_others(self) -> None:
         self._left.clear()
-        if self._scheduler.available:
-            self._scheduler.tell(DevicesChanged({}))
+        if self._dispatcher.questions.available:
+            self._dispatcher.tell(DevicesChanged({}))
 
     def _note_others(self, reading: Reading, budgets: Mapping[Place, Bytes]) -> None:
         self._left.append(left_by_others(reading, budgets))
         most = {place: max(left.get(place, 0) for left in self._left) for place in self._left[-1]}
-        before = self._scheduler.limits
+        before = self._dispatcher.questions.limits
         if any(differs(size, before[place]) for place, size in most.items()):
             for place, size in most.items():
                 log.info(
@@ -153,7 +135,7 @@ class MemoryMonitor:
                     in_gib(size),
                     in_gib(budgets[place]),
                 )
-            self._scheduler.tell(DevicesChanged(most))
+            self._dispatcher.tell(DevicesChanged(most))
 
 
 def budget_of(place: Place, spec: ModelSpec, budgets: Mapping[Place, Bytes]) -> Bytes:

@@ -96,6 +96,9 @@ class Questions:
         known = self._state.models[model]
         return known.upstream if known.phase is Phase.READY else None
 
+    def is_running(self, model: ModelName) -> bool:
+        return self._state.models[model].phase is Phase.READY
+
     def last_used(self) -> ModelName | None:
         """The ready model that was used last; None: no model is ready."""
         ready = self._state.in_phase(Phase.READY)

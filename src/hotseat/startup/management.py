@@ -59,7 +59,7 @@ def api_deps(
         feeds_end=shared.feeds_end,
         accounts=shared.accounts.all,
         metrics=metrics_of(shared, models, monitoring),
-        upstream_metrics=UpstreamPage(models.dispatcher.view, models.supervisor.own_metrics).render,
+        upstream_metrics=UpstreamPage(models.dispatcher.views.current, models.supervisor.own_metrics).render,
         is_closing=shared.shutdown.is_closing,
         started_at=time.time(),
         share_read=models.supervisor.share_taken_in,

@@ -53,4 +53,4 @@ def text_of(shared: Shared, models: ModelParts, monitoring: Monitoring) -> Metri
 
 def shown_in_metrics(dispatcher: Dispatcher) -> View:
     """All models, so that their counters start at zero; of very many only those that are in use."""
-    return dispatcher.view_of_all() if len(dispatcher.catalog.models) <= MOST_LISTED else dispatcher.view()
+    return dispatcher.views.of_all() if len(dispatcher.catalog.models) <= MOST_LISTED else dispatcher.views.current()

@@ -149,7 +149,7 @@ def forget_given_up(parts: ModelParts, event: Event) -> None:
     """Remove what was saved of a model whose conversations are not saved any more; its server's exit decides that."""
     if not isinstance(event, UpstreamExited) or event.model not in parts.dispatcher.catalog.models:
         return
-    known = parts.dispatcher.view_of(event.model).conversations
+    known = parts.dispatcher.views.of(event.model).conversations
     if known and known.problem:
         parts.supervisor.conversations.forget([event.model])
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hotseat.catalog.catalog import compare
 from hotseat.config.options import load
 from hotseat.net.listeners import tls_context
+from hotseat.scheduling.events import CatalogChanged
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.startup.models import grace_of, with_figures
 from hotseat.telemetry import logs
@@ -37,7 +39,7 @@ class ConfigApplier:
         return with_figures(loaded, self._models.memory)
 
     def in_use(self) -> frozenset[ModelName]:
-        models = self._models.dispatcher.view().models
+        models = self._models.dispatcher.views.current().models
         return frozenset(model.name for model in models if model.phase is not Phase.COLD)
 
     def renew_certificate(self) -> None:
@@ -60,7 +62,9 @@ class ConfigApplier:
         overrides = {**self._models.overrides.kept(), **now.overrides}
         catalog = loaded.catalog.with_profile(now.active_profile).with_fleet_models(now.fleet_models)
         self._models.supervisor.conversations.forget(without_successor(now, catalog))
-        return self._models.dispatcher.change_catalog(catalog.with_overrides(overrides), loaded.measured)
+        catalog = catalog.with_overrides(overrides)
+        self._models.dispatcher.tell(CatalogChanged(catalog, loaded.measured))
+        return compare(now, catalog)
 
     def reloaded(self, *, success: bool) -> None:
         self._metrics.reloaded(success=success)

@@ -14,7 +14,7 @@ from hotseat.identifiers import LaunchId, TicketId
 from hotseat.model_servers.conversations.handover import read_handed
 from hotseat.model_servers.guard_link import CannotTake
 from hotseat.model_servers.server_description import fingerprint_of
-from hotseat.scheduling.events import LoadRequested, RequestArrived, ServerAdopted, UnloadRequested
+from hotseat.scheduling.events import CatalogChanged, LoadRequested, RequestArrived, ServerAdopted, UnloadRequested
 from hotseat.scheduling.handover import Handover, LevelRecord, ProcessSpec, ServerRecord
 from hotseat.scheduling.handover_export import adoption
 from hotseat.scheduling.handover_json import UnreadableHandover, from_json
@@ -115,7 +115,7 @@ def restore_catalog(dispatcher: Dispatcher, overrides: OverridesStore, profile: 
     catalog = dispatcher.catalog
     changed = overrides.applied_to(catalog).with_profile(profile)
     if changed != catalog:
-        dispatcher.change_catalog(changed)
+        dispatcher.tell(CatalogChanged(changed))
 
 
 def adopt(
@@ -130,7 +130,7 @@ def adopt(
         if requests:
             requests.keep(*tickets_of(event))
         if isinstance(event, ServerAdopted):
-            models.dispatcher.adopt(event)
+            models.dispatcher.servers.adopt(event)
         else:
             models.dispatcher.tell(event)
 

@@ -88,7 +88,7 @@ async def test_every_route_refuses_untrusted_callers(rig: RelayRig, caller: str)
     assert let_in == []
     assert rig.management.lines == []
     assert all(upstream.lines == [] for upstream in rig.upstreams.values())
-    assert not rig.dispatcher.view().running()
+    assert not rig.dispatcher.views.current().running()
 
 
 @pytest.mark.parametrize("origin", ["http://localhost:3000", "app://obsidian.md"])

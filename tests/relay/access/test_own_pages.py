@@ -201,7 +201,7 @@ async def test_a_link_on_another_site_opens_nothing(rig: RelayRig, path: str, re
     answer = await rig.refusal(said("GET", path, HOST, *FROM_DASHBOARD[:2], f"Referer: {referer}"))
 
     assert answer.status == 403
-    assert not rig.dispatcher.view().running()
+    assert not rig.dispatcher.views.current().running()
 
 
 @pytest.mark.parametrize("line", ["POST", "no-cors"])
@@ -230,7 +230,7 @@ async def test_pages_of_other_origins_may_not_use_it(open_rig: OpenRig, allowed:
 async def test_an_icon_starts_no_model(rig: RelayRig) -> None:
     """Paths in upstream.ignorePaths do not start a model here either; the page itself does."""
     answer = await rig.refusal(said("GET", "/favicon.ico", *OWN_PAGE))
-    before = rig.dispatcher.view().running()
+    before = rig.dispatcher.views.current().running()
     await rig.exchange(said("GET", "/", *OWN_PAGE))
     request, _ = await rig.exchange(said("GET", "/favicon.ico", *OWN_PAGE))
 
@@ -308,7 +308,7 @@ async def test_a_page_under_our_address_moves_to_its_own(
         answer = await rig.refusal(said("GET", target, f"Host: {host}", *fields))
 
         assert (answer.status, answer["Location"]) == (307, location)
-    assert not rig.dispatcher.view().running()
+    assert not rig.dispatcher.views.current().running()
 
 
 @pytest.mark.parametrize("host", ["box:8080", "192.168.1.5:8080", "127.0.0.2:8080", "box.local"])

@@ -185,7 +185,7 @@ async def test_a_stream_goes_on_however_it_is_framed_and_cut(
         call.hang_up()
     received = await pieces_to_the_end(client)
     await come_true(lambda: waiting.rig.in_flight("slow") == 0)
-    await waiting.rig.dispatcher.unload(ModelName("slow"))
+    await waiting.rig.dispatcher.operator.unload(ModelName("slow"))
 
     assert without_comments(received) == SAID
     assert waiting.alarms.set == []
@@ -225,7 +225,7 @@ async def test_what_began_plain_goes_on_plain(waiting: WaitingClient) -> None:
         calls.append(await waiting.rig.upstreams["slow"].call())
         await calls[-1].say(HELLO)
         await client.message()
-        await waiting.rig.dispatcher.unload(ModelName("slow"))
+        await waiting.rig.dispatcher.operator.unload(ModelName("slow"))
 
     assert [call.request.all("Accept-Encoding") for call in calls] == [[], ["gzip"], [], ["gzip"]]
     assert {call.request.body for call in calls} == {STREAMED}
@@ -341,7 +341,7 @@ async def test_no_response_begins_early_without_send_loading_state(open_rig: Ope
     client = await waiting.enter()
     waiting.alarms.wait(100)
     waiting.rig.launcher.slow = ()
-    await waiting.rig.dispatcher.unload(ModelName("slow"))
+    await waiting.rig.dispatcher.operator.unload(ModelName("slow"))
 
     assert (await client.message()).status == 503
 

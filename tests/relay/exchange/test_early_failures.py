@@ -13,6 +13,7 @@ from tests.support.waiting import come_true
 
 from hotseat.catalog.spec import LoadingState
 from hotseat.identifiers import ModelName
+from hotseat.scheduling.events import CatalogChanged
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -47,11 +48,11 @@ async def the_load_fails(waiting: WaitingClient) -> None:
 
 
 async def the_model_is_unloaded(waiting: WaitingClient) -> None:
-    await waiting.rig.dispatcher.unload(SLOW)
+    await waiting.rig.dispatcher.operator.unload(SLOW)
 
 
 async def the_model_is_taken_out_of_the_configuration(waiting: WaitingClient) -> None:
-    waiting.rig.dispatcher.change_catalog(catalog(*MODELS[:2]))
+    waiting.rig.dispatcher.tell(CatalogChanged(catalog(*MODELS[:2])))
 
 
 async def hotseat_shuts_down(waiting: WaitingClient) -> None:
@@ -193,6 +194,6 @@ async def test_a_forced_unload_becomes_an_error_event(waiting: WaitingClient) ->
     await (await waiting.loaded()).say(CHUNKED_EVENTS + chunked(b"data: x\n\n")[:-5])
     await client.read_until(b"data: x")
     await client.read_until(b"\r\n")
-    await waiting.rig.dispatcher.unload(SLOW, force=True)
+    await waiting.rig.dispatcher.operator.unload(SLOW, force=True)
 
     assert only_event(await cut_off(client))["error"]["code"] == "model_unloaded"

@@ -79,4 +79,4 @@ async def test_a_server_that_answered_to_the_end_works(rig: RelayRig, answer: by
     rig.launcher.crash("alpha", "was killed by SIGKILL")
     await come_true(lambda: rig.phase("alpha") == "cold")
 
-    assert rig.dispatcher.view_of(ModelName("alpha")).failures == failures
+    assert rig.dispatcher.views.of(ModelName("alpha")).failures == failures

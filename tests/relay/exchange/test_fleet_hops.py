@@ -646,7 +646,7 @@ async def test_a_drained_host_turns_away_what_it_would_have_to_load(open_rig: Op
     answered = await rig.refusal(chat("alpha", *passed_on("alpha")))
 
     assert (answered.status, answered["hotseat-not-served"]) == (503, "1")
-    assert not rig.dispatcher.view().running()
+    assert not rig.dispatcher.views.current().running()
 
 
 async def test_a_request_that_a_host_sends_as_we_leave_is_answered(open_rig: OpenRig) -> None:

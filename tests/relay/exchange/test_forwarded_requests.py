@@ -67,7 +67,7 @@ async def test_a_request_for_which_hosts_must_agree_is_listed(open_rig: OpenRig)
     client = await rig.send(chat("far"))
     await come_true(rig.relay.connections.in_progress)
     waiting = listed(rig)
-    rig.dispatcher.cancel_request(waiting.ticket)
+    rig.dispatcher.operator.cancel(waiting.ticket)
     answered = await client.message()
 
     assert (waiting.host, waiting.is_waiting) == (None, True)
@@ -81,14 +81,14 @@ async def test_a_forwarded_request_is_cancelled_before_its_response(open_rig: Op
     client = await rig.send(chat("far"))
     call = await box.call()
     ticket = listed(rig).ticket
-    rig.dispatcher.cancel_request(ticket)
+    rig.dispatcher.operator.cancel(ticket)
     answered = await client.message()
 
     assert (answered.status, answered["x-error-code"]) == (503, "request_cancelled")
     assert await call.ended() in End
     assert (hosts.away, tickets(rig)) == ([], [])
     with pytest.raises(UnknownTicket):
-        rig.dispatcher.cancel_request(ticket)
+        rig.dispatcher.operator.cancel(ticket)
 
 
 async def test_a_forwarded_stream_is_cancelled(open_rig: OpenRig, box: ScriptedUpstream) -> None:
@@ -98,7 +98,7 @@ async def test_a_forwarded_stream_is_cancelled(open_rig: OpenRig, box: ScriptedU
     call = await box.call()
     await call.say(STREAM_BEGINS)
     await client.read_until(b"data: hello")
-    rig.dispatcher.cancel_request(listed(rig).ticket)
+    rig.dispatcher.operator.cancel(listed(rig).ticket)
     rest = await client.read_to_end()
 
     assert b"request_cancelled" in rest
@@ -116,7 +116,7 @@ async def test_a_request_keeps_its_ticket_at_the_next_host(open_rig: OpenRig, bo
     await call.say(NOT_SERVED)
     await box.call()
     after = listed(rig)
-    rig.dispatcher.cancel_request(before.ticket)
+    rig.dispatcher.operator.cancel(before.ticket)
 
     assert (before.host, after.host, after.ticket) == ("b", "c", before.ticket)
     assert (await client.message()).status == 503
@@ -136,7 +136,7 @@ async def test_a_request_that_comes_back_to_this_host_waits_for_its_server(
     await (await rig.upstreams["slow"].call()).say(HELLO)
 
     assert (waiting.host, waiting.is_waiting) == (None, True)
-    assert [each.ticket for each in rig.dispatcher.view().queue] == []
+    assert [each.ticket for each in rig.dispatcher.views.current().queue] == []
     assert (await client.message()).status == 200
     assert tickets(rig) == []
 

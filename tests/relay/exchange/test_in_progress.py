@@ -57,7 +57,7 @@ async def test_a_request_that_is_cancelled_while_it_waits_gets_a_503(rig: RelayR
     """A waiting request that is cancelled gets 503 with the reason."""
     client = await rig.send(chat("slow"))
     await come_true(rig.relay.connections.in_progress)
-    rig.dispatcher.cancel_request(rig.relay.connections.in_progress()[0].ticket)
+    rig.dispatcher.operator.cancel(rig.relay.connections.in_progress()[0].ticket)
     answer = await client.message()
 
     assert answer.status == 503
@@ -69,12 +69,12 @@ async def test_a_request_that_is_cancelled_in_flight_leaves_its_upstream(rig: Re
     """A request in flight that is cancelled before its response gets 503 request_cancelled and releases its lease."""
     client = await rig.send(chat("alpha"))
     await rig.alpha.call()
-    rig.dispatcher.cancel_request(rig.relay.connections.in_progress()[0].ticket)
+    rig.dispatcher.operator.cancel(rig.relay.connections.in_progress()[0].ticket)
     reply = await client.message()
 
     assert reply.status == 503
     assert ("X-Error-Code", "request_cancelled") in reply.fields
-    assert rig.dispatcher.view_of(ModelName("alpha")).in_flight == 0
+    assert rig.dispatcher.views.of(ModelName("alpha")).in_flight == 0
 
 
 async def test_a_request_cannot_be_cancelled_twice(rig: RelayRig) -> None:
@@ -82,8 +82,8 @@ async def test_a_request_cannot_be_cancelled_twice(rig: RelayRig) -> None:
     client = await rig.send(chat("slow"))
     await come_true(rig.relay.connections.in_progress)
     ticket = rig.relay.connections.in_progress()[0].ticket
-    rig.dispatcher.cancel_request(ticket)
+    rig.dispatcher.operator.cancel(ticket)
     await client.message()
 
     with pytest.raises(UnknownTicket, match="not in progress"):
-        rig.dispatcher.cancel_request(ticket)
+        rig.dispatcher.operator.cancel(ticket)

@@ -19,12 +19,15 @@ from hotseat.catalog.spec import BodyChanges, LoadingState
 from hotseat.identifiers import ModelName
 from hotseat.relay.downstream import limits
 from hotseat.relay.exchange import response_translation
+from hotseat.scheduling.events import KeepAliveChanged
 from hotseat.settings import Access, ApiKey, Budget, Role, Settings
 
 if TYPE_CHECKING:
     from tests.relay.conftest import OpenRig
     from tests.support.relay_rig import RelayRig
     from tests.support.transport import Message
+
+    from hotseat.scheduling.events import Event
 
 HI: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}]}
 EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -206,12 +209,26 @@ async def test_loads_and_unloads_are_audited(rig: RelayRig, caplog: pytest.LogCa
     assert 'actor=anonymous address=127.0.0.1 action="POST /api/generate" status=200' in caplog.messages[-1]
 
 
+def keep_alives(rig: RelayRig, monkeypatch: pytest.MonkeyPatch) -> list[KeepAliveChanged]:
+    """What is said from now on about how long models stay; the scheduler does not learn of it."""
+    said: list[KeepAliveChanged] = []
+    tell = rig.dispatcher.tell
+
+    def note(event: Event) -> None:
+        if isinstance(event, KeepAliveChanged):
+            said.append(event)
+        else:
+            tell(event)
+
+    monkeypatch.setattr(rig.dispatcher, "tell", note)
+    return said
+
+
 async def test_how_long_the_model_stays_is_said_when_the_request_is_granted(
     rig: RelayRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not before: a request that waits or fails must not change what others asked for."""
-    said: list[tuple[str, float | None]] = []
-    monkeypatch.setattr(rig.dispatcher, "keep_alive", lambda model, seconds: said.append((model, seconds)))
+    said = keep_alives(rig, monkeypatch)
     client = await rig.send(ask(model="slow", keep_alive="5m", **HI))
     await come_true(lambda: rig.waiting() == 1)
     before = list(said)
@@ -223,7 +240,7 @@ async def test_how_long_the_model_stays_is_said_when_the_request_is_granted(
     await rig.exchange(ask(), STREAM)
 
     assert before == []
-    assert said == [("slow", 300.0), ("alpha", None), ("alpha", 0.0)]
+    assert [(event.model, event.seconds) for event in said] == [("slow", 300.0), ("alpha", None), ("alpha", 0.0)]
 
 
 # Responses
@@ -631,8 +648,7 @@ async def test_a_page_that_may_only_use_models_does_not_say_how_long_they_stay(
     rig: RelayRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither with a request nor with a load; both are served."""
-    said: list[float | None] = []
-    monkeypatch.setattr(rig.dispatcher, "keep_alive", lambda _, seconds: said.append(seconds))
+    said = keep_alives(rig, monkeypatch)
     request = await loaded(rig, of_page("/api/generate", keep_alive="1h"))
     _, got = await rig.exchange(of_page("/api/chat", keep_alive=0, **HI), STREAM)
 

@@ -38,4 +38,4 @@ async def test_invented_models_leave_no_trace(rig: RelayRig) -> None:
         assert (await client.message()).status == 404
 
     assert rig.activity.entries == []
-    assert not rig.dispatcher.view().running()
+    assert not rig.dispatcher.views.current().running()

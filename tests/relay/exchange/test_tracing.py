@@ -118,7 +118,7 @@ async def test_a_request_of_a_broken_trace(rig: RelayRig) -> None:
 async def test_a_request_of_a_trace_that_is_not_recorded(rig: RelayRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """It stays that way for the model server, nothing is kept, and no reason is asked for."""
     traces = rig.trace()
-    monkeypatch.delattr(type(rig.dispatcher), "why")
+    monkeypatch.delattr(type(rig.dispatcher.views), "why")
     asked, _ = await rig.exchange(chat("alpha", CLIENTS.replace("-01", "-00")))
 
     assert asked["traceparent"].startswith(f"00-{7:032x}-")
@@ -248,7 +248,7 @@ async def test_a_bug_in_tracing(
         raise LookupError("no such trace")
 
     monkeypatch.setattr(traces, "put", broken)
-    monkeypatch.setattr(rig.dispatcher, "why", broken)
+    monkeypatch.setattr(rig.dispatcher.views, "why", broken)
     _, answered = await rig.exchange(chat("alpha"))
 
     assert answered.status == 200

@@ -67,7 +67,7 @@ def connected(rig: RelayRig, path: str = "/echo", **options: str) -> connect:
 
 
 def in_flight(rig: RelayRig) -> int:
-    return sum(model.in_flight for model in rig.dispatcher.view().models)
+    return sum(model.in_flight for model in rig.dispatcher.views.current().models)
 
 
 async def test_words_go_both_ways(rig: RelayRig) -> None:
@@ -187,7 +187,7 @@ async def test_a_websocket_that_falls_silent_after_a_pause_ends(open_rig: OpenRi
 async def test_a_stopped_model_ends_its_websockets(rig: RelayRig) -> None:
     """A forced unload closes websockets uncleanly."""
     async with echo_server_for(rig), connected(rig) as client, asyncio.TaskGroup() as tasks:
-        tasks.create_task(rig.dispatcher.unload(ModelName("alpha"), force=True))
+        tasks.create_task(rig.dispatcher.operator.unload(ModelName("alpha"), force=True))
         with pytest.raises(ConnectionClosedError):
             await within(DEADLINE_S, client.recv())
 
@@ -208,7 +208,7 @@ async def test_a_websocket_that_does_not_count(open_rig: OpenRig) -> None:
             async with connected(rig):
                 pass
         cold = rig.phase("alpha")
-        await rig.dispatcher.load(ModelName("alpha"))
+        await rig.dispatcher.operator.load(ModelName("alpha"))
         async with connected(rig) as client:
             replies, during = await said_back(client, "hello"), in_flight(rig)
 

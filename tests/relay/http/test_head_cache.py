@@ -16,6 +16,7 @@ from tests.support.waiting import come_true
 from hotseat.catalog.spec import BodyChanges
 from hotseat.relay.access.policy import Policy
 from hotseat.relay.http.head_cache import LONGEST_KNOWN, MOST_KNOWN, HeadTemplate, Memory, split_length
+from hotseat.scheduling.events import CatalogChanged
 from hotseat.settings import Access, ApiKey, Limits, Settings
 
 if TYPE_CHECKING:
@@ -421,7 +422,7 @@ async def test_a_model_that_is_gone_is_not_served(rig: RelayRig) -> None:
     """A cached URL of a removed model gets 404."""
     for _ in range(2):
         await rig.exchange(get("/upstream/alpha/slots"))
-    rig.dispatcher.change_catalog(catalog(*(spec for spec in MODELS if spec.name != "alpha")))
+    rig.dispatcher.tell(CatalogChanged(catalog(*(spec for spec in MODELS if spec.name != "alpha"))))
     refused: list[Message] = [await rig.refusal(get("/upstream/alpha/slots")) for _ in range(2)]
 
     assert [each.status for each in refused] == [404, 404]
@@ -433,7 +434,7 @@ async def test_a_model_whose_requests_are_now_changed_gets_changed_ones(rig: Rel
     for _ in range(2):
         await rig.exchange(post(NAMED, target=target))
     changed = replace(MODELS[0], changes=BodyChanges(model_name="other"))
-    rig.dispatcher.change_catalog(catalog(changed, *MODELS[1:]))
+    rig.dispatcher.tell(CatalogChanged(catalog(changed, *MODELS[1:])))
     asked = [(await rig.exchange(post(NAMED, target=target)))[0] for _ in range(2)]
 
     assert [each.body for each in asked] == [b'{"model":"other"}'] * 2

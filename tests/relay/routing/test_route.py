@@ -243,7 +243,7 @@ async def test_a_request_for_nobody_starts_nobody(rig: RelayRig, request_bytes: 
     answered = await rig.refusal(request_bytes)
 
     assert answered.status == status
-    assert {model.phase.value for model in rig.dispatcher.view_of_all().models} == {"cold"}
+    assert {model.phase.value for model in rig.dispatcher.views.of_all().models} == {"cold"}
 
 
 async def test_the_parts_of_a_page_do_not_start_a_model(rig: RelayRig) -> None:
@@ -331,7 +331,7 @@ async def test_holders_of_keys_are_different_clients(open_rig: OpenRig) -> None:
     rig = await open_rig(access=Access(api_keys=(ApiKey("one"), ApiKey("two"))))
     calls = [await rig.send(chat("slow", f"Authorization: Bearer {key}")) for key in ("one", "two", "two")]
     await come_true(lambda: rig.waiting() == 3)
-    clients = {ticket.client for ticket in rig.dispatcher.view().queue}
+    clients = {ticket.client for ticket in rig.dispatcher.views.current().queue}
     for client in calls:
         client.hang_up()
     await come_true(lambda: rig.waiting() == 0)
@@ -347,7 +347,7 @@ async def test_fairness_can_go_by_a_header(open_rig: OpenRig) -> None:
     named = await rig.send(chat("slow", "X-User: ann"))
     unnamed = await rig.send(chat("slow"))
     await come_true(lambda: rig.waiting() == 2)
-    clients = {ticket.client for ticket in rig.dispatcher.view().queue}
+    clients = {ticket.client for ticket in rig.dispatcher.views.current().queue}
     for client in (named, unnamed):
         client.hang_up()
     await come_true(lambda: rig.waiting() == 0)
@@ -366,7 +366,7 @@ async def test_a_browser_at_the_bare_address_is_led_to_the_dashboard(
     rig: RelayRig, target: str, fields: list[str]
 ) -> None:
     """A browser's navigation to / or /ui goes to the API even if a model runs."""
-    await rig.dispatcher.load(ModelName("alpha"))
+    await rig.dispatcher.operator.load(ModelName("alpha"))
     client = await rig.send(get(target, *fields))
     call = await rig.management.call()
     await call.say(HELLO)
@@ -389,6 +389,6 @@ async def test_a_browser_at_the_bare_address_is_led_to_the_dashboard(
 )
 async def test_everybody_else_reaches_the_model_server_at_the_bare_address(rig: RelayRig, request_bytes: bytes) -> None:
     """Other requests to / and similar paths go to the running model."""
-    await rig.dispatcher.load(ModelName("alpha"))
+    await rig.dispatcher.operator.load(ModelName("alpha"))
 
     await reaches(rig, "alpha", request_bytes)

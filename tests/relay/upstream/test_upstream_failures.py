@@ -315,7 +315,7 @@ async def test_a_broken_stream_without_framing_gets_an_error_event(rig: RelayRig
 
 async def _cut_by_dispatcher(rig: RelayRig) -> None:
     tasks = Tasks()
-    unloading = tasks.start(rig.dispatcher.unload(ALPHA, force=True), "unload")
+    unloading = tasks.start(rig.dispatcher.operator.unload(ALPHA, force=True), "unload")
     await within(DEADLINE_S, unloading)
 
 
@@ -328,7 +328,7 @@ async def test_a_cut_before_the_answer_is_an_error(rig: RelayRig) -> None:
     assert answered.status == 503
     assert "is being stopped" in answered.body.decode()
     assert await call.ended() in End
-    assert rig.dispatcher.view_of(ALPHA).phase is Phase.COLD
+    assert rig.dispatcher.views.of(ALPHA).phase is Phase.COLD
 
 
 async def test_a_forced_unload_amid_a_stream_is_an_error_event(rig: RelayRig) -> None:

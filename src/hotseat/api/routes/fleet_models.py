@@ -44,7 +44,7 @@ async def all_reports(
     answers = await fleet_admin.others.read_all(asked, f"/hotseat/models/{in_path(model)}?local=true")
     reports = {host: report for host, answer in answers.items() if (report := report_in(answer))}
     if model in deps.dispatcher.catalog.models:
-        seen = deps.dispatcher.view_of(model)
+        seen = deps.dispatcher.views.of(model)
         reports[fleet_admin.name] = {"phase": seen.phase.value, "why": seen.why, "last_error": seen.last_error}
     return reports
 

@@ -53,7 +53,7 @@ async def props(
 
 async def props_of_model(deps: ApiDeps, spec: ModelSpec, credentials: str | None) -> Response:
     """Neither starts the model nor keeps it loaded. Clients compare these messages."""
-    seen = deps.dispatcher.view_of(spec.name)
+    seen = deps.dispatcher.views.of(spec.name)
     state = router_state(seen)
     if state == "loading":
         return problem(HTTPStatus.SERVICE_UNAVAILABLE, "Loading model")

@@ -41,7 +41,7 @@ NOT_SUPPORTED: Responses = {400: {"model": RouterError, "description": "hotseat 
 @router.get("/models", summary="The models of this host and their state", response_model_exclude_none=True)
 async def models(deps: Deps, caller: Caller) -> RouterModels:
     """A key that is restricted to some models lists only those."""
-    seen = {model.name: model for model in deps.dispatcher.view().models}
+    seen = {model.name: model for model in deps.dispatcher.views.current().models}
     shown = [spec for spec in deps.dispatcher.catalog.listed() if caller is None or caller.may_use(spec.name)]
     return RouterModels(data=[router_model(deps, seen.get(spec.name), spec) for spec in shown])
 
@@ -50,9 +50,9 @@ async def models(deps: Deps, caller: Caller) -> RouterModels:
 async def load(request: Request, deps: Deps, caller: Caller) -> Response:
     try:
         spec = named_in(await small_body(request), deps, caller)
-        if router_state(deps.dispatcher.view_of(spec.name)) != "unloaded":
+        if router_state(deps.dispatcher.views.of(spec.name)) != "unloaded":
             raise ClientError(f"model is already running: {spec.name} is loaded or loading")
-        await begin(deps.dispatcher.load(spec.name), f"load {spec.name}", deps.tasks)
+        await begin(deps.dispatcher.operator.load(spec.name), f"load {spec.name}", deps.tasks)
     except HotseatError as error:
         return refusal(error)
     return JSONResponse(RouterSuccess().model_dump())
@@ -64,7 +64,7 @@ async def load(request: Request, deps: Deps, caller: Caller) -> Response:
 async def unload(request: Request, deps: Deps, caller: Caller) -> Response:
     try:
         spec = named_in(await small_body(request), deps, caller)
-        await begin(deps.dispatcher.unload(spec.name), f"unload {spec.name}", deps.tasks)
+        await begin(deps.dispatcher.operator.unload(spec.name), f"unload {spec.name}", deps.tasks)
     except HotseatError as error:
         # The router has 400 for a model that does not exist and for one that does not run.
         return refusal(error, HTTPStatus.BAD_REQUEST if error.status in (404, 409) else None)

@@ -82,7 +82,7 @@ def refuse_browsers(request: Request) -> None:
 
 
 async def unload_all(request: Request, deps: ApiDeps) -> None:
-    present = [seen.name for seen in deps.dispatcher.view().models if seen.phase.takes_memory]
+    present = [seen.name for seen in deps.dispatcher.views.current().models if seen.phase.takes_memory]
     ends = asyncio.gather(*(stopped(deps, name) for name in present), return_exceptions=True)
     for end in await unless_gone(request.receive, ends):
         if isinstance(end, BaseException):
@@ -92,7 +92,7 @@ async def unload_all(request: Request, deps: ApiDeps) -> None:
 async def stopped(deps: ApiDeps, model: ModelName) -> None:
     """As in llama-swap, a model that does not run is no error."""
     try:
-        await deps.dispatcher.unload(model)
+        await deps.dispatcher.operator.unload(model)
     except NotRunning:
         return
 

@@ -28,13 +28,13 @@ METRICS: Responses = {
 
 @router.get("/health", summary="Health, and the running models")
 async def health(deps: Deps) -> Health:
-    running = deps.dispatcher.view().running()
+    running = deps.dispatcher.views.current().running()
     return Health(models={m.name: RunningModel(pid=m.upstream.pid if m.upstream else None) for m in running})
 
 
 @router.get("/running", summary="Names of the running models")
 async def running(deps: Deps) -> Running:
-    return Running(running=[model.name for model in deps.dispatcher.view().running()])
+    return Running(running=[model.name for model in deps.dispatcher.views.current().running()])
 
 
 @router.get(
@@ -44,7 +44,7 @@ async def running(deps: Deps) -> Running:
 )
 async def load(model: str, request: Request, deps: Deps) -> Result:
     spec = deps.dispatcher.catalog.resolve(model)
-    await unless_gone(request.receive, deps.dispatcher.load(spec.name))
+    await unless_gone(request.receive, deps.dispatcher.operator.load(spec.name))
     return Result(message=f"{spec.name} is ready")
 
 
@@ -60,7 +60,7 @@ async def unload(
     force: Annotated[bool, Query(description="Do not wait for requests in flight.")] = False,
 ) -> Result:
     spec = deps.dispatcher.catalog.resolve(model)
-    await unless_gone(request.receive, deps.dispatcher.unload(spec.name, force=force))
+    await unless_gone(request.receive, deps.dispatcher.operator.unload(spec.name, force=force))
     return Result(message=f"{spec.name} has stopped")
 
 

@@ -82,7 +82,7 @@ def modified_at(deps: ApiDeps, facts: ModelFacts | None) -> str:
 
 @router.get("/api/ps", summary="The running models")
 async def ps(deps: Deps, caller: Caller) -> OllamaRunning:
-    view, catalog = deps.dispatcher.view(), deps.dispatcher.catalog
+    view, catalog = deps.dispatcher.views.current(), deps.dispatcher.catalog
     running = [seen for seen in view.running() if caller is None or caller.may_use(seen.name)]
     specs = [spec for seen in running if (spec := catalog.models.get(seen.name)) is not None]
     facts = await deps.facts(specs)

@@ -18,6 +18,7 @@ from hotseat.api.ollama_bodies import body_of
 from hotseat.api.ollama_models import known_model, local_model, rfc3339
 from hotseat.identifiers import ClientId
 from hotseat.ollama.keep_alive import keep_alive_s
+from hotseat.scheduling.events import KeepAliveChanged
 
 if TYPE_CHECKING:
     from hotseat.activity.usage import Account
@@ -54,9 +55,9 @@ async def loaded_or_unloaded(request: Request, deps: ApiDeps, caller: Account | 
     is_unload = seconds == 0
     if spec is not None and not is_unload:
         client = ClientId(asked.client)
-        await unless_gone(request.receive, deps.dispatcher.load_for_client(spec.name, client))
+        await unless_gone(request.receive, deps.dispatcher.operator.load_for_client(spec.name, client))
     if spec is not None and asked.keep_alive is not None:
-        deps.dispatcher.keep_alive(spec.name, seconds)
+        deps.dispatcher.tell(KeepAliveChanged(spec.name, seconds))
     done_reason = "unload" if is_unload else "load"
     return {"model": asked.model, "created_at": rfc3339(time.time()), "done": True, "done_reason": done_reason}
 

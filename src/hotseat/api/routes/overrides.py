@@ -10,6 +10,7 @@ from hotseat.api.deps import Caller, Deps
 from hotseat.api.routes.management import UNKNOWN
 from hotseat.api.schemas import Configured, Overrides, Result
 from hotseat.catalog import overrides
+from hotseat.scheduling.events import CatalogChanged
 
 if TYPE_CHECKING:
     from hotseat.catalog.spec import ModelSpec
@@ -28,7 +29,7 @@ async def override(name: str, body: Overrides, deps: Deps, caller: Caller) -> Re
     if caller is not None:
         caller.check_may_use(model)
     wanted = overrides.Overrides(body.pinned, body.ttl)
-    deps.dispatcher.change_catalog(catalog.with_overrides({model: wanted}))
+    deps.dispatcher.tell(CatalogChanged(catalog.with_overrides({model: wanted})))
     if wanted:
         return Result(message=f"{model} differs from its configuration now, also after a restart")
     return Result(message=f"{model} follows its configuration")

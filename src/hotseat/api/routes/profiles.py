@@ -10,6 +10,7 @@ from fastapi import APIRouter
 from hotseat.api.deps import FOR_ALL_MODELS, Deps
 from hotseat.api.schemas import Failure, ProfileEntry, Profiles, Result
 from hotseat.errors import UnknownProfile, did_you_mean
+from hotseat.scheduling.events import CatalogChanged
 
 router = APIRouter(prefix="/hotseat/profiles", tags=["hotseat"])
 
@@ -50,4 +51,4 @@ async def activate(name: str, deps: Deps) -> Result:
 
 def _activate(deps: Deps, name: str | None) -> None:
     # The catalog holds the names, so every lookup sees the change at once.
-    deps.dispatcher.change_catalog(replace(deps.dispatcher.catalog, active_profile=name))
+    deps.dispatcher.tell(CatalogChanged(replace(deps.dispatcher.catalog, active_profile=name)))

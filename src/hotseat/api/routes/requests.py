@@ -49,13 +49,13 @@ async def activity(
 async def cancel_request(ticket: int, deps: Deps, caller: Caller) -> Result:
     if caller is not None and caller.models and not any(map(caller.may_use, models_of(ticket, deps))):
         raise Forbidden(f"no request with the ticket {ticket} is for a model that this API key may use")
-    deps.dispatcher.cancel_request(TicketId(ticket))
+    deps.dispatcher.operator.cancel(TicketId(ticket))
     return Result(message=f"ticket {ticket} was cancelled")
 
 
 def models_of(ticket: int, deps: ApiDeps) -> list[ModelName]:
     """The model of a ticket, waiting or in flight; empty if unknown."""
-    if (waited_for := deps.dispatcher.waits_for(TicketId(ticket))) is not None:
+    if (waited_for := deps.dispatcher.questions.waits_for(TicketId(ticket))) is not None:
         return [waited_for]
     return [each.model for each in deps.in_progress() if each.ticket == ticket]
 

@@ -54,13 +54,13 @@ SILENT: Responses = {502: {"model": Failure, "description": "Only another host k
 
 @router.get("/queue", summary="Waiting requests and their reasons, oldest first")
 async def queue(deps: Deps) -> Queue:
-    view = deps.dispatcher.view()
+    view = deps.dispatcher.views.current()
     return Queue(waiting=[ticket(view, waiting) for waiting in view.queue], oldest_s=oldest_s(view))
 
 
 @router.get("/models", summary="Every configured model and its phase")
 async def models(deps: Deps) -> Models:
-    view, catalog = deps.dispatcher.view_of_all(), deps.dispatcher.catalog
+    view, catalog = deps.dispatcher.views.of_all(), deps.dispatcher.catalog
     return Models(
         at=time.time(),
         started_at=deps.started_at,
@@ -88,7 +88,7 @@ async def one_model(
     if fleet_admin is not None and fleet_model is not None:
         return await details_from_fleet(fleet_admin, fleet_model.name)
     spec = catalog.resolve(name)
-    shown = details(deps, deps.dispatcher.view(), spec)
+    shown = details(deps, deps.dispatcher.views.current(), spec)
     return (
         shown
         if fleet_admin is None
@@ -110,7 +110,9 @@ async def one_model(
 async def ready(deps: Deps) -> Ready:
     if deps.is_closing():
         raise ShuttingDown("hotseat is shutting down; use another instance")
-    if problem := unready(deps.dispatcher.view(), deps.dispatcher.catalog, deps.settings().readiness, deps.silent()):
+    if problem := unready(
+        deps.dispatcher.views.current(), deps.dispatcher.catalog, deps.settings().readiness, deps.silent()
+    ):
         raise ShuttingDown(problem)
     fleet_admin = deps.fleet()
     if fleet_admin is None:
@@ -240,7 +242,7 @@ def details(deps: ApiDeps, view: View, spec: ModelSpec) -> ModelDetails:
     entries, fleet_admin = about(spec.name, deps.journal.entries()), deps.fleet()
     return ModelDetails(
         host=None if fleet_admin is None else fleet_admin.name,
-        **dict(model(deps, view, deps.dispatcher.view_of(spec.name), spec)),
+        **dict(model(deps, view, deps.dispatcher.views.of(spec.name), spec)),
         queue=[ticket(view, waiting) for waiting in view.queue if waiting.model == spec.name],
         last_start=last_start(spec.name, entries),
         last_stop=last_stop(spec.name, entries),

@@ -124,7 +124,7 @@ def matrix(known: Matrix | None) -> dict[str, Any] | None:
 def machine(dispatcher: Dispatcher) -> dict[str, Any]:
     """Which models may run together. Only what the scheduler knows of a model: its command may contain secrets."""
     catalog = dispatcher.catalog
-    view = dispatcher.view_of_all()
+    view = dispatcher.views.of_all()
     return {
         "t": "machine",
         "patience": catalog.policy.patience,
@@ -138,7 +138,7 @@ def machine(dispatcher: Dispatcher) -> dict[str, Any]:
                 "name": spec.name,
                 "load_s": view.model(spec.name).load_s,
                 "slots": view.model(spec.name).slots,
-                "memory": figures(dispatcher.footprint(spec.name)),
+                "memory": figures(dispatcher.questions.footprint(spec.name)),
                 "gpus": written(spec.gpus) if spec.gpus else None,
                 "ttl_s": spec.ttl_s,
                 "urgency": spec.urgency,

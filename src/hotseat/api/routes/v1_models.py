@@ -69,9 +69,9 @@ def entry(deps: ApiDeps, named_model: NamedModel, name: str) -> ModelEntry:
     known.name, known.description = named_model.title or None, named_model.description or None
     if isinstance(named_model, Selector):
         own = [target for target in deps.dispatcher.catalog.choices(named_model) if isinstance(target, ModelSpec)]
-        known.status = warmest([load_status(deps.dispatcher.phase_of(target.name)) for target in own])
+        known.status = warmest([load_status(deps.dispatcher.questions.phase_of(target.name)) for target in own])
         return known
-    phase = deps.dispatcher.phase_of(named_model.name)
+    phase = deps.dispatcher.questions.phase_of(named_model.name)
     reported, configured = deps.context(named_model.name), named_model.capabilities.context or None
     args = context_option(reported or configured)
     known.status = LoadStatus(value=load_status(phase), progress=progress(deps, named_model.name, phase), args=args)

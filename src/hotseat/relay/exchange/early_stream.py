@@ -133,7 +133,7 @@ class EarlyStream(Rechunk):
         """In the format for this client: only chats have a field for reasoning."""
         exchange, model = self._exchange, self._spec.name
         if exchange.upstream is None:
-            why = encodable(" ".join(exchange.context.dispatcher.why(model).split()))
+            why = encodable(" ".join(exchange.context.dispatcher.views.why(model).split()))
         else:
             why = "it has received the request and has not responded yet"
         as_reasoning = self._spec.loading_state is LoadingState.REASONING and _path(exchange.request) in CHATS

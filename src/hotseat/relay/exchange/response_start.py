@@ -139,4 +139,4 @@ def _own_lines(exchange: Exchange, head: ResponseHead, *, is_chunked: bool) -> l
 def _queue_length(exchange: Exchange) -> int:
     """Lets a forwarding host send its next request elsewhere if there is a queue here; only local models have one."""
     model, ticket = exchange.accounting.model, exchange.accounting.ticket
-    return 0 if model is None or ticket is None else exchange.context.dispatcher.queue_length(model)
+    return 0 if model is None or ticket is None else exchange.context.dispatcher.questions.queue_length(model)

@@ -62,7 +62,7 @@ def _ask_management(exchange: Exchange) -> None:
 def _chosen(selector: Selector, context: Context) -> Servable:
     """The model that a selector means now."""
     targets = context.dispatcher.catalog.choices(selector)
-    return choose(selector, targets, context.dispatcher, context.peer_requests)
+    return choose(selector, targets, context.dispatcher.questions, context.peer_requests)
 
 
 def _serve_here(exchange: Exchange, spec: Servable) -> None:

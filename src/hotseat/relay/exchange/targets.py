@@ -15,6 +15,7 @@ from hotseat.relay.exchange.tracing import note_wait
 from hotseat.relay.exchange.upstream_head import host_head, upstream_head
 from hotseat.relay.routing.route import check_may_start, running_server
 from hotseat.relay.routing.slot_files import check_slot_files
+from hotseat.scheduling.events import KeepAliveChanged
 from hotseat.tasks import attempt
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class LocalModel(Target):
     def granted(self, exchange: Exchange, upstream: Upstream) -> None:
         translation = exchange.request.translation
         if translation is not None and translation.keep_alive is not None:
-            exchange.context.dispatcher.keep_alive(self._spec.name, translation.keep_alive.seconds)
+            exchange.context.dispatcher.tell(KeepAliveChanged(self._spec.name, translation.keep_alive.seconds))
         connect(exchange, upstream.address)
 
     def unreachable(self, exchange: Exchange, problem: str) -> None:

@@ -33,7 +33,7 @@ def note_wait(context: Context, tracer: Tracer, request: Request, model: ModelNa
     """It was not granted at once."""
     trace = request.trace_by(tracer)
     if trace.is_sampled:
-        trace.queued_because = context.dispatcher.why(model)
+        trace.queued_because = context.dispatcher.views.why(model)
 
 
 class Relayed(Protocol):
@@ -68,8 +68,8 @@ def note_end(
 def _reason(context: Context, accounting: Accounted, model: ModelName) -> str:
     """What it has waited for, or still waits for."""
     ticket, dispatcher = accounting.ticket, context.dispatcher
-    is_waiting = ticket is not None and dispatcher.waits_for(ticket) is not None
-    return dispatcher.why(model) if is_waiting else accounting.waited_for
+    is_waiting = ticket is not None and dispatcher.questions.waits_for(ticket) is not None
+    return dispatcher.views.why(model) if is_waiting else accounting.waited_for
 
 
 def _traced(

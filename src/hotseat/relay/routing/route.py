@@ -40,21 +40,21 @@ def named_model_of(request: Request, dispatcher: Dispatcher) -> NamedModel:
 
 def in_use(dispatcher: Dispatcher) -> ModelSpec:
     """Outside /v1/ a request that names no model goes to the one in use; it never starts or swaps one."""
-    latest = dispatcher.last_used()
+    latest = dispatcher.questions.last_used()
     if latest is None:
         raise ClientError("the request names no model and none is running. Name one with ?model=.")
     return dispatcher.catalog.resolve(latest)
 
 
 def check_may_start(spec: ModelSpec, request: Request, rules: Policy, dispatcher: Dispatcher) -> None:
-    if rules.may_start(request.head, request.destination) or dispatcher.is_running(spec.name):
+    if rules.may_start(request.head, request.destination) or dispatcher.questions.is_running(spec.name):
         return
     raise NotRunning(f"{spec.name} is not running, and a path of this kind does not start it (upstream.ignorePaths)")
 
 
 def running_server(spec: ModelSpec, dispatcher: Dispatcher) -> Address:
     """Without a lease: such a request neither starts the model nor keeps it loaded."""
-    server = dispatcher.ready_server(spec.name)
+    server = dispatcher.questions.ready_server(spec.name)
     if server is None:
         raise NotRunning(f"{spec.name} is not running, and a websocket does not start it (compat.ignoreWebsockets)")
     return server.address
@@ -79,7 +79,7 @@ def choose(
 
 
 class StateOfModels(Protocol):
-    """The part of the dispatcher that a selector needs."""
+    """What a selector asks of the scheduler."""
 
     def phase_of(self, model: ModelName) -> Phase: ...
 
