@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tests.support.supervisor_rig import SupervisorRig, model
 
-from hotseat.model_servers.supervisor import open_supervisor
+from hotseat.model_servers.open_supervisor import open_supervisor
 
 if TYPE_CHECKING:
     from hotseat.identifiers import Seconds

@@ -24,13 +24,14 @@ from tests.support.waiting import come_true
 from hotseat.catalog.spec import GpuChoice
 from hotseat.identifiers import LOCAL_HOST, Address, DeviceName, LaunchId, ModelName, Place
 from hotseat.model_servers import taken_servers
+from hotseat.model_servers.conversations.transfers import OTHERS_FOLDER
 from hotseat.model_servers.descendants import start_of
 from hotseat.model_servers.guard_client import Guard
 from hotseat.model_servers.guard_end import GUARDS
+from hotseat.model_servers.open_supervisor import open_supervisor
 from hotseat.model_servers.orphans import end_leftovers
 from hotseat.model_servers.output import Outputs
 from hotseat.model_servers.server_description import fingerprint_of, read_description
-from hotseat.model_servers.supervisor import OTHERS_FOLDER, open_supervisor
 from hotseat.scheduling.commands import Allowance, SaveConversations
 from hotseat.scheduling.events import UpstreamAwake
 

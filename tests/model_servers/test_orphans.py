@@ -20,9 +20,9 @@ from tests.support.waiting import come_true, eventually
 
 from hotseat.model_servers.descendants import Record, current_pid_scope, start_of, write
 from hotseat.model_servers.guard_grace import check_private
+from hotseat.model_servers.open_supervisor import open_supervisor
 from hotseat.model_servers.orphans import is_abandoned, private_folder, recorded
 from hotseat.model_servers.os_processes import children
-from hotseat.model_servers.supervisor import open_supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -184,7 +184,7 @@ async def test_a_guard_that_dies_before_it_answers_fails_the_start(rig: Supervis
     guard = await the_guard()
     os.kill(guard, signal.SIGSTOP)
     starting = asyncio.get_running_loop().create_task(rig.failed(model("healthy")))
-    link = rig.supervisor._guard._link
+    link = rig.supervisor.guard._link
     assert link
     await come_true(lambda: link._processes)  # it was asked
     os.kill(guard, signal.SIGKILL)

@@ -253,7 +253,7 @@ async def test_a_server_gets_our_environment_and_its_own(rig: SupervisorRig, mon
     """Ours without what is withheld, then the model's; devices are counted as nvidia-smi counts them."""
     monkeypatch.setenv("HOTSEAT_SECRET", "hush")
     monkeypatch.setenv("HOTSEAT_PLAIN", "known")
-    rig.supervisor.withhold(frozenset({"HOTSEAT_SECRET"}))
+    rig.supervisor.environment.withheld = frozenset({"HOTSEAT_SECRET"})
     await rig.ready(model("prints_its_environment", env=(("MODEL_PORT", "${PORT}"),)))
     await rig.said("session")
     lines = rig.tail(500)

@@ -84,6 +84,11 @@ class Guard:
         return connect(path)
 
     @property
+    def is_handed_over(self) -> bool:
+        """Another hotseat process has the servers: this one must neither touch nor judge them."""
+        return self.taken.done()
+
+    @property
     def pid(self) -> int | None:
         """The guard's own process; None: there is none."""
         return self._link.guard.pid if self._link and self._link.guard else None
@@ -124,11 +129,15 @@ class Guard:
             raise
         return theirs
 
+    async def were_taken(self) -> None:
+        """Return when another hotseat process has taken the servers."""
+        await asyncio.shield(self.taken)
+
     async def withdraw(self) -> bool:
         """Return whether this process still has the servers; if so, nobody can take them any more."""
         if self._link:
             await self._link.withdraw()
-        return not self.taken.done()
+        return not self.is_handed_over
 
     def leave(self) -> None:
         """Leave the servers to the next hotseat process: the guard keeps them as after a crash."""
@@ -144,7 +153,7 @@ class Guard:
             await asyncio.wait(ending)
 
     def _connected(self) -> Link:
-        if self.taken.done():
+        if self.is_handed_over:
             raise ConnectionAbortedError("another hotseat process has the model servers")
         if self._link is None:
             link = self._link = Link.to_new_guard(self._interpreter, self._records, self._lost, self._handed_over)

@@ -2,32 +2,49 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from hotseat.catalog.redaction import without
 from hotseat.model_servers.launch import Trouble
 from hotseat.model_servers.sleep_hooks import Sleeper, StepFailed, awake, fall_asleep
+from hotseat.scheduling.events import SleepFailed, UpstreamAsleep, UpstreamAwake, WakeFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from hotseat.catalog.sleeping import SleepLevel
     from hotseat.model_servers.launch import Launch
+    from hotseat.scheduling.commands import PutToSleep, WakeUp
 
 
-async def suspend(launch: Launch, level: SleepLevel) -> bool:
-    """Return when it sleeps; False if it was told to stop meanwhile, or has ended. Trouble: it does not sleep."""
-    return await _is_done(launch, level, fall_asleep, "fallen asleep")
+async def put_to_sleep(launch: Launch, command: PutToSleep) -> UpstreamAsleep | SleepFailed | None:
+    """Return when the server sleeps or has failed to; None if it was told to stop meanwhile, or has ended."""
+    try:
+        is_done = await _changed(launch, command.level, fall_asleep, "fallen asleep", command.level.name)
+    except Trouble as trouble:
+        return SleepFailed(command.model, command.launch, str(trouble))
+    return UpstreamAsleep(command.model, command.launch) if is_done else None
 
 
-async def resume(launch: Launch, level: SleepLevel) -> bool:
-    """Return when it is ready; False if it was told to stop meanwhile, or has ended. Trouble: it is not."""
-    return await _is_done(launch, level, awake, "woken")
+async def wake_up(launch: Launch, command: WakeUp) -> UpstreamAwake | WakeFailed | None:
+    """Return when the server is ready or has failed to wake; None if it was told to stop meanwhile, or has ended."""
+    try:
+        is_done = await _changed(launch, command.level, awake, "woken", None)
+    except Trouble as trouble:
+        return WakeFailed(command.model, command.launch, str(trouble))
+    return UpstreamAwake(command.model, command.launch) if is_done else None
 
 
-async def _is_done(
-    launch: Launch, level: SleepLevel, doing: Callable[[SleepLevel, Sleeper], Coroutine[Any, Any, None]], done: str
+async def _changed(
+    launch: Launch,
+    level: SleepLevel,
+    doing: Callable[[SleepLevel, Sleeper], Coroutine[Any, Any, None]],
+    done: str,
+    sleep: str | None,
 ) -> bool:
+    """Between ready and asleep no other hotseat process may take the server over."""
+    launch.hide()
     server = Sleeper(launch.address, launch.api_key, launch.run_hook, launch.recipe.check_endpoint)
     try:
         outcome = await launch.while_wanted(lambda: _outcome_of(doing(level, server)), done, level.timeout_s)
@@ -35,6 +52,8 @@ async def _is_done(
         raise Trouble(f"it had not {done} after {level.timeout_s:g} seconds") from late
     if isinstance(outcome, Exception):
         raise Trouble(without(str(outcome), launch.recipe.secrets)) from outcome
+    if outcome and launch.description:
+        launch.describe(replace(launch.description, sleep=sleep))
     return outcome is not None
 
 

@@ -15,7 +15,7 @@ from hotseat.dispatch.journal import Journal
 from hotseat.dispatch.unmet_limits import UnmetLimits
 from hotseat.hardware.ram import Ram
 from hotseat.memory.manager import MemoryManager, card_names
-from hotseat.model_servers import supervisor as model_servers
+from hotseat.model_servers import open_supervisor as model_servers
 from hotseat.model_servers.conversations.manager import open_conversations
 from hotseat.model_servers.guard_client import Guard
 from hotseat.model_servers.guard_grace import GuardGrace
@@ -134,7 +134,7 @@ def keep_model_stats(
     store = ModelStatsStore(learned.section("model_stats"), scheduler.model_stats)
     store.recall()
     journal.listen(store.watch)
-    stack.callback(lambda: None if supervisor.is_handed_over else store.save())
+    stack.callback(lambda: None if supervisor.guard.is_handed_over else store.save())
     return store
 
 

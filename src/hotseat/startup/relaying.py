@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def servers_in_use(models: ModelParts) -> Iterable[InUse]:
     """After a handover the new process judges them: this one learns nothing of their end."""
-    return () if models.supervisor.is_handed_over else models.scheduler.in_use()
+    return () if models.supervisor.guard.is_handed_over else models.scheduler.in_use()
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ class ConfigApplier:
 
     def apply(self, loaded: Loaded) -> None:
         logs.set_up(loaded.settings.logging, self._start.writer, self._start.recent_lines)
-        self._models.supervisor.withhold(loaded.withheld_env)
+        self._models.supervisor.environment.withheld = loaded.withheld_env
         self._models.supervisor.conversations.trim()
         self._models.supervisor.guard.keep_for(grace_of(loaded.settings))
         self._relay.change_policy(self._policy(loaded.settings))

@@ -24,7 +24,7 @@ def make_restarts(shared: Shared, models: ModelParts, reloader: Reloader) -> Res
         models.dispatcher,
         models.scheduler,
         models.journal,
-        models.supervisor,
+        models.supervisor.guard,
         listening_of(start),
         lambda: description(models, shared.fleet),
         {**os.environ, **start.systemd.environment()},
