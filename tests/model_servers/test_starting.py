@@ -13,8 +13,8 @@ from tests.support.supervisor_rig import is_alive, model
 from tests.support.waiting import come_true
 
 from hotseat.errors import LoadFailed
-from hotseat.model_servers.launch import deadline_s
 from hotseat.model_servers.os_processes import MARKER, children
+from hotseat.model_servers.readiness_wait import deadline_s
 from hotseat.scheduling.commands import Cause, StopUpstream
 from hotseat.scheduling.events import SlotsLearned, UpstreamFailed
 

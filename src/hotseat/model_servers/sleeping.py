@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from hotseat.catalog.redaction import without
-from hotseat.model_servers.launch import Trouble
+from hotseat.model_servers.launch_failures import Trouble
 from hotseat.model_servers.sleep_hooks import Sleeper, StepFailed, awake, fall_asleep
 from hotseat.scheduling.events import SleepFailed, UpstreamAsleep, UpstreamAwake, WakeFailed
 
