@@ -14,7 +14,7 @@ from hotseat.api.slices import taken
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from hotseat.api.schemas import RequestInProgress
+    from hotseat.api.request_schemas import RequestInProgress
 
     At = tuple[str, RequestInProgress]
     """A request, and the host that reports it."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Struct, structs
+from pydantic import Field
 
-from hotseat.api.schemas import Cause, JournalEntry
+from hotseat.api.schema_base import Schema
 from hotseat.catalog.catalog import Catalog
 from hotseat.catalog.sleeping import SleepLevel
 from hotseat.catalog.spec import ModelSpec
@@ -25,6 +26,20 @@ if TYPE_CHECKING:
     from hotseat.identifiers import ModelName
     from hotseat.scheduling.commands import Command
     from hotseat.scheduling.events import Event
+
+
+class Cause(Schema):
+    at: Annotated[float, Field(description="Unix time.")]
+    reason: str
+
+
+class JournalEntry(Schema):
+    """An event and the commands it caused."""
+
+    n: int
+    at: Annotated[float, Field(description="Unix time.")]
+    event: dict[str, Any]
+    commands: list[dict[str, Any]]
 
 
 def as_sse(item: Entry | Gap) -> str:

@@ -9,7 +9,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, ConfigDict, Field
 
 from hotseat import __version__
-from hotseat.api.schemas import Error
+from hotseat.api.schema_base import Error
 
 TITLE = "hotseat"
 SUMMARY = "One HTTP address for all the models a machine can run."

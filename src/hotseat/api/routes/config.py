@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Any
+
 from fastapi import APIRouter
+from pydantic import Field
 
 from hotseat.api.deps import Deps
-from hotseat.api.schemas import ConfigReport
+from hotseat.api.schema_base import Schema
 
 router = APIRouter(prefix="/hotseat", tags=["hotseat"])
+
+
+class ConfigReport(Schema):
+    resolved: Annotated[dict[str, Any], Field(description="With expanded macros and defaults, without secrets.")]
+    warnings: Annotated[list[str], Field(description="Warnings and notes about the active configuration.")]
+    reload_errors: Annotated[list[str], Field(description="Why the last reload failed; empty: it succeeded.")]
 
 
 @router.get("/config", summary="The active configuration, resolved, with its warnings")

@@ -10,7 +10,7 @@ from hotseat.api.deps import FOR_ALL_MODELS, ApiDeps, Caller, Deps, FleetAdmin
 from hotseat.api.disconnect import unless_gone
 from hotseat.api.fleet_schemas import AbsentHost, Fleet, FleetClaim, FleetDevice, FleetHost, FleetResident
 from hotseat.api.routes.management import Responses
-from hotseat.api.schemas import Failure, Result
+from hotseat.api.schema_base import Failure, Result
 from hotseat.api.slices import taken
 from hotseat.errors import NotInAFleet
 from hotseat.fleet.view import Order

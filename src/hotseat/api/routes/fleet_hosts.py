@@ -8,7 +8,7 @@ from hotseat.api.deps import FOR_ALL_MODELS, Deps, Sender
 from hotseat.api.disconnect import unless_gone
 from hotseat.api.routes.fleet import fleet_admin_of
 from hotseat.api.routes.management import Responses
-from hotseat.api.schemas import Failure, Result
+from hotseat.api.schema_base import Failure, Result
 from hotseat.errors import Forbidden
 from hotseat.identifiers import ClientId
 

@@ -14,7 +14,7 @@ from hotseat.api.routes.events import HEARTBEAT, HEARTBEAT_S
 from hotseat.api.routes.fleet import ALONE, fleet_admin_of
 from hotseat.api.routes.logs import LOGS, event, page
 from hotseat.api.routes.management import Responses
-from hotseat.api.schemas import Failure
+from hotseat.api.schema_base import Failure
 from hotseat.errors import ClientError, UnknownHost, UnknownModel, did_you_mean
 from hotseat.identifiers import HostName
 

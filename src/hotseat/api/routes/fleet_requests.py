@@ -13,13 +13,13 @@ from hotseat.api.deps import Deps
 from hotseat.api.disconnect import unless_gone
 from hotseat.api.fleet_requests import each_once
 from hotseat.api.fleet_schemas import FleetRequest, FleetRequests
+from hotseat.api.request_schemas import Requests
 from hotseat.api.routes.fleet import ALONE, fleet_admin_of
 from hotseat.api.routes.requests import in_progress
-from hotseat.api.schemas import Requests
 from hotseat.api.slices import taken
 
 if TYPE_CHECKING:
-    from hotseat.api.schemas import RequestInProgress
+    from hotseat.api.request_schemas import RequestInProgress
 
 router = APIRouter(prefix="/hotseat/fleet", tags=["fleet"])
 

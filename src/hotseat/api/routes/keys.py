@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Path
 
 from hotseat.api.deps import FOR_ALL_MODELS, ApiDeps, Caller, Deps, Sender
-from hotseat.api.schemas import Failure, Key, KeyList, KeySecret, NewKey, Result
+from hotseat.api.key_schemas import Key, KeyList, KeySecret, NewKey
+from hotseat.api.schema_base import Failure, Result
 from hotseat.errors import ClientError, Forbidden, KeyConflict, Unauthorized
 from hotseat.settings import BATCH, ApiKey, Budget, Role
 from hotseat.state.key_file import NAME

@@ -18,7 +18,7 @@ from hotseat.api.log_text import as_text
 from hotseat.api.routes.events import EVENTS, HEARTBEAT_S
 from hotseat.api.routes.logs import newest
 from hotseat.api.routes.management import UNKNOWN, Responses
-from hotseat.api.schemas import Error
+from hotseat.api.schema_base import Error
 from hotseat.errors import Forbidden, NotRunning
 
 if TYPE_CHECKING:

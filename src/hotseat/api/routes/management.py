@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
+from pydantic import Field
 
 from hotseat.api.deps import ApiDeps, Deps
 from hotseat.api.disconnect import unless_gone
-from hotseat.api.schemas import Failure, Health, Result, Running, RunningModel
+from hotseat.api.schema_base import Failure, Result, Schema
 
 router = APIRouter(tags=["management"])
 
@@ -24,6 +25,20 @@ METRICS: Responses = {
     200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Prometheus text."},
     404: {"model": Failure, "description": "Disabled with `metrics: false`."},
 }
+
+
+class RunningModel(Schema):
+    status: Literal["running"] = "running"
+    pid: Annotated[int | None, Field(description="Process id of the model server; null if it runs on another host.")]
+
+
+class Health(Schema):
+    status: Literal["ok"] = "ok"
+    models: dict[str, RunningModel]
+
+
+class Running(Schema):
+    running: list[str]
 
 
 @router.get("/health", summary="Health, and the running models")

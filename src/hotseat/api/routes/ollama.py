@@ -30,7 +30,7 @@ from hotseat.api.ollama_schemas import (
     OllamaVersion,
 )
 from hotseat.api.routes.v1_models import listed
-from hotseat.api.schemas import Error
+from hotseat.api.schema_base import Error
 from hotseat.identifiers import CENTURY_S, RAM
 from hotseat.ollama.names import listed_name
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from hotseat.api.schemas import Error
+from hotseat.api.schema_base import Error
 from hotseat.errors import NotImplementedHere
 
 router = APIRouter(tags=["ollama"])

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter
 
 from hotseat.api.deps import Caller, Deps
+from hotseat.api.model_schemas import Configured, Overrides
 from hotseat.api.routes.management import UNKNOWN
-from hotseat.api.schemas import Configured, Overrides, Result
+from hotseat.api.schema_base import Result
 from hotseat.catalog import overrides
 from hotseat.scheduling.events import CatalogChanged
 

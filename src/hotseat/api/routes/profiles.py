@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter
+from pydantic import Field
 
 from hotseat.api.deps import FOR_ALL_MODELS, Deps
-from hotseat.api.schemas import Failure, ProfileEntry, Profiles, Result
+from hotseat.api.schema_base import Failure, Result, Schema
 from hotseat.errors import UnknownProfile, did_you_mean
 from hotseat.scheduling.events import CatalogChanged
 
@@ -17,6 +18,17 @@ router = APIRouter(prefix="/hotseat/profiles", tags=["hotseat"])
 UNKNOWN: dict[int | str, dict[str, Any]] = {
     404: {"model": Failure, "description": "The profile is not defined in the configuration."}
 }
+
+
+class ProfileEntry(Schema):
+    name: str
+    description: str
+    pins: Annotated[dict[str, str], Field(description="Maps names to names; an empty target disables the name.")]
+
+
+class Profiles(Schema):
+    active: str | None
+    profiles: list[ProfileEntry]
 
 
 @router.get("", summary="The configured profiles and which one is active")

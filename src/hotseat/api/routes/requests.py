@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from fastapi import APIRouter, Query
 
 from hotseat.api.deps import ApiDeps, Caller, Deps
+from hotseat.api.request_schemas import FinishedRequest, History, RequestInProgress, Requests
 from hotseat.api.routes.management import UNKNOWN, Responses
-from hotseat.api.schemas import Failure, FinishedRequest, History, RequestInProgress, Requests, Result
+from hotseat.api.schema_base import Failure, Result
 from hotseat.errors import Forbidden
 from hotseat.identifiers import TicketId
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from fastapi import APIRouter
+from pydantic import Field
 
 from hotseat.api.deps import FOR_ALL_MODELS, Deps, FromHost, Sender
 from hotseat.api.routes.management import Responses
-from hotseat.api.schemas import Failure, RestartState, Result
+from hotseat.api.schema_base import Failure, Result, Schema
 from hotseat.errors import Forbidden
 
 router = APIRouter(prefix="/hotseat/restart", tags=["hotseat"])
@@ -20,6 +23,14 @@ WITHOUT_KEYS = (
     "without API keys hotseat can only be restarted on its own machine, with `hotseat restart`; to do it from here,"
     " configure a key with the role admin"
 )
+
+
+class RestartState(Schema):
+    pid: int
+    started_at: Annotated[float, Field(description="Wall-clock time.")]
+    is_in_progress: bool
+    attempts: Annotated[int, Field(description="Since this process started.")]
+    problem: Annotated[str, Field(description="Why the last attempt failed; empty if it did not.")]
 
 
 @router.post(

@@ -14,22 +14,11 @@ from hotseat.api.errors import failure
 from hotseat.api.fleet_models import details_from_fleet, other_hosts
 from hotseat.api.fleet_schemas import Membership
 from hotseat.api.journal_json import about, entry_json, last_start, last_stop
+from hotseat.api.model_schemas import Conversations, Device, Footprint, Model, ModelDetails, Models
 from hotseat.api.routes import overrides
 from hotseat.api.routes.management import UNKNOWN, Responses
-from hotseat.api.schemas import (
-    Conversations,
-    Device,
-    Failure,
-    Footprint,
-    Model,
-    ModelDetails,
-    Models,
-    Queue,
-    Ready,
-    Reloaded,
-    ReloadFailure,
-    Ticket,
-)
+from hotseat.api.schema_base import Failure
+from hotseat.api.status_schemas import Queue, Ready, Reloaded, ReloadFailure, Ticket
 from hotseat.errors import ShuttingDown
 from hotseat.fleet.view import FleetConnection
 from hotseat.scheduling.lifecycle import Phase

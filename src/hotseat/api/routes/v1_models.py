@@ -8,7 +8,8 @@ from fastapi import APIRouter
 
 from hotseat.api.deps import ApiDeps, Caller, Deps
 from hotseat.api.routes.status import progress
-from hotseat.api.schemas import Abilities, Error, LoadStatus, ModelEntry, ModelList
+from hotseat.api.schema_base import Error
+from hotseat.api.v1_schemas import Abilities, LoadStatus, ModelEntry, ModelList
 from hotseat.catalog.named_models import FleetModel, RemoteModel, Selector
 from hotseat.catalog.spec import ModelSpec
 from hotseat.scheduling.lifecycle import Phase

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from hotseat.api.deps import FOR_ALL_MODELS, Deps
-from hotseat.api.schemas import Failure, Result
+from hotseat.api.schema_base import Failure, Result
 from hotseat.errors import UnknownDevice, did_you_mean
 from hotseat.identifiers import LOCAL_HOST, DeviceName, Place
 

@@ -1,0 +1,51 @@
+"""Response schemas of readiness, of the queue and of a reload."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from hotseat.api.schema_base import Failure, Result, Schema
+from hotseat.fleet.view import FleetConnection
+
+
+class Ready(Result):
+    fleet: Annotated[
+        FleetConnection | None,
+        Field(description="Missing if this host is not in a fleet. A `disconnected` host still serves requests."),
+    ] = None
+
+
+class Ticket(Schema):
+    """A waiting request."""
+
+    ticket: int
+    model: str
+    client: str
+    waited_s: float
+    why: str
+    expected_s: Annotated[float | None, Field(description="Estimated seconds until it is served.")]
+    at_most_s: Annotated[
+        float | None,
+        Field(description="Upper bound in seconds, if loads and requests take no longer than before."),
+    ]
+
+
+class Queue(Schema):
+    waiting: list[Ticket]
+    oldest_s: float
+
+
+class Reloaded(Result):
+    added: list[str]
+    changed: Annotated[list[str], Field(description="Models that restart.")]
+    removed: list[str]
+    keys: Annotated[list[str], Field(description="Keys whose values changed, such as `models.qwen.ttl`.")]
+    needs_restart: Annotated[
+        list[str], Field(description="Keys, such as `fleet`, whose new values take effect after a restart.")
+    ]
+
+
+class ReloadFailure(Failure):
+    problems: list[str]
