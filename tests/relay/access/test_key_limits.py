@@ -199,10 +199,10 @@ async def test_an_upload_that_is_refused_gives_its_place_back(open_rig: OpenRig,
 
 
 async def test_an_upload_that_is_too_slow_gives_its_place_back(open_rig: OpenRig) -> None:
-    """An upload that exceeds the body timeout gets 408 and frees the place."""
+    """An upload that exceeds the idle timeout gets 408 and frees the place."""
     rig = await rig_with_one_place(open_rig, is_known=False)
     client = await unfinished(rig)
-    await rig.later(31)
+    await rig.later(61)
     await rig.clocks_seen()
 
     assert (await client.message()).status == 408
