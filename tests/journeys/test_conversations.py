@@ -109,9 +109,7 @@ def test_switching_it_off_removes_what_was_saved(tmp_path: Path) -> None:
     """At once, not when hotseat ends."""
     cache = tmp_path / "cache"
     with serve(tmp_path, cache) as rig:
-        answer(rig, [{"role": "user", "content": QUESTION}])
-        rig.load("beta")
-        assert saved_in(cache)
+        eventually(lambda: both_are_saved(rig, cache))
         rig.write(config("off"))
         assert rig.call("POST", "/hotseat/reload").status == 200
 
