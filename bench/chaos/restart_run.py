@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from bench.chaos import full_queue, websocket_client
 from bench.chaos.client import Client
 from bench.chaos.full_queue import NARROW, FullQueue
-from bench.chaos.hotseat_process import HotseatProcess, send_signal
+from bench.chaos.hotseat_process import HotseatProcess, send_signal, until
 from bench.chaos.injecting import RESTART, Injector
 from bench.chaos.new_connections import NewConnections
 from bench.chaos.requests import REAL, STUBS, Behaviour, Kind, PlannedRequest
@@ -66,9 +66,10 @@ class RestartInjector(Injector):
 
 
 async def all_loaded(rig: HotseatProcess) -> dict[str, list[int]]:
-    """The servers of all models, once they run."""
+    """The servers of all models, once they run: where a full queue refuses the load, its requests load the model."""
     for model in MODELS:
         await rig.ask("GET", f"/upstream/{model}/load")
+    await until(lambda: all(servers_of(rig).values()))
     return servers_of(rig)
 
 

@@ -16,6 +16,7 @@ import signal
 import socket
 import threading
 import time
+from contextlib import suppress
 from typing import BinaryIO, NamedTuple
 
 from bench.chaos.echo import echo, exactly
@@ -74,7 +75,8 @@ class Server:
             if takes_memory(pid):
                 found.append(model)
             else:
-                os.unlink(f"{alive}/{name}")
+                with suppress(FileNotFoundError):  # another server that starts has removed it
+                    os.unlink(f"{alive}/{name}")
         with open(f"{alive}/{os.getpid()}.{self._model}", "w"):
             return found
 
