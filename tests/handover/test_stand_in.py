@@ -13,6 +13,7 @@ import pytest
 from tests.support.waiting import eventually
 
 from hotseat.handover.stand_in import HANDOVER, HOME, PROGRAM, exit_code, holds_signals, shell_code, successors
+from hotseat.model_servers.os_processes import children
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -71,9 +72,20 @@ def start(guard: Path, tmp_path: Path) -> Iterator[Callable[..., subprocess.Pope
 
 def is_waiting(pid: int) -> bool:
     """Has it set its signal handlers and unblocked them?"""
-    status = Path(f"/proc/{pid}/status").read_text().splitlines()
-    masks = {line[:6]: int(line.split()[1], 16) for line in status if line.startswith(("SigCgt", "SigBlk"))}
-    return bool(masks["SigCgt"] & (1 << (signal.SIGTERM - 1))) and not masks["SigBlk"]
+    return is_in("SigCgt", pid, signal.SIGTERM) and not signals_in("SigBlk", pid)
+
+
+def has_pending(pid: int, number: int) -> bool:
+    return is_in("ShdPnd", pid, number)
+
+
+def is_in(mask: str, pid: int, number: int) -> bool:
+    return bool(signals_in(mask, pid) & 1 << (number - 1))
+
+
+def signals_in(mask: str, pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1], 16) for line in lines if line.startswith(mask))
 
 
 def test_a_signal_reaches_the_process_that_serves(start: Callable[..., subprocess.Popen[bytes]]) -> None:
@@ -96,8 +108,25 @@ def test_a_later_process_that_has_not_taken_over_yet(start: Callable[..., subpro
     assert first.wait(60) == 8
 
 
+def test_two_processes_that_end_at_the_same_moment(start: Callable[..., subprocess.Popen[bytes]]) -> None:
+    """The newer one counts, although it has ended before the first process could see that the older one has."""
+    first = start(7, 8)
+    older, newer = successors(first.pid)
+    os.kill(older, signal.SIGSTOP)
+    first.send_signal(signal.SIGTERM)
+    eventually(lambda: has_pending(older, signal.SIGTERM))
+    first.send_signal(signal.SIGSTOP)
+    os.kill(older, signal.SIGCONT)
+    eventually(lambda: newer in children(first.pid))
+    os.kill(newer, signal.SIGTERM)
+    eventually(lambda: not successors(first.pid))
+    first.send_signal(signal.SIGCONT)
+
+    assert first.wait(60) == 8
+
+
 def test_a_signal_while_the_process_between_is_ending(start: Callable[..., subprocess.Popen[bytes]]) -> None:
-    """It goes to the process that serves: the one that is ending may have passed on what it received already."""
+    """It goes to the process that serves, whose exit code counts: the one that is ending may pass on nothing more."""
     first = start(7, 8)
     ending, serving = successors(first.pid)
     os.kill(ending, signal.SIGWINCH)
@@ -106,7 +135,7 @@ def test_a_signal_while_the_process_between_is_ending(start: Callable[..., subpr
     eventually(lambda: serving not in successors(first.pid))
     os.kill(ending, signal.SIGKILL)
 
-    assert first.wait(60) == 128 + signal.SIGKILL
+    assert first.wait(60) == 8
 
 
 def test_signals_that_arrived_during_the_end(start: Callable[..., subprocess.Popen[bytes]]) -> None:

@@ -45,16 +45,17 @@ def wait() -> None:
     The guard becomes a child of this process, too, and is not waited for: it may keep the model servers for the next
     hotseat, which is started when this process has ended.
     """
+    code, seen = 0, {int(sys.argv[2])}  # that one may have ended by now
     for number in PASSED_ON:
-        signal.signal(number, lambda number, _: pass_on(number))
+        signal.signal(number, lambda number, _: seen.update(pass_on(number)))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
-    code, ours = 0, {int(sys.argv[2])}  # that one may have ended by now
     with suppress(ChildProcessError):
-        while ours:
+        while seen:
             pid, status = os.wait()
-            if pid in ours:
+            if pid in seen:
                 code = exit_code(status)
-                ours = {*successors(os.getpid()), *ours.intersection(children(os.getpid()))}
+                seen.update(successors(os.getpid()))
+                seen.intersection_update(children(os.getpid()))
     sys.exit(code)
 
 
@@ -67,11 +68,15 @@ def shell_code(code: int) -> int:
     return code if code >= 0 else 128 - code
 
 
-def pass_on(number: int) -> None:
-    """Wait for a process that receives it: the one between this and the newest may be ending."""
+def pass_on(number: int) -> list[int]:
+    """Wait for a process that receives it: the one between this and the newest may be ending.
+
+    Returns all that live: the signal may end them, and nothing shows what an ended process was.
+    """
     until = time.monotonic() + EXIT_S
-    while not send_to_oldest(successors(os.getpid()), number) and time.monotonic() < until:
+    while not send_to_oldest(alive := successors(os.getpid()), number) and time.monotonic() < until:
         time.sleep(AGAIN_S)
+    return alive
 
 
 def pass_on_held(successor: int) -> None:
