@@ -1,61 +1,85 @@
 #!/bin/sh
-# Runs the quick half of the tests of HEAD with the Python of each Debian suite, each in a Debian of its own.
-# The rest needs a browser, containers, a llama-server or the repository itself: `just test` runs it.
+# Runs tests of HEAD with other Pythons: with the one of a Debian suite in a Debian of its own, or with one of this machine.
+# By default this is the quick half; the rest needs a browser, containers, a llama-server and more. --all runs .ci/run.
 #
-# usage: try_pythons.sh DIR [SUITE…]   as root, by default with trixie (Python 3.13) and sid (3.14). Needs mmdebstrap;
-#                                      1 GB each; 10 minutes on a quiet machine. DIR/SUITE is kept, and used again.
+# usage: try_pythons.sh DIR [--all] [SUITE|PYTHON…]
+#   SUITE    such as trixie (Python 3.13) or sid (3.14), the defaults; as root, with mmdebstrap. 1 GB, with --all 4 GB
+#   PYTHON   a program whose name contains python, such as python3.12; not with --all
+# DIR has a folder for each, which is kept and used again.
 set -eu
 
 fail() { echo "try_pythons.sh: $1" >&2; exit 1; }
 
-[ $# -ge 1 ] || fail "usage: try_pythons.sh DIR [SUITE…]"
-command -v mmdebstrap >/dev/null || fail "apt-get install mmdebstrap"
+[ $# -ge 1 ] || fail "usage: try_pythons.sh DIR [--all] [SUITE|PYTHON…]"
 repository=$(cd "$(dirname "$0")/.." && pwd)
 mkdir -p "$1"
 dir=$(cd "$1" && pwd)
 shift
+run=quick_half
+[ "${1:-}" != --all ] || { run=everything; shift; }
 [ $# -gt 0 ] || set -- trixie sid
-archive=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | grep '/debian$' | head -n 1)
-[ -n "$archive" ] || fail "apt knows no Debian archive"
 
 make_root() {
+  command -v mmdebstrap >/dev/null || fail "apt-get install mmdebstrap"
+  archive=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | grep '/debian$' | head -n 1)
+  [ -n "$archive" ] || fail "apt knows no Debian archive"
   mmdebstrap --quiet --variant=minbase --aptopt="$(apt-config dump Acquire::Check-Valid-Until)" \
     --include=python3-venv,ca-certificates,procps,git,openssl,nginx-light,haproxy,prometheus,slowhttptest,systemd \
     "$1" "$root" "$archive"
   cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"  # a machine's own authorities too
 }
 
-# Mounts and processes end with it.
+# Mounts and processes end with it. In a chroot containers could not start, so this changes the root of the mounts.
 in_root() {
+  touch "$root/etc/resolv.conf"
   unshare --mount --pid --fork --kill-child sh -ec '
     root=$1; shift
-    mount --rbind /dev "$root/dev"
-    mount -t proc proc "$root/proc"
-    touch "$root/etc/resolv.conf"
-    mount --bind /etc/resolv.conf "$root/etc/resolv.conf"
-    exec chroot "$root" "$@"' sh "$root" "$@"
+    mount --bind "$root" "$root"
+    cd "$root"
+    mount --rbind /dev dev
+    mount --rbind /sys sys
+    mount -t proc proc proc
+    mount --bind /etc/resolv.conf etc/resolv.conf
+    pivot_root . mnt
+    umount -l /mnt
+    cd /src
+    exec env -i PATH=/usr/sbin:/usr/bin HOME=/root LANG=C.UTF-8 "$@"' sh "$root" "$@"
+}
+
+fetch_sources() {
+  git init -q "$1"
+  git -C "$1" fetch -q "$repository" HEAD
+  git -C "$1" checkout -q --force --detach FETCH_HEAD
+  git -C "$1" clean -ffdqx -e /.cache
 }
 
 others='bench|browsers|clients|conformance|dashboard|documentation|fuzz|journeys|packaging|support'
-install_packages='
-  python3 -m venv /opt/venv
-  /opt/venv/bin/pip install -q --require-hashes -r /src/requirements/dev.txt'
-run_tests="others='$others'"'
-  cd /src
-  mkdir -p .cache
-  export PATH=/opt/venv/bin:$PATH HOME=/root LANG=C.UTF-8
-  pip install -q --no-deps --no-build-isolation .
+quick_half="python=\$1 others='$others'"'
+  venv=$PWD/.cache/venv
+  cmp -s requirements/dev.txt "$venv/installed.txt" || {
+    rm -rf "$venv"
+    "$python" -m venv "$venv"
+    "$venv/bin/pip" install -q --require-hashes -r requirements/dev.txt
+    cp requirements/dev.txt "$venv/installed.txt"
+  }
+  export PATH=$venv/bin:$PATH
+  pip install -q --no-deps --no-build-isolation --force-reinstall .
   python -V
   pytest -q -n 2 -m "not big and not llama" $(ls -d tests/test_*.py tests/*/ | grep -vE "$others")'
 
-for suite; do
-  root=$dir/$suite
-  [ -e "$root/etc/debian_version" ] || make_root "$suite"
-  rm -rf "$root/src" && mkdir "$root/src"
-  git -C "$repository" archive HEAD | tar -x -C "$root/src"
-  cmp -s "$root/src/requirements/dev.txt" "$root/opt/dev.txt" || {
-    in_root sh -ec "$install_packages"
-    cp "$root/src/requirements/dev.txt" "$root/opt/dev.txt"
-  }
-  in_root sh -ec "$run_tests"
+everything='exec bash .ci/run'
+
+for name; do
+  case $name in
+    *python*)
+      [ "$run" = quick_half ] || fail "--all needs a Debian suite, $name is a program"
+      src=$dir/${name##*/}/src
+      fetch_sources "$src"
+      (cd "$src" && sh -ec "$quick_half" sh "$name") ;;
+    *)
+      root=$dir/$name
+      [ -e "$root/etc/debian_version" ] || make_root "$name"
+      fetch_sources "$root/src"
+      eval "in_root sh -ec \"\$$run\" sh python3" ;;
+  esac
 done
