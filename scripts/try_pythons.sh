@@ -43,7 +43,7 @@ in_root() {
     pivot_root . mnt
     umount -l /mnt
     cd /src
-    exec env -i PATH=/usr/sbin:/usr/bin HOME=/root LANG=C.UTF-8 "$@"' sh "$root" "$@"
+    exec env PATH=/usr/sbin:/usr/bin HOME=/root LANG=C.UTF-8 "$@"' sh "$root" "$@"
 }
 
 fetch_sources() {
