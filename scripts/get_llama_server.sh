@@ -27,7 +27,8 @@ elsewhere="install llama.cpp in another way and point HOTSEAT_LLAMA_SERVER at it
 command -v apt-get >/dev/null || fail "no apt-get here: $elsewhere"
 . /etc/os-release
 # Uses the archive in this machine's apt configuration; no package list needs to exist for that.
-archive=$(apt-get update --print-uris | sed -n "s#^'\(.*\)/dists/${VERSION_CODENAME:-none}/.*#\1#p" | head -n 1)
+# Debian sid calls itself by the next release's name.
+archive=$(apt-get update --print-uris | sed -nE "s#^'(.*)/dists/(${VERSION_CODENAME:-none}|$suite)/.*#\1#p" | head -n 1)
 [ -n "$archive" ] || fail "apt knows no Debian archive for '${VERSION_CODENAME:-}': $elsewhere"
 
 rm -rf "$root" "$dir/apt"
