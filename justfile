@@ -143,8 +143,8 @@ simulate-faults *options:
 chaos *options:
     python -m bench.chaos "$@"
 
-# run the quick half of the tests with the Pythons of Debian's suites; as root, in a folder that is kept
-pythons folder *suites:
+# run the quick half of the tests, or what CI runs, with other Pythons, in a folder that is kept: [--all] [SUITE|PYTHON…]
+pythons folder *options:
     scripts/try_pythons.sh "$@"
 
 # try the unit of `hotseat systemd install` with a real systemd in a container; as root, in a folder that does not exist yet

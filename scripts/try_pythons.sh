@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs tests of HEAD with other Pythons: with the one of a Debian suite in a Debian of its own, or with one of this machine.
+# Runs tests of HEAD with other Pythons: with that of a Debian suite in a Debian of its own, or with one of this machine.
 # By default this is the quick half; the rest needs a browser, containers, a llama-server and more. --all runs .ci/run.
 #
 # usage: try_pythons.sh DIR [--all] [SUITE|PYTHON…]
@@ -15,9 +15,6 @@ repository=$(cd "$(dirname "$0")/.." && pwd)
 mkdir -p "$1"
 dir=$(cd "$1" && pwd)
 shift
-run=quick_half
-[ "${1:-}" != --all ] || { run=everything; shift; }
-[ $# -gt 0 ] || set -- trixie sid
 
 make_root() {
   command -v mmdebstrap >/dev/null || fail "apt-get install mmdebstrap"
@@ -67,19 +64,21 @@ quick_half="python=\$1 others='$others'"'
   python -V
   pytest -q -n 2 -m "not big and not llama" $(ls -d tests/test_*.py tests/*/ | grep -vE "$others")'
 
-everything='exec bash .ci/run'
+tests=$quick_half
+[ "${1:-}" != --all ] || { tests='exec bash .ci/run'; shift; }
+[ $# -gt 0 ] || set -- trixie sid
 
 for name; do
   case $name in
     *python*)
-      [ "$run" = quick_half ] || fail "--all needs a Debian suite, $name is a program"
+      [ "$tests" = "$quick_half" ] || fail "--all needs a Debian suite, $name is a program"
       src=$dir/${name##*/}/src
       fetch_sources "$src"
-      (cd "$src" && sh -ec "$quick_half" sh "$name") ;;
+      (cd "$src" && sh -ec "$tests" sh "$name") ;;
     *)
       root=$dir/$name
       [ -e "$root/etc/debian_version" ] || make_root "$name"
       fetch_sources "$root/src"
-      eval "in_root sh -ec \"\$$run\" sh python3" ;;
+      in_root sh -ec "$tests" sh python3 ;;
   esac
 done
