@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,9 +17,10 @@ if TYPE_CHECKING:
 
 WORKFLOWS = sorted((REPOSITORY / ".github/workflows").glob("*.yml"))
 FORMS = sorted((REPOSITORY / ".github/ISSUE_TEMPLATE").glob("*.yml"))
-OF_THE_RUNNER = ("apt-get", "docker", "gh")
+OF_THE_RUNNER = ("apt-get", "docker", "gh", "git")
 OF_THE_ENVIRONMENT = (".venv/bin/pip", ".venv/bin/just", "python3", "bash")
 FILE = re.compile(r"(?<!\S)((?:requirements|scripts|\.ci)/\S+)")
+PYTHON_OF = {"bookworm": "3.11", "forky": "3.14"}
 RELEASE = {
     "build": {"contents": "read", "id-token": "write", "attestations": "write"},
     "publish-packages": {"id-token": "write"},
@@ -38,7 +40,7 @@ def steps() -> Iterator[dict[str, Any]]:
             yield from job.get("steps", [])
 
 
-COMMANDS = [step["run"] for step in steps() if "run" in step]
+COMMANDS = sorted({step["run"] for step in steps() if "run" in step})
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -73,6 +75,16 @@ def test_actions_have_a_version() -> None:
 
     assert used
     assert [action for action in used if not ACTION.fullmatch(action)] == []
+
+
+def test_every_python_that_the_package_names_is_tried() -> None:
+    """CI runs everything with the oldest and the newest Python, and the quick half with those between."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    named = [words[-1] for words in map(str.split, project["classifiers"]) if words[0] == "Programming"]
+    ci = jobs(yaml.safe_load((REPOSITORY / ".github/workflows/ci.yml").read_text()))
+
+    assert [PYTHON_OF[debian] for debian in ci["all"]["strategy"]["matrix"]["debian"]] == [named[0], named[-1]]
+    assert ci["quick-half"]["strategy"]["matrix"]["python"] == named[1:-1]
 
 
 def test_nothing_is_published_before_everything_holds() -> None:
