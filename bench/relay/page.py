@@ -62,4 +62,5 @@ def conditions(record: Record) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in record.versions.items())
     rounds = f"{record.rounds} round{'s' if record.rounds > 1 else ''}, {record.seconds / 60:.0f} min"
     stolen = "" if record.stolen is None else f"; {100 * record.stolen:.0f} % of its time went to other machines"
-    return f"- {record.date}, {rounds}\n- {record.machine}{stolen}\n- {versions}"
+    used = "" if record.used_by_others is None else f", {100 * record.used_by_others:.0f} % to other programs"
+    return f"- {record.date}, {rounds}\n- {record.machine}{stolen}{used}\n- {versions}"

@@ -20,7 +20,7 @@ PATIENCE_S = 20.0
 MODEL_SERVERS = (b"upstream", b"llama-server")
 """Names of processes that never count as part of the proxy that started them."""
 
-STOLEN = 7
+IDLE, WAITING, STOLEN = 3, 4, 7
 ALL_CORES = sorted(os.sched_getaffinity(0))
 PROXY_CORE, LOAD_CORE = ALL_CORES[:1], ALL_CORES[1:2] or ALL_CORES[:1]
 """The proxy has a core of its own; generator and upstream share the other."""
@@ -95,20 +95,34 @@ class Share:
     """The processor time that a virtual machine gets, from here on."""
 
     def __init__(self) -> None:
-        self._begun, self._spent = time.monotonic(), spent()
+        self._begun, self._spent, self._own_s = time.monotonic(), spent(), own_s()
 
     def seconds(self) -> float:
         return time.monotonic() - self._begun
 
     def stolen(self) -> float:
         """The share that the hypervisor gave to others."""
-        times = [now - then for now, then in zip(spent(), self._spent, strict=True)]
+        times = self._times()
         return times[STOLEN] / (sum(times) or 1)
+
+    def used_by_others(self) -> float:
+        """The share that programs used which are no part of the run; ask when the run's processes have ended."""
+        times, own = self._times(), (own_s() - self._own_s) * TICKS_PER_S
+        used = sum(times) - times[IDLE] - times[WAITING] - times[STOLEN]
+        return max(0.0, used - own) / (sum(times) or 1)
+
+    def _times(self) -> list[int]:
+        return [now - then for now, then in zip(spent(), self._spent, strict=True)]
 
 
 def spent() -> list[int]:
     """Ticks of all processors so far: user, nice, system, idle, iowait, two kinds of interrupts, stolen."""
     return list(map(int, Path("/proc/stat").read_text().splitlines()[0].split()[1 : STOLEN + 2]))
+
+
+def own_s() -> float:
+    """Processor time of this process and of all its descendants that have ended."""
+    return sum(os.times()[:4])
 
 
 def pinned(argv: Sequence[str], cores: Sequence[int]) -> list[str]:

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from bench.relay.cells import Work
 from bench.relay.figures import BARE, Sample
 from bench.relay.proxies.all import PROXIES
 from bench.relay.pythons import hotseat, python_version, version_in
@@ -34,6 +35,8 @@ class Record:
     samples: list[Sample]
     stolen: float | None = None
     """The share of the machine's time that the hypervisor gave to others meanwhile."""
+    used_by_others: float | None = None
+    """The share that other programs on the machine used."""
 
     def write(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self), indent=1) + "\n")
@@ -55,17 +58,22 @@ def joined(first: Record, *others: Record) -> Record:
 
 
 def followed_by(first: Record, later: Record) -> Record:
-    seconds, stolen = first.seconds + later.seconds, None
-    if first.stolen is not None and later.stolen is not None:
-        stolen = (first.stolen * first.seconds + later.stolen * later.seconds) / seconds
+    seconds = first.seconds + later.seconds
+
+    def mean(early: float | None, late: float | None) -> float | None:
+        return None if early is None or late is None else (early * first.seconds + late * later.seconds) / seconds
+
+    stolen, used = mean(first.stolen, later.stolen), mean(first.used_by_others, later.used_by_others)
     moved = [replace(sample, round=sample.round + first.rounds) for sample in later.samples]
     rounds, versions = first.rounds + later.rounds, first.versions | later.versions
-    return Record(first.date, first.machine, versions, rounds, seconds, first.samples + moved, stolen)
+    return Record(first.date, first.machine, versions, rounds, seconds, first.samples + moved, stolen, used)
 
 
 def recorded(samples: list[Sample], names: Iterable[str], rounds: int, share: Share) -> Record:
     date = time.strftime("%Y-%m-%d")
-    return Record(date, machine(), versions(names), rounds, share.seconds(), samples, share.stolen())
+    shares = share.stolen(), share.used_by_others()
+    took_part = versions(names, has_llama=any(sample.cell.startswith(Work.LLAMA.value) for sample in samples))
+    return Record(date, machine(), took_part, rounds, share.seconds(), samples, *shares)
 
 
 def machine() -> str:
@@ -81,14 +89,14 @@ def machine() -> str:
     return f"{model}, {os.cpu_count()} cores, {memory_gb:.0f} GB, Linux {platform.release()}"
 
 
-def versions(names: Iterable[str]) -> dict[str, str]:
+def versions(names: Iterable[str], *, has_llama: bool) -> dict[str, str]:
     """Of everything that took part."""
     found = {name: PROXIES[name].version() for name in names}
     found |= {
         "CPython": python_version(hotseat()),
         **{name: version_in(hotseat(), name) for name in ("uvloop", "httptools", "msgspec")},
     }
-    if SERVER.exists():
+    if has_llama:
         said = subprocess.run([SERVER, "--version"], capture_output=True, text=True, check=True)
         found["llama-server"] = (said.stdout + said.stderr).partition("version:")[2].splitlines()[0].strip()
     return found

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import pytest
-from bench.relay.processes import Failure, Service, Share, birth, spent, tree, wait_for
+from bench.relay.processes import TICKS_PER_S, Failure, Service, Share, birth, own_s, spent, tree, wait_for
 from tests.support.processes import proc_file
 
 if TYPE_CHECKING:
@@ -39,6 +41,25 @@ def test_stolen_time_is_reported() -> None:
     with patch("bench.relay.processes.spent", side_effect=[before, after]):
         assert Share().stolen() == pytest.approx(0.2)
     assert sum(spent()) > 0
+
+
+def test_the_time_of_other_programs_is_reported() -> None:
+    """What the run used itself, what was idle and what was stolen are no part of it."""
+    before, after = [50, 0, 10, 900, 0, 0, 0, 40], [80, 0, 20, 940, 10, 0, 0, 50]
+    own_s = [1.0, 1.0 + 15 / TICKS_PER_S]
+    with (
+        patch("bench.relay.processes.spent", side_effect=[before, after]),
+        patch("bench.relay.processes.own_s", side_effect=own_s),
+    ):
+        assert Share().used_by_others() == pytest.approx(0.25)
+
+
+def test_the_time_of_a_child_is_the_run_s_own() -> None:
+    """Processor time of a child process counts when it has ended."""
+    before_s = own_s()
+    subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.1: pass"], check=True)
+
+    assert own_s() - before_s >= 0.09
 
 
 def test_a_model_server_is_no_part_of_its_proxy(tmp_path: Path) -> None:

@@ -68,13 +68,13 @@ def test_a_record_survives_its_file(tmp_path: Path) -> None:
 
 def test_runs_are_joined_round_after_round() -> None:
     """Rounds of different runs stay separate, and their durations add up."""
-    first = Record("2026-01-01", "a machine", {"nginx": "1.2"}, 2, 60.0, SAMPLES, 0.1)
-    later = Record("2026-01-01", "a machine", {"go": "1"}, 3, 180.0, SAMPLES[:1], 0.2)
+    first = Record("2026-01-01", "a machine", {"nginx": "1.2"}, 2, 60.0, SAMPLES, 0.1, 0.5)
+    later = Record("2026-01-01", "a machine", {"go": "1"}, 3, 180.0, SAMPLES[:1], 0.2, 0.1)
     both = joined(first, later)
 
     assert [sample.round for sample in both.samples] == [0, 1, 0, 2]
     assert (both.rounds, both.seconds, both.versions) == (5, 240.0, {"nginx": "1.2", "go": "1"})
-    assert both.stolen == pytest.approx(0.175)
+    assert (both.stolen, both.used_by_others) == (pytest.approx(0.175), pytest.approx(0.2))
     assert joined(first, replace(later, stolen=None)).stolen is None
 
 
