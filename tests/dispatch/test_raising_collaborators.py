@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
 LAUNCHER = ("start", "watch", "ask_slots", "stop", "put_to_sleep", "wake_up", "read_ahead")
-LONGEST_REST_S = 60
+LONGEST_BACKOFF_S = 60
 
 
 class FakeWaiter:
@@ -144,7 +144,7 @@ def problems_with(calls: Calls) -> list[str]:
     async def run() -> None:
         rig = RaisingRig(calls)
         await play(rig)
-        await advance(LONGEST_REST_S + 10)
+        await advance(LONGEST_BACKOFF_S + 10)
         calls.are_counted = False
         problems.extend(left_behind(rig))
         problems.extend([f"{name} is not served again" for name in (LLAMA, QWEN) if not await is_served(rig, name)])

@@ -152,7 +152,7 @@ class Failure(Struct, frozen=True):
 
     model: ModelName
     failures: int
-    rest_s: Seconds = 0.0
+    retry_in_s: Seconds = 0.0
     """Until its backoff ends; 0: it is not backing off."""
     why: str = ""
     last_error: str = ""

@@ -117,9 +117,9 @@ def _unloads(state: State) -> Iterator[WaitingUnload]:
 
 def _failed(state: State, now: Instant) -> Iterator[FailedModel]:
     for model in (*state.active.values(), *state.failed.values()):
-        rest_s = max(0.0, model.rest_until - now) if model.phase is Phase.BACKOFF else 0.0
-        if model.failures or rest_s:
-            failure = Failure(model.name, model.failures, rest_s, model.why, model.last_error)
+        retry_in_s = max(0.0, model.retry_at - now) if model.phase is Phase.BACKOFF else 0.0
+        if model.failures or retry_in_s:
+            failure = Failure(model.name, model.failures, retry_in_s, model.why, model.last_error)
             yield FailedModel(failure, ProcessSpec.of(model.spec))
 
 

@@ -45,9 +45,9 @@ def receive(transitions: Transitions, event: HandoverReceived) -> None:
 
 def _note_failure(transitions: Transitions, model: ModelState, failure: Failure) -> None:
     model.failures, model.last_error = failure.failures, failure.last_error
-    if failure.rest_s:
-        model.rest_until = transitions.now + failure.rest_s
-        transitions.enter(model, Move.KEEP_RESTING, failure.why)
+    if failure.retry_in_s:
+        model.retry_at = transitions.now + failure.retry_in_s
+        transitions.enter(model, Move.CONTINUE_BACKOFF, failure.why)
     else:
         model.why = failure.why
         transitions.state.failed[model.name] = model

@@ -56,7 +56,7 @@ class Move(Enum):
     DIE = "exit while asleep"
     ADOPT = "be adopted from the previous process"
     ADOPT_ASLEEP = "be adopted asleep"
-    KEEP_RESTING = "go on with the previous process's backoff"
+    CONTINUE_BACKOFF = "go on with the previous process's backoff"
 
 
 TABLE: dict[tuple[Phase, Move], Phase] = {
@@ -80,7 +80,7 @@ TABLE: dict[tuple[Phase, Move], Phase] = {
     (Phase.LOADING, Move.DIE): Phase.COLD,
     (Phase.COLD, Move.ADOPT): Phase.READY,
     (Phase.COLD, Move.ADOPT_ASLEEP): Phase.ASLEEP,
-    (Phase.COLD, Move.KEEP_RESTING): Phase.BACKOFF,
+    (Phase.COLD, Move.CONTINUE_BACKOFF): Phase.BACKOFF,
 }
 
 

@@ -40,7 +40,7 @@ def settle(transitions: Transitions) -> Instant:
 
 def _pass(transitions: Transitions) -> Instant:
     transitions.state.card_choices.clear()
-    wake = min(_end_rests(transitions), _cut_late_leases(transitions))
+    wake = min(_end_backoffs(transitions), _cut_late_leases(transitions))
     refuse_for_yield(transitions)
     if transitions.state.is_handing_over:
         _serve_and_refuse(transitions)
@@ -67,20 +67,20 @@ def _serve_and_refuse(transitions: Transitions) -> None:
 # Failures
 
 
-def _end_rests(transitions: Transitions) -> Instant:
+def _end_backoffs(transitions: Transitions) -> Instant:
     wake = NEVER
     for model in transitions.state.in_phase(Phase.BACKOFF):
-        if model.rest_until <= transitions.now:
+        if model.retry_at <= transitions.now:
             transitions.recover(model)
         else:
-            wake = min(wake, model.rest_until)
+            wake = min(wake, model.retry_at)
             transitions.refuse_all(model.name, backing_off(model, transitions.now), "backing off after a failure")
     return wake
 
 
 def backing_off(model: ModelState, now: Instant) -> LoadFailed:
     """Uses `why`, not `last_error`: server output may contain other clients' prompts."""
-    left: Seconds = model.rest_until - now
+    left: Seconds = model.retry_at - now
     times = "once" if model.failures == 1 else f"{model.failures} times in a row"
     text = (
         f"{model.name} is not ready: it failed {times} and is backing off, next try in {left:.0f} s"

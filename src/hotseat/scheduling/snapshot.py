@@ -60,7 +60,7 @@ def _model(state: State, model: ModelState, wait: Wait | None, now: Instant) -> 
         why=wait.why if wait else _why(state, model, now),
         failures=model.failures,
         last_error=model.last_error,
-        retry_at=model.rest_until if model.phase is Phase.BACKOFF else None,
+        retry_at=model.retry_at if model.phase is Phase.BACKOFF else None,
         expires_at=None if model.spec.pinned else model.expires_at(),
         ttl_s=None if model.spec.pinned else model.ttl_s,
         last_used=now if model.leases else model.idle_since,

@@ -95,7 +95,8 @@ class ModelState:
     """Has its current or last process completed a response?"""
     failures: int = 0
     """Consecutive starts that failed or whose server died before it completed a response."""
-    rest_until: Instant = LONG_AGO
+    retry_at: Instant = LONG_AGO
+    """When its last backoff ends or ended."""
     last_error: str = ""
     """Includes server output: for operators only."""
 

@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Instant, ModelName, Place, Seconds, TicketId, Upstream
     from hotseat.scheduling.state import ModelState, State
 
-FIRST_REST_S: Seconds = 2.0
-LONGEST_REST_S: Seconds = 60.0
+FIRST_BACKOFF_S: Seconds = 2.0
+LONGEST_BACKOFF_S: Seconds = 60.0
 
 
 def backoff_s(failures: int) -> Seconds:
     """After one failure the next request starts it at once; from the second in a row the delay doubles."""
-    return 0.0 if failures < 2 else min(LONGEST_REST_S, FIRST_REST_S * 2.0 ** (failures - 2))
+    return 0.0 if failures < 2 else min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2.0 ** (failures - 2))
 
 
 class Transitions:
@@ -289,7 +289,7 @@ class Transitions:
             model.failures += 1
         model.last_error = with_output(error, output)
         retry_in_s = backoff_s(model.failures)
-        model.rest_until = self.now + retry_in_s
+        model.retry_at = self.now + retry_in_s
         is_crash, after_s = move is Move.CRASH, self.now - model.since
         self.commands.append(
             ReportFailure(model.name, is_crash, after_s, error, tuple(output), model.failures, retry_in_s)

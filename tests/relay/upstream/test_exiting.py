@@ -96,7 +96,7 @@ async def test_a_connection_that_a_dying_server_still_takes_gets_no_request(
     assert rig.alpha.requests == 1
 
 
-async def test_when_one_connection_shows_that_a_server_dies_the_resting_ones_are_left_alone(
+async def test_when_one_connection_shows_that_a_server_dies_the_idle_ones_are_left_alone(
     rig: RelayRig, server: subprocess.Popen[str]
 ) -> None:
     """When one connection shows that a server died, its idle connections are not used for requests."""
@@ -110,8 +110,8 @@ async def test_when_one_connection_shows_that_a_server_dies_the_resting_ones_are
     lost = await rig.alpha.call()
     lost.hang_up()
     assert (await one.message()).status == 502
-    resting = first.line if lost.line is second.line else second.line
-    await resting.ended()
+    idle = first.line if lost.line is second.line else second.line
+    await idle.ended()
     await one.send(chat())
     await come_true(lambda: len(rig.alpha.lines) == 3)
     replace_server(rig)
