@@ -23,6 +23,7 @@ class Bucket(Enum):
     HOSTS = "hosts"
     CLAIMS = "claims"
     CATALOGS = "catalogs"
+    # The bucket on the disks of NATS and the permissions of its users have this name: another one would lose orders.
     ORDERS = "wishes"
 
 
