@@ -138,7 +138,7 @@ async def test_the_stop_command_of_an_adopted_server_is_run(former: SupervisorRi
     assert note.read_text() == f"{ready.upstream.address.port}\n"
 
 
-async def test_the_port_of_an_adopted_server_is_not_lent(former: SupervisorRig) -> None:
+async def test_the_port_of_an_adopted_server_is_not_leased(former: SupervisorRig) -> None:
     """Until the server is gone."""
     spec = model("healthy")
     ready = await former.ready(spec)
@@ -146,11 +146,11 @@ async def test_the_port_of_an_adopted_server_is_not_lent(former: SupervisorRig) 
     async with successor_of(former) as supervisor:
         (description,) = await supervisor.taken()
         adopted = supervisor.adopt(NINE, description, spec)
-        lent_meanwhile = port in supervisor._ports._lent
+        leased_meanwhile = port in supervisor._ports._leased
         await SupervisorRig(supervisor).end(adopted)
 
-    assert lent_meanwhile
-    assert port not in supervisor._ports._lent
+    assert leased_meanwhile
+    assert port not in supervisor._ports._leased
 
 
 async def test_a_server_that_is_loading_is_not_adopted(former: SupervisorRig) -> None:

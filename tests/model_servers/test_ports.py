@@ -1,4 +1,4 @@
-"""Ports are lent once at a time and are free when they are lent."""
+"""Ports are leased once at a time and are free when they are leased."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
     from tests.support.supervisor_rig import SupervisorRig
 
 
-def test_a_lent_port_is_free_and_held() -> None:
+def test_a_leased_port_is_free_and_held() -> None:
     """No process can take it while it is held, and its server can as soon as it is not."""
-    loan = Ports().lend()
+    lease = Ports().lease()
     with pytest.raises(OSError) as refused, socket.socket() as rival:
-        rival.bind(("127.0.0.1", loan.port))
-    loan.vacate()
+        rival.bind(("127.0.0.1", lease.port))
+    lease.vacate()
 
     assert refused.value.errno == errno.EADDRINUSE
-    socket.create_server(("127.0.0.1", loan.port)).close()
+    socket.create_server(("127.0.0.1", lease.port)).close()
 
 
-def test_a_port_is_not_lent_twice() -> None:
+def test_a_port_is_not_leased_twice() -> None:
     """Also not while its server has not taken it yet."""
     ports = Ports()
-    first = ports.lend()
+    first = ports.lease()
     first.vacate()
-    second = ports.lend(preferred=first.port)
-    second.give_back()
-    first.give_back()
-    third = ports.lend(preferred=first.port)
-    third.give_back()
+    second = ports.lease(preferred=first.port)
+    second.release()
+    first.release()
+    third = ports.lease(preferred=first.port)
+    third.release()
 
     assert second.port > first.port
     assert third.port == first.port
@@ -48,10 +48,10 @@ def test_ports_are_counted_from_the_preferred_one() -> None:
     ports = Ports()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         preferred = taken.getsockname()[1]
-        loan = ports.lend(preferred)
-        loan.give_back()
+        lease = ports.lease(preferred)
+        lease.release()
 
-    assert preferred < loan.port < preferred + 100
+    assert preferred < lease.port < preferred + 100
 
 
 def test_connections_that_linger_do_not_keep_the_next_server_away() -> None:
@@ -61,10 +61,10 @@ def test_connections_that_linger_do_not_keep_the_next_server_away() -> None:
         client = socket.create_connection(("127.0.0.1", port))
         server.accept()[0].close()
         client.close()
-    loan = Ports().lend(port)
-    loan.give_back()
+    lease = Ports().lease(port)
+    lease.release()
 
-    assert loan.port == port
+    assert lease.port == port
 
 
 def test_when_no_port_is_left_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,7 +72,7 @@ def test_when_no_port_is_left_it_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
         port = taken.getsockname()[1]
         monkeypatch.setattr(ports_module, "LAST", port)
         with pytest.raises(OSError, match=f"no free port at or above {port}"):
-            Ports().lend(port)
+            Ports().lease(port)
 
 
 async def test_a_port_comes_back_with_the_end_of_its_server(rig: SupervisorRig) -> None:
@@ -114,10 +114,10 @@ async def test_a_server_that_lost_its_port_is_started_on_another(
     rivals: list[socket.socket] = []
     vacate = PortLease.vacate
 
-    def vacate_for_a_rival(loan: PortLease) -> None:
-        vacate(loan)
+    def vacate_for_a_rival(lease: PortLease) -> None:
+        vacate(lease)
         if not rivals:
-            rivals.append(socket.create_server(("127.0.0.1", loan.port)))
+            rivals.append(socket.create_server(("127.0.0.1", lease.port)))
 
     monkeypatch.setattr(PortLease, "vacate", vacate_for_a_rival)
     ready = await rig.ready(model("healthy"))

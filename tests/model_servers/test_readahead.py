@@ -91,8 +91,8 @@ def test_who_worked_rests() -> None:
     modest, rich = Pace(0.001), Pace(1000.0)
     assert sum(range(200_000))
 
-    assert modest.rest_s() > 0.5
-    assert rich.rest_s() == 0.0
+    assert modest.pause_s() > 0.5
+    assert rich.pause_s() == 0.0
 
 
 async def test_a_server_that_starts_reads_for_itself(weights: Path) -> None:

@@ -52,7 +52,7 @@ class Launch:
         self._processes = LaunchProcesses(spec, environ, guard, output)
         self._failures = LaunchFailures(spec, output)
         self._child: Child | None = None
-        self._loan: PortLease | None = None
+        self._lease: PortLease | None = None
         self._is_wanted = True
         self._weight: Bytes = 0
         self._address = NOWHERE
@@ -78,8 +78,8 @@ class Launch:
         """Of a server that was ready when it was handed over to this process."""
         launch = cls(spec, environ, guard, ports, output)
         recipe = fill(spec.recipe, description.port or 0)
-        launch._loan = None if description.port is None else ports.lend_to_running(description.port)
-        launch._child = launch._processes.adopt_server(taken, recipe, launch._loan)
+        launch._lease = None if description.port is None else ports.lease_to_running(description.port)
+        launch._child = launch._processes.adopt_server(taken, recipe, launch._lease)
         launch._address, launch.server, launch._weight = description.address, description.server, weight_of(recipe.argv)
         launch.is_adopted = True
         return launch
@@ -111,7 +111,7 @@ class Launch:
     @property
     def port(self) -> int | None:
         """What its `${PORT}` is; None: its command has none."""
-        return self._loan.port if self._loan else None
+        return self._lease.port if self._lease else None
 
     @property
     def api_key(self) -> str:
@@ -201,36 +201,36 @@ class Launch:
         if not self._spec.recipe.wants_port:
             return await self._start(fill(self._spec.recipe, 0), None)
         try:
-            return await self._start_on_loan()
+            return await self._start_on_leased_port()
         except Trouble:
             if not await self._lost_its_port():
                 raise
         log.info("another process took the port, retrying with another port model=%s", self._spec.name)
         self._failures.begin_again()
-        return await self._start_on_loan()
+        return await self._start_on_leased_port()
 
-    async def _start_on_loan(self) -> Upstream:
+    async def _start_on_leased_port(self) -> Upstream:
         recipe = self._spec.recipe
-        loan = self._loan = self._ports.lend(recipe.preferred_port)
+        lease = self._lease = self._ports.lease(recipe.preferred_port)
         try:
-            return await self._start(fill(recipe, loan.port), loan)
+            return await self._start(fill(recipe, lease.port), lease)
         finally:
             if self._child is None:
-                loan.give_back()
+                lease.release()
 
     async def _lost_its_port(self) -> bool:
         """Did another process take the port before the server could? Then a second start may work."""
-        if not (self._child and self._loan):
+        if not (self._child and self._lease):
             return False
         await self._child.end()
         self._child = None
-        return self._is_wanted and is_taken(self._loan.port)
+        return self._is_wanted and is_taken(self._lease.port)
 
-    async def _start(self, recipe: FilledRecipe, loan: PortLease | None) -> Upstream:
+    async def _start(self, recipe: FilledRecipe, lease: PortLease | None) -> Upstream:
         self._weight = weight_of(recipe.argv)
         await refuse_if_taken(recipe.address)
         self._check_wanted()
-        child = self._child = await self._processes.start_server(recipe, loan)
+        child = self._child = await self._processes.start_server(recipe, lease)
         self._check_wanted()
         address, self.server = await self._until_ready(child, recipe)
         self._check_wanted()

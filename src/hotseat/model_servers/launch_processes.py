@@ -29,21 +29,21 @@ class LaunchProcesses:
     def __init__(self, spec: ModelSpec, environ: Mapping[str, str], guard: Guard, output: Output) -> None:
         self._spec, self._environ, self._guard, self._output = spec, environ, guard, output
 
-    async def start_server(self, recipe: FilledRecipe, loan: PortLease | None) -> Child:
+    async def start_server(self, recipe: FilledRecipe, lease: PortLease | None) -> Child:
         env = environment(self._environ, recipe.env)
         order = Order(
             find_program(recipe.argv[0], env), recipe.argv, env, last_resort(recipe, env), self._spec.unload_timeout_s
         )
         self._conceal_secrets(recipe)
-        if loan:
-            loan.vacate()
-        return self._child_of(await self._run(order), recipe, loan)
+        if lease:
+            lease.vacate()
+        return self._child_of(await self._run(order), recipe, lease)
 
-    def adopt_server(self, taken: TakenServer, recipe: FilledRecipe, loan: PortLease | None) -> Child:
+    def adopt_server(self, taken: TakenServer, recipe: FilledRecipe, lease: PortLease | None) -> Child:
         """A server that another hotseat process has started."""
         self._conceal_secrets(recipe)
         taken.output.lead_to(self._output)
-        return self._child_of(taken.process, recipe, loan)
+        return self._child_of(taken.process, recipe, lease)
 
     async def run_hook(self, argv: tuple[str, ...], pid: int, port: int) -> GuardedProcess:
         """Start a program that puts the server to sleep or wakes it; OSError if it cannot be run."""
@@ -53,9 +53,9 @@ class LaunchProcesses:
     def _conceal_secrets(self, recipe: FilledRecipe) -> None:
         self._output.conceal((*secrets_in(recipe.argv, recipe.env), *self._spec.recipe.secrets))
 
-    def _child_of(self, process: GuardedProcess, recipe: FilledRecipe, loan: PortLease | None) -> Child:
-        if loan:
-            process.gone.add_done_callback(lambda _: loan.give_back())
+    def _child_of(self, process: GuardedProcess, recipe: FilledRecipe, lease: PortLease | None) -> Child:
+        if lease:
+            process.gone.add_done_callback(lambda _: lease.release())
         stop, env = recipe.stop_argv(process.pid), environment(self._environ, recipe.env)
         return Child(process, self._spec.unload_timeout_s, partial(self._run_beside, stop, env) if stop else None)
 

@@ -1,4 +1,4 @@
-"""Lends local ports. A port is reserved by a bound socket until its server is started."""
+"""Leases local ports. A port is reserved by a bound socket until its server is started."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LAST = 65_535
 
 
 class PortLease:
-    """A port that is not lent again until it is given back."""
+    """A port that is not leased again until it is released."""
 
     def __init__(self, ports: Ports, port: int, held: socket.socket | None = None) -> None:
         self._ports, self.port, self._held = ports, port, held
@@ -23,32 +23,32 @@ class PortLease:
         if self._held:
             self._held.close()
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         self.vacate()
-        self._ports.take_back(self.port)
+        self._ports.release(self.port)
 
 
 class Ports:
     def __init__(self) -> None:
-        self._lent: set[int] = set()
+        self._leased: set[int] = set()
 
-    def lend(self, preferred: int | None = None) -> PortLease:
+    def lease(self, preferred: int | None = None) -> PortLease:
         """A free port chosen by the kernel, or the first free one from `preferred` on; OSError if there is none."""
         for held in free_from(preferred) if preferred else free():
-            loan = PortLease(self, held.getsockname()[1], held)
-            if loan.port not in self._lent:
-                self._lent.add(loan.port)
-                return loan
-            loan.vacate()
+            lease = PortLease(self, held.getsockname()[1], held)
+            if lease.port not in self._leased:
+                self._leased.add(lease.port)
+                return lease
+            lease.vacate()
         raise OSError(f"no free port at or above {preferred}")
 
-    def lend_to_running(self, port: int) -> PortLease:
+    def lease_to_running(self, port: int) -> PortLease:
         """For a server that was handed over, and has the port already."""
-        self._lent.add(port)
+        self._leased.add(port)
         return PortLease(self, port)
 
-    def take_back(self, port: int) -> None:
-        self._lent.discard(port)
+    def release(self, port: int) -> None:
+        self._leased.discard(port)
 
 
 def free() -> Iterator[socket.socket]:

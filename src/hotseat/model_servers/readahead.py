@@ -98,7 +98,7 @@ class ReadingAhead:
                 ask_for(file, end, min(end + BLOCK, size))
                 os.pread(file, 1, end - 1)
                 self.done += end - start
-                self._is_stopped.wait(self._pace.rest_s())
+                self._is_stopped.wait(self._pace.pause_s())
         finally:
             os.close(file)
         return None
@@ -111,7 +111,7 @@ class Pace:
         self._share = share
         self._began, self._worked = time.monotonic(), time.thread_time()
 
-    def rest_s(self) -> Seconds:
+    def pause_s(self) -> Seconds:
         """How long to pause now."""
         due_s = (time.thread_time() - self._worked) / self._share
         return max(0.0, due_s - (time.monotonic() - self._began))
