@@ -63,15 +63,20 @@ def test_models_of_the_usual_places_become_a_configuration(home: Path, typed: Ty
     assert sum(config.catalog.budgets.values()) == 12 * GIB
 
 
-def test_conversations_are_kept_and_the_file_says_what_that_writes(home: Path, typed: Typed) -> None:
-    """Only those of chats; a comment says that prompts are written, where, and until when."""
+def kept_conversations() -> set[str]:
+    return {name for name, spec in loaded().catalog.models.items() if spec.keeps_conversations}
+
+
+def test_conversations_are_kept_only_after_the_author_of_the_file_has_decided(home: Path, typed: Typed) -> None:
+    """As without the key, nothing is written to disk; the file has the line as a comment, and says what it writes."""
     put(home / "models/chat.gguf")
     put(home / "models/embedder.gguf", model_bytes("bert"))
     typed("init")
-    comment, _, _ = Path("config.yaml").read_text().partition("\nconversations: on\n")
+    file, kept = Path("config.yaml"), kept_conversations()
+    comment, line, rest = file.read_text().partition("\n# conversations: on\n")
+    file.write_text(comment + line.replace("# ", "") + rest)
 
-    kept = {name for name, spec in loaded().catalog.models.items() if spec.keeps_conversations}
-    assert kept == {"chat"}
+    assert (kept, kept_conversations()) == (set(), {"chat"})
     said = " ".join(comment.rpartition("\n\n")[2].replace("# ", "").split())
     assert "writes prompts to disk, to a private folder below ~/.cache/hotseat." in said
     assert "removed when hotseat ends" in said

@@ -44,10 +44,10 @@ listen: 127.0.0.1:8080 # this machine only; others need apiKeys first
 
 globalTTL: 30m # a model that is idle for this long is unloaded; 0: never
 
-# When a model is unloaded, what its llama-server has computed of long conversations is saved, so that it need not be
-# computed again. This writes prompts to disk, to a private folder below ~/.cache/hotseat. They are removed when hotseat
-# ends.
-conversations: on
+# With this line, what a llama-server has computed of long conversations is saved when its model is unloaded, so that it
+# need not be computed again. It writes prompts to disk, to a private folder below ~/.cache/hotseat. They are removed
+# when hotseat ends.
+# conversations: on
 """
 PULLED = "~/models"
 PULLED_CONTEXT = 16384
