@@ -12,7 +12,7 @@ from tests.support.fake_launcher import FakeLauncher, catalog, spec
 from tests.support.management import application, furnished, served
 
 from hotseat.cli.show import conversations_in_words
-from hotseat.cli.tables import mib
+from hotseat.cli.tables import memory_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -71,4 +71,4 @@ def test_show_says_it_in_a_line() -> None:
 @pytest.mark.parametrize(("size", "text"), [(0, "0 MiB"), (210 << 20, "210 MiB"), (5 << 30, "5.0 GiB")])
 def test_a_size_has_the_unit_that_fits(size: int, text: str) -> None:
     """MiB below a thousand of them."""
-    assert mib(size) == text
+    assert memory_text(size) == text

@@ -58,7 +58,7 @@ def test_models_stand_beside_the_device_they_use() -> None:
     gpu, ram = (row(described(name, "a label", SEEN, PIDS, budget)) for name, budget in ((GPU, 20 * GiB), (RAM, None)))
 
     assert gpu == ("gpu0", "24.0 GiB", "14.0 GiB", "10.0 GiB", "20.0 GiB", "qwen 12.0 GiB", "a label")
-    assert ram[4:6] == ("", "qwen 1.0 GiB, gemma 0.5 GiB + 4.0 GiB of files")
+    assert ram[4:6] == ("", "qwen 1.0 GiB, gemma 512 MiB + 4.0 GiB of files")
 
 
 def test_the_load_of_a_gpu_is_a_column() -> None:

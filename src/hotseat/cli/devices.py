@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from hotseat.catalog.spec import NOTHING
 from hotseat.cli.problems import Problem
 from hotseat.cli.queries import show_json
-from hotseat.cli.tables import gib, table
+from hotseat.cli.tables import memory_text, table
 from hotseat.config.units import is_loopback
 from hotseat.hardware.machine import find_machine
 from hotseat.hardware.measurement import Sensors
@@ -79,7 +79,8 @@ def row(device: dict[str, Any], loads: Mapping[DeviceName, Sensors] = NOTHING) -
     """`loads`: what drivers report of the GPUs; empty: there is no such column."""
     models = (budget_text(device["for_models"]), models_text(device["models"])) if "models" in device else ()
     load = (load_text(loads.get(device["device"], Sensors())),) if loads else ()
-    return (device["device"], *(gib(device[key]) for key in ("total", "used", "free")), *load, *models, device["label"])
+    sizes = (memory_text(device[key]) for key in ("total", "used", "free"))
+    return (device["device"], *sizes, *load, *models, device["label"])
 
 
 def load_text(sensors: Sensors) -> str:
@@ -90,7 +91,7 @@ def load_text(sensors: Sensors) -> str:
 
 
 def budget_text(for_models: int | None) -> str:
-    return "" if for_models is None else gib(for_models)
+    return "" if for_models is None else memory_text(for_models)
 
 
 def models_text(models: dict[str, dict[str, int] | None] | None) -> str:
@@ -103,4 +104,5 @@ def use_text(use: dict[str, int] | None) -> str:
     """File-backed memory is shown apart: the kernel may reclaim it, at the price of reading it again."""
     if use is None:
         return UNKNOWN
-    return gib(use["anonymous"]) + (f" + {gib(use['file_backed'])} of files" if use["file_backed"] else "")
+    files = f" + {memory_text(use['file_backed'])} of files" if use["file_backed"] else ""
+    return memory_text(use["anonymous"]) + files

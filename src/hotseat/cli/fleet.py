@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hotseat.cli.client import in_path
 from hotseat.cli.queries import show_json
-from hotseat.cli.tables import duration, gib, table
+from hotseat.cli.tables import duration, memory_text, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,7 +50,9 @@ def host_row(host: dict[str, Any]) -> tuple[str, ...]:
         host["host"],
         state(host),
         orders(host),
-        ", ".join(f"{each['device']} {gib(each['free'])} of {gib(each['budget'])}" for each in host["devices"]),
+        ", ".join(
+            f"{each['device']} {memory_text(each['free'])} of {memory_text(each['budget'])}" for each in host["devices"]
+        ),
         ", ".join(f"{each['model']} ({each['phase']})" for each in host["residents"]),
         str(host["in_flight"]),
         str(host["waiting"]),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hotseat.cli.fleet import is_disconnected, warning_of
 from hotseat.cli.queries import show_json
-from hotseat.cli.tables import duration, gib, table
+from hotseat.cli.tables import duration, memory_text, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,6 +41,6 @@ def row(model: Mapping[str, Any]) -> tuple[str, ...]:
         str(model["in_flight"]),
         str(model["waiting"]),
         duration(model["oldest_wait_s"] or None),
-        ", ".join(f"{device} {gib(size)}" for device, size in model["memory"].items()),
+        ", ".join(f"{device} {memory_text(size)}" for device, size in model["memory"].items()),
         duration(model.get("phase_s")),
     )

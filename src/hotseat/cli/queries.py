@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hotseat.cli.client import Refused, in_path
 from hotseat.cli.problems import BadConfig
-from hotseat.cli.tables import duration, gib, mib, table, without_escapes_but_lines
+from hotseat.cli.tables import duration, memory_text, table, without_escapes_but_lines
 from hotseat.identifiers import ANY_GPU
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def notes_on(model: dict[str, Any]) -> list[str]:
 
 
 def device_row(device: dict[str, Any]) -> tuple[str, ...]:
-    return (device["device"], *(gib(device[key]) for key in ("budget", "available", "reserved")))
+    return (device["device"], *(memory_text(device[key]) for key in ("budget", "available", "reserved")))
 
 
 def has_saved(model: dict[str, Any]) -> bool:
@@ -68,7 +68,7 @@ def has_saved(model: dict[str, Any]) -> bool:
 def conversations_row(model: dict[str, Any]) -> tuple[str, ...]:
     known = model["conversations"]
     counts = (str(known[key]) for key in ("saved", "restored", "reused"))
-    return (model["model"], str(known["kept"]), mib(known["bytes"]), *counts, duration(known["gained_s"]))
+    return (model["model"], str(known["kept"]), memory_text(known["bytes"]), *counts, duration(known["gained_s"]))
 
 
 def given_up_in_words(model: dict[str, Any]) -> list[str]:
@@ -145,7 +145,7 @@ def memory_in_words(footprint: dict[str, Any] | None, gpus: Sequence[str] | None
         return f"all of {'+'.join(gpus)}" if gpus else "a whole device"
     names = {str(ANY_GPU.device): "+".join(gpus)} if gpus else {}
     devices = [
-        f"{names.get(device, device)} {gib(size)} ({sources(footprint, device)})"
+        f"{names.get(device, device)} {memory_text(size)} ({sources(footprint, device)})"
         for device, size in footprint["reserved"].items()
     ]
     return ", ".join(devices) or f"none ({footprint['source']})"
@@ -154,7 +154,7 @@ def memory_in_words(footprint: dict[str, Any] | None, gpus: Sequence[str] | None
 def sources(footprint: dict[str, Any], device: str) -> str:
     """The source of the figure that counts, and the other figures."""
     others = [kind for kind in ("estimated", "measured") if kind != footprint["source"]]
-    figures = [f"{kind} {gib(footprint[kind][device])}" for kind in others if device in (footprint[kind] or {})]
+    figures = [f"{kind} {memory_text(footprint[kind][device])}" for kind in others if device in (footprint[kind] or {})]
     return ", ".join([footprint["source"], *figures])
 
 

@@ -30,13 +30,9 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def gib(size: int) -> str:
-    return f"{size / (1 << 30):.1f} GiB"
-
-
-def mib(size: int) -> str:
+def memory_text(size: int) -> str:
     """`210 MiB`; from a thousand on `1.2 GiB`."""
-    return f"{size / (1 << 20):.0f} MiB" if size < 1000 << 20 else gib(size)
+    return f"{size / (1 << 20):.0f} MiB" if size < 1000 << 20 else f"{size / (1 << 30):.1f} GiB"
 
 
 def duration(seconds: float | None) -> str:

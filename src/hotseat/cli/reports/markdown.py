@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from hotseat.cli.tables import mib
+from hotseat.cli.devices import use_text
+from hotseat.cli.tables import memory_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -32,7 +33,7 @@ def _devices(devices: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 def _device(device: dict[str, Any]) -> tuple[str, ...]:
-    sizes = (mib(device["total"]), mib(device["used"]))
+    sizes = (memory_text(device["total"]), memory_text(device["used"]))
     return (device["device"], device["label"], *sizes, _yes(device["unified"]), _yes(device["reports_users"]))
 
 
@@ -49,17 +50,13 @@ def _model(model: dict[str, Any]) -> tuple[str, ...]:
     guess = _sizes(needed) if needed else estimated["problem"]
     if share := estimated.get("device_share"):
         guess += f", or {share:.0%} of each GPU"
-    measured = ", ".join(f"{device} {_use(use)}" for device, use in model["measured"].items()) or "unknown"
+    measured = ", ".join(f"{device} {use_text(use)}" for device, use in model["measured"].items()) or "unknown"
     reserved = f"{_sizes(counted['reserved'] or {})} ({counted['source']})" if counted else "no `devices` configured"
     return (model["model"], guess, measured, reserved)
 
 
 def _sizes(sizes: dict[str, int]) -> str:
-    return ", ".join(f"{where} {mib(size)}" for where, size in sizes.items())
-
-
-def _use(use: dict[str, int]) -> str:
-    return mib(use["anonymous"]) + (f" + {mib(use['file_backed'])} of files" if use["file_backed"] else "")
+    return ", ".join(f"{where} {memory_text(size)}" for where, size in sizes.items())
 
 
 def _steps(facts: dict[str, Any]) -> Iterator[str]:
