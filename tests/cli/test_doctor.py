@@ -86,6 +86,26 @@ def test_missing_programs_and_files_are_findings(typed: Typed, config: Path) -> 
     assert "volume" not in said.out
 
 
+def test_relative_files_are_those_of_this_folder(typed: Typed, config: Path) -> None:
+    """A ~ is not expanded by anybody. Names that are no files of this machine are not looked for."""
+    put(config.parent / "models/there.gguf")
+    config.write_text(
+        "models:\n"
+        "  a: {cmd: 'sleep -m models/there.gguf ${PORT}'}\n"
+        "  b: {cmd: 'sleep -m models/gone.gguf --alias b.gguf ${PORT}'}\n"
+        "  c: {cmd: 'sleep --mmproj ~/c.gguf ${PORT}'}\n"
+        "  d: {cmd: 'sleep -m new.gguf --model-url http://127.0.0.1/d.gguf ${PORT}'}\n"
+        "  e: {cmd: 'ssh other llama-server -m e.gguf --port ${PORT}'}\n"
+        "  f: {cmd: 'sh -c \"exec llama-server --port ${PORT} -m f.gguf\"'}\n"
+    )
+    missing = [each["message"] for each in json.loads(typed("doctor", "--json").out) if each["check"] == "model files"]
+
+    assert missing == [
+        f"models/gone.gguf in {config.parent} does not exist; needed by b",
+        f"~/c.gguf in {config.parent} does not exist; needed by c",
+    ]
+
+
 def test_an_address_in_use_is_a_finding(typed: Typed, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The finding names the process, if it is visible. The process accepts no connection, so nobody answers doctor."""
     monkeypatch.setattr("hotseat.cli.doctor.PATIENCE_S", 0.1)
@@ -120,6 +140,16 @@ async def test_a_model_that_fails_is_a_finding(command_line: CommandLine, typed:
     assert "ok    models         no model is failing" in before.out
     assert f"fail  models         {finding}" in said.out
     assert said.code == 1
+
+
+@pytest.mark.usefixtures("config")
+async def test_the_server_at_another_address_is_asked_about_its_models(command_line: CommandLine) -> None:
+    """The address may be in HOTSEAT_URL, as for other commands; whether an address is free is about the file's."""
+    await command_line.type("load", "dud")
+    said = await command_line.type("doctor")
+
+    assert "fail  models         dud failed once" in said.out
+    assert " is free\n" in said.out
 
 
 @pytest.mark.parametrize(

@@ -108,3 +108,11 @@ def test_a_report_without_a_configuration(typed: Typed, tmp_path: Path, monkeypa
     said = typed("doctor", "--report")
 
     assert (said.code, "config.yaml does not exist" in said.err) == (3, True)
+
+
+def test_a_report_about_a_server_on_another_machine(typed: Typed, config: Path) -> None:
+    """The report would mix the memory of two machines, so that machine is not even asked."""
+    said = typed("doctor", "--report", "--config", str(config), "--url", "http://192.0.2.7:8080")
+
+    assert said.code == 1
+    assert "the report measures this machine, and http://192.0.2.7:8080 is another; run it there" in said.err

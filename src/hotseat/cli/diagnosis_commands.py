@@ -19,6 +19,14 @@ PATIENCE_S = 10.0
 @app.command(epilog="Example: hotseat doctor")
 def doctor(
     config: ConfigFiles = None,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "--url",
+            envvar="HOTSEAT_URL",
+            help="Address of the running hotseat. [default: the one in the configuration]",
+        ),
+    ] = None,
     api_key: Key = None,
     as_json: AsJson = False,
     report: Annotated[
@@ -38,12 +46,12 @@ def doctor(
     if report:
         from hotseat.cli.reports.machine_report import report as report_machine
 
-        raise typer.Exit(report_machine(config or [USUAL_CONFIG], api_key, model or (), as_json))
+        raise typer.Exit(report_machine(config or [USUAL_CONFIG], url, api_key, model or (), as_json))
     if model:
         raise typer.BadParameter("--model needs --report")
     from hotseat.cli.doctor import doctor
 
-    raise typer.Exit(doctor(config or [USUAL_CONFIG], api_key, as_json))
+    raise typer.Exit(doctor(config or [USUAL_CONFIG], url, api_key, as_json))
 
 
 @app.command("debug-bundle", epilog="Example: hotseat debug-bundle -o bundle.tar.gz")

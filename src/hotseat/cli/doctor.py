@@ -30,9 +30,9 @@ PATIENCE_S = 5.0
 """Whatever listens at our address may not be an HTTP server at all."""
 
 
-def doctor(config: Sequence[Path], api_key: str | None, as_json: bool) -> int:
+def doctor(config: Sequence[Path], url: str | None, api_key: str | None, as_json: bool) -> int:
     """Print every finding; 1 if something keeps hotseat or a model from working."""
-    findings = list(examined(config, api_key))
+    findings = list(examined(config, url, api_key))
     if as_json:
         show_json([finding_json(finding) for finding in findings])
     else:
@@ -41,7 +41,8 @@ def doctor(config: Sequence[Path], api_key: str | None, as_json: bool) -> int:
     return FAILED if any(finding.state is State.FAIL for finding in findings) else FINE
 
 
-def examined(config: Sequence[Path], api_key: str | None) -> Iterator[Finding]:
+def examined(config: Sequence[Path], url: str | None, api_key: str | None) -> Iterator[Finding]:
+    """`url`: the hotseat whose models are asked about; None: the one that the configuration describes."""
     loaded, broken = understood(config)
     created_keys, damaged = keys_here()
     settings = with_created_keys(loaded.settings if loaded else Settings(), created_keys)
@@ -52,11 +53,10 @@ def examined(config: Sequence[Path], api_key: str | None) -> Iterator[Finding]:
             doctor_checks.programs(loaded, os.environ),
             doctor_checks.model_files(loaded),
         )
-    server = server_of(settings, api_key)
     yield from chain(
         doctor_checks.exposure(settings),
-        doctor_checks.address(settings, server),
-        doctor_checks.failing_models(server),
+        doctor_checks.address(settings, server_of(settings, api_key)),
+        doctor_checks.failing_models(server_of(settings, api_key, url)),
         doctor_checks.graphics(),
         doctor_checks.descriptors(),
         doctor_checks.disk(settings),
@@ -64,9 +64,10 @@ def examined(config: Sequence[Path], api_key: str | None) -> Iterator[Finding]:
     )
 
 
-def server_of(settings: Settings, api_key: str | None) -> Server:
-    """The one that this configuration describes, whether it runs or not."""
-    return Server(url_of("https" if settings.tls else "http", *settings.listen), api_key, PATIENCE_S)
+def server_of(settings: Settings, api_key: str | None, url: str | None = None) -> Server:
+    """The one at this address, or the one that this configuration describes, whether it runs or not."""
+    described = url_of("https" if settings.tls else "http", *settings.listen)
+    return Server(url or described, api_key, PATIENCE_S)
 
 
 def understood(config: Sequence[Path]) -> tuple[Loaded | None, Iterable[Finding]]:

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hotseat.cli.client import Refused
+from hotseat.cli.doctor_files import missing_files
 from hotseat.cli.problems import Problem
 from hotseat.cli.queries import failures_in_words, is_failing
 from hotseat.config.exposure import refuse_addresses
 from hotseat.config.problems import Severity
 from hotseat.config.units import is_loopback, size_text
-from hotseat.estimates.container_run import container_run
 from hotseat.hardware import nvidia
 from hotseat.model_servers.launch_env import environment, find_program
 from hotseat.model_servers.os_processes import PROC, marker_of, processes
@@ -37,6 +37,8 @@ ENOUGH_DESCRIPTORS = 4096
 GUARD = b"hotseat.model_servers.guard_process"
 SERVING = re.compile(rb"hotseat\0serve\b")
 UNAUTHORIZED = 401
+FIX_CMD = "correct cmd"
+FIX_RELATIVE = "correct cmd, or run this where you run `hotseat serve`"
 
 PCI = Path("/sys/bus/pci/devices")
 DISPLAYS = ("0x0300", "0x0302", "0x0380")
@@ -91,23 +93,12 @@ def programs(loaded: Loaded, env: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def model_files(loaded: Loaded) -> Iterator[Finding]:
-    """Missing files that commands name; of files within containers, those in mounted folders."""
-    missing = [
-        (spec.name, path)
-        for spec in loaded.catalog.models.values()
-        for path in _files_named_in(spec.recipe.argv)
-        if os.path.isabs(path) and not os.path.exists(path)
-    ]
+    missing = list(missing_files(loaded))
     for model, path in missing:
-        yield Finding("model files", State.FAIL, f"{path} does not exist; needed by {model}", "correct cmd")
+        place, fix = (path, FIX_CMD) if os.path.isabs(path) else (f"{path} in {Path.cwd()}", FIX_RELATIVE)
+        yield Finding("model files", State.FAIL, f"{place} does not exist; needed by {model}", fix)
     if not missing:
         yield Finding("model files", State.OK, "every file named in a command exists")
-
-
-def _files_named_in(argv: tuple[str, ...]) -> list[str]:
-    words = [word for word in argv[1:] if word.endswith(".gguf")]
-    run = container_run(argv)
-    return [run.outside(word) for word in words if run.outside(word) != word] if run else words
 
 
 # The address

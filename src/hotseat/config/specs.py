@@ -38,7 +38,7 @@ COMFYUI = "comfyui_auto"
 """The name under which llama-swap serves ComfyUI at /comfyui/: a web page that opens dozens of connections."""
 COMFYUI_SLOTS = 50
 
-_SHELLS = ("sh", "bash", "dash", "zsh", "ash", "fish", "ssh")
+SHELLS = ("sh", "bash", "dash", "zsh", "ash", "fish", "ssh")
 """These interpret operators and `~` themselves; ssh has a shell do it on the other host."""
 _OPERATOR = re.compile(r"&&|\|\||\||;|&|#|\d*(>>?|<)(&\d|&-)?.*")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*")
@@ -142,7 +142,7 @@ class SpecMaker:
         return tuple(fill_hole(word, MODEL_ID, name) for word in words)
 
     def _warn_of_shell(self, words: tuple[str, ...], path: Path) -> None:
-        if not words or words[0].rpartition("/")[2] in _SHELLS:
+        if not words or words[0].rpartition("/")[2] in SHELLS:
             return None
         if _ASSIGNMENT.fullmatch(words[0]):
             name = words[0].partition("=")[0]  # the value may be a secret

@@ -90,7 +90,7 @@ def state(
 
 
 def findings(sources: Sequence[Path], server: Server) -> list[dict[str, Any]]:
-    return [finding_json(finding) for finding in examined(sources, server.api_key)]
+    return [finding_json(finding) for finding in examined(sources, None, server.api_key)]
 
 
 def files_served(server: Server) -> list[Path]:

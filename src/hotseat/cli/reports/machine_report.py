@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.catalog.redaction import redacted
 from hotseat.cli.doctor import server_of, understood
+from hotseat.cli.known_models import is_local
 from hotseat.cli.problems import BadConfig, Problem
 from hotseat.cli.reports.facts import devices, versions
 from hotseat.cli.reports.markdown import page
@@ -34,12 +35,14 @@ LONGEST_S: Seconds = 285.0
 """All together less than five minutes."""
 
 
-def report(config: Sequence[Path], api_key: str | None, models: Sequence[str], as_json: bool) -> int:
+def report(config: Sequence[Path], url: str | None, api_key: str | None, models: Sequence[str], as_json: bool) -> int:
     """1 if something could not be measured: the report says what."""
     until = time.monotonic() + LONGEST_S
     loaded = configuration(config)
     named = [own_name(loaded, model) for model in models]
-    running = server_of(loaded.settings, api_key)
+    running = server_of(loaded.settings, api_key, url)
+    if url and not is_local(running):
+        raise Problem(f"the report measures this machine, and {url} is another; run it there")
     is_ours = not is_running(running)
     with serving(loaded, config, running, is_ours, until) as server:
         machine = find_machine()
