@@ -21,7 +21,7 @@ def test_a_machine_without_models_shows_how_to_get_some(browser: Browser, tmp_pa
         visit = Visit(browser.new_page(), hotseat.url)
         visit.page.goto(f"{hotseat.url}/hotseat/ui/")
 
-        expect(visit.page.get_by_role("main")).to_contain_text("No models yet. `hotseat pull ORG/REPO` downloads one")
+        expect(visit.page.get_by_role("main")).to_contain_text("No models yet. hotseat pull ORG/REPO downloads one")
         visit.page.goto(f"{hotseat.url}/hotseat/ui/#/playground")
         expect(visit.page.get_by_role("main")).to_contain_text("There are no models to chat with. The page Models says")
         assert visit.findings() == []

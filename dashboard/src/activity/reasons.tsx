@@ -2,6 +2,7 @@
 
 import { finished, inProgress, journal, models, now, queue, stale } from "../data/state";
 import type { Finished, RequestInProgress } from "../data/types";
+import { Prose } from "../parts/prose";
 import { linkTo } from "../route";
 import { swapReports } from "../timeline/lanes";
 import { duration, firstLine } from "../words";
@@ -57,7 +58,9 @@ function Shares({ shares }: { shares: Share[] }) {
 export function CurrentReason({ request }: { request: RequestInProgress }) {
   return (
     <div class="reasons">
-      <p>{currentReason(request)}</p>
+      <p>
+        <Prose text={currentReason(request)} />
+      </p>
       {request.state !== "waiting" &&
         earlierWait(request).map((sentence) => <p key={sentence}>{sentence}</p>)}
       <Links model={request.model} />

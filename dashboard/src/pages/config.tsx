@@ -6,6 +6,7 @@ import { api } from "../data/api";
 import type { ConfigReport } from "../data/types";
 import { Action, CopyButton, showError } from "../parts/actions";
 import { Card, Page } from "../parts/frame";
+import { Prose } from "../parts/prose";
 import { bytes, commandLine } from "../words";
 
 export function ConfigPage() {
@@ -76,7 +77,9 @@ function Problems({ title, kind, problems }: { title: string; kind: string; prob
     <Card title={title}>
       <ul class={`sentences ${kind}`}>
         {problems.map((problem) => (
-          <li key={problem}>{problem}</li>
+          <li key={problem}>
+            <Prose text={problem} />
+          </li>
         ))}
       </ul>
     </Card>

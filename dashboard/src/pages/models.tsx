@@ -12,6 +12,7 @@ import { Dialog } from "../parts/dialog";
 import { Page } from "../parts/frame";
 import { LoadingBar } from "../parts/loading";
 import { PhaseChip } from "../parts/phase";
+import { Prose } from "../parts/prose";
 import { Scroller } from "../parts/scroller";
 import { linkTo, route } from "../route";
 import { bytes, counted, duration, firstLine, orDash, rate, tokens } from "../words";
@@ -37,7 +38,11 @@ export function ModelsPage() {
         {found.map((model) => (
           <ModelRow key={model.model} model={model} />
         ))}
-        {all && found.length === 0 && <li class="empty">{all.length ? "No matching models." : NO_MODELS}</li>}
+        {all && found.length === 0 && (
+          <li class="empty">
+            <Prose text={all.length ? "No matching models." : NO_MODELS} />
+          </li>
+        )}
       </ul>
     </Page>
   );
@@ -90,7 +95,9 @@ function ModelRow({ model }: { model: Model }) {
         <Figures model={model} />
         <Buttons model={model} />
       </div>
-      <p class="muted why">{reasonOf(model)}</p>
+      <p class="muted why">
+        <Prose text={reasonOf(model)} />
+      </p>
       <Conversations model={model} />
       {model.phase === "loading" && <LoadingBar model={model} />}
       {model.last_error && <LastError model={model} />}
@@ -146,7 +153,7 @@ function LastError({ model }: { model: Model }) {
   return (
     <div class="last-error">
       <p>
-        <strong>{failureOf(model)}:</strong> {cause}
+        <strong>{failureOf(model)}:</strong> <Prose text={cause} />
       </p>
       {output && (
         <Scroller class="output" label={`Last output of ${model.model}`} frame={toItsEnd}>

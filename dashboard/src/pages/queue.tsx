@@ -5,6 +5,7 @@ import { queue, stale } from "../data/state";
 import type { Ticket } from "../data/types";
 import { Action } from "../parts/actions";
 import { Card, Page } from "../parts/frame";
+import { Prose } from "../parts/prose";
 import { type Column, Table } from "../parts/table";
 import { counted, duration, orDash } from "../words";
 
@@ -40,7 +41,7 @@ const left = (seconds: number | null | undefined) =>
 
 const COLUMNS: Column<Ticket>[] = [
   { name: "Model", by: ({ model }) => model, cell: ({ model }) => model },
-  { name: "Reason", cell: ({ why }) => why, kind: "long" },
+  { name: "Reason", cell: ({ why }) => <Prose text={why} />, kind: "long" },
   { name: "Waited", by: waited, cell: (ticket) => duration(waited(ticket)), kind: "number" },
   {
     name: "Expected in",

@@ -4,6 +4,7 @@ import { signal, useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { refreshNow } from "../data/state";
 import { firstLine } from "../words";
+import { Prose } from "./prose";
 
 export interface Notice {
   kind: "done" | "trouble";
@@ -106,7 +107,9 @@ export function NoticeBar() {
     <div class="notices" role="status" aria-live="polite">
       {news && (
         <div class={`notice ${news.kind}`}>
-          <pre>{news.text}</pre>
+          <pre>
+            <Prose text={news.text} />
+          </pre>
           <button type="button" class="quiet" aria-label="Dismiss" onClick={dismissNotice}>
             ✕
           </button>

@@ -1,6 +1,7 @@
 // Layout that all pages share.
 
 import type { ComponentChildren } from "preact";
+import { Prose } from "./prose";
 
 interface PageProps {
   title: string;
@@ -15,7 +16,7 @@ export function Page({ title, about, tools, children }: PageProps) {
       <header class="page-head">
         <div>
           <h1>{title}</h1>
-          <p class="muted">{about}</p>
+          <p class="muted">{typeof about === "string" ? <Prose text={about} /> : about}</p>
         </div>
         {tools && <div class="tools">{tools}</div>}
       </header>

@@ -7,6 +7,7 @@ import type { Model } from "../data/types";
 import { Card } from "../parts/frame";
 import { LoadingBar } from "../parts/loading";
 import { PhaseChip } from "../parts/phase";
+import { Prose } from "../parts/prose";
 import { Scroller } from "../parts/scroller";
 import { duration, firstLine, orDash } from "../words";
 import { EMPTY_REPLY, type Reply } from "./reply";
@@ -110,13 +111,17 @@ function Answer({ reply, name, model }: { reply: Reply; name: string; model: Mod
       <span class="muted">{name}</span>
       {reply.wait && (
         <p class="muted wait">
-          {duration(reply.wait.seconds)}: {reply.wait.why}
+          {duration(reply.wait.seconds)}: <Prose text={reply.wait.why} />
         </p>
       )}
       {reply.reasoning && <p class="muted reasoning">{reply.reasoning}</p>}
       {reply.text && <p>{reply.text.trimStart()}</p>}
       {reply.state === "waiting" && model && <Waiting model={model} />}
-      {reply.trouble && <pre class="trouble">{reply.trouble}</pre>}
+      {reply.trouble && (
+        <pre class="trouble">
+          <Prose text={reply.trouble} />
+        </pre>
+      )}
     </div>
   );
 }
@@ -133,7 +138,7 @@ function Waiting({ model }: { model: Model }) {
   return (
     <>
       <p class="muted wait">
-        Waiting for {waited}: {firstLine(ticket.why).cause}
+        Waiting for {waited}: <Prose text={firstLine(ticket.why).cause} />
         {left !== null && `; about ${duration(left)} left`}
       </p>
       {model.phase === "loading" && <LoadingBar model={model} />}
