@@ -74,7 +74,8 @@ def test_runs_are_joined_round_after_round() -> None:
 
     assert [sample.round for sample in both.samples] == [0, 1, 0, 2]
     assert (both.rounds, both.seconds, both.versions) == (5, 240.0, {"nginx": "1.2", "go": "1"})
-    assert (both.stolen, both.used_by_others) == (pytest.approx(0.175), pytest.approx(0.2))
+    assert both.stolen == pytest.approx(0.175)
+    assert both.used_by_others == pytest.approx(0.2)
     assert joined(first, replace(later, stolen=None)).stolen is None
 
 
