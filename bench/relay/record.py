@@ -93,7 +93,7 @@ def versions(names: Iterable[str], *, has_llama: bool) -> dict[str, str]:
     """Of everything that took part."""
     found = {name: PROXIES[name].version() for name in names}
     found |= {
-        "CPython": python_version(hotseat()),
+        "CPython": python_version(),
         **{name: version_in(hotseat(), name) for name in ("uvloop", "httptools", "msgspec")},
     }
     if has_llama:

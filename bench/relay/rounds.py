@@ -59,7 +59,7 @@ def sample(running: RunningProxy, cell: Cell, number: int) -> Sample:
 def tell(sample: Sample) -> None:
     """Print it for whoever watches."""
     shown = "  ".join(f"{name} {value:.1f}" for name, value in sample.values.items())
-    print(f"  round {sample.round + 1}  {sample.cell:<18}{sample.proxy:<10}{shown}", file=sys.stderr)
+    print(f"  round {sample.round + 1}  {sample.cell:<18}{sample.proxy:<17} {shown}", file=sys.stderr)
 
 
 def shuffled(entries: Sequence[T]) -> list[T]:

@@ -57,7 +57,7 @@ def main() -> None:
     rows = [row(name, starts[name], programs[name], options.rounds) for name in programs]
     print("\n".join(rows))
     if options.write:
-        python = pythons.python_version(pythons.hotseat())
+        python = pythons.python_version()
         said = Template((HERE / "page.md").read_text())
         PAGE.write_text(
             said.substitute(rows="\n".join(rows), rounds=options.rounds, python=python, cores=os.cpu_count())
