@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from hotseat.cli.shared_options import USUAL_CONFIG, AsJson, ConfigFiles, Lenient
+from hotseat.daemon.garbage_collection import collect_nothing_during_start
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -44,6 +45,7 @@ def serve(
     ] = None,
 ) -> None:
     """Run the server."""
+    collect_nothing_during_start()
     from hotseat import app as application
     from hotseat.config.options import ServeOptions
     from hotseat.config.units import parse_listen

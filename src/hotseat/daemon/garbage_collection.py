@@ -10,7 +10,12 @@ def collect_rarely() -> None:
     gc.set_threshold(50_000, 20, 20)
 
 
+def collect_nothing_during_start() -> None:
+    """Of 170,000 objects that a start leaves behind, a collection frees 900."""
+    gc.disable()
+
+
 def ignore_what_exists() -> None:
-    """What a long-running server has created so far lives as long as the process."""
-    gc.collect()
+    """What a long-running server has created so far lives as long as the process. What it creates is collected."""
     gc.freeze()
+    gc.enable()
