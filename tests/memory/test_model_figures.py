@@ -150,7 +150,7 @@ def test_a_file_that_breaks_the_reader_costs_only_the_figure(
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("hotseat.memory.estimated.estimate", broken)
+    monkeypatch.setattr("hotseat.estimates.estimate.estimate", broken)
 
     assert filled(catalog(server)) is None
     assert "memory could not be estimated model=qwen" in caplog.text

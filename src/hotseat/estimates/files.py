@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hotseat.estimates.gguf import Head, read_head
 from hotseat.estimates.report import CannotEstimate
-from hotseat.estimates.safetensors import Checkpoint, checkpoint_of, weights_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import BinaryIO, TypeVar
+
+    from hotseat.estimates.gguf import Head
+    from hotseat.estimates.safetensors import Checkpoint
 
     T = TypeVar("T")
 
@@ -26,16 +27,23 @@ PROCESSOR = Path("/proc/cpuinfo")
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """This machine's files; relative names are resolved in `folder`."""
+    """This machine's files; relative names are resolved in `folder`.
+
+    What reads a kind of file is imported with the first one: a start without `devices` reads none.
+    """
 
     folder: Path
 
     def gguf(self, path: str) -> Head:
+        from hotseat.estimates.gguf import read_head
+
         first = self.folder / path
         heads = [_opened(part, read_head) for part in parts_of(first)]
         return replace(heads[0], tensors=tuple(tensor for head in heads for tensor in head.tensors))
 
     def checkpoint(self, path: str) -> Checkpoint:
+        from hotseat.estimates.safetensors import checkpoint_of, weights_size
+
         folder = self.folder / path
         if not folder.is_dir():
             raise CannotEstimate(

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeAlias
 from hotseat.catalog.redaction import without
 from hotseat.catalog.spec import GpuChoice
 from hotseat.catalog.template import PORT, fill_hole
-from hotseat.estimates.estimate import estimate
 from hotseat.estimates.report import CannotEstimate, Where
 from hotseat.identifiers import ANY_GPU, LOCAL_HOST, RAM, Place
 
@@ -45,6 +44,8 @@ class Estimates:
 
     def explained(self, spec: ModelSpec) -> Estimate:
         """Line by line and without secrets. Raises CannotEstimate, which says why; reads files."""
+        from hotseat.estimates.estimate import estimate  # a start without `devices` needs no estimate
+
         argv, secrets = tuple(fill_hole(word, PORT, 0) for word in spec.recipe.argv), spec.recipe.secrets
         try:
             found = estimate(argv, self._files, env={**self._environ, **dict(spec.recipe.env)}, gpu=self._gpu)

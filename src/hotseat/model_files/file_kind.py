@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hotseat.estimates.files import PART, Disk
-from hotseat.estimates.gguf_architecture import anatomy_of
 from hotseat.estimates.report import CannotEstimate
 from hotseat.model_files.found import Engine, Found, Role
 
@@ -43,6 +42,8 @@ WHISPER_WORDS = range(51_000, 53_000)
 
 def read_gguf(path: Path, stem: str = "", files: Files = HERE) -> Found:
     """Classify a GGUF file; CannotEstimate says why it cannot be used."""
+    from hotseat.estimates.gguf_architecture import anatomy_of  # a start without `modelsDir` classifies none
+
     head = files.gguf(str(path))
     kind = head.keys.get("general.type", "model")
     if kind in KINDS:
