@@ -98,7 +98,7 @@ def play(folder: Path, models: Mapping[str, Path], asked: Sequence[str], budget:
         began = time.monotonic()
         waits = converse(rig, asked)
         took_s = time.monotonic() - began
-        loads = rig.log().count("starting upstream")
+        loads = rig.log().count("starting model server")
     return Outcome(
         requests=len(waits),
         problems=[problem for problem, _ in waits if problem],

@@ -29,13 +29,13 @@ async def test_lines_of_all_sources_are_in_the_order_of_time(rig: Management) ->
     rig.logs.write("dud", "loading")
     rig.logs.write("alpha", "hello")
     rig.logs.write("dud", "oh no")
-    rig.logs.write_own("warning", "upstream failed to start model=dud")
+    rig.logs.write_own("warning", "model server failed to start model=dud")
 
     assert (await rig.get("/hotseat/logs")).text.splitlines() == [
         "2026-11-16T12:00:00.000Z dud | loading",
         "2026-11-16T12:00:01.000Z alpha | hello",
         "2026-11-16T12:00:02.000Z dud | oh no",
-        "2026-11-16T12:00:03.000Z hotseat | WARNING upstream failed to start model=dud",
+        "2026-11-16T12:00:03.000Z hotseat | WARNING model server failed to start model=dud",
     ]
 
 

@@ -32,21 +32,21 @@ def _in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 async def test_all_sources_are_shown_in_the_order_of_time(command_line: CommandLine) -> None:
     """In the time of this machine, with hotseat's own lines among those of the models."""
     logs = command_line.rig.logs
-    logs.write_own("info", "starting upstream model=qwen")
+    logs.write_own("info", "starting model server model=qwen")
     logs.write("qwen", "loading")
-    logs.write_own("warning", "upstream failed to start model=qwen")
+    logs.write_own("warning", "model server failed to start model=qwen")
     said = await command_line.type("logs")
 
     assert said.out.splitlines() == [
-        "2026-11-16T13:00:00.000+01:00 hotseat | INFO starting upstream model=qwen",
+        "2026-11-16T13:00:00.000+01:00 hotseat | INFO starting model server model=qwen",
         "2026-11-16T13:00:01.000+01:00 qwen | loading",
-        "2026-11-16T13:00:02.000+01:00 hotseat | WARNING upstream failed to start model=qwen",
+        "2026-11-16T13:00:02.000+01:00 hotseat | WARNING model server failed to start model=qwen",
     ]
 
 
 async def test_logs_of_one_model_are_its_servers_lines(command_line: CommandLine) -> None:
     """hotseat's own lines are left out."""
-    command_line.rig.logs.write_own("info", "starting upstream model=qwen")
+    command_line.rig.logs.write_own("info", "starting model server model=qwen")
     command_line.rig.logs.write("qwen", "loading")
     said = await command_line.type("logs", "qwen")
 

@@ -36,8 +36,8 @@ def _alpha_runs(hotseat: Hotseat) -> None:
 def test_lines_of_all_sources_are_in_the_order_of_time(visit: Visit, hotseat: Hotseat) -> None:
     """hotseat's own lines are among those of the model servers, with time, source and level."""
     page = visit.go("logs")
-    expect(lines(page, "upstream ready model=alpha").last).to_be_visible()
-    ready = lines(page, "upstream ready model=alpha").last
+    expect(lines(page, "model server ready model=alpha").last).to_be_visible()
+    ready = lines(page, "model server ready model=alpha").last
     texts = page.locator(".line .text").all_text_contents()
 
     expect(ready.locator("time")).to_have_text(re.compile(r"^\d\d:\d\d:\d\d$"))
@@ -45,7 +45,7 @@ def test_lines_of_all_sources_are_in_the_order_of_time(visit: Visit, hotseat: Ho
     expect(ready.locator(".level")).to_have_text("info")
     expect(lines(page, "model loaded").first.locator(".source")).to_have_text("alpha")
     starting, loading = (
-        next(n for n, text in enumerate(texts) if part in text) for part in ("starting upstream", "loading model")
+        next(n for n, text in enumerate(texts) if part in text) for part in ("starting model server", "loading model")
     )
     assert starting < loading
     clocks = page.locator(".line time").all_text_contents()
@@ -74,11 +74,11 @@ def test_lines_are_filtered_by_level_and_text(visit: Visit, hotseat: Hotseat) ->
     page = visit.go("logs")
     expect(lines(page, "failed to start").first).to_be_visible()
     page.get_by_label("Level").select_option("Warnings and errors")
-    expect(lines(page, "upstream ready")).to_have_count(0)
+    expect(lines(page, "model server ready")).to_have_count(0)
     shown = set(page.locator(".line .level").all_text_contents())
-    page.get_by_label("Filter lines").fill("UPSTREAM FAILED TO START")
+    page.get_by_label("Filter lines").fill("MODEL SERVER FAILED TO START")
 
-    expect(lines(page).first.locator(".text")).to_contain_text("upstream failed to start")
+    expect(lines(page).first.locator(".text")).to_contain_text("model server failed to start")
     expect(lines(page).first.locator(".source")).to_have_text("hotseat")
     assert shown <= {"warning", "error", "critical"}
     assert {"warning", "error"} & shown
@@ -149,6 +149,6 @@ def test_lines_stay_when_the_connection_is_lost(visit: Visit, hotseat: Hotseat) 
     hotseat.call("DELETE", "/upstream/alpha")
     page.context.set_offline(False)
 
-    expect(lines(page, "stopping upstream model=alpha").last).to_be_visible()
+    expect(lines(page, "stopping model server model=alpha").last).to_be_visible()
     expect(lines(page, "listening on")).to_have_count(1)
     visit.problems[:] = [each for each in visit.problems if "ERR_INTERNET_DISCONNECTED" not in each]

@@ -464,12 +464,12 @@ async def test_a_swap_is_logged(caplog: pytest.LogCaptureFixture) -> None:
             await rig.dispatcher.operator.load(LLAMA)
 
     assert [record.getMessage() for record in caplog.records] == [
-        "starting upstream model=qwen reason='loaded explicitly (operator or preload)'",
-        "upstream ready model=qwen took_s=0.00 pid=7001",
-        "stopping upstream model=qwen reason='unloaded to free memory for llama'",
-        "upstream exited model=qwen exit_status='exited as asked'",
-        "starting upstream model=llama reason='loaded explicitly (operator or preload)'",
-        "upstream failed to start model=llama took_s=0.00 failures=1 retry_in_s=0 error='llama exited with code 1'",
+        "starting model server model=qwen reason='loaded explicitly (operator or preload)'",
+        "model server ready model=qwen took_s=0.00 pid=7001",
+        "stopping model server model=qwen reason='unloaded to free memory for llama'",
+        "model server exited model=qwen exit_status='exited as asked'",
+        "starting model server model=llama reason='loaded explicitly (operator or preload)'",
+        "model server failed to start model=llama took_s=0.00 failures=1 retry_in_s=0 error='llama exited with code 1'",
     ]
 
 
@@ -503,7 +503,8 @@ async def test_a_crash_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         (
             "WARNING",
-            "upstream crashed model=qwen ready_s=8.00 failures=1 retry_in_s=0 error='qwen was terminated by SIGSEGV'",
+            "model server crashed model=qwen ready_s=8.00 failures=1 retry_in_s=0"
+            " error='qwen was terminated by SIGSEGV'",
         )
     ]
 
@@ -557,7 +558,7 @@ async def test_shutting_down_with_somebody_who_never_leaves(caplog: pytest.LogCa
         await rig.dispatcher.shut_down(within=30)
 
         assert [record.getMessage() for record in caplog.records] == [
-            "upstreams did not exit and are left to the guard"
+            "model servers did not exit and are left to the guard"
         ]
         assert rig.dispatcher.views.current().now == 30 + 10 + STUCK_S
 
@@ -728,7 +729,7 @@ async def test_a_model_that_cannot_sleep_is_stopped(caplog: pytest.LogCaptureFix
         await rig.dispatcher.operator.load(LLAMA)
 
         assert rig.phase(QWEN) is Phase.COLD
-        assert "upstream failed to sleep and is stopped model=qwen error='POST /sleep was answered" in caplog.text
+        assert "model server failed to sleep and is stopped model=qwen error='POST /sleep was answered" in caplog.text
 
 
 @in_virtual_time
@@ -746,4 +747,4 @@ async def test_a_model_that_cannot_be_woken_is_started_anew(caplog: pytest.LogCa
 
         assert waiter.outcomes == ["granted"]
         assert rig.dispatcher.views.of(QWEN).launch != launch
-        assert "upstream failed to wake and is restarted model=qwen error='POST /wake_up was" in caplog.text
+        assert "model server failed to wake and is restarted model=qwen error='POST /wake_up was" in caplog.text

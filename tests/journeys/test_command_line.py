@@ -74,7 +74,7 @@ def test_logs_show_hotseats_own_lines_among_those_of_the_servers(rig: Hotseat) -
     times = [line["at"] for line in printed]
     starting, loading, ready = (
         max(n for n, line in enumerate(printed) if words in line["text"])
-        for words in ("starting upstream model=alpha", "loading model", "upstream ready model=alpha")
+        for words in ("starting model server model=alpha", "loading model", "model server ready model=alpha")
     )
 
     assert times == sorted(times)
@@ -141,7 +141,7 @@ def test_a_server_that_fails_again_and_again_is_reported(serve: Callable[..., Ho
     answers = [rig.chat("dud") for _ in range(2)]
     listed, asked = rig.cli("ps").stdout, rig.cli("why", "dud").stdout
     logged = [json.loads(line) for line in rig.log().splitlines()]
-    warned = [line for line in logged if line["message"] == "upstream failed to start"][-1]
+    warned = [line for line in logged if line["message"] == "model server failed to start"][-1]
     cause = "it exited with code 1 while loading. It does not accept an option of `cmd`; its output says which."
 
     assert [answer.status for answer in answers] == [503] * 2

@@ -44,7 +44,7 @@ def spread(hosts: Hosts) -> dict[str, str]:
 
 def loads(hosts: Hosts, model: str) -> int:
     """How often it was loaded anywhere."""
-    started = (f'"starting upstream", "model": "{model}"', f"starting upstream model={model}")
+    started = (f'"starting model server", "model": "{model}"', f"starting model server model={model}")
     return sum(host.log().count(sign) for host in hosts.by_name.values() for sign in started)
 
 

@@ -323,7 +323,7 @@ def test_off_a_terminal_the_log_is_json_throughout(tmp_path: Path, form: str) ->
     assert log_lines[0]["message"].endswith(f"serves 1 models from {rig.config}")
     assert "shutting down" in [line["message"] for line in log_lines]
     assert ("upstream", "I cannot") in [(line["logger"], line["message"]) for line in log_lines]
-    assert [line["model"] for line in log_lines if line["message"] == "upstream failed to start"] == ["qwen"]
+    assert [line["model"] for line in log_lines if line["message"] == "model server failed to start"] == ["qwen"]
 
 
 @pytest.mark.parametrize("form", ["json", "text"])

@@ -61,7 +61,7 @@ def test_two_models_take_turns_asleep(serve: Callable[..., Hotseat]) -> None:
     metrics = rig.call("GET", "/metrics").body.decode()
     assert 'hotseat_model_phase{model="two",phase="asleep"} 1.0' in metrics
     assert 'hotseat_loads_total{model="two",outcome="ready"} 1.0' in metrics
-    assert rig.log().count("starting upstream") == 2
+    assert rig.log().count("starting model server") == 2
 
 
 def test_nobody_is_aborted_by_a_sleep(serve: Callable[..., Hotseat]) -> None:
@@ -123,6 +123,6 @@ def test_llama_server_is_tried_and_then_restarted(serve: Callable[..., Hotseat])
         assert rig.chat("alpha").status == 200
         assert rig.chat("beta").status == 200
 
-    assert times(rig, "upstream asleep", "alpha") == 2
-    assert times(rig, "upstream awake", "alpha") == 2
-    assert times(rig, "stopping upstream", "alpha") == 1
+    assert times(rig, "model server asleep", "alpha") == 2
+    assert times(rig, "model server awake", "alpha") == 2
+    assert times(rig, "stopping model server", "alpha") == 1

@@ -66,7 +66,8 @@ def test_a_reader_who_comes_back_gets_the_lines_that_waited(tmp_path: Path) -> N
         read = bytearray()
         with ThreadPoolExecutor(1) as reader:
             reading = reader.submit(read_all, read_end, read)
-            eventually(lambda: b"upstream failed to start" in read)  # at its end it waits only a second for its reader
+            # At its end it waits only a second for its reader.
+            eventually(lambda: b"model server failed to start" in read)
             rig.terminate()
             reading.result(PATIENCE_S)
     os.close(read_end)

@@ -55,7 +55,7 @@ def test_a_server_stopped_amid_a_stream_is_replaced(rig: Hotseat) -> None:
     assert rig.chat("qwen").status == 200
     assert rig.health()["qwen"]["pid"] != pid
     assert rig.call("GET", "/hotseat/ready").status == 200
-    assert "upstream is unresponsive and is stopped" in rig.log()
+    assert "model server is unresponsive and is stopped" in rig.log()
 
 
 def test_a_stopped_server_is_unloaded_at_once(rig: Hotseat) -> None:

@@ -104,7 +104,7 @@ async def test_a_stopped_server_is_reported_once(rig: SupervisorRig, caplog: pyt
 
     assert (report.model, report.launch) == (ready.model, ready.launch)
     assert report.silent_s >= LIMIT_S
-    assert "upstream is unresponsive and is stopped model=qwen" in caplog.text
+    assert "model server is unresponsive and is stopped model=qwen" in caplog.text
 
 
 async def test_a_server_that_answers_its_health_check_is_left_alone(rig: SupervisorRig) -> None:

@@ -75,10 +75,10 @@ def test_utc_is_z() -> None:
 def test_a_line_is_level_and_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     """No time by default, and never colours."""
     set_up(Logging(level="info", form=LogFormat.TEXT))
-    logging.getLogger("hotseat.test").info("upstream ready model=%s", "qwen")
+    logging.getLogger("hotseat.test").info("model server ready model=%s", "qwen")
     logging.getLogger("hotseat.test").debug("not shown")
 
-    assert capsys.readouterr().out == "INFO upstream ready model=qwen\n"
+    assert capsys.readouterr().out == "INFO model server ready model=qwen\n"
 
 
 def test_a_line_may_begin_with_its_time(capsys: pytest.CaptureFixture[str]) -> None:
@@ -119,9 +119,9 @@ def in_json(capsys: pytest.CaptureFixture[str], sentence: str, *values: object, 
     [
         ("look here", (), {"message": "look here"}),
         (
-            "upstream ready model=%s took_s=%.2f pid=%s",
+            "model server ready model=%s took_s=%.2f pid=%s",
             ("qwen", 1.23456789, 7),
-            {"message": "upstream ready", "model": "qwen", "took_s": 1.234568, "pid": 7},
+            {"message": "model server ready", "model": "qwen", "took_s": 1.234568, "pid": 7},
         ),
         ("stopped reason=%r status=%s", ("a 'b'", None), {"message": "stopped", "reason": "a 'b'", "status": None}),
         ("hotseat %s serves %d models", ("1.0", 2), {"message": "hotseat 1.0 serves 2 models"}),

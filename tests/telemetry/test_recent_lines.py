@@ -44,10 +44,10 @@ def texts(recent: RecentLines) -> list[str]:
 def test_a_line_has_its_time_and_level(to_stdout: str) -> None:
     """Whether or not it also goes to standard output."""
     recent = in_use(to_stdout=to_stdout)
-    log.warning("upstream failed to start model=%s", "qwen")
+    log.warning("model server failed to start model=%s", "qwen")
     [line] = recent.newest(10)
 
-    assert (line.text, line.level, line.model) == ("upstream failed to start model=qwen", "warning", None)
+    assert (line.text, line.level, line.model) == ("model server failed to start model=qwen", "warning", None)
     assert abs(line.at - time.time()) < 60
 
 

@@ -17,6 +17,6 @@ def log_failure(failure: ReportFailure) -> None:
     error = with_output(failure.error, failure.output)
     fields = (failure.model, failure.after_s, failure.failures, failure.retry_in_s, error)
     if failure.is_crash:
-        log.warning("upstream crashed model=%s ready_s=%.2f failures=%d retry_in_s=%.0f error=%r", *fields)
+        log.warning("model server crashed model=%s ready_s=%.2f failures=%d retry_in_s=%.0f error=%r", *fields)
     else:
-        log.warning("upstream failed to start model=%s took_s=%.2f failures=%d retry_in_s=%.0f error=%r", *fields)
+        log.warning("model server failed to start model=%s took_s=%.2f failures=%d retry_in_s=%.0f error=%r", *fields)

@@ -93,7 +93,7 @@ class ServerTasks:
 
     def start(self, command: StartUpstream) -> None:
         gpus = f" gpus={','.join(place.device for place in command.gpus)}" if command.gpus else ""
-        log.info("starting upstream model=%s reason=%r%s", command.model, command.reason, gpus)
+        log.info("starting model server model=%s reason=%r%s", command.model, command.reason, gpus)
         self._running[command.launch] = self._tasks.start(self._run(command), f"run {command.model}")
 
     def adopt(self, adopted: ServerAdopted) -> None:
@@ -104,16 +104,16 @@ class ServerTasks:
         self._running[ready.launch] = self._tasks.start(self._watch(ready), f"watch {ready.model}")
 
     def stop(self, command: StopUpstream) -> None:
-        log.info("stopping upstream model=%s reason=%r", command.model, command.reason)
+        log.info("stopping model server model=%s reason=%r", command.model, command.reason)
         self._tasks.start(self._stop(command), f"stop {command.model}")
 
     def put_to_sleep(self, command: PutToSleep) -> None:
         level, reason = command.level.name, command.reason
-        log.info("putting upstream to sleep model=%s level=%s reason=%r", command.model, level, reason)
+        log.info("putting model server to sleep model=%s level=%s reason=%r", command.model, level, reason)
         self._tasks.start(self._put_to_sleep(command), f"put {command.model} to sleep")
 
     def wake_up(self, command: WakeUp) -> None:
-        log.info("waking upstream model=%s level=%s reason=%r", command.model, command.level.name, command.reason)
+        log.info("waking model server model=%s level=%s reason=%r", command.model, command.level.name, command.reason)
         self._tasks.start(self._wake_up(command), f"wake {command.model}")
 
     def save_conversations(self, command: SaveConversations) -> None:
@@ -136,7 +136,7 @@ class ServerTasks:
         if not await self._ended_within(within):
             self._tell(ShutdownRequested(force=True))
             if not await self._ended_within(unload_timeout_s + STUCK_S):
-                log.error("upstreams did not exit and are left to the guard")
+                log.error("model servers did not exit and are left to the guard")
 
     async def _ended_within(self, seconds: Seconds) -> bool:
         """Wait until no server runs; False after `seconds`."""
@@ -179,7 +179,7 @@ class ServerTasks:
             await self._end(command.model, command.launch)
         took = self._clock() - began
         if isinstance(started, UpstreamReady):
-            log.info("upstream ready model=%s took_s=%.2f pid=%s", command.model, took, started.upstream.pid)
+            log.info("model server ready model=%s took_s=%.2f pid=%s", command.model, took, started.upstream.pid)
         return started
 
     async def _exited(self, ready: UpstreamReady) -> UpstreamExited:
@@ -189,7 +189,7 @@ class ServerTasks:
             log.exception("internal error action=watch model=%s", ready.model)
             await self._end(ready.model, ready.launch)
             exited = UpstreamExited(ready.model, ready.launch, f"was stopped after an internal error: {named(problem)}")
-        log.info("upstream exited model=%s exit_status=%r", ready.model, exited.exit_status)
+        log.info("model server exited model=%s exit_status=%r", ready.model, exited.exit_status)
         return exited
 
     async def _learn_slots(self, ready: UpstreamReady) -> None:
@@ -229,9 +229,9 @@ class ServerTasks:
             log.exception("internal error action=sleep model=%s", command.model)
             outcome = SleepFailed(command.model, command.launch, named(problem))
         if isinstance(outcome, SleepFailed):
-            log.warning("upstream failed to sleep and is stopped model=%s error=%r", command.model, outcome.error)
+            log.warning("model server failed to sleep and is stopped model=%s error=%r", command.model, outcome.error)
         elif outcome:
-            log.info("upstream asleep model=%s took_s=%.2f", command.model, self._clock() - began)
+            log.info("model server asleep model=%s took_s=%.2f", command.model, self._clock() - began)
         if outcome:
             self._tell(outcome)
 
@@ -243,9 +243,9 @@ class ServerTasks:
             log.exception("internal error action=wake model=%s", command.model)
             outcome = WakeFailed(command.model, command.launch, named(problem))
         if isinstance(outcome, WakeFailed):
-            log.warning("upstream failed to wake and is restarted model=%s error=%r", command.model, outcome.error)
+            log.warning("model server failed to wake and is restarted model=%s error=%r", command.model, outcome.error)
         elif outcome:
-            log.info("upstream awake model=%s took_s=%.2f", command.model, self._clock() - began)
+            log.info("model server awake model=%s took_s=%.2f", command.model, self._clock() - began)
         if outcome:
             self._tell(outcome)
 

@@ -169,7 +169,7 @@ class Guard:
         return link.send({"do": "keep", "grace_s": self._grace.seconds, **path}, [listening.listener.detach()])
 
     def _lost(self) -> None:
-        log.error("the guard process was lost, stopping all upstreams")
+        log.error("the guard process was lost, stopping all model servers")
         link, self._link = self._link, None
         if link:
             self._ending_guards.start(link.wait_for_end(), "wait for the guard to end")

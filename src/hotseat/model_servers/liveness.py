@@ -165,7 +165,7 @@ class Liveness:
 
     def _give_up(self, server: InUse, silence: Silence, silent_s: Seconds) -> None:
         silence.is_reported = True
-        log.warning("upstream is unresponsive and is stopped model=%s silent_s=%.0f", server.model, silent_s)
+        log.warning("model server is unresponsive and is stopped model=%s silent_s=%.0f", server.model, silent_s)
         self._report(UpstreamUnresponsive(server.model, server.launch, silent_s))
 
 

@@ -60,7 +60,7 @@ class Child:
                 self._process.signal(signal.SIGCONT)  # a stopped process handles no other signal
                 await self.exited()
         except TimeoutError:
-            log.warning("upstream did not exit in time and is killed pid=%s", self.pid)
+            log.warning("model server did not exit in time and is killed pid=%s", self.pid)
         finally:
             self.kill()
 

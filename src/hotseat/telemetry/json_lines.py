@@ -22,7 +22,7 @@ _NAMED = re.compile(rf" \w+={_PLACE}")
 
 
 class JsonLines(logging.Formatter):
-    """`{"time": …, "level": "info", "logger": …, "message": "upstream ready", "model": "qwen"}`"""
+    """`{"time": …, "level": "info", "logger": …, "message": "model server ready", "model": "qwen"}`"""
 
     def format(self, record: logging.LogRecord) -> str:
         sentence, fields = taken_apart(record)

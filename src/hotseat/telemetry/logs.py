@@ -92,7 +92,7 @@ def is_journal(stream: TextIO) -> bool:
 
 
 class Lines(logging.Formatter):
-    """`12:00:00 WARNING upstream failed to start model=qwen`; never coloured, so that a file reads like a terminal."""
+    """`12:00:00 WARNING model server crashed model=qwen`; never coloured, so that a file reads like a terminal."""
 
     def __init__(self, time_format: str = "") -> None:
         super().__init__("%(levelname)s %(message)s")
