@@ -10,6 +10,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, assert_never
 
+from hotseat.dispatch.ready_server_tasks import ReadyServerTasks, named
 from hotseat.errors import LoadFailed
 from hotseat.scheduling.commands import (
     Cause,
@@ -23,24 +24,20 @@ from hotseat.scheduling.commands import (
     WakeUp,
 )
 from hotseat.scheduling.events import (
-    ConversationsRestored,
-    ConversationsSaved,
     ShutdownRequested,
-    SleepFailed,
     UpstreamExited,
     UpstreamFailed,
     UpstreamReady,
-    WakeFailed,
 )
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from hotseat.dispatch.launcher import Launcher
     from hotseat.identifiers import Instant, LaunchId, ModelName, Seconds
     from hotseat.scheduling.commands import ServerCommand
-    from hotseat.scheduling.events import Event, ServerAdopted, Transfer
+    from hotseat.scheduling.events import Event, ServerAdopted
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +47,6 @@ killed."""
 STOP_AGAIN_S: Seconds = 1.0
 STUCK_S: Seconds = 5.0
 """Added to `unload_timeout_s`: a server that still exists after that will not end by waiting."""
-TRANSFERRED = "conversations %s model=%s count=%d tokens=%d size_mb=%.1f took_s=%.2f"
 
 
 class ServerTasks:
@@ -67,6 +63,7 @@ class ServerTasks:
         self._read_ahead_of: dict[ModelName, asyncio.Task[None]] = {}
         """The last read-ahead per model; may be finished."""
         self._tasks = Tasks()
+        self._ready = ReadyServerTasks(launcher, tell, clock, self._take_breath, self._tasks)
 
     # Commands
 
@@ -77,13 +74,13 @@ class ServerTasks:
             case StopUpstream():
                 self.stop(command)
             case PutToSleep():
-                self.put_to_sleep(command)
+                self._ready.put_to_sleep(command)
             case WakeUp():
-                self.wake_up(command)
+                self._ready.wake_up(command)
             case SaveConversations():
-                self.save_conversations(command)
+                self._ready.save_conversations(command)
             case RestoreConversations():
-                self.restore_conversations(command)
+                self._ready.restore_conversations(command)
             case ReadAhead():
                 self.read_ahead(command)
             case StopReading(model=model):
@@ -106,21 +103,6 @@ class ServerTasks:
     def stop(self, command: StopUpstream) -> None:
         log.info("stopping model server model=%s reason=%r", command.model, command.reason)
         self._tasks.start(self._stop(command), f"stop {command.model}")
-
-    def put_to_sleep(self, command: PutToSleep) -> None:
-        level, reason = command.level.name, command.reason
-        log.info("putting model server to sleep model=%s level=%s reason=%r", command.model, level, reason)
-        self._tasks.start(self._put_to_sleep(command), f"put {command.model} to sleep")
-
-    def wake_up(self, command: WakeUp) -> None:
-        log.info("waking model server model=%s level=%s reason=%r", command.model, command.level.name, command.reason)
-        self._tasks.start(self._wake_up(command), f"wake {command.model}")
-
-    def save_conversations(self, command: SaveConversations) -> None:
-        self._tasks.start(self._save_conversations(command), f"save conversations of {command.model}")
-
-    def restore_conversations(self, command: RestoreConversations) -> None:
-        self._tasks.start(self._restore_conversations(command), f"restore conversations of {command.model}")
 
     def read_ahead(self, command: ReadAhead) -> None:
         reading = self._tasks.start(self._launcher.read_ahead(command), f"read ahead {command.model}")
@@ -218,73 +200,6 @@ class ServerTasks:
         if (breath_s := self._last_left_at(model) + BREATH_S - self._clock()) > 0:
             await asyncio.sleep(breath_s)
 
-    # Sleep
-
-    async def _put_to_sleep(self, command: PutToSleep) -> None:
-        await self._take_breath(command.model)
-        began = self._clock()
-        try:
-            outcome = await self._launcher.put_to_sleep(command)
-        except Exception as problem:
-            log.exception("internal error action=sleep model=%s", command.model)
-            outcome = SleepFailed(command.model, command.launch, named(problem))
-        if isinstance(outcome, SleepFailed):
-            log.warning("model server failed to sleep and is stopped model=%s error=%r", command.model, outcome.error)
-        elif outcome:
-            log.info("model server asleep model=%s took_s=%.2f", command.model, self._clock() - began)
-        if outcome:
-            self._tell(outcome)
-
-    async def _wake_up(self, command: WakeUp) -> None:
-        began = self._clock()
-        try:
-            outcome = await self._launcher.wake_up(command)
-        except Exception as problem:
-            log.exception("internal error action=wake model=%s", command.model)
-            outcome = WakeFailed(command.model, command.launch, named(problem))
-        if isinstance(outcome, WakeFailed):
-            log.warning("model server failed to wake and is restarted model=%s error=%r", command.model, outcome.error)
-        elif outcome:
-            log.info("model server awake model=%s took_s=%.2f", command.model, self._clock() - began)
-        if outcome:
-            self._tell(outcome)
-
-    # Conversations
-
-    async def _save_conversations(self, command: SaveConversations) -> None:
-        await self._take_breath(command.model)
-        try:
-            outcome = await self._launcher.save_conversations(command)
-        except Exception as problem:
-            log.exception("internal error action=save model=%s", command.model)
-            outcome = ConversationsSaved(command.model, command.launch, problem=named(problem))
-        if outcome:
-            log_transfers("saved", outcome.model, outcome.saved, outcome.problem)
-            self._tell(outcome)
-
-    async def _restore_conversations(self, command: RestoreConversations) -> None:
-        try:
-            outcome = await self._launcher.restore_conversations(command)
-        except Exception as problem:
-            log.exception("internal error action=restore model=%s", command.model)
-            outcome = ConversationsRestored(command.model, command.launch, problem=named(problem))
-        if outcome:
-            log_transfers("restored", outcome.model, outcome.restored, outcome.problem)
-            self._tell(outcome)
-
-
-def log_transfers(done: str, model: ModelName, transfers: Sequence[Transfer], problem: str) -> None:
-    if not (transfers or problem):
-        return
-    tokens, size_mb = sum(each.tokens for each in transfers), sum(each.size for each in transfers) / 1e6
-    took_s = sum(each.took_s for each in transfers)
-    form = f"{TRANSFERRED} problem=%r" if problem else TRANSFERRED
-    log.info(form, done, model, len(transfers), tokens, size_mb, took_s, *([problem] if problem else []))
-
 
 def start_raised(model: ModelName, problem: Exception) -> LoadFailed:
     return LoadFailed(f"{model} is not ready: internal error ({named(problem)}). See the log of hotseat for details.")
-
-
-def named(problem: Exception) -> str:
-    return f"{type(problem).__name__}: {problem}"
