@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 REPOSITORY = DOCS.parent
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|sh))`")
 NAMED_TEST = re.compile(r"`(tests/[\w/]+(?:\.py)?)`")
 DEPENDENCY = re.compile(r"[A-Za-z0-9-]+")
 
@@ -38,6 +39,24 @@ def test_tests_that_are_named_exist(page: Path) -> None:
     named = NAMED_TEST.findall(page.read_text())
 
     assert [path for path in named if not (REPOSITORY / path).exists()] == []
+
+
+@pytest.mark.parametrize(
+    "page", [REPOSITORY / "CONTRIBUTING.md", *(DOCS / "design").glob("*.md")], ids=lambda page: page.name
+)
+def test_files_that_are_named_exist(page: Path, source_files: str) -> None:
+    """A file may be named by the end of its path, where the text says in which folder it is."""
+    named = NAMED_FILE.findall(page.read_text())
+
+    assert [path for path in named if f"/{path}\n" not in source_files] == []
+
+
+@pytest.fixture(scope="module")
+def source_files() -> str:
+    """One path per line."""
+    folders = ("src", "tests", "bench", "scripts", "clients")
+    found = [path for name in folders for end in ("py", "sh") for path in (REPOSITORY / name).rglob(f"*.{end}")]
+    return "".join(f"{path}\n" for path in found)
 
 
 def test_generated_pages_are_fresh() -> None:
