@@ -15,7 +15,7 @@ import { TimelinePage } from "./pages/timeline";
 import { UsagePage } from "./pages/usage";
 import { NoticeBar } from "./parts/actions";
 import { Icon, type IconName } from "./parts/icons";
-import { PhaseDot, phaseLabel } from "./parts/phase";
+import { PhaseDot, phaseLabel, phaseShown } from "./parts/phase";
 import { linkTo, route } from "./route";
 import { chooseTheme, chosenTheme, type Theme } from "./theme";
 
@@ -117,9 +117,12 @@ function ModelDots() {
     <section class="dots" aria-label="Model phases">
       <h2>Models</h2>
       <ul>
-        {(models.value ?? []).map(({ model, phase, in_flight }) => (
+        {(models.value ?? []).map(({ model, phase, failures, in_flight }) => (
           <li key={model}>
-            <PhaseDot phase={phase} label={phaseLabel(phase)} />
+            <PhaseDot
+              phase={phaseShown({ phase, failures })}
+              label={phaseLabel(phaseShown({ phase, failures }))}
+            />
             <a href={linkTo("models", { model })}>{model}</a>
             {in_flight > 0 && (
               <span class="count" title="Requests in flight">

@@ -94,6 +94,19 @@ def test_a_failed_load_shows_the_cause_and_the_last_output(visit: Visit) -> None
     visit.problems[:] = [each for each in visit.problems if "status of 503" not in each]
 
 
+def test_a_model_whose_last_start_failed_does_not_look_like_one_that_was_never_asked_for(visit: Visit) -> None:
+    """The sidebar says so on every page, also after its backoff; a model that is loaded well has its phase."""
+    page = visit.go("models")
+    page.get_by_role("button", name="Load broken").click()
+    page.get_by_role("button", name="Load alpha").click()
+    page = visit.go("queue")
+    models = page.get_by_role("region", name="Model phases").get_by_role("listitem")
+
+    expect(models.filter(has_text="broken").get_by_role("img", name="last start failed")).to_be_visible()
+    expect(models.filter(has_text="alpha").get_by_role("img", name="ready")).to_be_visible()
+    visit.problems[:] = [each for each in visit.problems if "status of 503" not in each]
+
+
 def test_a_model_of_the_side_bar_opens_its_details(visit: Visit) -> None:
     """From any page, with one click."""
     page = visit.go("queue")

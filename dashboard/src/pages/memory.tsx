@@ -3,7 +3,7 @@
 import { available, budgets, yielding, models } from "../data/state";
 import type { ByDevice, Model } from "../data/types";
 import { Card, Page } from "../parts/frame";
-import { PhaseChip } from "../parts/phase";
+import { PhaseChip, phaseShown } from "../parts/phase";
 import { type Column, Table } from "../parts/table";
 import { bytes, orDash } from "../words";
 
@@ -99,7 +99,7 @@ function barLabel(name: string, shares: { model: Model; size: number }[], free: 
 
 const COLUMNS: Column<Model>[] = [
   { name: "Model", by: ({ model }) => model, cell: ({ model }) => model },
-  { name: "Phase", by: ({ phase }) => phase, cell: ({ phase }) => <PhaseChip phase={phase} /> },
+  { name: "Phase", by: ({ phase }) => phase, cell: (model) => <PhaseChip phase={phaseShown(model)} /> },
   { ...sizeColumn("Declared", ({ memory }) => memory), isMinor: true },
   { ...sizeColumn("Estimated", ({ footprint }) => footprint?.estimated), isMinor: true },
   { ...sizeColumn("Measured", ({ footprint }) => footprint?.measured), isMinor: true },

@@ -11,7 +11,7 @@ import { Action } from "../parts/actions";
 import { Dialog } from "../parts/dialog";
 import { Page } from "../parts/frame";
 import { LoadingBar } from "../parts/loading";
-import { PhaseChip } from "../parts/phase";
+import { PhaseChip, phaseShown } from "../parts/phase";
 import { Prose } from "../parts/prose";
 import { Scroller } from "../parts/scroller";
 import { linkTo, route } from "../route";
@@ -91,7 +91,7 @@ function ModelRow({ model }: { model: Model }) {
           {model.overrides && <span class="tag">override</span>}
           {model.unlisted && <span class="tag">unlisted</span>}
         </button>
-        <PhaseChip phase={model.phase} isAdopted={model.adopted ?? false} />
+        <PhaseChip phase={phaseShown(model)} isAdopted={model.adopted ?? false} />
         <Figures model={model} />
         <Buttons model={model} />
       </div>

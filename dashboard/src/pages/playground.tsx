@@ -6,7 +6,7 @@ import { api } from "../data/api";
 import { models } from "../data/state";
 import { CopyButton, showError } from "../parts/actions";
 import { Card, Page } from "../parts/frame";
-import { PhaseChip } from "../parts/phase";
+import { PhaseChip, phaseShown } from "../parts/phase";
 import { Column } from "../playground/column";
 import { Composer } from "../playground/composer";
 import { asCurl, asJavaScript, asPython, type Message } from "../playground/request";
@@ -131,7 +131,8 @@ function ModelChoice({
       </label>
       {model && (
         <p class="muted">
-          <PhaseChip phase={model.phase} /> {model.phase === "cold" && " · loads when you send a message"}
+          <PhaseChip phase={phaseShown(model)} />{" "}
+          {model.phase === "cold" && " · loads when you send a message"}
         </p>
       )}
     </>

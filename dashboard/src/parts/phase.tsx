@@ -1,14 +1,22 @@
 // A phase has one colour on all pages, and always a text or an accessible name beside the colour.
 
-import type { Phase } from "../data/types";
+import type { Model, Phase } from "../data/types";
 import { ADOPTED } from "../words";
 
+export type ShownPhase = Phase | "failed";
+
+/** A cold model whose last start failed is shown as failed, until a start succeeds. */
+export function phaseShown({ phase, failures }: Pick<Model, "phase" | "failures">): ShownPhase {
+  return phase === "cold" && failures > 0 ? "failed" : phase;
+}
+
 /** The label of a phase, where it differs from the API's value. */
-export function phaseLabel(phase: Phase): string {
+export function phaseLabel(phase: ShownPhase): string {
+  if (phase === "failed") return "last start failed";
   return phase === "backoff" ? "backing off" : phase;
 }
 
-export function PhaseDot({ phase, label }: { phase: Phase; label?: string }) {
+export function PhaseDot({ phase, label }: { phase: ShownPhase; label?: string }) {
   return label ? (
     <span class={`dot ${phase}`} role="img" aria-label={label} title={label} />
   ) : (
@@ -16,7 +24,7 @@ export function PhaseDot({ phase, label }: { phase: Phase; label?: string }) {
   );
 }
 
-export function PhaseChip({ phase, isAdopted = false }: { phase: Phase; isAdopted?: boolean }) {
+export function PhaseChip({ phase, isAdopted = false }: { phase: ShownPhase; isAdopted?: boolean }) {
   return (
     <span class="phase">
       <PhaseDot phase={phase} />

@@ -6,7 +6,7 @@ import { models, queue, stale } from "../data/state";
 import type { Model } from "../data/types";
 import { Card } from "../parts/frame";
 import { LoadingBar } from "../parts/loading";
-import { PhaseChip } from "../parts/phase";
+import { PhaseChip, phaseShown } from "../parts/phase";
 import { Prose } from "../parts/prose";
 import { Scroller } from "../parts/scroller";
 import { duration, firstLine, orDash } from "../words";
@@ -28,7 +28,7 @@ export function Column({ conversation, again, isCompared }: ColumnProps) {
   return (
     <Card
       title={name || "Chat"}
-      note={model && !isCompared && <PhaseChip phase={model.phase} />}
+      note={model && !isCompared && <PhaseChip phase={phaseShown(model)} />}
       tools={<Tools conversation={conversation} again={again} isCompared={isCompared} />}
     >
       <Messages label={`Conversation with ${name}`} conversation={conversation}>
