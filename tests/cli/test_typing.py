@@ -6,12 +6,14 @@ import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from typer.main import get_command
 
 from hotseat import __version__
 from hotseat.cli import normalised
+from hotseat.cli.commands import app
 from hotseat.cli.tables import duration
 from hotseat.config.units import parse_listen
 
@@ -148,6 +150,19 @@ def test_every_command_shows_an_example(typed: Typed, command: str) -> None:
     said = typed(command, "--help")
 
     assert f"Example: hotseat {command}" in said.out
+
+
+def test_an_option_that_can_be_repeated_says_what_one_value_is() -> None:
+    """Without words of its own, newer versions of typer write the type of Python's list."""
+    pending: list[Any] = [get_command(app)]
+    repeatable = []
+    while pending:
+        command = pending.pop()
+        pending += getattr(command, "commands", {}).values()
+        repeatable += [(command.name, each) for each in command.params if getattr(each, "multiple", False)]
+
+    assert len(repeatable) > 10
+    assert [(name, each.name) for name, each in repeatable if not each.metavar] == []
 
 
 def test_help_names_every_command(typed: Typed) -> None:

@@ -39,7 +39,9 @@ def doctor(
     ] = False,
     model: Annotated[
         list[str] | None,
-        typer.Option("--model", help="A model for --report; repeatable. [default: the two smallest]"),
+        typer.Option(
+            "--model", metavar="<model>", help="A model for --report; repeatable. [default: the two smallest]"
+        ),
     ] = None,
 ) -> None:
     """Find problems and suggest fixes. Checks the configuration and this machine."""

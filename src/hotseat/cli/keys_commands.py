@@ -44,7 +44,12 @@ def create(
     role: Annotated[RoleName, typer.Option(help="What the key may do.")] = RoleName.INFERENCE,
     model: Annotated[
         list[str] | None,
-        typer.Option("--model", help="A model it may use; repeatable. [default: all]", autocompletion=models_here),
+        typer.Option(
+            "--model",
+            metavar="<model>",
+            help="A model it may use; repeatable. [default: all]",
+            autocompletion=models_here,
+        ),
     ] = None,
     requests: Annotated[str | None, typer.Option(help="Its budget of requests, such as 100/min.")] = None,
     tokens: Annotated[str | None, typer.Option(help="Its budget of tokens, such as 2M/day.")] = None,

@@ -86,7 +86,8 @@ def activity(
 def usage(
     days: Annotated[int, typer.Option("--days", min=1, max=400, help="How many days, today included; UTC.")] = 30,
     by: Annotated[
-        list[UsageColumn] | None, typer.Option("--by", help="What each row is for; repeatable. [default: model, key]")
+        list[UsageColumn] | None,
+        typer.Option("--by", metavar="<day|model|key>", help="What each row is for; repeatable. [default: model, key]"),
     ] = None,
     url: Url = HERE,
     api_key: Key = None,

@@ -48,6 +48,7 @@ ConfigFiles = Annotated[
     list[Path] | None,
     typer.Option(
         "--config",
+        metavar="<path>",  # newer versions of typer write <list[Path]>
         help="Configuration file, or a folder with *.yaml and *.yml files; repeatable. [default: config.yaml]",
     ),
 ]

@@ -37,13 +37,15 @@ def record(
 def simulate(
     trace: Annotated[Path, typer.Argument(help="A trace written by `hotseat record`.")],
     config: Annotated[
-        list[Path] | None, typer.Option("--config", help="Simulate this configuration; repeatable.")
+        list[Path] | None, typer.Option("--config", metavar="<path>", help="Simulate this configuration; repeatable.")
     ] = None,
     memory: Annotated[
-        list[str] | None, typer.Option(help="Use this memory budget instead: 48GiB, or gpu0=48GiB; repeatable.")
+        list[str] | None,
+        typer.Option(metavar="<size>", help="Use this memory budget instead: 48GiB, or gpu0=48GiB; repeatable."),
     ] = None,
     gpu: Annotated[
-        list[str] | None, typer.Option(help="Compare with a machine with these GPUs: 24GiB,24GiB; repeatable.")
+        list[str] | None,
+        typer.Option(metavar="<sizes>", help="Compare with a machine with these GPUs: 24GiB,24GiB; repeatable."),
     ] = None,
     svg: Annotated[Path | None, typer.Option(help="Write a timeline of the models as SVG.")] = None,
     as_json: AsJson = False,
