@@ -47,15 +47,15 @@ def test_all_is_well(typed: Typed) -> None:
 
 
 def test_a_mistake_is_a_finding_with_its_place(typed: Typed, config: Path) -> None:
-    """The other checks run all the same."""
-    config.write_text("modles: {}\n")
+    """Other checks run all the same, except those of the address, which is unknown."""
+    config.write_text(f"modles: {{}}\nlisten: 127.0.0.1:{free_port()}\n")
     said = typed("doctor", "--json")
 
     findings = json.loads(said.out)
     assert said.code == 1
     assert findings[0]["state"] == "fail"
     assert "config.yaml:1:1" in findings[0]["message"]
-    assert "disk" in {finding["check"] for finding in findings}
+    assert {"disk", "address", "exposure"} & {finding["check"] for finding in findings} == {"disk"}
 
 
 def test_without_a_configuration_the_finding_has_the_next_step(typed: Typed, config: Path) -> None:

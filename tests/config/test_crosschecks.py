@@ -70,6 +70,11 @@ TWO = "models:\n  a: {cmd: 's ${PORT}'}\n  b: {cmd: 's ${PORT}', aliases: [bee]}
         ),
         (TWO + "x: {y: 1}", "4:1: error: x: unknown key"),
         (
+            TWO + "  c:\n    cmd: sh -c 'serve # ${PORT}'",
+            "5:5: error: models.c.cmd: cannot be split into words: no closing quotation. Check the quotes; a # after a "
+            'space begins a comment, unless the value stands below "cmd: |"',
+        ),
+        (
             TWO + "limits: {headerTimeout: 5s}",
             "4:10: error: limits.headerTimeout: unknown key. This version no longer has it: "
             "A request head may take ten seconds. Remove the line",

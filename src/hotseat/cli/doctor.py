@@ -52,10 +52,10 @@ def examined(config: Sequence[Path], url: str | None, api_key: str | None) -> It
             doctor_checks.problems(loaded),
             doctor_checks.programs(loaded, os.environ),
             doctor_checks.model_files(loaded),
+            doctor_checks.exposure(settings),
+            doctor_checks.address(settings, server_of(settings, api_key)),
         )
     yield from chain(
-        doctor_checks.exposure(settings),
-        doctor_checks.address(settings, server_of(settings, api_key)),
         doctor_checks.failing_models(server_of(settings, api_key, url)),
         doctor_checks.graphics(),
         doctor_checks.descriptors(),

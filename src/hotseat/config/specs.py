@@ -41,6 +41,7 @@ COMFYUI_SLOTS = 50
 SHELLS = ("sh", "bash", "dash", "zsh", "ash", "fish", "ssh")
 """These interpret operators and `~` themselves; ssh has a shell do it on the other host."""
 _OPERATOR = re.compile(r"&&|\|\||\||;|&|#|\d*(>>?|<)(&\d|&-)?.*")
+_QUOTES = 'Check the quotes; a # after a space begins a comment, unless the value stands below "cmd: |"'
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*")
 
 
@@ -117,7 +118,8 @@ class SpecMaker:
 
     def _recipe(self, name: str, form: ModelForm, path: Path) -> LaunchRecipe:
         argv = self._words(name, form.cmd, (*path, "cmd"))
-        self._check_port(form, path)
+        if argv:
+            self._check_port(form, path)
         self._check_proxy(form.proxy, (*path, "proxy"))
         stop = self._words(name, form.cmd_stop, (*path, "cmdStop")) or None if form.cmd_stop.strip() else None
         warn_of_container(argv, stop, path, self._problems)
@@ -134,7 +136,7 @@ class SpecMaker:
         try:
             words = split_command(command)
         except ValueError as error:
-            self._problems.error(path, f"cannot be split into words: {str(error).lower()}", "Check the quotes")
+            self._problems.error(path, f"cannot be split into words: {str(error).lower()}", _QUOTES)
             return ()
         if not words:
             self._problems.error(path, "contains no command")
