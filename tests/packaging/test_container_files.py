@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -19,6 +20,9 @@ from tests.support.hotseat import PROGRAM, Hotseat
 from tests.support.llama import REPOSITORY
 from tests.support.stubs import stub
 from tests.support.waiting import eventually
+from typer.main import get_command
+
+from hotseat.cli.commands import app
 
 DOCKERFILE = (REPOSITORY / "Dockerfile").read_text()
 AS_PROCESS_1 = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc", "--kill-child")
@@ -68,6 +72,28 @@ def test_the_composition_confines(service: dict[str, Any]) -> None:
     assert writable == ["state:/var/lib/hotseat"]
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
+
+
+def test_the_image_is_tried_as_the_composition_runs_it(service: dict[str, Any]) -> None:
+    """`just try-image` needs no program for compositions, so it repeats what compose.yaml says."""
+    script = (REPOSITORY / "scripts/try_image.sh").read_text()
+    start = " ".join(script.partition("start() {")[2].partition("\n}")[0].replace("\\\n", " ").split())
+    mounted = [volume.partition(":")[2] for volume in service["volumes"]]
+
+    assert f"hotseat {' '.join(service['command'])} >/dev/null" in start
+    assert [volume for volume in mounted if f":{volume}" not in start] == []
+    assert f"--read-only --tmpfs {service['tmpfs'][0]} --cap-drop {service['cap_drop'][0]}" in start
+    assert f"--security-opt {service['security_opt'][0].removesuffix(':true')}" in start
+
+
+def test_the_program_knows_the_options_of_the_image_and_the_composition(service: dict[str, Any]) -> None:
+    """An option that is renamed must be renamed in these files too."""
+    (in_image,) = re.findall(r"^CMD (.*)$", DOCKERFILE, re.MULTILINE)
+    known = {option for each in get_command(app).commands["serve"].params for option in each.opts}  # type: ignore[attr-defined]
+    used = {word for word in [*json.loads(in_image), *service["command"]] if word.startswith("--")}
+
+    assert used
+    assert used <= known
 
 
 def test_it_lives_on_a_read_only_file_system(tmp_path: Path) -> None:
