@@ -5,7 +5,7 @@ Counterparts: metrics_text.py, which makes the page, and metric_names.py, which 
 
 from __future__ import annotations
 
-import time
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from hotseat.scheduling.commands import ReportSwap, StartUpstream, StopUpstream, WakeUp
@@ -13,8 +13,6 @@ from hotseat.scheduling.events import UpstreamAwake, UpstreamExited, UpstreamFai
 from hotseat.telemetry.counters import FAILED, GIVEN_UP, READY, AllCounters, LoadCounters, RequestCounters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hotseat.activity.recent import Tokens
     from hotseat.dispatch.journal import Entry
     from hotseat.identifiers import Instant, LaunchId, ModelName
@@ -23,11 +21,10 @@ if TYPE_CHECKING:
 class Metrics:
     """Counts finished requests and journal entries."""
 
-    def __init__(self, clock: Callable[[], Instant] = time.monotonic) -> None:
+    def __init__(self) -> None:
         self.counters = counters = AllCounters()
         self.reload_succeeded = True
         self._requests, self._loads, self._refusals = counters.requests, counters.loads, counters.refusals
-        self._clock = clock
         self._began: dict[LaunchId, Instant] = {}
         self._stopped: dict[LaunchId, Instant] = {}
         self._woken: dict[LaunchId, Instant] = {}
@@ -66,20 +63,20 @@ class Metrics:
             case UpstreamExited(model=model, launch=launch) if not self._note_end_of_stop(model, launch):
                 self._loads_of(model).crashes += 1
             case UpstreamAwake(model=model, launch=launch):
-                self._loads_of(model).wake_seconds.add(self._clock() - self._woken.pop(launch))
+                self._loads_of(model).wake_seconds.add(monotonic() - self._woken.pop(launch))
             case WakeFailed(launch=launch):
                 self._woken.pop(launch, None)
         for command in entry.commands:
             match command:
                 case StartUpstream(launch=launch):
-                    self._began[launch] = self._clock()
+                    self._began[launch] = monotonic()
                 case WakeUp(launch=launch):
-                    self._woken[launch] = self._clock()
+                    self._woken[launch] = monotonic()
                 case ReportSwap(evicted=evicted):
                     for went in evicted:
                         self._loads_of(went.model).early_evictions += went.is_early
                 case StopUpstream(model=model, launch=launch, cause=cause):
-                    self._stopped[launch] = self._clock()
+                    self._stopped[launch] = monotonic()
                     self._loads_of(model).stops[cause.value] += 1
 
     def _note_end_of_start(self, ended: UpstreamReady | UpstreamFailed) -> None:
@@ -91,7 +88,7 @@ class Metrics:
             counters.outcomes[FAILED] += 1
         else:
             counters.outcomes[READY] += 1
-            counters.seconds.add(self._clock() - began)
+            counters.seconds.add(monotonic() - began)
         if isinstance(ended, UpstreamFailed):  # its process is gone
             self._note_end_of_stop(ended.model, ended.launch)
 
@@ -100,7 +97,7 @@ class Metrics:
         stopped_at = self._stopped.pop(launch, None)
         if stopped_at is None:
             return False
-        self._loads_of(model).stop_seconds.add(self._clock() - stopped_at)
+        self._loads_of(model).stop_seconds.add(monotonic() - stopped_at)
         return True
 
     def _loads_of(self, model: ModelName) -> LoadCounters:
