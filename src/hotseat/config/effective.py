@@ -9,6 +9,7 @@ from hotseat.catalog.cards import written
 from hotseat.catalog.redaction import HIDDEN, is_secret_name, redacted
 from hotseat.config.env_values import FREE_FORM
 from hotseat.config.units import address_text, size_text
+from hotseat.state.key_file import rights_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -148,16 +149,7 @@ def _fleet_secrets(fleet: Fleet | None) -> tuple[str, ...]:
 
 
 def _key(key: ApiKey) -> dict[str, Any]:
-    return {
-        "name": key.name,
-        "key": HIDDEN,
-        "role": key.role.value,
-        "models": list(key.models),
-        "requests": str(key.requests) if key.requests else None,
-        "tokens": str(key.tokens) if key.tokens else None,
-        "concurrencyLimit": key.concurrency or 0,
-        "priority": key.priority,
-    }
+    return {"name": key.name, "key": HIDDEN, **rights_of(key)}
 
 
 def _model(spec: ModelSpec, secrets: Sequence[str], measured: Mapping[Place, Bytes] | None) -> dict[str, Any]:

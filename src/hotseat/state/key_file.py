@@ -97,9 +97,12 @@ def _write(path: Path, kept: dict[str, Any]) -> None:
 
 
 def _plain(key: ApiKey) -> dict[str, Any]:
+    return {"name": key.name, "hash": f"{SHA256}{key.hashed}", **rights_of(key)}
+
+
+def rights_of(key: ApiKey) -> dict[str, Any]:
+    """As in an entry of `apiKeys`."""
     return {
-        "name": key.name,
-        "hash": f"{SHA256}{key.hashed}",
         "role": key.role.value,
         "models": list(key.models),
         "requests": str(key.requests) if key.requests else None,
