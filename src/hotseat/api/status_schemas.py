@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from hotseat.api.schema_base import Failure, Result, Schema
+from hotseat.api.schema_base import Result, Schema
 from hotseat.fleet.view import FleetConnection
 
 
@@ -35,17 +35,3 @@ class Ticket(Schema):
 class Queue(Schema):
     waiting: list[Ticket]
     oldest_s: float
-
-
-class Reloaded(Result):
-    added: list[str]
-    changed: Annotated[list[str], Field(description="Models that restart.")]
-    removed: list[str]
-    keys: Annotated[list[str], Field(description="Keys whose values changed, such as `models.qwen.ttl`.")]
-    needs_restart: Annotated[
-        list[str], Field(description="Keys, such as `fleet`, whose new values take effect after a restart.")
-    ]
-
-
-class ReloadFailure(Failure):
-    problems: list[str]

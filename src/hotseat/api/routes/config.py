@@ -1,14 +1,16 @@
-"""GET /hotseat/config: the active configuration, resolved, read-only."""
+"""The active configuration, resolved and read-only, and its reload."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
 from fastapi import APIRouter
+from fastapi.responses import JSONResponse
 from pydantic import Field
 
 from hotseat.api.deps import Deps
-from hotseat.api.schema_base import Schema
+from hotseat.api.errors import failure
+from hotseat.api.schema_base import Failure, Result, Schema
 
 router = APIRouter(prefix="/hotseat", tags=["hotseat"])
 
@@ -19,7 +21,45 @@ class ConfigReport(Schema):
     reload_errors: Annotated[list[str], Field(description="Why the last reload failed; empty: it succeeded.")]
 
 
+class Reloaded(Result):
+    added: list[str]
+    changed: Annotated[list[str], Field(description="Models that restart.")]
+    removed: list[str]
+    keys: Annotated[list[str], Field(description="Keys whose values changed, such as `models.qwen.ttl`.")]
+    needs_restart: Annotated[
+        list[str], Field(description="Keys, such as `fleet`, whose new values take effect after a restart.")
+    ]
+
+
+class ReloadFailure(Failure):
+    problems: list[str]
+
+
 @router.get("/config", summary="The active configuration, resolved, with its warnings")
 async def config(deps: Deps) -> ConfigReport:
     report = deps.config()
     return ConfigReport(resolved=report.resolved, warnings=list(report.problems), reload_errors=list(report.refused))
+
+
+@router.post(
+    "/reload",
+    summary="Reload the configuration; unchanged models keep running",
+    response_model=Reloaded,
+    responses={422: {"model": ReloadFailure, "description": "The configuration is invalid; nothing was changed."}},
+)
+async def reload(deps: Deps) -> Reloaded | JSONResponse:
+    result = await deps.reload()
+    if result.problems:
+        number = len(result.problems)
+        errors = "1 error" if number == 1 else f"{number} errors"
+        message = f"the configuration has {errors}; nothing was changed"
+        return JSONResponse({**failure(message), "problems": result.problems}, 422)
+    change = result.change
+    return Reloaded(
+        message="the configuration was reloaded",
+        added=list(change.added),
+        changed=list(change.changed),
+        removed=list(change.removed),
+        keys=list(result.keys),
+        needs_restart=list(result.pending),
+    )

@@ -7,10 +7,8 @@ from math import isfinite
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Query
-from fastapi.responses import JSONResponse
 
 from hotseat.api.deps import ApiDeps, Deps
-from hotseat.api.errors import failure
 from hotseat.api.fleet_models import details_from_fleet, other_hosts
 from hotseat.api.fleet_schemas import Membership
 from hotseat.api.journal_json import about, entry_json, last_start, last_stop
@@ -18,7 +16,7 @@ from hotseat.api.model_schemas import Conversations, Device, Footprint, Model, M
 from hotseat.api.routes import overrides
 from hotseat.api.routes.management import UNKNOWN, Responses
 from hotseat.api.schema_base import Failure
-from hotseat.api.status_schemas import Queue, Ready, Reloaded, ReloadFailure, Ticket
+from hotseat.api.status_schemas import Queue, Ready, Ticket
 from hotseat.errors import ShuttingDown
 from hotseat.fleet.view import FleetConnection
 from hotseat.scheduling.lifecycle import Phase
@@ -113,30 +111,6 @@ async def ready(deps: Deps) -> Ready:
         else "hotseat is ready"
     )
     return Ready(message=said, fleet=fleet_admin.connection)
-
-
-@router.post(
-    "/reload",
-    summary="Reload the configuration; unchanged models keep running",
-    response_model=Reloaded,
-    responses={422: {"model": ReloadFailure, "description": "The configuration is invalid; nothing was changed."}},
-)
-async def reload(deps: Deps) -> Reloaded | JSONResponse:
-    result = await deps.reload()
-    if result.problems:
-        number = len(result.problems)
-        errors = "1 error" if number == 1 else f"{number} errors"
-        message = f"the configuration has {errors}; nothing was changed"
-        return JSONResponse({**failure(message), "problems": result.problems}, 422)
-    change = result.change
-    return Reloaded(
-        message="the configuration was reloaded",
-        added=list(change.added),
-        changed=list(change.changed),
-        removed=list(change.removed),
-        keys=list(result.keys),
-        needs_restart=list(result.pending),
-    )
 
 
 def model(deps: ApiDeps, view: View, seen: ModelView, spec: ModelSpec | None) -> Model:
