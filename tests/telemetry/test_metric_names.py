@@ -27,12 +27,10 @@ from hotseat.telemetry.conversation_page import ConversationPage
 from hotseat.telemetry.device_page import DevicePage
 from hotseat.telemetry.fleet_page import FleetPage
 from hotseat.telemetry.key_page import KeyPage
-from hotseat.telemetry.log_page import LogPage
-from hotseat.telemetry.loop_page import LoopPage
 from hotseat.telemetry.metric_names import LABELS
 from hotseat.telemetry.metrics import Metrics
 from hotseat.telemetry.metrics_text import MetricsText
-from hotseat.telemetry.trace_page import TracePage
+from hotseat.telemetry.process_page import ProcessPage
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -55,9 +53,7 @@ async def printed() -> list[Metric]:
     text = MetricsText(metrics, dispatcher.views.of_all, lambda: 0.0)
     text.include(KeyPage(lambda: Accounts().open([ApiKey("secret", name="team")]), dict))
     text.include(ConversationPage(dispatcher.views.of_all, lambda _: (0, 0)))
-    text.include(LoopPage())
-    text.include(LogPage(lambda: 0))
-    text.include(TracePage(lambda: 0))
+    text.include(ProcessPage(lambda: 0, lambda: 0))
     text.include(FleetPage(lambda: FLEET))
     journal.listen(metrics.watch)
     metrics.finished(ALPHA, 200, 0.1, 0.2, 0.3)

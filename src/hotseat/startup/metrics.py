@@ -8,10 +8,8 @@ from hotseat.telemetry.conversation_page import ConversationPage
 from hotseat.telemetry.device_page import DevicePage
 from hotseat.telemetry.fleet_page import FleetPage
 from hotseat.telemetry.key_page import KeyPage
-from hotseat.telemetry.log_page import LogPage
-from hotseat.telemetry.loop_page import LoopPage
 from hotseat.telemetry.metrics_text import MetricsText
-from hotseat.telemetry.trace_page import TracePage
+from hotseat.telemetry.process_page import ProcessPage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -43,11 +41,11 @@ def text_of(shared: Shared, models: ModelParts, monitoring: Monitoring) -> Metri
     tracer = monitoring.tracer
     text = MetricsText(monitoring.metrics, view, monitoring.lag.worst_since_asked, lambda: monitoring.store_writer.lost)
     text.include(KeyPage(shared.accounts.all, monitoring.usage.by_key))
-    text.include(LoopPage())
-    text.include(LogPage(lambda: shared.start.writer.lines_dropped))
+    text.include(
+        ProcessPage(lambda: shared.start.writer.lines_dropped, lambda: 0 if tracer is None else tracer.dropped)
+    )
     text.include(FleetPage(shared.fleet.view))
     text.include(ConversationPage(view, models.supervisor.conversations.kept))
-    text.include(TracePage(lambda: 0 if tracer is None else tracer.dropped))
     return text
 
 
