@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from tests.support.llama import REPOSITORY
+
+from hotseat.config.problems import dotted
 from hotseat.config.removed_keys import REMOVED
 from hotseat.config.schema import Config, LimitsForm
 from hotseat.config.validate import form_at
@@ -14,6 +17,14 @@ def test_a_removed_key_is_not_known_and_its_section_still_is() -> None:
         form = form_at(Config, path[:-1])
         assert form is not None
         assert path[-1] not in form.known_keys()
+
+
+def test_the_changelog_tells_those_who_upgrade() -> None:
+    """Each removed key is in its table of what is removed and renamed."""
+    changelog = (REPOSITORY / "CHANGELOG.md").read_text()
+    rows = "".join(line for line in changelog.splitlines() if line.startswith("| "))
+
+    assert [path for path in REMOVED if f"`{dotted(path)}`" not in rows] == []
 
 
 def test_the_sentences_have_the_limits_that_hold() -> None:
