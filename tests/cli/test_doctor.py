@@ -35,6 +35,15 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
+def test_a_program_that_two_commands_name_differently_is_one_line(typed: Typed, config: Path) -> None:
+    """By its name and by its path."""
+    path = shutil.which("sleep")
+    config.write_text(f"models: {{a: {{cmd: 'sleep ${{PORT}}'}}, b: {{cmd: '{path} ${{PORT}}'}}}}\n")
+    said = typed("doctor")
+
+    assert said.out.count("ok    programs ") == 1
+
+
 @pytest.mark.usefixtures("config")
 def test_all_is_well(typed: Typed) -> None:
     """Each check prints one line, and the exit code is 0."""

@@ -78,7 +78,8 @@ def problems(loaded: Loaded) -> Iterator[Finding]:
 
 
 def programs(loaded: Loaded, env: Mapping[str, str]) -> Iterator[Finding]:
-    """Each program once, with the models that need it."""
+    """Each program once, however commands name it; a missing one with the models that need it."""
+    seen = set()
     needed: dict[str, list[ModelSpec]] = {}
     for spec in loaded.catalog.models.values():
         needed.setdefault(spec.recipe.argv[0], []).append(spec)
@@ -89,7 +90,9 @@ def programs(loaded: Loaded, env: Mapping[str, str]) -> Iterator[Finding]:
             models = ", ".join(spec.name for spec in specs[:5])
             yield Finding("programs", State.FAIL, f"{problem}; needed by {models}", "install it or correct cmd")
         else:
-            yield Finding("programs", State.OK, found)
+            if found not in seen:
+                yield Finding("programs", State.OK, found)
+            seen.add(found)
 
 
 def model_files(loaded: Loaded) -> Iterator[Finding]:
