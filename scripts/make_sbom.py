@@ -99,7 +99,9 @@ def licence_of(name: str) -> str:
     """The SPDX expression of an installed package."""
     about = metadata(name)
     classifiers = [each for each in about.get_all("Classifier") or [] if each.startswith("License ::")]
-    said = about["License-Expression"] or about["License"] or " AND ".join(classifiers)
+    said = next(
+        (about[field] for field in ("License-Expression", "License") if field in about), " AND ".join(classifiers)
+    )
     try:
         return canonicalize_license_expression(SPDX.get(said, said))
     except ValueError:
