@@ -1,7 +1,7 @@
 // The client's end of the pipe: one call per line of stdin, one outcome per line of stdout.
 import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
-import { Agent } from "undici";
+import { Agent, fetch as fetchOfPackage } from "undici";
 
 export const [HOTSEAT_URL, QUESTION] = process.argv.slice(2);
 export const MESSAGES = [{ role: "user", content: QUESTION }];
@@ -10,10 +10,11 @@ const ENOUGH = 3;
 // Node's fetch gives up by default after so long without a head, or without a byte of the body.
 export const FETCH_LIMIT_S = 300;
 
-// Options that give fetch another time limit; none without limit_s.
-export function fetchOptions(limit_s) {
-  if (!limit_s) return {};
-  return { dispatcher: new Agent({ headersTimeout: limit_s * 1000, bodyTimeout: limit_s * 1000 }) };
+// Node's fetch; with limit_s that of the package, since Node's refuses an Agent of another version than its own.
+export function fetchWithin(limit_s) {
+  if (!limit_s) return fetch;
+  const dispatcher = new Agent({ headersTimeout: limit_s * 1000, bodyTimeout: limit_s * 1000 });
+  return (url, init) => fetchOfPackage(url, { ...init, dispatcher });
 }
 
 // `client` has limit_s, after which it gives up without a byte; ask(model), which returns a text; and

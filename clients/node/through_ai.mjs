@@ -1,11 +1,10 @@
 // Vercel's AI SDK with its provider for servers with OpenAI's API.
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { generateText, streamText } from "ai";
-import { FETCH_LIMIT_S, fetchOptions, QUESTION, takeCalls, HOTSEAT_URL } from "./calls.mjs";
+import { FETCH_LIMIT_S, fetchWithin, QUESTION, takeCalls, HOTSEAT_URL } from "./calls.mjs";
 
 function hotseat(limit_s) {
-  const limited = (url, init) => fetch(url, { ...init, ...fetchOptions(limit_s) });
-  return createOpenAICompatible({ name: "hotseat", baseURL: `${HOTSEAT_URL}/v1`, fetch: limited });
+  return createOpenAICompatible({ name: "hotseat", baseURL: `${HOTSEAT_URL}/v1`, fetch: fetchWithin(limit_s) });
 }
 
 await takeCalls(

@@ -1,9 +1,9 @@
 // Ollama's JavaScript client.
 import { Ollama } from "ollama";
-import { FETCH_LIMIT_S, fetchOptions, MESSAGES, takeCalls, HOTSEAT_URL } from "./calls.mjs";
+import { FETCH_LIMIT_S, fetchWithin, MESSAGES, takeCalls, HOTSEAT_URL } from "./calls.mjs";
 
 function ollama(limit_s) {
-  return new Ollama({ host: HOTSEAT_URL, fetch: (url, init) => fetch(url, { ...init, ...fetchOptions(limit_s) }) });
+  return new Ollama({ host: HOTSEAT_URL, fetch: fetchWithin(limit_s) });
 }
 
 await takeCalls(
