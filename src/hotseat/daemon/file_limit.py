@@ -30,10 +30,6 @@ def file_limit(soft: int, hard: int) -> int:
     return soft if soft == resource.RLIM_INFINITY else max(soft, OPEN_MAX)
 
 
-def highest_file_limit() -> int:
-    return file_limit(*resource.getrlimit(resource.RLIMIT_NOFILE))
-
-
 def most_connections(descriptors: int) -> int | None:
     """A client may need two descriptors, one for its model server; None: no limit."""
     return None if descriptors == resource.RLIM_INFINITY else max(1, (descriptors - RESERVED) // 2)

@@ -15,14 +15,15 @@ from tests.support.relay_rig import get
 from tests.support.stubs import stub
 from tests.support.waiting import eventually
 
-from hotseat.daemon.file_limit import highest_file_limit, most_connections, raise_file_limit
+from hotseat.daemon.file_limit import file_limit, most_connections, raise_file_limit
 from hotseat.settings import KiB
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-CLIENTS = min(10_000, (most_connections(highest_file_limit()) or 20_000) - 50)
+HIGHEST_LIMIT = file_limit(*resource.getrlimit(resource.RLIMIT_NOFILE))
+CLIENTS = min(10_000, (most_connections(HIGHEST_LIMIT) or 20_000) - 50)
 """As many as the machine's limits allow, which is all of them unless these are low."""
 SOURCES = 4
 """Addresses that they come from: one may not have so many connections."""
