@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from msgspec import Struct
+
 from hotseat.identifiers import DEFAULT_PREFIX
 
 if TYPE_CHECKING:
@@ -44,8 +46,7 @@ MULTIPLES = {"": 1, "k": 1000, "m": 1_000_000}
 LARGEST_BUDGET = 1 << 60
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(Struct, frozen=True):
     """So much in each window of the clock."""
 
     most: int
@@ -95,8 +96,7 @@ class ApiKey:
         return "batch" if self.is_batch else "interactive"
 
 
-@dataclass(frozen=True, slots=True)
-class SignIn:
+class SignIn(Struct, frozen=True):
     """Headers in which a trusted proxy says who has signed in there."""
 
     user_header: str
@@ -104,8 +104,7 @@ class SignIn:
     """Empty: every user has the role inference."""
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(Struct, frozen=True):
     """Who may connect."""
 
     allow_open: bool = False
@@ -131,8 +130,7 @@ class Access:
         return bool(self.keys) or self.sign_in is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     body: Bytes = GiB
     json_body: Bytes = 16 * MiB
     uploads: Bytes = 0
@@ -151,16 +149,14 @@ class Limits:
         return max(self.uploads or 4 * self.body, self.body)
 
 
-@dataclass(frozen=True, slots=True)
-class Readiness:
+class Readiness(Struct, frozen=True):
     """When `/hotseat/ready` answers no."""
 
     oldest_wait_s: Seconds = 900.0
     """Longer than any sane load: a request that waits this long waits in vain."""
 
 
-@dataclass(frozen=True, slots=True)
-class Conversations:
+class Conversations(Struct, frozen=True):
     """What model servers have computed of conversations, on disk while they do not run."""
 
     disk: Bytes = 0
@@ -174,8 +170,7 @@ class LogFormat(Enum):
     JSON = "json"
 
 
-@dataclass(frozen=True, slots=True)
-class Measuring:
+class Measuring(Struct, frozen=True):
     """How memory is measured, if devices have budgets."""
 
     is_on: bool = True
@@ -183,8 +178,7 @@ class Measuring:
     every_s: Seconds = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Shutdown:
+class Shutdown(Struct, frozen=True):
     """How long a shutdown may take after SIGTERM."""
 
     notice_s: Seconds = 3.0
@@ -193,8 +187,7 @@ class Shutdown:
     """No new requests; those in flight may finish."""
 
 
-@dataclass(frozen=True, slots=True)
-class Logging:
+class Logging(Struct, frozen=True):
     level: str = "info"
     """debug, info, warn or error."""
     time_format: str = ""
@@ -244,8 +237,7 @@ class TlsFiles(NamedTuple):
     """None: the key is in the same file."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     listen: tuple[str, int] = ("127.0.0.1", 8080)
     tls: TlsFiles | None = None
     """None: plain HTTP."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 from tests.support.waiting import come_true
 
 from hotseat.dispatch.operator_requests import OPERATOR
@@ -150,7 +150,7 @@ async def test_an_unknown_path_is_404_in_our_shape(rig: Management) -> None:
 async def test_metrics_can_be_switched_off(rig: Management) -> None:
     """With `metrics: false`, also after a reload, /metrics is 404 and names the setting."""
     shown = await rig.get("/metrics")
-    rig.settings = replace(rig.settings, metrics=False)
+    rig.settings = structs.replace(rig.settings, metrics=False)
     hidden = await rig.get("/metrics")
 
     assert shown.status_code == 200
@@ -184,7 +184,7 @@ async def test_sdk_callers_get_their_error_shape_under_v1_only(rig: Management) 
     sdk = {"x-stainless-lang": "python"}
     plain, spoken = await rig.get("/v1/models/nobody"), await rig.get("/v1/models/nobody", headers=sdk)
     managing = await rig.get("/upstream/nobody/load", headers=sdk)
-    rig.settings = replace(rig.settings, error_format=ErrorFormat.TEXT)
+    rig.settings = structs.replace(rig.settings, error_format=ErrorFormat.TEXT)
     pinned = await rig.get("/v1/models/nobody", headers=sdk)
 
     assert isinstance(plain.json()["error"], str)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from msgspec import structs
 from tests.support.catalogs import sleeps
 from tests.support.fake_launcher import catalog, spec
 from tests.support.management import management
@@ -68,7 +68,7 @@ async def test_a_server_without_metrics_is_reported(rig: Management) -> None:
 
 async def test_it_is_switched_off_with_the_other_metrics(rig: Management) -> None:
     """With `metrics: false` it is 404 and names the setting."""
-    rig.settings = replace(rig.settings, metrics=False)
+    rig.settings = structs.replace(rig.settings, metrics=False)
     answer = await rig.get("/metrics/upstreams")
 
     assert answer.status_code == 404

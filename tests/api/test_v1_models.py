@@ -7,6 +7,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
 from tests.support.fake_launcher import spec
 from tests.support.waiting import come_true
 
@@ -69,7 +70,7 @@ async def test_the_status_follows_the_model(rig: Management) -> None:
 
 async def test_aliases_are_listed_on_demand(rig: Management) -> None:
     """With includeAliasesInList, aliases are entries behind their model."""
-    rig.settings = replace(rig.settings, include_aliases_in_list=True)
+    rig.settings = structs.replace(rig.settings, include_aliases_in_list=True)
     rows = (await rig.get("/v1/models")).json()["data"]
 
     assert [row["id"] for row in rows][:3] == ["alpha", "first", "al"]
@@ -136,7 +137,7 @@ async def test_other_names_are_listed_on_demand_with_what_they_mean(rig: Managem
     """With includeAliasesInList, an alias names its model, and bare names of peers' models are listed."""
     far = RemoteModel(ModelName("box/far"), "box", Address("10.0.0.1", 80), BodyChanges("far"))
     offering(rig, remotes={"box/far": far, "far": far})
-    rig.settings = replace(rig.settings, include_aliases_in_list=True)
+    rig.settings = structs.replace(rig.settings, include_aliases_in_list=True)
     rows = {row["id"]: row for row in (await rig.get("/v1/models")).json()["data"]}
 
     assert rows["al"]["meta"]["llamaswap"] == {"type": "alias", "modelID": "alpha"}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import socket
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 
 from hotseat.catalog.spec import Replicas
 from hotseat.config.effective import resolved
@@ -297,7 +297,7 @@ def test_a_host_alone_is_refused_nothing() -> None:
 )
 def test_where_others_reach_us(settings: Settings, tls: bool, address: str) -> None:
     """The configured address, or the one it follows from."""
-    fleet = with_address(replace(settings, tls=TlsFiles(Path("cert.pem")) if tls else None)).fleet
+    fleet = with_address(structs.replace(settings, tls=TlsFiles(Path("cert.pem")) if tls else None)).fleet
 
     assert fleet is not None
     assert fleet.address == address

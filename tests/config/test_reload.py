@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
+from msgspec import structs
 from tests.support.config_files import ConfigFiles
 
 from hotseat.catalog.catalog import compare
@@ -59,7 +60,7 @@ async def test_keys_do_not_join_a_secret_that_stays_empty(tmp_path: Path, monkey
     files = ConfigFiles(tmp_path)
     begun = files.load(MODEL)
     without_secret = Fleet(("nats://127.0.0.1:9",), HostName("gpu1"))
-    begun = replace(begun, settings=replace(begun.settings, fleet=without_secret))
+    begun = replace(begun, settings=structs.replace(begun.settings, fleet=without_secret))
     rig = ReloadRig(files.load(f"{MODEL}{FLEET}apiKeys: [open-sesame-0123456789]"))
     active = ActiveConfig(begun)
     result = await Reloader(active, ModelFolders(), cast("ReloadTarget", rig)).reload()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from hotseat.config.exposure import refuse_open, refuse_to_serve
 from hotseat.config.units import is_loopback, parse_budget, parse_duration, parse_listen, parse_size, shown, size_text
@@ -144,20 +144,20 @@ def test_an_open_address_without_keys_is_refused_with_a_way_out(host: str, shown
     assert sentence is not None
     assert sentence.startswith(f"{shown_as} can be reached from other machines")
     assert all(way in sentence for way in ("apiKeys", "127.0.0.1:80", "allowOpen: true"))
-    assert refuse_open(replace(settings, access=Access(allow_open=True))) is None
-    assert refuse_open(replace(settings, access=Access(api_keys=(ApiKey("k"),)))) is None
+    assert refuse_open(structs.replace(settings, access=Access(allow_open=True))) is None
+    assert refuse_open(structs.replace(settings, access=Access(api_keys=(ApiKey("k"),)))) is None
 
 
 def test_an_open_address_for_ollamas_clients_is_refused_too() -> None:
     """It has the same rules, and no certificate: with one, it is for this machine only."""
     settings = Settings(ollama_listen=("0.0.0.0", 11434))
-    with_key = replace(settings, access=Access(api_keys=(ApiKey("k"),)))
-    with_tls = replace(with_key, tls=TlsFiles(Path("cert.pem")))
+    with_key = structs.replace(settings, access=Access(api_keys=(ApiKey("k"),)))
+    with_tls = structs.replace(with_key, tls=TlsFiles(Path("cert.pem")))
 
     assert "0.0.0.0:11434 can be reached from other machines" in str(refuse_to_serve(settings))
     assert refuse_to_serve(with_key) is None
     assert "ollama.listen 0.0.0.0:11434 is plain HTTP" in str(refuse_to_serve(with_tls))
-    assert refuse_to_serve(replace(with_tls, ollama_listen=("::1", 11434))) is None
+    assert refuse_to_serve(structs.replace(with_tls, ollama_listen=("::1", 11434))) is None
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
 from tests.support.catalogs import GIB, gpu, model, on_any, one_at_a_time, with_budget
 from tests.support.scheduler_driver import SchedulerDriver, slots_learned
 
@@ -92,7 +93,7 @@ def test_missing_files_are_recorded_at_once() -> None:
 
 def test_a_model_that_never_ran_has_no_age() -> None:
     """Requests wait for it, so it is listed; JSON has no infinity."""
-    qwen = replace(seen(QWEN, Phase.COLD, waiting=1), since=float("-inf"))
+    qwen = structs.replace(seen(QWEN, Phase.COLD, waiting=1), since=float("-inf"))
     [residence] = described(View(100.0, (qwen,), (waits(1, QWEN, 95.0),))).residents
 
     assert residence.phase_s is None

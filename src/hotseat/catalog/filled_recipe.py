@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hotseat.catalog.template import GPUS, PID, PORT, address_of, fill_hole
 
@@ -12,8 +14,7 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Address
 
 
-@dataclass(frozen=True, slots=True)
-class FilledRecipe:
+class FilledRecipe(Struct, frozen=True):
     """A launch recipe for one process: only `${PID}` in `stop` is left open."""
 
     argv: tuple[str, ...]

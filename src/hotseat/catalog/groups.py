@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -17,8 +19,7 @@ if TYPE_CHECKING:
     from hotseat.identifiers import ModelName
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     name: str
     swap: bool = True
     """Only one member at a time."""

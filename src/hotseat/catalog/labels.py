@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from itertools import count
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -22,8 +23,7 @@ NAMELESS = "model"
 _UNFIT = re.compile(r"[^a-z0-9]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Labels:
+class Labels(Struct, frozen=True):
     of_model: Mapping[ModelName, str]
     models: Mapping[str, ModelName]
     """Label to name."""

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from msgspec import Struct
+
 from hotseat.catalog.spec import DEFAULT_TIMEOUTS, NOTHING, UNCHANGED, BodyChanges, ModelSpec, Timeouts
 
 if TYPE_CHECKING:
@@ -32,8 +34,7 @@ class RemoteModel:
     timeouts: Timeouts = DEFAULT_TIMEOUTS
 
 
-@dataclass(frozen=True, slots=True)
-class FleetModel:
+class FleetModel(Struct, frozen=True):
     """A model that only other hosts of the fleet have."""
 
     name: ModelName
@@ -64,8 +65,7 @@ class Selector:
     metadata: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(Struct, frozen=True):
     """Names that mean other models while it is active."""
 
     name: str

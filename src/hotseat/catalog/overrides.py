@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from hotseat.identifiers import Seconds
@@ -11,8 +12,7 @@ if TYPE_CHECKING:
 MOST_TTL_S: Seconds = 1e9
 
 
-@dataclass(frozen=True, slots=True)
-class Overrides:
+class Overrides(Struct, frozen=True):
     """None: as configured."""
 
     pinned: bool | None = None
@@ -26,8 +26,7 @@ class Overrides:
 NO_OVERRIDES = Overrides()
 
 
-@dataclass(frozen=True, slots=True)
-class Configured:
+class Configured(Struct, frozen=True):
     """What the configuration says about that which can be overridden."""
 
     pinned: bool

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import quote
 
+from msgspec import Struct
+
 from hotseat.catalog.template import split_command, unsealed
 
 if TYPE_CHECKING:
@@ -18,8 +20,7 @@ METHODS = ("GET", "POST", "PUT", "DELETE")
 LONGEST_S: Seconds = 120.0
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(Struct, frozen=True):
     """A request to the model server, which must answer 2xx."""
 
     method: str
@@ -35,8 +36,7 @@ class Ask:
         return f"{self.method} {self.path}"
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """A program that must exit with 0. Its arguments may contain ${PORT} and ${PID}."""
 
     argv: tuple[str, ...]
@@ -83,8 +83,7 @@ class SleepLevel:
     """For falling asleep and for waking, each."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sleep:
+class Sleep(Struct, frozen=True):
     """All sleep levels of a model, in order of preference until they have been measured."""
 
     levels: tuple[SleepLevel, ...]

@@ -7,6 +7,8 @@ from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from hotseat.catalog.overrides import NO_OVERRIDES, Configured
 from hotseat.identifiers import ANY_GPU
 
@@ -71,8 +73,7 @@ class LoadingState(Enum):
     """Comment lines, which event stream readers skip but which keep their timeouts from firing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Timeouts:
+class Timeouts(Struct, frozen=True):
     """Timeouts towards a server. None: no limit."""
 
     connect_s: Seconds | None = 30.0
@@ -117,8 +118,7 @@ class Source(Enum):
     ESTIMATED = "estimated"
 
 
-@dataclass(frozen=True, slots=True)
-class Footprint:
+class Footprint(Struct, frozen=True):
     """Memory of a model by place, and where the figure comes from."""
 
     memory: Mapping[Place, Bytes]

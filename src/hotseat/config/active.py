@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,4 +29,4 @@ class ActiveConfig:
 
 
 def with_created_keys(settings: Settings, keys: Sequence[ApiKey]) -> Settings:
-    return replace(settings, access=replace(settings.access, created_keys=tuple(keys)))
+    return structs.replace(settings, access=structs.replace(settings.access, created_keys=tuple(keys)))

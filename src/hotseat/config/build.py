@@ -7,6 +7,8 @@ from pathlib import Path as FilePath
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias, cast
 
+from msgspec import structs
+
 from hotseat.catalog.catalog import Catalog, Policy
 from hotseat.catalog.groups import ALONE, TOGETHER, Group, Groups
 from hotseat.config.conversations import conversations_of
@@ -73,7 +75,7 @@ def build(config: Config, names: Collection[str], problems: Problems, find_devic
     warn_of_unused(config, (), problems)
     warn_of_open_lists(config, problems)
     fleet = FleetMaker(config, problems)
-    settings = replace(_settings(config, KeyMaker(catalog, problems)), fleet=fleet.fleet())
+    settings = structs.replace(_settings(config, KeyMaker(catalog, problems)), fleet=fleet.fleet())
     fleet.warn_of_address(settings)
     return Built(catalog, settings)
 

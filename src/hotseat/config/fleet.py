@@ -8,6 +8,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from msgspec import structs
+
 from hotseat.config.fleet_schema import FleetForm, SecretForm, is_host_name
 from hotseat.config.schema_base import is_key, is_password
 from hotseat.config.secrets import secret_in
@@ -143,7 +145,7 @@ def with_address(settings: Settings) -> Settings:
     host = "127.0.0.1" if host in EVERYWHERE else host
     scheme = "https" if settings.tls else "http"
     address = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
-    return replace(settings, fleet=replace(settings.fleet, address=address))
+    return structs.replace(settings, fleet=replace(settings.fleet, address=address))
 
 
 def _is_on_one_machine(fleet: Fleet) -> bool:

@@ -6,8 +6,9 @@ schema.py declares these keys and hotseat's own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from hotseat.config.problems import ConfigProblem, Severity, dotted
 from hotseat.config.schema import Config
@@ -38,8 +39,7 @@ def says_nothing_of_answers(peer: Any) -> bool:
     return not isinstance(timeouts, dict) or "responseHeader" not in timeouts
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     key: str
     here: str = ""
     """What hotseat does differently, as a sentence without its full stop; empty: nothing."""

@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from hotseat.config.fleet import with_address
 from hotseat.config.load import Loaded, read
 from hotseat.memory.manager import devices_for_models
@@ -40,9 +42,9 @@ def load(options: ServeOptions, model_folders: ModelFolders) -> Loaded:
     )
     settings = loaded.settings
     if options.listen is not None:
-        settings = replace(settings, listen=options.listen)
+        settings = structs.replace(settings, listen=options.listen)
     if options.tls is not None:
-        settings = replace(settings, tls=options.tls)
+        settings = structs.replace(settings, tls=options.tls)
     if options.allow_open:
-        settings = replace(settings, access=replace(settings.access, allow_open=True))
+        settings = structs.replace(settings, access=structs.replace(settings.access, allow_open=True))
     return replace(loaded, settings=with_address(settings))

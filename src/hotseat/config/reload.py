@@ -12,6 +12,8 @@ import ssl
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from msgspec import structs
+
 from hotseat.catalog.catalog import CatalogChange
 from hotseat.config.changed_keys import changed_keys, shortened
 from hotseat.config.effective import resolved
@@ -158,7 +160,9 @@ class Reloader:
             log.warning("a change of tls takes effect after a restart")
         if settings.fleet != now.fleet:  # it has a secret, so it is not shown
             log.warning("a change of fleet takes effect after a restart")
-        return replace(settings, listen=now.listen, ollama_listen=now.ollama_listen, tls=now.tls, fleet=now.fleet)
+        return structs.replace(
+            settings, listen=now.listen, ollama_listen=now.ollama_listen, tls=now.tls, fleet=now.fleet
+        )
 
     def _pending(self, settings: Settings) -> tuple[str, ...]:
         now = self._active.settings

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from hotseat.catalog.sleeping import Sleep, SleepLevel, Step, step_of
 from hotseat.catalog.template import MODEL_ID, fill_hole, sealed
 from hotseat.config.sleep_schema import SleepForm
@@ -19,8 +21,7 @@ if TYPE_CHECKING:
     from hotseat.config.schema_base import Words
 
 
-@dataclass(frozen=True, slots=True)
-class KnownLevel:
+class KnownLevel(Struct, frozen=True):
     suspend: Words = ""
     """Empty: the server falls asleep by itself when idle."""
     resume: Words = ""

@@ -6,9 +6,10 @@ What is read may be outdated: decide by the outcome of a write, never by a read 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, NewType, Protocol, TypeAlias
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -52,28 +53,24 @@ def checked(key: str) -> str:
     return key
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(Struct, frozen=True):
     key: str
     value: bytes
     revision: Revision
 
 
-@dataclass(frozen=True, slots=True)
-class Removed:
+class Removed(Struct, frozen=True):
     """Deleted or expired."""
 
     key: str
     revision: Revision
 
 
-@dataclass(frozen=True, slots=True)
-class BegunAnew:
+class BegunAnew(Struct, frozen=True):
     """The whole state follows, up to CaughtUp: keys that are not in it are gone."""
 
 
-@dataclass(frozen=True, slots=True)
-class CaughtUp:
+class CaughtUp(Struct, frozen=True):
     """From here on, changes are live."""
 
 

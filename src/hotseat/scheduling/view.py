@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import Struct
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -24,8 +26,7 @@ if TYPE_CHECKING:
     from hotseat.scheduling.lifecycle import Phase
 
 
-@dataclass(frozen=True, slots=True)
-class ConversationsView:
+class ConversationsView(Struct, frozen=True):
     """The conversations of a model that keeps them, since its figures are kept."""
 
     saved: int
@@ -38,8 +39,7 @@ class ConversationsView:
     """Why they are not saved any more; empty: they are."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelView:
+class ModelView(Struct, frozen=True):
     name: ModelName
     phase: Phase
     since: Instant
@@ -99,8 +99,7 @@ class InUse(NamedTuple):
     """None: no health check."""
 
 
-@dataclass(frozen=True, slots=True)
-class TicketView:
+class TicketView(Struct, frozen=True):
     ticket: TicketId
     model: ModelName
     client: ClientId
@@ -113,8 +112,7 @@ class TicketView:
     """Latest time for the first ticket, if requests and loads take no longer than before."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceView:
+class DeviceView(Struct, frozen=True):
     place: Place
     budget: Bytes
     available: Bytes

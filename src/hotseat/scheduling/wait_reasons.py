@@ -5,8 +5,9 @@ The reasons come from the decision itself: a ticket waits for what plan.py canno
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hotseat.scheduling.bound import Competitor, bound_s
 from hotseat.scheduling.lifecycle import Phase
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
 RESTARTING = "hotseat is restarting"
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Struct, frozen=True):
     """What the tickets of one model wait for."""
 
     why: str

@@ -6,8 +6,10 @@ import asyncio
 import logging
 import os
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hotseat.dispatch.default_model import DefaultModelLoader
 from hotseat.dispatch.dispatcher import Dispatcher
@@ -52,8 +54,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class ModelParts:
+class ModelParts(Struct, frozen=True):
     supervisor: Supervisor
     memory: MemoryManager
     memory_watch: MemoryWatch

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hotseat.activity.recent import Activity
 from hotseat.activity.store import ActivityStore, StoreWriter
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
     from hotseat.tracing.tracer import Tracer
 
 
-@dataclass(frozen=True, slots=True)
-class Monitoring:
+class Monitoring(Struct, frozen=True):
     lag: Lag
     metrics: Metrics
     activity: Activity

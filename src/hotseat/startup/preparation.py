@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import ssl
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hotseat.config.active import with_created_keys
 from hotseat.config.exposure import refuse_to_serve
@@ -41,8 +43,7 @@ class CannotStart(Exception):
         self.exit_code = exit_code
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(Struct, frozen=True):
     options: ServeOptions
     loaded: Loaded
     created_keys: Sequence[ApiKey]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hotseat.config.reload import Reloader
 from hotseat.handover.streams import Streams
@@ -31,8 +32,7 @@ def servers_in_use(models: ModelParts) -> Iterable[InUse]:
     return () if models.supervisor.guard.is_handed_over else models.scheduler.in_use()
 
 
-@dataclass(frozen=True, slots=True)
-class RelayParts:
+class RelayParts(Struct, frozen=True):
     relay: Relay
     streams: Streams
     liveness: Liveness

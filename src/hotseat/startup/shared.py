@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hotseat.activity.usage import Accounts
 from hotseat.activity.usage_store import USAGE_FILE, UsageStore
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
     from hotseat.startup.preparation import Prepared
 
 
-@dataclass(frozen=True, slots=True)
-class Shared:
+class Shared(Struct, frozen=True):
     start: Prepared
     active: ActiveConfig
     tasks: Tasks

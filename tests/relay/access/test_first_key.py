@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 from tests.relay.access.test_revoked_keys import ANN, LAST_CHUNK, OF_ANN, STREAM, reload
 from tests.relay.downstream.test_ollamas_address import client_of_ollama
 from tests.support.host_headers import SECRET, passed_on
@@ -202,7 +202,7 @@ async def test_a_request_that_a_fleet_host_passed_on_finishes(open_rig: OpenRig)
     client = await half_read(rig, post(b"{}", *lines, target=path))
     context = rig.relay.context
     verifier = context.policy._host_verifier
-    rig.relay.change_policy(Policy(replace(settings, access=Access(api_keys=(BOSS,))), Accounts(), verifier))
+    rig.relay.change_policy(Policy(structs.replace(settings, access=Access(api_keys=(BOSS,))), Accounts(), verifier))
     await client.send(b"}")
     await (await rig.management.call()).say(HELLO)
 

@@ -6,10 +6,11 @@ import asyncio
 import json
 import socket
 from contextlib import AsyncExitStack, ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec import structs
 from tests.support.fake_launcher import spec
 from tests.support.host_headers import SECRET, passed_on
 from tests.support.relay_rig import HELLO, chat, get, post, turns
@@ -439,7 +440,7 @@ async def test_a_host_that_does_not_take_a_connection_is_passed_over_soon(
     open_rig: OpenRig, boxes: list[ScriptedUpstream], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If a host does not accept a connection in time, the next host serves the request."""
-    monkeypatch.setattr("hotseat.relay.exchange.targets.HOST_TIMEOUTS", replace(HOST_TIMEOUTS, connect_s=0.2))
+    monkeypatch.setattr("hotseat.relay.exchange.targets.HOST_TIMEOUTS", structs.replace(HOST_TIMEOUTS, connect_s=0.2))
     with deaf() as address:
         rig, hosts = await joined(open_rig, at("deaf", address), at("b", boxes[0]))
         client = await rig.send(chat("far"))

@@ -8,11 +8,11 @@ clock and the tokens of its prompt, `load` and `stop` with their durations, `sav
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
+from msgspec.structs import asdict
 
 from hotseat.api.deps import ApiDeps, Deps
 from hotseat.api.disconnect import LiveStream, lasting, listening
