@@ -38,7 +38,7 @@ def main() -> int:
     parser.add_argument(
         "--restarts", type=int, metavar="N", help="inject no fault, but restart hotseat this many times under traffic"
     )
-    parser.add_argument("--light", action="store_true", help="--restarts: with few clients")
+    parser.add_argument("--light", action="store_true", help="--restarts: with fewer clients")
     parser.add_argument("--crashes", type=int, metavar="N", help="inject no other fault, but kill hotseat this often")
     parser.add_argument("--grace", default="", metavar="TIME", help="--crashes: with this crashGrace")
     parser.add_argument(

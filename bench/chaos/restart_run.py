@@ -87,7 +87,6 @@ class QuietRun(Run):
 class RestartRun(QuietRun):
     """Besides, a full queue, websockets, and streams and uploads that take longer than the moment of a restart."""
 
-    QUEUE_CLIENTS = full_queue.CLIENTS
     honest = (full_queue.REFUSED,)
 
     def __init__(
@@ -106,7 +105,7 @@ class RestartRun(QuietRun):
     def _clients(self) -> Iterator[Coroutine[Any, Any, None]]:
         yield from super()._clients()
         yield self._queue.look(self._is_over)
-        yield from (self._queue.be_client(n, self._is_over) for n in range(self.QUEUE_CLIENTS))
+        yield from (self._queue.be_client(n, self._is_over) for n in range(full_queue.CLIENTS))
         yield from (websocket.run(self._is_over) for websocket in self._websockets)
         yield from (self._be_long_client(n) for n in range(LONG_CLIENTS))
 
@@ -146,9 +145,9 @@ def across(results: Sequence[RequestResult], restarts: Sequence[Injected]) -> st
 
 
 class LightRun(RestartRun):
-    """With few clients: a machine that is not busy shows what a restart itself costs a new connection."""
+    """With fewer clients, so that two cores are not busy all the time: shows what a restart costs a new connection."""
 
-    CLIENTS, QUEUE_CLIENTS = 2, 2
+    CLIENTS = 4
 
 
 async def run_restarts(
