@@ -106,12 +106,18 @@ def test_relative_files_are_those_of_this_folder(typed: Typed, config: Path) -> 
         "  d: {cmd: 'sleep -m new.gguf --model-url http://127.0.0.1/d.gguf ${PORT}'}\n"
         "  e: {cmd: 'ssh other llama-server -m e.gguf --port ${PORT}'}\n"
         "  f: {cmd: 'sh -c \"exec llama-server --port ${PORT} -m f.gguf\"'}\n"
+        "  g: {cmd: 'sleep --lora models/there.gguf,models/lost.gguf ${PORT}'}\n"
+        "  h: {cmd: 'docker exec box llama-server -m h.gguf --port ${PORT}', cmdStop: 'true'}\n"
+        "  i: {cmd: 'env --chdir=/srv llama-server -m i.gguf --port ${PORT}'}\n"
+        "  j: {cmd: 'sleep -m /nowhere/j.gguf --alias sh ${PORT}'}\n"
     )
     missing = [each["message"] for each in json.loads(typed("doctor", "--json").out) if each["check"] == "model files"]
 
     assert missing == [
         f"models/gone.gguf in {config.parent} does not exist; needed by b",
         f"~/c.gguf in {config.parent} does not exist; needed by c",
+        f"models/lost.gguf in {config.parent} does not exist; needed by g",
+        "/nowhere/j.gguf does not exist; needed by j",
     ]
 
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 MODEL_FILE = ".gguf"
 FILE_OPTIONS = frozenset(VALUES["model"] + VALUES["projector"] + VALUES["adapters"] + VALUES["draft"])
 """A relative name anywhere else may be an alias, or a file of a hub."""
-FETCHING = frozenset(VALUES["fetched"])
 
 
 def missing_files(loaded: Loaded) -> Iterator[tuple[str, str]]:
@@ -30,13 +29,21 @@ def missing_files(loaded: Loaded) -> Iterator[tuple[str, str]]:
 
 
 def files_named_in(argv: Sequence[str]) -> list[str]:
-    """Of files within containers, those in mounted folders; none if a shell, another host or a download has them."""
-    if FETCHING.intersection(argv) or any(os.path.basename(word) in SHELLS for word in argv):
+    """Of files within containers, those in mounted folders; none if a shell or another host looks for them."""
+    if os.path.basename(argv[0]) in SHELLS:
         return []
+    is_fetched = not set(VALUES["fetched"]).isdisjoint(argv)
     words = [
-        word
-        for before, word in pairwise(argv)
-        if word.endswith(MODEL_FILE) and (before in FILE_OPTIONS or os.path.isabs(word))
+        path
+        for option, word in pairwise(argv)
+        if not (is_fetched and option in VALUES["model"])
+        for path in (word.split(",") if option in VALUES["adapters"] else [word])
+        if path.endswith(MODEL_FILE) and (os.path.isabs(path) or (option in FILE_OPTIONS and is_direct(argv)))
     ]
     run = container_run(tuple(argv))
     return [path for word in words if (path := run.outside(word)) != word and os.path.isabs(path)] if run else words
+
+
+def is_direct(argv: Sequence[str]) -> bool:
+    """Does the program start in this folder? `docker exec` and `env --chdir` start another one elsewhere."""
+    return argv[1].startswith("-") and os.path.basename(argv[0]) != "env"
