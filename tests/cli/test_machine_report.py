@@ -116,3 +116,12 @@ def test_a_report_about_a_server_on_another_machine(typed: Typed, config: Path) 
 
     assert said.code == 1
     assert "the report measures this machine, and http://192.0.2.7:8080 is another; run it there" in said.err
+
+
+def test_a_report_about_the_configured_address(typed: Typed, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is this machine's, whatever it looks like: the report goes on, here until its time is over."""
+    monkeypatch.setattr("hotseat.cli.reports.machine_report.LONGEST_S", 0.0)
+    config.write_text("listen: 127.0.0.2:1\nmodels: {qwen: {cmd: 'server ${PORT}'}}\n")
+    said = typed("doctor", "--report", "--config", str(config), "--url", "http://127.0.0.2:1")
+
+    assert said.err == "hotseat: `hotseat serve` did not respond within the time limit: \n"

@@ -41,7 +41,7 @@ def report(config: Sequence[Path], url: str | None, api_key: str | None, models:
     loaded = configuration(config)
     named = [own_name(loaded, model) for model in models]
     running = server_of(loaded.settings, api_key, url)
-    if url and not is_local(running):
+    if running.url != server_of(loaded.settings, api_key).url and not is_local(running):
         raise Problem(f"the report measures this machine, and {url} is another; run it there")
     is_ours = not is_running(running)
     with serving(loaded, config, running, is_ours, until) as server:
