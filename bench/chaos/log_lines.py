@@ -29,7 +29,7 @@ def shortened(lines: list[str]) -> str:
 
 def adopted_in(text: str) -> set[int]:
     """The servers that a new process has taken over, by pid."""
-    return {entry["pid"] for entry in entries(text) if entry.get("message") == "upstream adopted"}
+    return {entry["pid"] for entry in entries(text) if entry.get("message") == "model server adopted"}
 
 
 def entries(text: str) -> Iterator[dict[str, Any]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from bench.chaos.log_lines import adopted_in, bugs_in
 
-ORDINARY = '{"time": "2026-11-17T11:52:42Z", "level": "info", "message": "upstream ready", "model": "red", "pid": 7}'
-ADOPTED = '{"time": "2026-11-17T11:52:43Z", "level": "info", "message": "upstream adopted", "model": "red", "pid": 8}'
+ORDINARY = '{"time": "2026-11-17T11:52Z", "level": "info", "message": "model server ready", "model": "red", "pid": 7}'
+ADOPTED = '{"time": "2026-11-17T11:52Z", "level": "info", "message": "model server adopted", "model": "red", "pid": 8}'
 LOGGED = (
     '{"time": "2026-11-17T11:52:44Z", "level": "error", "message": "background task failed", "task": "load",'
     ' "trace": "Traceback (most recent call last):\\n  File \\"x.py\\"\\nValueError: odd"}'

@@ -97,7 +97,7 @@ class ServerTasks:
         """A server that an earlier process has started is ours."""
         self._tell(adopted)
         ready = UpstreamReady(adopted.model, adopted.launch, adopted.upstream)
-        log.info("upstream adopted model=%s pid=%s", ready.model, ready.upstream.pid)
+        log.info("model server adopted model=%s pid=%s", ready.model, ready.upstream.pid)
         self._running[ready.launch] = self._tasks.start(self._watch(ready), f"watch {ready.model}")
 
     def stop(self, command: StopUpstream) -> None:
