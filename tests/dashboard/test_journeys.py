@@ -102,7 +102,7 @@ def test_a_model_whose_last_start_failed_does_not_look_like_one_that_was_never_a
     page = visit.go("queue")
     models = page.get_by_role("region", name="Model phases").get_by_role("listitem")
 
-    expect(models.filter(has_text="broken").get_by_role("img", name="last start failed")).to_be_visible()
+    expect(models.filter(has_text="broken").get_by_role("img", name="failed")).to_be_visible()
     expect(models.filter(has_text="alpha").get_by_role("img", name="ready")).to_be_visible()
     visit.problems[:] = [each for each in visit.problems if "status of 503" not in each]
 

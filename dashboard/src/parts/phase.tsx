@@ -5,14 +5,13 @@ import { ADOPTED } from "../words";
 
 export type ShownPhase = Phase | "failed";
 
-/** A cold model whose last start failed is shown as failed, until a start succeeds. */
+/** A cold model that has failed is shown as failed, until it has answered a request. */
 export function phaseShown({ phase, failures }: Pick<Model, "phase" | "failures">): ShownPhase {
   return phase === "cold" && failures > 0 ? "failed" : phase;
 }
 
 /** The label of a phase, where it differs from the API's value. */
 export function phaseLabel(phase: ShownPhase): string {
-  if (phase === "failed") return "last start failed";
   return phase === "backoff" ? "backing off" : phase;
 }
 
