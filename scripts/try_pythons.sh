@@ -45,7 +45,7 @@ in_root() {
 
 fetch_sources() {
   git init -q "$1"
-  git -C "$1" fetch -q "$repository" HEAD
+  git -C "$1" fetch -q --update-shallow "$repository" HEAD
   git -C "$1" checkout -q --force --detach FETCH_HEAD
   git -C "$1" clean -ffdqx -e /.cache
 }
@@ -53,11 +53,12 @@ fetch_sources() {
 others='bench|browsers|clients|conformance|dashboard|documentation|fuzz|journeys|packaging|support'
 quick_half="python=\$1 others='$others'"'
   venv=$PWD/.cache/venv
-  cmp -s requirements/dev.txt "$venv/installed.txt" || {
+  wanted=$("$python" -V; cat requirements/dev.txt)
+  [ "$(cat "$venv/installed.txt" 2>&1)" = "$wanted" ] || {
     rm -rf "$venv"
     "$python" -m venv "$venv"
     "$venv/bin/pip" install -q --require-hashes -r requirements/dev.txt
-    cp requirements/dev.txt "$venv/installed.txt"
+    echo "$wanted" >"$venv/installed.txt"
   }
   export PATH=$venv/bin:$PATH
   pip install -q --no-deps --no-build-isolation --force-reinstall .
@@ -74,7 +75,9 @@ for name; do
       [ "$tests" = "$quick_half" ] || fail "--all needs a Debian suite, $name is a program"
       src=$dir/${name##*/}/src
       fetch_sources "$src"
-      (cd "$src" && sh -ec "$tests" sh "$name") ;;
+      program=$(command -v "$name") || fail "there is no $name"
+      program=$(realpath --no-symlinks "$program")
+      (cd "$src" && sh -ec "$tests" sh "$program") ;;
     *)
       root=$dir/$name
       [ -e "$root/etc/debian_version" ] || make_root "$name"
