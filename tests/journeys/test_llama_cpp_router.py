@@ -77,7 +77,9 @@ def is_up(port: int) -> bool:
 def manage(url: str) -> Observed:
     """What Open WebUI and pi-llama-cpp do: look, load, wait for the feed, look again, unload; and some mistakes."""
     observed = Observed()
-    with httpx2.Client(base_url=url, timeout=60) as client, client.stream("GET", "/models/sse") as feed:
+    # The router closes idle connections at any moment, which a client that reuses them cannot foresee.
+    limits = httpx2.Limits(max_keepalive_connections=0)
+    with httpx2.Client(base_url=url, timeout=60, limits=limits) as client, client.stream("GET", "/models/sse") as feed:
         lines = feed.iter_lines()
         observed.bodies["alpha"] = entry(client)
         observed.bodies["props"] = client.get("/props?autoload=false").json()
