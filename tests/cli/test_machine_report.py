@@ -124,4 +124,4 @@ def test_a_report_about_the_configured_address(typed: Typed, config: Path, monke
     config.write_text("listen: 127.0.0.2:1\nmodels: {qwen: {cmd: 'server ${PORT}'}}\n")
     said = typed("doctor", "--report", "--config", str(config), "--url", "http://127.0.0.2:1")
 
-    assert said.err == "hotseat: `hotseat serve` did not respond within the time limit: \n"
+    assert said.err == "hotseat: `hotseat serve` did not respond within the time limit: it printed nothing\n"

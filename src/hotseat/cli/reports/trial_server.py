@@ -97,7 +97,8 @@ def wait_for(process: subprocess.Popen[bytes], server: Server, log: IO[bytes], u
         except subprocess.TimeoutExpired:
             if time.monotonic() < until:
                 continue
-            raise Problem(f"`hotseat serve` did not respond within the time limit: {last_line(log)}") from None
+            said = last_line(log) or "it printed nothing"
+            raise Problem(f"`hotseat serve` did not respond within the time limit: {said}") from None
         said = last_line(log) or f"code {process.returncode}"
         raise Problem(f"`hotseat serve` could not start: {said}")
 
