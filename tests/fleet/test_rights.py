@@ -49,10 +49,12 @@ async def test_a_host_does_all_it_must(server: NatsServer, prefix: str) -> None:
             async with Watching(store, bucket) as watching:
                 await watching.until(CaughtUp)
                 revision = await store.create(bucket, "key", b"one")
+                changes = [await watching.next()]  # NATS need not deliver what was replaced before
                 revision = await store.replace(bucket, "key", b"two", revision)
+                changes.append(await watching.next())
                 found = await store.read(bucket, "key")
                 await store.remove(bucket, "key", revision)
-                changes = [await watching.next() for _ in range(3)]
+                changes.append(await watching.next())
 
             assert found == Written("key", b"two", revision)
             assert [type(change) for change in changes] == [Written, Written, Removed]

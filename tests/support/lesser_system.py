@@ -24,6 +24,7 @@ if __name__ == "__main__":
         for name in names:
             with suppress(AttributeError):
                 delattr(module, name)
+    vars(os)["process_cpu_count"] = os.cpu_count  # as on macOS; on Linux it needs sched_getaffinity since Python 3.13
 
     from hotseat.cli import main
 
