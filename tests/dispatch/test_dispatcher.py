@@ -17,7 +17,7 @@ from tests.support.virtual_time import advance, in_virtual_time
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.dispatch.ready_server_tasks import log_transfers
-from hotseat.dispatch.server_tasks import BREATH_S, STUCK_S
+from hotseat.dispatch.server_tasks import PAUSE_S, STUCK_S
 from hotseat.errors import CancelledByOperator, LoadFailed, NotRunning, ShuttingDown, UnknownModel, UnknownTicket
 from hotseat.identifiers import ClientId, LaunchId, ModelName
 from hotseat.scheduling.events import CatalogChanged, PromptProcessed, Transfer, UpstreamReady
@@ -119,7 +119,7 @@ async def test_a_request_for_a_ready_model_is_granted_before_ask_returns() -> No
 
 
 @in_virtual_time
-async def test_a_server_may_breathe_between_its_last_request_and_its_stop() -> None:
+async def test_a_server_gets_a_pause_between_its_last_request_and_its_stop() -> None:
     """A llama-server whose client disconnects during its stop may hang; an unused one is stopped at once."""
     async with opened(one_at_a_time("qwen", "llama", patience=0)) as rig:
         await rig.dispatcher.operator.load(QWEN)
@@ -133,12 +133,12 @@ async def test_a_server_may_breathe_between_its_last_request_and_its_stop() -> N
         await rig.dispatcher.operator.load(QWEN)
         behind_nobody = asyncio.get_running_loop().time() - began - behind_a_request
 
-        assert behind_a_request == pytest.approx(BREATH_S)
+        assert behind_a_request == pytest.approx(PAUSE_S)
         assert behind_nobody == 0
 
 
 @in_virtual_time
-async def test_a_server_may_breathe_also_where_nobody_waited_when_its_last_request_ended() -> None:
+async def test_a_server_gets_a_pause_also_where_nobody_waited_when_its_last_request_ended() -> None:
     """The commonest swap: one client ends on a model and asks for the next."""
     async with opened(one_at_a_time("qwen", "llama")) as rig:
         await rig.dispatcher.operator.load(QWEN)
@@ -146,7 +146,7 @@ async def test_a_server_may_breathe_also_where_nobody_waited_when_its_last_reque
         began = asyncio.get_running_loop().time()
         await rig.dispatcher.operator.load(LLAMA)
 
-        assert asyncio.get_running_loop().time() - began == pytest.approx(BREATH_S)
+        assert asyncio.get_running_loop().time() - began == pytest.approx(PAUSE_S)
 
 
 @in_virtual_time
@@ -362,7 +362,7 @@ async def test_an_unload_cuts_who_does_not_finish() -> None:
         await rig.dispatcher.operator.unload(QWEN)
 
         assert waiter.outcomes == ["granted", "cut"]
-        assert rig.dispatcher.views.current().now == 11 + BREATH_S
+        assert rig.dispatcher.views.current().now == 11 + PAUSE_S
 
 
 @in_virtual_time
@@ -375,7 +375,7 @@ async def test_a_cancelled_unload_is_carried_out() -> None:
             async with asyncio.timeout(1):
                 await rig.dispatcher.operator.unload(QWEN)
         rig.dispatcher.leave(ticket)
-        await advance(BREATH_S)
+        await advance(PAUSE_S)
         await everybody_has_acted()
 
         assert rig.phase(QWEN) is Phase.COLD
@@ -392,7 +392,7 @@ async def test_force_cuts_at_once() -> None:
         await rig.dispatcher.operator.unload(QWEN, force=True)
 
         assert waiter.outcomes == ["granted", "cut"]
-        assert rig.dispatcher.views.current().now == BREATH_S
+        assert rig.dispatcher.views.current().now == PAUSE_S
 
 
 @in_virtual_time
@@ -534,7 +534,7 @@ async def test_shutting_down_lets_requests_finish() -> None:
         await rig.dispatcher.shut_down(within=30)
 
         assert waiter.outcomes == ["granted"]
-        assert rig.dispatcher.views.current().now == 20 + BREATH_S
+        assert rig.dispatcher.views.current().now == 20 + PAUSE_S
 
 
 @in_virtual_time
@@ -547,7 +547,7 @@ async def test_shutting_down_cuts_when_the_time_is_up() -> None:
         await rig.dispatcher.shut_down(within=30)
 
         assert waiter.outcomes == ["granted", "cut"]
-        assert rig.dispatcher.views.current().now == 31 + BREATH_S
+        assert rig.dispatcher.views.current().now == 31 + PAUSE_S
 
 
 @in_virtual_time

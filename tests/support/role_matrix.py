@@ -67,7 +67,7 @@ def run(plan: Plan) -> Results:
     results = Results()
     trials = list(requests(plan, own_routes()))
     with (
-        patch("hotseat.dispatch.server_tasks.BREATH_S", 0.0),  # no real server needs time to stop
+        patch("hotseat.dispatch.server_tasks.PAUSE_S", 0.0),  # no real server needs time to stop
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
         for number, situation in enumerate(SITUATIONS):

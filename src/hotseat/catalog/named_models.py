@@ -78,10 +78,10 @@ Servable: TypeAlias = ModelSpec | RemoteModel | FleetModel
 NamedModel: TypeAlias = Servable | Selector
 
 
-AnyLead = TypeVar("AnyLead", bound=NamedModel)
+AnyNamedModel = TypeVar("AnyNamedModel", bound=NamedModel)
 
 
-def renamed(named_model: AnyLead, name: str) -> AnyLead:
+def renamed(named_model: AnyNamedModel, name: str) -> AnyNamedModel:
     """A copy that sends `name` to the server as the model's name, unless it sets another."""
     if not isinstance(named_model, ModelSpec) or named_model.changes.model_name is not None:
         return named_model

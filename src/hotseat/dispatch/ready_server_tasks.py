@@ -34,12 +34,12 @@ class ReadyServerTasks:
         launcher: Launcher,
         tell: Callable[[Event], None],
         clock: Callable[[], Instant],
-        take_breath: Callable[[ModelName], Awaitable[None]],
+        pause_after_requests: Callable[[ModelName], Awaitable[None]],
         tasks: Tasks,
     ) -> None:
-        """`take_breath` waits until the last request of a model is long enough ago."""
+        """`pause_after_requests` waits until the last request of a model is long enough ago."""
         self._launcher, self._tell, self._clock = launcher, tell, clock
-        self._take_breath, self._tasks = take_breath, tasks
+        self._pause_after_requests, self._tasks = pause_after_requests, tasks
 
     def put_to_sleep(self, command: PutToSleep) -> None:
         level, reason = command.level.name, command.reason
@@ -57,7 +57,7 @@ class ReadyServerTasks:
         self._tasks.start(self._restore_conversations(command), f"restore conversations of {command.model}")
 
     async def _put_to_sleep(self, command: PutToSleep) -> None:
-        await self._take_breath(command.model)
+        await self._pause_after_requests(command.model)
         began, failed = self._clock(), partial(SleepFailed, command.model, command.launch)
         outcome = await attempted("sleep", self._launcher.put_to_sleep, command, failed)
         if isinstance(outcome, SleepFailed):
@@ -78,7 +78,7 @@ class ReadyServerTasks:
             self._tell(outcome)
 
     async def _save_conversations(self, command: SaveConversations) -> None:
-        await self._take_breath(command.model)
+        await self._pause_after_requests(command.model)
         failed = partial(ConversationsSaved, command.model, command.launch, ())
         if outcome := await attempted("save", self._launcher.save_conversations, command, failed):
             log_transfers("saved", outcome.model, outcome.saved, outcome.problem)

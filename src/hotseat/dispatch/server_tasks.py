@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-BREATH_S: Seconds = 0.02
+PAUSE_S: Seconds = 0.02
 """Minimum time between a server's last request and its stop: a llama-server that sees both at once may hang until it is
 killed."""
 STOP_AGAIN_S: Seconds = 1.0
@@ -63,7 +63,7 @@ class ServerTasks:
         self._read_ahead_of: dict[ModelName, asyncio.Task[None]] = {}
         """The last read-ahead per model; may be finished."""
         self._tasks = Tasks()
-        self._ready = ReadyServerTasks(launcher, tell, clock, self._take_breath, self._tasks)
+        self._ready = ReadyServerTasks(launcher, tell, clock, self._pause_after_requests, self._tasks)
 
     # Commands
 
@@ -182,7 +182,7 @@ class ServerTasks:
     # Stop
 
     async def _stop(self, command: StopUpstream) -> None:
-        await self._take_breath(command.model)
+        await self._pause_after_requests(command.model)
         while command.launch in self._running:
             try:
                 return await self._launcher.stop(command)
@@ -196,9 +196,9 @@ class ServerTasks:
         # No journal entry shows the reason of this command.
         await self._stop(StopUpstream(model, launch, Cause.OPERATOR, "internal error"))
 
-    async def _take_breath(self, model: ModelName) -> None:
-        if (breath_s := self._last_left_at(model) + BREATH_S - self._clock()) > 0:
-            await asyncio.sleep(breath_s)
+    async def _pause_after_requests(self, model: ModelName) -> None:
+        if (left_s := self._last_left_at(model) + PAUSE_S - self._clock()) > 0:
+            await asyncio.sleep(left_s)
 
 
 def start_raised(model: ModelName, problem: Exception) -> LoadFailed:
