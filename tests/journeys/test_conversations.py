@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import shlex
 import signal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
 
 import pytest
 from tests.support.conversations_rig import STAND_IN
@@ -19,9 +21,6 @@ from tests.support.waiting import eventually
 from hotseat.cli.client import Server
 from hotseat.cli.record import Watched
 from hotseat.simulation.trace import Closed
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.llama
 
@@ -43,6 +42,23 @@ def answer(rig: Hotseat, messages: list[dict[str, str]], model: str = "alpha") -
     return rig.call("POST", "/v1/chat/completions", body).json()
 
 
+def answer_and_save(rig: Hotseat, cache: Path) -> Any:
+    """The first answer of a conversation, which is on disk then."""
+    return eventually(lambda: saved_answer(rig, cache))
+
+
+def saved_answer(rig: Hotseat, cache: Path) -> Any:
+    """None if the save took too long, as it may on a busy machine: then the next unload tries again."""
+    first = answer(rig, [{"role": "user", "content": QUESTION}])
+    unload(rig)
+    return first if saved_in(cache) else None
+
+
+def unload(rig: Hotseat, model: str = "alpha") -> None:
+    """Here a save may take longer than in a swap, for which a request waits."""
+    assert rig.call("DELETE", f"/upstream/{model}").status == 200
+
+
 def saved_in(cache: Path) -> list[Path]:
     return sorted(cache.glob("hotseat/conversations/*/*.slot"))
 
@@ -54,29 +70,30 @@ def folders_in(cache: Path) -> list[Path]:
 def test_a_conversation_goes_on_after_a_swap(tmp_path: Path) -> None:
     """Away and back: the server computes the new question only, and at the end nothing is left on disk."""
     cache = tmp_path / "cache"
-    opening = [{"role": "user", "content": QUESTION}]
-    with serve(tmp_path, cache) as rig:
-        first = answer(rig, opening)
-        rig.load("beta")
-        assert saved_in(cache)
-        more = [first["choices"][0]["message"], {"role": "user", "content": "go on"}]
-        continued = answer(rig, [*opening, *more])
-        log = rig.log()
+    reused, log = eventually(lambda: away_and_back(Path(mkdtemp(dir=tmp_path)), cache))
 
-    assert continued["timings"]["cache_n"] >= 0.99 * first["usage"]["prompt_tokens"]
+    assert reused >= 0.99
     assert all(f"conversations {done}" in log for done in ("saved", "restored"))
     assert folders_in(cache) == []
 
 
+def away_and_back(folder: Path, cache: Path) -> tuple[float, str] | None:
+    """The share that was not computed again, and the log; None if a busy machine took too long to save."""
+    with serve(folder, cache) as rig:
+        first = answer(rig, [{"role": "user", "content": QUESTION}])
+        rig.load("beta")
+        return (continued(rig, first), rig.log()) if saved_in(cache) else None
+
+
 @pytest.mark.parametrize("conversations", ["on", "off"])
-def test_a_recording_has_what_a_swap_costs(tmp_path: Path, conversations: str) -> None:
+def test_a_recording_has_what_an_unload_costs(tmp_path: Path, conversations: str) -> None:
     """Both turns have the same figures whether the second one was computed again or not."""
     watched, opening = Watched(), [{"role": "user", "content": QUESTION}]
     with serve(tmp_path, tmp_path / "cache", conversations) as rig:
         feed = Server(rig.url, None).follow("/hotseat/traffic")
         watched.note(json.loads(next(feed)))
         first = answer(rig, opening)
-        rig.load("beta")
+        unload(rig)
         answer(rig, [*opening, first["choices"][0]["message"], {"role": "user", "content": "go on"}])
         while len(watched.recording.requests) < 2:
             watched.note(json.loads(next(feed)))
@@ -117,10 +134,10 @@ def test_switching_it_off_removes_what_was_saved(tmp_path: Path) -> None:
 
 
 def both_are_saved(rig: Hotseat, cache: Path) -> bool:
-    """After a swap to and fro; on a busy machine a save may exceed its time, and the next swap tries again."""
+    """On a busy machine a save may exceed its time; the next one tries again."""
     for model in ("alpha", "beta"):
         answer(rig, [{"role": "user", "content": QUESTION}], model)
-    rig.load("alpha")
+        unload(rig, model)
     return len(saved_in(cache)) == 2
 
 
@@ -205,7 +222,7 @@ def test_a_server_that_was_adopted_by_a_restart_saves_its_conversations(tmp_path
             assert rig.cli("restart").returncode == 0
         eventually(lambda: len(rig.processes(" serve ")) == 1)
         assert folders_in(cache) == [folder]
-        rig.load("beta")
+        unload(rig)
         assert len(saved_in(cache)) == 1
 
         assert continued(rig, first) >= 0.99
@@ -216,8 +233,7 @@ def test_what_was_saved_before_a_restart_is_restored_after_it(tmp_path: Path) ->
     """Also of a model that did not run during the restart."""
     cache = tmp_path / "cache"
     with serve_installed(tmp_path, cache) as rig:
-        first = answer(rig, [{"role": "user", "content": QUESTION}])
-        rig.load("beta")
+        first = answer_and_save(rig, cache)
         saved = saved_in(cache)
         assert rig.cli("restart").returncode == 0
         eventually(lambda: len(rig.processes(" serve ")) == 1)
@@ -231,9 +247,7 @@ def test_a_restart_with_conversations_switched_off(tmp_path: Path) -> None:
     """What was saved is removed, as after a reload."""
     cache = tmp_path / "cache"
     with serve_installed(tmp_path, cache) as rig:
-        answer(rig, [{"role": "user", "content": QUESTION}])
-        rig.load("beta")
-        assert saved_in(cache)
+        answer_and_save(rig, cache)
         rig.write(config("off"))
         assert rig.cli("restart").returncode == 0
 
@@ -253,7 +267,7 @@ def test_a_server_that_was_adopted_after_a_crash_saves_its_conversations(tmp_pat
         first.process.wait()
         with serve_installed(tmp_path, cache, first.port, crashGrace="60s") as second:
             assert folders_in(cache) == [folder]
-            second.load("beta")
+            unload(second)
 
             assert continued(second, opening) >= 0.99
     assert folders_in(cache) == []
