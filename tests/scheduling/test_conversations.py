@@ -35,15 +35,8 @@ from tests.support.scheduler_driver import (
 from hotseat.identifiers import ModelName, TicketId
 from hotseat.scheduling.commands import Allowance, Cause
 from hotseat.scheduling.conversation_state import DIED, NOT_REUSED
-from hotseat.scheduling.conversation_stats import ConversationStats
-from hotseat.scheduling.conversations import (
-    LEAST_S,
-    LEAST_TOKENS,
-    MOST_S,
-    USUAL_TOKEN_SIZE,
-    USUAL_TRANSFER_RATE,
-    transfer_s,
-)
+from hotseat.scheduling.conversation_stats import USUAL_TOKEN_SIZE, USUAL_TRANSFER_RATE, ConversationStats
+from hotseat.scheduling.conversations import LEAST_S, LEAST_TOKENS, MOST_S, transfer_s
 from hotseat.scheduling.events import ConversationsSaved, PromptProcessed, Transfer, YieldRequested
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.model_stats import StatsOfModels
@@ -224,6 +217,30 @@ def test_a_save_that_was_too_slow_teaches_the_rate(rig: SchedulerDriver) -> None
     stats = rig.scheduler.model_stats.of(QWEN).conversations
 
     assert 2000 * transfer_s(stats, stats.save_rate) > 0.25
+
+
+def test_one_slow_save_does_not_end_saving_for_good(rig: SchedulerDriver) -> None:
+    """It counts less with each stop that saves nothing."""
+    rig.after(1) >> arrives(2, "llama") << saves("qwen")
+    slow = Transfer(400, 0, 0.25)
+    rig >> ConversationsSaved(QWEN, rig.launches["qwen"], (), "too slow", slow) << stops("qwen")
+    for ticket in (10, 20, 30):
+        swapped_back(rig, ticket) >> arrives(2, "llama") << stops("qwen")
+
+    swapped_back(rig, 40) >> arrives(2, "llama") << saves("qwen")
+
+
+def swapped_back(rig: SchedulerDriver, ticket: int) -> SchedulerDriver:
+    """llama has served request 2; then qwen has served this one."""
+    rig >> exited("qwen") << starts("llama")
+    rig >> ready("llama") << grants(2)
+    rig >> leaves(2) << nothing
+    rig.after(100) >> arrives(ticket, "qwen") << stops("llama")
+    rig >> exited("llama") << starts("qwen")
+    rig >> ready("qwen") << grants(ticket)
+    rig >> prompt(ticket, computed=2000, took_s=4.0) << nothing
+    rig >> leaves(ticket) << nothing
+    return rig.after(100)
 
 
 def test_what_is_computed_faster_than_it_is_read_is_not_saved(rig: SchedulerDriver) -> None:

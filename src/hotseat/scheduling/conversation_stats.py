@@ -22,6 +22,10 @@ SAME = 0.9
 """Share of an earlier prompt and its answer from which on a prompt continues that one."""
 REUSED = 0.5
 """Share of a restored conversation from which on it counts as reused: templates may render its last turn anew."""
+USUAL_COMPUTE_RATE = 1_000.0
+USUAL_TRANSFER_RATE = 2e9
+USUAL_TOKEN_SIZE = 10e3
+"""Until they are measured: optimistic, so that they are."""
 MOST = 1e15
 """Larger stored figures are corrupt and ignored."""
 
@@ -61,10 +65,15 @@ class ConversationStats:
             self.token_size = each.size / max(each.tokens, 1)
         self.save_s = _smoothed(self.save_s, took_s)
 
-    def was_too_slow(self, unfinished: Transfer, guessed_size: float) -> None:
+    def was_too_slow(self, unfinished: Transfer) -> None:
         """It took longer than expected, so that less is tried the next time."""
-        size = unfinished.tokens * (self.token_size or guessed_size)
+        size = unfinished.tokens * (self.token_size or USUAL_TOKEN_SIZE)
         self.save_rate = _smoothed(self.save_rate, size / max(unfinished.took_s, 1e-6) / 2)
+
+    def was_not_saved(self) -> None:
+        """A slow save counts less with each stop without one, so that saving is tried again."""
+        if self.save_rate < USUAL_TRANSFER_RATE:
+            self.save_rate /= REMEMBERED
 
     def was_restored(self, transfers: Iterable[Transfer]) -> None:
         for each in transfers:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from hotseat.scheduling.commands import RestoreConversations, SaveConversations
 from hotseat.scheduling.conversation_stats import Restored
-from hotseat.scheduling.conversations import USUAL_TOKEN_SIZE, restoring
+from hotseat.scheduling.conversations import restoring
 from hotseat.scheduling.events import ConversationsRestored, ConversationsSaved, PromptProcessed
 from hotseat.scheduling.lifecycle import Move
 
@@ -44,7 +44,7 @@ def _saved(transitions: Transitions, model: ModelState, event: ConversationsSave
     stats = model.stats.conversations
     stats.was_saved(event.saved)
     if event.unfinished:
-        stats.was_too_slow(event.unfinished, USUAL_TOKEN_SIZE)
+        stats.was_too_slow(event.unfinished)
     model.conversations.has_saved = model.conversations.has_saved or bool(event.saved)
     transitions.stop(model)
 

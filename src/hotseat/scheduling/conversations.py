@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING
 
 from hotseat.catalog.catalog import must_restart
 from hotseat.scheduling.commands import Allowance, Cause
-from hotseat.scheduling.conversation_stats import LEAST_SAMPLE
+from hotseat.scheduling.conversation_stats import (
+    LEAST_SAMPLE,
+    USUAL_COMPUTE_RATE,
+    USUAL_TOKEN_SIZE,
+    USUAL_TRANSFER_RATE,
+)
 
 if TYPE_CHECKING:
     from hotseat.identifiers import Seconds
@@ -33,11 +38,6 @@ EACH_S: Seconds = 0.02
 """To ask the server for its slots and to save or restore one of them, whatever its length."""
 LEAST_TOKENS = LEAST_SAMPLE
 """What servers report about shorter prompts is not asked for."""
-
-USUAL_COMPUTE_RATE = 1_000.0
-USUAL_TRANSFER_RATE = 2e9
-USUAL_TOKEN_SIZE = 10e3
-"""Until they are measured: optimistic, so that they are."""
 
 SAVED_CAUSES = frozenset({Cause.EVICTION, Cause.TTL, Cause.OPERATOR, Cause.YIELD, Cause.EXCEEDS_MEMORY})
 """Other stops end hotseat, change the model, or concern a server that cannot be trusted."""
