@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support import short_limits, streaming_server
+from tests.support.changed_program import changed_program
 from tests.support.client import PATIENCE_S, chat_body, send
 from tests.support.fleet_journey import CONNECT_S, nats_cluster, record_of
 from tests.support.hotseat import Hotseat
-from tests.support.llama import REPOSITORY, llama
+from tests.support.llama import llama
 from tests.support.processes import command_line
 from tests.support.waiting import eventually
 

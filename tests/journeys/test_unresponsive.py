@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.support import short_limits
+from tests.support.changed_program import changed_program
 from tests.support.client import PATIENCE_S
 from tests.support.hotseat import Hotseat
-from tests.support.llama import REPOSITORY
 from tests.support.stubs import stub
 from tests.support.waiting import eventually
 
@@ -21,14 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-PROGRAM = (sys.executable, "-m", short_limits.__name__)
-
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[Hotseat]:
     models = {"qwen": stub("qwen", "--token-delay 0.05", unloadTimeout=2 * PATIENCE_S)}
-    environ = {"PYTHONPATH": str(REPOSITORY)}
-    with Hotseat({"models": models, "shutdown": {"notice": "0s"}}, tmp_path, program=PROGRAM, environ=environ) as rig:
+    program = changed_program(tmp_path, short_limits)
+    with Hotseat({"models": models, "shutdown": {"notice": "0s"}}, tmp_path, program=program) as rig:
         yield rig
 
 
