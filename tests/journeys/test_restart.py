@@ -65,9 +65,11 @@ def test_a_restart_while_a_model_streams(start: Callable[..., Hotseat]) -> None:
     assert "adopted" in hotseat.cli("ps").stdout
 
 
-def test_requests_that_wait_for_a_model_are_answered(start: Callable[..., Hotseat]) -> None:
+def test_requests_that_wait_for_a_model_are_answered(start: Callable[..., Hotseat], tmp_path: Path) -> None:
     """They keep their places; the new process loads the model that they wait for."""
-    hotseat = start({"alpha": llama("alpha"), "beta": llama("beta")})
+    enough = tmp_path / "enough"
+    endless = {"cmd": f"{sys.executable} {streaming_server.__file__} ${{PORT}} {enough}"}
+    hotseat = start({"alpha": endless, "beta": llama("beta")})
     stream = hotseat.stream("alpha", max_tokens=300).until_it_speaks()
     with ThreadPoolExecutor(4) as clients:
         waiting = [clients.submit(hotseat.chat, "beta") for _ in range(4)]
@@ -159,14 +161,9 @@ def names(hotseat: Hotseat) -> list[str]:
 
 def test_a_server_that_answers_nothing_else_while_it_streams(tmp_path: Path) -> None:
     """The new process learns from the old one that bytes arrive, and does not take the server for unresponsive."""
-    program, enough = tmp_path / "hotseat", tmp_path / "enough"
-    program.write_text(
-        f"#!{sys.executable}\nimport runpy\nrunpy.run_module('{short_limits.__name__}', None, '__main__')\n"
-    )
-    program.chmod(0o755)
+    enough = tmp_path / "enough"
     models = {"qwen": {"cmd": f"{sys.executable} {streaming_server.__file__} ${{PORT}} {enough} alone"}}
-    environ = {"PYTHONPATH": f"{REPOSITORY}{os.pathsep}{REPOSITORY / 'src'}"}
-    with Hotseat({"models": models}, tmp_path, program=[str(program)], environ=environ) as hotseat:
+    with Hotseat({"models": models}, tmp_path, program=changed_program(tmp_path, short_limits)) as hotseat:
         server = hotseat.load("qwen")
         stream = hotseat.stream("qwen", max_tokens=40).until_it_speaks()
         restarted = hotseat.cli("restart")
