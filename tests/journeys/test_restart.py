@@ -75,6 +75,7 @@ def test_requests_that_wait_for_a_model_are_answered(start: Callable[..., Hotsea
         waiting = [clients.submit(hotseat.chat, "beta") for _ in range(4)]
         eventually(lambda: len(hotseat.call("GET", "/hotseat/queue").json()["waiting"]) == 4)
         restarted = hotseat.cli("restart")
+        enough.touch()
 
         assert restarted.returncode == 0, restarted.stderr
         assert stream.read().done
