@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tests.support.fleets import PATIENCE_S, fleet_at
+from tests.support.fleets import OPERATION_S, PATIENCE_S, fleet_at
 from tests.support.nats import nats_servers
 from tests.support.waiting import come_true
 
@@ -53,7 +53,7 @@ async def test_fleets_with_different_prefixes_do_not_see_each_other(tmp_path: Pa
     async with nats_servers(tmp_path) as (server,):
         production, staging = fleet_at(server), replace(fleet_at(server), prefix="staging")
         of = [(production, "one"), (staging, "one"), (staging, "two"), (production, "three")]
-        hosts = [Host(JetStream(fleet), name) for fleet, name in of]
+        hosts = [Host(JetStream(fleet, patience_s=OPERATION_S), name) for fleet, name in of]
         try:
             for each in hosts:
                 each.store.open()
@@ -73,7 +73,7 @@ async def test_hosts_know_of_each_other_before_and_after_nats_died(tmp_path: Pat
     """Both notice the disconnection and reconnect by themselves, and one learns when the other leaves."""
     async with nats_servers(tmp_path) as (server,):
         stores = [
-            JetStream(fleet_at(server), heartbeat_s=0.4, pauses=lambda: Backoff(0.05, 0.2), patience_s=1.0)
+            JetStream(fleet_at(server), heartbeat_s=0.4, pauses=lambda: Backoff(0.05, 0.2), patience_s=OPERATION_S)
             for _ in range(2)
         ]
         here, there = hosts = Host(stores[0], "here"), Host(stores[1], "there")

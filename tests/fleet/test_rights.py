@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import nats
 import pytest
 from nats.js.errors import APIError
-from tests.support.fleets import PATIENCE_S, Watching
+from tests.support.fleets import OPERATION_S, PATIENCE_S, Watching
 from tests.support.nats import NatsServer, nats_servers
 from tests.support.page_blocks import file_of
 
@@ -41,7 +41,7 @@ async def server(tmp_path: Path, prefix: str, monkeypatch: pytest.MonkeyPatch) -
 async def test_a_host_does_all_it_must(server: NatsServer, prefix: str) -> None:
     """With these permissions a host creates the buckets and writes, reads, removes and watches in each."""
     login = NatsLogin(user=USER, password=PASSWORD)
-    store = JetStream(Fleet((server.url,), HostName("gpu1"), login=login, prefix=prefix))
+    store = JetStream(Fleet((server.url,), HostName("gpu1"), login=login, prefix=prefix), patience_s=OPERATION_S)
     store.open()
     try:
         assert await store.until_connected(PATIENCE_S)

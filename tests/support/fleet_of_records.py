@@ -57,7 +57,7 @@ def hosts_known_to(host: Hotseat) -> list[dict[str, Any]]:
 
 async def write(servers: Sequence[NatsServer], records: Sequence[HostRecord]) -> None:
     fleet = Fleet(tuple(server.url for server in servers), HostName("records"))
-    store = JetStream(fleet, lives_s={**LIVES_S, Bucket.HOSTS: KEPT_S})
+    store = JetStream(fleet, patience_s=CONNECT_S, lives_s={**LIVES_S, Bucket.HOSTS: KEPT_S})
     store.open()
     try:
         assert await store.until_connected(CONNECT_S)
