@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import ssl
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.certificate import CERTIFICATE
 from tests.support.ports import free_port
+from tests.support.waiting import PATIENCE_S, eventually
 
 from hotseat.cli.client import Server
 from hotseat.cli.problems import Problem, Unreachable
@@ -90,19 +92,24 @@ def test_another_program() -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "problem"),
+    ("program", "problem", "limit_s"),
     [
-        ("print('I wait', flush=True); import signal; signal.pause()", "did not respond within the time limit: I wait"),
-        ("print('no card'); exit(3)", "could not start: no card"),
-        ("exit(3)", "could not start: code 3"),
+        (
+            "print('I wait', flush=True); import signal; signal.pause()",
+            "did not respond within the time limit: I wait",
+            0.5,
+        ),
+        ("print('no card'); exit(3)", "could not start: no card", PATIENCE_S),
+        ("exit(3)", "could not start: code 3", PATIENCE_S),
     ],
 )
-def test_a_server_that_does_not_start(program: str, problem: str) -> None:
+def test_a_server_that_does_not_start(program: str, problem: str, limit_s: float) -> None:
     """The wait has an end, and the problem has the last line of its log."""
     with TemporaryFile() as log, subprocess.Popen([sys.executable, "-c", program], stdout=log) as process:
         try:
+            eventually(lambda: os.fstat(log.fileno()).st_size or process.poll() is not None)
             with pytest.raises(Problem, match=problem):
-                wait_for(process, Server(f"http://127.0.0.1:{free_port()}"), log, time.monotonic() + 2)
+                wait_for(process, Server(f"http://127.0.0.1:{free_port()}"), log, time.monotonic() + limit_s)
         finally:
             process.kill()
 
