@@ -15,6 +15,7 @@ from bench.relay.python_versions import TwoPythons
 from bench.relay.pythons import interpreter
 from bench.relay.record import Record
 from bench.relay.roots import MACHINE, inside, usable
+from tests.support.waiting import PATIENCE_S
 
 OLD, NEW = "Python 3.11.2", "Python 3.14.0"
 SAMPLES = [
@@ -63,7 +64,7 @@ def test_a_command_in_another_root_keeps_its_pid_and_the_paths_of_the_run(tmp_pa
     root, file = small_root(tmp_path / "root"), tmp_path / "pid"
     script = f"echo $$ >{file}; [ -e {Path(__file__)} ] && [ -e /proc/self ] && [ ! -e /usr/bin/env ]"
     with subprocess.Popen(inside(root, "/bin/sh", "-c", script)) as process:
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE_S) == 0
 
     assert int(file.read_text()) == process.pid
     assert str(root) not in Path("/proc/mounts").read_text()

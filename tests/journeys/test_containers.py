@@ -42,7 +42,7 @@ def engine(prepared: ContainerEngine) -> Iterator[ContainerEngine]:
     """The engine; at the end of the test no container may be left."""
     yield prepared
     try:
-        eventually(lambda: prepared.containers() == [], within=10)
+        eventually(lambda: prepared.containers() == [])
     finally:
         prepared.remove_containers()
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-GRACE: dict[str, Any] = {"crashGrace": "60s"}
+GRACE: dict[str, Any] = {"crashGrace": "10m"}
+"""Longer than a busy machine needs to start the next hotseat."""
 
 
 @pytest.fixture

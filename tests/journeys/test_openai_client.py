@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.client import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.llama
 def client(rig: Hotseat) -> Iterator[openai.OpenAI]:
     import openai  # here, because it takes seconds in every worker of a run
 
-    with openai.OpenAI(base_url=f"{rig.url}/v1", api_key="none", timeout=30) as client:
+    with openai.OpenAI(base_url=f"{rig.url}/v1", api_key="none", timeout=PATIENCE_S) as client:
         yield client
 
 
