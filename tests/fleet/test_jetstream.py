@@ -14,10 +14,10 @@ import pytest
 import uvloop
 from nats.js.api import StorageType
 from tests.support.certificate import CERTIFICATE
-from tests.support.fleets import OPERATION_S, PATIENCE_S, Watching, fleet_at
+from tests.support.fleets import OPERATION_S, Watching, fleet_at
 from tests.support.nats import nats_servers
 from tests.support.nats_jwt import operator_mode
-from tests.support.waiting import come_true, come_true_async
+from tests.support.waiting import PATIENCE_S, come_true, come_true_async
 
 from hotseat.fleet.backoff import Backoff
 from hotseat.fleet.jetstream import watch_session

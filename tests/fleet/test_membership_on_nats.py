@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tests.support.fleets import OPERATION_S, PATIENCE_S, fleet_at
+from tests.support.fleets import OPERATION_S, fleet_at
 from tests.support.nats import nats_servers
-from tests.support.waiting import come_true
+from tests.support.waiting import PATIENCE_S, come_true
 
 from hotseat.fleet.backoff import Backoff
 from hotseat.fleet.jetstream.store import JetStream

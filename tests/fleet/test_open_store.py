@@ -6,10 +6,10 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.fleets import PATIENCE_S, fleet_at
+from tests.support.fleets import fleet_at
 from tests.support.nats import nats_servers
 from tests.support.nats_jwt import operator_mode
-from tests.support.waiting import come_true
+from tests.support.waiting import PATIENCE_S, come_true
 
 from hotseat.fleet.open_store import open_store
 from hotseat.fleet.store import Bucket, StoreError

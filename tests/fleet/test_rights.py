@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import nats
 import pytest
 from nats.js.errors import APIError
-from tests.support.fleets import OPERATION_S, PATIENCE_S, Watching
+from tests.support.fleets import OPERATION_S, Watching
 from tests.support.nats import NatsServer, nats_servers
 from tests.support.page_blocks import file_of
+from tests.support.waiting import PATIENCE_S
 
 from hotseat.fleet.jetstream.buckets import stream_of
 from hotseat.fleet.jetstream.store import JetStream

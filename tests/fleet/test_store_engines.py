@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.fleets import PATIENCE_S, SHORT_S, Watching, engine_called
-from tests.support.waiting import come_true_async
+from tests.support.fleets import SHORT_S, Watching, engine_called
+from tests.support.waiting import PATIENCE_S, come_true_async
 
 from hotseat.fleet.jetstream import watch_session
 from hotseat.fleet.store import BegunAnew, Bucket, CaughtUp, Conflict, Removed, Revision, StoreError, Written

@@ -26,8 +26,8 @@ pytestmark = [pytest.mark.minutes, pytest.mark.timeout(240)]
 
 LONG = 2_000
 """So many tokens take minutes."""
-SILENT_S = 35.0
-"""A lease, three questions without answer, and a busy machine."""
+SILENT_S = 60.0
+"""A lease and three questions without answer take 20 s, on a busy machine three times that; the stream takes longer."""
 
 
 @contextmanager
@@ -89,7 +89,7 @@ def test_the_host_that_serves_requests_is_stopped(hosts: Hosts) -> None:
     assert (answer.status, answer.headers["X-Error-Code"]) == (502, "host_unresponsive")
     assert not is_whole
     assert took_s < SILENT_S
-    assert in_progress(hosts["a"]) == []
+    eventually(lambda: in_progress(hosts["a"]) == [])
     eventually(lambda: hosts["a"].chat("far").status == 200, within=CONNECT_S)
     eventually(lambda: all(names_at(hosts[name]) == {"near", "far"} for name in "ab"), within=CONNECT_S)
     assert hosts["b"].chat("near").status == 200

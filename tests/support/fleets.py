@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from tests.support.nats import nats_servers
+from tests.support.waiting import PATIENCE_S
 
 from hotseat.fleet.backoff import Backoff
 from hotseat.fleet.inprocess import Board, InProcess
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 SHORT_S = 1.0
 LIVES_S = {Bucket.HOSTS: SHORT_S, Bucket.CLAIMS: 600.0, Bucket.CATALOGS: 86_400.0, Bucket.ORDERS: None}
-PATIENCE_S = 30.0
 OPERATION_S = 10.0
 """For one operation on a busy machine."""
 

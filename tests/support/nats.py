@@ -15,14 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.support.ports import free_port
-from tests.support.waiting import come_true_async
+from tests.support.waiting import PATIENCE_S, come_true_async
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 PROGRAM = Path(sys.executable).with_name("nats-server")
-PATIENCE_S = 30.0
-
 CONFIG = """\
 server_name: {name}
 listen: 127.0.0.1:{port}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.support.relay_rig import HELLO, chat, get, turns
+from tests.support.relay_rig import HELLO, chat, get
 from tests.support.waiting import come_true
 
 from hotseat.activity.usage import digest_of
@@ -63,8 +63,7 @@ async def test_what_is_half_read_with_a_removed_key_is_refused(open_rig: OpenRig
     """A request that is still being read gets 401 and does not reach a model."""
     rig = await open_rig(access=Access(api_keys=(ANN, BOB)))
     client = await rig.send(chat("alpha", OF_ANN)[:-1])
-    await come_true(lambda: len(rig.relay.connections.open) == 1)
-    await turns()
+    await come_true(lambda: rig.relay.context.bodies.in_memory)
     reload(rig, BOB)
 
     assert (await client.message()).status == 401

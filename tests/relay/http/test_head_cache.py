@@ -385,7 +385,7 @@ async def test_keys_that_are_asked_for_now_are_asked_of_everybody(rig: RelayRig)
 async def test_a_request_that_began_before_a_reload_teaches_nothing_after_it(rig: RelayRig) -> None:
     """A request that began before the reload is served, but its head is not cached."""
     client = await rig.send(chat()[:-1])
-    await turns()
+    await come_true(lambda: rig.relay.context.bodies.in_memory)
     reload(rig, KEYS)
     await client.send(chat()[-1:])
     await (await rig.alpha.call()).say(HELLO)
