@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from hotseat.catalog.spec import NOTHING
 from hotseat.model_servers.conversations.files import SavedFiles
 from hotseat.model_servers.conversations.manager import Conversations
+from hotseat.model_servers.conversations.saves_in_progress import SavesInProgress
 from hotseat.model_servers.guard_client import ISOLATED, Guard
 from hotseat.model_servers.launch_env import LaunchEnvironment
 from hotseat.model_servers.orphans import end_leftovers, private_folder
@@ -36,6 +37,11 @@ def no_cards() -> Mapping[DeviceName, CardName]:
 def no_memory() -> Bytes:
     """Without a memory figure nothing is read ahead."""
     return 0
+
+
+def no_conversations() -> Conversations:
+    files = SavedFiles(NOWHERE)
+    return Conversations(files, SavesInProgress(files, no_memory))
 
 
 @asynccontextmanager
@@ -66,8 +72,7 @@ async def open_supervisor(
         guard.taken.add_done_callback(lambda _: conversations.leave())
     try:
         environment = LaunchEnvironment(environ, withheld_env, card_names)
-        saving = conversations or Conversations(SavedFiles(NOWHERE, no_memory))
-        yield Supervisor(guard, environment, outputs or Outputs(), saving, available)
+        yield Supervisor(guard, environment, outputs or Outputs(), conversations or no_conversations(), available)
     finally:
         await guard.aclose()
         await asyncio.sleep(0)  # the callback of `taken` runs before the folder of conversations is closed

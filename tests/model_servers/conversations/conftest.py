@@ -1,4 +1,4 @@
-"""A supervisor whose servers save their conversations."""
+"""A supervisor whose servers save their conversations, and a disk without servers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.conversations_disk import ConversationsDisk
 from tests.support.conversations_rig import BUDGET, ConversationsRig
 from tests.support.supervisor_rig import GUARD_INTERPRETER
 
@@ -26,3 +27,11 @@ async def rig(nobody_is_left: None, tmp_path: Path) -> AsyncIterator[Conversatio
     ):
         yield ConversationsRig(supervisor, parent)
     assert [*parent.glob("*")] == []
+
+
+@pytest.fixture
+async def disk(tmp_path: Path) -> AsyncIterator[ConversationsDisk]:
+    disk = ConversationsDisk(tmp_path / "conversations")
+    yield disk
+    await disk.files.aclose()
+    assert [*tmp_path.glob("conversations/*")] == []

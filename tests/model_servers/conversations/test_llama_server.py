@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from tests.support.conversations_rig import PATIENT, ask, real
 from tests.support.waiting import come_true
 
-from hotseat.model_servers.conversations import files
-from hotseat.model_servers.conversations.files import Kept
+from hotseat.model_servers.conversations import saves_in_progress
+from hotseat.model_servers.conversations.manager import Kept
 
 if TYPE_CHECKING:
     from tests.support.conversations_rig import ConversationsRig
@@ -216,7 +216,7 @@ async def test_a_llama_server_that_hangs(rig: ConversationsRig) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small disk")
 async def test_a_full_disk(rig: ConversationsRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """The event says so, nothing is left of the file, and the server answers as before."""
-    monkeypatch.setattr(files, "USUAL_TOKEN", 1)  # expected to fit
+    monkeypatch.setattr(saves_in_progress, "USUAL_TOKEN", 1)  # expected to fit
     ready = await rig.ready(real("-np 1"))
     turn = await next_turn(ready, TURN_1)
     (folder,) = rig.parent.iterdir()

@@ -13,7 +13,7 @@ from tests.support.conversations_rig import PATIENT, stand_in, talk
 from tests.support.supervisor_rig import model
 from tests.support.waiting import come_true
 
-from hotseat.model_servers.conversations.files import Kept
+from hotseat.model_servers.conversations.manager import Kept
 from hotseat.scheduling.events import ConversationsRestored, ConversationsSaved, SlotsLearned
 
 if TYPE_CHECKING:

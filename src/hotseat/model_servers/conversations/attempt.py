@@ -6,7 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from hotseat.model_servers.conversations.files import NotKept
+from hotseat.model_servers.conversations.part import NotKept
 from hotseat.model_servers.conversations.slots_api import Refused
 from hotseat.scheduling.events import Transfer
 

@@ -7,6 +7,7 @@ it. A process that hands its servers over hands the lock over, too.
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import logging
 import os
@@ -80,6 +81,10 @@ class Folder:
         for name in names:
             if self._own:
                 _remove(self._own / name)
+
+    def remove_later(self, names: list[str]) -> asyncio.Future[None]:
+        """The result can be awaited: then they are removed."""
+        return asyncio.get_running_loop().run_in_executor(None, self.remove, names)
 
     def close(self) -> None:
         """Remove it with all its files."""

@@ -7,11 +7,12 @@ import logging
 import os
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from hotseat.model_servers.conversations.files import LEFT_FREE, Kept, SavedFiles
+from hotseat.model_servers.conversations.files import SavedFiles
 from hotseat.model_servers.conversations.handover import HandedConversations
 from hotseat.model_servers.conversations.of_server import ServerConversations
+from hotseat.model_servers.conversations.saves_in_progress import LEFT_FREE, SavesInProgress
 from hotseat.model_servers.conversations.start import ServerStart
 from hotseat.model_servers.launch_env import environment
 from hotseat.model_servers.server_description import KeptIn
@@ -29,9 +30,14 @@ log = logging.getLogger(__name__)
 FOLDER = "LLAMA_ARG_SLOT_SAVE_PATH"
 
 
+class Kept(NamedTuple):
+    conversations: int = 0
+    size: Bytes = 0
+
+
 class Conversations:
-    def __init__(self, files: SavedFiles) -> None:
-        self._files = files
+    def __init__(self, files: SavedFiles, saves: SavesInProgress) -> None:
+        self._files, self._saves = files, saves
         self._servers: dict[LaunchId, ServerConversations] = {}
         """That save theirs, from start to exit."""
         self._slots: dict[LaunchId, SlotsRecord] = {}
@@ -39,15 +45,17 @@ class Conversations:
 
     def kept(self, model: ModelName) -> Kept:
         """How many conversations of a model are on disk, and their size."""
-        return self._files.kept(model)
+        sizes = [file.size for file in self._files if file.origin.model == model]
+        return Kept(len(sizes), sum(sizes))
 
     def trim(self) -> None:
         """Remove what exceeds the budget."""
-        self._files.sweep_later()
+        self._saves.sweep_later()
 
     def forget(self, models: Container[ModelName]) -> None:
-        """Remove all that was saved of these models: nothing will use it."""
-        self._files.forget(models)
+        """Remove all that was saved of these models, and do not keep what their servers are writing."""
+        self._files.drop(file for file in self._files if file.origin.model in models)
+        self._saves.forget(models)
 
     # Servers
 
@@ -61,7 +69,7 @@ class Conversations:
         except OSError as problem:
             log.warning("conversations cannot be saved model=%s error=%r", spec.name, str(problem))
             return {**environ}
-        self._servers[launch] = ServerConversations(self._files, ServerStart.of(spec, env), folder)
+        self._servers[launch] = ServerConversations(self._files, self._saves, ServerStart.of(spec, env), folder)
         return {**environ, FOLDER: folder}
 
     def of_server(self, launch: LaunchId) -> ServerConversations | None:
@@ -76,21 +84,23 @@ class Conversations:
     def end(self, launch: LaunchId) -> None:
         """The process of a server is gone: what it has written since the last save is removed."""
         if self._servers.pop(launch, None):
-            self._files.sweep_later()
+            self._saves.sweep_later()
 
     # Another hotseat process
 
     def handed(self) -> tuple[HandedConversations, int] | None:
         """What the next process must know, and the descriptor of the folder's lock; None: there is no folder."""
-        if self._files.shared is None:
+        if self._files.folder.shared is None:
             return None
-        folder, lock = self._files.shared
+        folder, lock = self._files.folder.shared
         servers = tuple(server.record(launch) for launch, server in self._servers.items())
         return HandedConversations(str(folder), self._files.records(), servers), lock
 
     async def take(self, handed: HandedConversations, lock: int) -> None:
         """Go on with the folder of the process that this one replaces."""
         if await asyncio.to_thread(self._files.take, Path(handed.folder), lock, handed.files):
+            for file in handed.files:
+                self._saves.learn(file.fingerprint, file.tokens, file.size)
             self._slots = {server.launch: server for server in handed.servers}
         else:
             os.close(lock)
@@ -99,17 +109,18 @@ class Conversations:
         """Go on with the folder of a process that was killed. What it had saved is unknown, and is removed."""
         folders = [each.conversations.folder for each in servers if each.conversations]
         if folders and self._files.take(Path(folders[-1]), None, ()):
-            self._files.sweep_later()
+            self._saves.sweep_later()
 
     def adopt(
         self, launch: LaunchId, spec: ModelSpec, environ: Mapping[str, str], description: ServerDescription
     ) -> None:
         """A server that an earlier process has started goes on, if it saves into our folder."""
-        folder = self._files.shared[0] if self._files.shared else None
+        shared = self._files.folder.shared
+        folder = shared[0] if shared else None
         if not description.conversations or description.conversations.folder != str(folder):
             return
         start = ServerStart.earlier(spec, environment(environ, spec.recipe.env), description.conversations.basis)
-        server = self._servers[launch] = ServerConversations(self._files, start, str(folder))
+        server = self._servers[launch] = ServerConversations(self._files, self._saves, start, str(folder))
         if record := self._slots.get(launch):
             server.remember(record)
 
@@ -118,8 +129,8 @@ class Conversations:
 
         For a start, once the folder of adopted servers is ours.
         """
-        self._files.keep_only(models)
-        await self._files.remove_leftovers()
+        self._files.drop(file for file in self._files if file.origin.model not in models)
+        await asyncio.to_thread(self._files.folder.remove_leftovers)
 
     def leave(self) -> None:
         """Another process has the servers, or will have them, and goes on with their folder."""
@@ -131,8 +142,8 @@ async def open_conversations(
     parent: Path, budget: Callable[[], Bytes], left_free: Bytes = LEFT_FREE
 ) -> AsyncIterator[Conversations]:
     """`parent` has one folder for each running hotseat; at the end ours is removed, unless another process has it."""
-    files = SavedFiles(parent, budget, left_free=left_free)
+    files = SavedFiles(parent)
     try:
-        yield Conversations(files)
+        yield Conversations(files, SavesInProgress(files, budget, left_free))
     finally:
         await files.aclose()

@@ -7,9 +7,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from hotseat.model_servers.conversations.attempt import Attempt
-from hotseat.model_servers.conversations.files import NotKept
 from hotseat.model_servers.conversations.fingerprint import fingerprint
 from hotseat.model_servers.conversations.handover import SlotsRecord
+from hotseat.model_servers.conversations.part import NotKept
 from hotseat.model_servers.conversations.saved_file import Origin
 from hotseat.model_servers.conversations.slots_api import Refused, SlotsApi
 
@@ -18,14 +18,15 @@ if TYPE_CHECKING:
     from hotseat.model_servers.conversations.attempt import Outcome
     from hotseat.model_servers.conversations.files import SavedFiles
     from hotseat.model_servers.conversations.saved_file import SavedFile
+    from hotseat.model_servers.conversations.saves_in_progress import SavesInProgress
     from hotseat.model_servers.conversations.slots_api import Slot
     from hotseat.model_servers.conversations.start import ServerStart
     from hotseat.scheduling.commands import Allowance
 
 
 class ServerConversations:
-    def __init__(self, files: SavedFiles, start: ServerStart, folder: str) -> None:
-        self._files, self._start = files, start
+    def __init__(self, files: SavedFiles, saves: SavesInProgress, start: ServerStart, folder: str) -> None:
+        self._files, self._saves, self._start = files, saves, start
         self.folder = folder
         self._restored: set[Slot] = set()
         """Slots as they were after their conversation was restored: if one still is so, its file is still right."""
@@ -68,15 +69,15 @@ class ServerConversations:
     async def _save_slot(self, api: SlotsApi, attempt: Attempt, origin: Origin, slot: Slot, used_at: Instant) -> None:
         """A conversation that does not fit may be followed by a shorter one that does."""
         try:
-            part = await self._files.begin(origin, slot.tokens)
+            part = await self._saves.begin(origin, slot.tokens)
         except NotKept as problem:
             return attempt.note(str(problem))
         try:
             async with attempt.transfer(slot.tokens) as size:
-                moved, earlier = await api.save(slot.id, part), self._files_of_slots.get(slot.id)
-                size.append((await self._files.finish(part, origin, moved, used_at, earlier)).size)
+                moved, earlier = await api.save(slot.id, part.name), self._files_of_slots.get(slot.id)
+                size.append((await self._saves.finish(part, moved, used_at, earlier)).size)
         finally:
-            self._files.abandon(part)
+            self._saves.abandon(part)
 
     # Restore
 
