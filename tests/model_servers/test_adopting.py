@@ -215,7 +215,7 @@ async def test_a_server_is_adopted_asleep(former: SupervisorRig) -> None:
         (description,) = await supervisor.taken()
         adopted = supervisor.adopt(NINE, description, vllm())
         woken = await supervisor.wake_up(wake_up(adopted))
-        said = supervisor._launches[NINE].description
+        said = supervisor._running[NINE].description
         await SupervisorRig(supervisor).end(adopted)
 
     assert description.sleep == LEVEL_1.name
@@ -227,7 +227,7 @@ async def test_a_server_is_adopted_asleep(former: SupervisorRig) -> None:
 async def test_a_server_between_ready_and_asleep_is_not_adopted(former: SupervisorRig) -> None:
     """Nobody knows what state it will be in."""
     ready = await former.ready(model("healthy"))
-    former.supervisor._launches[ready.launch].hide()
+    former.supervisor._running[ready.launch].hide()
     async with successor_of(former) as supervisor:
         usable = await supervisor.taken()
 
@@ -295,10 +295,10 @@ async def test_a_server_whose_port_is_anothers_is_not_adopted(former: Supervisor
     """Whatever was said about it, requests go to no other process."""
     ready = await former.ready(model("healthy"))
     other = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-    launch = former.supervisor._launches[ready.launch]
-    assert launch.description
+    server = former.supervisor._running[ready.launch]
+    assert server.description
     address = Address("127.0.0.1", other.sockets[0].getsockname()[1])
-    launch.describe(replace(launch.description, address=address))
+    server.describe(replace(server.description, address=address))
     async with successor_of(former) as supervisor:
         usable = await supervisor.taken()
     other.close()
@@ -423,7 +423,7 @@ def test_each_setting_of_a_running_server_changes_the_fingerprint() -> None:
 async def test_a_description_contains_no_secret(former: SupervisorRig) -> None:
     """Only hashes of variables are in it, and it survives the journey."""
     ready = await former.ready(model("healthy", env=(("KEY", "top-secret"),)))
-    described = former.supervisor._launches[ready.launch].description
+    described = former.supervisor._running[ready.launch].description
     assert described
     gpus = replace(described, gpus=CARDS)
     text = json.dumps(gpus.as_json())

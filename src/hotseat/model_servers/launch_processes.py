@@ -10,6 +10,7 @@ from hotseat.catalog.redaction import secrets_in, without
 from hotseat.catalog.template import PID, PORT, fill_hole
 from hotseat.model_servers.guarded_process import Order
 from hotseat.model_servers.launch_env import environment, find_program
+from hotseat.model_servers.load_progress import LoadProgress
 from hotseat.model_servers.output import Pipe
 from hotseat.model_servers.server_process import Child
 
@@ -57,7 +58,9 @@ class LaunchProcesses:
         if lease:
             process.gone.add_done_callback(lambda _: lease.release())
         stop, env = recipe.stop_argv(process.pid), environment(self._environ, recipe.env)
-        return Child(process, self._spec.unload_timeout_s, partial(self._run_beside, stop, env) if stop else None)
+        run_stop = partial(self._run_beside, stop, env) if stop else None
+        port, progress = lease.port if lease else None, LoadProgress(recipe.argv, process.pid)
+        return Child(process, self._spec.unload_timeout_s, run_stop, port, progress)
 
     async def _run_beside(self, argv: tuple[str, ...], env: Mapping[str, str]) -> GuardedProcess:
         try:

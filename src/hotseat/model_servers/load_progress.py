@@ -26,6 +26,19 @@ READ = re.compile(r"^(?:rchar|read_bytes): (\d+)$", re.MULTILINE)
 MAPPED = re.compile(r"^RssFile:\s+(\d+) kB$", re.MULTILINE)
 
 
+class LoadProgress:
+    """Of one server, from its command line and its process."""
+
+    def __init__(self, argv: Sequence[str], pid: int) -> None:
+        self._pid, self._is_in_container = pid, container_run(tuple(argv)) is not None
+        self.weight = weight_of(argv)
+
+    def share(self) -> float | None:
+        """The share of its files that the server has read; None: unknown, also in a container."""
+        taken = taken_in(self._pid) if self.weight and not self._is_in_container else 0
+        return min(taken / self.weight, 1.0) if taken else None
+
+
 def weight_of(argv: Sequence[str]) -> Bytes:
     """Total size of the model files on a command line; 0 if there are none."""
     return sum(map(_size, weights(argv)))

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from hotseat.identifiers import Seconds
     from hotseat.model_servers.guarded_process import GuardedProcess
+    from hotseat.model_servers.load_progress import LoadProgress
 
 log = logging.getLogger(__name__)
 
@@ -23,8 +24,11 @@ class Child:
         process: GuardedProcess,
         unload_timeout_s: Seconds,
         run_stop: Callable[[], Awaitable[GuardedProcess]] | None,
+        port: int | None,
+        progress: LoadProgress,
     ) -> None:
-        self._process = process
+        """`port` is what its `${PORT}` is; None: its command has none."""
+        self._process, self.port, self.progress = process, port, progress
         self._unload_timeout_s = unload_timeout_s
         self._run_stop = run_stop
         self.was_asked_to_end = False

@@ -14,46 +14,46 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from hotseat.catalog.sleeping import SleepLevel
-    from hotseat.model_servers.launch import Launch
+    from hotseat.model_servers.running_server import RunningServer
     from hotseat.scheduling.commands import PutToSleep, WakeUp
 
 
-async def put_to_sleep(launch: Launch, command: PutToSleep) -> UpstreamAsleep | SleepFailed | None:
+async def put_to_sleep(server: RunningServer, command: PutToSleep) -> UpstreamAsleep | SleepFailed | None:
     """Return when the server sleeps or has failed to; None if it was told to stop meanwhile, or has ended."""
     try:
-        is_done = await _changed(launch, command.level, fall_asleep, "fallen asleep", command.level.name)
+        is_done = await _changed(server, command.level, fall_asleep, "fallen asleep", command.level.name)
     except Trouble as trouble:
         return SleepFailed(command.model, command.launch, str(trouble))
     return UpstreamAsleep(command.model, command.launch) if is_done else None
 
 
-async def wake_up(launch: Launch, command: WakeUp) -> UpstreamAwake | WakeFailed | None:
+async def wake_up(server: RunningServer, command: WakeUp) -> UpstreamAwake | WakeFailed | None:
     """Return when the server is ready or has failed to wake; None if it was told to stop meanwhile, or has ended."""
     try:
-        is_done = await _changed(launch, command.level, awake, "woken", None)
+        is_done = await _changed(server, command.level, awake, "woken", None)
     except Trouble as trouble:
         return WakeFailed(command.model, command.launch, str(trouble))
     return UpstreamAwake(command.model, command.launch) if is_done else None
 
 
 async def _changed(
-    launch: Launch,
+    server: RunningServer,
     level: SleepLevel,
     doing: Callable[[SleepLevel, Sleeper], Coroutine[Any, Any, None]],
     done: str,
     sleep: str | None,
 ) -> bool:
     """Between ready and asleep no other hotseat process may take the server over."""
-    launch.hide()
-    server = Sleeper(launch.address, launch.api_key, launch.run_hook, launch.recipe.check_endpoint)
+    server.hide()
+    sleeper = Sleeper(server.upstream.address, server.api_key, server.run_hook, server.recipe.check_endpoint)
     try:
-        outcome = await launch.while_wanted(lambda: _outcome_of(doing(level, server)), done, level.timeout_s)
+        outcome = await server.while_wanted(lambda: _outcome_of(doing(level, sleeper)), done, level.timeout_s)
     except TimeoutError as late:
         raise Trouble(f"it had not {done} after {level.timeout_s:g} seconds") from late
     if isinstance(outcome, Exception):
-        raise Trouble(without(str(outcome), launch.recipe.secrets)) from outcome
-    if outcome and launch.description:
-        launch.describe(replace(launch.description, sleep=sleep))
+        raise Trouble(without(str(outcome), server.recipe.secrets)) from outcome
+    if outcome and server.description:
+        server.describe(replace(server.description, sleep=sleep))
     return outcome is not None
 
 

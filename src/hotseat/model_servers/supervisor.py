@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from hotseat.catalog.filled_recipe import fill
 from hotseat.errors import LoadFailed
-from hotseat.identifiers import Upstream
 from hotseat.model_servers import sleeping
 from hotseat.model_servers.conversations import transfers
 from hotseat.model_servers.launch import Launch
@@ -16,6 +15,7 @@ from hotseat.model_servers.llama_props import LLAMA_SERVER, props_of
 from hotseat.model_servers.own_metrics import metrics_of
 from hotseat.model_servers.ports import Ports
 from hotseat.model_servers.readahead import ModelsReadAhead
+from hotseat.model_servers.running_server import adopt
 from hotseat.model_servers.server_description import ServerDescription, fingerprint_of
 from hotseat.model_servers.taken_servers import TakenServers
 from hotseat.scheduling.events import SlotsLearned, UpstreamExited, UpstreamFailed, UpstreamReady
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from hotseat.model_servers.guard_client import Guard
     from hotseat.model_servers.launch_env import LaunchEnvironment
     from hotseat.model_servers.output import Outputs
+    from hotseat.model_servers.running_server import RunningServer
     from hotseat.scheduling.commands import (
         PutToSleep,
         ReadAhead,
@@ -62,7 +63,8 @@ class Supervisor:
         self.guard, self.environment, self.outputs, self.conversations = guard, environment, outputs, conversations
         self._ports = Ports()
         self._taken = TakenServers()
-        self._launches: dict[LaunchId, Launch] = {}
+        self._starting: dict[LaunchId, Launch] = {}
+        self._running: dict[LaunchId, RunningServer] = {}
         self._contexts: dict[ModelName, int] = {}
         self._read_ahead = ModelsReadAhead(available)
 
@@ -70,12 +72,16 @@ class Supervisor:
         """The server process of each model, from start to exit; none if another hotseat process has them."""
         if self.guard.is_handed_over:
             return {}
-        return {launch.model: launch.pid for launch in self._launches.values() if launch.pid is not None}
+        return {launch.model: launch.pid for launch in self._all() if launch.pid is not None}
 
     def share_taken_in(self, model: ModelName) -> float | None:
         """The share of its files that the model's newest server has read; None: unknown."""
-        launches = [launch for launch in self._launches.values() if launch.model == model]
+        launches = [launch for launch in self._all() if launch.model == model]
         return launches[-1].share_taken_in() if launches else None
+
+    def _all(self) -> list[Launch | RunningServer]:
+        """The newest of a model last."""
+        return [*self._running.values(), *self._starting.values()]
 
     def context(self, model: ModelName) -> int | None:
         """Tokens of one request, as the model's last server reported; None: unknown."""
@@ -87,32 +93,33 @@ class Supervisor:
         output = self.outputs.of(command.model)
         spec, environ = self.environment.on_gpus(command.spec, command.gpus)
         environ = self.conversations.start(command.launch, command.spec, environ)
-        launch = Launch(spec, environ, self.guard, self._ports, output)
-        self._launches[command.launch] = launch
+        launch = self._starting[command.launch] = Launch(spec, environ, self.guard, self._ports, output)
         await self._taken.ended()
         try:
-            upstream = await launch.bring_up()
+            server = await launch.bring_up()
         except LoadFailed as error:
             self._forget(command.launch)
             return UpstreamFailed(command.model, command.launch, error)
         except Exception:
             self._forget(command.launch)
             raise
-        launch.describe(self._description(command, launch, upstream))
-        return UpstreamReady(command.model, command.launch, upstream)
+        del self._starting[command.launch]
+        self._running[command.launch] = server
+        server.describe(self._description(command, server))
+        return UpstreamReady(command.model, command.launch, server.upstream)
 
-    def _description(self, command: StartUpstream, launch: Launch, upstream: Upstream) -> ServerDescription:
+    def _description(self, command: StartUpstream, server: RunningServer) -> ServerDescription:
         return ServerDescription(
             model=command.model,
             launch=command.launch,
-            pid=upstream.pid or 0,
-            address=upstream.address,
-            port=launch.port,
-            check_endpoint=fill(command.spec.recipe, launch.port or 0).check_endpoint,
+            pid=server.upstream.pid or 0,
+            address=server.upstream.address,
+            port=server.port,
+            check_endpoint=fill(command.spec.recipe, server.port or 0).check_endpoint,
             fingerprint=fingerprint_of(command.spec),
             gpus=command.gpus,
             ready_at=time.time(),
-            server=launch.server,
+            server=server.header,
             conversations=self.conversations.kept_in(command.launch),
         )
 
@@ -137,13 +144,13 @@ class Supervisor:
         """Treat one of `taken` as if this supervisor had started it. `spec` must have the same fingerprint."""
         taken, output = self._taken.claim(description), self.outputs.of(spec.name)
         filled, environ = self.environment.on_gpus(spec, description.gpus)
-        adopted = Launch.adopted(filled, environ, self.guard, self._ports, output, taken, description)
-        adopted.describe(replace(description, launch=launch))
-        self._launches[launch] = adopted
+        server = adopt(filled, environ, self.guard, self._ports, output, taken, description)
+        server.describe(replace(description, launch=launch))
+        self._running[launch] = server
         self.conversations.adopt(launch, spec, environ, description)
         if description.context is not None:
             self._contexts[spec.name] = description.context
-        return UpstreamReady(spec.name, launch, Upstream(description.address, description.pid))
+        return UpstreamReady(spec.name, launch, server.upstream)
 
     def end_unadopted(self) -> Coroutine[Any, Any, None]:
         """End all else that was handed over. It has the memory that a new server may need, so starts wait for it."""
@@ -154,51 +161,52 @@ class Supervisor:
 
     async def watch(self, ready: UpstreamReady) -> UpstreamExited:
         """Return when no process of the launch is left."""
-        end = await self._launches[ready.launch].ended()
+        end = await self._running[ready.launch].ended()
         self._forget(ready.launch)
         return UpstreamExited(ready.model, ready.launch, end.exit_status, end.output, end.hint)
 
     def _forget(self, launch: LaunchId) -> None:
-        del self._launches[launch]
+        self._starting.pop(launch, None)
+        self._running.pop(launch, None)
         self.conversations.end(launch)
 
     async def ask_slots(self, ready: UpstreamReady) -> SlotsLearned | None:
         """The server's slots, if it is a llama-server; others are not asked."""
-        launch = self._launches.get(ready.launch)
-        if launch is None or launch.server != LLAMA_SERVER:
+        server = self._running.get(ready.launch)
+        if server is None or server.header != LLAMA_SERVER:
             return None
-        slots, context = await props_of(ready.upstream.address, launch.api_key)
+        slots, context = await props_of(ready.upstream.address, server.api_key)
         if context is not None:
             self._contexts[ready.model] = context
-        if launch.description:
-            launch.describe(replace(launch.description, slots=slots, context=context))
+        if server.description:
+            server.describe(replace(server.description, slots=slots, context=context))
         return None if slots is None else SlotsLearned(ready.model, ready.launch, slots)
 
     async def own_metrics(self, launch: LaunchId) -> str | None:
         """The page of metrics of a ready server; None: it has none, or has ended."""
-        server = self._launches.get(launch)
-        return await metrics_of(server.address, server.api_key) if server else None
+        server = self._running.get(launch)
+        return await metrics_of(server.upstream.address, server.api_key) if server else None
 
     async def stop(self, command: StopUpstream) -> None:
         """End the launch, by force if needed. Safe to call twice, and for a launch that has ended."""
-        if launch := self._launches.get(command.launch):
+        if launch := self._starting.get(command.launch) or self._running.get(command.launch):
             await launch.end()
 
     async def put_to_sleep(self, command: PutToSleep) -> UpstreamAsleep | SleepFailed | None:
-        launch = self._launches.get(command.launch)
-        return await sleeping.put_to_sleep(launch, command) if launch else None
+        server = self._running.get(command.launch)
+        return await sleeping.put_to_sleep(server, command) if server else None
 
     async def wake_up(self, command: WakeUp) -> UpstreamAwake | WakeFailed | None:
-        launch = self._launches.get(command.launch)
-        return await sleeping.wake_up(launch, command) if launch else None
+        server = self._running.get(command.launch)
+        return await sleeping.wake_up(server, command) if server else None
 
     async def save_conversations(self, command: SaveConversations) -> ConversationsSaved | None:
-        launch, kept = self._launches.get(command.launch), self.conversations.of_server(command.launch)
-        return await transfers.save(launch, kept, command) if launch else None
+        server, kept = self._running.get(command.launch), self.conversations.of_server(command.launch)
+        return await transfers.save(server, kept, command) if server else None
 
     async def restore_conversations(self, command: RestoreConversations) -> ConversationsRestored | None:
-        launch, kept = self._launches.get(command.launch), self.conversations.of_server(command.launch)
-        return await transfers.restore(launch, kept, command) if launch else None
+        server, kept = self._running.get(command.launch), self.conversations.of_server(command.launch)
+        return await transfers.restore(server, kept, command) if server else None
 
     async def read_ahead(self, command: ReadAhead) -> None:
         """Read the model's files into the page cache; return when done, or when its server starts."""

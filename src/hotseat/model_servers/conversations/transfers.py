@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from hotseat.identifiers import Address
-    from hotseat.model_servers.launch import Launch
+    from hotseat.model_servers.running_server import RunningServer
     from hotseat.scheduling.commands import Allowance, RestoreConversations, SaveConversations
 
 NO_FOLDER = "the server was started without a folder for its conversations"
@@ -21,35 +21,35 @@ OTHERS_FOLDER = "an earlier hotseat process started the server, with a folder of
 
 
 async def save(
-    launch: Launch, kept: ServerConversations | None, command: SaveConversations
+    server: RunningServer, kept: ServerConversations | None, command: SaveConversations
 ) -> ConversationsSaved | None:
     """Return when all that the allowance permits is saved.
 
     The server lives on, unless it did not answer in time: it is about to be stopped, and may not react to SIGTERM.
     """
-    outcome = await _moved(launch, kept, command.allowance, ServerConversations.save)
+    outcome = await _moved(server, kept, command.allowance, ServerConversations.save)
     if outcome is None:
         return None
     if outcome.is_late:
-        launch.kill()
+        server.kill()
     return ConversationsSaved(command.model, command.launch, outcome.done, outcome.problem, outcome.unfinished)
 
 
 async def restore(
-    launch: Launch, kept: ServerConversations | None, command: RestoreConversations
+    server: RunningServer, kept: ServerConversations | None, command: RestoreConversations
 ) -> ConversationsRestored | None:
     """Return when all that the allowance permits is restored; the server lives on."""
-    outcome = await _moved(launch, kept, command.allowance, ServerConversations.restore)
+    outcome = await _moved(server, kept, command.allowance, ServerConversations.restore)
     return ConversationsRestored(command.model, command.launch, outcome.done, outcome.problem) if outcome else None
 
 
 async def _moved(
-    launch: Launch,
+    server: RunningServer,
     kept: ServerConversations | None,
     allowance: Allowance,
     move: Callable[[ServerConversations, Address, Allowance], Coroutine[Any, Any, Outcome]],
 ) -> Outcome | None:
     if kept is None:
-        return Outcome(problem=OTHERS_FOLDER if launch.is_adopted else NO_FOLDER)
-    outcome = await launch.while_wanted(lambda: move(kept, launch.address, allowance), "moved")
-    return outcome and outcome._replace(problem=without(outcome.problem, launch.recipe.secrets))
+        return Outcome(problem=OTHERS_FOLDER if server.is_adopted else NO_FOLDER)
+    outcome = await server.while_wanted(lambda: move(kept, server.upstream.address, allowance), "moved")
+    return outcome and outcome._replace(problem=without(outcome.problem, server.recipe.secrets))
