@@ -25,13 +25,13 @@ if TYPE_CHECKING:
         ("exited with code 1", "ggml_backend_cuda_buffer_type_alloc_buffer: cudaMalloc failed", "ran out of memory"),
         ("was terminated by SIGABRT", "torch.OutOfMemoryError: CUDA out of memory.", "ran out of memory"),
         ("exited with code 127", "error while loading shared libraries: libcuda.so.1", "LD_LIBRARY_PATH"),
-        ("exited with code 1", "couldn't bind HTTP server socket", "use ${PORT}"),
+        ("exited with code 1", "couldn't bind HTTP server socket", "end that process, or"),
         (
             "exited with code 125",
             'Conflict. The container name "/qwen" is already in use by container "1f"',
             "docker rm",
         ),
-        ("exited with code 125", "Bind for 0.0.0.0:5800 failed: port is already allocated", "use ${PORT}"),
+        ("exited with code 125", "Bind for 0.0.0.0:5800 failed: port is already allocated", "end that process, or"),
         ("exited with code 125", "Cannot connect to the Docker daemon at unix:///run/docker.sock.", "start it"),
         (
             "exited with code 125",

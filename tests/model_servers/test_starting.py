@@ -115,12 +115,12 @@ async def test_a_server_that_ends_without_a_word(rig: SupervisorRig) -> None:
 
 
 async def test_a_server_that_listens_elsewhere(rig: SupervisorRig) -> None:
-    """More time would not help, so the sentence says what else may be wrong."""
+    """More time would not help, so the sentence says what else may be wrong. `cmd` does use ${PORT} here."""
     error = await rig.failed(model("healthy", argv=("sleep", "1000", "${PORT}"), health_check_timeout_s=0.1))
 
     assert error.endswith(
-        "/health: nothing is listening there)."
-        " Let `cmd` use ${PORT}, set `proxy`, or raise healthCheckTimeout if it needs more time."
+        "/health: nothing is listening there). Correct the port in `cmd` or `proxy` if it listens elsewhere,"
+        " or raise healthCheckTimeout if it needs more time."
     )
 
 

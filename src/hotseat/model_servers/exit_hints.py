@@ -53,7 +53,7 @@ AT_START = (
     ),
     (
         r"address already in use|couldn't bind|port is already allocated",
-        "Its port is in use by another process: use ${PORT} in `cmd`",
+        "Its port is in use by another process: end that process, or use ${PORT} in `cmd`, which is a free port",
     ),
 )
 

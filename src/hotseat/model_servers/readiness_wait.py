@@ -66,7 +66,7 @@ class ReadinessWait:
         asked = f"{self._recipe.address}{self._recipe.check_endpoint or ''}"
         seconds = f"health check timed out after {self._within_s:g} seconds"
         is_silent = readiness.last_answer == UNREACHED
-        advice = "Let `cmd` use ${PORT}, set `proxy`, or raise" if is_silent else "Raise"
+        advice = "Correct the port in `cmd` or `proxy` if it listens elsewhere, or raise" if is_silent else "Raise"
         return f"{seconds} ({asked}: {readiness.last_answer}). {advice} healthCheckTimeout if it needs more time"
 
 
