@@ -50,7 +50,7 @@ def test_all_is_well(typed: Typed) -> None:
     said = typed("doctor")
 
     assert said.code == 0, said.out
-    assert "ok    configuration  1 models in config.yaml" in said.out
+    assert "ok    configuration  1 model in config.yaml" in said.out
     assert shutil.which("sleep") in said.out  # type: ignore[operator]  # every Unix has it
     assert "fail" not in said.out
 
@@ -155,6 +155,16 @@ async def test_a_model_that_fails_is_a_finding(command_line: CommandLine, typed:
     assert "ok    models         no model is failing" in before.out
     assert f"fail  models         {finding}" in said.out
     assert said.code == 1
+
+
+@pytest.mark.parametrize("command", ["See `hotseat logs dud`", "It printed nothing: see `hotseat show dud`"])
+async def test_a_failure_that_says_what_to_do(command_line: CommandLine, command: str) -> None:
+    """The finding does not repeat it, and does not name the log of a server that printed nothing."""
+    command_line.rig.launcher.failure = f"dud is not ready: it exited with code 1 while loading. {command}."
+    await command_line.type("load", "dud")
+    said = await command_line.type("doctor")
+
+    assert f"it exited with code 1 while loading. {command}.\n" in said.out
 
 
 @pytest.mark.usefixtures("config")

@@ -70,8 +70,8 @@ class Finding:
 
 
 def problems(loaded: Loaded) -> Iterator[Finding]:
-    files = ", ".join(map(str, loaded.files))
-    yield Finding("configuration", State.OK, f"{len(loaded.catalog.models)} models in {files}")
+    files, count = ", ".join(map(str, loaded.files)), len(loaded.catalog.models)
+    yield Finding("configuration", State.OK, f"{count} {'model' if count == 1 else 'models'} in {files}")
     for problem in loaded.problems:
         if problem.severity is Severity.WARNING:
             yield Finding("configuration", State.WARN, str(problem), "see `hotseat check`")
@@ -166,8 +166,9 @@ def failing_models(server: Server) -> Iterator[Finding]:
         return
     failing = [model for model in models if is_failing(model)]
     for model in failing:
+        says_where = any(f"`hotseat {command}" in model["why"] for command in ("logs", "show"))
         said = f"{model['model']} {failures_in_words(model)}. {model['why']}"
-        yield Finding("models", State.FAIL, said, f"see `hotseat logs {model['model']}`")
+        yield Finding("models", State.FAIL, said, "" if says_where else f"see `hotseat logs {model['model']}`")
     if not failing:
         yield Finding("models", State.OK, "no model is failing")
 
