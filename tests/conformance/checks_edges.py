@@ -9,6 +9,7 @@ import socket
 
 from rig import (
     NOBODY,
+    PATIENCE,
     Config,
     Proxy,
     chat_body,
@@ -32,16 +33,12 @@ ANY_HOST: Config = {**EDGES, "allowedHosts": ["*"], "allowedOrigins": ["*"]}
 
 
 def raw(proxy: Proxy, data: bytes) -> bytes:
-    """What comes back until the connection closes or a second passes."""
-    with socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as connection:
+    """What comes back until the connection closes."""
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=PATIENCE) as connection:
         connection.sendall(data)
-        connection.settimeout(1)
         answer = b""
-        try:
-            while more := connection.recv(65536):
-                answer += more
-        except TimeoutError:
-            pass
+        while more := connection.recv(65536):
+            answer += more
         return answer
 
 
@@ -64,7 +61,7 @@ def killed_twice(proxy: Proxy) -> None:
     for _ in range(3):
         expect_said(proxy.chat("alpha"), "alpha")
         os.kill(proxy.facts("started", "alpha")[-1].pid, signal.SIGKILL)
-        expect(eventually(lambda: proxy.running() == [], within=2), f"still running: {proxy.running()}")
+        expect(eventually(lambda: proxy.running() == [], PATIENCE), f"still running: {proxy.running()}")
     expect_said(proxy.chat("alpha"), "alpha")
 
 

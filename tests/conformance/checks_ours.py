@@ -9,7 +9,9 @@ import subprocess
 import time
 
 from rig import (
+    LATE,
     NOBODY,
+    PATIENCE,
     Config,
     Headers,
     Proxy,
@@ -193,7 +195,7 @@ def disconnect(proxy: Proxy) -> None:
     expect(next(iter(stream), None), stream)
     left = time.monotonic()
     stream.leave()
-    gone = proxy.only_fact("client_gone", "slow", within=2)
+    gone = proxy.only_fact("client_gone", "slow")
     expect(gone.time - left < 1, f"noticed after {gone.time - left:.2f} s")
 
 
@@ -244,7 +246,7 @@ def restart_after_crash(proxy: Proxy) -> None:
 )
 def idle_crash(proxy: Proxy) -> None:
     os.kill(proxy.loaded("alpha"), signal.SIGKILL)
-    expect(eventually(lambda: proxy.running() == [], within=2), f"still running: {proxy.running()}")
+    expect(eventually(lambda: proxy.running() == [], PATIENCE), f"still running: {proxy.running()}")
     expect_said(proxy.chat("alpha"), "alpha")
 
 
@@ -263,7 +265,7 @@ def sigkill_after_timeout(proxy: Proxy) -> None:
     answer = proxy.unload("stubborn")
     expect_result(answer, "ok", "stubborn")
     proxy.only_fact("sigterm", "stubborn")
-    expect(1.8 <= answer.seconds <= 5, f"answered after {answer.seconds:.1f} s")
+    expect(1.8 <= answer.seconds <= LATE, f"answered after {answer.seconds:.1f} s")
     expect_stopped(proxy, pid, "stubborn")
 
 
@@ -272,19 +274,19 @@ def swap_past_stubborn(proxy: Proxy) -> None:
     pid = proxy.loaded("stubborn")
     answer = proxy.chat("alpha")
     expect_said(answer, "alpha")
-    expect(answer.seconds <= 6 and not alive(pid), f"after {answer.seconds:.1f} s, stubborn alive: {alive(pid)}")
+    expect(answer.seconds <= LATE and not alive(pid), f"after {answer.seconds:.1f} s, stubborn alive: {alive(pid)}")
 
 
 @check("ours-shutdown", "On SIGTERM the proxy finishes requests in flight, stops its upstreams and exits 0.", CROWD)
 def shutdown(proxy: Proxy) -> None:
     proxy.loaded("slow")
     streamed, unary = in_background(lambda: proxy.stream("slow").read()), in_background(lambda: proxy.chat("slow"))
-    expect(eventually(lambda: len(proxy.inferences("slow")) == 2, within=2), "the requests never reached the upstream")
+    expect(eventually(lambda: len(proxy.inferences("slow")) == 2, PATIENCE), "the requests never reached the upstream")
     proxy.process.terminate()
     expect(streamed.result().complete() and streamed.result().text() == said("slow"), streamed.result())
     expect_said(unary.result(), "slow")
     try:
-        code = proxy.process.wait(timeout=6)
+        code = proxy.process.wait(timeout=PATIENCE)
     except subprocess.TimeoutExpired:
         code = None
     expect(code == 0, f"exit code {code}")
@@ -297,7 +299,7 @@ def shutdown(proxy: Proxy) -> None:
 def proxy_killed(proxy: Proxy) -> None:
     proxy.loaded("beta")
     in_background(lambda: proxy.load("endless"))
-    expect(eventually(lambda: proxy.facts("started", "endless"), within=3), "the second model never started")
+    expect(eventually(lambda: proxy.facts("started", "endless"), PATIENCE), "the second model never started")
     proxy.process.kill()
     left = eventually_none(proxy.survivors, within=3)
     expect(not left, f"alive after 3 s: {[stub.name for stub in left]}")
@@ -398,7 +400,7 @@ def expect_idle_for(seconds: float) -> None:
 )
 def ttl_from_ready(proxy: Proxy) -> None:
     pid = proxy.loaded("idle")
-    eventually(lambda: proxy.running() == [], within=4)
+    eventually(lambda: proxy.running() == [], PATIENCE)
     expect_idle_for(proxy.only_fact("sigterm", "idle").time - proxy.only_fact("ready", "idle").time)
     expect_stopped(proxy, pid, "idle")
 
@@ -407,7 +409,7 @@ def ttl_from_ready(proxy: Proxy) -> None:
 def ttl_from_last_request(proxy: Proxy) -> None:
     expect_said(proxy.chat("busy"), "busy")
     finished = proxy.only_fact("request_finished", "busy").time
-    expect_idle_for(proxy.only_fact("sigterm", "busy", within=4).time - finished)
+    expect_idle_for(proxy.only_fact("sigterm", "busy").time - finished)
 
 
 @check("ours-no-ttl", "A model without a ttl stays.", FLEETING)
