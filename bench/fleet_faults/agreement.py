@@ -25,7 +25,7 @@ class Agreement:
     def check(self) -> None:
         living = {host.name for host in self._awake}
         for host in self._awake:
-            known = {member.name for member in host.node.roster.hosts()}
+            known = {member.name for member in host.node.roster.hosts}
             if known != living:
                 self._violated("hosts", f"{host.name} knows {sorted(known)}, alive are {sorted(living)}")
             self._check_catalog(host)
@@ -35,8 +35,8 @@ class Agreement:
         """What no living host configures does not count."""
         specs = [spec for each in self._awake for spec in each.dispatcher.catalog.models.values()]
         kept = {spec.name: spec.replicas.least for spec in specs if spec.replicas.least}
-        if dict(host.node.roster.kept) != kept:
-            self._violated("dead catalog", f"{host.name} keeps {dict(host.node.roster.kept)}, configured is {kept}")
+        if (known := host.node.roster.catalog.kept) != kept:
+            self._violated("dead catalog", f"{host.name} keeps {known}, configured is {kept}")
         aliases = {(alias, spec.name) for spec in specs for alias in spec.aliases}
         for alias in {alias for alias, _ in aliases}:
             found = host.node.roster.names.resolve(alias)

@@ -95,7 +95,7 @@ class SimulatedHost:
 
     def chosen_by(self, model: ModelName) -> HostName | None:
         """Who has chosen this host to load it without a request."""
-        claims = [held.claim for held in self.node.roster._claim_table if held.claim.unasked]
+        claims = [held.claim for held in self.node.roster.claims if held.claim.unasked]
         return next((claim.by for claim in claims if (claim.model, claim.host) == (model, self.name)), None)
 
     def has_given_up(self, model: ModelName) -> bool:
@@ -104,7 +104,7 @@ class SimulatedHost:
 
     def knows_ready(self, model: ModelName) -> set[HostName]:
         """The other hosts on which it believes the model to be ready."""
-        found = self.node.roster.residences(model)
+        found = self.node.roster.hosts.residences(model)
         return {member.name for member, residence in found if residence.phase == "ready"} - {self.name}
 
     async def _join(self) -> None:

@@ -112,7 +112,7 @@ class Fleet:
 
     def _send(self, request: Request, entry: HostName, decision: Serve, tries: int) -> None:
         model, roster = request.ask.model.name, self._rosters[request.group]
-        member = roster.host(decision.host)
+        member = roster.hosts.get(decision.host)
         if member and model in member.residents and member.load(model) >= SLOTS:
             self._consider_one_more(model, roster, entry)
         self._reach(request, entry, decision.host, tries)
@@ -164,7 +164,7 @@ class Fleet:
 
     def _take_back(self, host: Host) -> None:
         """Withdraw claims whose model is in the host's record now."""
-        for held in self._rosters[0].claimed_on(host.machine.name, self._clock.now):
+        for held in self._rosters[0].claims.on_host(host.machine.name, self._clock.now):
             if held.key in self._claims and held.claim.model in host.shown:
                 del self._claims[held.key]
                 self._revision += 1

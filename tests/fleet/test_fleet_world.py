@@ -164,14 +164,14 @@ def roster_after(records: WrittenRecords, delivery: Delivery, *, is_interrupted:
             anew: list[Change] = [BegunAnew(), *records.there[bucket].values(), CaughtUp()]
             for each in anew:
                 roster.apply(bucket, each, 0.0)
-        roster.settle(LATER)
+        roster.hosts.settle(LATER)
     return roster
 
 
 def snapshot(roster: Roster) -> Any:
     return (
-        sorted((member.name, encoded(member.record)) for member in roster.hosts()),
-        sorted((model, member.name) for model in MODELS for member in roster.holders(model)),
+        sorted((member.name, encoded(member.record)) for member in roster.hosts),
+        sorted((model, member.name) for model in MODELS for member in roster.hosts.holders(model)),
         sorted((model, member.name) for model in MODELS for member, _ in roster.offering(model)),
         [roster.orders.of(host) for host in HOSTS],
         [roster.names.resolve(model) for model in MODELS],

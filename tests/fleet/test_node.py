@@ -66,7 +66,7 @@ class Host:
         return self.dispatcher.views.of(model).phase.value
 
     def knows(self, *names: str) -> bool:
-        return {member.name for member in self.node.roster.hosts()} == set(names)
+        return {member.name for member in self.node.roster.hosts} == set(names)
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ async def test_who_writes_to_the_store_is_no_host_by_that(pair: tuple[Host, Host
     await open_host("c", spec("alpha"))  # which is known after them
     await come_true(lambda: first.knows("a", "b", "c"))
 
-    assert {member.record.address for member in first.node.roster.hosts()} == {f"http://{name}:80" for name in "abc"}
+    assert {member.record.address for member in first.node.roster.hosts} == {f"http://{name}:80" for name in "abc"}
 
 
 async def test_hosts_agree_on_who_loads_a_model(pair: tuple[Host, Host]) -> None:
@@ -244,7 +244,9 @@ async def test_a_host_learns_where_a_model_is_while_it_waits_for_the_store(
         where = group.create_task(first.where(ALPHA))
         await asked.wait()
         await second.dispatcher.operator.load(ALPHA)
-        await come_true(lambda: [residence.phase for _, residence in first.node.roster.residences(ALPHA)] == ["ready"])
+        await come_true(
+            lambda: [residence.phase for _, residence in first.node.roster.hosts.residences(ALPHA)] == ["ready"]
+        )
         answered.set()
 
     assert where.result() == "b"
@@ -341,7 +343,7 @@ async def test_a_file_that_vanished_is_noticed_after_the_load_that_failed(open_h
     file.unlink()
     with pytest.raises(LoadFailed):
         await first.dispatcher.operator.load(ALPHA)
-    await come_true(lambda: second.node.roster.host(HostName("a")).record.missing_files)  # type: ignore[union-attr]
+    await come_true(lambda: second.node.roster.hosts.get(HostName("a")).record.missing_files)  # type: ignore[union-attr]
 
     with pytest.raises(NoHostAvailable, match=rf"alpha cannot be placed: a is missing its file \({file}\)\. To fix"):
         await second.where(ALPHA)
@@ -354,4 +356,4 @@ async def test_a_reload_that_names_another_file_is_noticed(open_host: Open, tmp_
     await come_true(lambda: second.knows("a", "b"))
     first.dispatcher.tell(CatalogChanged(catalog(llama(tmp_path / "absent.gguf"))))
 
-    await come_true(lambda: second.node.roster.host(HostName("a")).record.missing_files)  # type: ignore[union-attr]
+    await come_true(lambda: second.node.roster.hosts.get(HostName("a")).record.missing_files)  # type: ignore[union-attr]

@@ -111,7 +111,7 @@ async def test_the_new_process_acts_for_the_host(fleet: InProcessFleet, replace:
     await fleet["b"].node.store.put(Bucket.CLAIMS, key_of(QWEN, 0), encoded(claim))
     await come_true(lambda: new.dispatcher.questions.is_running(QWEN))
     await come_true(lambda: old.node.roster.orders.of(A).cordoned)
-    await come_true(lambda: [member.name for member in old.node.roster.holders(QWEN)] == ["a"])
+    await come_true(lambda: [member.name for member in old.node.roster.hosts.holders(QWEN)] == ["a"])
 
     assert old.running() == []
     assert (old.own.orders, new.own.orders) == (frozenset(), frozenset({"cordon"}))
@@ -133,4 +133,4 @@ async def test_the_record_of_the_old_process(fleet: InProcessFleet, replace: Rep
     names = {"b", "c"} if has_new_name else {"a", "b"}
 
     assert fleet.board.current(Bucket.HOSTS).keys() == names
-    await come_true(lambda: {member.name for member in old.node.roster.hosts()} == names | {"a"})
+    await come_true(lambda: {member.name for member in old.node.roster.hosts} == names | {"a"})

@@ -15,7 +15,7 @@ A, B, THIS_HOST = map(HostName, ("a", "b", "here"))
 
 
 def names(rig: RosterRig) -> list[str]:
-    return sorted(member.name for member in rig.roster.hosts())
+    return sorted(member.name for member in rig.roster.hosts)
 
 
 def models(roster: Roster) -> list[str]:
@@ -23,7 +23,7 @@ def models(roster: Roster) -> list[str]:
 
 
 def load(rig: RosterRig, name: HostName = A) -> int:
-    member = rig.roster.host(name)
+    member = rig.roster.hosts.get(name)
     assert member is not None
     return member.load(QWEN)
 
@@ -38,7 +38,7 @@ def test_a_host_is_there_until_its_lease_ends() -> None:
     rig.remove(Bucket.HOSTS, "a")
 
     assert names(rig) == ["b"]
-    assert rig.roster.holders(QWEN) == []
+    assert rig.roster.hosts.holders(QWEN) == []
 
 
 @pytest.mark.parametrize("address", ["http://a:90004", "a:8080", "http://", "http://10.0.0.300:80", "unix:a"])
@@ -54,8 +54,8 @@ def test_a_newer_record_replaces_all_that_was_said() -> None:
     """A model that a newer record does not mention is no longer on that host."""
     rig = RosterRig().hosts(host("a", there("qwen"))).hosts(host("a", there("llama")))
 
-    assert rig.roster.holders(QWEN) == []
-    assert [member.name for member in rig.roster.holders(LLAMA)] == ["a"]
+    assert rig.roster.hosts.holders(QWEN) == []
+    assert [member.name for member in rig.roster.hosts.holders(LLAMA)] == ["a"]
 
 
 def test_what_comes_late_changes_nothing() -> None:
@@ -64,7 +64,7 @@ def test_what_comes_late_changes_nothing() -> None:
     first = rig.changes[-2]
     rig.apply(*first)
     rig.apply(Bucket.HOSTS, Removed("a", Revision(1)))
-    assert rig.roster.holders(QWEN) == []
+    assert rig.roster.hosts.holders(QWEN) == []
     assert names(rig) == ["a"]
     rig.remove(Bucket.HOSTS, "a").apply(*first)
 
@@ -126,7 +126,7 @@ def test_revisions_count_anew_with_the_state() -> None:
     rig.apply(Bucket.HOSTS, Written("a", encoded(host("a", there("llama"))), Revision(1)))
     rig.apply(Bucket.HOSTS, CaughtUp())
 
-    assert [member.name for member in rig.roster.holders(LLAMA)] == ["a"]
+    assert [member.name for member in rig.roster.hosts.holders(LLAMA)] == ["a"]
 
 
 def test_the_first_state_ends_like_any_other() -> None:
@@ -152,8 +152,8 @@ def test_what_cannot_be_read_is_counted_and_is_not_there(bucket: Bucket) -> None
     rig.write_bytes(bucket, key, b'{"what": "is this"}' if bucket is not Bucket.ORDERS else b"[").after(3)
 
     assert rig.roster.malformed == 1
-    assert (rig.roster.host(A) is None) == (bucket is Bucket.HOSTS)
-    assert (not rig.roster.claimed(QWEN, rig.now)) == (bucket is Bucket.CLAIMS)
+    assert (rig.roster.hosts.get(A) is None) == (bucket is Bucket.HOSTS)
+    assert (not rig.roster.claims.for_model(QWEN, rig.now)) == (bucket is Bucket.CLAIMS)
     assert (rig.roster.names.resolve("qwen") is None) == (bucket is Bucket.HOSTS)
     assert rig.roster.orders.of(A).cordoned
 
@@ -174,7 +174,7 @@ def test_the_store_does_not_change_this_hosts_own_record() -> None:
     rig.write(Bucket.HOSTS, "here", host("here")).remove(Bucket.HOSTS, "here")
     rig.apply(Bucket.HOSTS, BegunAnew()).apply(Bucket.HOSTS, CaughtUp())
 
-    assert [member.name for member in rig.roster.holders(QWEN)] == ["here"]
+    assert [member.name for member in rig.roster.hosts.holders(QWEN)] == ["here"]
 
 
 def test_this_host_knows_its_own_catalog_without_the_store() -> None:
@@ -223,7 +223,7 @@ def test_a_catalog_that_only_absent_hosts_had_does_not_count() -> None:
     rig = RosterRig(catalog=fleet_catalog(qwen=offer(least=2, most=3, aliases=["chat"]))).hosts(host("a"))
     rig.remove(Bucket.HOSTS, "a")
 
-    assert (dict(rig.roster.kept), rig.roster.most(QWEN), rig.roster.names.resolve("chat")) == ({}, 1, None)
+    assert (rig.roster.catalog.kept, rig.roster.catalog.most(QWEN), rig.roster.names.resolve("chat")) == ({}, 1, None)
 
 
 def test_the_names_of_a_host_that_restarts_are_expected_back() -> None:
@@ -320,11 +320,11 @@ def test_a_model_that_failed_unseen_is_known_to_have_failed() -> None:
     rig = RosterRig().hosts(host("a"))
     rig.roster.failed(A, QWEN)
     rig.roster.failed(HostName("gone"), QWEN)
-    member = rig.roster.host(A)
+    member = rig.roster.hosts.get(A)
 
     assert member is not None
     assert member.backing_off == [QWEN]
-    assert list(rig.roster.residences(QWEN)) == []
+    assert list(rig.roster.hosts.residences(QWEN)) == []
 
 
 def test_what_becomes_of_requests_to_a_host_that_is_gone_does_not_matter() -> None:
@@ -342,7 +342,7 @@ def test_what_becomes_of_requests_to_a_host_that_is_gone_does_not_matter() -> No
 
 
 def shunned_s(rig: RosterRig) -> float:
-    member = rig.roster.host(A)
+    member = rig.roster.hosts.get(A)
     assert member is not None
     return max(0.0, member.shunned_until - rig.now)
 
@@ -387,7 +387,7 @@ def test_this_host_does_not_suspect_itself() -> None:
     """This host is never left out."""
     rig = RosterRig().hosts(host("here"))
     rig.roster.suspect(THIS_HOST, rig.now)
-    member = rig.roster.host(THIS_HOST)
+    member = rig.roster.hosts.get(THIS_HOST)
 
     assert member is not None
     assert not member.is_shunned(rig.now)
@@ -399,37 +399,37 @@ def test_this_host_does_not_suspect_itself() -> None:
 def test_a_claim_that_is_taken_back_counts_until_its_model_is_seen() -> None:
     """A removed claim still counts for two seconds, because the host's record may arrive later."""
     rig = RosterRig().hosts(host("a")).claim("qwen", "a").remove(Bucket.CLAIMS, "qwen.0")
-    assert [held.claim.host for held in rig.roster.claimed(QWEN, rig.now)] == ["a"]
-    assert len(rig.roster.claimed_on(A, rig.now)) == 1
+    assert [held.claim.host for held in rig.roster.claims.for_model(QWEN, rig.now)] == ["a"]
+    assert len(rig.roster.claims.on_host(A, rig.now)) == 1
     rig.after(2)
 
-    assert rig.roster.claimed(QWEN, rig.now) == rig.roster.claimed_on(A, rig.now) == []
+    assert rig.roster.claims.for_model(QWEN, rig.now) == rig.roster.claims.on_host(A, rig.now) == []
 
 
 def test_a_claim_whose_model_is_seen_ends_at_once() -> None:
     """A removed claim does not count if the host's record shows the model."""
     rig = RosterRig().hosts(host("a", there("qwen", "loading"))).claim("qwen", "a").remove(Bucket.CLAIMS, "qwen.0")
 
-    assert rig.roster.claimed(QWEN, rig.now) == []
+    assert rig.roster.claims.for_model(QWEN, rig.now) == []
 
 
 def test_a_claim_can_be_replaced() -> None:
     """A newer claim replaces the older one, for the model and for both hosts."""
     rig = RosterRig().claim("qwen", "a").claim("qwen", "b")
 
-    assert [held.claim.host for held in rig.roster.claimed(QWEN, rig.now)] == ["b"]
-    assert rig.roster.claimed_on(A, rig.now) == []
-    assert [held.revision for held in rig.roster.claimed_on(B, rig.now)] == [2]
+    assert [held.claim.host for held in rig.roster.claims.for_model(QWEN, rig.now)] == ["b"]
+    assert rig.roster.claims.on_host(A, rig.now) == []
+    assert [held.revision for held in rig.roster.claims.on_host(B, rig.now)] == [2]
 
 
 def test_own_claims_are_fulfilled_when_the_host_shows_the_model() -> None:
     """Only claims made by this host are reported as fulfilled, once the host's record shows the model."""
     rig = RosterRig().hosts(host("a"), host("b", there("llama")))
     rig.claim("qwen", "a", by="here").claim("llama", "b", by="elsewhere")
-    assert rig.roster.fulfilled() == []
+    assert rig.roster.claims.fulfilled(rig.roster.me) == []
     rig.hosts(host("a", there("qwen", "loading")))
 
-    assert [held.key for held in rig.roster.fulfilled()] == ["qwen.0"]
+    assert [held.key for held in rig.roster.claims.fulfilled(rig.roster.me)] == ["qwen.0"]
 
 
 def test_the_right_to_stop_a_replica_is_not_withdrawn() -> None:
@@ -437,7 +437,7 @@ def test_the_right_to_stop_a_replica_is_not_withdrawn() -> None:
     rig = RosterRig().hosts(host("a", there("qwen")), host("b", there("qwen")))
     rig.claim("qwen", "a", STOPS, by="here")
 
-    assert rig.roster.fulfilled() == []
+    assert rig.roster.claims.fulfilled(rig.roster.me) == []
 
 
 @pytest.mark.parametrize("phase", ["draining", "unloading"])
@@ -445,14 +445,14 @@ def test_a_claim_is_not_fulfilled_by_what_is_on_its_way_out(phase: str) -> None:
     """A model that is draining or unloading does not fulfil a claim."""
     rig = RosterRig().hosts(host("a", there("qwen", phase))).claim("qwen", "a", by="here")
 
-    assert rig.roster.fulfilled() == []
+    assert rig.roster.claims.fulfilled(rig.roster.me) == []
 
 
 def test_a_claim_that_lapsed_may_still_be_removed() -> None:
     """The removal of a lapsed claim is ignored."""
     rig = RosterRig().claim("qwen", "a").after(10)
-    assert rig.roster.claimed(QWEN, rig.now) == []
+    assert rig.roster.claims.for_model(QWEN, rig.now) == []
     rig.remove(Bucket.CLAIMS, "qwen.0")
 
-    assert rig.roster.claimed(QWEN, rig.now) == []
-    assert not rig.roster.shows(Claim(QWEN, A, B, ""))
+    assert rig.roster.claims.for_model(QWEN, rig.now) == []
+    assert not rig.roster.hosts.shows(Claim(QWEN, A, B, ""))

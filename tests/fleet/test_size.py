@@ -60,5 +60,5 @@ def test_a_known_host_with_a_new_address_that_cannot_be_reached_is_passed_over()
 
     rig.hosts(host("a", there("qwen"), address="http://a:90004"))
 
-    assert rig.roster.host(HostName("a")) is None
+    assert rig.roster.hosts.get(HostName("a")) is None
     assert rig.roster.malformed == 1

@@ -89,7 +89,7 @@ class RosterRig:
         return self
 
     def settle(self) -> RosterRig:
-        self.roster.settle(self.now)
+        self.roster.hosts.settle(self.now)
         return self
 
     def after(self, seconds: float) -> RosterRig:

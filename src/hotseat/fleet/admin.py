@@ -66,7 +66,7 @@ class FleetAdmin:
 
     def view(self) -> FleetView:
         self._ourselves.look_at_ourselves()
-        self._host_selector.counters.keep_only({member.name for member in self._roster.hosts()})
+        self._host_selector.counters.keep_only({member.name for member in self._roster.hosts})
         seen = snapshot(self._roster, self._host_selector.counters, self.connection, self._clock())
         return replace(seen, problem=self._ourselves.problem)
 
@@ -111,7 +111,7 @@ class FleetAdmin:
         """Other hosts that hold it, in any phase."""
         return [
             Sighting(member.name, member.residents[model].phase)
-            for member in sorted(self._roster.holders(model), key=lambda member: member.name)
+            for member in sorted(self._roster.hosts.holders(model), key=lambda member: member.name)
             if member.name != self.name
         ]
 
@@ -121,12 +121,12 @@ class FleetAdmin:
 
     async def model_details(self, host: HostName, model: ModelName) -> dict[str, Any] | None:
         """That host's report; None if it is silent."""
-        member = self._roster.host(host)
+        member = self._roster.hosts.get(host)
         return None if member is None else await self._fleet_client.model_details(host, member.record.address, model)
 
     def _known(self, host: str) -> HostName:
         name = HostName(host)
-        if self._roster.host(name) is None and not self._roster.orders.of(name).is_given:
-            names = [member.name for member in self._roster.hosts()]
+        if self._roster.hosts.get(name) is None and not self._roster.orders.of(name).is_given:
+            names = [member.name for member in self._roster.hosts]
             raise UnknownHost(f'the fleet has no host named "{host}".{did_you_mean(host, names)}')
         return name

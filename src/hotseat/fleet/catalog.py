@@ -65,6 +65,10 @@ class FleetCatalog:
         """By the digest of the catalog that has it."""
         return self._offers.get(model, {})
 
+    def most(self, model: ModelName) -> int:
+        """Maximum number of replicas."""
+        return max((offer.most for offer in self.offers(model).values()), default=1)
+
     def resolve(self, name: str) -> ModelName | None:
         """The model with this name or alias; a model's own name wins over another model's alias."""
         model = ModelName(name)
@@ -88,6 +92,10 @@ class FleetCatalog:
     def offers_in(self, digest: str) -> Mapping[ModelName, Offer]:
         catalog = self._catalogs.get(digest)
         return catalog.offers if catalog else {}
+
+    def used(self) -> frozenset[str]:
+        """Catalogs of present hosts, if their contents are known."""
+        return frozenset(self._used & self._catalogs.keys())
 
     def has(self, digest: str) -> bool:
         return digest in self._catalogs

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
+from hotseat.fleet.records import STOPS
 from hotseat.fleet.store import LEASE_S
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from hotseat.fleet.records import Claim
     from hotseat.fleet.store import Revision
@@ -34,16 +35,15 @@ class Held:
 
 
 class ClaimTable:
-    def __init__(self) -> None:
+    def __init__(self, is_fulfilled: Callable[[Claim], bool]) -> None:
+        """A claim `is_fulfilled` once its host has acted on it."""
+        self._is_fulfilled = is_fulfilled
         self._all: dict[str, Held] = {}
         self._for_model: dict[ModelName, dict[str, Held]] = {}
         self._on_host: dict[HostName, dict[str, Held]] = {}
 
     def __iter__(self) -> Iterator[Held]:
         return iter(self._all.values())
-
-    def get(self, key: str) -> Held | None:
-        return self._all.get(key)
 
     def put(self, held: Held) -> None:
         self.drop(held.key)
@@ -57,10 +57,27 @@ class ClaimTable:
             take(self._for_model, held.claim.model, key)
             take(self._on_host, held.claim.host, key)
 
+    def let_go(self, key: str, now: Instant) -> None:
+        """It was withdrawn, or its lease has ended."""
+        held = self._all.get(key)
+        if held is None:
+            return
+        if self._is_fulfilled(held.claim):
+            self.drop(key)
+        else:
+            self.put(replace(held, until=min(held.until, now + SETTLING_S)))
+
+    def fulfilled(self, by: HostName) -> list[Held]:
+        """Claims made by this host whose host has the model by now: they can be withdrawn."""
+        loads = [held for held in self if held.claim.by == by and held.claim.replica != STOPS]
+        return [held for held in loads if self._is_fulfilled(held.claim)]
+
     def for_model(self, model: ModelName, now: Instant) -> list[Held]:
+        """Claims to load this model that may not have been acted on."""
         return self._living(self._for_model.get(model, {}), now)
 
     def on_host(self, host: HostName, now: Instant) -> list[Held]:
+        """Claims to load models on this host that may not have been acted on."""
         return self._living(self._on_host.get(host, {}), now)
 
     def _living(self, some: Mapping[str, Held], now: Instant) -> list[Held]:

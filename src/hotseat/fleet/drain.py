@@ -44,7 +44,7 @@ class Drain:
 
         Without `may_load`, nobody could be told to load a model, so those in use stay.
         """
-        me = self._roster.host(self._roster.me)
+        me = self._roster.hosts.get(self._roster.me)
         if me is None or not self._roster.orders.of(me.name).drained:
             self._end()
             return []
@@ -102,7 +102,7 @@ def is_in_use(me: Member, residence: Residence, roster: Roster, now: Instant) ->
     """Ready, and requested recently or meant to be always there."""
     if residence.phase != READY:
         return False
-    return residence.pinned or residence.model in roster.kept or not is_unused(me, residence, now)
+    return residence.pinned or residence.model in roster.catalog.kept or not is_unused(me, residence, now)
 
 
 def is_coming(model: ModelName, roster: Roster, now: Instant) -> bool:
@@ -114,7 +114,7 @@ def target_of(model: ModelName, roster: Roster, now: Instant) -> Load | Nowhere:
     """The host that the next request would choose, except one where the model has failed."""
     asleep = [member for _, member in replicas(model, roster, now)[1]]
     found = woken(model, asleep, replica=0) if asleep else load(model, roster, now)
-    if isinstance(found, Load) and (member := roster.host(found.host)) and model in member.backing_off:
+    if isinstance(found, Load) and (member := roster.hosts.get(found.host)) and model in member.backing_off:
         return Nowhere(f"{model} has failed on {member.name}, and no other host can load it")
     return found
 

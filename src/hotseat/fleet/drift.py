@@ -46,17 +46,17 @@ class Drifts:
 
     def look(self, roster: Roster) -> None:
         """Called for each record; compares only if a host has a new catalog."""
-        me = roster.host(roster.me)
+        me = roster.hosts.get(roster.me)
         if me is None:
             return
         ours = me.record.catalog
-        before, self._compared = self._compared, (ours, roster.used_catalogs())
+        before, self._compared = self._compared, (ours, roster.catalog.used())
         if before == self._compared:
             return
         known = before[1] if before[0] == ours else frozenset()
         for theirs in sorted(self._compared[1] - known - {ours}):
-            for drift in drifts(roster.offers_in(ours), roster.offers_in(theirs)):
-                self._log(drift, roster.me, roster.hosts_with(theirs))
+            for drift in drifts(roster.catalog.offers_in(ours), roster.catalog.offers_in(theirs)):
+                self._log(drift, roster.me, roster.hosts.by_catalog.names(theirs))
 
     def _log(self, drift: Drift, here: HostName, there: Sequence[HostName]) -> None:
         if drift in self._logged:

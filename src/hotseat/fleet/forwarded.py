@@ -64,7 +64,7 @@ class ForwardedRequests:
             await asyncio.gather(*map(self._check, silent))
 
     def _has_reported(self, host: HostName) -> bool:
-        member = self._roster.host(host)
+        member = self._roster.hosts.get(host)
         return member is not None and self._clock() - member.received_at < LEASE_S
 
     async def _check(self, there: AtHost) -> None:

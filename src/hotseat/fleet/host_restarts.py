@@ -53,7 +53,7 @@ class HostRestarts:
 
     async def restart(self, host: HostName, by: ClientId) -> str:
         """Returns a description of what was done. If the caller leaves, the restart goes on."""
-        member = self._roster.host(host)
+        member = self._roster.hosts.get(host)
         if member is None:
             raise HostUnresponsive(f"{host} is not in the fleet at present, so it was not restarted")
         if self._connection() is not FleetConnection.CONNECTED:
@@ -89,7 +89,7 @@ class HostRestarts:
         return RestartFailed(f"{to.host} did not restart: {said.get('error', f'it responded {status}')}")
 
     def _note(self, host: HostName, before: Before) -> None:
-        member = self._roster.host(host)
+        member = self._roster.hosts.get(host)
         if member and member.record.boot == before.boot:
             before.models = self._defined(member)
 
@@ -109,8 +109,8 @@ class HostRestarts:
 
         A drained host unloads its models, and a new process stops those whose definition has changed.
         """
-        member = self._roster.host(host)
-        if member is None or member.record.boot == before.boot or not self._roster.has_catalog_of(member):
+        member = self._roster.hosts.get(host)
+        if member is None or member.record.boot == before.boot or not self._roster.catalog.has(member.record.catalog):
             return None
         if self._roster.orders.of(host).drained:
             return frozenset()
@@ -118,7 +118,7 @@ class HostRestarts:
         return frozenset(same - loaded_on(member))
 
     def _in_words(self, host: HostName, before: Before) -> str:
-        member = self._roster.host(host)
+        member = self._roster.hosts.get(host)
         kept = sorted(before.models.keys() & loaded_on(member)) if member else []
         version = f" as version {member.record.version}" if member and member.record.version else ""
         models = f"with its models: {', '.join(kept)}" if kept else "without a loaded model"

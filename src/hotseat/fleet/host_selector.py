@@ -94,7 +94,7 @@ class HostSelector:
         if not order.is_given:
             return
         self._look_at_ourselves()
-        me = self._roster.host(self.name)
+        me = self._roster.hosts.get(self.name)
         if order.drained and not (me and (me.still_serves(model) or me.is_loading(model))):
             raise NotServed(f"{self.name} is drained and takes no requests for {model}.")
         if not (me and me.is_running(model)):
@@ -175,7 +175,7 @@ class HostSelector:
     def _at(self, host: HostName) -> Route:
         if host == self._roster.me:
             return THIS_HOST
-        member = self._roster.host(host)
+        member = self._roster.hosts.get(host)
         if member is None:
             raise NoHostAvailable(f"{host} was chosen but has left the fleet. Try again.")
         return OtherHost(host, self._address(member.record.address))

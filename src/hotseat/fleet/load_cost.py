@@ -84,7 +84,7 @@ def _on_emptiest_cards(record: HostRecord, offer: Offer) -> dict[DeviceName, Byt
 
 def promised(roster: Roster, member: Member, model: ModelName, now: Instant) -> Sequence[Offer]:
     """Other models about to be loaded there: claimed, or waited for without a process yet."""
-    held = roster.claimed_on(member.name, now)
+    held = roster.claims.on_host(member.name, now)
     if not held and not member.waited_for:
         return ()
     names = dict.fromkeys(member.waited_for) | dict.fromkeys(each.claim.model for each in held)

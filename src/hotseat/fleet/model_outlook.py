@@ -37,7 +37,7 @@ class Outlook:
 
 def outlooks(roster: Roster, model: ModelName, now: Instant) -> list[Outlook]:
     """All hosts, by name."""
-    members = sorted(roster.hosts(), key=lambda member: member.name)
+    members = sorted(roster.hosts, key=lambda member: member.name)
     compared = _compared_with(roster, members, model)
     return [_outlook(roster, member, model, compared, now) for member in members]
 

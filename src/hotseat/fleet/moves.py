@@ -78,7 +78,7 @@ class Moves:
     # The target
 
     def _check(self, model: ModelName, to: HostName) -> None:
-        member = self._roster.host(to)
+        member = self._roster.hosts.get(to)
         offer = self._roster.offer(member, model) if member else None
         if member is None or offer is None:
             raise CannotMove(f"{to} does not have {model} in its configuration. Add it there first.")
@@ -87,7 +87,7 @@ class Moves:
             raise CannotMove(f"{model} cannot move to {to}, which is {problem}. First {HELP[obstacle]}.")
 
     async def _claim(self, model: ModelName, to: HostName) -> None:
-        replica = sum(1 for _ in self._roster.residences(model))
+        replica = sum(1 for _ in self._roster.hosts.residences(model))
         while True:
             agreed = await self._host_selector.decide(
                 Load(model, to, replica, "moved here by an operator"), unasked=True
@@ -98,7 +98,7 @@ class Moves:
                 )
             if agreed.is_ours:
                 return
-            if agreed.claim.host != to and not self._roster.shows(agreed.claim):
+            if agreed.claim.host != to and not self._roster.hosts.shows(agreed.claim):
                 chosen = f"{agreed.claim.host} was chosen to load it a moment ago ({agreed.claim.reason})"
                 raise CannotMove(f"{model} cannot move to {to} yet: {chosen}. Try again when it is ready.")
             replica += 1  # that claim was acted on and is about to end, or ended and left no model
@@ -116,7 +116,7 @@ class Moves:
             self._ourselves.look_at_ourselves()
 
     async def _failure(self, model: ModelName, to: HostName) -> LoadFailed | HostUnresponsive:
-        member = self._roster.host(to)
+        member = self._roster.hosts.get(to)
         if member is None:
             return HostUnresponsive(
                 f"{to} left the fleet before {model} was ready there; nothing was stopped on other hosts"
@@ -131,16 +131,16 @@ class Moves:
         """The other host to stop it on: ready, with the least load; None if all replicas are wanted."""
         others = [
             (residence.phase != READY, member.load_per_slot(model), member.name)
-            for member, residence in self._roster.residences(model)
+            for member, residence in self._roster.hosts.residences(model)
             if member.name != to and residence.phase not in NOTHING_TO_STOP
         ]
-        if not others or len(others) < self._roster.kept.get(model, 0):
+        if not others or len(others) < self._roster.catalog.kept.get(model, 0):
             return None
-        return self._roster.host(min(others)[-1])
+        return self._roster.hosts.get(min(others)[-1])
 
     async def _check_still_ready(self, model: ModelName, to: HostName) -> None:
         """Ask the host itself: its record may be older than the end of another move."""
-        member = self._roster.host(to)
+        member = self._roster.hosts.get(to)
         if member is None or to == self._roster.me:
             is_ready = self._is_ready(model, to)
         else:
@@ -163,7 +163,7 @@ class Moves:
             ) from None
 
     def _phase(self, model: ModelName, host: HostName) -> str | None:
-        member = self._roster.host(host)
+        member = self._roster.hosts.get(host)
         residence = member.residents.get(model) if member else None
         return residence.phase if residence else None
 

@@ -167,7 +167,7 @@ class FleetNode:
         if at_once or now - self._seen_at >= FRESH_S:
             self._seen_at = now
             if self.connection is FleetConnection.CONNECTED:  # else nobody could renew a lease
-                self.roster.settle(now)
+                self.roster.hosts.settle(now)
             if not self._is_replaced:
                 self.roster.here(self.describe(), self._offers, now)
                 self._follow_roster()

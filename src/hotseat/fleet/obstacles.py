@@ -53,7 +53,7 @@ def obstacle_to_serving(roster: Roster, member: Member, offer: Offer | None, now
         return Obstacle.SUSPECT
     if roster.orders.of(member.name).drained:
         return Obstacle.DRAINED
-    if offer is None and not roster.has_catalog_of(member):
+    if offer is None and not roster.catalog.has(member.record.catalog):
         return None  # it arrives later than the record; the host itself knows its labels
     return None if offer and is_labelled_for(member.record, offer) else Obstacle.LABELS
 

@@ -29,7 +29,7 @@ class OtherHosts:
         self._roster, self._http = roster, http
 
     def names(self) -> list[HostName]:
-        return sorted(member.name for member in self._roster.hosts() if member.name != self._roster.me)
+        return sorted(member.name for member in self._roster.hosts if member.name != self._roster.me)
 
     async def read_all(self, hosts: Iterable[HostName], path: str) -> dict[HostName, bytes | None]:
         """The body that each host answers with; None: it did not answer in time, or not with 200."""
@@ -59,7 +59,7 @@ class OtherHosts:
             raise HostUnresponsive(f"{host} does not answer any more ({str(problem) or 'timeout'})") from problem
 
     def _receiver(self, host: HostName) -> Receiver:
-        member = self._roster.host(host)
+        member = self._roster.hosts.get(host)
         if member is None:
             raise HostUnresponsive(f"{host} has left the fleet")
         return Receiver(host, member.record.address)

@@ -83,7 +83,7 @@ def replicas(model: ModelName, roster: Roster, now: Instant) -> tuple[list[Membe
     """Hosts that can serve it: those where it is ready, and those where it will be, with their index in COMING."""
     ready: list[Member] = []
     coming: list[tuple[int, Member]] = []
-    for member, residence in roster.residences(model):
+    for member, residence in roster.hosts.residences(model):
         if obstacle_to_serving(roster, member, roster.offer(member, model), now):
             continue
         if residence.phase == READY:
@@ -97,7 +97,7 @@ def replicas(model: ModelName, roster: Roster, now: Instant) -> tuple[list[Membe
 
 def chosen(model: ModelName, roster: Roster, now: Instant) -> list[Member]:
     """Hosts that are claimed to load it, can serve, and neither have it nor are starting it yet."""
-    members = {held.claim.host: roster.host(held.claim.host) for held in roster.claimed(model, now)}
+    members = {held.claim.host: roster.hosts.get(held.claim.host) for held in roster.claims.for_model(model, now)}
     return [
         member
         for member in members.values()
@@ -117,7 +117,7 @@ def _still_serving(model: ModelName, roster: Roster, now: Instant) -> list[Membe
     """Drained hosts that serve it until another host does."""
     return [
         member
-        for member, _ in roster.residences(model)
+        for member, _ in roster.hosts.residences(model)
         if member.still_serves(model)
         and obstacle_to_serving(roster, member, roster.offer(member, model), now) is Obstacle.DRAINED
     ]
@@ -146,7 +146,7 @@ def _to_ready(model: ModelName, client: ClientId, ready: list[Member], roster: R
 
 def rightful(model: ModelName, ready: list[Member], roster: Roster) -> list[Member]:
     """The replicas that stay if there are too many. All hosts choose the same, so the others become unused."""
-    most = roster.most(model)
+    most = roster.catalog.most(model)
     return (
         ready if len(ready) <= most else nlargest(most, ready, key=lambda member: rendezvous_score(model, member.name))
     )
@@ -224,7 +224,7 @@ def _best(
 
 def _unclaimed(model: ModelName, replica: int, roster: Roster, now: Instant) -> int:
     """The first number from `replica` on without a claim, since the claimed host may be gone."""
-    taken = {held.claim.replica for held in roster.claimed(model, now)}
+    taken = {held.claim.replica for held in roster.claims.for_model(model, now)}
     while replica in taken:
         replica += 1
     return replica

@@ -86,7 +86,7 @@ class Reconciler:
         """One round."""
         self._ourselves.look_at_ourselves()
         now = self._clock()
-        for held in self._roster.fulfilled():
+        for held in self._roster.claims.fulfilled(self._roster.me):
             await release(self._store, held)
         is_connected = self._ourselves.connection is FleetConnection.CONNECTED
         if self._is_settled(now, is_connected=is_connected):

@@ -54,7 +54,8 @@ def one_more(model: ModelName, roster: Roster, now: Instant) -> Load | None:
     load_s = max(load_s_of(member.residents[model]) for member in ready)
     if wait_s <= load_s:
         return None
-    count = len({member.name for member, _ in roster.residences(model)}.union(member.name for _, member in coming))
+    there = {member.name for member, _ in roster.hosts.residences(model)}
+    count = len(there.union(member.name for _, member in coming))
     found = woken(model, asleep, count) if asleep else _added(model, count, roster, now)
     waits = f"its requests wait {wait_s:.0f} s on all {len(ready)} hosts that have it, loading takes {load_s:.0f} s"
     return found and replace(found, reason=f"{waits}; {found.reason}")
@@ -67,15 +68,15 @@ def woken(model: ModelName, asleep: list[Member], replica: int) -> Load:
 
 
 def _added(model: ModelName, count: int, roster: Roster, now: Instant) -> Load | None:
-    if count >= roster.most(model):
+    if count >= roster.catalog.most(model):
         return None
-    found = load(model, roster, now, replica=count, means=Means(UNUSED, roster.kept))
+    found = load(model, roster, now, replica=count, means=Means(UNUSED, roster.catalog.kept))
     return found if isinstance(found, Load) else None
 
 
 def to_keep(roster: Roster, now: Instant) -> list[Load]:
     """The loads this host should start to reach the minimum number of replicas; called periodically."""
-    return [found for model, least in roster.kept.items() if (found := _kept(model, least, roster, now))]
+    return [found for model, least in roster.catalog.kept.items() if (found := _kept(model, least, roster, now))]
 
 
 def _kept(model: ModelName, least: int, roster: Roster, now: Instant) -> Load | None:
@@ -83,7 +84,7 @@ def _kept(model: ModelName, least: int, roster: Roster, now: Instant) -> Load | 
     count = len(ready) + len(coming)
     if count >= least or roster.me != _guardian(model, roster, now):
         return None
-    found = load(model, roster, now, replica=count, means=Means(LONG_UNUSED, roster.kept))
+    found = load(model, roster, now, replica=count, means=Means(LONG_UNUSED, roster.catalog.kept))
     if not isinstance(found, Load):
         return None
     return replace(found, reason=f"{least} replicas are required, {count} exist; {found.reason}")
@@ -91,13 +92,13 @@ def _kept(model: ModelName, least: int, roster: Roster, now: Instant) -> Load | 
 
 def _guardian(model: ModelName, roster: Roster, now: Instant) -> HostName:
     """The host that maintains the minimum: the model's rendezvous owner among the hosts that seem alive."""
-    living = [member.name for member in roster.hosts() if not member.record.is_leaving and not member.is_shunned(now)]
+    living = [member.name for member in roster.hosts if not member.record.is_leaving and not member.is_shunned(now)]
     return owner(model, living or [roster.me])
 
 
 def to_spare(roster: Roster, now: Instant) -> list[Spare]:
     """This host's unused surplus replicas; called periodically."""
-    me = roster.host(roster.me)
+    me = roster.hosts.get(roster.me)
     if me is None:
         return []
     return [spare for residence in me.residents.values() if (spare := _spared(me, residence, roster, now))]
@@ -109,11 +110,11 @@ def _spared(me: Member, residence: Residence, roster: Roster, now: Instant) -> S
         return None
     ready = [
         (member, there)
-        for member, there in roster.residences(model)
+        for member, there in roster.hosts.residences(model)
         if there.phase == READY and not obstacle_to_serving(roster, member, roster.offer(member, model), now)
     ]
     unused = [member for member, there in ready if is_unused(member, there, now)]
-    least = max(1, roster.kept.get(model, 0))
+    least = max(1, roster.catalog.kept.get(model, 0))
     # All hosts agree on who stops first, so two never stop at once because each saw itself as the surplus one.
     if (
         len(ready) <= least
@@ -129,7 +130,7 @@ def _spared(me: Member, residence: Residence, roster: Roster, now: Instant) -> S
 def too_many(roster: Roster, now: Instant) -> list[Spare]:
     """This host's unused replicas beyond the maximum: disconnected hosts loaded what others already had. A model that
     was just moved may be among them briefly."""
-    me = roster.host(roster.me)
+    me = roster.hosts.get(roster.me)
     if me is None:
         return []
     return [spare for residence in me.residents.values() if (spare := _exceeds_memory(me, residence, roster, now))]
@@ -143,7 +144,7 @@ def _exceeds_memory(me: Member, residence: Residence, roster: Roster, now: Insta
     staying = rightful(model, ready, roster)
     if me not in ready or me in staying:
         return None
-    reason = f"ready on {len(ready)} hosts, but at most {roster.most(model)} may have it"
+    reason = f"ready on {len(ready)} hosts, but at most {roster.catalog.most(model)} may have it"
     return Spare(model, reason, min(member.received_at for member in staying))
 
 

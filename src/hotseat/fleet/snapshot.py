@@ -22,7 +22,7 @@ DIGITS_SHOWN = 8
 
 def snapshot(roster: Roster, counters: FleetCounters, connection: FleetConnection, now: Instant) -> FleetView:
     """Hosts by name, including this one."""
-    members = sorted(roster.hosts(), key=lambda member: member.name)
+    members = sorted(roster.hosts, key=lambda member: member.name)
     return FleetView(
         me=roster.me,
         connection=connection,
@@ -80,6 +80,6 @@ def _resident(residence: Residence, age_s: Seconds) -> Resident:
 
 
 def _claims(member: Member, roster: Roster, now: Instant) -> Iterator[ClaimView]:
-    for held in roster.claimed_on(member.name, now):
+    for held in roster.claims.on_host(member.name, now):
         claim = held.claim
         yield ClaimView(claim.model, claim.host, claim.by, claim.reason)
