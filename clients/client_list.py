@@ -68,7 +68,7 @@ LEAVES_LATE = "Leaving the stream does not close the connection; Python's next g
 ON_DEMAND = (
     apart("openai-python 2", "through_openai", "openai<3"),
     apart("openai-python 1", "through_openai", "openai<2"),
-    apart("litellm", "through_litellm", "litellm", cancel=LEAVES_LATE),
+    apart("litellm", "through_litellm", "litellm", "openai", cancel=LEAVES_LATE),
     apart("langchain-openai", "through_langchain", "langchain-openai"),
     apart(
         "llama-index-openai-like",
@@ -90,7 +90,7 @@ ON_DEMAND = (
     apart("llm-ollama", "through_llm_ollama", "llm-ollama", two_minutes_of_comments=NO_COMMENTS, full_queue=NO_RETRY),
     apart(
         "litellm ollama/",
-        "through_litellm_ollama",
+        "through_litellm",
         "litellm",
         "ollama",
         two_minutes_of_comments=NO_COMMENTS,
@@ -98,7 +98,7 @@ ON_DEMAND = (
     ),
     apart(
         "litellm ollama_chat/",
-        "through_litellm_ollama",
+        "through_litellm",
         "litellm",
         "ollama_chat",
         two_minutes_of_comments=NO_COMMENTS,

@@ -1,15 +1,21 @@
-"""LiteLLM as a library."""
+"""LiteLLM as a library, with its provider for OpenAI's API or with one of its two for Ollama's."""
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
-import litellm
-from clients.callers.calls import KEY, MESSAGES, URL, take_calls
-from litellm.constants import COMPLETION_HTTP_FALLBACK_SECONDS
+# The provider is the first argument; calls.py expects only the other two.
+PROVIDER = sys.argv.pop(1)
+
+import litellm  # noqa: E402
+from clients.callers.calls import KEY, MESSAGES, URL, take_calls  # noqa: E402
+from litellm.constants import COMPLETION_HTTP_FALLBACK_SECONDS  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+
+ADDRESS: dict[str, Any] = {"api_base": f"{URL}/v1", "api_key": KEY} if PROVIDER == "openai" else {"api_base": URL}
 
 
 class LiteLLM:
@@ -24,8 +30,17 @@ class LiteLLM:
 
 
 def complete(model: str, **options: Any) -> Any:
-    address: dict[str, Any] = {"api_base": f"{URL}/v1", "api_key": KEY}
-    return litellm.completion(model=f"openai/{model}", messages=MESSAGES, **address, **options)
+    if PROVIDER == "ollama":
+        leave_messages_as_they_are(model)
+    return litellm.completion(model=f"{PROVIDER}/{model}", messages=MESSAGES, **ADDRESS, **options)
+
+
+def leave_messages_as_they_are(model: str) -> None:
+    """`ollama` writes all messages into one prompt, by default with headings; the models of the test answer to the
+    text.
+    """
+    as_it_is = {"user": {"pre_message": "", "post_message": ""}}
+    litellm.register_prompt_template(model=model, roles=as_it_is, initial_prompt_value="", final_prompt_value="")
 
 
 if __name__ == "__main__":
