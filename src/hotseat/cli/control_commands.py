@@ -92,7 +92,9 @@ def profile(
 
 @app.command("yield", epilog="Example: hotseat yield --device gpu0")
 def yield_memory(
-    device: Annotated[str | None, typer.Option(help="Only models on this device. [default: all models]")] = None,
+    device: Annotated[
+        str | None, typer.Option(metavar="<device>", help="Only models on this device. [default: all models]")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="End the yield: models may load again.")] = False,
     url: Url = HERE,
     api_key: Key = None,

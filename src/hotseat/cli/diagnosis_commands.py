@@ -23,6 +23,7 @@ def doctor(
         str | None,
         typer.Option(
             "--url",
+            metavar="<url>",
             envvar="HOTSEAT_URL",
             help="Address of the running hotseat. [default: the one in the configuration]",
         ),

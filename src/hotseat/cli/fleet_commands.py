@@ -55,10 +55,12 @@ def logs(
     model: OneModel = None,
     host: Annotated[
         str | None,
-        typer.Option("--host", help="Only this host; without a model, its log.", autocompletion=hosts_here),
+        typer.Option(
+            "--host", metavar="<host>", help="Only this host; without a model, its log.", autocompletion=hosts_here
+        ),
     ] = None,
     follow: Follow = False,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=0, max=10_000, help=LINES)] = 100,
+    lines: Annotated[int, typer.Option("--lines", "-n", metavar="<number>", min=0, max=10_000, help=LINES)] = 100,
     url: Url = HERE,
     api_key: Key = None,
     as_json: AsJson = False,

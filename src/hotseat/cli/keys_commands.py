@@ -51,9 +51,15 @@ def create(
             autocompletion=models_here,
         ),
     ] = None,
-    requests: Annotated[str | None, typer.Option(help="Its budget of requests, such as 100/min.")] = None,
-    tokens: Annotated[str | None, typer.Option(help="Its budget of tokens, such as 2M/day.")] = None,
-    concurrency_limit: Annotated[int | None, typer.Option(min=1, help="Its requests at a time.")] = None,
+    requests: Annotated[
+        str | None, typer.Option(metavar="<budget>", help="Its budget of requests, such as 100/min.")
+    ] = None,
+    tokens: Annotated[
+        str | None, typer.Option(metavar="<budget>", help="Its budget of tokens, such as 2M/day.")
+    ] = None,
+    concurrency_limit: Annotated[
+        int | None, typer.Option(metavar="<number>", min=1, help="Its requests at a time.")
+    ] = None,
     priority: Annotated[Priority, typer.Option(help="Requests of batch keys wait for others.")] = Priority.INTERACTIVE,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Require keys from now on without a question.")] = False,
     url: Url = HERE,

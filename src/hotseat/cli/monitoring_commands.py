@@ -47,7 +47,7 @@ def logs(
         typer.Argument(help="One model. [default: all models and hotseat itself]", autocompletion=models_here),
     ] = None,
     follow: Follow = False,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help=LINES)] = 100,
+    lines: Annotated[int, typer.Option("--lines", "-n", metavar="<number>", min=0, help=LINES)] = 100,
     url: Url = HERE,
     api_key: Key = None,
     as_json: AsJson = False,
@@ -61,11 +61,17 @@ def logs(
 @app.command(epilog="Example: hotseat activity --model qwen --since 2h")
 def activity(
     model: Annotated[
-        str | None, typer.Option("--model", help="One model. [default: all models]", autocompletion=models_here)
+        str | None,
+        typer.Option("--model", metavar="<model>", help="One model. [default: all models]", autocompletion=models_here),
     ] = None,
-    since: Annotated[str, typer.Option("--since", help="How far back, such as 90s, 30m or 24h.")] = "24h",
+    since: Annotated[
+        str, typer.Option("--since", metavar="<duration>", help="How far back, such as 90s, 30m or 24h.")
+    ] = "24h",
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=1, max=100_000, help="Maximum number of requests, newest first.")
+        int,
+        typer.Option(
+            "--limit", "-n", metavar="<number>", min=1, max=100_000, help="Maximum number of requests, newest first."
+        ),
     ] = 100,
     url: Url = HERE,
     api_key: Key = None,
@@ -84,7 +90,9 @@ def activity(
 
 @app.command(epilog="Example: hotseat usage --days 7 --by day --by key")
 def usage(
-    days: Annotated[int, typer.Option("--days", min=1, max=400, help="How many days, today included; UTC.")] = 30,
+    days: Annotated[
+        int, typer.Option("--days", metavar="<number>", min=1, max=400, help="How many days, today included; UTC.")
+    ] = 30,
     by: Annotated[
         list[UsageColumn] | None,
         typer.Option("--by", metavar="<day|model|key>", help="What each row is for; repeatable. [default: model, key]"),

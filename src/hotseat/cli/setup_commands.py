@@ -33,7 +33,9 @@ def init(
 def serve(
     config: ConfigFiles = None,
     config_dir: Annotated[Path | None, typer.Option(hidden=True)] = None,  # llama-swap's
-    listen: Annotated[str | None, typer.Option(help="HOST:PORT, :PORT for every interface, or PORT.")] = None,
+    listen: Annotated[
+        str | None, typer.Option(metavar="<address>", help="HOST:PORT, :PORT for every interface, or PORT.")
+    ] = None,
     allow_open: Annotated[bool, typer.Option("--allow-open", help="Serve other machines without API keys.")] = False,
     lenient: Lenient = False,
     watch_config: Annotated[

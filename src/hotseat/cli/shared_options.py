@@ -12,9 +12,12 @@ from hotseat.cli.problems import Problem
 HERE = "http://127.0.0.1:8080"
 USUAL_CONFIG = Path("config.yaml")
 
-Url = Annotated[str, typer.Option("--url", envvar="HOTSEAT_URL", help="Address of the running hotseat.")]
+Url = Annotated[
+    str, typer.Option("--url", metavar="<url>", envvar="HOTSEAT_URL", help="Address of the running hotseat.")
+]
 Key = Annotated[
-    str | None, typer.Option("--api-key", envvar="HOTSEAT_API_KEY", help="API key, if the server requires one.")
+    str | None,
+    typer.Option("--api-key", metavar="<key>", envvar="HOTSEAT_API_KEY", help="API key, if the server requires one."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 COMPLETION_S = 1.0

@@ -17,7 +17,8 @@ app = typer.Typer(rich_markup_mode=None)
 def record(
     file: Annotated[Path, typer.Argument(help="The trace file to write.")],
     how_long: Annotated[
-        str | None, typer.Option("--for", help="Duration, such as 90s, 10m or 8h. [default: until Ctrl-C]")
+        str | None,
+        typer.Option("--for", metavar="<duration>", help="Duration, such as 90s, 10m or 8h. [default: until Ctrl-C]"),
     ] = None,
     url: Url = HERE,
     api_key: Key = None,
