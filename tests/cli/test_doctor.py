@@ -157,7 +157,7 @@ async def test_a_model_that_fails_is_a_finding(command_line: CommandLine, typed:
     assert said.code == 1
 
 
-@pytest.mark.parametrize("command", ["See `hotseat logs dud`", "It printed nothing: see `hotseat show dud`"])
+@pytest.mark.parametrize("command", ["See `hotseat logs dud`", "Install it, or correct `cmd`"])
 async def test_a_failure_that_says_what_to_do(command_line: CommandLine, command: str) -> None:
     """The finding does not repeat it, and does not name the log of a server that printed nothing."""
     command_line.rig.launcher.failure = f"dud is not ready: it exited with code 1 while loading. {command}."

@@ -166,9 +166,9 @@ def failing_models(server: Server) -> Iterator[Finding]:
         return
     failing = [model for model in models if is_failing(model)]
     for model in failing:
-        says_where = any(f"`hotseat {command}" in model["why"] for command in ("logs", "show"))
+        says_what_to_do = " is not ready: " in model["why"]  # a failed start; a crash names its exit status only
         said = f"{model['model']} {failures_in_words(model)}. {model['why']}"
-        yield Finding("models", State.FAIL, said, "" if says_where else f"see `hotseat logs {model['model']}`")
+        yield Finding("models", State.FAIL, said, "" if says_what_to_do else f"see `hotseat logs {model['model']}`")
     if not failing:
         yield Finding("models", State.OK, "no model is failing")
 
