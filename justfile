@@ -143,7 +143,7 @@ simulate-faults *options:
 chaos *options:
     python -m bench.chaos "$@"
 
-# run the quick half of the tests, or what CI runs, with other Pythons, in a folder that is kept: [--all] [SUITE|PYTHON…]
+# run the quick half of the tests, or what CI runs, with other Pythons, in a folder that is kept: [--all] [SUITE|SUITE:PYTHON|PYTHON…]
 pythons folder *options:
     scripts/try_pythons.sh "$@"
 

@@ -2,15 +2,16 @@
 # Runs tests of HEAD with other Pythons: with that of a Debian suite in a Debian of its own, or with one of this machine.
 # By default this is the quick half; the rest needs a browser, containers, a llama-server and more. --all runs .ci/run.
 #
-# usage: try_pythons.sh DIR [--all] [SUITE|PYTHON…]
-#   SUITE    such as trixie (Python 3.13) or sid (3.14), the defaults; as root, with mmdebstrap. 1 GB, with --all 4 GB
-#   PYTHON   a program whose name contains python, such as python3.12; not with --all
+# usage: try_pythons.sh DIR [--all] [SUITE|SUITE:PYTHON|PYTHON…]
+#   SUITE          such as trixie (Python 3.13) or sid (3.14), the defaults; as root, with mmdebstrap. 1 GB, with --all 4 GB
+#   SUITE:PYTHON   another Python of a suite, such as sid:python3.15; not with --all
+#   PYTHON         a program whose name contains python, such as python3.12; not with --all
 # DIR has a folder for each, which is kept and used again.
 set -eu
 
 fail() { echo "try_pythons.sh: $1" >&2; exit 1; }
 
-[ $# -ge 1 ] || fail "usage: try_pythons.sh DIR [--all] [SUITE|PYTHON…]"
+[ $# -ge 1 ] || fail "usage: try_pythons.sh DIR [--all] [SUITE|SUITE:PYTHON|PYTHON…]"
 repository=$(cd "$(dirname "$0")/.." && pwd)
 mkdir -p "$1"
 dir=$(cd "$1" && pwd)
@@ -20,8 +21,10 @@ make_root() {
   command -v mmdebstrap >/dev/null || fail "apt-get install mmdebstrap"
   archive=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | grep '/debian$' | head -n 1)
   [ -n "$archive" ] || fail "apt knows no Debian archive"
+  build=""  # PyYAML may have no wheel yet for a Python that is newer than the suite's own
+  [ "$2" = python3 ] || build=,$2-dev,gcc,libc6-dev,libyaml-dev
   mmdebstrap --quiet --variant=minbase --aptopt="$(apt-config dump Acquire::Check-Valid-Until)" \
-    --include=python3-venv,ca-certificates,procps,git,openssl,nginx-light,haproxy,prometheus,slowhttptest,systemd \
+    --include="$2-venv$build,ca-certificates,procps,git,openssl,nginx-light,haproxy,prometheus,slowhttptest,systemd" \
     "$1" "$root" "$archive"
   cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"  # a machine's own authorities too
 }
@@ -69,19 +72,28 @@ tests=$quick_half
 [ "${1:-}" != --all ] || { tests='exec bash .ci/run'; shift; }
 [ $# -gt 0 ] || set -- trixie sid
 
+with_suite() {
+  root=$dir/$(echo "$name" | tr : -)  # apt checks no signatures in a folder whose name has a colon
+  [ -e "$root/etc/debian_version" ] || make_root "$1" "$2"
+  fetch_sources "$root/src"
+  in_root sh -ec "$tests" sh "$2"
+}
+
+with_program() {
+  src=$dir/${1##*/}/src
+  fetch_sources "$src"
+  program=$(command -v "$1") || fail "there is no $1"
+  program=$(realpath --no-symlinks "$program")
+  (cd "$src" && sh -ec "$tests" sh "$program")
+}
+
 for name; do
   case $name in
-    *python*)
-      [ "$tests" = "$quick_half" ] || fail "--all needs a Debian suite, $name is a program"
-      src=$dir/${name##*/}/src
-      fetch_sources "$src"
-      program=$(command -v "$name") || fail "there is no $name"
-      program=$(realpath --no-symlinks "$program")
-      (cd "$src" && sh -ec "$tests" sh "$program") ;;
-    *)
-      root=$dir/$name
-      [ -e "$root/etc/debian_version" ] || make_root "$name"
-      fetch_sources "$root/src"
-      in_root sh -ec "$tests" sh python3 ;;
+    *python*) [ "$tests" = "$quick_half" ] || fail "--all needs a Debian suite alone, not $name" ;;
+  esac
+  case $name in
+    *:*) with_suite "${name%%:*}" "${name#*:}" ;;
+    *python*) with_program "$name" ;;
+    *) with_suite "$name" python3 ;;
   esac
 done
