@@ -7,9 +7,10 @@ import logging
 import signal
 import sys
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import Struct
 
 from hotseat.daemon.file_limit import most_connections, raise_file_limit
 from hotseat.daemon.garbage_collection import ignore_what_exists
@@ -129,8 +130,7 @@ async def open_program(start: Prepared, stack: AsyncExitStack) -> Program:
     return program
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(Struct, frozen=True):
     """The running hotseat."""
 
     shared: Shared

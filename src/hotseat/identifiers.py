@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple, NewType, TypeAlias
+
+from msgspec import Struct
 
 ModelName = NewType("ModelName", str)
 """The configured name of a model, never an alias."""
@@ -76,8 +77,7 @@ class Address(NamedTuple):
         return f"{'https' if self.tls else 'http'}://{self.authority}{self.prefix}"
 
 
-@dataclass(frozen=True, slots=True)
-class Upstream:
+class Upstream(Struct, frozen=True):
     """The running server of a model. `pid` is the server's own process; None: not a local process."""
 
     address: Address

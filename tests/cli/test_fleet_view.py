@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 from tests.support.command_line import CommandLine
 from tests.support.fake_launcher import catalog, spec
 from tests.support.waiting import come_true

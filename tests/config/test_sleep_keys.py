@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from hotseat.catalog.sleeping import Ask, Run, Sleep, SleepLevel
 from hotseat.config.effective import resolved

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec import structs
 from tests.support.catalogs import GIB, gpu, model, sleeps, with_budget, with_ram
 from tests.support.scheduler_driver import (
     arrives,
@@ -68,7 +69,9 @@ def on_these(spec: ModelSpec, number: int) -> ModelSpec:
     if spec.gpus is None:
         return spec
     there = tuple(map(gpu, range(number)))
-    return replace(spec, gpus=replace(spec.gpus, among=tuple(card for card in spec.gpus.among if card in there)))
+    return replace(
+        spec, gpus=structs.replace(spec.gpus, among=tuple(card for card in spec.gpus.among if card in there))
+    )
 
 
 # A free card

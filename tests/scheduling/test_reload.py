@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from msgspec import structs
 from tests.support.catalogs import model, one_at_a_time, with_budget, with_model, without
 from tests.support.scheduler_driver import (
     arrives,
@@ -199,4 +200,4 @@ def test_patience_changed(driver: SchedulerDriver) -> None:
     driver.with_ready("qwen", 1)
     driver >> arrives(2, "llama") << wakes_at(50)
 
-    driver >> changed(replace(RIG, policy=replace(RIG.policy, patience=1))) << wakes_at(30)
+    driver >> changed(replace(RIG, policy=structs.replace(RIG.policy, patience=1))) << wakes_at(30)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,8 +88,7 @@ Row: TypeAlias = (
 """The same without `n`, as a plain tuple, which takes a third of the time to create."""
 
 
-@dataclass(frozen=True, slots=True)
-class InProgress:
+class InProgress(Struct, frozen=True):
     """A request in progress, with its times so far."""
 
     ticket: TicketId

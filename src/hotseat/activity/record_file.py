@@ -5,8 +5,9 @@ from __future__ import annotations
 import sqlite3
 import time
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from hotseat.errors import HotseatError, NewerFormat
 
@@ -20,8 +21,7 @@ BUSY_S: Seconds = 5.0
 """How long another program may lock the file."""
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
+class Format(Struct, frozen=True):
     version: int
     tables: str
     upgrades: Mapping[int, str] = field(default_factory=dict)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
 
 from hotseat.activity.recent import Tokens
 
@@ -32,8 +33,7 @@ class Place(NamedTuple):
     key: str
 
 
-@dataclass(slots=True)
-class Used:
+class Used(Struct):
     requests: int = 0
     unknown: int = 0
     """Requests among them whose tokens the model server did not report, at least not those of the prompt."""

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from hotseat.catalog.groups import Groups
 from hotseat.catalog.labels import labelled
 from hotseat.catalog.named_models import called, renamed
@@ -21,8 +23,7 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Bytes, ModelName, Place, Seconds
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(Struct, frozen=True):
     """Settings of the scheduler."""
 
     patience: float = 2.0
@@ -39,7 +40,7 @@ class Catalog:
     groups: Groups = field(default_factory=Groups)
     budgets: Mapping[Place, Bytes] = field(default_factory=lambda: NOTHING)
     """Memory that may be used per device. Empty: only groups decide."""
-    policy: Policy = Policy()
+    policy: Policy = field(default_factory=Policy)
     default_model: ModelName | None = None
     returns_to_default: bool = False
     """Load the default model again after another one was unloaded by its ttl?"""
@@ -151,8 +152,7 @@ class Catalog:
         return next(iter(self.models.values())) if len(self.models) == 1 else None
 
 
-@dataclass(frozen=True, slots=True)
-class CatalogChange:
+class CatalogChange(Struct, frozen=True):
     """What a reload changes: other models keep their processes and streams."""
 
     added: tuple[ModelName, ...] = ()

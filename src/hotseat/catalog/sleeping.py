@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import quote
 
@@ -68,8 +67,7 @@ def _in_json(text: str) -> str:
     return json.dumps(text)[1:-1]
 
 
-@dataclass(frozen=True, slots=True)
-class SleepLevel:
+class SleepLevel(Struct, frozen=True):
     name: str
     suspend: tuple[Step, ...]
     resume: tuple[Step, ...]

@@ -95,8 +95,7 @@ HOST_TIMEOUTS = Timeouts(connect_s=3.0, keepalive_s=5.0, lost_s=20.0)
 """Towards other hosts of a fleet: a host without power does not answer, and no request should wait for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Capabilities:
+class Capabilities(Struct, frozen=True):
     """What a model declares in the model list; only passed on."""
 
     takes: tuple[str, ...] = ()
@@ -125,8 +124,7 @@ class Footprint(Struct, frozen=True):
     source: Source
 
 
-@dataclass(frozen=True, slots=True)
-class GpuChoice:
+class GpuChoice(Struct, frozen=True):
     """Which cards a model may get; they are chosen when it starts, and its server sees no others."""
 
     count: int | None
@@ -140,8 +138,7 @@ class GpuChoice:
         return self.count == len(self.among)
 
 
-@dataclass(frozen=True, slots=True)
-class Replicas:
+class Replicas(Struct, frozen=True):
     """How many hosts of a fleet must have the model, and how many may at a time."""
 
     least: int = 0
@@ -192,8 +189,8 @@ class ModelSpec:
     ignore_websockets: bool = False
     """Websockets reach it while it runs, but neither start it nor keep it loaded."""
     metadata: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
-    capabilities: Capabilities = Capabilities()
-    replicas: Replicas = Replicas()
+    capabilities: Capabilities = field(default_factory=Capabilities)
+    replicas: Replicas = field(default_factory=Replicas)
     host_labels: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     """Labels that a host of a fleet must have to run it."""
 

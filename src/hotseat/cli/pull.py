@@ -6,9 +6,11 @@ import os
 import shutil
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from hotseat.cli.download_bar import download_bar, say
 from hotseat.cli.fit import UNREADABLE, budget, fitted

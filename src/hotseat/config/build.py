@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path as FilePath
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from hotseat.catalog.catalog import Catalog, Policy
 from hotseat.catalog.groups import ALONE, TOGETHER, Group, Groups
@@ -47,8 +47,7 @@ if TYPE_CHECKING:
 NO_MODELS = "Put GGUF files into the folder of modelsDir, or run `hotseat pull ORG/REPO`"
 
 
-@dataclass(frozen=True, slots=True)
-class Built:
+class Built(Struct, frozen=True):
     catalog: Catalog
     settings: Settings
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct, field
+from msgspec.structs import replace
 from yaml.error import MarkedYAMLError, YAMLError
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from yaml.reader import ReaderError
@@ -22,8 +23,7 @@ MAX_CHARACTERS = 4_000_000
 MAX_VALUES = 200_000
 
 
-@dataclass(frozen=True)
-class Document:
+class Document(Struct, frozen=True):
     value: dict[str, Any]
     spots: dict[Path, Spot] = field(default_factory=dict)
     written: dict[Path, str] = field(default_factory=dict)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import re
 from bisect import bisect_right
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import yaml
@@ -22,8 +21,7 @@ _LINE_BREAK = re.compile("[\n\r\0\x85\u2028\u2029]")  # what YAML treats as a li
 _COMMENT_LINE = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class Replacement:
+class Replacement(Struct, frozen=True):
     """One occurrence: `was` is its position in the original text, `start` to `end` its position in the new one."""
 
     name: str
@@ -40,8 +38,7 @@ class Problem(Struct, frozen=True):
     hint: str
 
 
-@dataclass(frozen=True)
-class Substituted:
+class Substituted(Struct, frozen=True):
     text: str
     replacements: tuple[Replacement, ...] = ()
     problems: tuple[Problem, ...] = ()

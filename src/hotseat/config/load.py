@@ -7,6 +7,8 @@ import stat
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from msgspec import Struct
+
 from hotseat.catalog.spec import NOTHING
 from hotseat.config.build import Built, FindDevices, build, no_devices
 from hotseat.config.conversations import with_conversations
@@ -67,8 +69,7 @@ class Loaded:
         return [name for name in self.catalog.models if name not in self.written_models]
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
+class Surroundings(Struct, frozen=True):
     """What besides the text determines its meaning."""
 
     environ: Mapping[str, str]

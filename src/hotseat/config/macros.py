@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from msgspec import Struct
 
 from hotseat.catalog.template import (
     GPUS,
@@ -29,8 +30,7 @@ MAX_LENGTH = 100_000
 """Of a macro's text; macros that use each other twice grow exponentially."""
 
 
-@dataclass(frozen=True, slots=True)
-class Definition:
+class Definition(Struct, frozen=True):
     value: Any
     path: Path
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from hotseat.config.fleet import with_address
 from hotseat.config.load import Loaded, read
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from hotseat.settings import TlsFiles
 
 
-@dataclass(frozen=True, slots=True)
-class ServeOptions:
+class ServeOptions(Struct, frozen=True):
     config: list[Path]
     listen: tuple[str, int] | None = None
     allow_open: bool = False

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hotseat.errors import HotseatError, did_you_mean
 
@@ -22,8 +24,7 @@ class Severity(Enum):
     """Nothing is wrong; shown on request."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Spot:
+class Spot(Struct, frozen=True, order=True):
     file: str
     line: int
     column: int
@@ -32,8 +33,7 @@ class Spot:
         return f"{self.file}:{self.line}:{self.column}"
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigProblem:
+class ConfigProblem(Struct, frozen=True):
     severity: Severity
     file: str
     line: int

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from msgspec import structs
+from msgspec import Struct, field, structs
 
 from hotseat.catalog.catalog import CatalogChange
 from hotseat.config.changed_keys import changed_keys, shortened
@@ -41,8 +41,7 @@ LOOK_S: Seconds = 0.5
 """How often the configuration files are checked, with `--watch-config`."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReloadResult:
+class ReloadResult(Struct, frozen=True):
     """What a reload changed; errors mean that nothing changed."""
 
     change: CatalogChange = field(default_factory=CatalogChange)
@@ -53,8 +52,7 @@ class ReloadResult:
     """The keys whose new values take effect after a restart."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigReport:
+class ConfigReport(Struct, frozen=True):
     """The active configuration and the warnings and notes about it."""
 
     resolved: dict[str, Any] = field(default_factory=dict)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, TypeAlias
 
+from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Discriminator, Tag, model_validator
 from pydantic.alias_generators import to_camel
 
@@ -34,15 +34,13 @@ class Form(BaseModel):
         return {field.alias or name: name for name, field in cls.model_fields.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Later:
+class Later(Struct, frozen=True):
     """The key is read and checked, but has no effect yet. `instead` says what happens."""
 
     instead: str
 
 
-@dataclass(frozen=True, slots=True)
-class Ignored:
+class Ignored(Struct, frozen=True):
     """The key is read and checked, and never has an effect. `why` says why."""
 
     why: str

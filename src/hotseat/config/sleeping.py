@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -28,8 +27,7 @@ class KnownLevel(Struct, frozen=True):
     keeps_weights: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(Struct, frozen=True):
     """A server whose sleep levels are built in."""
 
     levels: Mapping[str, KnownLevel]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hotseat.catalog.spec import (
     NOTHING,
@@ -45,8 +46,7 @@ _QUOTES = 'Check the quotes; a # after a space begins a comment, unless the valu
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*")
 
 
-@dataclass(frozen=True, slots=True)
-class Defaults:
+class Defaults(Struct, frozen=True):
     """File-wide values for models that set none."""
 
     health_check_timeout_s: Seconds | None

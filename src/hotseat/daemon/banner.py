@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hotseat import __version__
 
@@ -19,8 +20,7 @@ LONGEST = 8
 """Lines; more would scroll other output away."""
 
 
-@dataclass(frozen=True, slots=True)
-class Banner:
+class Banner(Struct, frozen=True):
     scheme: str
     addresses: Sequence[tuple[str, int]]
     files: Sequence[str]

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hotseat.scheduling.commands import Grant, WakeAt
 from hotseat.scheduling.events import (
@@ -33,8 +34,7 @@ BEHIND = 1024
 """How many entries a subscriber may lag before they are replaced by a gap."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     n: int
     at: float
     """Wall-clock time, for display."""
@@ -42,8 +42,7 @@ class Entry:
     commands: tuple[Command, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
+class Gap(Struct, frozen=True):
     """A slow subscriber missed entries; `n` is the newest of them."""
 
     n: int

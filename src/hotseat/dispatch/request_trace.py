@@ -7,8 +7,10 @@ at other times the dispatcher checks `is_watched` and nothing else.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hotseat.scheduling.commands import Grant, Refuse
 from hotseat.scheduling.events import RequestArrived, RequestLeft
@@ -24,8 +26,7 @@ BEHIND = 4096
 """How many requests a watcher may lag before they are replaced by a count."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestTiming:
+class RequestTiming(Struct, frozen=True):
     """One request from its arrival to its end."""
 
     model: ModelName
@@ -38,8 +39,7 @@ class RequestTiming:
     """None: its server has not reported it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Missed:
+class Missed(Struct, frozen=True):
     """How many requests a slow watcher lost."""
 
     count: int

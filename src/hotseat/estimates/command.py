@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hotseat.catalog.redaction import redacted
 from hotseat.catalog.spec import NOTHING
@@ -25,8 +27,7 @@ class Engine(Enum):
     VLLM = "vLLM"
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
+class Server(Struct, frozen=True):
     engine: Engine
     options: tuple[str, ...]
     env: Mapping[str, str]

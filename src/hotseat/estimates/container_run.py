@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -20,16 +21,14 @@ ALONE |= {"--tls-verify", "--unsetenv-all", "--use-api-socket"}
 ALONE_LETTERS = re.compile(r"-[ditPq]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Mount:
+class Mount(Struct, frozen=True):
     """A folder of this machine mounted into a container under another path."""
 
     outside: str
     inside: str
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerRun:
+class ContainerRun(Struct, frozen=True):
     options: tuple[tuple[str, str], ...]
     """Name and value; the value of an option without one is empty."""
     image: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from hotseat.catalog.spec import NOTHING
 from hotseat.estimates.command import Engine, server_in

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hotseat.estimates.report import CannotEstimate
 
@@ -25,8 +27,7 @@ LONGEST_CONFIG = 10_000_000
 PROCESSOR = Path("/proc/cpuinfo")
 
 
-@dataclass(frozen=True, slots=True)
-class Disk:
+class Disk(Struct, frozen=True):
     """This machine's files; relative names are resolved in `folder`.
 
     What reads a kind of file is imported with the first one: a start without `devices` reads none.

@@ -5,9 +5,10 @@ Names are those of llama-server's own help and those of older versions that conf
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from hotseat.estimates.compute import Attention
 from hotseat.estimates.quants import BY_NAME
@@ -91,8 +92,7 @@ TURNS = {name: (what, on) for what, (ons, offs) in SWITCHES.items() for on in (T
 AUTO_SLOTS = 4
 
 
-@dataclass(frozen=True, slots=True)
-class LlamaFlags:
+class LlamaFlags(Struct, frozen=True):
     """The given options, and llama-server's defaults for the others."""
 
     values: Mapping[str, str] = field(default_factory=dict)

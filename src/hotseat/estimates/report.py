@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hotseat.errors import HotseatError
 
@@ -48,8 +49,7 @@ class Backing(Enum):
     """Pages of a file that are only needed to load: resident while memory is free, and never needed again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     what: str
     size: Bytes
     kind: Kind
@@ -57,8 +57,7 @@ class Line:
     backing: Backing = Backing.ANONYMOUS
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(Struct, frozen=True):
     lines: tuple[Line, ...]
     notes: tuple[str, ...] = ()
     """What the estimate does not cover, in whole sentences."""

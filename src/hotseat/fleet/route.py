@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from hotseat.identifiers import Address, HostName
 
 
-@dataclass(frozen=True, slots=True)
-class OtherHost:
+class OtherHost(Struct, frozen=True):
     """Another host. Its address is the same object as long as the host is there."""
 
     host: HostName

@@ -9,8 +9,9 @@ import asyncio
 import logging
 import os
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from msgspec import Struct
 
 from hotseat.errors import RestartFailed, RestartInProgress, ShuttingDown
 from hotseat.handover.remote_scheduler import RemoteScheduler
@@ -34,8 +35,7 @@ log = logging.getLogger(__name__)
 STOPPING = "hotseat is stopping"
 
 
-@dataclass(frozen=True, slots=True)
-class TimeLimits:
+class TimeLimits(Struct, frozen=True):
     start_s: Seconds = 60.0
     """For the new process to import the program, to read its configuration and to open its parts."""
     settle_s: Seconds = 600.0

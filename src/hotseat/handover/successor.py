@@ -6,8 +6,9 @@ import asyncio
 import signal
 import socket
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from hotseat.errors import RestartFailed
 from hotseat.handover.channel import Channel, Closed
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
 ENDED = "the new process ended before it took over; see the log"
 
 
-@dataclass(frozen=True, slots=True)
-class Listening:
+class Listening(Struct, frozen=True):
     """Sockets that the new process goes on to listen at, and the addresses for which they were opened."""
 
     sockets: Sequence[socket.socket]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from hotseat.catalog.spec import NOTHING
 from hotseat.identifiers import ANY_GPU, RAM
@@ -14,8 +16,7 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Bytes, DeviceName
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(Struct, frozen=True):
     """What a process tree takes of one device.
 
     File-backed pages belong to the page cache: other processes may share them, and the kernel may reclaim them.
@@ -37,8 +38,7 @@ class Use:
         return Use(max(self.anonymous, other.anonymous), max(self.file_backed, other.file_backed))
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceReading:
+class DeviceReading(Struct, frozen=True):
     """Memory that programs may use; what a driver keeps for itself is not part of `total`."""
 
     total: Bytes
@@ -54,8 +54,7 @@ class DeviceReading:
         return DeviceReading(total, max(0, min(total, self.free, other.free)))
 
 
-@dataclass(frozen=True, slots=True)
-class Sensors:
+class Sensors(Struct, frozen=True):
     """What a driver reports of a GPU besides its memory; None: it does not."""
 
     utilization: float | None = None
@@ -64,8 +63,7 @@ class Sensors:
     watts: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """One measurement of the machine. A device that does not answer is missing."""
 
     devices: Mapping[DeviceName, DeviceReading] = field(default_factory=lambda: NOTHING)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,8 +22,7 @@ class Watches(Protocol):
     async def devices(self) -> Mapping[DeviceName, DeviceReading]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Freed:
+class Freed(Struct, frozen=True):
     """The result of a wait: what is free on the devices that answer, and how long the wait took."""
 
     free: Mapping[DeviceName, Bytes]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hotseat.hardware.kernel import PROC, text
 from hotseat.hardware.process_table import census
@@ -21,8 +22,7 @@ LONGEST_NAME = 15
 """The kernel truncates process names to this length."""
 
 
-@dataclass(frozen=True, slots=True)
-class OtherProgram:
+class OtherProgram(Struct, frozen=True):
     pid: int
     name: str
 

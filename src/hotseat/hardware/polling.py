@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from hotseat.identifiers import DeviceName, ModelName, Seconds
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(Struct, frozen=True):
     """One measurement, and the pids of the models in it."""
 
     reading: Reading

@@ -7,8 +7,9 @@ parent died is no longer a descendant. Without /proc no processes are visible.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hotseat.hardware.kernel import PROC, text
 
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(Struct, frozen=True):
     pid: int
     parent: int
     session: int

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hotseat.catalog.redaction import without
 from hotseat.catalog.spec import GpuChoice
@@ -74,8 +76,7 @@ def stamps(argv: tuple[str, ...]) -> Iterator[tuple[str, int, int]]:
         yield word, status.st_mtime_ns, status.st_size
 
 
-@dataclass(frozen=True, slots=True)
-class Placing:
+class Placing(Struct, frozen=True):
     """PURE: assigns the parts of an estimate to places: a device's to the first card with a budget, or to no particular
     card if they are chosen at the start; the host's to RAM.
 

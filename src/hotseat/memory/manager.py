@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hotseat.hardware.background_meter import BackgroundMeter
 from hotseat.hardware.budgets import budgets_of
@@ -149,8 +150,7 @@ class MemoryManager:
         return self._settings().measuring.every_s if wants else None
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryWatch:
+class MemoryWatch(Struct, frozen=True):
     """The tasks that look at memory while hotseat runs."""
 
     polling: Polling

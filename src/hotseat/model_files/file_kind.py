@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import struct
 from collections import Counter
-from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from hotseat.estimates.files import PART, Disk
 from hotseat.estimates.report import CannotEstimate

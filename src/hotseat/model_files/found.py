@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,8 +30,7 @@ class Engine(Enum):
     WHISPER = "whisper-server"
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     path: Path
     """The first file of a split model."""
     stem: str
@@ -50,7 +50,6 @@ class Found:
     draft: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOut:
+class LeftOut(Struct, frozen=True):
     path: Path
     why: str

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hotseat.model_files.file_kind import QUANT
 
@@ -20,8 +21,7 @@ UNFIT = re.compile(r"[^A-Za-z0-9._:/-]+")
 """Characters that are hard to type or have a meaning in a shell, a URL or YAML."""
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(Struct, frozen=True):
     name: str
     aliases: tuple[str, ...]
     model: Found

@@ -6,8 +6,9 @@ import os
 import stat
 import time
 from collections import deque
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from hotseat.estimates.files import PART
 
@@ -25,8 +26,7 @@ UNFINISHED = (".part", ".partial", ".incomplete", ".tmp", ".aria2", ".crdownload
 """Suffixes of files that download programs are still writing."""
 
 
-@dataclass
-class Bounds:
+class Bounds(Struct):
     """The limits of a scan, and what it has used of them."""
 
     deepest: int = DEEPEST
@@ -41,8 +41,7 @@ class Bounds:
         return self.entries <= 0 or self.clock() >= self._ends_at
 
 
-@dataclass
-class Sight:
+class Sight(Struct):
     """The files a scan has found, each once under its first name."""
 
     ggufs: list[Path] = field(default_factory=list)

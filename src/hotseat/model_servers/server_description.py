@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, to_builtins
 
 from hotseat.identifiers import Address, DeviceName, HostName, LaunchId, ModelName, Place
 
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
 VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
-class KeptIn:
+class KeptIn(Struct, frozen=True):
     """Where a server saves its conversations."""
 
     folder: str
@@ -24,8 +24,7 @@ class KeptIn:
     """What they depend on, as it was when the server was started."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerDescription:
+class ServerDescription(Struct, frozen=True):
     """A server that was ready when this was said. It contains no secret."""
 
     model: ModelName
@@ -51,7 +50,7 @@ class ServerDescription:
     """None: it saves none."""
 
     def as_json(self) -> dict[str, Any]:
-        return {"version": VERSION, **asdict(self)}
+        return {"version": VERSION, **to_builtins(self)}
 
 
 def read_description(said: object, pid: int) -> ServerDescription | None:

@@ -11,9 +11,10 @@ import asyncio
 import os
 import socket
 from collections import deque
-from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from hotseat.tasks import Tasks
 
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
 SILENCE_S: Seconds = 0.25
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """One resolved address, in the form of the socket module."""
 
     family: int

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import ssl
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -25,8 +26,7 @@ MOST_CHUNKS = 4096
 INTERIM, MOST_INTERIM = range(100, 200), 16
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     status: int
     fields: Mapping[str, str]
     """Names are lower case."""

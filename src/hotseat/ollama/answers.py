@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import Struct
 
 from hotseat.ollama.completions import nanoseconds
 
@@ -21,8 +21,7 @@ SECOND = 1_000_000_000
 NO_TEXT = b'""'
 
 
-@dataclass(slots=True)
-class Situation:
+class Situation(Struct):
     """What a response says beside what the model server says."""
 
     model: str
@@ -91,8 +90,7 @@ class GenerateWriter(Writer):
         return b'"response":%b,"thinking":%b' % (text, thinking) if thinking else b'"response":%b' % text
 
 
-@dataclass(slots=True)
-class End:
+class End(Struct):
     """What the last pieces of a response say about all of it."""
 
     usage: Usage | None = None

@@ -5,11 +5,12 @@ What a model server cannot change for one request, such as `num_ctx`, is left ou
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hotseat.errors import ClientError
 from hotseat.ollama.keep_alive import keep_alive_s
@@ -39,8 +40,7 @@ class KeepAlive(NamedTuple):
     """None: for ever."""
 
 
-@dataclass(frozen=True, slots=True)
-class Translation:
+class Translation(Struct, frozen=True):
     """What must be known of a request until its response is translated."""
 
     model: str
@@ -51,8 +51,7 @@ class Translation:
     """None: not said."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """A request of Ollama's API, translated except for its model's name."""
 
     translation: Translation

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 if TYPE_CHECKING:
     from hotseat.identifiers import TicketId
@@ -17,8 +18,7 @@ NOT_REUSED = "its server restores conversations but does not reuse them, so they
 DIED = "its server exited while conversations were restored, so they are not saved any more"
 
 
-@dataclass(slots=True)
-class ConversationState:
+class ConversationState(Struct):
     is_saving: bool = False
     """They are being saved before its server is stopped."""
     has_saved: bool = False

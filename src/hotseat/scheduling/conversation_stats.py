@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
 from math import isfinite
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -30,8 +32,7 @@ MOST = 1e15
 """Larger stored figures are corrupt and ignored."""
 
 
-@dataclass(slots=True)
-class ConversationStats:
+class ConversationStats(Struct):
     compute_rate: float = 0.0
     """Tokens of a prompt that are computed in a second; 0: unknown, as in all rates."""
     save_rate: float = 0.0
@@ -97,16 +98,16 @@ class ConversationStats:
         return (self.returns + 1) / (self.chances + 2)
 
     def export(self) -> dict[str, float]:
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+        return asdict(self)
 
     @classmethod
     def adopt(cls, plain: Mapping[str, object]) -> ConversationStats:
         """What an earlier run exported; invalid figures are ignored."""
         stats = cls()
-        for each in fields(cls):
-            value = plain.get(each.name)
+        for name, unknown in asdict(stats).items():
+            value = plain.get(name)
             if isinstance(value, (int, float)) and isfinite(value) and 0 <= value <= MOST:
-                setattr(stats, each.name, int(value) if isinstance(each.default, int) else float(value))
+                setattr(stats, name, type(unknown)(value))
         return stats
 
 
@@ -114,8 +115,7 @@ def _smoothed(known: float, newest: float) -> float:
     return known + FRESH * (newest - known) if known else newest
 
 
-@dataclass(slots=True)
-class Restored:
+class Restored(Struct):
     """The conversations that were restored into the current server of a model."""
 
     unproven: list[int]

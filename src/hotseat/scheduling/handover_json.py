@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import msgspec
+from msgspec import Struct, field
 
 from hotseat.errors import HotseatError
 from hotseat.scheduling.handover import Handover
@@ -19,8 +18,7 @@ class UnreadableHandover(HotseatError):
     code = "unreadable_handover"
 
 
-@dataclass(frozen=True, slots=True)
-class _Envelope:
+class _Envelope(Struct, frozen=True):
     version: int
     handover: Handover = field(default_factory=Handover)
 

@@ -7,9 +7,12 @@ additions when it ends and one sample when it finds its model unused.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from hotseat.identifiers import ModelName
 from hotseat.scheduling.conversation_stats import ConversationStats
@@ -35,8 +38,7 @@ KEPT_GAPS = 16
 KEPT_CLIENTS = 4096
 
 
-@dataclass(slots=True)
-class SleepStats:
+class SleepStats(Struct):
     """What one sleep level costs one model."""
 
     sleep_s: Seconds = 0.0

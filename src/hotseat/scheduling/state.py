@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from hotseat.catalog.spec import NOTHING
 from hotseat.identifiers import LaunchId
@@ -31,8 +32,7 @@ CLAIMABLE = (Phase.COLD, Phase.ASLEEP)
 """Phases in which a model must claim memory before it can serve."""
 
 
-@dataclass(slots=True)
-class ModelState:
+class ModelState(Struct):
     spec: ModelSpec
     """What the current process was started with; the next one uses the catalog's."""
     number: int = 0

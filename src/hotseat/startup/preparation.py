@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import ssl
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hotseat.config.active import with_created_keys
 from hotseat.config.exposure import refuse_to_serve

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from hotseat.identifiers import Instant
@@ -51,8 +52,7 @@ def line_of(value: bytes) -> bytes:
     return b"%b: %b\r\n" % (NAME, value)
 
 
-@dataclass(slots=True)
-class TraceContext:
+class TraceContext(Struct):
     """The place of one request in a trace, with the ids that its spans will have."""
 
     trace_id: int

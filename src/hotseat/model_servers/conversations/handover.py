@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, to_builtins
 
 from hotseat.identifiers import LaunchId
 from hotseat.model_servers.conversations.saved_file import Origin, SavedFile, token_ids_in
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Bytes, Instant, ModelName, Seconds
 
 
-@dataclass(frozen=True, slots=True)
-class FileRecord:
+class FileRecord(Struct, frozen=True):
     """A saved file; the tokens in it are read again."""
 
     name: str
@@ -41,8 +41,7 @@ class FileRecord:
         return SavedFile(self.name, origin, self.tokens, token_ids, self.size, now - self.unused_s)
 
 
-@dataclass(frozen=True, slots=True)
-class SlotsRecord:
+class SlotsRecord(Struct, frozen=True):
     """What was restored into the slots of a server."""
 
     launch: LaunchId
@@ -51,14 +50,14 @@ class SlotsRecord:
     """The name of the file that was restored into each slot."""
 
 
-@dataclass(frozen=True, slots=True)
-class HandedConversations:
+class HandedConversations(Struct, frozen=True):
     folder: str
     files: tuple[FileRecord, ...] = ()
     servers: tuple[SlotsRecord, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        plain: dict[str, Any] = to_builtins(self)
+        return plain
 
 
 def read_handed(said: Any) -> HandedConversations | None:
@@ -71,7 +70,7 @@ def read_handed(said: Any) -> HandedConversations | None:
 
 
 def _file(said: Any) -> FileRecord:
-    return FileRecord(**{each.name: said[each.name] for each in fields(FileRecord)})
+    return FileRecord(**{name: said[name] for name in FileRecord.__struct_fields__})
 
 
 def _slots(said: Any) -> SlotsRecord:

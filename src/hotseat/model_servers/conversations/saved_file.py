@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import os
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,8 +27,7 @@ COVERED = 0.8
 HOUR_S: Seconds = 3600.0
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """The server whose slots are saved; only one with the same fingerprint can use them."""
 
     model: ModelName
@@ -42,8 +42,7 @@ class Origin:
         return tokens * self.weight / max(size, 1) / (1 + age_s / HOUR_S)
 
 
-@dataclass(frozen=True, slots=True)
-class SavedFile:
+class SavedFile(Struct, frozen=True):
     name: str
     origin: Origin
     tokens: int

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+from msgspec import Struct
 
 from hotseat.errors import ClientError
 
@@ -16,8 +17,7 @@ MAPPED_BITS = 96
 """Length of the prefix of IPv4-mapped addresses."""
 
 
-@dataclass(frozen=True, slots=True)
-class Authority:
+class Authority(Struct, frozen=True):
     name: str
     port: int | None
 

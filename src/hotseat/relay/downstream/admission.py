@@ -8,8 +8,10 @@ host, which is checked for each request.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hotseat.catalog.named_models import Selector
 from hotseat.errors import HotseatError, TooLarge
@@ -34,8 +36,7 @@ PROOF_LINE = b"\r\n%b: " % PROOF
 """As our own hosts write it."""
 
 
-@dataclass(slots=True)
-class Admission:
+class Admission(Struct):
     """Who sent a head, where its request goes, what it may carry. Requests with the same head share it."""
 
     head: RequestHead

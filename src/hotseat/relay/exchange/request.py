@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from hotseat.errors import ClientError, Forbidden, TooLarge, UnsupportedEncoding
 from hotseat.relay.http.body import PIECE, names_one_model
 from hotseat.relay.http.json_bodies import BEFORE_AN_OBJECT, SMALL, rewrite_json
@@ -163,7 +165,7 @@ class Request:
     def ask_for_plain(self) -> None:
         """Remove Accept-Encoding: a response that began uncompressed must continue so."""
         fields = [(name, value) for name, value in self.head.fields if name.lower() != b"accept-encoding"]
-        self.head = replace(self.head, fields=fields)
+        self.head = structs.replace(self.head, fields=fields)
         self.admission = self.admission.of_one_request(self.head, self.destination)
 
     def _change_json(self, changes: BodyChanges) -> None:

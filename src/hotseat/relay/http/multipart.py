@@ -7,8 +7,9 @@ memory here, and no search is needed after the last byte. model_name.py is the c
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hotseat.errors import ClientError
 from hotseat.settings import KiB
@@ -40,8 +41,7 @@ _BOUNDARY = re.compile(rb';[ \t]*boundary=(?:"((?:[^"\\\r\n]|\\.){1,140})"|([^\s
 _ESCAPED = re.compile(rb"\\(.)")
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """A text field at form[start:end]. `value` is its text, or the first kilobytes of it."""
 
     value: str

@@ -6,10 +6,10 @@ llhttp parses the syntax; what it accepts and other servers read differently is 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import httptools
+from msgspec import Struct
 
 from hotseat.errors import ClientError, ExpectationFailed, HeadTooLarge, NotImplementedHere, TooLarge
 from hotseat.fleet.host_headers import BLANKS, FOR_CLIENT, FOR_MODEL, FOR_ROLE, FROM_HOST, PROOF
@@ -31,8 +31,7 @@ SHOWN_ONCE |= {FROM_HOST, FOR_CLIENT, FOR_MODEL, FOR_ROLE, PROOF}
 _TAB_IN_FRAMING = re.compile(rb"\r\n(?:content-length|transfer-encoding):[^\r\n]*\t", re.IGNORECASE)
 
 
-@dataclass(slots=True)
-class RequestHead:
+class RequestHead(Struct):
     method: bytes
     target: bytes
     http10: bool

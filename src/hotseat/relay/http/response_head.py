@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
 import httptools
+from msgspec import Struct
 
 from hotseat.errors import LoadFailed, UpstreamError
 from hotseat.fleet.host_headers import BLANKS
@@ -49,8 +49,7 @@ class BodyEnd(Enum):
 NO_BODY, LENGTH, LAST_CHUNK, CLOSE = BodyEnd
 
 
-@dataclass(slots=True)
-class ResponseHead:
+class ResponseHead(Struct):
     """Without Content-Length, which is often all that changes: it is passed beside the head."""
 
     status: int
