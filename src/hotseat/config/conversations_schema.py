@@ -1,7 +1,5 @@
 """The key `conversations`: on, off, or how much disk space they may use."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, WithJsonSchema

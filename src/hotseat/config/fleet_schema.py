@@ -1,7 +1,5 @@
 """The keys under `fleet`: the NATS servers, this host's identity, and how both authenticate."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, TypeAlias
 

@@ -1,7 +1,5 @@
 """The keys for groups, matrix, selectors, profiles and peers."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field

@@ -1,7 +1,5 @@
 """All keys of a configuration file: llama-swap's under their own names, and hotseat's."""
 
-from __future__ import annotations
-
 import re
 from hashlib import sha256
 from typing import Annotated, Any, Literal, TypeAlias

@@ -1,4 +1,7 @@
-"""What all parts of the schema share: strict forms with camelCase keys, and markers for keys without effect."""
+"""What all parts of the schema share: strict forms with camelCase keys, and markers for keys without effect.
+
+The modules that define forms do not postpone their annotations: pydantic would have to compile each of them at a start.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """The keys under a model's `sleep`."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, TypeAlias
 
 from hotseat.config.schema_base import AsMapping, AsText, Form, TextOrMapping, Words
