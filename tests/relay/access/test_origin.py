@@ -424,16 +424,23 @@ def test_a_machine_without_a_name_has_none(tmp_path: Path, monkeypatch: pytest.M
     assert own_names(hosts) == set()
 
 
-@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
-@pytest.mark.parametrize(
-    "path", ["/health", "/upstream/m/load", "/upstream/m", "/v1/chat/completions", "/", "/hotseat/events"]
-)
-@pytest.mark.parametrize("site", ["cross-site", "same-site", "something-new", ""])
-@pytest.mark.parametrize("mode", [None, "no-cors", "navigate", "websocket"])
-def test_other_sites_are_refused_without_an_origin_too(method: str, path: str, site: str, mode: str | None) -> None:
-    """A request with a foreign Sec-Fetch-Site gets 403 even without an Origin."""
-    with pytest.raises(Forbidden, match="allowedOrigins"):
+def is_refused(method: str, path: str, site: str, mode: str | None) -> bool:
+    try:
         ask(PLAIN, method, path, site=site, mode=mode)
+    except Forbidden as refusal:
+        return "allowedOrigins" in str(refusal)
+    return False
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "something-new", ""])
+def test_other_sites_are_refused_without_an_origin_too(method: str, site: str) -> None:
+    """A request with a foreign Sec-Fetch-Site gets 403 even without an Origin."""
+    paths = ("/health", "/upstream/m/load", "/upstream/m", "/v1/chat/completions", "/", "/hotseat/events")
+    modes = (None, "no-cors", "navigate", "websocket")
+    served = [(path, mode) for path in paths for mode in modes if not is_refused(method, path, site, mode)]
+
+    assert served == []
 
 
 @pytest.mark.parametrize("site", [None, "none", "same-origin"])
