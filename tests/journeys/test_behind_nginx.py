@@ -37,9 +37,9 @@ def behind(tmp_path: Path) -> Iterator[int]:
 
 
 def test_a_stream_is_not_held_back(behind: int) -> None:
-    """The first of five words arrives while the model still speaks."""
+    """The first of a hundred words arrives while the model still speaks."""
     connection = http.client.HTTPConnection("127.0.0.1", behind, timeout=PATIENCE_S)
-    body = chat_body("slow", 5, stream=True)
+    body = chat_body("slow", 100, stream=True)
     stream = Stream(
         send(connection, "POST", "/v1/chat/completions", body, {"Host": HOST}), connection
     ).until_it_speaks()

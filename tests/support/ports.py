@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 from contextlib import suppress
@@ -9,6 +10,10 @@ from contextlib import suppress
 BELOW_THE_KERNELS_CHOICE = range(10_000, 32_768)
 """The kernel uses the ports above for outgoing connections: one of those may be taken before the server listens."""
 
+WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+OURS = BELOW_THE_KERNELS_CHOICE[WORKER::WORKERS]
+"""Two processes that run tests have no port in common: until its server listens, a port looks free to both of them."""
 
 _given: set[int] = set()
 
@@ -16,7 +21,7 @@ _given: set[int] = set()
 def free_port() -> int:
     """A port on which nothing listens, at any address of this machine, and that no other caller here was given."""
     while True:
-        port = random.choice(BELOW_THE_KERNELS_CHOICE)
+        port = random.choice(OURS)
         if port in _given:
             continue
         with suppress(OSError), socket.socket() as probe:
