@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Visits: TypeAlias = "Callable[..., Visit]"
 
 REPOSITORY = Path(__file__).parents[2]
-PATIENCE_MS = 30_000
+PATIENCE_MS = 60_000
 """What a page shows follows a load or an unload, which take seconds on a busy machine."""
 AXE = REPOSITORY / "dashboard/node_modules/axe-core/axe.min.js"
 PAGES = ("models", "timeline", "memory", "queue", "activity", "usage", "logs", "playground", "config")
