@@ -7,10 +7,12 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.virtual_time import skip
 
 from hotseat.identifiers import Address
 from hotseat.model_servers import llama_props
 from hotseat.model_servers.llama_props import Props, props_of
+from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -88,3 +90,26 @@ async def test_a_server_that_never_ends_its_answer(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(llama_props, "PATIENCE_S", 0.05)
     async with server(OK + b"{", hangs=True) as address:
         assert await props_of(address) == Props()
+
+
+async def test_a_server_that_is_busy_with_its_first_requests() -> None:
+    """Nothing waits for its answer, which may come seconds later."""
+    was_asked, may_answer = asyncio.Event(), asyncio.Event()
+
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        was_asked.set()
+        await may_answer.wait()
+        writer.write(OK + b'{"total_slots": 4}')
+        writer.close()
+
+    async with await asyncio.start_server(speak, "127.0.0.1", 0) as listening:
+        address = Address("127.0.0.1", listening.sockets[0].getsockname()[1])
+        asking = Tasks().start(props_of(address), "ask")
+        await was_asked.wait()
+        skip(8.0)
+        for _ in range(10):  # what is over ends now
+            await asyncio.sleep(0)
+        may_answer.set()
+
+        assert await asking == Props(4)

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 LLAMA_SERVER = "llama.cpp"
 """Its `Server` header."""
-PATIENCE_S: Seconds = 2.0
+PATIENCE_S: Seconds = 10.0
+"""Nothing waits for the answer, and the server may be busy with its first requests."""
 
 
 class Props(NamedTuple):
