@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
-from yaml.error import MarkedYAMLError, YAMLError
+from yaml.error import YAMLError
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
-from yaml.reader import ReaderError
 
 from hotseat.config import yaml12
 from hotseat.config.env import Substituted, substitute
 from hotseat.config.env_values import Concealed
 from hotseat.config.problems import Path, Problems, Severity, Spot
+from hotseat.config.yaml_problems import YamlProblems
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -57,21 +57,18 @@ class _TooMuch(Exception):
 class _Parse:
     def __init__(self, source: Substituted, original: str, file: str, problems: Problems) -> None:
         self._source = source
-        self._original = original
-        self._file = file
-        self._problems = problems
+        self._problems = YamlProblems(source, original, file, problems)
         self._unset = frozenset(problem.name for problem in source.problems)
         self._left = MAX_VALUES
         self._broken: set[Path] = set()
         self._document = Document({})
 
     def document(self) -> Document | None:
-        for problem in self._source.problems:
-            self._report_problem(self._spot_of_original(problem.index), (), problem.message, problem.hint)
+        self._problems.report_substitution()
         try:
             tree = yaml12.compose(self._source.text)
         except YAMLError as error:
-            self._report_syntax(error)
+            self._problems.report_syntax(error)
             return None
         return self._read(tree.root, tree.aliases)
 
@@ -79,14 +76,12 @@ class _Parse:
         if root is None or (isinstance(root, ScalarNode) and root.tag == yaml12.NULL):
             return self._document
         if not isinstance(root, MappingNode):
-            self._report_problem(self._spot(root), (), "the file must contain a mapping, as in `models: …`")
+            self._problems.report(root, (), "the file must contain a mapping, as in `models: …`")
             return None
         try:
             value = self._mapping(root, ())
         except _TooMuch:
-            self._report_problem(
-                self._spot(root), (), f"aliases expand to more than {MAX_VALUES:,} values, or endlessly"
-            )
+            self._problems.report(root, (), f"aliases expand to more than {MAX_VALUES:,} values, or endlessly")
             return None
         read = self._document
         anchors_only = frozenset(_anchors_only(root, aliases))
@@ -113,7 +108,7 @@ class _Parse:
         return {name: self._member(name, key, value, path) for name, (key, value) in members.items()}
 
     def _member(self, name: str, key: Node, value: Node, path: Path) -> Any:
-        self._document.spots[(*path, name)] = self._spot(key)
+        self._document.spots[(*path, name)] = self._problems.spot(key)
         return self._value(value, (*path, name))
 
     def _members(self, node: MappingNode, path: Path, depth: int = 0) -> dict[str, tuple[Node, Node]]:
@@ -132,25 +127,25 @@ class _Parse:
     def _merged(self, source: Node, path: Path, depth: int) -> dict[str, tuple[Node, Node]]:
         if isinstance(source, MappingNode):
             return self._members(source, path, depth + 1)
-        self._report_problem(self._spot(source), (*path, "<<"), "must be a mapping or a list of mappings")
+        self._problems.report(source, (*path, "<<"), "must be a mapping or a list of mappings")
         return {}
 
     def _key(self, key: Node, path: Path) -> str | None:
         if isinstance(key, ScalarNode):
             return str(key.value)
-        self._report_problem(self._spot(key), path, "a key must be a scalar, not a list or a mapping")
+        self._problems.report(key, path, "a key must be a scalar, not a list or a mapping")
         return None
 
     def _refuse_duplicate(self, name: str, key: Node, own: dict[str, tuple[Node, Node]], path: Path) -> None:
         if first := own.get(name):
-            line = self._spot(first[0]).line
-            self._report_problem(self._spot(key), (*path, name), f"duplicate key, first defined in line {line}")
+            line = self._problems.spot(first[0]).line
+            self._problems.report(key, (*path, name), f"duplicate key, first defined in line {line}")
 
     def _sequence(self, node: SequenceNode, path: Path) -> list[Any]:
         self._refuse_tag(node, yaml12.SEQ, path)
         items = []
         for position, item in enumerate(node.value):
-            self._document.spots[(*path, position)] = self._spot(item)
+            self._document.spots[(*path, position)] = self._problems.spot(item)
             items.append(self._value(item, (*path, position)))
         return items
 
@@ -159,12 +154,12 @@ class _Parse:
         try:
             value = yaml12.scalar(node.tag, node.value)
         except ValueError as error:
-            self._report_problem(self._spot(node), path, str(error))
+            self._problems.report(node, path, str(error))
             return node.value
         if isinstance(value, float) and not isfinite(value):
             return node.value
         if "\0" in node.value:
-            self._report_problem(self._spot(node), path, "must not contain a NUL")
+            self._problems.report(node, path, "must not contain a NUL")
         if not isinstance(value, str):
             self._document.written[path] = node.value
         return value
@@ -177,62 +172,8 @@ class _Parse:
             self._broken.add(path)
 
     def _refuse_tag(self, node: Node, usual: str, path: Path) -> None:
-        if node.tag != usual and not self._report_variable(node.start_mark.index, path):
-            self._report_problem(self._spot(node), path, f'the tag "{node.tag}" is not supported')
-
-    # Places
-
-    def _spot(self, node: Node) -> Spot:
-        return self._spot_of_mark(node.start_mark)
-
-    def _spot_of_mark(self, mark: Any) -> Spot:
-        line_start = self._source.original(mark.index - mark.column)
-        return Spot(self._file, mark.line + 1, self._source.original(mark.index) - line_start + 1)
-
-    def _spot_of_original(self, index: int) -> Spot:
-        before = self._original[:index]
-        return Spot(self._file, before.count("\n") + 1, index - before.rfind("\n"))
-
-    def _report_problem(self, spot: Spot, path: Path, message: str, hint: str = "") -> None:
-        self._problems.write(Severity.ERROR, spot, path, message, hint)
-
-    def _report_variable(self, index: int, path: Path) -> bool:
-        """If the value of a variable is what YAML fails on, name the variable and do not quote its value."""
-        if name := self._source.holder_of(index):
-            said = f"the value of ${{env.{name}}} cannot be read as YAML here"
-            self._report_problem(
-                self._spot_of_original(self._source.original(index)), path, said, "Put it in double quotes"
-            )
-        return bool(name)
-
-    def _report_syntax(self, error: YAMLError) -> None:
-        spot, said = Spot(self._file, 1, 1), str(error)
-        if isinstance(error, MarkedYAMLError) and error.problem_mark:
-            spot, said = self._spot_of_mark(error.problem_mark), self._said(error)
-            if self._report_variable(error.problem_mark.index, ()):
-                return
-        elif isinstance(error, ReaderError):
-            spot, said = (
-                self._spot_of_original(self._source.original(error.position)),
-                f"{error.reason} (#x{error.character:04x})",
-            )
-        self._report_problem(spot, (), f"not valid YAML: {said}", _syntax_hint(said))
-
-    def _said(self, error: MarkedYAMLError) -> str:
-        """What is wrong, and where the construct begins: a missing quote is often noticed many lines later."""
-        context, said = error.context or "", error.problem or str(error)
-        if context and not context.startswith("while"):
-            return f"{context}, {said}"
-        begin, found = error.context_mark, error.problem_mark
-        if not begin or not found or begin.line == found.line:
-            return said
-        return f"{said} ({context} that begins in line {self._spot_of_mark(begin).line})"
-
-
-def _syntax_hint(said: str) -> str:
-    if "'\\t'" in said:
-        return "Indent with spaces"
-    return "Inside [ ] and { }, quote strings with ${…}" if "got '{'" in said else ""
+        if node.tag != usual and not self._problems.report_variable(node.start_mark.index, path):
+            self._problems.report(node, path, f'the tag "{node.tag}" is not supported')
 
 
 def _anchors_only(root: MappingNode, aliases: Sequence[tuple[int, Node]]) -> Iterator[str]:
