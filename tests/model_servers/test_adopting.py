@@ -11,11 +11,11 @@ import subprocess
 import sys
 import tempfile
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from msgspec.structs import replace
 from tests.model_servers.test_sleep_hooks import LEVEL_1, put_to_sleep, vllm, wake_up
 from tests.support.llama import REPOSITORY
 from tests.support.supervisor_rig import GUARD_INTERPRETER, SupervisorRig, grandchild_in, is_alive, model

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
-
-from msgspec.structs import asdict
 
 from hotseat.catalog.spec import NOTHING
 from hotseat.cli.problems import Problem

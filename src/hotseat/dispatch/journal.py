@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from msgspec import Struct
 
 from hotseat.scheduling.commands import Grant, WakeAt
 from hotseat.scheduling.events import (
@@ -34,7 +33,8 @@ BEHIND = 1024
 """How many entries a subscriber may lag before they are replaced by a gap."""
 
 
-class Entry(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Entry:
     n: int
     at: float
     """Wall-clock time, for display."""
@@ -42,7 +42,8 @@ class Entry(Struct, frozen=True):
     commands: tuple[Command, ...]
 
 
-class Gap(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Gap:
     """A slow subscriber missed entries; `n` is the newest of them."""
 
     n: int

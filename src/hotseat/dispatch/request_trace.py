@@ -7,10 +7,8 @@ at other times the dispatcher checks `is_watched` and nothing else.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-
-from msgspec import Struct
-from msgspec.structs import replace
 
 from hotseat.scheduling.commands import Grant, Refuse
 from hotseat.scheduling.events import RequestArrived, RequestLeft
@@ -26,7 +24,8 @@ BEHIND = 4096
 """How many requests a watcher may lag before they are replaced by a count."""
 
 
-class RequestTiming(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class RequestTiming:
     """One request from its arrival to its end."""
 
     model: ModelName
@@ -39,7 +38,8 @@ class RequestTiming(Struct, frozen=True):
     """None: its server has not reported it."""
 
 
-class Missed(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Missed:
     """How many requests a slow watcher lost."""
 
     count: int

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
-
-from msgspec import Struct
 
 from hotseat.errors import HotseatError
 
@@ -49,7 +48,8 @@ class Backing(Enum):
     """Pages of a file that are only needed to load: resident while memory is free, and never needed again."""
 
 
-class Line(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Line:
     what: str
     size: Bytes
     kind: Kind
@@ -57,7 +57,8 @@ class Line(Struct, frozen=True):
     backing: Backing = Backing.ANONYMOUS
 
 
-class Estimate(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Estimate:
     lines: tuple[Line, ...]
     notes: tuple[str, ...] = ()
     """What the estimate does not cover, in whole sentences."""

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NewType, Protocol, TypeAlias
-
-from msgspec.structs import asdict
 
 from hotseat.hardware.measurement import Use, merged
 from hotseat.identifiers import DeviceName

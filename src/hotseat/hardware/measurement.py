@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
-
-from msgspec import Struct, field
-from msgspec.structs import replace
 
 from hotseat.catalog.spec import NOTHING
 from hotseat.identifiers import ANY_GPU, RAM
@@ -16,7 +14,8 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Bytes, DeviceName
 
 
-class Use(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Use:
     """What a process tree takes of one device.
 
     File-backed pages belong to the page cache: other processes may share them, and the kernel may reclaim them.
@@ -38,7 +37,8 @@ class Use(Struct, frozen=True):
         return Use(max(self.anonymous, other.anonymous), max(self.file_backed, other.file_backed))
 
 
-class DeviceReading(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class DeviceReading:
     """Memory that programs may use; what a driver keeps for itself is not part of `total`."""
 
     total: Bytes
@@ -54,7 +54,8 @@ class DeviceReading(Struct, frozen=True):
         return DeviceReading(total, max(0, min(total, self.free, other.free)))
 
 
-class Sensors(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Sensors:
     """What a driver reports of a GPU besides its memory; None: it does not."""
 
     utilization: float | None = None
@@ -63,7 +64,8 @@ class Sensors(Struct, frozen=True):
     watts: float | None = None
 
 
-class Reading(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Reading:
     """One measurement of the machine. A device that does not answer is missing."""
 
     devices: Mapping[DeviceName, DeviceReading] = field(default_factory=lambda: NOTHING)

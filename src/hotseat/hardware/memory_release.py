@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
-
-from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +21,8 @@ class Watches(Protocol):
     async def devices(self) -> Mapping[DeviceName, DeviceReading]: ...
 
 
-class Freed(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Freed:
     """The result of a wait: what is free on the devices that answer, and how long the wait took."""
 
     free: Mapping[DeviceName, Bytes]

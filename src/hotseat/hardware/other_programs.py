@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
-
-from msgspec import Struct
 
 from hotseat.hardware.kernel import PROC, text
 from hotseat.hardware.process_table import census
@@ -22,7 +21,8 @@ LONGEST_NAME = 15
 """The kernel truncates process names to this length."""
 
 
-class OtherProgram(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class OtherProgram:
     pid: int
     name: str
 

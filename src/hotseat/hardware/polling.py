@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
-
-from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -15,7 +14,8 @@ if TYPE_CHECKING:
     from hotseat.identifiers import DeviceName, ModelName, Seconds
 
 
-class Measured(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Measured:
     """One measurement, and the pids of the models in it."""
 
     reading: Reading

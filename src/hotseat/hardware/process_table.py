@@ -7,9 +7,8 @@ parent died is no longer a descendant. Without /proc no processes are visible.
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from msgspec import Struct
 
 from hotseat.hardware.kernel import PROC, text
 
@@ -18,7 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class Process(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Process:
     pid: int
     parent: int
     session: int

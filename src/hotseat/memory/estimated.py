@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
-
-from msgspec import Struct
-from msgspec.structs import replace
 
 from hotseat.catalog.redaction import without
 from hotseat.catalog.spec import GpuChoice
@@ -76,7 +74,8 @@ def stamps(argv: tuple[str, ...]) -> Iterator[tuple[str, int, int]]:
         yield word, status.st_mtime_ns, status.st_size
 
 
-class Placing(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Placing:
     """PURE: assigns the parts of an estimate to places: a device's to the first card with a budget, or to no particular
     card if they are chosen at the start; the host's to RAM.
 

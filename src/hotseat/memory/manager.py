@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
-
-from msgspec import Struct
 
 from hotseat.hardware.background_meter import BackgroundMeter
 from hotseat.hardware.budgets import budgets_of
@@ -150,7 +149,8 @@ class MemoryManager:
         return self._settings().measuring.every_s if wants else None
 
 
-class MemoryWatch(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class MemoryWatch:
     """The tasks that look at memory while hotseat runs."""
 
     polling: Polling

@@ -7,9 +7,8 @@ import logging
 import os
 import socket
 import stat
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
-
-from msgspec import Struct
 
 from hotseat.model_servers.guard_listener import is_same_user
 from hotseat.model_servers.private_folders import make_private
@@ -24,7 +23,8 @@ log = logging.getLogger(__name__)
 CONNECT_S: Seconds = 1.0
 
 
-class GuardGrace(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class GuardGrace:
     seconds: Seconds
     socket_path: Path
     """In a folder that only the user may enter; it is created if it is missing."""

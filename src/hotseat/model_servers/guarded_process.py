@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
-class Order(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Order:
     """A program to start. `stop` (a program, then its argv) is what the guard runs if hotseat has died."""
 
     program: str

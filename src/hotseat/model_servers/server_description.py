@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
-
-from msgspec import Struct, to_builtins
 
 from hotseat.identifiers import Address, DeviceName, HostName, LaunchId, ModelName, Place
 
@@ -16,7 +15,8 @@ if TYPE_CHECKING:
 VERSION = 1
 
 
-class KeptIn(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class KeptIn:
     """Where a server saves its conversations."""
 
     folder: str
@@ -24,7 +24,8 @@ class KeptIn(Struct, frozen=True):
     """What they depend on, as it was when the server was started."""
 
 
-class ServerDescription(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class ServerDescription:
     """A server that was ready when this was said. It contains no secret."""
 
     model: ModelName
@@ -50,7 +51,7 @@ class ServerDescription(Struct, frozen=True):
     """None: it saves none."""
 
     def as_json(self) -> dict[str, Any]:
-        return {"version": VERSION, **to_builtins(self)}
+        return {"version": VERSION, **asdict(self)}
 
 
 def read_description(said: object, pid: int) -> ServerDescription | None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
-
-from msgspec.structs import replace
 
 from hotseat.catalog.redaction import without
 from hotseat.model_servers.launch_failures import Trouble

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-
-from msgspec.structs import replace
 
 from hotseat.catalog.filled_recipe import fill
 from hotseat.errors import LoadFailed

@@ -11,10 +11,9 @@ import asyncio
 import os
 import socket
 from collections import deque
+from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
-
-from msgspec import Struct
 
 from hotseat.tasks import Tasks
 
@@ -28,7 +27,8 @@ if TYPE_CHECKING:
 SILENCE_S: Seconds = 0.25
 
 
-class Place(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Place:
     """One resolved address, in the form of the socket module."""
 
     family: int

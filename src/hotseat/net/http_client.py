@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 import ssl
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
-
-from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -26,7 +25,8 @@ MOST_CHUNKS = 4096
 INTERIM, MOST_INTERIM = range(100, 200), 16
 
 
-class Answer(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Answer:
     status: int
     fields: Mapping[str, str]
     """Names are lower case."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from msgspec.structs import replace
 from tests.support.conversations_disk import LARGER, MIB, QWEN, ConversationsDisk
 
 from hotseat.model_servers.conversations.manager import Kept

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
-
-from msgspec.structs import asdict
 
 from hotseat.cli.client import Refused, in_path
 from hotseat.cli.problems import Problem

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
-
-from msgspec import Struct, to_builtins
 
 from hotseat.identifiers import LaunchId
 from hotseat.model_servers.conversations.saved_file import Origin, SavedFile, token_ids_in
@@ -16,7 +15,8 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Bytes, Instant, ModelName, Seconds
 
 
-class FileRecord(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class FileRecord:
     """A saved file; the tokens in it are read again."""
 
     name: str
@@ -41,7 +41,8 @@ class FileRecord(Struct, frozen=True):
         return SavedFile(self.name, origin, self.tokens, token_ids, self.size, now - self.unused_s)
 
 
-class SlotsRecord(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class SlotsRecord:
     """What was restored into the slots of a server."""
 
     launch: LaunchId
@@ -50,14 +51,14 @@ class SlotsRecord(Struct, frozen=True):
     """The name of the file that was restored into each slot."""
 
 
-class HandedConversations(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class HandedConversations:
     folder: str
     files: tuple[FileRecord, ...] = ()
     servers: tuple[SlotsRecord, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        plain: dict[str, Any] = to_builtins(self)
-        return plain
+        return asdict(self)
 
 
 def read_handed(said: Any) -> HandedConversations | None:
@@ -70,7 +71,7 @@ def read_handed(said: Any) -> HandedConversations | None:
 
 
 def _file(said: Any) -> FileRecord:
-    return FileRecord(**{name: said[name] for name in FileRecord.__struct_fields__})
+    return FileRecord(**{each.name: said[each.name] for each in fields(FileRecord)})
 
 
 def _slots(said: Any) -> SlotsRecord:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import os
 import struct
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,7 +26,8 @@ COVERED = 0.8
 HOUR_S: Seconds = 3600.0
 
 
-class Origin(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Origin:
     """The server whose slots are saved; only one with the same fingerprint can use them."""
 
     model: ModelName
@@ -42,7 +42,8 @@ class Origin(Struct, frozen=True):
         return tokens * self.weight / max(size, 1) / (1 + age_s / HOUR_S)
 
 
-class SavedFile(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class SavedFile:
     name: str
     origin: Origin
     tokens: int

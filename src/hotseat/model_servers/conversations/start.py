@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-
-from msgspec import Struct
-from msgspec.structs import replace
 
 from hotseat.model_servers.api_key import key_of
 from hotseat.model_servers.conversations.fingerprint import basis_of
@@ -21,7 +19,8 @@ USUAL_WEIGHT: Bytes = 4 << 30
 """Of a model whose files are not on its command line."""
 
 
-class ServerStart(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class ServerStart:
     model: ModelName
     recipe: LaunchRecipe
     env: Mapping[str, str]
