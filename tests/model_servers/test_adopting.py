@@ -234,6 +234,20 @@ async def test_a_server_between_ready_and_asleep_is_not_adopted(former: Supervis
     assert usable == []
 
 
+async def test_a_server_that_reports_its_slots_while_it_falls_asleep_is_not_adopted(former: SupervisorRig) -> None:
+    """It is still between ready and asleep; what it reported is said when it sleeps."""
+    ready = await former.ready(model("tells_its_slots"))
+    server = former.supervisor._running[ready.launch]
+    server.hide()
+    await former.supervisor.ask_slots(ready)
+    async with successor_of(former) as supervisor:
+        usable = await supervisor.taken()
+
+    assert usable == []
+    assert server.description
+    assert server.description.slots == 3
+
+
 async def test_what_a_server_reported_is_handed_over(former: SupervisorRig) -> None:
     """Its slots, its context and its Server header: the successor need not ask again."""
     spec = model("tells_its_slots")

@@ -47,7 +47,8 @@ class RunningServer:
         self._processes, self._failures, self._child = processes, failures, child
         self.upstream, self.header, self.is_adopted = upstream, header, is_adopted
         self.description: ServerDescription | None = None
-        """What was said last about it."""
+        """What was said last about it, or is said when it is no longer hidden."""
+        self._is_hidden = False
         self._tasks = Tasks()
 
     @property
@@ -93,12 +94,18 @@ class RunningServer:
 
     def describe(self, description: ServerDescription) -> None:
         """From now on another hotseat process may take the server over, unless it is being stopped."""
+        self._is_hidden = False
+        self.correct(description)
+
+    def correct(self, description: ServerDescription) -> None:
+        """Say it instead of what was said before; a hidden server stays hidden."""
         self.description = description
-        if not self._child.was_asked_to_end:
+        if not (self._is_hidden or self._child.was_asked_to_end):
             self._child.describe(description.as_json())
 
     def hide(self) -> None:
         """It is not ready: no other hotseat process may take it over."""
+        self._is_hidden = True
         self._child.describe(None)
 
     # Its end

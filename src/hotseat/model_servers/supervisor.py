@@ -179,7 +179,7 @@ class Supervisor:
         if context is not None:
             self._contexts[ready.model] = context
         if server.description:
-            server.describe(replace(server.description, slots=slots, context=context))
+            server.correct(replace(server.description, slots=slots, context=context))
         return None if slots is None else SlotsLearned(ready.model, ready.launch, slots)
 
     async def own_metrics(self, launch: LaunchId) -> str | None:
