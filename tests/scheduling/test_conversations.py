@@ -216,21 +216,33 @@ def test_a_save_that_was_too_slow_teaches_the_rate(rig: SchedulerDriver) -> None
     rig >> ConversationsSaved(QWEN, rig.launches["qwen"], (), "too slow", slow) << stops("qwen")
     stats = rig.scheduler.model_stats.of(QWEN).conversations
 
-    assert 2000 * transfer_s(stats, stats.save_rate) > 0.25
+    assert 2000 * transfer_s(stats, stats.slow_save_rate) > 0.25
 
 
 def test_one_slow_save_does_not_end_saving_for_good(rig: SchedulerDriver) -> None:
-    """It counts less with each stop that saves nothing."""
+    """It counts less with each stop."""
     rig.after(1) >> arrives(2, "llama") << saves("qwen")
     slow = Transfer(400, 0, 0.25)
     rig >> ConversationsSaved(QWEN, rig.launches["qwen"], (), "too slow", slow) << stops("qwen")
-    for ticket in (10, 20, 30):
+    for ticket in (10, 20):
         swapped_back(rig, ticket) >> arrives(2, "llama") << stops("qwen")
 
-    swapped_back(rig, 40) >> arrives(2, "llama") << saves("qwen")
+    swapped_back(rig, 30) >> arrives(2, "llama") << saves("qwen")
 
 
-def swapped_back(rig: SchedulerDriver, ticket: int) -> SchedulerDriver:
+def test_stops_without_a_save_change_no_measured_rate(rig: SchedulerDriver) -> None:
+    """A server whose prompts were short has nothing to save."""
+    stats = rig.scheduler.model_stats.of(QWEN).conversations
+    stats.save_rate = 150e6
+    rig.after(1) >> arrives(2, "llama") << saves("qwen")
+    rig >> saved("qwen") << stops("qwen")
+    swapped_back(rig, 10, computed=20) >> arrives(2, "llama") << stops("qwen")
+    rig >> exited("qwen") << starts("llama")
+
+    assert stats.save_rate == 150e6
+
+
+def swapped_back(rig: SchedulerDriver, ticket: int, computed: int = 2000) -> SchedulerDriver:
     """llama has served request 2; then qwen has served this one."""
     rig >> exited("qwen") << starts("llama")
     rig >> ready("llama") << grants(2)
@@ -238,7 +250,7 @@ def swapped_back(rig: SchedulerDriver, ticket: int) -> SchedulerDriver:
     rig.after(100) >> arrives(ticket, "qwen") << stops("llama")
     rig >> exited("llama") << starts("qwen")
     rig >> ready("qwen") << grants(ticket)
-    rig >> prompt(ticket, computed=2000, took_s=4.0) << nothing
+    rig >> prompt(ticket, computed=computed, took_s=4.0) << nothing
     rig >> leaves(ticket) << nothing
     return rig.after(100)
 

@@ -37,6 +37,8 @@ class ConversationStats(Struct):
     """Tokens of a prompt that are computed in a second; 0: unknown, as in all rates."""
     save_rate: float = 0.0
     """Bytes per second."""
+    slow_save_rate: float = 0.0
+    """Bytes per second, guessed because the last save was not finished in time; grows with each stop."""
     restore_rate: float = 0.0
     """Bytes per second."""
     token_size: float = 0.0
@@ -64,17 +66,14 @@ class ConversationStats(Struct):
             took_s += each.took_s
             self.save_rate = _smoothed(self.save_rate, each.size / max(each.took_s, 1e-6))
             self.token_size = each.size / max(each.tokens, 1)
+            self.slow_save_rate = 0.0
         self.save_s = _smoothed(self.save_s, took_s)
 
     def was_too_slow(self, unfinished: Transfer) -> None:
-        """It took longer than expected, so that less is tried the next time."""
+        """It took longer than expected, so that less is tried the next times."""
         size = unfinished.tokens * (self.token_size or USUAL_TOKEN_SIZE)
-        self.save_rate = _smoothed(self.save_rate, size / max(unfinished.took_s, 1e-6) / 2)
-
-    def was_not_saved(self) -> None:
-        """A slow save counts less with each stop without one, so that saving is tried again."""
-        if self.save_rate < USUAL_TRANSFER_RATE:
-            self.save_rate /= REMEMBERED
+        guess = size / max(unfinished.took_s, 1e-6) / 2
+        self.slow_save_rate = min(guess, self.save_rate or guess)
 
     def was_restored(self, transfers: Iterable[Transfer]) -> None:
         for each in transfers:
@@ -91,6 +90,9 @@ class ConversationStats(Struct):
         """What was long ago counts less, so that a model whose conversations are not saved is tried again."""
         self.chances *= REMEMBERED
         self.returns *= REMEMBERED
+        self.slow_save_rate /= REMEMBERED
+        if self.slow_save_rate > (self.save_rate or USUAL_TRANSFER_RATE):
+            self.slow_save_rate = 0.0
 
     @property
     def probability_of_return(self) -> float:

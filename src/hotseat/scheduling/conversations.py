@@ -56,7 +56,9 @@ def saving(state: State, model: ModelState) -> Allowance | None:
     stats = model.stats.conversations
     within_s, does_delay = _time_for(state, model)
     worth_s = stats.probability_of_return * (compute_s(stats) - transfer_s(stats, stats.restore_rate))
-    allowance = _allowance(within_s, worth_s, transfer_s(stats, stats.save_rate), does_delay=does_delay)
+    allowance = _allowance(
+        within_s, worth_s, transfer_s(stats, stats.slow_save_rate or stats.save_rate), does_delay=does_delay
+    )
     has_none = allowance is not None and model.conversations.are_shorter_than(allowance.least_tokens)
     return None if has_none else allowance
 

@@ -125,7 +125,6 @@ def _stop_drained(transitions: Transitions) -> None:
         elif allowance := saving(transitions.state, model):
             save(transitions, model, allowance)
         else:
-            model.stats.conversations.was_not_saved()
             transitions.stop(model)
 
 
