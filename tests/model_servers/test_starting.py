@@ -13,6 +13,7 @@ from tests.support.supervisor_rig import is_alive, model
 from tests.support.waiting import come_true
 
 from hotseat.errors import LoadFailed
+from hotseat.model_servers import load_progress
 from hotseat.model_servers.os_processes import MARKER, children
 from hotseat.model_servers.readiness_wait import deadline_s
 from hotseat.scheduling.commands import Cause, StopUpstream
@@ -55,6 +56,22 @@ async def test_a_start_costs_little_more_than_the_server_takes(rig: SupervisorRi
     ready_at = [float(line.split()[-1]) for line in rig.tail() if line.startswith("ready at ")]
 
     assert 0 < min(found - ready for found, ready in zip(found_at, ready_at, strict=True)) < 0.1
+
+
+async def test_a_failure_of_our_own_leaves_no_process(rig: SupervisorRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process without an owner would have memory that nobody counts."""
+    await rig.end(await rig.ready(model("healthy")))
+    guard = rig.supervisor.guard.pid
+
+    def fail(argv: object) -> int:
+        raise RuntimeError("told to fail")
+
+    monkeypatch.setattr(load_progress, "weight_of", fail)
+    with pytest.raises(RuntimeError, match="told to fail"):
+        await rig.ready(model("healthy"))
+
+    assert guard
+    assert children(guard) == []
 
 
 async def test_a_program_that_does_not_exist_is_named(rig: SupervisorRig) -> None:

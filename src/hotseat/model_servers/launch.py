@@ -49,7 +49,7 @@ class Launch:
         return self._child.pid if self._child and not self._child.gone.done() else None
 
     def share_taken_in(self) -> float | None:
-        return self._child.progress.share() if self._child else None
+        return self._child.share_taken_in() if self._child else None
 
     async def bring_up(self) -> RunningServer:
         """Return when the server is ready; LoadFailed: it is not, and none of its processes is left."""

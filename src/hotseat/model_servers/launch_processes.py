@@ -35,16 +35,17 @@ class LaunchProcesses:
         order = Order(
             find_program(recipe.argv[0], env), recipe.argv, env, last_resort(recipe, env), self._spec.unload_timeout_s
         )
+        progress = LoadProgress(recipe.argv)  # before the start: whatever fails must leave no process
         self._conceal_secrets(recipe)
         if lease:
             lease.vacate()
-        return self._child_of(await self._run(order), recipe, lease)
+        return self._child_of(await self._run(order), recipe, lease, progress)
 
     def adopt_server(self, taken: TakenServer, recipe: FilledRecipe, lease: PortLease | None) -> Child:
         """A server that another hotseat process has started."""
         self._conceal_secrets(recipe)
         taken.output.lead_to(self._output)
-        return self._child_of(taken.process, recipe, lease)
+        return self._child_of(taken.process, recipe, lease, LoadProgress(recipe.argv))
 
     async def run_hook(self, argv: tuple[str, ...], pid: int, port: int) -> GuardedProcess:
         """Start a program that puts the server to sleep or wakes it; OSError if it cannot be run."""
@@ -54,13 +55,14 @@ class LaunchProcesses:
     def _conceal_secrets(self, recipe: FilledRecipe) -> None:
         self._output.conceal((*secrets_in(recipe.argv, recipe.env), *self._spec.recipe.secrets))
 
-    def _child_of(self, process: GuardedProcess, recipe: FilledRecipe, lease: PortLease | None) -> Child:
+    def _child_of(
+        self, process: GuardedProcess, recipe: FilledRecipe, lease: PortLease | None, progress: LoadProgress
+    ) -> Child:
         if lease:
             process.gone.add_done_callback(lambda _: lease.release())
         stop, env = recipe.stop_argv(process.pid), environment(self._environ, recipe.env)
         run_stop = partial(self._run_beside, stop, env) if stop else None
-        port, progress = lease.port if lease else None, LoadProgress(recipe.argv, process.pid)
-        return Child(process, self._spec.unload_timeout_s, run_stop, port, progress)
+        return Child(process, self._spec.unload_timeout_s, run_stop, lease.port if lease else None, progress)
 
     async def _run_beside(self, argv: tuple[str, ...], env: Mapping[str, str]) -> GuardedProcess:
         try:

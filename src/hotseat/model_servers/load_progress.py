@@ -27,15 +27,15 @@ MAPPED = re.compile(r"^RssFile:\s+(\d+) kB$", re.MULTILINE)
 
 
 class LoadProgress:
-    """Of one server, from its command line and its process."""
+    """Of servers with one command line."""
 
-    def __init__(self, argv: Sequence[str], pid: int) -> None:
-        self._pid, self._is_in_container = pid, container_run(tuple(argv)) is not None
+    def __init__(self, argv: Sequence[str]) -> None:
+        self._is_in_container = container_run(tuple(argv)) is not None
         self.weight = weight_of(argv)
 
-    def share(self) -> float | None:
-        """The share of its files that the server has read; None: unknown, also in a container."""
-        taken = taken_in(self._pid) if self.weight and not self._is_in_container else 0
+    def share(self, pid: int) -> float | None:
+        """The share of its files that the server with this pid has read; None: unknown, also in a container."""
+        taken = taken_in(pid) if self.weight and not self._is_in_container else 0
         return min(taken / self.weight, 1.0) if taken else None
 
 

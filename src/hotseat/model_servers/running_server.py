@@ -66,7 +66,7 @@ class RunningServer:
         return key_of(self.recipe.argv, environment(self._environ, self.recipe.env))
 
     def share_taken_in(self) -> float | None:
-        return self._child.progress.share()
+        return self._child.share_taken_in()
 
     async def while_wanted(
         self, doing: Callable[[], Coroutine[Any, Any, T]], done: str, within_s: Seconds | None = None

@@ -38,6 +38,9 @@ class Child:
         self.gone = process.gone
         """Done when no process of the tree is left."""
 
+    def share_taken_in(self) -> float | None:
+        return self.progress.share(self.pid)
+
     async def exited(self) -> str:
         """How it ended, once no process of the tree is left."""
         return describe(await asyncio.shield(self.gone))
