@@ -53,7 +53,8 @@ AT_START = (
     ),
     (
         r"address already in use|couldn't bind|port is already allocated",
-        "Its port is in use by another process: end that process, or use ${PORT} in `cmd`, which is a free port",
+        "Its port is in use by another process: end that process, or let `cmd` use ${PORT},"
+        " for which hotseat chooses a free port",
     ),
 )
 
