@@ -1,7 +1,7 @@
 """How hard the searches search: `HYPOTHESIS_PROFILE=deep` searches for minutes where `quick` takes seconds.
 
 And which tests coverage counts: those of the packages that have a guaranteed figure, except searches by Hypothesis and
-tests marked `uncounted`. It makes Python up to four times as slow, so it looks away from what other tests execute too,
+tests marked `uncounted`. It makes Python up to six times as slow, so it looks away from what other tests execute too,
 and from the programs that tests start, except for the guard in its own tests.
 """
 

@@ -155,21 +155,31 @@ def test_every_command_shows_an_example(typed: Typed, command: str) -> None:
 def test_an_option_says_what_its_value_is() -> None:
     """Without words of its own, typer writes a type of Python: `<str>`, `<int range>` or `<list[Path]>`."""
     pending: list[Any] = [get_command(app)]
-    unclear = []
+    named: list[tuple[str, str]] = []
+    unclear: list[tuple[str, str]] = []
     while pending:
         command = pending.pop()
         pending += getattr(command, "commands", {}).values()
-        unclear += [
-            (command.name, each.name) for each in command.params if not each.metavar and is_of_a_bare_type(each)
-        ]
+        for each in filter(is_of_a_bare_type, command.params):
+            (named if each.metavar else unclear).append((command.name, each.name))
 
     assert unclear == []
+    assert len(named) > 50
 
 
 def is_of_a_bare_type(parameter: Any) -> bool:
     if parameter.param_type_name != "option" or getattr(parameter, "is_flag", False) or parameter.hidden:
         return False
-    return parameter.multiple or parameter.type.name in ("str", "text", "integer", "integer range", "int", "int range")
+    return parameter.multiple or parameter.type.name in (
+        "str",
+        "text",
+        "integer",
+        "integer range",
+        "int",
+        "int range",
+        "float",
+        "float range",
+    )
 
 
 def test_help_names_every_command(typed: Typed) -> None:

@@ -118,9 +118,8 @@ def test_an_operator_ends_a_sleep(serve: Callable[..., Hotseat]) -> None:
 def test_llama_server_is_tried_and_then_restarted(serve: Callable[..., Hotseat]) -> None:
     """It sleeps after seconds unused: twice is enough to see that a restart is quicker for a small model."""
     rig = serve({"alpha": llama("alpha"), "beta": llama("beta")})
-    unused_s = 1 + ceil(
-        3 * max(load_s(rig, "alpha"), load_s(rig, "beta"))
-    )  # longer than a restart, however slow that is
+    longest_s = max(load_s(rig, model) for model in ("alpha", "beta"))
+    unused_s = 1 + ceil(3 * longest_s)  # longer than a restart
     alpha = llama("alpha", f"--sleep-idle-seconds {unused_s}", sleep="llama-server")
     rig.write({"models": {"alpha": alpha, "beta": llama("beta")}})
     assert rig.call("POST", "/hotseat/reload").status == 200
