@@ -15,6 +15,7 @@ from tests.support.fleet import CATALOG, GPU, there
 
 from hotseat.fleet import obstacles, placement
 from hotseat.fleet.placement import Load, Nowhere, Serve, place
+from hotseat.fleet.present_hosts import PresentHosts
 from hotseat.fleet.records import CatalogRecord, Claim, DeviceBudget, HostOrder, HostRecord, Offer, decoded, encoded
 from hotseat.fleet.replicas import to_keep
 from hotseat.fleet.revision_tracker import Ledger
@@ -262,7 +263,7 @@ def nothing_hinders_serving(roster: Roster, member: Any, offer: Offer | None, no
     return None
 
 
-def those_that_are_gone_stay(roster: Roster, name: HostName, now: float) -> None:
+def those_that_are_gone_stay(hosts: PresentHosts, name: HostName, now: float) -> None:
     pass
 
 
@@ -275,7 +276,7 @@ def those_that_are_gone_stay(roster: Roster, name: HostName, now: float) -> None
         (obstacles, "is_labelled_for", any_label_will_do),
         (placement, "obstacle_to_loading", cordons_are_for_others),
         (placement, "obstacle_to_serving", nothing_hinders_serving),
-        (Roster, "_part", those_that_are_gone_stay),
+        (PresentHosts, "_part", those_that_are_gone_stay),
     ],
 )
 def test_planted_bugs_are_found(where: Any, name: str, bug: Any) -> None:
