@@ -486,6 +486,14 @@ def test_conversations_that_return_seldom_are_worth_less() -> None:
     assert seldom.probability_of_return > 0.4
 
 
+def test_a_slow_save_is_forgotten_when_its_rate_is_that_of_other_saves() -> None:
+    """From then on measured rates count alone."""
+    stats = ConversationStats(save_rate=150e6, slow_save_rate=140e6)
+    stats.has_stopped()
+
+    assert stats.slow_save_rate == 0.0
+
+
 def test_figures_are_kept_across_restarts() -> None:
     """Invalid ones are ignored."""
     stats = StatsOfModels()
