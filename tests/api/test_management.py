@@ -131,6 +131,23 @@ async def test_force_cuts_requests_in_flight(rig: Management) -> None:
     assert stopping.result().json()["message"] == "alpha has stopped"
 
 
+async def test_a_body_with_thousands_of_mistakes_is_answered_with_a_few(rig: Management) -> None:
+    """The first ten, and how many there are: the response is not many times as long as the request."""
+    wrong = {f"member {n}": 1 for n in range(2000)}
+    answer = await rig.client.put("/hotseat/models/alpha/overrides", json=wrong)
+
+    assert answer.status_code == 400
+    assert answer.json()["message"].startswith("member 0: Extra inputs are not permitted; member 1: ")
+    assert answer.json()["message"].endswith("; and 1990 more")
+
+
+async def test_the_first_wrong_name_of_a_list_ends_it(rig: Management) -> None:
+    """The same for the names of a key's models: the others are not looked at."""
+    answer = await rig.client.post("/hotseat/keys/x", json={"models": [1] * 900})
+
+    assert (answer.status_code, answer.json()["message"]) == (400, "models: Input should be a valid string")
+
+
 async def test_a_misspelt_query_is_400_in_one_sentence(rig: Management) -> None:
     """An invalid query parameter is 400, and the error names the parameter."""
     answer = await rig.delete("/upstream/alpha?force=perhaps")

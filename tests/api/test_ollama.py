@@ -212,16 +212,6 @@ async def test_the_content_type_does_not_matter(rig: Management) -> None:
     assert shown.status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/api/show", "/api/generate"])
-async def test_a_large_body_is_not_kept_in_memory(rig: Management, path: str) -> None:
-    """A name needs no more than 64 KiB; a larger body is read, dropped and refused."""
-    body = {"model": "alpha", "padding": "x" * (64 << 10)}
-    answers = [await rig.client.post(path, json=body), await rig.client.post(path, json={"model": "alpha"})]
-
-    assert [answer.status_code for answer in answers] == [400, 200]
-    assert "larger than 65536 bytes" in answers[0].json()["error"]
-
-
 @pytest.mark.parametrize("path", ["/api/show", "/api/chat", "/api/generate"])
 async def test_an_unknown_model_is_404_in_ollamas_words(rig: Management, path: str) -> None:
     """Clients look for `not found`; the nearest name helps people."""

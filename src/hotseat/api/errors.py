@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     from hotseat.api.deps import ApiDeps
 
+MOST_TOLD = 10
+"""Mistakes of a request: a small body can have thousands."""
+
 
 def add_error_handlers(app: FastAPI, deps: ApiDeps) -> None:
     """Register handlers for everything that the routes may raise."""
@@ -78,7 +81,9 @@ def encodable(text: str) -> str:
 
 
 def in_words(error: RequestValidationError) -> str:
-    return "; ".join(f"{parameter_in(problem['loc'])}: {problem['msg']}" for problem in error.errors())
+    problems = error.errors()
+    told = "; ".join(f"{parameter_in(problem['loc'])}: {problem['msg']}" for problem in problems[:MOST_TOLD])
+    return told if len(problems) <= MOST_TOLD else f"{told}; and {len(problems) - MOST_TOLD} more"
 
 
 def parameter_in(place: Sequence[str | int]) -> str:

@@ -36,7 +36,8 @@ class NewKey(Schema):
 
     role: Literal["inference", "operate", "admin"] = "inference"
     models: Annotated[
-        tuple[str, ...], Field(strict=False, max_length=1000, description="Models the key may use; empty: all.")
+        tuple[str, ...],
+        Field(strict=False, max_length=1000, fail_fast=True, description="Models the key may use; empty: all."),
     ] = ()
     requests: Annotated[str | None, Field(description="Such as 100/min; null: no limit.")] = None
     tokens: Annotated[str | None, Field(description="Such as 2M/day; null: no limit.")] = None

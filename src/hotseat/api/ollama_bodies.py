@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from hotseat.api.small_body import small_body
 from hotseat.errors import ClientError
 
 if TYPE_CHECKING:
@@ -16,7 +15,7 @@ T = TypeVar("T")
 
 
 async def body_of(request: Request, kind: type[T]) -> T:
-    body = await small_body(request)
+    body = await request.body()
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:

@@ -134,6 +134,30 @@ async def test_a_body_that_turns_out_too_large_is_refused(open_rig: OpenRig) -> 
     assert rig.alpha.requests == 0
 
 
+@pytest.mark.parametrize(
+    ("method", "target"),
+    [("POST", "/hotseat/keys/x"), ("GET", "/hotseat/requests"), ("POST", "/api/show"), ("DELETE", "/upstream/alpha")],
+)
+@pytest.mark.parametrize("framing", ["Content-Length", "chunked", "Expect"])
+async def test_a_management_body_larger_than_its_route_takes_is_refused(
+    rig: RelayRig, method: str, target: str, framing: str
+) -> None:
+    """It gets 413 before the API sees anything of it: at its head if that says its length, else as soon as possible."""
+    match framing:
+        case "chunked":
+            head = get(target, "Transfer-Encoding: chunked", method=method)
+            answered = await rig.refusal(head + b"10001\r\n" + b"[" * 0x10001)
+        case "Expect":
+            answered = await rig.refusal(get(target, "Content-Length: 65537", "Expect: 100-continue", method=method))
+        case _:
+            answered = await rig.refusal(get(target, "Content-Length: 65537", method=method))
+
+    assert answered.status == 413
+    assert "65536 bytes" in answered.body.decode()
+    assert "limits." not in answered.body.decode()
+    assert rig.management.lines == []
+
+
 async def test_json_has_a_limit_of_its_own(open_rig: OpenRig) -> None:
     """JSON beyond limits.jsonBody gets 413; other bodies may be larger."""
     rig = await open_rig(limits=Limits(json_body=100, body=10_000))

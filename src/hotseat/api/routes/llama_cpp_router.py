@@ -21,7 +21,6 @@ from hotseat.api.llama_cpp_models import router_model, router_state
 from hotseat.api.llama_cpp_schemas import NamedInBody, RouterError, RouterModels, RouterSuccess
 from hotseat.api.routes.events import EVENTS
 from hotseat.api.routes.management import Responses
-from hotseat.api.small_body import small_body
 from hotseat.errors import ClientError, HotseatError
 from hotseat.net.json_text import parsed
 
@@ -49,7 +48,7 @@ async def models(deps: Deps, caller: Caller) -> RouterModels:
 @router.post("/models/load", summary="Load a model; responds when it has begun", responses=FAILS, openapi_extra=BODY)
 async def load(request: Request, deps: Deps, caller: Caller) -> Response:
     try:
-        spec = named_in(await small_body(request), deps, caller)
+        spec = named_in(await request.body(), deps, caller)
         if router_state(deps.dispatcher.views.of(spec.name)) != "unloaded":
             raise ClientError(f"model is already running: {spec.name} is loaded or loading")
         await begin(deps.dispatcher.operator.load(spec.name), f"load {spec.name}", deps.tasks)
@@ -63,7 +62,7 @@ async def load(request: Request, deps: Deps, caller: Caller) -> Response:
 )
 async def unload(request: Request, deps: Deps, caller: Caller) -> Response:
     try:
-        spec = named_in(await small_body(request), deps, caller)
+        spec = named_in(await request.body(), deps, caller)
         await begin(deps.dispatcher.operator.unload(spec.name), f"unload {spec.name}", deps.tasks)
     except HotseatError as error:
         # The router has 400 for a model that does not exist and for one that does not run.

@@ -169,8 +169,10 @@ def admit(head: RequestHead, policy: Policy, catalog: Catalog) -> Admission:
         raise NotAdmitted(head, answer)
     in_memory = _must_stay_in_memory(head, destination)
     most = policy.limits.json_body if in_memory else policy.limits.body
+    if destination.kind is MANAGEMENT:
+        most = min(destination.rule.most_bytes, policy.limits.body)
     if head.length is not None and head.length > most:
-        raise too_large(most)
+        raise too_large(most, destination)
     said = said_in(head) if verdict.from_host else b""
     in_json = _names_in_json(head, destination)
     return Admission(head, destination, verdict, most, not in_memory, in_json, said, policy, catalog)
@@ -191,5 +193,7 @@ def _names_in_json(head: RequestHead, destination: Destination) -> bool:
     return is_plain and destination.kind is MODEL_IN_BODY and must_name_model(head, destination)
 
 
-def too_large(most: Bytes) -> TooLarge:
-    return TooLarge(f"the body is larger than {most} bytes. Raise limits.body or limits.jsonBody, or send less.")
+def too_large(most: Bytes, destination: Destination) -> TooLarge:
+    is_ours = destination.kind is MANAGEMENT and most == destination.rule.most_bytes
+    advice = "This route takes no more." if is_ours else "Raise limits.body or limits.jsonBody, or send less."
+    return TooLarge(f"the body is larger than {most} bytes. {advice}")

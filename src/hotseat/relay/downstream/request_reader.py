@@ -279,7 +279,7 @@ class RequestReader:
         self.restart_timer()
         body.add(content)
         if body.size > most:
-            raise too_large(most)
+            raise too_large(most, request.destination)
         self._context.check_space(body)
 
 

@@ -1,14 +1,23 @@
-"""PURE: the rule of a path: who may use it, and what it costs."""
+"""PURE: the rule of a path: who may use it, what it costs, and how much it takes."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from hotseat.settings import Role
 
+if TYPE_CHECKING:
+    from hotseat.identifiers import Bytes
+
 
 class PathRule(Struct, frozen=True):
-    """One row of a table of paths."""
+    """One row of a table of paths.
+
+    Whatever hotseat answers itself runs on the loop of all requests, so none of its callbacks may take 100 ms: a body
+    has a limit here, and a list that can be long is a `Listing`, which is made in slices.
+    """
 
     role: Role | None
     """The lowest role that may use it; None: no key is needed."""
@@ -17,6 +26,8 @@ class PathRule(Struct, frozen=True):
     is_action: bool = False
     """It changes something, so it is written to the audit log."""
     goes_to_peers: bool = False
+    most_bytes: Bytes = 64 << 10
+    """The largest body, if hotseat answers it itself; a larger one is refused at its head."""
 
 
 NO_KEY = PathRule(None)
