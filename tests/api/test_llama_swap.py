@@ -237,16 +237,16 @@ async def test_a_feed_describes_models_again_only_if_one_changed(
     """The journal has several entries per request, and there may be thousands of models."""
     await load(rig, "alpha")
     news = News(application(rig).state.deps)
-    first = list(news.first())
+    first = [message async for message in news.first()]
     with monkeypatch.context() as patched:
         patched.setattr("hotseat.api.llama_swap_events.swap_models", None)
-        unchanged = list(news.after(Gap(1)))
+        unchanged = [message async for message in news.after(Gap(1))]
     await rig.delete("/upstream/alpha")
 
     assert len(first) == 4
     assert unchanged == []
-    assert "modelStatus" in "".join(news.after(Gap(2)))
-    assert list(news.after(Gap(3))) == []
+    assert ["modelStatus" in message async for message in news.after(Gap(2))] == [True]
+    assert [message async for message in news.after(Gap(3))] == []
 
 
 async def test_a_feed_follows_the_configuration(rig: Management) -> None:

@@ -9,6 +9,7 @@ from tests.support.scheduler_driver import arrives, left_by_others, nothing, sta
 
 from hotseat.catalog.spec import Footprint, Source
 from hotseat.identifiers import ModelName
+from hotseat.scheduling.events import CatalogChanged
 from hotseat.scheduling.lifecycle import Phase
 
 if TYPE_CHECKING:
@@ -47,3 +48,26 @@ def test_one_model_of_a_view(new_driver: NewDriver) -> None:
 
     assert everything.model(LLAMA).phase is Phase.COLD
     assert [each.name for each in everything.running()] == [QWEN]
+
+
+def test_all_models_in_turn(new_driver: NewDriver) -> None:
+    """In the order of the configuration, as in the view if they are there; without one that is removed meanwhile."""
+    models = [model("qwen", gib=10), model("llama", gib=10), model("gemma", gib=10)]
+    driver = new_driver(with_budget(*models))
+    driver.with_ready("llama")
+    view = driver.scheduler.view(driver.now)
+    in_turn = driver.scheduler.view_of_each(view)
+    seen = [next(in_turn), next(in_turn)]
+    driver >> CatalogChanged(with_budget(*models[:2]))
+
+    assert [(each.name, each.phase) for each in seen] == [(QWEN, Phase.COLD), (LLAMA, Phase.READY)]
+    assert seen[1] is view.model(LLAMA)
+    assert [*in_turn] == []
+
+
+def test_the_phase_of_a_model_that_was_removed(new_driver: NewDriver) -> None:
+    """It is cold, as it was before it was removed."""
+    driver = new_driver(with_budget(model("qwen", gib=10)))
+
+    assert driver.scheduler.phase_of(QWEN) is Phase.COLD
+    assert driver.scheduler.phase_of(LLAMA) is Phase.COLD

@@ -235,7 +235,7 @@ def application(rig: Management) -> FastAPI:
         return rig.reload_result
 
     async def metrics() -> bytes:
-        return rig.metrics_text.render()
+        return await rig.metrics_text.render()
 
     facts = FactsReader()
     app = build(

@@ -22,16 +22,21 @@ GAP = re.compile(r"\{\w+(?::path)?\}")
 
 def own_routes() -> list[str]:
     """Every path, with a model's name for each parameter."""
+    return list(dict.fromkeys(path for _, path in methods_and_paths()))
+
+
+def methods_and_paths() -> list[tuple[str, str]]:
+    """The same, with each method."""
     app = build(cast("ApiDeps", None))
     dashboard.add_to(app)
-    return [GAP.sub("alpha", path) for path in paths_of(app.routes)]
+    return [(method, GAP.sub("alpha", path)) for method, path in routes_of(app.routes)]
 
 
-def paths_of(routes: Iterable[BaseRoute]) -> Iterator[str]:
+def routes_of(routes: Iterable[BaseRoute]) -> Iterator[tuple[str, str]]:
     for route in routes:
         if isinstance(route, Mount):
-            yield f"{route.path}/x"
+            yield "GET", f"{route.path}/x"
         elif isinstance(route, Route):
-            yield route.path
+            yield from ((method, route.path) for method in sorted(route.methods or ()))
         else:  # FastAPI keeps an included router as it is
-            yield from paths_of(cast(Any, route).original_router.routes)
+            yield from routes_of(cast(Any, route).original_router.routes)

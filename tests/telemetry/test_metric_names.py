@@ -68,7 +68,7 @@ async def printed() -> list[Metric]:
     launcher.crash("beta", "killed")
     await come_true(lambda: not dispatcher.views.current().running())
     try:
-        page = text.render(DevicePage({DeviceName("gpu0"): Sensors(0.37, 61.0, 212.5)}))
+        page = await text.render(DevicePage({DeviceName("gpu0"): Sensors(0.37, 61.0, 212.5)}))
         return list(text_string_to_metric_families(page.decode()))
     finally:
         await dispatcher.shut_down(within=0)
@@ -136,11 +136,11 @@ async def test_a_fleet_in_figures() -> None:
     }
 
 
-def test_a_host_that_is_alone_says_so_in_figures() -> None:
+async def test_a_host_that_is_alone_says_so_in_figures() -> None:
     """Alerts about the fleet find a value there, too: a host outside a fleet is never disconnected."""
     text = MetricsText(Metrics(), lambda: View(0.0, (), ()), lambda: 0.0)
     text.include(FleetPage(lambda: None))
-    page = text.render().decode()
+    page = (await text.render()).decode()
 
     assert 'hotseat_fleet_connection{connection="alone"} 1.0' in page
     assert 'hotseat_fleet_connection{connection="disconnected"} 0.0' in page

@@ -36,9 +36,9 @@ class Measured:
         self.text = MetricsText(self.metrics, self.dispatcher.views.of_all, lambda: 0.25)
         journal.listen(self.metrics.watch)
 
-    def value(self, sample: str) -> float | None:
+    async def value(self, sample: str) -> float | None:
         """The value of a sample, written as Prometheus writes it; None if it is not on the page."""
-        lines = self.text.render().decode().splitlines()
+        lines = (await self.text.render()).decode().splitlines()
         return next((float(line.rpartition(" ")[2]) for line in lines if line.rpartition(" ")[0] == sample), None)
 
 
@@ -56,15 +56,15 @@ async def test_requests_are_counted_by_model_and_status_class(measured: Measured
     measured.metrics.finished(ALPHA, 503, 0.0, 0.1, 0.1)
     measured.metrics.finished(BETA, 0, 9.0, None, 9.0)
 
-    assert measured.value('hotseat_requests_total{model="alpha",status="2xx"}') == 2
-    assert measured.value('hotseat_requests_total{model="alpha",status="5xx"}') == 1
-    assert measured.value('hotseat_requests_total{model="beta",status="none"}') == 1
-    assert measured.value('hotseat_request_seconds_count{model="alpha"}') == 3
-    assert measured.value('hotseat_request_seconds_sum{model="alpha"}') == pytest.approx(4.101)
-    assert measured.value('hotseat_request_seconds_bucket{le="0.1",model="alpha"}') == 2
-    assert measured.value('hotseat_request_seconds_bucket{le="+Inf",model="alpha"}') == 3
-    assert measured.value('hotseat_request_waiting_seconds_sum{model="beta"}') == 9
-    assert measured.value('hotseat_first_byte_seconds_count{model="alpha"}') == 2
+    assert await measured.value('hotseat_requests_total{model="alpha",status="2xx"}') == 2
+    assert await measured.value('hotseat_requests_total{model="alpha",status="5xx"}') == 1
+    assert await measured.value('hotseat_requests_total{model="beta",status="none"}') == 1
+    assert await measured.value('hotseat_request_seconds_count{model="alpha"}') == 3
+    assert await measured.value('hotseat_request_seconds_sum{model="alpha"}') == pytest.approx(4.101)
+    assert await measured.value('hotseat_request_seconds_bucket{le="0.1",model="alpha"}') == 2
+    assert await measured.value('hotseat_request_seconds_bucket{le="+Inf",model="alpha"}') == 3
+    assert await measured.value('hotseat_request_waiting_seconds_sum{model="beta"}') == 9
+    assert await measured.value('hotseat_first_byte_seconds_count{model="alpha"}') == 2
 
 
 async def test_tokens_are_added_up(measured: Measured) -> None:
@@ -77,11 +77,11 @@ async def test_tokens_are_added_up(measured: Measured) -> None:
         measured.metrics.finished(ALPHA, 200, 0.0, 0.1, 0.2)
         measured.metrics.counted(ALPHA, tokens, per_second)
 
-    assert measured.value('hotseat_prompt_tokens_total{model="alpha"}') == 9
-    assert measured.value('hotseat_cached_prompt_tokens_total{model="alpha"}') == 3
-    assert measured.value('hotseat_completion_tokens_total{model="alpha"}') == 32
-    assert measured.value('hotseat_tokens_per_second_bucket{le="10.0",model="alpha"}') == 1
-    assert measured.value('hotseat_tokens_per_second_count{model="alpha"}') == 2
+    assert await measured.value('hotseat_prompt_tokens_total{model="alpha"}') == 9
+    assert await measured.value('hotseat_cached_prompt_tokens_total{model="alpha"}') == 3
+    assert await measured.value('hotseat_completion_tokens_total{model="alpha"}') == 32
+    assert await measured.value('hotseat_tokens_per_second_bucket{le="10.0",model="alpha"}') == 1
+    assert await measured.value('hotseat_tokens_per_second_count{model="alpha"}') == 2
 
 
 async def test_loads_are_counted_by_outcome(measured: Measured) -> None:
@@ -90,10 +90,10 @@ async def test_loads_are_counted_by_outcome(measured: Measured) -> None:
     with pytest.raises(LoadFailed):
         await measured.dispatcher.operator.load(DUD)
 
-    assert measured.value('hotseat_loads_total{model="alpha",outcome="ready"}') == 1
-    assert measured.value('hotseat_load_seconds_count{model="alpha"}') == 1
-    assert measured.value('hotseat_loads_total{model="dud",outcome="failed"}') == 1
-    assert measured.value('hotseat_load_seconds_count{model="dud"}') is None
+    assert await measured.value('hotseat_loads_total{model="alpha",outcome="ready"}') == 1
+    assert await measured.value('hotseat_load_seconds_count{model="alpha"}') == 1
+    assert await measured.value('hotseat_loads_total{model="dud",outcome="failed"}') == 1
+    assert await measured.value('hotseat_load_seconds_count{model="dud"}') is None
 
 
 async def test_stops_are_counted_by_cause(measured: Measured) -> None:
@@ -104,11 +104,11 @@ async def test_stops_are_counted_by_cause(measured: Measured) -> None:
     await measured.dispatcher.operator.load(FLEETING)
     await come_true(lambda: not measured.dispatcher.views.current().running())
 
-    assert measured.value('hotseat_stops_total{cause="eviction",model="alpha"}') == 1
-    assert measured.value('hotseat_stops_total{cause="operator",model="beta"}') == 1
-    assert measured.value('hotseat_stops_total{cause="ttl",model="fleeting"}') == 1
-    assert measured.value('hotseat_stop_seconds_count{model="alpha"}') == 1
-    assert measured.value('hotseat_crashes_total{model="alpha"}') == 0
+    assert await measured.value('hotseat_stops_total{cause="eviction",model="alpha"}') == 1
+    assert await measured.value('hotseat_stops_total{cause="operator",model="beta"}') == 1
+    assert await measured.value('hotseat_stops_total{cause="ttl",model="fleeting"}') == 1
+    assert await measured.value('hotseat_stop_seconds_count{model="alpha"}') == 1
+    assert await measured.value('hotseat_crashes_total{model="alpha"}') == 0
 
 
 async def test_reload_and_shutdown_are_causes_too(measured: Measured) -> None:
@@ -119,8 +119,8 @@ async def test_reload_and_shutdown_are_causes_too(measured: Measured) -> None:
     await measured.dispatcher.operator.load(BETA)
     await measured.dispatcher.shut_down(within=1)
 
-    assert measured.value('hotseat_stops_total{cause="configuration",model="alpha"}') == 1
-    assert measured.value('hotseat_stops_total{cause="shutdown",model="beta"}') == 1
+    assert await measured.value('hotseat_stops_total{cause="configuration",model="alpha"}') == 1
+    assert await measured.value('hotseat_stops_total{cause="shutdown",model="beta"}') == 1
 
 
 async def test_a_load_that_was_stopped_is_neither_ready_nor_failed(measured: Measured) -> None:
@@ -131,9 +131,9 @@ async def test_a_load_that_was_stopped_is_neither_ready_nor_failed(measured: Mea
         await measured.dispatcher.operator.unload(SLOW)
 
     assert isinstance(loading.result(), Unloaded)
-    assert measured.value('hotseat_loads_total{model="slow",outcome="given up"}') == 1
-    assert measured.value('hotseat_loads_total{model="slow",outcome="failed"}') == 0
-    assert measured.value('hotseat_stop_seconds_count{model="slow"}') == 1
+    assert await measured.value('hotseat_loads_total{model="slow",outcome="given up"}') == 1
+    assert await measured.value('hotseat_loads_total{model="slow",outcome="failed"}') == 0
+    assert await measured.value('hotseat_stop_seconds_count{model="slow"}') == 1
 
 
 async def outcome(work: Awaitable[None]) -> HotseatError | None:
@@ -148,21 +148,21 @@ async def test_the_view_is_read_when_asked(measured: Measured) -> None:
     """Phases, queue and leases are current at each scrape."""
     await measured.dispatcher.operator.load(ALPHA)
 
-    assert measured.value('hotseat_model_phase{model="alpha",phase="ready"}') == 1
-    assert measured.value('hotseat_model_phase{model="alpha",phase="cold"}') == 0
-    assert measured.value('hotseat_in_flight{model="alpha"}') == 0
-    assert measured.value('hotseat_waiting{model="beta"}') == 0
-    assert measured.value("hotseat_waiting_oldest_seconds") == 0
-    assert measured.value("hotseat_loop_lag_seconds") == 0.25
+    assert await measured.value('hotseat_model_phase{model="alpha",phase="ready"}') == 1
+    assert await measured.value('hotseat_model_phase{model="alpha",phase="cold"}') == 0
+    assert await measured.value('hotseat_in_flight{model="alpha"}') == 0
+    assert await measured.value('hotseat_waiting{model="beta"}') == 0
+    assert await measured.value("hotseat_waiting_oldest_seconds") == 0
+    assert await measured.value("hotseat_loop_lag_seconds") == 0.25
 
 
 async def test_a_failed_reload_shows(measured: Measured) -> None:
     """Operators' alerts depend on this number."""
-    before = measured.value("hotseat_config_last_reload_success")
+    before = await measured.value("hotseat_config_last_reload_success")
     measured.metrics.reloaded(False)
 
     assert before == 1
-    assert measured.value("hotseat_config_last_reload_success") == 0
+    assert await measured.value("hotseat_config_last_reload_success") == 0
 
 
 async def test_a_model_that_goes_too_soon_is_counted(measured: Measured) -> None:
@@ -171,7 +171,7 @@ async def test_a_model_that_goes_too_soon_is_counted(measured: Measured) -> None
     await measured.dispatcher.operator.load(ALPHA)
     await measured.dispatcher.operator.load(BETA)
 
-    assert measured.value('hotseat_early_evictions_total{model="alpha"}') == 1
+    assert await measured.value('hotseat_early_evictions_total{model="alpha"}') == 1
 
 
 async def test_a_crash_is_no_stop(measured: Measured) -> None:
@@ -180,20 +180,20 @@ async def test_a_crash_is_no_stop(measured: Measured) -> None:
     measured.launcher.crash("alpha", "killed by SIGSEGV")
     await come_true(lambda: not measured.dispatcher.views.current().running())
 
-    assert measured.value('hotseat_crashes_total{model="alpha"}') == 1
-    assert measured.value('hotseat_stops_total{cause="eviction",model="alpha"}') == 0
-    assert measured.value('hotseat_stop_seconds_count{model="alpha"}') is None
+    assert await measured.value('hotseat_crashes_total{model="alpha"}') == 1
+    assert await measured.value('hotseat_stops_total{cause="eviction",model="alpha"}') == 0
+    assert await measured.value('hotseat_stop_seconds_count{model="alpha"}') is None
 
 
 async def test_refusals_are_counted_by_code(measured: Measured) -> None:
     """Requests that never reached a model count too."""
     measured.metrics.refused("invalid_api_key")
 
-    assert measured.value('hotseat_refusals_total{code="invalid_api_key"}') == 1
-    assert measured.value('hotseat_refusals_total{code="queue_full"}') == 0
+    assert await measured.value('hotseat_refusals_total{code="invalid_api_key"}') == 1
+    assert await measured.value('hotseat_refusals_total{code="queue_full"}') == 0
 
 
 async def test_counters_begin_at_nought(measured: Measured) -> None:
     """A counter that appeared with its first event would have no rate for it."""
-    assert measured.value('hotseat_requests_total{model="alpha",status="5xx"}') == 0
-    assert measured.value('hotseat_loads_total{model="alpha",outcome="failed"}') == 0
+    assert await measured.value('hotseat_requests_total{model="alpha",status="5xx"}') == 0
+    assert await measured.value('hotseat_loads_total{model="alpha",outcome="failed"}') == 0

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from hotseat.api.deps import ApiDeps
 
-MOST_TOLD = 10
+MOST_PROBLEMS = 10
 """Mistakes of a request: a small body can have thousands."""
 
 
@@ -82,8 +82,8 @@ def encodable(text: str) -> str:
 
 def in_words(error: RequestValidationError) -> str:
     problems = error.errors()
-    told = "; ".join(f"{parameter_in(problem['loc'])}: {problem['msg']}" for problem in problems[:MOST_TOLD])
-    return told if len(problems) <= MOST_TOLD else f"{told}; and {len(problems) - MOST_TOLD} more"
+    text = "; ".join(f"{parameter_in(problem['loc'])}: {problem['msg']}" for problem in problems[:MOST_PROBLEMS])
+    return text if len(problems) <= MOST_PROBLEMS else f"{text}; and {len(problems) - MOST_PROBLEMS} more"
 
 
 def parameter_in(place: Sequence[str | int]) -> str:

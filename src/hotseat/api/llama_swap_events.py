@@ -17,6 +17,7 @@ from hotseat.api.llama_swap_models import swap_activity, swap_models, swap_state
 from hotseat.api.log_text import as_text
 from hotseat.api.routes.events import HEARTBEAT, HEARTBEAT_S
 from hotseat.api.routes.logs import newest
+from hotseat.api.slices import rows, taken
 from hotseat.dispatch.journal import Entry, Gap
 from hotseat.identifiers import LogLine
 
@@ -46,10 +47,10 @@ async def swap_feed(deps: ApiDeps) -> AsyncGenerator[str, None]:
     ]
     async with listening(sources, HEARTBEAT_S) as items:
         news = News(deps)
-        for message in news.first():
+        async for message in news.first():
             yield message
         async for item in items:
-            for message in news.after(item):
+            async for message in news.after(item):
                 yield message
 
 
@@ -70,32 +71,39 @@ class News:
         self._in_flight = -1
         self._n = 0
 
-    def first(self) -> Iterator[str]:
+    async def first(self) -> AsyncGenerator[str, None]:
         yield log_data(newest([self._deps.logs.own], MOST_LINES), is_own=True)
         yield log_data(newest(self._deps.logs.all()[1:], MOST_LINES), is_own=False)
-        yield from self._changed_models()
-        yield from self._requests()
+        for message in await self._changed_models():
+            yield message
+            await asyncio.sleep(0)  # it may be long, and so may the next one
+        for message in self._requests():
+            yield message
 
-    def after(self, item: LogLine | Entry | Gap | _Tick | None) -> Iterator[str]:
+    async def after(self, item: LogLine | Entry | Gap | _Tick | None) -> AsyncGenerator[str, None]:
         match item:
             case LogLine():
                 yield log_data([item], is_own=item.model is None)
             case Entry() | Gap():
-                yield from self._changed_models()
+                for message in await self._changed_models():
+                    yield message
             case _Tick():
-                yield from self._requests()
+                for message in self._requests():
+                    yield message
             case None:
                 yield HEARTBEAT
 
-    def _changed_models(self) -> Iterator[str]:
+    async def _changed_models(self) -> list[str]:
+        """All models if one has changed, since llama-swap has no other message."""
         catalog, states = self._deps.dispatcher.catalog, swap_states(self._deps)
         if catalog is self._catalog and states == self._states:
-            return
+            return []
         self._catalog, self._states = catalog, states
-        models = json.dumps([model.model_dump() for model in swap_models(catalog, states)])
-        if models != self._models:
-            self._models = models
-            yield envelope("modelStatus", models)
+        models = "".join(await taken(rows(swap_models(catalog, states))))
+        if models == self._models:
+            return []
+        self._models = models
+        return [envelope("modelStatus", models)]
 
     def _requests(self) -> Iterator[str]:
         if rows := [swap_activity(request).model_dump() for request in self._deps.activity.recent(self._n)]:

@@ -10,7 +10,7 @@ from hotseat.api.routes.requests import path_of
 from hotseat.scheduling.lifecycle import Phase
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from hotseat.activity.recent import Finished
     from hotseat.api.deps import ApiDeps
@@ -32,9 +32,9 @@ def swap_states(deps: ApiDeps) -> dict[ModelName, SwapState]:
     return {model.name: STATES[model.phase] for model in seen if model.phase in STATES}
 
 
-def swap_models(catalog: Catalog, states: Mapping[ModelName, SwapState]) -> list[SwapModel]:
-    own = [
-        SwapModel(
+def swap_models(catalog: Catalog, states: Mapping[ModelName, SwapState]) -> Iterator[SwapModel]:
+    for spec in catalog.models.values():
+        yield SwapModel(
             id=spec.name,
             name=spec.title,
             description=spec.description,
@@ -42,13 +42,9 @@ def swap_models(catalog: Catalog, states: Mapping[ModelName, SwapState]) -> list
             unlisted=spec.unlisted,
             aliases=list(spec.aliases),
         )
-        for spec in catalog.models.values()
-    ]
     remotes = {remote.name: remote for remote in catalog.remotes.values()}
-    return own + [
-        SwapModel(id=name, name="", description="", state="ready", unlisted=False, peerID=remote.peer, aliases=[])
-        for name, remote in remotes.items()
-    ]
+    for name, remote in remotes.items():
+        yield SwapModel(id=name, name="", description="", state="ready", unlisted=False, peerID=remote.peer, aliases=[])
 
 
 def swap_activity(request: Finished) -> SwapActivity:

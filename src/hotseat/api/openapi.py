@@ -22,6 +22,9 @@ Every request has an id: its own `X-Request-Id`, if that has at most 128 letters
 or one that hotseat generates. The id is sent to the model server and returned as `X-Request-Id`, errors included; it is
 also in `/hotseat/requests` and in the log. A model server's own `X-Request-Id` is passed on unchanged; then the id of
 the request is in the response's `Hotseat-Request-Id`.
+
+A request that hotseat answers itself may have a body of 64 KiB; a larger one gets 413 before it is read.
+Long lists are sent in pieces as they are made, without a `Content-Length`.
 """
 
 ModelField = Annotated[str, Field(description="A configured name or an alias.")]

@@ -6,13 +6,17 @@ import asyncio
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
+from fastapi.responses import StreamingResponse
+
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable
+    from collections.abc import AsyncGenerator, Iterable, Iterator
+
+    from hotseat.api.schema_base import Schema
 
 T = TypeVar("T")
 
 SLICE = 100
-"""Log lines or requests, which take about a millisecond."""
+"""Log lines, requests or models, which take a few milliseconds."""
 
 
 async def slices(items: Iterable[T], size: int = SLICE) -> AsyncGenerator[list[T], None]:
@@ -25,3 +29,37 @@ async def slices(items: Iterable[T], size: int = SLICE) -> AsyncGenerator[list[T
 
 async def taken(items: Iterable[T], size: int = SLICE) -> list[T]:
     return [item async for some in slices(items, size) for item in some]
+
+
+class Listing(StreamingResponse):
+    """A response that can be long: its pieces are computed and sent in slices, as fast as its client reads them."""
+
+    def __init__(self, pieces: Iterable[str], media_type: str = "application/json", size: int = SLICE) -> None:
+        super().__init__(_joined(pieces, size), media_type=media_type)
+
+
+async def _joined(pieces: Iterable[str], size: int) -> AsyncGenerator[str, None]:
+    async for some in slices(pieces, size):
+        yield "".join(some)
+
+
+def rows(items: Iterable[Schema], *, exclude_none: bool = False) -> Iterator[str]:
+    """A list as JSON, in pieces."""
+    separator = "["
+    for item in items:
+        yield separator + item.model_dump_json(exclude_none=exclude_none)
+        separator = ","
+    yield "[]" if separator == "[" else "]"
+
+
+def page(short: Schema, **long: Iterable[str]) -> Iterator[str]:
+    """An object as JSON, in pieces: `long` are its long members as JSON, which are empty in `short`."""
+    separator = "{"
+    for name in type(short).model_fields:
+        if name in long:
+            yield f'{separator}"{name}":'
+            yield from long[name]
+        else:
+            yield separator + short.model_dump_json(include={name})[1:-1]
+        separator = ","
+    yield "}"

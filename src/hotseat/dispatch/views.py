@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from hotseat.identifiers import Instant, ModelName
     from hotseat.scheduling.questions import Questions
@@ -23,6 +23,10 @@ class Views:
     def of_all(self) -> View:
         """With every model: for lists of all models."""
         return self._questions.view_of_all(self._clock())
+
+    def of_each(self, view: View) -> Iterator[ModelView]:
+        """Every model in turn, as in the view if it is there: for lists that are made in slices."""
+        return self._questions.view_of_each(view)
 
     def of(self, model: ModelName) -> ModelView:
         """One model, cold or not."""

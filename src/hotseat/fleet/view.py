@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -50,15 +52,13 @@ class Agreement(Enum):
     """This host alone: the store was unreachable."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceMemory:
+class DeviceMemory(Struct, frozen=True):
     device: DeviceName
     budget: Bytes
     free: Bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Resident:
+class Resident(Struct, frozen=True):
     model: ModelName
     phase: str
     memory: Mapping[DeviceName, Bytes]

@@ -16,7 +16,7 @@ from hotseat.scheduling.state import LONG_AGO
 from hotseat.scheduling.view import InUse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.spec import Footprint
@@ -78,6 +78,13 @@ class Questions:
         """With every model: for lists of all models."""
         return snapshot(self._state, now, self._state.models.values())
 
+    def view_of_each(self, view: View) -> Iterator[ModelView]:
+        """Every model in turn, as in the view if it is there: for long lists. Without those removed meanwhile."""
+        shown = {model.name: model for model in view.models}
+        for name in [*self._state.models]:
+            if (model := self._state.models.get(name)) is not None:
+                yield shown.get(name) or snapshot_of(self._state, model, view.now)
+
     def view_of(self, model: ModelName, now: Instant) -> ModelView:
         """One model, cold or not."""
         return snapshot_of(self._state, self._state.models[model], now)
@@ -89,7 +96,9 @@ class Questions:
     # Models and requests
 
     def phase_of(self, model: ModelName) -> Phase:
-        return self._state.models[model].phase
+        """Cold if it was removed meanwhile."""
+        known = self._state.models.get(model)
+        return known.phase if known else Phase.COLD
 
     def ready_server(self, model: ModelName) -> Upstream | None:
         """The server of a ready model; None: it is not ready."""

@@ -29,7 +29,7 @@ def metrics_of(shared: Shared, models: ModelParts, monitoring: Monitoring) -> Ca
     text = text_of(shared, models, monitoring)
 
     async def page() -> bytes:
-        return text.render(DevicePage(await models.memory.sensors()))
+        return await text.render(DevicePage(await models.memory.sensors()))
 
     return page
 

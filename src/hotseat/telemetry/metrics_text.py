@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, cast
 
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client import ProcessCollector, generate_latest
 
 from hotseat.telemetry.metrics_page import Page
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import Metric
     from prometheus_client.registry import Collector
 
     from hotseat.scheduling.view import View
@@ -25,14 +28,27 @@ class MetricsText:
         lag: Callable[[], float],
         lost: Callable[[], int] = lambda: 0,
     ) -> None:
-        self._registry = CollectorRegistry()
-        self._registry.register(Page(metrics.counters, view, lag, lost, lambda: metrics.reload_succeeded))
-        ProcessCollector(registry=self._registry)
+        page = Page(metrics.counters, view, lag, lost, lambda: metrics.reload_succeeded)
+        self._collectors: list[Collector] = [page, ProcessCollector(registry=None)]
 
     def include(self, more: Collector) -> None:
         """Add another collector to the page."""
-        self._registry.register(more)
+        self._collectors.append(more)
 
-    def render(self, *more: Collector) -> bytes:
-        """With what is collected for this page only."""
-        return b"".join(map(generate_latest, (self._registry, *more)))
+    async def render(self, *more: Collector) -> bytes:
+        """With what is collected for this page only. A thread writes it: thousands of hosts or keys take a while."""
+        found = _Collected()
+        for collector in (*self._collectors, *more):
+            found.metrics += collector.collect()
+            await asyncio.sleep(0)
+        return await asyncio.to_thread(generate_latest, cast("CollectorRegistry", found))
+
+
+class _Collected:
+    """What `generate_latest` needs of a registry."""
+
+    def __init__(self) -> None:
+        self.metrics: list[Metric] = []
+
+    def collect(self) -> list[Metric]:
+        return self.metrics

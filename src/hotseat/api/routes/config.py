@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter
@@ -11,8 +13,13 @@ from pydantic import Field
 from hotseat.api.deps import Deps
 from hotseat.api.errors import failure
 from hotseat.api.schema_base import Failure, Result, Schema
+from hotseat.api.slices import Listing, page
 
 router = APIRouter(prefix="/hotseat", tags=["hotseat"])
+
+ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+PIECES = 2000
+"""Of its text, in a slice: each is a key, a value or a separator."""
 
 
 class ConfigReport(Schema):
@@ -35,10 +42,11 @@ class ReloadFailure(Failure):
     problems: list[str]
 
 
-@router.get("/config", summary="The active configuration, resolved, with its warnings")
-async def config(deps: Deps) -> ConfigReport:
-    report = deps.config()
-    return ConfigReport(resolved=report.resolved, warnings=list(report.problems), reload_errors=list(report.refused))
+@router.get("/config", summary="The active configuration, resolved, with its warnings", response_model=ConfigReport)
+async def config(deps: Deps) -> Listing:
+    report = await asyncio.to_thread(deps.config)
+    short = ConfigReport(resolved={}, warnings=list(report.problems), reload_errors=list(report.refused))
+    return Listing(page(short, resolved=ENCODER.iterencode(report.resolved)), size=PIECES)
 
 
 @router.post(

@@ -11,7 +11,7 @@ from hotseat.api.disconnect import unless_gone
 from hotseat.api.fleet_schemas import AbsentHost, Fleet, FleetClaim, FleetDevice, FleetHost, FleetResident
 from hotseat.api.routes.management import Responses
 from hotseat.api.schema_base import Failure, Result
-from hotseat.api.slices import taken
+from hotseat.api.slices import Listing, page, rows
 from hotseat.errors import NotInAFleet
 from hotseat.fleet.view import Order
 
@@ -40,17 +40,19 @@ AT_ONCE = 10
 ORDERS: Responses = {**ALONE, **UNKNOWN, **APART}
 
 
-@router.get("", summary="The hosts of the fleet and their models, as known to this host", responses=ALONE)
-async def fleet(deps: Deps) -> Fleet:
+@router.get(
+    "",
+    summary="The hosts of the fleet and their models, as known to this host",
+    response_model=Fleet,
+    responses=ALONE,
+)
+async def fleet(deps: Deps) -> Listing:
     view = fleet_admin_of(deps).view()
-    return Fleet(
-        host=view.me,
-        connection=view.connection,
-        problem=view.problem,
-        hosts=await taken((host(each) for each in view.hosts), AT_ONCE),
-        claims=[FleetClaim(model=each.model, host=each.host, by=each.by, reason=each.reason) for each in view.claims],
-        absent=[AbsentHost(host=each.name, **orders(each.orders)) for each in view.absent],
-    )
+    state = Fleet(host=view.me, connection=view.connection, problem=view.problem, hosts=[], claims=[], absent=[])
+    claims = (FleetClaim(model=each.model, host=each.host, by=each.by, reason=each.reason) for each in view.claims)
+    absent = (AbsentHost(host=each.name, **orders(each.orders)) for each in view.absent)
+    pieces = page(state, hosts=rows(map(host, view.hosts)), claims=rows(claims), absent=rows(absent))
+    return Listing(pieces, size=AT_ONCE)
 
 
 @router.put(

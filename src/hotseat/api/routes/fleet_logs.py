@@ -54,7 +54,7 @@ async def fleet_logs(
     if follow:
         check_few(log)
         return LiveStream(feed_of(log, lines))
-    return await page(await unless_gone(request.receive, log.newest(lines)), in_json=in_json)
+    return page(await unless_gone(request.receive, log.newest(lines)), in_json=in_json)
 
 
 def chosen(deps: ApiDeps, model: str | None, host: str | None) -> FleetLog:

@@ -11,6 +11,7 @@ from hotseat.api.disconnect import unless_gone
 from hotseat.api.fleet_schemas import DefinedDifferently, FleetModel, ModelOnHost
 from hotseat.api.routes.fleet import ALONE, fleet_admin_of
 from hotseat.api.routes.management import UNKNOWN
+from hotseat.api.slices import Listing, page, rows
 from hotseat.fleet.client import in_path
 from hotseat.fleet.obstacles import HELP
 from hotseat.net.json_text import parsed
@@ -26,14 +27,16 @@ router = APIRouter(prefix="/hotseat/fleet", tags=["fleet"])
 @router.get(
     "/models/{model:path}",
     summary="One model on all hosts of the fleet: its phase, the reason, and what prevents its load",
+    response_model=FleetModel,
     responses={**ALONE, **UNKNOWN},
 )
-async def fleet_model(model: str, request: Request, deps: Deps) -> FleetModel:
+async def fleet_model(model: str, request: Request, deps: Deps) -> Listing:
     fleet_admin = fleet_admin_of(deps)
     name = fleet_admin.resolve(model)
     found = fleet_admin.outlooks(name)
     reports = await unless_gone(request.receive, all_reports(deps, fleet_admin, name, found))
-    return FleetModel(model=name, hosts=[on_host(each, reports.get(each.host)) for each in found])
+    hosts = (on_host(each, reports.get(each.host)) for each in found)
+    return Listing(page(FleetModel(model=name, hosts=[]), hosts=rows(hosts)))
 
 
 async def all_reports(

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request
-from fastapi.responses import Response
 from pydantic import ValidationError
 
 from hotseat.api.deps import Deps
 from hotseat.api.disconnect import unless_gone
 from hotseat.api.fleet_requests import each_once
-from hotseat.api.fleet_schemas import FleetRequest, FleetRequests
+from hotseat.api.fleet_schemas import FleetRequests
 from hotseat.api.request_schemas import Requests
 from hotseat.api.routes.fleet import ALONE, fleet_admin_of
 from hotseat.api.routes.requests import in_progress
-from hotseat.api.slices import taken
+from hotseat.api.slices import Listing, page, rows, taken
 
 if TYPE_CHECKING:
     from hotseat.api.request_schemas import RequestInProgress
@@ -33,7 +31,7 @@ WITHOUT_FINISHED = f"/hotseat/requests?after={2**53}"
     response_model=FleetRequests,
     responses=ALONE,
 )
-async def fleet_requests(request: Request, deps: Deps) -> Response:
+async def fleet_requests(request: Request, deps: Deps) -> Listing:
     fleet_admin = fleet_admin_of(deps)
     others = fleet_admin.others
     answers = await unless_gone(request.receive, others.read_all(others.names(), WITHOUT_FINISHED))
@@ -42,13 +40,8 @@ async def fleet_requests(request: Request, deps: Deps) -> Response:
     here = await taken(in_progress(each) for each in deps.in_progress())
     known = {host: report for host, report in reports.items() if report is not None}
     silent = [host for host, report in reports.items() if report is None]
-    return await page(await each_once({fleet_admin.name: here, **known}), silent)
-
-
-async def page(found: list[FleetRequest], silent: list[str]) -> Response:
-    """A response with FleetRequests."""
-    texts = ",".join(await taken(map(FleetRequest.model_dump_json, found)))
-    return Response(f'{{"in_progress":[{texts}],"silent":{json.dumps(silent)}}}', media_type="application/json")
+    found = await each_once({fleet_admin.name: here, **known})
+    return Listing(page(FleetRequests(in_progress=[], silent=silent), in_progress=rows(found)))
 
 
 def reported(answer: bytes | None) -> list[RequestInProgress] | None:

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Path
 from hotseat.api.deps import FOR_ALL_MODELS, ApiDeps, Caller, Deps, Sender
 from hotseat.api.key_schemas import Key, KeyList, KeySecret, NewKey
 from hotseat.api.schema_base import Failure, Result
+from hotseat.api.slices import Listing, page, rows
 from hotseat.errors import ClientError, Forbidden, KeyConflict, Unauthorized
 from hotseat.settings import BATCH, ApiKey, Budget, Role
 from hotseat.state.key_file import NAME
@@ -31,10 +32,10 @@ WITHOUT_KEYS = (
 )
 
 
-@router.get("", summary="Permissions of each API key, and its usage since the start")
-async def keys(deps: Deps) -> KeyList:
-    created = deps.keys.names()
-    return KeyList(keys=[shown(account, account.name in created) for account in deps.accounts()])
+@router.get("", summary="Permissions of each API key, and its usage since the start", response_model=KeyList)
+async def keys(deps: Deps) -> Listing:
+    created, accounts = deps.keys.names(), [*deps.accounts()]
+    return Listing(page(KeyList(keys=[]), keys=rows(shown(each, each.name in created) for each in accounts)))
 
 
 @router.post(

@@ -21,6 +21,7 @@ from hotseat.api.llama_cpp_models import router_model, router_state
 from hotseat.api.llama_cpp_schemas import NamedInBody, RouterError, RouterModels, RouterSuccess
 from hotseat.api.routes.events import EVENTS
 from hotseat.api.routes.management import Responses
+from hotseat.api.slices import Listing, page, rows
 from hotseat.errors import ClientError, HotseatError
 from hotseat.net.json_text import parsed
 
@@ -37,12 +38,13 @@ BODY: dict[str, Any] = {
 NOT_SUPPORTED: Responses = {400: {"model": RouterError, "description": "hotseat does not do this over HTTP."}}
 
 
-@router.get("/models", summary="The models of this host and their state", response_model_exclude_none=True)
-async def models(deps: Deps, caller: Caller) -> RouterModels:
+@router.get("/models", summary="The models of this host and their state", response_model=RouterModels)
+async def models(deps: Deps, caller: Caller) -> Listing:
     """A key that is restricted to some models lists only those."""
     seen = {model.name: model for model in deps.dispatcher.views.current().models}
-    shown = [spec for spec in deps.dispatcher.catalog.listed() if caller is None or caller.may_use(spec.name)]
-    return RouterModels(data=[router_model(deps, seen.get(spec.name), spec) for spec in shown])
+    shown = (spec for spec in deps.dispatcher.catalog.listed() if caller is None or caller.may_use(spec.name))
+    described = (router_model(deps, seen.get(spec.name), spec) for spec in shown)
+    return Listing(page(RouterModels(data=[]), data=rows(described, exclude_none=True)))
 
 
 @router.post("/models/load", summary="Load a model; responds when it has begun", responses=FAILS, openapi_extra=BODY)

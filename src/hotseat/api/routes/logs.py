@@ -9,18 +9,18 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Query
-from fastapi.responses import PlainTextResponse, Response
+from fastapi.responses import Response
 
 from hotseat.api.deps import ApiDeps, Deps, LogSource
 from hotseat.api.disconnect import LiveStream, listening
 from hotseat.api.log_text import as_json, as_text
 from hotseat.api.routes.events import HEARTBEAT, HEARTBEAT_S
 from hotseat.api.routes.management import UNKNOWN, Responses
-from hotseat.api.slices import slices, taken
+from hotseat.api.slices import Listing, slices, taken
 from hotseat.errors import ClientError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator, Sequence
+    from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 
     from hotseat.identifiers import LogLine
 
@@ -53,7 +53,7 @@ async def logs(
     sources = chosen(deps, model, own)
     if follow:
         return LiveStream(log_feed(sources, lines))
-    return await page((await taken(newest_first(sources, lines)))[::-1], in_json=in_json)
+    return page((await taken(newest_first(sources, lines)))[::-1], in_json=in_json)
 
 
 def chosen(deps: ApiDeps, model: str | None, own: bool) -> Sequence[LogSource]:
@@ -64,10 +64,9 @@ def chosen(deps: ApiDeps, model: str | None, own: bool) -> Sequence[LogSource]:
     return [deps.logs.of_model(deps.dispatcher.catalog.resolve(model).name)]
 
 
-async def page(lines: Sequence[LogLine], *, in_json: bool) -> Response:
+def page(lines: Iterable[LogLine], *, in_json: bool) -> Response:
     form, kind = (as_json, JSON_LINES) if in_json else (as_text, "text/plain")
-    texts = await taken(f"{form(line)}\n" for line in lines)
-    return PlainTextResponse("".join(texts), media_type=kind)
+    return Listing((f"{form(line)}\n" for line in lines), kind)
 
 
 def newest(sources: Sequence[LogSource], lines: int) -> list[LogLine]:

@@ -31,6 +31,7 @@ from hotseat.api.ollama_schemas import (
 )
 from hotseat.api.routes.v1_models import listed
 from hotseat.api.schema_base import Error
+from hotseat.api.slices import Listing, page, rows
 from hotseat.identifiers import CENTURY_S, RAM
 from hotseat.ollama.names import listed_name
 
@@ -62,14 +63,15 @@ async def version() -> OllamaVersion:
     return OllamaVersion(version=VERSION)
 
 
-@router.get("/api/tags", summary="The configured models")
-async def tags(deps: Deps, caller: Caller) -> OllamaModelList:
+@router.get("/api/tags", summary="The configured models", response_model=OllamaModelList)
+async def tags(deps: Deps, caller: Caller) -> Listing:
     """A key that is restricted to some models lists only those."""
     shown = [(name, named) for name, named in listed(deps) if caller is None or caller.may_use(named.name)]
     facts = await facts_of(deps, [named for _, named in shown])
     catalog = deps.dispatcher.catalog
     specs = ((name, local_model(named, catalog)) for name, named in shown)
-    return OllamaModelList(models=[tag(deps, name, facts.get(spec.name) if spec else None) for name, spec in specs])
+    models = (tag(deps, name, facts.get(spec.name) if spec else None) for name, spec in specs)
+    return Listing(page(OllamaModelList(models=[]), models=rows(models)))
 
 
 def tag(deps: ApiDeps, name: str, facts: ModelFacts | None) -> OllamaModel:
@@ -80,13 +82,14 @@ def modified_at(deps: ApiDeps, facts: ModelFacts | None) -> str:
     return rfc3339(facts.modified_at if facts else deps.started_at)
 
 
-@router.get("/api/ps", summary="The running models")
-async def ps(deps: Deps, caller: Caller) -> OllamaRunning:
+@router.get("/api/ps", summary="The running models", response_model=OllamaRunning)
+async def ps(deps: Deps, caller: Caller) -> Listing:
     view, catalog = deps.dispatcher.views.current(), deps.dispatcher.catalog
     running = [seen for seen in view.running() if caller is None or caller.may_use(seen.name)]
     specs = [spec for seen in running if (spec := catalog.models.get(seen.name)) is not None]
     facts = await deps.facts(specs)
-    return OllamaRunning(models=[loaded(deps, view, seen, facts.get(seen.name)) for seen in running])
+    models = (loaded(deps, view, seen, facts.get(seen.name)) for seen in running)
+    return Listing(page(OllamaRunning(models=[]), models=rows(models)))
 
 
 def loaded(deps: ApiDeps, view: View, seen: ModelView, facts: ModelFacts | None) -> OllamaRunningModel:

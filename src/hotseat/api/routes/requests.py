@@ -11,6 +11,7 @@ from hotseat.api.deps import ApiDeps, Caller, Deps
 from hotseat.api.request_schemas import FinishedRequest, History, RequestInProgress, Requests
 from hotseat.api.routes.management import UNKNOWN, Responses
 from hotseat.api.schema_base import Failure, Result
+from hotseat.api.slices import Listing, page, rows
 from hotseat.errors import Forbidden
 from hotseat.identifiers import TicketId
 
@@ -23,27 +24,35 @@ router = APIRouter(prefix="/hotseat", tags=["hotseat"])
 GONE: Responses = {404: {"model": Failure, "description": "No such request is in progress."}}
 
 
-@router.get("/requests", summary="Requests in progress, and the most recent finished ones")
+@router.get("/requests", summary="Requests in progress, and the most recent finished ones", response_model=Requests)
 async def requests(
     deps: Deps,
     after: Annotated[int, Query(ge=0, description="Only requests that finished after this number.")] = 0,
-) -> Requests:
-    return Requests(
-        at=time.time(),
-        in_progress=[in_progress(request) for request in deps.in_progress()],
-        finished=[finished(request) for request in deps.activity.recent(after)],
+) -> Listing:
+    return Listing(
+        page(
+            Requests(at=time.time(), in_progress=[], finished=[]),
+            in_progress=rows(map(in_progress, deps.in_progress())),
+            finished=rows(map(finished, deps.activity.recent(after))),
+        )
     )
 
 
-@router.get("/activity", summary="Finished requests, as far back as they are stored", responses=UNKNOWN)
+@router.get(
+    "/activity",
+    summary="Finished requests, as far back as they are stored",
+    response_model=History,
+    responses=UNKNOWN,
+)
 async def activity(
     deps: Deps,
     model: Annotated[str | None, Query(description="One model; default: all models.")] = None,
     since: Annotated[float, Query(ge=0, description="Only requests that finished after this time; Unix time.")] = 0,
     limit: Annotated[int, Query(ge=1, le=100_000, description="Maximum number of requests, newest first.")] = 1000,
-) -> History:
+) -> Listing:
     ended = await deps.history(since, model and str(deps.dispatcher.catalog.resolve(model).name), limit)
-    return History(kept_s=deps.settings().activity_keep_s, requests=[finished(request) for request in ended])
+    history = History(kept_s=deps.settings().activity_keep_s, requests=[])
+    return Listing(page(history, requests=rows(map(finished, ended))))
 
 
 @router.delete("/requests/{ticket}", summary="Cancel a request that is waiting or in flight", responses=GONE)

@@ -16,6 +16,7 @@ from hotseat.api.model_schemas import Conversations, Device, Footprint, Model, M
 from hotseat.api.routes import overrides
 from hotseat.api.routes.management import UNKNOWN, Responses
 from hotseat.api.schema_base import Failure
+from hotseat.api.slices import Listing, page, rows
 from hotseat.api.status_schemas import Queue, Ready, Ticket
 from hotseat.errors import ShuttingDown
 from hotseat.fleet.view import FleetConnection
@@ -39,25 +40,29 @@ STUCK_S = 50.0
 SILENT: Responses = {502: {"model": Failure, "description": "Only another host knows this, and it does not respond."}}
 
 
-@router.get("/queue", summary="Waiting requests and their reasons, oldest first")
-async def queue(deps: Deps) -> Queue:
+@router.get("/queue", summary="Waiting requests and their reasons, oldest first", response_model=Queue)
+async def queue(deps: Deps) -> Listing:
     view = deps.dispatcher.views.current()
-    return Queue(waiting=[ticket(view, waiting) for waiting in view.queue], oldest_s=oldest_s(view))
+    waiting = rows(ticket(view, each) for each in view.queue)
+    return Listing(page(Queue(waiting=[], oldest_s=oldest_s(view)), waiting=waiting))
 
 
-@router.get("/models", summary="Every configured model and its phase")
-async def models(deps: Deps) -> Models:
-    view, catalog = deps.dispatcher.views.of_all(), deps.dispatcher.catalog
-    return Models(
+@router.get("/models", summary="Every configured model and its phase", response_model=Models)
+async def models(deps: Deps) -> Listing:
+    views, catalog = deps.dispatcher.views, deps.dispatcher.catalog
+    view = views.current()
+    state = Models(
         at=time.time(),
         started_at=deps.started_at,
-        models=[model(deps, view, seen, catalog.models.get(seen.name)) for seen in view.models],
+        models=[],
         budgets=by_device(catalog.budgets),
         devices=[device(seen) for seen in view.devices],
         yielding=view.yielding,
         reload_failed=deps.has_reload_failed(),
         fleet=membership(deps),
     )
+    each = (model(deps, view, seen, catalog.models.get(seen.name)) for seen in views.of_each(view))
+    return Listing(page(state, models=rows(each)))
 
 
 @router.get(

@@ -18,6 +18,7 @@ from hotseat.api.deps import ApiDeps, Deps
 from hotseat.api.disconnect import LiveStream, lasting, listening
 from hotseat.api.journal_json import plain
 from hotseat.api.routes.events import EVENTS, HEARTBEAT, HEARTBEAT_S
+from hotseat.api.slices import taken
 from hotseat.catalog.cards import written
 from hotseat.dispatch.journal import Entry, Gap
 from hotseat.dispatch.request_trace import Missed, RequestTiming
@@ -63,7 +64,7 @@ async def traffic_feed(deps: ApiDeps, seconds: float) -> AsyncGenerator[str, Non
         lasting(deps.journal.follow(), seconds),
     ]
     async with listening(sources, HEARTBEAT_S) as items:
-        yield as_data(machine(deps.dispatcher))
+        yield as_data(await machine(deps.dispatcher))
         async for item in items:
             if item is None:
                 yield HEARTBEAT
@@ -121,10 +122,10 @@ def matrix(known: Matrix | None) -> dict[str, Any] | None:
     return {"sets": known.sets, "evict_costs": dict(known.evict_costs)} if known else None
 
 
-def machine(dispatcher: Dispatcher) -> dict[str, Any]:
+async def machine(dispatcher: Dispatcher) -> dict[str, Any]:
     """Which models may run together. Only what the scheduler knows of a model: its command may contain secrets."""
     catalog = dispatcher.catalog
-    view = dispatcher.views.of_all()
+    views = dispatcher.views
     return {
         "t": "machine",
         "patience": catalog.policy.patience,
@@ -133,11 +134,11 @@ def machine(dispatcher: Dispatcher) -> dict[str, Any]:
         "devices": {str(place): bytes_ for place, bytes_ in catalog.budgets.items()},
         "groups": [asdict(group) for group in catalog.groups.groups],
         "matrix": matrix(catalog.groups.matrix),
-        "models": [
+        "models": await taken(
             {
                 "name": spec.name,
-                "load_s": view.model(spec.name).load_s,
-                "slots": view.model(spec.name).slots,
+                "load_s": seen.load_s,
+                "slots": seen.slots,
                 "memory": figures(dispatcher.questions.footprint(spec.name)),
                 "gpus": written(spec.gpus) if spec.gpus else None,
                 "ttl_s": spec.ttl_s,
@@ -145,6 +146,7 @@ def machine(dispatcher: Dispatcher) -> dict[str, Any]:
                 "pinned": spec.pinned,
                 "keeps_conversations": spec.keeps_conversations,
             }
-            for spec in catalog.models.values()
-        ],
+            for seen in views.of_each(views.current())
+            if (spec := catalog.models.get(seen.name)) is not None
+        ),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import time
@@ -9,16 +10,16 @@ from datetime import date, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
-from fastapi.responses import PlainTextResponse, Response
 
 from hotseat.activity.usage_counter import Used
 from hotseat.activity.usage_store import FIRST_DAY, By, day_of
 from hotseat.api.deps import Deps
+from hotseat.api.slices import Listing, page, rows
 from hotseat.api.usage_schemas import Usage, UsageEntry, UsageSum
 from hotseat.errors import ClientError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from hotseat.activity.usage_store import UsageRow
 
@@ -38,27 +39,30 @@ async def usage(
     until: Annotated[date | None, Query(ge=FIRST_DAY, description="Last day, UTC; default: today.")] = None,
     by: Annotated[list[By], Query(description="What each row is for; repeatable.")] = [By.MODEL, By.KEY],  # noqa: B006
     form: Annotated[Literal["json", "csv"], Query(alias="format")] = "json",
-) -> Usage | Response:
+) -> Listing:
     until = until or day_of(time.time())
     since = since or until - timedelta(days=USUAL_DAYS - 1)
-    rows = await deps.usage(since, until, by, MOST_ROWS + 1)
-    if len(rows) > MOST_ROWS:
+    found = await deps.usage(since, until, by, MOST_ROWS + 1)
+    if len(found) > MOST_ROWS:
         raise ClientError(f"these are more than {MOST_ROWS} rows; ask for fewer days or fewer columns")
     if form == "csv":
-        return PlainTextResponse(as_csv(rows, by), media_type=CSV)
-    return Usage(since=since, until=until, usage=[entry(row) for row in rows], total=total_of(rows))
+        return Listing(as_csv(found, by), CSV)
+    total = await asyncio.to_thread(total_of, found)
+    return Listing(page(Usage(since=since, until=until, usage=[], total=total), usage=rows(map(entry, found))))
 
 
-def as_csv(rows: Sequence[UsageRow], by: Sequence[By]) -> str:
-    """Columns for what it is by, then the counts."""
+def as_csv(found: Iterable[UsageRow], by: Sequence[By]) -> Iterator[str]:
+    """Lines with columns for what it is by, then the counts."""
     columns = [each.value for each in By if each in by]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*columns, *COUNTS])
-    for row in rows:
+    for row in found:
         places, counts = row._asdict(), counts_of(row.used)
         writer.writerow([*(places[column] for column in columns), *(counts[name] for name in COUNTS)])
-    return text.getvalue()
+        yield text.getvalue()
+        text.seek(text.truncate(0))
+    yield text.getvalue()  # the first line, if it is the only one
 
 
 def entry(row: UsageRow) -> UsageEntry:
@@ -66,9 +70,9 @@ def entry(row: UsageRow) -> UsageEntry:
     return UsageEntry(day=day, model=row.model, key=row.key, **counts_of(row.used))
 
 
-def total_of(rows: Iterable[UsageRow]) -> UsageSum:
+def total_of(found: Iterable[UsageRow]) -> UsageSum:
     total = Used()
-    for row in rows:
+    for row in found:
         total.add(row.used)
     return UsageSum(**counts_of(total))
 

@@ -9,6 +9,7 @@ from fastapi import APIRouter
 from hotseat.api.deps import ApiDeps, Caller, Deps
 from hotseat.api.routes.status import progress
 from hotseat.api.schema_base import Error
+from hotseat.api.slices import Listing, page, rows
 from hotseat.api.v1_schemas import Abilities, LoadStatus, ModelEntry, ModelList
 from hotseat.catalog.named_models import FleetModel, RemoteModel, Selector
 from hotseat.catalog.spec import ModelSpec
@@ -17,6 +18,7 @@ from hotseat.scheduling.lifecycle import Phase
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.named_models import NamedModel
     from hotseat.catalog.spec import Capabilities
 
@@ -25,13 +27,13 @@ Status = Literal["loaded", "loading", "unloaded"]
 router = APIRouter(tags=["inference"])
 
 
-@router.get("/v1/models", summary="The configured models", response_model_exclude_none=True)
-async def model_list(deps: Deps, caller: Caller) -> ModelList:
+@router.get("/v1/models", summary="The configured models", response_model=ModelList)
+async def model_list(deps: Deps, caller: Caller) -> Listing:
     """A key that is restricted to some models lists only those."""
-    shown = (
-        (name, named_model) for name, named_model in listed(deps) if caller is None or caller.may_use(named_model.name)
-    )
-    return ModelList(data=[entry(deps, named_model, name) for name, named_model in shown])
+    catalog = deps.dispatcher.catalog
+    shown = ((name, model) for name, model in listed(deps) if caller is None or caller.may_use(model.name))
+    entries = (entry(deps, catalog, model, name) for name, model in shown)
+    return Listing(page(ModelList(data=[]), data=rows(entries, exclude_none=True)))
 
 
 @router.get(
@@ -41,10 +43,11 @@ async def model_list(deps: Deps, caller: Caller) -> ModelList:
     responses={404: {"model": Error, "description": "The model is not defined in the configuration."}},
 )
 async def one_model(model: str, deps: Deps, caller: Caller) -> ModelEntry:
-    named_model = deps.dispatcher.catalog.follow(model)
+    catalog = deps.dispatcher.catalog
+    named_model = catalog.follow(model)
     if caller is not None:
         caller.check_may_use(named_model.name)
-    return entry(deps, named_model, model)
+    return entry(deps, catalog, named_model, model)
 
 
 def listed(deps: ApiDeps) -> Iterator[tuple[str, NamedModel]]:
@@ -63,13 +66,13 @@ def listed(deps: ApiDeps) -> Iterator[tuple[str, NamedModel]]:
             yield name, model
 
 
-def entry(deps: ApiDeps, named_model: NamedModel, name: str) -> ModelEntry:
+def entry(deps: ApiDeps, catalog: Catalog, named_model: NamedModel, name: str) -> ModelEntry:
     known = ModelEntry(id=name, created=int(deps.started_at), meta=meta(named_model, name))
     if isinstance(named_model, RemoteModel | FleetModel):
         return known
     known.name, known.description = named_model.title or None, named_model.description or None
     if isinstance(named_model, Selector):
-        own = [target for target in deps.dispatcher.catalog.choices(named_model) if isinstance(target, ModelSpec)]
+        own = [target for target in catalog.choices(named_model) if isinstance(target, ModelSpec)]
         known.status = warmest([load_status(deps.dispatcher.questions.phase_of(target.name)) for target in own])
         return known
     phase = deps.dispatcher.questions.phase_of(named_model.name)
