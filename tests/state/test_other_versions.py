@@ -89,12 +89,14 @@ def test_the_keys_the_usage_and_the_audit_of_an_earlier_version(
     before = (EARLIER / "second/audit.jsonl").read_text()
     hotseat = continued("second")
     refused, accepted = hotseat.chat("small"), hotseat.chat("small", 4, **ANN)
+    hotseat.call("DELETE", "/upstream/small", **ANN)
     rows = json.loads(hotseat.cli("usage", "--json", "--by", "key", "--days", "2", HOTSEAT_API_KEY=SECRET).stdout)
 
     assert (refused.status, accepted.status) == (401, 200)
     assert [(row["key"], row["requests"], row["prompt_tokens"]) for row in rows["usage"]] == [("ann", 2, 21)]
     assert (state / "audit.jsonl").read_text().startswith(before)
-    assert len((state / "audit.jsonl").read_text()) > len(before)
+    assert '"DELETE /upstream/small"' in (state / "audit.jsonl").read_text().removeprefix(before)
+    assert '"event": "refused"' in (state / "audit-unprivileged.jsonl").read_text()
 
 
 def test_the_name_and_the_orders_of_an_earlier_version(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The audit file: JSON lines, only ever appended to, of which the newest 60 MiB are kept in six files.
+"""An audit file: JSON lines, only ever appended to, of which the newest 60 MiB are kept in six files.
 
 The file is opened for each line, so that it does not matter which of two processes has rotated it: at a restart both
 write. A line is with the kernel when `write` returns, so it survives the end of hotseat, but not a loss of power within
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
     from hotseat.identifiers import Bytes
 
-AUDIT = "audit.jsonl"
-"""In the state directory."""
+AUDIT, UNPRIVILEGED = "audit.jsonl", "audit-unprivileged.jsonl"
+"""In the state directory. What callers below the role `operate` can cause is in the second one, so that it never pushes
+an operator's lines out of the first."""
 LARGEST: Bytes = 10 << 20
 OLDER = 5
 """Files that are kept besides the current one."""
@@ -29,14 +30,14 @@ OLDER = 5
 
 class AuditFile:
     def __init__(self, path: Path, largest: Bytes = LARGEST) -> None:
-        self.path, self._largest = path, largest
+        self.path, self.largest = path, largest
         self._may_be_torn = True
         """The last line may be incomplete: of an earlier process that was killed, or of this one on a full disk."""
 
     def write(self, entry: Mapping[str, Any]) -> None:
         """Append a line; OSError if it is not completely in the file."""
         line = f"{json.dumps(entry)}\n".encode()
-        if self._append(line) >= self._largest:
+        if self._append(line) >= self.largest:
             with suppress(OSError):  # the line is written, and the next one tries again
                 self._rotate()
 
@@ -57,7 +58,7 @@ class AuditFile:
     def _rotate(self) -> None:
         """Does not wait for another process that has the lock: this runs on the event loop."""
         with locked(self.path.parent):
-            if self.path.stat().st_size < self._largest:
+            if self.path.stat().st_size < self.largest:
                 return  # another process has rotated it
             for number in range(OLDER, 0, -1):
                 younger = self._older(number - 1) if number > 1 else self.path

@@ -1,32 +1,50 @@
-"""The audit file: each action before it takes effect and at its end, and who was refused."""
+"""The audit files: each action before it takes effect and at its end, and who was refused.
+
+What needs no more than the role `inference`, and every refusal, is in a file of its own.
+"""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from tests.support.host_headers import passed_on
 from tests.support.relay_rig import HELLO, chat, get, post
 from tests.support.waiting import come_true
 
 from hotseat.identifiers import HostName
+from hotseat.relay.access.audit import Audit
 from hotseat.relay.access.wrong_keys import MOST_WRONG
-from hotseat.settings import Access, ApiKey, Fleet, Role, Settings
+from hotseat.settings import WINDOWS, Access, ApiKey, Budget, Fleet, Role, Settings
+from hotseat.state.audit_file import AUDIT, OLDER, UNPRIVILEGED, AuditFile
 
 if TYPE_CHECKING:
-    import pytest
     from tests.relay.conftest import OpenRig
     from tests.support.relay_rig import RelayRig
 
 ANN, OPS = ApiKey("anns", Role.INFERENCE, "ann", models=("beta",)), ApiKey("opss", Role.OPERATE, "ops")
+ONCE = ApiKey("once", Role.INFERENCE, "once", requests=Budget(1, WINDOWS["day"]))
 KEYS = Access(api_keys=(ANN, OPS))
 OF_ANN, OF_OPS = "Authorization: Bearer anns", "Authorization: Bearer opss"
 UNLOAD = get("/upstream/alpha?force=true", OF_OPS, method="DELETE")
 
 
-def entries(rig: RelayRig) -> list[dict[str, Any]]:
+def unload_by_ollama(*fields: str) -> bytes:
+    return post(b'{"model": "alpha", "keep_alive": 0}', *fields, target="/api/generate")
+
+
+async def done(rig: RelayRig, request: bytes) -> None:
+    client = await rig.send(request)
+    await (await rig.management.call()).say(HELLO)
+    await client.message()
+    client.hang_up()
+
+
+def entries(rig: RelayRig, name: str = AUDIT) -> list[dict[str, Any]]:
     """Without their times."""
-    text = rig.audit.read_text() if rig.audit.exists() else ""
+    file = rig.audit.with_name(name)
+    text = file.read_text() if file.exists() else ""
     return [{name: fact for name, fact in json.loads(line).items() if name != "time"} for line in text.splitlines()]
 
 
@@ -49,12 +67,13 @@ async def test_a_load_by_ollamas_api_is_an_action(open_rig: OpenRig) -> None:
     rig = await open_rig(access=KEYS)
     client = await rig.send(post(b'{"model": "alpha"}', OF_OPS, target="/api/generate"))
     call = await rig.management.call()
-    before = entries(rig)
+    before = entries(rig, UNPRIVILEGED)
     await call.say(HELLO)
     await client.message()
     await rig.exchange(post(b'{"model": "alpha", "prompt": "hi", "stream": false}', OF_OPS, target="/api/generate"))
-    await come_true(lambda: len(entries(rig)) == 2)
+    await come_true(lambda: len(entries(rig, UNPRIVILEGED)) == 2)
 
+    assert entries(rig) == []
     assert [(each["event"], each["action"]) for each in before] == [("begin", "POST /api/generate")]
 
 
@@ -104,7 +123,8 @@ async def test_who_is_refused_is_recorded(open_rig: OpenRig) -> None:
         await rig.refusal(request)
     about = {"event": "refused", "address": "127.0.0.1", "request": "box-7"}
 
-    assert entries(rig) == [
+    assert entries(rig) == []
+    assert entries(rig, UNPRIVILEGED) == [
         {**about, "action": "GET /v1/models", "status": 401, "error": "invalid_api_key"},
         {**about, "action": "GET /v1/models", "status": 401, "error": "invalid_api_key"},
         {**about, "key": "ann", "action": "GET /hotseat/queue", "status": 403, "error": "forbidden"},
@@ -117,7 +137,7 @@ async def test_other_errors_are_not_about_the_sender(open_rig: OpenRig) -> None:
     rig = await open_rig(access=KEYS)
     await rig.refusal(chat("gamma", OF_OPS))
 
-    assert entries(rig) == []
+    assert entries(rig) == entries(rig, UNPRIVILEGED) == []
 
 
 async def test_somebody_who_guesses_does_not_fill_the_disk(open_rig: OpenRig) -> None:
@@ -126,7 +146,7 @@ async def test_somebody_who_guesses_does_not_fill_the_disk(open_rig: OpenRig) ->
     for _ in range(MOST_WRONG + 5):
         await rig.refusal(get("/v1/models", "x-api-key: wrong"))
     rig.relay.context.audit._refusals.counts.end_minute()
-    *each, rest = entries(rig)
+    *each, rest = entries(rig, UNPRIVILEGED)
 
     assert len(each) == MOST_WRONG
     assert rest == {"event": "refused", "address": "127.0.0.1", "count": 5, "window_s": 60.0}
@@ -138,7 +158,7 @@ async def test_a_few_refusals_have_no_summary(open_rig: OpenRig) -> None:
     await rig.refusal(get("/v1/models"))
     rig.relay.context.audit._refusals.counts.end_minute()
 
-    assert len(entries(rig)) == 1
+    assert len(entries(rig, UNPRIVILEGED)) == 1
 
 
 async def test_an_action_that_a_host_passed_on(open_rig: OpenRig) -> None:
@@ -166,3 +186,52 @@ async def test_a_client_that_leaves_before_the_end(open_rig: OpenRig) -> None:
     await come_true(lambda: len(entries(rig)) == 2)
 
     assert entries(rig)[1]["status"] == 499
+
+
+async def test_what_exceeds_a_limit_is_not_recorded(open_rig: OpenRig) -> None:
+    """A key that has used up its budget leaves no lines, as nothing is done for it."""
+    rig = await open_rig(access=Access(api_keys=(ONCE, OPS)))
+    await done(rig, unload_by_ollama("x-api-key: once"))
+    refused = await rig.refusal(unload_by_ollama("x-api-key: once"))
+
+    assert refused.status == 429
+    assert [each["event"] for each in entries(rig, UNPRIVILEGED)] == ["begin", "end"]
+
+
+async def test_an_action_at_a_model_is_charged_before_it_is_recorded(open_rig: OpenRig) -> None:
+    """An operator's key may have a budget too."""
+    rig = await open_rig(access=Access(api_keys=(ApiKey("opss", Role.OPERATE, "ops", requests=ONCE.requests),)))
+    action = get("/slots/0?model=alpha", OF_OPS, method="POST")
+    await rig.exchange(action)
+    refused = await rig.refusal(action)
+
+    assert refused.status == 429
+    assert [each["event"] for each in entries(rig)] == ["begin", "end"]
+
+
+async def test_a_load_of_a_model_that_the_key_may_not_use(open_rig: OpenRig) -> None:
+    """It is a refusal, with one line, and those are limited."""
+    rig = await open_rig(access=KEYS)
+    for _ in range(MOST_WRONG + 5):
+        await rig.refusal(unload_by_ollama(OF_ANN))
+
+    assert entries(rig) == []
+    assert [each["event"] for each in entries(rig, UNPRIVILEGED)] == ["refused"] * MOST_WRONG
+
+
+@pytest.mark.parametrize("access", [KEYS, Access()], ids=["keys", "no keys"])
+async def test_nobody_below_operate_pushes_out_an_operators_line(open_rig: OpenRig, access: Access) -> None:
+    """Loads by Ollama's API and refusals fill files of their own, also if everybody is anonymous."""
+    rig = await open_rig(access=access)
+    context = rig.relay.context
+    context.audit = Audit(AuditFile(rig.audit, largest=1000), context.now, context.later)
+    await done(rig, UNLOAD)
+    flood = (OLDER + 2) * 1000 // 150
+    for number in range(flood):
+        await done(rig, unload_by_ollama(OF_OPS, f"X-Request-Id: load-{number}"))
+        if access.keys:
+            await rig.refusal(get("/v1/models", "x-api-key: wrong"))
+
+    assert [each["action"] for each in entries(rig)] == ["DELETE /upstream/alpha"] * 2
+    assert "load-0" not in "".join(each.read_text() for each in rig.audit.parent.glob(f"{UNPRIVILEGED}*"))
+    assert {each.stat().st_mode & 0o777 for each in rig.audit.parent.glob("audit*")} == {0o600}

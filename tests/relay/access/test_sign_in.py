@@ -11,6 +11,7 @@ from tests.support.relay_rig import HELLO, chat, get
 from hotseat.relay.access.policy import Policy
 from hotseat.relay.access.sign_in import LONGEST_USER
 from hotseat.settings import Access, ApiKey, Role, Settings, SignIn
+from hotseat.state.audit_file import UNPRIVILEGED
 
 if TYPE_CHECKING:
     from tests.relay.conftest import OpenRig
@@ -135,7 +136,8 @@ async def test_the_audit_names_the_user(open_rig: OpenRig) -> None:
     await managed(rig, ANN, OPERATES, target="/upstream/alpha", method="DELETE")
     await rig.refusal(get("/hotseat/queue", ANN))
     await rig.refusal(get("/hotseat/queue", ANN, "X-Forwarded-Role: root"))
-    entries = [json.loads(line) for line in rig.audit.read_text().splitlines()]
+    files = (rig.audit, rig.audit.with_name(UNPRIVILEGED))
+    entries = [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
     assert [(each["event"], each.get("user"), each.get("key")) for each in entries] == [
         ("begin", "ann", None),

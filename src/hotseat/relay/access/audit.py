@@ -1,6 +1,9 @@
-"""The audit: who did what. Of each request that loads, unloads or changes something, a line is written to the audit
+"""The audit: who did what. Of each request that loads, unloads or changes something, a line is written to an audit
 file before it takes effect, and one at its end, which the log has too; and one of each request that was refused because
 of who sent it.
+
+A request is charged to its key before it is recorded. What needs at least the role `operate` has a file of its own, by
+the rule of the path: without keys, too, loads by Ollama's API and refusals push out nothing but each other.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ from hotseat.errors import Forbidden, NotAudited, TooManyWrongKeys, Unauthorized
 from hotseat.relay.access.authority import LOCALHOST
 from hotseat.relay.access.refusal_lines import RefusalLines
 from hotseat.relay.access.wrong_keys import MINUTE
+from hotseat.settings import Role
+from hotseat.state.audit_file import UNPRIVILEGED, AuditFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +30,6 @@ if TYPE_CHECKING:
     from hotseat.relay.access.api_keys import Verdict
     from hotseat.relay.exchange.request import Request
     from hotseat.relay.http.request_head import RequestHead
-    from hotseat.state.audit_file import AuditFile
 
 log = logging.getLogger(__name__)
 actions = logging.getLogger("hotseat.audit")
@@ -45,8 +49,9 @@ class Audit:
         later: Callable[[Seconds, Callable[[], None]], object],
     ) -> None:
         self._file = file
+        self._unprivileged = file and AuditFile(file.path.with_name(UNPRIVILEGED), file.largest)
         self._refusals = RefusalLines(now, later, self._note_rest)
-        self._has_warned = False
+        self._failing: set[AuditFile] = set()
 
     def begin(self, request: Request, peer: str, *, is_required: bool) -> None:
         """Raises NotAudited if the line cannot be written and is required: what cannot be proven is not done.
@@ -54,14 +59,15 @@ class Audit:
         Without authentication everybody is anonymous, and a machine whose disk is full or read-only must still work.
         """
         try:
-            self._write("begin", peer, **about_sender(request), **about_action(request.head, request.id))
+            file = self._file_for(request)
+            self._write(file, "begin", peer, **about_sender(request), **about_action(request.head, request.id))
         except OSError as problem:
             if is_required:
                 raise NotAudited(f"this was not done, because the audit file cannot be written: {problem}.") from None
 
     def end(self, request: Request, peer: str, status: int) -> None:
         action = about_action(request.head, request.id)
-        self._try("end", peer, **about_sender(request), **action, status=status)
+        self._try(self._file_for(request), "end", peer, **about_sender(request), **action, status=status)
         fields = actor(request.verdict), peer, Quoted(action["action"]), status, action["request"]
         if request.verdict.from_host:
             client = Quoted(request.client)
@@ -73,32 +79,31 @@ class Audit:
         """A bounded number of lines in a minute, then how many more there were."""
         if isinstance(error, ABOUT_SENDER) and self._refusals.take(peer):
             action = about_action(head, request_id)
-            self._try("refused", peer, **sender(verdict), **action, status=error.status, error=error.code)
+            facts = {**sender(verdict), **action, "status": error.status, "error": error.code}
+            self._try(self._unprivileged, "refused", peer, **facts)
 
     def _note_rest(self, address: str, count: int) -> None:
-        self._try("refused", address, count=count, window_s=MINUTE)
+        self._try(self._unprivileged, "refused", address, count=count, window_s=MINUTE)
 
-    def _try(self, event: str, address: str, **facts: Any) -> None:
+    def _file_for(self, request: Request) -> AuditFile | None:
+        return self._unprivileged if request.destination.rule.role is Role.INFERENCE else self._file
+
+    def _try(self, file: AuditFile | None, event: str, address: str, **facts: Any) -> None:
         """For what has happened already: a failure is in the log."""
         with suppress(OSError):
-            self._write(event, address, **facts)
+            self._write(file, event, address, **facts)
 
-    def _write(self, event: str, address: str, **facts: Any) -> None:
-        if self._file is None:
+    def _write(self, file: AuditFile | None, event: str, address: str, **facts: Any) -> None:
+        if file is None:
             return
         try:
-            self._file.write({"time": utc_now(), "event": event, "address": address, **facts})
+            file.write({"time": utc_now(), "event": event, "address": address, **facts})
         except OSError as problem:
-            self._warn(str(problem))
+            if file not in self._failing:  # once until it works again
+                log.error("the audit file cannot be written file=%s error=%r", file.path, str(problem))
+            self._failing.add(file)
             raise
-        self._has_warned = False
-
-    def _warn(self, problem: str) -> None:
-        """Once until it works again."""
-        if not self._has_warned:
-            assert self._file is not None
-            log.error("the audit file cannot be written file=%s error=%r", self._file.path, problem)
-        self._has_warned = True
+        self._failing.discard(file)
 
 
 def utc_now() -> str:

@@ -205,7 +205,7 @@ class ClientConnection(asyncio.Protocol):
     def refuse(self, error: HotseatError, *, keep_alive: bool) -> None:
         assert self.exchange is not None
         request = self.exchange.request
-        peer = "" if request.destination.rule.is_action else self.peer
+        peer = "" if self.exchange.accounting.is_audited else self.peer
         reply = self._context.refusal(error, request.head, keep_alive=keep_alive, request_id=request.id, peer=peer)
         self.transport.write(reply.data)
 

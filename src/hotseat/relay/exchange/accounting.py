@@ -66,6 +66,8 @@ class Accounting:
     first_byte_at: Instant | None = None
     limit: asyncio.TimerHandle | None = None
     """The end of the time for which it may use the model."""
+    is_audited: bool = False
+    """Does the audit have a line of its beginning?"""
     _peer_model: ModelName | None = None
     _is_recorded: bool = False
 
@@ -181,7 +183,7 @@ class Accounting:
     def _record(self, status: int, now: Instant, outcome: Outcome) -> None:
         request = self._request
         try:
-            if request.destination.rule.is_action:
+            if self.is_audited:
                 self._context.audit.end(request, self._peer, status)
             if self.model is not None:
                 began, granted_at, first_byte_at = request.began, self.granted_at, self.first_byte_at

@@ -27,18 +27,15 @@ if TYPE_CHECKING:
 def start(exchange: Exchange) -> None:
     """Raises HotseatError if the request is refused."""
     request, context = exchange.request, exchange.context
-    if request.destination.rule.is_action:
-        _audit(exchange)
     if request.destination.kind is MANAGEMENT:
         return _ask_management(exchange)
-    if request.destination.endpoint is not None and not translate(request, context):
-        _audit(exchange)
-        if request.verdict.account is not None:  # it may load a model
-            exchange.accounting.charge(request.verdict.account, named_model_of(request, context.dispatcher).name)
-        return _ask_management(exchange)
+    is_for_server = request.destination.endpoint is None or translate(request, context)
     named_model = named_model_of(request, context.dispatcher)
     if request.verdict.account is not None:
         exchange.accounting.charge(request.verdict.account, named_model.name)
+    if not is_for_server:  # it only loads or unloads one
+        return _ask_management(exchange)
+    _audit(exchange)
     spec = _chosen(named_model, context) if isinstance(named_model, Selector) else named_model
     exchange.accounting.model = spec.name
     if context.hosts is not None and not isinstance(spec, RemoteModel) and _may_travel(exchange):
@@ -49,12 +46,14 @@ def start(exchange: Exchange) -> None:
 
 
 def _audit(exchange: Exchange) -> None:
-    """Raises if nobody could prove later what is done now."""
-    context = exchange.context
-    context.audit.begin(exchange.request, exchange.client.peer, is_required=context.policy.authenticates)
+    """Record it if it is an action. Raises if nobody could prove later what is done now."""
+    if exchange.request.destination.rule.is_action:
+        context, exchange.accounting.is_audited = exchange.context, True
+        context.audit.begin(exchange.request, exchange.client.peer, is_required=context.policy.authenticates)
 
 
 def _ask_management(exchange: Exchange) -> None:
+    _audit(exchange)
     exchange.target = MANAGEMENT_API
     MANAGEMENT_API.start(exchange)
 
