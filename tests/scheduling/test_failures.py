@@ -143,7 +143,7 @@ def test_an_explicit_load_forgives(driver: SchedulerDriver) -> None:
 def test_an_explicit_load_forgives_even_if_the_queue_is_full(new_driver: NewDriver) -> None:
     """Its model is tried by the next request then."""
     driver = new_driver(one_at_a_time("qwen", "llama", max_queue=1)).with_backoff("qwen")
-    driver >> arrives(1, "llama") << starts("llama")
+    driver >> load(1, "llama") << starts("llama")
     driver >> load(2, "qwen") << refuses(2, Busy)
 
     assert driver.view("qwen").failures == 0

@@ -108,6 +108,20 @@ def test_one_client_cannot_fill_the_line(new_driver: NewDriver) -> None:
     driver >> arrives(18, "qwen", "flood") << refuses(18, Busy)
 
 
+def test_clients_that_fill_the_line_do_not_keep_operators_out(new_driver: NewDriver) -> None:
+    """A load waits in a full queue, too; there may be as many loads as one client may have requests."""
+    driver = new_driver(one_at_a_time("qwen", max_queue=4))
+    driver >> arrives(1, "qwen", "ann") << starts("qwen")
+    for ticket, client in ((2, "ben"), (3, "cem"), (4, "dan")):
+        driver >> arrives(ticket, "qwen", client) << nothing
+    driver >> arrives(5, "qwen", "eve") << refuses(5, Busy)
+
+    for ticket in (6, 7, 8):
+        driver >> load(ticket, "qwen") << nothing
+    driver >> load(9, "qwen") << refuses(9, Busy)
+    driver >> arrives(10, "qwen", "eve") << refuses(10, Busy)
+
+
 def test_a_place_in_a_full_queue_becomes_free(new_driver: NewDriver) -> None:
     """One free place is enough to be accepted."""
     driver = new_driver(one_at_a_time("qwen", max_queue=1))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hotseat.scheduling.queue import RequestKind
+
 if TYPE_CHECKING:
     from hotseat.identifiers import ClientId
     from hotseat.scheduling.state import State
@@ -13,10 +15,11 @@ SHARE = 3
 three quarters of a queue, never a whole queue of four or more places."""
 
 
-def reached_limit(state: State, client: ClientId) -> str | None:
-    """Return the limit that refuses another request of this client, as text."""
-    queue = state.queue
-    bound = _reached(len(queue), queue.of_client(client), state.catalog.policy.max_queue)
+def reached_limit(state: State, client: ClientId, kind: RequestKind) -> str | None:
+    """Return the limit that refuses another request of this client, as text. Only loads keep operators' loads out."""
+    queue, own = state.queue, state.queue.of_client(client)
+    waiting = own if kind is RequestKind.LOAD else len(queue)
+    bound = _reached(waiting, own, state.catalog.policy.max_queue)
     return f"{bound} already waiting (scheduler.maxQueue)" if bound else None
 
 

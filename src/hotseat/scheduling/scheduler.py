@@ -224,7 +224,7 @@ class Scheduler(Questions):
         is_new = event.waited_s is None
         if is_new and ticket.kind is RequestKind.LOAD:
             transitions.forgive(model)
-        limit = reached_limit(state, ticket.client) if is_new else None
+        limit = reached_limit(state, ticket.client, ticket.kind) if is_new else None
         if limit and not serves_at_once(state, model, ticket.kind):
             error = self._line_is_full(ticket.model, limit, transitions.now)
             return transitions.refuse(ticket.id, error, "the queue is full")
