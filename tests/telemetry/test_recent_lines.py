@@ -79,6 +79,20 @@ def test_only_the_last_lines_are_kept() -> None:
     assert next(recent.newest(2)).text == f"line {KEPT + 9}"
 
 
+def test_a_warning_is_kept_whatever_clients_cause() -> None:
+    """Any number of lines of the level info, such as those of failed requests, push out no warning."""
+    recent = in_use()
+    log.info("an old line")
+    log.warning("a warning")
+    for number in range(KEPT):
+        log.info("request failed number=%d", number)
+    lines = [line.text for line in recent.newest(3 * KEPT)]
+
+    assert lines[0] == f"request failed number={KEPT - 1}"
+    assert lines[-2:] == ["request failed number=0", "a warning"]
+    assert len(lines) == KEPT + 1
+
+
 def test_a_stack_trace_is_several_lines_of_one_time() -> None:
     recent = in_use()
     try:

@@ -28,6 +28,8 @@ class RecentLines(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self._lines: deque[LogLine] = deque(maxlen=KEPT)
+        self._warnings: deque[LogLine] = deque(maxlen=KEPT)
+        """And errors: clients can cause any number of other lines, which push out none of these."""
         self._written = 0
         """Lines since the start."""
         self._followers: list[Follower] = []
@@ -42,6 +44,7 @@ class RecentLines(logging.Handler):
         lines = [LogLine(record.created, text, level=record.levelname.lower()) for text in texts]
         with self._changing:
             self._lines.extend(lines)
+            self._warnings.extend(lines if record.levelno >= logging.WARNING else ())
             self._written += len(lines)
             for follower in self._followers:
                 follower.wake()
@@ -51,7 +54,8 @@ class RecentLines(logging.Handler):
         """Newest first."""
         with self._changing:
             kept = [*self._lines]
-        return islice(reversed(kept), lines)
+            older = [line for line in self._warnings if line.at < kept[0].at]
+        return islice(reversed(older + kept), lines)
 
     async def follow(self) -> AsyncGenerator[LogLine, None]:
         """New lines as they are written. A slow reader misses some and sees a note."""
