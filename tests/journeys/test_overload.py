@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tests.support.hotseat import Hotseat
 
-MANY = 9_000
+MANY = 6_000
 MOST_EACH = 24 << 10
 """Bytes that one waiting request may take; a connection, its request, its ticket."""
 

@@ -114,7 +114,7 @@ class KeyForm(Form):
     tokens: OptionalBudget = None
     """The same of tokens, those of prompts and of answers. Requests in progress when it is used up are finished."""
     concurrency_limit: Annotated[int, Field(ge=0)] = 0
-    """Concurrent requests to models, waiting or running; requests beyond it get 429. 0: no limit."""
+    """Concurrent requests to models, waiting or running, and event feeds; those beyond it get 429. 0: no limit."""
     priority: Literal["interactive", "batch"] = "interactive"
     """Waiting requests of a batch key are served after those of others, but every fifth request served is one."""
 

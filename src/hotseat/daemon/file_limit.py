@@ -9,12 +9,14 @@ log = logging.getLogger(__name__)
 
 OPEN_MAX = 10_240
 """The maximum on macOS."""
-RESERVED = 128
-"""For pipes of model servers, files and other sockets."""
+RESERVED = 224
+"""For pipes of model servers, files, idle connections and other sockets, and for the connections beyond the limit."""
+EACH = 3
+"""Of a client: its connection, that to its upstream, and the other end of that in hotseat's own API, or an upload."""
 
 
 def raise_file_limit() -> int:
-    """A stream needs two descriptors and most shells set a soft limit of 1,024; returns the new limit."""
+    """A client needs three descriptors and most shells set a soft limit of 1,024; returns the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (file_limit(soft, hard), hard))
@@ -31,5 +33,5 @@ def file_limit(soft: int, hard: int) -> int:
 
 
 def most_connections(descriptors: int) -> int | None:
-    """A client may need two descriptors, one for its model server; None: no limit."""
-    return None if descriptors == resource.RLIM_INFINITY else max(1, (descriptors - RESERVED) // 2)
+    """None: no limit."""
+    return None if descriptors == resource.RLIM_INFINITY else max(1, (descriptors - RESERVED) // EACH)

@@ -13,7 +13,7 @@ from hotseat.relay.access.audit import Audit
 from hotseat.relay.access.host_requests import refusal_for_host
 from hotseat.relay.access.wrong_keys import WrongKeys
 from hotseat.relay.downstream.admission import HeadCache
-from hotseat.relay.downstream.limits import Bodies
+from hotseat.relay.downstream.limits import Bodies, ConnectionCount
 from hotseat.relay.http.request_id import numbered
 from hotseat.relay.routing.paths import dialect_for
 from hotseat.relay.upstream.pool import Pool
@@ -48,6 +48,7 @@ class Context:
         activity: Activity,
         usage: UsageCounter,
         audit_file: AuditFile | None = None,
+        most_connections: int | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.now = loop.time
@@ -69,6 +70,7 @@ class Context:
         """Every response ends its connection."""
         self.closes_idle = False
         """Connections without a request are closed at once."""
+        self.places = ConnectionCount(most_connections)
         self.bodies = Bodies()
         self.peer_requests: Counter[ModelName] = Counter()
         """Requests at models of peers."""

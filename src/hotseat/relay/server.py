@@ -38,10 +38,10 @@ class Relay:
         audit_file: AuditFile | None = None,
     ) -> None:
         """`most_connections`: how many fit into the process's file descriptors; None: any number."""
-        self.context = Context(dispatcher, policy, management, activity, usage, audit_file)
+        self.context = Context(dispatcher, policy, management, activity, usage, audit_file, most_connections)
         self._ollamas: Context | None = None
         """Of the connections to the address for Ollama's clients; None: there is none."""
-        self.connections = Connections(self.context, most_connections)
+        self.connections = Connections(self.context)
         self._tasks = Tasks()
         """Connections that were accepted and are not reported yet, and TLS handshakes."""
         self._listeners: list[Listener] = []

@@ -145,7 +145,7 @@ async def test_somebody_who_guesses_does_not_fill_the_disk(open_rig: OpenRig) ->
     rig = await open_rig(access=KEYS)
     for _ in range(MOST_WRONG + 5):
         await rig.refusal(get("/v1/models", "x-api-key: wrong"))
-    rig.relay.context.audit._refusals.counts.end_minute()
+    rig.relay.context.audit._of_anonymous.counts.end_minute()
     *each, rest = entries(rig, UNPRIVILEGED)
 
     assert len(each) == MOST_WRONG
@@ -156,7 +156,7 @@ async def test_a_few_refusals_have_no_summary(open_rig: OpenRig) -> None:
     """Each of them has a line of its own."""
     rig = await open_rig(access=KEYS)
     await rig.refusal(get("/v1/models"))
-    rig.relay.context.audit._refusals.counts.end_minute()
+    rig.relay.context.audit._of_anonymous.counts.end_minute()
 
     assert len(entries(rig, UNPRIVILEGED)) == 1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hotseat.relay.access.refusal_lines import MOST_LINES, RefusalLines
+from hotseat.relay.access.audit import MOST_LINES, RefusalLines
 from hotseat.relay.access.wrong_keys import MOST_ADDRESSES, MOST_NAMED, MOST_WRONG, THE_REST
 
 

@@ -17,8 +17,8 @@ from tests.support.waiting import come_true
 from hotseat.net.listeners import tls_context
 from hotseat.relay.access.authority import host_of
 from hotseat.relay.access.policy import Policy
-from hotseat.relay.downstream.limits import MOST_REFUSED, ConnectionCount
-from hotseat.settings import Access, Limits, Settings, TlsFiles
+from hotseat.relay.downstream.limits import MOST_BEYOND, ConnectionCount
+from hotseat.settings import Access, ApiKey, Limits, Role, Settings, TlsFiles
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,6 +100,28 @@ async def test_the_last_place_can_be_had_with_tls(open_rig: OpenRig, tmp_path: P
         await come_true(lambda: rig.relay.connections.count.total == 0)
 
 
+async def test_an_operator_is_served_beyond_the_last_place_with_tls(open_rig: OpenRig, tmp_path: Path) -> None:
+    """The handshake is made, and the request says who it is; without a handshake it ends soon."""
+    keys = (ApiKey("lows", Role.INFERENCE), ApiKey("opss", Role.OPERATE))
+    rig = await open_rig(limits=Limits(per_address=1), access=Access(api_keys=keys))
+    port = await tls_port(rig, tmp_path)
+    taken = await rig.client()
+    with socket.create_connection(("127.0.0.1", port)):
+        await come_true(lambda: rig.relay.connections.count.total == 2)
+        await come_true(lambda: rig.relay.connections.count.total == 1)
+    answers = []
+    for request in (chat("alpha", "x-api-key: lows"), get("/hotseat/x?model=nobody", "x-api-key: opss")):
+        reader, writer = await connected(port, tmp_path, "127.0.0.1")
+        writer.write(request)
+        if b"opss" in request:
+            await (await rig.management.call()).say(HELLO)
+        answers.append(await within(DEADLINE_S, reader.readuntil(b"\r\n")))
+        writer.close()
+    taken.hang_up()
+
+    assert [answer[9:12] for answer in answers] == [b"429", b"200"]
+
+
 async def test_a_listener_for_tls_is_closed_with_the_others(open_rig: OpenRig, tmp_path: Path) -> None:
     """After a drain the TLS port is closed."""
     rig = await open_rig()
@@ -117,9 +139,10 @@ def is_open(port: int) -> bool:
 async def test_far_too_many_connections_are_closed_without_a_word(open_rig: OpenRig) -> None:
     """Connections a little beyond the limit get 429; further ones are reset without a response."""
     rig = await open_rig(limits=Limits(per_address=1))
-    refused = [await rig.client() for _ in range(1 + MOST_REFUSED)]
-    await come_true(lambda: rig.relay.connections.count.total == 1 + MOST_REFUSED)
+    refused = [await rig.client() for _ in range(1 + MOST_BEYOND)]
+    await come_true(lambda: rig.relay.connections.count.total == 1 + MOST_BEYOND)
     untold = await rig.client()
+    await refused[-1].send(chat())
 
     assert await untold.end() is End.RESET
     assert untold.unread == b""
@@ -168,4 +191,4 @@ async def test_one_address_is_one_whichever_family_it_comes_by(open_rig: OpenRig
     await first.message()
     rig.port = both.getsockname()[1]
 
-    assert (await (await rig.client()).message()).status == 429
+    assert (await (await rig.send(chat())).message()).status == 429

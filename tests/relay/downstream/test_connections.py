@@ -236,7 +236,7 @@ async def test_too_many_connections_are_refused(open_rig: OpenRig) -> None:
     rig = await open_rig(limits=Limits(connections=1))
     first = await rig.send(UNKNOWN)
     await first.message()
-    second = await rig.client()
+    second = await rig.send(chat())
     refused = await second.message()
     await first.send(UNKNOWN)
 
@@ -250,7 +250,7 @@ async def test_one_address_cannot_lock_out_the_others(open_rig: OpenRig) -> None
     rig = await open_rig(limits=Limits(per_address=1))
     first = await rig.send(UNKNOWN)
     await first.message()
-    refused = await (await rig.client()).message()
+    refused = await rig.refusal(chat())
     other = await rig.client(source="127.0.0.2")
     await other.send(UNKNOWN)
 

@@ -182,6 +182,7 @@ async def test_a_compressed_body_is_refused_unless_the_url_names_the_model(rig: 
 async def test_all_bodies_together_have_a_limit(rig: RelayRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """A body beyond the total memory limit gets 429 with Retry-After."""
     monkeypatch.setattr("hotseat.relay.downstream.limits.MOST_IN_MEMORY", 1000)
+    monkeypatch.setattr("hotseat.relay.downstream.limits.SMALL_BODY", 0)
     first = await rig.send(post(b"a" * 600)[:-1])
     second = await rig.send(post(b"a" * 600)[:-1])
     answered = await second.message()

@@ -535,6 +535,7 @@ async def test_whole_responses_that_take_too_much_together(
 ) -> None:
     """The one that exceeds the total is refused, whether at its begin or later, and the server's work is stopped."""
     monkeypatch.setattr(limits, "MOST_IN_MEMORY", 1000)
+    monkeypatch.setattr(limits, "SMALL_BODY", 0)
     client, call = await rig.reached(ask(**whole()))
     said = answer(b"x" * 2000)
     begin = len(said) - 2000 + first

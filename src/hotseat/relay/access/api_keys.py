@@ -49,6 +49,10 @@ class Verdict:
     def is_anonymous(self) -> bool:
         return self.role is None
 
+    def is_privileged(self, needed: Role | None) -> bool:
+        """Is it an operator or an administrator? Of a caller without a role, the role that the path needs decides."""
+        return (self.role or needed) in (Role.OPERATE, Role.ADMIN)
+
 
 UNTOUCHED = Verdict()
 

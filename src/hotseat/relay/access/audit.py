@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 from hotseat.error_bodies import one_line
 from hotseat.errors import Forbidden, NotAudited, TooManyWrongKeys, Unauthorized
 from hotseat.relay.access.authority import LOCALHOST
-from hotseat.relay.access.refusal_lines import RefusalLines
-from hotseat.relay.access.wrong_keys import MINUTE
+from hotseat.relay.access.wrong_keys import MINUTE, MOST_WRONG, MinuteCounts, counted_as, in_few_lines
 from hotseat.settings import Role
 from hotseat.state.audit_file import UNPRIVILEGED, AuditFile
 
@@ -37,6 +37,9 @@ actions.setLevel(logging.INFO)  # regardless of `logLevel`: actions must always 
 
 LONGEST_PATH = 200
 ABOUT_SENDER = (Unauthorized, Forbidden, TooManyWrongKeys)
+MOST_LINES = 100
+"""Refusals in a minute, of all addresses. Fewer than MOST_ADDRESSES, so that every address with a line has its own
+counter."""
 
 
 class Audit:
@@ -50,7 +53,9 @@ class Audit:
     ) -> None:
         self._file = file
         self._unprivileged = file and AuditFile(file.path.with_name(UNPRIVILEGED), file.largest)
-        self._refusals = RefusalLines(now, later, self._note_rest)
+        self._of_anonymous = RefusalLines(now, later, self._note_rest)
+        self._of_known = RefusalLines(now, later, self._note_rest)
+        """Of keys and users: whoever has no key cannot use up their lines."""
         self._failing: set[AuditFile] = set()
 
     def begin(self, request: Request, peer: str, *, is_required: bool) -> None:
@@ -77,7 +82,8 @@ class Audit:
 
     def refused(self, error: HotseatError, verdict: Verdict, head: RequestHead, peer: str, request_id: bytes) -> None:
         """A bounded number of lines in a minute, then how many more there were."""
-        if isinstance(error, ABOUT_SENDER) and self._refusals.take(peer):
+        lines = self._of_anonymous if verdict.is_anonymous else self._of_known
+        if isinstance(error, ABOUT_SENDER) and lines.take(peer):
             action = about_action(head, request_id)
             facts = {**sender(verdict), **action, "status": error.status, "error": error.code}
             self._try(self._unprivileged, "refused", peer, **facts)
@@ -104,6 +110,34 @@ class Audit:
             self._failing.add(file)
             raise
         self._failing.discard(file)
+
+
+class RefusalLines:
+    """Which refusals get a line of their own: anybody can be refused, and must not fill the disk."""
+
+    def __init__(
+        self,
+        now: Callable[[], Instant],
+        later: Callable[[Seconds, Callable[[], None]], object],
+        report: Callable[[str, int], None],
+    ) -> None:
+        """`report` is called at the end of a minute, with addresses and how many of their refusals got no line."""
+        self.counts = MinuteCounts(now, later, self._end_minute)
+        self._report = report
+        self._written: Counter[str] = Counter()
+
+    def take(self, peer: str) -> bool:
+        """Count a refusal; True if it gets a line."""
+        if self.counts.add(peer) > MOST_WRONG or self._written.total() >= MOST_LINES:
+            return False
+        self._written[counted_as(peer)] += 1
+        return True
+
+    def _end_minute(self, counts: Counter[str]) -> None:
+        omitted = counts - self._written
+        self._written.clear()
+        for address, count in in_few_lines(omitted):
+            self._report(address, count)
 
 
 def utc_now() -> str:

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol, cast
 
-from hotseat.errors import Busy, TooSlow
+from hotseat.errors import TooSlow
 from hotseat.relay.access.authority import host_of
 from hotseat.relay.context import Reply
+from hotseat.relay.downstream.limits import BEYOND_S
 from hotseat.relay.downstream.request_reader import BETWEEN, BODY, HEAD, LOST, RequestReader
 from hotseat.relay.exchange.exchange import Exchange
 from hotseat.relay.exchange.start import start
@@ -66,6 +67,8 @@ class ClientConnection(asyncio.Protocol):
     _owner: Owner
     is_counted: bool = False
     """Was it counted when it was accepted, before its TLS handshake?"""
+    excess: Excess | None = None
+    """The limit beyond which it is: it is for operators and health checks only."""
     transport: asyncio.Transport = field(init=False)
     write: Callable[[bytes], None] = field(init=False)
     _reader: RequestReader = field(init=False)
@@ -87,15 +90,14 @@ class ClientConnection(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
         self.write = self.transport.write
         self.peer = host_of(transport.get_extra_info("peername"))
-        self._reader = RequestReader(self._context, self.peer, self._advance)
         self._owner.open.add(self)
-        excess = None if self.is_counted else self._owner.arrived(self.peer)
-        if excess is not None and excess.gets_error:
-            error = Busy(f"too many connections from {excess.source}. Try again in a moment.", retry_after=1)
-            return self._serve(self._context.refusal(error, None, keep_alive=False))
-        if excess is not None:
+        if not self.is_counted:
+            self.excess = self._owner.arrived(self.peer)
+        excess = self.excess
+        self._reader = RequestReader(self._context, self.peer, self._advance, "" if excess is None else excess.source)
+        if excess is not None and not excess.is_read:
             return self.abort()
-        self.expect_within(self._context.policy.limits.header_timeout_s)
+        self.expect_within(self._context.policy.limits.header_timeout_s if excess is None else BEYOND_S)
         # Accepted just as the shutdown began.
         return self.drain() if self._context.is_draining else None
 
@@ -183,7 +185,7 @@ class ClientConnection(asyncio.Protocol):
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         if reader.stage is BETWEEN:
             return self.expect_within(self._context.policy.limits.idle_timeout_s)
-        self.deadline = reader.deadline
+        self.deadline = reader.deadline if self.excess is None else min(self.deadline, reader.deadline)
         return None
 
     def linger(self) -> None:
@@ -191,9 +193,9 @@ class ClientConnection(asyncio.Protocol):
         self.stage = DISCARDING
         self._reader.forget_all()
         self._buffered_at_check = 0  # a client that still reads its response gets the full time for it
-        if self.transport.can_write_eof():
+        if self.transport.can_write_eof() and self.excess is None:
             self.transport.write_eof()
-        else:  # TLS has no half-close
+        else:  # TLS has no half-close, and others need a place beyond the limit
             self.transport.close()
         self.expect_within(LINGER_S)
 

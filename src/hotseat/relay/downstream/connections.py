@@ -11,7 +11,6 @@ import select
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from hotseat.relay.downstream.limits import ConnectionCount
 from hotseat.tasks import attempt
 
 if TYPE_CHECKING:
@@ -32,12 +31,11 @@ HUNG_UP = getattr(select, "POLLRDHUP", select.POLLHUP)
 
 
 class Connections:
-    def __init__(self, context: Context, most: int | None = None) -> None:
-        """`most`: how many fit into the process's file descriptors; None: any number."""
+    def __init__(self, context: Context) -> None:
         self._context = context
         self.open: set[ClientConnection] = set()
         self.held: set[ClientConnection] = set()
-        self.count = ConnectionCount(most)
+        self.count = context.places
         self._all_gone = asyncio.Event()
         self._swept_at = context.now()
         self._loop = asyncio.get_running_loop()

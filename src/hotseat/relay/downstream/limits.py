@@ -11,21 +11,26 @@ from typing import TYPE_CHECKING, NamedTuple
 from hotseat.errors import Busy
 
 if TYPE_CHECKING:
-    from hotseat.identifiers import Bytes
+    from hotseat.identifiers import Bytes, Seconds
     from hotseat.relay.http.body import Body
     from hotseat.settings import Limits
 
-MOST_REFUSED = 64
-"""Beyond a limit, this many get an error; further ones are closed silently, because a response takes time."""
+MOST_BEYOND = 32
+"""Connections beyond a limit that are read: operators and health checks are served, others get an error. Further ones
+are closed silently, because a response takes time."""
+BEYOND_S: Seconds = 2.0
+"""Time for their first head."""
 MOST_IN_MEMORY: Bytes = 512 << 20
 """All bodies together, and the responses that are translated as a whole."""
+SMALL_BODY: Bytes = 16 << 10
+"""Up to this size a body is not refused for the sake of the total, and not counted if it arrives with its head."""
 
 
 class Excess(NamedTuple):
-    """Whose connections are too many, and whether this one gets an error."""
+    """Whose connections are too many, and whether this one is read."""
 
     source: str
-    gets_error: bool
+    is_read: bool
 
 
 class ConnectionCount:
@@ -34,17 +39,20 @@ class ConnectionCount:
         self.total = 0
         self._fits = fits
         self._from: Counter[str] = Counter()
+        self.feeds: set[object] = set()
+        """Endless responses to callers below the role `operate`."""
 
     def add(self, peer: str, limits: Limits, *, is_proxy: bool) -> Excess | None:
         """Count it; returns what it exceeds, if anything. A trusted proxy stands for many clients."""
         self.total += 1
         self._from[peer] += 1
         most, per_address = self.bounds(limits)
-        if self.total > most:
-            return Excess("all clients", self.total - most <= MOST_REFUSED)
-        if self._from[peer] > per_address and not is_proxy:
-            return Excess("this address", self._from[peer] - per_address <= MOST_REFUSED)
-        return None
+        beyond, of_address = self.total - most, 0 if is_proxy else self._from[peer] - per_address
+        if beyond <= 0 and of_address <= 0:
+            return None
+        # An address that has all of its places gets none of those beyond the limit of all.
+        is_read = max(beyond, of_address) <= MOST_BEYOND and min(beyond, of_address) <= 0
+        return Excess("all clients" if beyond > 0 else "this address", is_read)
 
     def remove(self, peer: str) -> None:
         self.total -= 1
@@ -57,6 +65,12 @@ class ConnectionCount:
         if self._fits is None or limits.connections <= self._fits:
             return limits.connections, limits.per_address
         return self._fits, min(limits.per_address, max(1, self._fits // 2))
+
+    def open_feed(self, feed: object, limits: Limits) -> None:
+        """Raises if such feeds would take more than a quarter of all places."""
+        if len(self.feeds) >= self.bounds(limits)[0] // 4:
+            raise Busy("too many event feeds are open. Close some, or try again later.", retry_after=10)
+        self.feeds.add(feed)
 
 
 class Bodies:
@@ -85,7 +99,7 @@ class Bodies:
 
     def check(self, body: Body, limits: Limits, *, is_proxy: bool) -> None:
         """Raises if bodies take too much. One address may use half of the disk limit, a proxy all of it."""
-        if self.in_memory > MOST_IN_MEMORY:
+        if self.in_memory > MOST_IN_MEMORY and body.size > SMALL_BODY:
             raise Busy("too many large requests or responses at once. Try again in a moment.", retry_after=1)
         if not body.is_spooled:
             return

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hotseat.relay.access.authority import host_of
 from hotseat.relay.downstream.connection import LINGER_S, ClientConnection
+from hotseat.relay.downstream.limits import BEYOND_S
 
 if TYPE_CHECKING:
     import ssl
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Seconds
     from hotseat.relay.context import Context
     from hotseat.relay.downstream.connections import Connections
+    from hotseat.relay.downstream.limits import Excess
     from hotseat.tasks import Tasks
 
     Admit = Callable[[socket.socket, Any], None]
@@ -95,22 +97,24 @@ class TlsAdmission:
 
     def admit(self, sock: socket.socket, name: Any) -> None:
         peer = host_of(name)
-        if self._connections.arrived(peer) is None:
-            self._tasks.start(self._handshake(sock, peer), "TLS handshake")
-        else:  # no response is possible without TLS
+        excess = self._connections.arrived(peer)
+        if excess is None or excess.is_read:
+            self._tasks.start(self._handshake(sock, peer, excess), "TLS handshake")
+        else:
             self._connections.count.remove(peer)
             sock.close()
 
-    async def _handshake(self, sock: socket.socket, peer: str) -> None:
+    async def _handshake(self, sock: socket.socket, peer: str, excess: Excess | None) -> None:
         """The connection takes over the count, or the count is reverted."""
-        client = ClientConnection(self._context, self._connections, is_counted=True)
+        client = ClientConnection(self._context, self._connections, is_counted=True, excess=excess)
+        within = self._context.policy.limits.header_timeout_s if excess is None else BEYOND_S
         try:
             with suppress(OSError):  # includes ssl.SSLError; there is nobody to report it to
                 await self._loop.connect_accepted_socket(
                     lambda: client,
                     sock,
                     ssl=self._tls,
-                    ssl_handshake_timeout=self._context.policy.limits.header_timeout_s,
+                    ssl_handshake_timeout=within,
                     ssl_shutdown_timeout=LINGER_S,
                 )
         finally:

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from hotseat.errors import HotseatError, TooManyWrongKeys, broken
+from hotseat.errors import Busy, HotseatError, TooManyWrongKeys, broken
 from hotseat.relay.context import Reply
 from hotseat.relay.downstream.admission import NotAdmitted, too_large
+from hotseat.relay.downstream.limits import SMALL_BODY
 from hotseat.relay.exchange.request import Request
 from hotseat.relay.http.body import Body
 from hotseat.relay.http.body_framing import CountedBody, RequestChunks
@@ -35,8 +36,6 @@ log = logging.getLogger(__name__)
 
 BLANK_LINES = (b"\r", b"\n")
 """Allowed before a request; they are not part of its head."""
-SMALL_BODY: Bytes = 16 << 10
-"""Bodies up to this size that arrive with their head are not counted in the total of all bodies."""
 MOST_AT_ONCE = 256
 """Requests in one read (a quarter of a megabyte); beyond this nothing more is read."""
 MOST_AHEAD: Bytes = 64 << 10
@@ -61,6 +60,8 @@ class RequestReader:
     _peer: str
     _serve: Callable[[], None]
     """Called when a request is complete and more data follows it."""
+    _excess: str = ""
+    """Whose connections are too many; if anybody's, only operators and health checks are served."""
     stage: Reading = BETWEEN
     items: list[Request | Reply] = field(default_factory=list)
     """What was read and is not served yet."""
@@ -214,7 +215,7 @@ class RequestReader:
         if isinstance(outcome, HotseatError) and head is not None and context.policy.has_secrets:
             outcome = context.wrong_keys.answer(outcome, head, self._peer)
         is_guess = isinstance(outcome, TooManyWrongKeys)  # wrong guesses lose the connection
-        keep_alive = head is not None and head.keep_alive and not head.has_body and not is_guess
+        keep_alive = head is not None and head.keep_alive and not (head.has_body or is_guess or self._excess)
         if not keep_alive:
             self.stop()
         if isinstance(outcome, bytes):
@@ -228,12 +229,18 @@ class RequestReader:
         self, admission: Admission, request_id: bytes, trace: bytes, length: Bytes, data: bytes, end: int
     ) -> bytes:
         """Begin a request whose head ends at `end`; returns what follows the head, or a small body."""
-        context, head = self._context, admission.head
+        context, head, rule = self._context, admission.head, admission.destination.rule
         request_id = request_id or context.new_id()
         body_end = end + length
+        is_last = bool(self._excess) and not admission.verdict.is_privileged(rule.role)
+        if is_last and (rule.role is not None or head.has_body):
+            self.give_up(Busy(f"too many connections from {self._excess}. Try again in a moment.", retry_after=1))
+            return b""
         if length <= SMALL_BODY and len(data) >= body_end and not head.chunked:
             body = Body(data[end:body_end], boundary=head.boundary)
             self.items.append(Request(request_id, admission, body, self._client, context.now(), trace))
+            if is_last:  # anybody may ask for the health, but not occupy a place that operators need
+                self.stop()
             return data[body_end:]
         body = Body(may_spool=admission.may_spool, boundary=head.boundary)
         body.sender = self._peer

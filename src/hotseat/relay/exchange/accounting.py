@@ -93,6 +93,14 @@ class Accounting:
             account.check_may_use(model)
             self.key_use.model = model
 
+    def open_feed(self) -> None:
+        """Count an endless response for its key, and for all callers below the role `operate`; raises if too many."""
+        verdict = self._request.verdict
+        if verdict.account is not None:
+            self.key_use = verdict.account.admit()
+        if not verdict.is_privileged(self._request.destination.rule.role):
+            self._context.places.open_feed(self, self._context.policy.limits)
+
     def use_devices(self, count: int) -> None:
         """Charge the key for the time of so many devices, from now on."""
         assert self.key_use is not None
@@ -173,6 +181,7 @@ class Accounting:
             attempt(self.hop.come_back)
         if self.key_use is not None:
             attempt(self.key_use.ended, now, self.tokens, self.estimated)
+        self._context.places.feeds.discard(self)
         if self._peer_model is not None:
             self._context.peer_requests[self._peer_model] -= 1
             self._peer_model = None

@@ -268,7 +268,8 @@ class Exchange:
         elif self.accounting.first_byte_at is not None:
             self.client.cut(b"", looks_complete=False)
         else:
-            keep_alive = request.head.keep_alive and not context.is_draining
+            is_feed = request.destination.rule.is_feed  # which leaves its place to others
+            keep_alive = request.head.keep_alive and not (context.is_draining or is_feed)
             self.client.refuse(error, keep_alive=keep_alive)
             self.client.exchange_ended(keep_alive=keep_alive, now=context.now())
 

@@ -53,6 +53,8 @@ def _audit(exchange: Exchange) -> None:
 
 
 def _ask_management(exchange: Exchange) -> None:
+    if exchange.request.destination.rule.is_feed:
+        exchange.accounting.open_feed()
     _audit(exchange)
     exchange.target = MANAGEMENT_API
     MANAGEMENT_API.start(exchange)

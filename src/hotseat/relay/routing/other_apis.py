@@ -10,7 +10,8 @@ import re
 from typing import TYPE_CHECKING
 
 from hotseat.ollama.endpoints import ENDPOINTS
-from hotseat.relay.routing.path_rules import ACTS, LISTS, LOOKS, PathRule
+from hotseat.relay.routing.path_rules import ACTS, LISTS, LOOKS, WATCHES, PathRule
+from hotseat.settings import Role
 
 if TYPE_CHECKING:
     from hotseat.ollama.endpoints import Endpoint
@@ -38,7 +39,7 @@ LLAMA_CPP_ROUTER: dict[tuple[bytes, bytes], PathRule] = {
     (b"DELETE", b"/models"): ACTS,
     (b"POST", b"/models/load"): ACTS,
     (b"POST", b"/models/unload"): ACTS,
-    (b"GET", b"/models/sse"): LISTS,
+    (b"GET", b"/models/sse"): PathRule(Role.INFERENCE, is_feed=True),
     (b"GET", b"/props"): LISTS,
 }
 PROPS = b"/props"
@@ -48,11 +49,11 @@ _ASKS_ROUTER = re.compile(rb"(?:^|&)autoload=(?!(?:true|1)(?:&|$))").search
 LLAMA_SWAP: dict[tuple[bytes, bytes], PathRule] = {
     (b"GET", b"/unload"): ACTS,
     (b"GET", b"/logs"): LOOKS,
-    (b"GET", b"/logs/stream"): LOOKS,
-    (b"GET", b"/logs/stream/*"): LOOKS,
+    (b"GET", b"/logs/stream"): WATCHES,
+    (b"GET", b"/logs/stream/*"): WATCHES,
     (b"POST", b"/api/models/unload"): ACTS,
     (b"POST", b"/api/models/unload/*"): ACTS,
-    (b"GET", b"/api/events"): LOOKS,
+    (b"GET", b"/api/events"): WATCHES,
     (b"GET", b"/api/metrics"): LOOKS,
     (b"GET", b"/api/metrics/activity"): LOOKS,
     (b"GET", b"/ui"): LISTS,

@@ -28,6 +28,8 @@ class PathRule(Struct, frozen=True):
     goes_to_peers: bool = False
     most_bytes: Bytes = 64 << 10
     """The largest body, if hotseat answers it itself; a larger one is refused at its head."""
+    is_feed: bool = False
+    """Its response may never end, so it counts for its key while it lasts."""
 
 
 NO_KEY = PathRule(None)
@@ -35,5 +37,6 @@ LISTS = PathRule(Role.INFERENCE)
 LOADS = PathRule(Role.INFERENCE, is_action=True)
 """As any request for a model may; it evicts nothing that such a request does not."""
 LOOKS = PathRule(Role.OPERATE)
+WATCHES = PathRule(Role.OPERATE, is_feed=True)
 ACTS = PathRule(Role.OPERATE, is_action=True)
 STRICTEST = PathRule(Role.ADMIN, is_action=True)

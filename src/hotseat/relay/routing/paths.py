@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.error_bodies import Dialect
 from hotseat.relay.routing.other_apis import VERSIONLESS, endpoint_in_other_api, rule_in_other_api
-from hotseat.relay.routing.path_rules import ACTS, LISTS, LOOKS, NO_KEY, STRICTEST, PathRule
+from hotseat.relay.routing.path_rules import ACTS, LISTS, LOOKS, NO_KEY, STRICTEST, WATCHES, PathRule
 from hotseat.settings import ErrorFormat, Role
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ OPEN_TO_ALL = (b"/health", b"/hotseat/ready")
 """For load balancers, which rarely have a key."""
 FOLDERS = (b"/hotseat/", b"/upstream/", b"/ui/")
 METRICS = (b"/metrics", b"/metrics/upstreams")
+FEEDS = frozenset((b"/hotseat/events", b"/hotseat/traffic", b"/hotseat/logs", b"/hotseat/fleet/logs"))
+"""Logs are feeds only if they are followed; else the response ends at once."""
 OWN_PAGES = frozenset((b"/health", b"/running", b"/swagger", *METRICS, b"/v1/models"))
 
 
@@ -113,8 +115,9 @@ def rule_of_ours(method: bytes, path: bytes) -> PathRule:
     if reads and path in OPEN_TO_ALL:
         return NO_KEY
     if path.startswith(b"/hotseat/"):
-        change = ACTS if _OPERATING.fullmatch(path) else STRICTEST
-        return LOOKS if reads else change
+        if not reads:
+            return ACTS if _OPERATING.fullmatch(path) else STRICTEST
+        return WATCHES if path in FEEDS else LOOKS
     if path.startswith(b"/upstream/"):
         return ACTS
     return LOOKS if path in METRICS else LISTS

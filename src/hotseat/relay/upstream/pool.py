@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SWEEP_S: Seconds = 1.0
+MOST_IDLE = 32
+"""Connections to one upstream that are kept for longer than that: clients need their descriptors."""
 
 
 class Pool:
@@ -113,7 +115,8 @@ class Pool:
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
         now = self.now()
         for idle in self._idle.values():
-            for connection in [each for each in idle if not each.can_be_used(now)]:
+            kept = {each for each in idle[-MOST_IDLE:] if each.can_be_used(now)}
+            for connection in [each for each in idle if each not in kept]:
                 idle.remove(connection)
                 connection.close()
         self._idle = {address: idle for address, idle in self._idle.items() if idle}
