@@ -20,7 +20,7 @@ from hotseat.handover.old_requests import OldRequests
 from hotseat.handover.remote_scheduler import RemoteScheduler
 from hotseat.handover.request_messages import command_in
 from hotseat.identifiers import ClientId, ModelName, TicketId
-from hotseat.scheduling.events import HandoverRequested
+from hotseat.scheduling.events import HandoverRequested, YieldEnded, YieldRequested
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.tasks import Tasks
 
@@ -213,6 +213,18 @@ async def test_the_new_process_dies() -> None:
         processes.old.ask(QWEN, ANN, later)
 
         assert (user.outcomes, waiting.outcomes, later.outcomes) == (["granted"], ["refused"], ["refused"])
+
+
+async def test_an_operator_who_changes_something_in_the_old_process() -> None:
+    """The new process gets it, and so does whoever asks the old one; programs the new one finds itself."""
+    async with handed_over() as processes:
+        processes.old.tell(YieldRequested("training"))
+        await come_true(lambda: processes.new.questions.yields)
+        processes.old.tell(YieldRequested("a game", for_program=True))
+        processes.old.tell(YieldEnded())
+        await come_true(lambda: not processes.new.questions.yields)
+
+        assert [*processes.old.questions.yields] == [True]
 
 
 async def test_an_operator_waits_for_an_unload_that_was_postponed() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from tests.support.catalogs import gpu
 
 from hotseat.errors import Busy, HotseatError, LoadFailed
 from hotseat.handover.channel import Message
@@ -23,6 +26,8 @@ from hotseat.scheduling.events import (
     RequestArrived,
     RequestLeft,
     UnloadRequested,
+    YieldEnded,
+    YieldRequested,
 )
 
 TICKET, MODEL, CLIENT = TicketId(7), ModelName("qwen"), ClientId("ann")
@@ -37,12 +42,14 @@ TICKET, MODEL, CLIENT = TicketId(7), ModelName("qwen"), ClientId("ann")
         UnloadRequested(TICKET, MODEL, force=True),
         KeepAliveChanged(MODEL, 30.0),
         PromptProcessed(TICKET, 10, 20, 0.5, 3),
+        YieldRequested("training", frozenset({gpu(0), gpu(1)})),
+        YieldEnded(),
     ],
     ids=lambda event: type(event).__name__,
 )
 def test_an_event_arrives_as_it_was_sent(event: RequestArrived) -> None:
     """A newer process may add fields, which are ignored."""
-    facts = {**event_facts(event), "added_later": 1}
+    facts = json.loads(json.dumps({**event_facts(event), "added_later": 1}))
 
     assert event_in(Message(type(event).__name__, facts)) == event
 

@@ -66,6 +66,18 @@ def test_a_crash_after_a_restart(start: Callable[..., Hotseat]) -> None:
     assert second.health()["alpha"]["pid"] == server
 
 
+def test_a_yield_ends_with_the_process(start: Callable[..., Hotseat]) -> None:
+    """Nobody could hand it over, so the next hotseat loads models, and its end there is no error."""
+    first = start(**GRACE)
+    assert first.call("POST", "/hotseat/yield").status == 200
+    kill(first)
+    second = start(first.port, **GRACE)
+
+    assert second.chat("alpha").status == 200
+    assert second.call("DELETE", "/hotseat/yield").json()["message"] == "models may load again"
+    assert second.chat("beta").status == 200
+
+
 def test_without_a_grace_nothing_survives(start: Callable[..., Hotseat]) -> None:
     """As always: no descendant outlives hotseat."""
     first = start()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import shutil
 import signal
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -295,3 +297,42 @@ def residents(hotseat: Hotseat) -> dict[str, list[str]]:
     """The models on each host, as one of them sees it."""
     status = json.loads(hotseat.cli("fleet", "status", "--json").stdout)
     return {host["host"]: [each["model"] for each in host["residents"]] for host in status["hosts"]}
+
+
+# What operators have set: each fact that reaches the new process can be ended there
+
+
+def test_a_yield_is_ended_after_two_restarts(start: Callable[..., Hotseat]) -> None:
+    """Until then models stay unloaded; afterwards they load."""
+    hotseat = start({"alpha": llama("alpha")})
+    hotseat.load("alpha")
+    assert hotseat.call("POST", "/hotseat/yield").status == 200
+    eventually(lambda: not hotseat.health())
+    for _ in range(2):
+        assert hotseat.cli("restart").returncode == 0
+        assert hotseat.chat("alpha").status == 503
+    ended = hotseat.call("DELETE", "/hotseat/yield")
+
+    assert ended.json()["message"] == "models may load again"
+    assert hotseat.chat("alpha").status == 200
+
+
+def test_a_program_with_precedence_ends_after_a_restart(start: Callable[..., Hotseat], tmp_path: Path) -> None:
+    """The new process has the yield from the old one, looks for the program itself and ends the yield."""
+    game = tmp_path / f"game-{os.getpid()}"
+    shutil.copy("/bin/sleep", game)
+    hotseat = start({"alpha": llama("alpha")}, yieldTo=[game.name])
+    with subprocess.Popen([game, "60"]) as program:
+        eventually(lambda: "is running" in yielding(hotseat))
+        assert hotseat.cli("restart").returncode == 0
+        assert hotseat.chat("alpha").status == 503
+        assert "still yielded" in hotseat.call("DELETE", "/hotseat/yield").json()["message"]
+        program.kill()
+    eventually(lambda: not yielding(hotseat))
+
+    assert hotseat.chat("alpha").status == 200
+
+
+def yielding(hotseat: Hotseat) -> str:
+    """Why no model may run; empty: models may."""
+    return str(hotseat.call("GET", "/hotseat/models").json()["yielding"])

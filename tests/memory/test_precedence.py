@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.support.catalogs import gpu
+import pytest
+from tests.support.catalogs import gpu, one_at_a_time
 from tests.support.waiting import come_true
 
 from hotseat.hardware.other_programs import OtherProgram
 from hotseat.memory.precedence import Precedence
 from hotseat.scheduling.events import YieldEnded, YieldRequested
+from hotseat.scheduling.scheduler import Scheduler
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from hotseat.scheduling.events import Event
 
 GAME = OtherProgram(4242, "game.exe")
+RUNS = YieldRequested("game.exe is running (pid 4242)", for_program=True)
 
 
 class PrecedenceRig:
@@ -27,7 +30,14 @@ class PrecedenceRig:
         self.about: list[OtherProgram] = []
         self.events: list[Event] = []
         self.asked: list[tuple[tuple[str, ...], tuple[int, ...]]] = []
-        self.precedence = Precedence(self.events.append, lambda: patterns, lambda: (7, 8), self._look, every_s=0.001)
+        self.scheduler = Scheduler(one_at_a_time("qwen"))
+        self.precedence = Precedence(
+            self._tell, lambda: self.scheduler.yields, lambda: patterns, lambda: (7, 8), self._look, every_s=0.001
+        )
+
+    def _tell(self, event: Event) -> None:
+        self.events.append(event)
+        self.scheduler.handle(event, 0.0)
 
     def _look(self, patterns: Collection[str], ours: Collection[int]) -> list[OtherProgram]:
         self.asked.append((tuple(patterns), tuple(ours)))
@@ -44,7 +54,7 @@ async def test_models_yield_memory_while_a_program_runs() -> None:
     rig.about = []
     await rig.precedence.look()
 
-    assert rig.events == [YieldRequested("game.exe is running (pid 4242)"), YieldEnded()]
+    assert rig.events == [RUNS, YieldEnded(for_program=True)]
     assert rig.asked[0] == (("game*",), (7, 8))
 
 
@@ -75,7 +85,42 @@ async def test_an_operator_withdraws_a_yield_while_a_program_runs() -> None:
     left = rig.precedence.resume()
 
     assert left == "game.exe is running (pid 4242)"
-    assert rig.events[-1] == YieldRequested("game.exe is running (pid 4242)")
+    assert rig.scheduler.yields == {True: RUNS}
+
+
+async def test_a_program_ends_while_an_operator_needs_memory() -> None:
+    """The operator's yield goes on."""
+    rig = PrecedenceRig("game*")
+    rig.about = [GAME]
+    await rig.precedence.look()
+    rig.precedence.yield_memory("training")
+    rig.about = []
+    await rig.precedence.look()
+
+    assert rig.scheduler.yields == {False: YieldRequested("training")}
+    assert rig.precedence.resume() == ""
+    assert rig.scheduler.yields == {}
+
+
+@pytest.mark.parametrize("patterns", [("game*",), ()])
+async def test_a_program_has_ended_during_a_restart(patterns: tuple[str, ...]) -> None:
+    """The yield of the previous process is over, also if the configuration names no program any more."""
+    rig = PrecedenceRig(*patterns)
+    rig.scheduler.handle(RUNS, 0.0)
+    await rig.precedence.look()
+
+    assert rig.events == [YieldEnded(for_program=True)]
+
+
+async def test_a_program_was_started_again_during_a_restart() -> None:
+    """Its pid is another one now."""
+    rig = PrecedenceRig("game*")
+    rig.scheduler.handle(YieldRequested("game.exe is running (pid 7)", for_program=True), 0.0)
+    rig.about = [GAME]
+    await rig.precedence.look()
+    await rig.precedence.look()
+
+    assert rig.events == [RUNS]
 
 
 async def test_programs_are_looked_for_again_and_again() -> None:

@@ -42,6 +42,9 @@ from hotseat.errors import Busy, NeverFits, NotRunning, UnknownModel, Yielding
 from hotseat.identifiers import ModelName
 from hotseat.scheduling.commands import Cause
 from hotseat.scheduling.events import YieldEnded, YieldRequested
+from hotseat.scheduling.handover import Handover
+from hotseat.scheduling.handover import Yielding as Yield
+from hotseat.scheduling.handover_export import adoption
 from hotseat.scheduling.lifecycle import Phase
 
 if TYPE_CHECKING:
@@ -535,6 +538,30 @@ def test_a_yield_goes_on(driver: SchedulerDriver, places: frozenset) -> None:  #
     after >> arrives(1, "qwen") << refuses(1, Yielding)
     after >> YieldEnded() << nothing
     after >> arrives(2, "qwen") << starts("qwen")
+
+
+def test_a_yield_for_a_program_and_one_for_an_operator(driver: SchedulerDriver) -> None:
+    """Each is handed over, also twice, and ends by itself; the reason is that of the program, which needs all."""
+    driver >> YieldRequested("training", frozenset({gpu(0)})) << nothing
+    driver >> YieldRequested("a game", for_program=True) << nothing
+    after = driver.handed_over().handed_over()
+
+    assert after.scheduler.view(0).yielding == "a game"
+    after >> YieldEnded(for_program=True) << nothing
+    after >> arrives(1, "qwen") << refuses(1, Yielding)
+    assert "training" in after.error.message
+    after >> YieldEnded() << nothing
+    after >> YieldEnded() << nothing
+    after >> arrives(2, "qwen") << starts("qwen")
+
+
+def test_the_yield_of_an_earlier_version(driver: SchedulerDriver) -> None:
+    """It does not say for whom it is, so an operator ends it."""
+    for event in adoption(Handover(yielding=Yield("a game")), driver.scheduler.catalog, {}):
+        driver >> event << nothing
+    driver >> arrives(1, "qwen") << refuses(1, Yielding)
+    driver >> YieldEnded() << nothing
+    driver >> arrives(2, "qwen") << starts("qwen")
 
 
 @pytest.mark.parametrize("fact", [handover_cancelled, clock])

@@ -358,7 +358,7 @@ def test_one_device_without_budgets_is_every_device(driver: SchedulerDriver) -> 
 def test_a_model_that_stays_during_a_yield_breaks_an_invariant(driver: SchedulerDriver) -> None:
     """Precedence is a promise too."""
     driver.with_ready("qwen")
-    driver.scheduler._state.yielding = GAME
+    driver.scheduler._state.yields[False] = GAME
 
     with pytest.raises(BrokenPromise, match=r"\['qwen'\] are still running although a yield is active"):
         check(driver.scheduler._state)

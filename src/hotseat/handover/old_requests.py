@@ -13,7 +13,6 @@ from hotseat.handover.request_messages import error_facts, event_in, upstream_fa
 from hotseat.handover.streams import STREAMS
 from hotseat.identifiers import ModelName
 from hotseat.scheduling.events import (
-    KeepAliveChanged,
     LoadRequested,
     PromptProcessed,
     RequestArrived,
@@ -117,5 +116,5 @@ class OldRequests:
             case PromptProcessed():
                 if (ticket := self._tickets.get(event.ticket)) is not None:
                     self._dispatcher.prompt_processed(replace(event, ticket=ticket))
-            case KeepAliveChanged():
+            case _:
                 self._dispatcher.tell(event)

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hotseat.handover.request_messages import AboutRequests, event_facts
+from hotseat.handover.request_messages import AboutRequests, FromOperators, event_facts
 from hotseat.scheduling.commands import Confirm, Refuse
-from hotseat.scheduling.events import LoadRequested, RequestArrived, RequestLeft, UnloadRequested
+from hotseat.scheduling.events import (
+    LoadRequested,
+    RequestArrived,
+    RequestLeft,
+    UnloadRequested,
+    YieldEnded,
+    YieldRequested,
+)
 from hotseat.scheduling.scheduler import Scheduler
+from hotseat.scheduling.transitions import Transitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +32,7 @@ if TYPE_CHECKING:
 class RemoteScheduler(Scheduler):
     """Decides nothing: it sends what concerns requests to the new process, whose commands arrive later.
 
-    Questions are answered as of the handover.
+    Questions are answered as of the handover; what operators change here is noted here too.
     """
 
     def __init__(self, scheduler: Scheduler, channel: Channel) -> None:
@@ -40,6 +48,10 @@ class RemoteScheduler(Scheduler):
             self._waiting.add(event.ticket)
         elif isinstance(event, RequestLeft):
             self._waiting.discard(event.ticket)
+        elif isinstance(event, FromOperators):
+            self._note(Transitions(self._state, now), event)
+            if isinstance(event, YieldRequested | YieldEnded) and event.for_program:
+                return []  # the new process looks for programs itself
         if isinstance(event, AboutRequests):
             self._channel.send(type(event).__name__, **event_facts(event))
         return []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec.structs import asdict
 
 from hotseat.errors import HotseatError
-from hotseat.identifiers import Address, ModelName, TicketId, Upstream
+from hotseat.identifiers import Address, ModelName, Place, TicketId, Upstream
 from hotseat.scheduling.commands import Confirm, Cut, Grant, Refuse
 from hotseat.scheduling.events import (
     KeepAliveChanged,
@@ -16,6 +16,8 @@ from hotseat.scheduling.events import (
     RequestArrived,
     RequestLeft,
     UnloadRequested,
+    YieldEnded,
+    YieldRequested,
 )
 
 if TYPE_CHECKING:
@@ -23,8 +25,9 @@ if TYPE_CHECKING:
 
     from hotseat.handover.channel import Message
 
+FromOperators: TypeAlias = YieldRequested | YieldEnded
 AboutRequests: TypeAlias = (
-    RequestArrived | RequestLeft | LoadRequested | UnloadRequested | KeepAliveChanged | PromptProcessed
+    RequestArrived | RequestLeft | LoadRequested | UnloadRequested | KeepAliveChanged | PromptProcessed | FromOperators
 )
 """The only events of the old process that concern the new one, which learns of servers from the guard."""
 ToRequests: TypeAlias = Grant | Confirm | Refuse | Cut
@@ -34,7 +37,8 @@ EVENTS: Mapping[str, type[AboutRequests]] = {kind.__name__: kind for kind in Abo
 
 
 def event_facts(event: AboutRequests) -> dict[str, Any]:
-    return asdict(event)
+    facts = asdict(event)
+    return {**facts, "places": sorted(event.places)} if isinstance(event, YieldRequested) else facts
 
 
 def event_in(message: Message) -> AboutRequests | None:
@@ -42,7 +46,10 @@ def event_in(message: Message) -> AboutRequests | None:
     kind = EVENTS.get(message.kind)
     if kind is None:
         return None
-    return kind(**{name: value for name, value in message.facts.items() if name in kind.__struct_fields__})
+    facts = {name: value for name, value in message.facts.items() if name in kind.__struct_fields__}
+    if kind is YieldRequested:
+        facts["places"] = frozenset(Place(*each) for each in facts["places"])
+    return kind(**facts)
 
 
 def command_in(message: Message) -> ToRequests | None:

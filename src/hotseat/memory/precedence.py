@@ -10,7 +10,7 @@ from hotseat.hardware.other_programs import present
 from hotseat.scheduling.events import YieldEnded, YieldRequested
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from hotseat.hardware.other_programs import OtherProgram
     from hotseat.identifiers import Place, Seconds
@@ -22,32 +22,31 @@ EVERY_S: Seconds = 2.0
 
 
 class Precedence:
-    """Tells the scheduler when models must be unloaded, and when they may be loaded again."""
+    """Tells the scheduler when models must be unloaded, and when they may be loaded again.
+
+    It keeps no yield itself: the scheduler has those of the previous process too, and here each of them can be ended.
+    """
 
     def __init__(
         self,
         tell: Callable[[Event], None],
+        yields: Callable[[], Mapping[bool, YieldRequested]],
         patterns: Callable[[], Collection[str]],
         ours: Callable[[], Collection[int]],
         look: Callable[[Collection[str], Collection[int]], Sequence[OtherProgram]] = present,
         every_s: Seconds = EVERY_S,
     ) -> None:
-        self._tell, self._patterns, self._ours, self._look, self._every_s = tell, patterns, ours, look, every_s
-        self._requested: YieldRequested | None = None
-        """For an operator."""
-        self._needed: YieldRequested | None = None
-        """For a program."""
-        self._reported: YieldRequested | None = None
+        self._tell, self._yields, self._patterns, self._ours = tell, yields, patterns, ours
+        self._look, self._every_s = look, every_s
 
     def yield_memory(self, reason: str, places: frozenset[Place] = frozenset()) -> None:
-        self._requested = YieldRequested(reason, places)
-        self._decide()
+        self._begin(YieldRequested(reason, places))
 
     def resume(self) -> str:
         """Withdraw the operator's request; returns the program for which models still yield, if any."""
-        self._requested = None
-        self._decide()
-        return self._needed.reason if self._needed else ""
+        self._end(YieldEnded())
+        program = self._yields().get(True)
+        return program.reason if program else ""
 
     async def walk(self) -> None:
         """Look for programs; never returns."""
@@ -58,17 +57,17 @@ class Precedence:
     async def look(self) -> None:
         patterns = tuple(self._patterns())
         found = await asyncio.to_thread(self._look, patterns, tuple(self._ours())) if patterns else ()
-        self._needed = YieldRequested(f"{found[0].name} is running (pid {found[0].pid})") if found else None
-        self._decide()
+        reason, known = f"{found[0].name} is running (pid {found[0].pid})" if found else "", self._yields().get(True)
+        if reason and (known is None or known.reason != reason):
+            self._begin(YieldRequested(reason, for_program=True))
+        elif known and not reason:
+            self._end(YieldEnded(for_program=True))
 
-    def _decide(self) -> None:
-        """A program needs all devices, so it wins over an operator, who may need one."""
-        yielding = self._needed or self._requested
-        if yielding == self._reported:
-            return None
-        self._reported = yielding
-        if yielding is None:
+    def _begin(self, event: YieldRequested) -> None:
+        log.info("yielding memory, models are unloaded reason=%r", event.reason)
+        self._tell(event)
+
+    def _end(self, event: YieldEnded) -> None:
+        self._tell(event)
+        if not self._yields():
             log.info("models may load again")
-            return self._tell(YieldEnded())
-        log.info("yielding memory, models are unloaded reason=%r", yielding.reason)
-        return self._tell(yielding)

@@ -112,10 +112,14 @@ class YieldRequested(Struct, frozen=True):
     reason: str
     places: frozenset[Place] = frozenset()
     """Empty: all."""
+    for_program: bool = False
+    """There is one yield for an operator, and one for a program."""
 
 
 class YieldEnded(Struct, frozen=True):
     """The yield is over."""
+
+    for_program: bool = False
 
 
 class UpstreamFailed(Struct, frozen=True):

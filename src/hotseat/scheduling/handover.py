@@ -174,6 +174,7 @@ class Eviction(Struct, frozen=True):
 class Yielding(Struct, frozen=True):
     reason: str
     places: tuple[Place, ...] = ()
+    for_program: bool = False
 
 
 class Handover(Struct, frozen=True):
@@ -185,6 +186,8 @@ class Handover(Struct, frozen=True):
     unloads: tuple[WaitingUnload, ...] = ()
     failed: tuple[FailedModel, ...] = ()
     evictions: tuple[Eviction, ...] = ()
+    yields: tuple[Yielding, ...] = ()
     yielding: Yielding | None = None
+    """What an earlier version sends instead: it counts as an operator's, who can end it."""
     saved: tuple[ModelName, ...] = ()
     """Models of which conversations were saved."""

@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
 
 def export(state: State, now: Instant) -> Handover:
-    yielding = state.yielding
     return Handover(
         last_launch=state.last_launch,
         servers=tuple(_server(model, now) for model in state.with_process()),
@@ -57,7 +56,7 @@ def export(state: State, now: Instant) -> Handover:
         unloads=tuple(_unloads(state)),
         failed=tuple(_failed(state, now)),
         evictions=tuple(_evictions(state, now)),
-        yielding=Yielding(yielding.reason, tuple(sorted(yielding.places))) if yielding else None,
+        yields=tuple(Yielding(y.reason, tuple(sorted(y.places)), y.for_program) for y in state.yields.values()),
         saved=tuple(model.name for model in state.models.values() if model.conversations.has_saved),
     )
 
@@ -140,8 +139,8 @@ def adoption(handover: Handover, catalog: Catalog, upstreams: Mapping[LaunchId, 
     """
     failures = tuple(each.failure for each in handover.failed if _is_same(each, catalog))
     yield HandoverReceived(handover.last_launch, failures, handover.evictions, handover.saved)
-    if handover.yielding:
-        yield YieldRequested(handover.yielding.reason, frozenset(handover.yielding.places))
+    for each in (*handover.yields, *([handover.yielding] if handover.yielding else [])):
+        yield YieldRequested(each.reason, frozenset(each.places), each.for_program)
     for server in handover.servers:
         if upstream := upstreams.get(server.launch):
             yield _adopted(server, catalog, upstream)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.spec import Footprint
     from hotseat.identifiers import Bytes, Instant, ModelName, Place, TicketId, Upstream
+    from hotseat.scheduling.events import YieldRequested
     from hotseat.scheduling.handover import Handover
     from hotseat.scheduling.model_stats import StatsOfModels
     from hotseat.scheduling.state import State
@@ -67,6 +68,11 @@ class Questions:
         state, wanted = self._state, self._state.models[model]
         loaded = {each.name: each for each in state.with_process() if each.phase is not Phase.ASLEEP}
         return not state.queue and model not in loaded and fits_beside(state, wanted, [*loaded.values()])
+
+    @property
+    def yields(self) -> Mapping[bool, YieldRequested]:
+        """For an operator (False) and for a program (True)."""
+        return self._state.yields
 
     # Views
 

@@ -182,9 +182,9 @@ class Scheduler(Questions):
             case DevicesChanged():
                 note_devices(self._state, event)
             case YieldRequested():
-                self._state.yielding = event
+                self._state.yields[event.for_program] = event
             case YieldEnded():
-                self._state.yielding = None
+                self._state.yields.pop(event.for_program, None)
             case UpstreamFailed():
                 self._failed(transitions, event)
             case UpstreamExited():

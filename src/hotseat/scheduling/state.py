@@ -196,11 +196,16 @@ class State:
         """Servers are being handed over, to the next process or from the previous one: no step begins."""
         self.postponed: list[UnloadRequested | CatalogChanged] = []
         """What must wait for the end of the handover, in order."""
-        self.yielding: YieldRequested | None = None
-        """Set while models must yield memory."""
+        self.yields: dict[bool, YieldRequested] = {}
+        """For an operator (False) and for a program (True)."""
         self.may_exceed_memory = False
         """Figures have changed since all models last fitted: starts alone never exceed a limit."""
         self._launches = 0
+
+    @property
+    def yielding(self) -> YieldRequested | None:
+        """Set while models must yield memory. A program needs all devices, an operator may need one."""
+        return self.yields.get(True) or self.yields.get(False)
 
     def next_launch(self) -> LaunchId:
         self._launches += 1
