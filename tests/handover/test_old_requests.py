@@ -12,6 +12,8 @@ from tests.support.catalogs import one_at_a_time
 from tests.support.fake_launcher import FakeLauncher
 from tests.support.waiting import come_true
 
+from hotseat.catalog.named_models import FleetModel
+from hotseat.catalog.overrides import Overrides
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.errors import CancelledByOperator, ShuttingDown
@@ -20,7 +22,13 @@ from hotseat.handover.old_requests import OldRequests
 from hotseat.handover.remote_scheduler import RemoteScheduler
 from hotseat.handover.request_messages import command_in
 from hotseat.identifiers import ClientId, ModelName, TicketId
-from hotseat.scheduling.events import HandoverRequested, YieldEnded, YieldRequested
+from hotseat.scheduling.events import (
+    FleetModelsChanged,
+    HandoverRequested,
+    OverridesChanged,
+    YieldEnded,
+    YieldRequested,
+)
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.tasks import Tasks
 
@@ -221,8 +229,13 @@ async def test_an_operator_who_changes_something_in_the_old_process() -> None:
         processes.old.tell(YieldRequested("training"))
         await come_true(lambda: processes.new.questions.yields)
         processes.old.tell(YieldRequested("a game", for_program=True))
+        processes.old.tell(FleetModelsChanged({"far": FleetModel(ModelName("far"))}))
+        processes.old.tell(OverridesChanged(QWEN, pinned=True))
         processes.old.tell(YieldEnded())
         await come_true(lambda: not processes.new.questions.yields)
+        for dispatcher in (processes.old, processes.new):
+            assert dispatcher.catalog.overrides == {QWEN: Overrides(pinned=True)}
+        assert [*processes.old.catalog.fleet_models] == ["far"]
 
         assert [*processes.old.questions.yields] == [True]
 

@@ -22,6 +22,8 @@ from hotseat.scheduling.commands import Confirm, Cut, Grant, Refuse
 from hotseat.scheduling.events import (
     KeepAliveChanged,
     LoadRequested,
+    OverridesChanged,
+    ProfileChanged,
     PromptProcessed,
     RequestArrived,
     RequestLeft,
@@ -44,6 +46,8 @@ TICKET, MODEL, CLIENT = TicketId(7), ModelName("qwen"), ClientId("ann")
         PromptProcessed(TICKET, 10, 20, 0.5, 3),
         YieldRequested("training", frozenset({gpu(0), gpu(1)})),
         YieldEnded(),
+        OverridesChanged(MODEL, pinned=True, ttl_s=5.0),
+        ProfileChanged("night"),
     ],
     ids=lambda event: type(event).__name__,
 )

@@ -336,3 +336,52 @@ def test_a_program_with_precedence_ends_after_a_restart(start: Callable[..., Hot
 def yielding(hotseat: Hotseat) -> str:
     """Why no model may run; empty: models may."""
     return str(hotseat.call("GET", "/hotseat/models").json()["yielding"])
+
+
+def test_what_operators_change_while_a_restart_waits_for_a_load(start: Callable[..., Hotseat], tmp_path: Path) -> None:
+    """Each change counts, in the order in which they were made, and each can be taken back in the new process."""
+    go = tmp_path / "go"
+    slow = {"cmd": f"sh -c 'until [ -e {go} ]; do sleep 0.05; done; exec {llama('alpha')['cmd']}'"}
+    profiles = {"day": {"pins": {"gpt": "alpha"}}, "night": {"pins": {"gpt": "beta"}}}
+    models = {"alpha": llama("alpha"), "beta": {**llama("beta"), "ttl": 900}, "gamma": slow}
+    hotseat = start(models, profiles=profiles)
+    assert override(hotseat, "gamma", ttl=60) == {"gamma": {"pinned": None, "ttl": 60.0}}
+    assert hotseat.call("POST", "/hotseat/profiles/day").status == 200
+    with ThreadPoolExecutor(3) as clients:
+        loading = clients.submit(hotseat.load, "gamma")
+        eventually(lambda: hotseat.processes("until "))
+        restarted = clients.submit(hotseat.cli, "restart")
+        waiting = clients.submit(hotseat.chat, "alpha")
+        eventually(lambda: "hotseat is restarting" in hotseat.cli("why", "alpha").stdout)
+        override(hotseat, "alpha", pinned=True)
+        override(hotseat, "gamma")
+        meanwhile = override(hotseat, "beta", ttl=60)
+        hotseat.call("POST", "/hotseat/profiles/night")
+        go.touch()
+        loading.result()
+        assert restarted.result().returncode == 0
+        assert waiting.result().status == 200
+
+    assert (
+        meanwhile
+        == overrides(hotseat)
+        == {"alpha": {"pinned": True, "ttl": None}, "beta": {"pinned": None, "ttl": 60.0}}
+    )
+    assert hotseat.call("GET", "/hotseat/profiles").json()["active"] == "night"
+    override(hotseat, "alpha")
+    assert override(hotseat, "beta") == {}
+    assert hotseat.call("GET", "/hotseat/models/beta").json()["ttl"] == 900
+    assert hotseat.chat("beta").status == 200  # alpha can be evicted again
+    hotseat.call("DELETE", "/hotseat/profiles")
+    assert hotseat.call("GET", "/hotseat/profiles").json()["active"] is None
+
+
+def override(hotseat: Hotseat, model: str, **values: object) -> dict[str, Any]:
+    """Set these, and return what is set now."""
+    assert hotseat.call("PUT", f"/hotseat/models/{model}/overrides", values).status == 200
+    return overrides(hotseat)
+
+
+def overrides(hotseat: Hotseat) -> dict[str, Any]:
+    listed = hotseat.call("GET", "/hotseat/models").json()["models"]
+    return {each["model"]: each["overrides"] for each in listed if each["overrides"]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -38,10 +39,12 @@ from tests.support.scheduler_driver import (
     wakes_at,
 )
 
+from hotseat.catalog.named_models import FleetModel, Profile
+from hotseat.catalog.overrides import Overrides
 from hotseat.errors import Busy, NeverFits, NotRunning, UnknownModel, Yielding
 from hotseat.identifiers import ModelName
 from hotseat.scheduling.commands import Cause
-from hotseat.scheduling.events import YieldEnded, YieldRequested
+from hotseat.scheduling.events import FleetModelsChanged, OverridesChanged, ProfileChanged, YieldEnded, YieldRequested
 from hotseat.scheduling.handover import Handover
 from hotseat.scheduling.handover import Yielding as Yield
 from hotseat.scheduling.handover_export import adoption
@@ -50,7 +53,12 @@ from hotseat.scheduling.lifecycle import Phase
 if TYPE_CHECKING:
     from tests.support.scheduler_driver import NewDriver, SchedulerDriver
 
+    from hotseat.catalog.catalog import Catalog
     from hotseat.scheduling.events import Event
+
+QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
+PROFILES = {"night": Profile("night", "", {"gpt": "qwen"})}
+FAR = FleetModel(ModelName("far"))
 
 
 def test_an_eviction_waits_for_the_end_of_the_handover(driver: SchedulerDriver) -> None:
@@ -166,9 +174,42 @@ def test_of_several_new_configurations_the_last_one_counts(driver: SchedulerDriv
     driver >> unload(1, "gemma") << nothing
     driver >> changed(one_at_a_time("qwen", "llama")) << nothing
 
-    assert ModelName("gemma") in driver.scheduler.catalog.models
-    driver >> handover_cancelled << refuses(1, NotRunning)
     assert ModelName("gemma") not in driver.scheduler.catalog.models
+    driver >> arrives(2, "gemma") << refuses(2, UnknownModel)
+    driver >> handover_cancelled << refuses(1, NotRunning)
+
+
+@pytest.mark.parametrize("catalog", [one_at_a_time(model("qwen", version=2)), one_at_a_time("llama")])
+def test_a_new_configuration_replaces_processes_after_the_handover(driver: SchedulerDriver, catalog: Catalog) -> None:
+    """The names and limits count at once; the process of a changed or removed model stays until then."""
+    driver.with_ready("qwen", 1)
+    driver >> handover_requested << nothing
+    driver >> changed(catalog) << nothing
+    driver >> leaves(1) << nothing
+
+    assert driver.phase("qwen") is Phase.READY
+    driver >> handover_cancelled << stops("qwen", cause=Cause.CONFIGURATION)
+
+
+def test_operators_change_several_things_meanwhile(new_driver: NewDriver) -> None:
+    """Each change counts, in their order, beside a new configuration, whether the handover is cancelled or not."""
+    driver = new_driver(replace(one_at_a_time("qwen", model("llama", ttl_s=60), "gemma"), profiles=PROFILES))
+    driver >> handover_requested << nothing
+    driver >> OverridesChanged(QWEN, pinned=True) << nothing
+    driver >> OverridesChanged(LLAMA, ttl_s=5) << nothing
+    driver >> ProfileChanged("night") << nothing
+    driver >> FleetModelsChanged({"far": FAR}) << nothing
+    driver >> changed(replace(one_at_a_time("qwen", model("llama", ttl_s=30), "new"), profiles=PROFILES)) << nothing
+    driver >> OverridesChanged(QWEN) << nothing
+    driver >> handover_cancelled << nothing
+    catalog = driver.scheduler.catalog
+
+    assert catalog.overrides == {LLAMA: Overrides(ttl_s=5)}
+    assert (catalog.active_profile, catalog.fleet_models) == ("night", {"far": FAR})
+    driver >> OverridesChanged(LLAMA) << nothing
+    driver >> ProfileChanged(None) << nothing
+    assert driver.scheduler.catalog.models[LLAMA].ttl_s == 30
+    assert driver.scheduler.catalog.active_profile is None
 
 
 def test_memory_that_others_take_is_freed_afterwards(new_driver: NewDriver) -> None:
@@ -289,7 +330,7 @@ def test_an_unload_that_was_postponed(driver: SchedulerDriver) -> None:
     driver >> handover_requested << nothing
     driver >> changed(one_at_a_time("llama")) << nothing
     driver >> unload(2, "qwen", force=True) << nothing
-    driver.handed_over() << cuts(1)
+    driver.handed_over(one_at_a_time("qwen")) << cuts(1)
 
 
 def test_a_server_that_drains_for_its_sleep_sleeps(new_driver: NewDriver) -> None:

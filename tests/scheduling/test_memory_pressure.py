@@ -35,7 +35,10 @@ from hotseat.scheduling.commands import Cause, StartUpstream, StopUpstream
 from hotseat.scheduling.events import (
     CatalogChanged,
     DevicesChanged,
+    FleetModelsChanged,
     MemoryMeasured,
+    OverridesChanged,
+    ProfileChanged,
     RequestArrived,
     RequestLeft,
     UpstreamExited,
@@ -197,6 +200,46 @@ def test_a_changed_recipe_has_the_figure_of_its_own_earlier_runs(new_driver: New
 
     driver >> CatalogChanged(catalog, {ModelName("qwen"): {gpu(0): 12 * GIB}}) << nothing
     assert driver.view("qwen").footprint == Footprint({gpu(0): 12 * GIB}, Source.MEASURED)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        OverridesChanged(ModelName("qwen"), ttl_s=5),
+        ProfileChanged(None),
+        FleetModelsChanged({}),
+        CatalogChanged(with_budget(guessed("qwen", 20, version=2))),
+        CatalogChanged(with_budget(guessed("qwen", 20, version=2), model("llama", gib=1))),
+    ],
+    ids=["overrides", "profile", "fleet", "the same configuration", "another model"],
+)
+@pytest.mark.parametrize("recipe", [1, 2])
+def test_an_event_without_a_figure_leaves_figures_as_they_are(new_driver: NewDriver, event: Event, recipe: int) -> None:
+    """That of a running process, and that of the changed recipe which waits for its end."""
+    driver = new_driver(with_budget(guessed("qwen", 20, version=recipe)))
+    driver.with_ready("qwen", 1)
+    driver >> measured("qwen", 12) << nothing
+    figure = {ModelName("qwen"): {gpu(0): (12 if recipe == 2 else 5) * GIB}}
+    driver >> CatalogChanged(with_budget(guessed("qwen", 20, version=2)), figure) << nothing
+    driver >> event << nothing
+    assert driver.view("qwen").footprint == Footprint({gpu(0): 12 * GIB}, Source.MEASURED)
+
+    driver >> leaves(1)
+    driver._unasserted.clear()
+    driver >> exited("qwen") << nothing
+    assert driver.view("qwen").footprint == Footprint({gpu(0): figure[ModelName("qwen")][gpu(0)]}, Source.MEASURED)
+
+
+def test_the_figure_of_a_recipe_that_never_ran_is_not_that_of_the_next(new_driver: NewDriver) -> None:
+    """A third recipe without a figure is unknown, but for its estimate."""
+    driver = new_driver(with_budget(guessed("qwen", 20)))
+    driver.with_ready("qwen", 1)
+    driver >> CatalogChanged(with_budget(guessed("qwen", 6, version=2)), {ModelName("qwen"): {gpu(0): GIB}}) << nothing
+    driver >> CatalogChanged(with_budget(guessed("qwen", 7, version=3))) << nothing
+    driver >> leaves(1) << stops("qwen")
+    driver >> exited("qwen") << nothing
+
+    assert driver.view("qwen").footprint == Footprint({gpu(0): 7 * GIB}, Source.ESTIMATED)
 
 
 def test_a_cold_model_forgets_the_figure_of_its_old_recipe(new_driver: NewDriver) -> None:

@@ -259,8 +259,9 @@ def an_operator_is_forgotten(state: State) -> tuple[()]:
     return ()
 
 
-def what_was_postponed_is_lost(state: State, event: object) -> None:
-    pass
+def what_was_postponed_is_lost(scheduler: Scheduler, transitions: Transitions) -> None:
+    scheduler._state.postponed = []
+    handover_transitions.end(transitions)
 
 
 STOP, REMOVE, GRANT = Transitions.stop, Transitions._remove, Transitions.grant
@@ -313,7 +314,7 @@ PLANTED: list[tuple[Any, str, Any, tuple[str, ...]]] = [
     (handover_export, "_unloads", an_operator_is_forgotten, ONE_AT_A_TIME),
     (State, "note_launch", launches_are_numbered_from_one_again, ALL),
     (handover_transitions, "_follow_catalog", an_outdated_server_is_kept, ALL),
-    (handover_transitions, "postpone", what_was_postponed_is_lost, ALL),
+    (Scheduler, "_handover_ended", what_was_postponed_is_lost, ALL),
 ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from tests.support.catalogs import gpu, one_at_a_time
@@ -16,15 +16,12 @@ from hotseat.dispatch.journal import Journal
 from hotseat.handover.channel import Message
 from hotseat.identifiers import Address, LaunchId, ModelName, TicketId
 from hotseat.model_servers.server_description import ServerDescription, fingerprint_of
+from hotseat.scheduling.events import OverridesChanged
 from hotseat.scheduling.handover import Handover, LevelRecord, ProcessSpec
 from hotseat.scheduling.handover_json import to_json
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.startup.taking_over import OldState, handover_of, record_of, restore_catalog
-from hotseat.state.overrides_store import OverridesStore
-from hotseat.state.state_file import StateFile
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from hotseat.state.overrides_store import to_json as to_json_of
 
 pytestmark = pytest.mark.anyio
 
@@ -101,37 +98,33 @@ def dispatcher_of(*names: str, **known: Any) -> Dispatcher:
     return Dispatcher(Scheduler(replace(catalog, **known)), FakeLauncher(), Journal())
 
 
-@pytest.fixture
-def overrides(tmp_path: Path) -> OverridesStore:
-    """As the old process keeps them: an operator has pinned qwen."""
-    file = StateFile(tmp_path / "overrides.json")
-    file.write({"format": 1, "models": {"qwen": {"pinned": True, "ttl": None}}})
-    return OverridesStore(file)
+PINNED = {ModelName("qwen"): Overrides(pinned=True)}
 
 
-async def test_what_operators_have_set_meanwhile(overrides: OverridesStore) -> None:
-    """The new process had read its configuration before."""
+async def test_what_operators_have_set_meanwhile() -> None:
+    """The new process had read its configuration before, and what operators had set then."""
     dispatcher = dispatcher_of("qwen", "llama")
-    restore_catalog(dispatcher, overrides, "night")
+    dispatcher.tell(OverridesChanged(ModelName("llama"), pinned=True))
+    restore_catalog(dispatcher, PINNED, "night")
 
     assert dispatcher.catalog.active_profile == "night"
     assert dispatcher.catalog.overrides == {"qwen": Overrides(pinned=True)}
     assert dispatcher.catalog.models[ModelName("qwen")].pinned
 
 
-async def test_a_profile_that_is_not_configured_any_more(overrides: OverridesStore) -> None:
+async def test_a_profile_that_is_not_configured_any_more() -> None:
     """None is active then."""
     dispatcher = dispatcher_of("qwen", profiles={})
-    restore_catalog(dispatcher, overrides, "night")
+    restore_catalog(dispatcher, PINNED, "night")
 
     assert dispatcher.catalog.active_profile is None
 
 
-async def test_nothing_was_set(tmp_path: Path) -> None:
+async def test_nothing_was_set() -> None:
     """The catalog stays the same, and the journal has no entry about it."""
     dispatcher = dispatcher_of("qwen")
     before = dispatcher.catalog
-    restore_catalog(dispatcher, OverridesStore(StateFile(tmp_path / "none.json")), None)
+    restore_catalog(dispatcher, {}, None)
 
     assert dispatcher.catalog is before
 
@@ -144,15 +137,17 @@ def state(**facts: Any) -> Message:
 
 def test_the_last_message_of_an_older_version() -> None:
     """What it does not say has a default."""
-    assert OldState.of(state()) == OldState(Handover(3), 8, TicketId(5), None, must_reload=False, fleet={})
+    old = OldState(Handover(3), 8, TicketId(5), None, must_reload=False, fleet={}, overrides={})
+    assert OldState.of(state()) == old
 
 
 def test_the_last_message_of_this_version() -> None:
     """The second descriptor is the lock of the folder of conversations."""
     conversations = {"folder": "/cache/0123456789abcdef", "files": [], "servers": []}
     fleet = {"token": "0" * 64, "host": "hotseat/gpu1", "orders": []}
-    read = OldState.of(state(conversations=conversations, must_reload=True, fleet=fleet, weather="fine"))
+    handed = {"conversations": conversations, "must_reload": True, "fleet": fleet, "weather": "fine"}
+    read = OldState.of(state(overrides=to_json_of(PINNED), **handed))
 
-    assert (read.must_reload, read.fleet, read.lock) == (True, fleet, 11)
+    assert (read.must_reload, read.fleet, read.overrides, read.lock) == (True, fleet, PINNED, 11)
     assert read.conversations is not None
     assert read.conversations.folder == "/cache/0123456789abcdef"

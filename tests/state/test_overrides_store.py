@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.catalogs import one_at_a_time
 
-from hotseat.catalog.overrides import Overrides
-from hotseat.dispatch.journal import Entry, Journal
+from hotseat.catalog.overrides import NO_OVERRIDES, Overrides
+from hotseat.dispatch.journal import Journal
 from hotseat.identifiers import ModelName
-from hotseat.scheduling.events import CatalogChanged
+from hotseat.scheduling.events import OverridesChanged
 from hotseat.state.overrides_store import OverridesStore
 from hotseat.state.state_file import StateFile
 
@@ -35,7 +35,8 @@ def store(file: Path) -> OverridesStore:
 def changed(by: OverridesStore, overrides: dict[ModelName, Overrides]) -> None:
     journal = Journal()
     journal.listen(by.watch)
-    journal.record(CatalogChanged(RIG.with_overrides(overrides)), [])
+    for name, each in overrides.items():
+        journal.record(OverridesChanged(name, each.pinned, each.ttl_s), [])
 
 
 def test_what_was_set_is_applied_by_the_next_run(file: Path) -> None:
@@ -49,7 +50,7 @@ def test_what_was_taken_back_is_forgotten(file: Path) -> None:
     """The next run follows the configuration."""
     one_run = store(file)
     changed(one_run, {QWEN: PINNED})
-    changed(one_run, {})
+    changed(one_run, {QWEN: NO_OVERRIDES})
 
     assert store(file).applied_to(RIG) == RIG
 
@@ -59,7 +60,7 @@ def test_a_model_is_missing_for_one_run(file: Path) -> None:
     changed(store(file), {QWEN: PINNED, LLAMA: SHORT})
     one_run = store(file)
     one_run.applied_to(one_at_a_time("llama"))
-    one_run.watch(Entry(1, 0.0, CatalogChanged(one_at_a_time("llama")), ()))
+    changed(one_run, {LLAMA: NO_OVERRIDES})
 
     assert store(file).applied_to(RIG).overrides == {QWEN: PINNED}
 
@@ -68,7 +69,7 @@ def test_without_overrides_nothing_is_written(file: Path) -> None:
     """There is no file as long as nobody sets anything."""
     one_run = store(file)
     one_run.applied_to(RIG)
-    changed(one_run, {})
+    changed(one_run, {QWEN: NO_OVERRIDES})
 
     assert not file.exists()
 

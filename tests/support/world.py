@@ -169,8 +169,6 @@ class World:
         self.is_closing = False
         self.is_handing_over = False
         """No server may be started, stopped, put to sleep or woken, unless that is the rest of a step."""
-        self.next_catalog: Catalog | None = None
-        """The configuration that was loaded during a handover."""
         self.is_sound = True
         """False from an event until it was processed: a broken promise leaves it False."""
         self.history: list[tuple[Instant, Event | Command]] = []
@@ -232,17 +230,17 @@ class World:
         self.tell(event)
 
     def change(self, catalog: Catalog) -> None:
-        if self.is_handing_over:
-            self.next_catalog = catalog
-        else:
-            self._follow(catalog)
+        self._follow(catalog)
         self.tell(CatalogChanged(catalog))
 
     def _follow(self, catalog: Catalog) -> None:
-        """What a new configuration means for the servers."""
+        """What a new configuration means for the servers. During a handover none of them is replaced."""
         for server in self.servers.values():
             if _is_outdated(server, catalog):
-                server.causes.add(Cause.CONFIGURATION)
+                if not self.is_handing_over:
+                    server.causes.add(Cause.CONFIGURATION)
+                elif not (server.causes or _is_outdated(server, self.catalog)):
+                    server.spec = self.catalog.models[server.model]
             elif catalog.models[server.model].ttl_s != self._spec(server).ttl_s:
                 server.kept = None
         for name, old in self.catalog.models.items():
@@ -271,9 +269,7 @@ class World:
 
     def _end_handover(self) -> None:
         self.is_handing_over = False
-        if self.next_catalog:
-            self._follow(self.next_catalog)
-        self.next_catalog = None
+        self._follow(self.catalog)
 
     @property
     def steps(self) -> list[Server]:
@@ -286,7 +282,7 @@ class World:
         handover = from_json(to_json(self.scheduler.handover(self.now)))
         self._before_batch.clear()
         learned = self.scheduler.model_stats.export()
-        self.scheduler, self.wake, self.next_catalog = Scheduler(catalog), NEVER, None
+        self.scheduler, self.wake = Scheduler(catalog), NEVER
         self.scheduler.model_stats.adopt(learned)
         self.read_ahead.clear()
         self._follow(catalog)
@@ -295,7 +291,7 @@ class World:
         *events, completed = adoption(handover, catalog, upstreams)
         for event in events:
             self._decide(event)
-        self.is_handing_over = False
+        self._end_handover()
         self.tell(completed)
 
     def _count_from_now(self) -> None:
@@ -733,7 +729,8 @@ class World:
 
     def _spec(self, server: Server) -> ModelSpec:
         """The spec that applies to a server: time limits follow the catalog while it runs."""
-        return server.spec if server.causes else self.catalog.models[server.model]
+        is_as_started = server.causes or _is_outdated(server, self.catalog)
+        return server.spec if is_as_started else self.catalog.models[server.model]
 
     def _waits_for(self, model: ModelName) -> bool:
         return any(wanted.model == model for wanted in self.waiting.values())

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from hotseat.api.schema_base import Schema
 from hotseat.catalog.catalog import Catalog
+from hotseat.catalog.named_models import FleetModel
 from hotseat.catalog.sleeping import SleepLevel
 from hotseat.catalog.spec import ModelSpec
 from hotseat.dispatch.journal import Gap
@@ -72,7 +73,7 @@ def plain(thing: Any) -> Any:
             return {"code": thing.code, "message": thing.message}
         case Address() | Place():
             return str(thing)
-        case SleepLevel():
+        case SleepLevel() | FleetModel():
             return thing.name
         case tuple() | frozenset():
             return [plain(each) for each in thing]

@@ -105,8 +105,8 @@ class Catalog:
         return f'model "{name}" is not defined in the configuration.{advice}'
 
     def with_profile(self, name: str | None) -> Catalog:
-        """A copy with this profile active; unchanged if there is no such profile."""
-        return replace(self, active_profile=name) if name in self.profiles else self
+        """A copy with this profile active; with none if there is no such profile."""
+        return replace(self, active_profile=name if name in self.profiles else None)
 
     def with_fleet_models(self, fleet_models: Mapping[str, FleetModel]) -> Catalog:
         return replace(self, fleet_models=fleet_models)

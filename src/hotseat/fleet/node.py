@@ -30,7 +30,7 @@ from hotseat.fleet.signing import SignedStore
 from hotseat.fleet.snapshot import orders_in
 from hotseat.fleet.store import Bucket
 from hotseat.fleet.view import FleetConnection
-from hotseat.scheduling.events import CatalogChanged, RequestArrived, RequestLeft, UpstreamFailed
+from hotseat.scheduling.events import FleetModelsChanged, RequestArrived, RequestLeft, UpstreamFailed
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ class FleetNode:
         names = {**dict(self.roster.names.expected()), **dict(self.roster.names.present())}
         fleet_models = {name: FleetModel(model) for name, model in names.items() if own.find(name) is None}
         if fleet_models != own.fleet_models:
-            self._dispatcher.tell(CatalogChanged(own.with_fleet_models(fleet_models)))
+            self._dispatcher.tell(FleetModelsChanged(fleet_models))
 
 
 def identity_of(settings: Fleet, token: str) -> Identity:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from hotseat.handover.request_messages import AboutRequests, FromOperators, event_facts
 from hotseat.scheduling.commands import Confirm, Refuse
 from hotseat.scheduling.events import (
+    FleetModelsChanged,
     LoadRequested,
     RequestArrived,
     RequestLeft,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 class RemoteScheduler(Scheduler):
     """Decides nothing: it sends what concerns requests to the new process, whose commands arrive later.
 
-    Questions are answered as of the handover; what operators change here is noted here too.
+    Questions are answered as of the handover; what operators and other hosts change is noted.
     """
 
     def __init__(self, scheduler: Scheduler, channel: Channel) -> None:
@@ -48,7 +49,7 @@ class RemoteScheduler(Scheduler):
             self._waiting.add(event.ticket)
         elif isinstance(event, RequestLeft):
             self._waiting.discard(event.ticket)
-        elif isinstance(event, FromOperators):
+        elif isinstance(event, FromOperators | FleetModelsChanged):
             self._note(Transitions(self._state, now), event)
             if isinstance(event, YieldRequested | YieldEnded) and event.for_program:
                 return []  # the new process looks for programs itself
@@ -84,5 +85,4 @@ def unload_tickets(state: State) -> Iterator[TicketId]:
     for model in state.active.values():
         yield from model.unload_tickets
     for event in state.postponed:
-        if isinstance(event, UnloadRequested):
-            yield event.ticket
+        yield event.ticket

@@ -12,6 +12,8 @@ from hotseat.scheduling.commands import Confirm, Cut, Grant, Refuse
 from hotseat.scheduling.events import (
     KeepAliveChanged,
     LoadRequested,
+    OverridesChanged,
+    ProfileChanged,
     PromptProcessed,
     RequestArrived,
     RequestLeft,
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
     from hotseat.handover.channel import Message
 
-FromOperators: TypeAlias = YieldRequested | YieldEnded
+FromOperators: TypeAlias = YieldRequested | YieldEnded | OverridesChanged | ProfileChanged
 AboutRequests: TypeAlias = (
     RequestArrived | RequestLeft | LoadRequested | UnloadRequested | KeepAliveChanged | PromptProcessed | FromOperators
 )

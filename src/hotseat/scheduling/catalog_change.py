@@ -5,32 +5,50 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hotseat.catalog.catalog import compare, must_restart
+from hotseat.catalog.overrides import Overrides
 from hotseat.catalog.spec import NOTHING
 from hotseat.errors import UnknownModel
 from hotseat.identifiers import ANY_GPU
 from hotseat.scheduling.commands import Cause
+from hotseat.scheduling.events import CatalogChanged, FleetModelsChanged, OverridesChanged, ProfileChanged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.spec import ModelSpec
     from hotseat.identifiers import Bytes, ModelName, Place
-    from hotseat.scheduling.events import CatalogChanged
+    from hotseat.scheduling.events import AboutCatalog
     from hotseat.scheduling.state import ModelState, State
     from hotseat.scheduling.transitions import Transitions
 
 
-def change_catalog(transitions: Transitions, event: CatalogChanged) -> None:
-    state, change = transitions.state, compare(transitions.state.catalog, event.catalog)
-    state.catalog = event.catalog
+def change_catalog(transitions: Transitions, event: AboutCatalog) -> None:
+    state, catalog = transitions.state, changed(transitions.state.catalog, event)
+    change, measured = compare(state.catalog, catalog), event.measured if isinstance(event, CatalogChanged) else NOTHING
+    state.catalog = catalog
     state.reckon_limits()
     state.may_exceed_memory = True
     for name in change.removed:
         transitions.refuse_all(name, removed(name), "removed from the configuration")
     for name in (*change.removed, *change.changed):
         replace_process(transitions, state.models[name])
-    for name, spec in event.catalog.models.items():
-        _take_over(state, name, spec, event.measured.get(name))
+    for name, spec in catalog.models.items():
+        _take_over(state, name, spec, measured.get(name), is_changed=name in change.changed)
+
+
+def changed(catalog: Catalog, event: AboutCatalog) -> Catalog:
+    match event:
+        case OverridesChanged():
+            return catalog.with_overrides({event.model: Overrides(event.pinned, event.ttl_s)})
+        case ProfileChanged():
+            return catalog.with_profile(event.profile)
+        case FleetModelsChanged():
+            return catalog.with_fleet_models(event.fleet_models)
+    new, profile = event.catalog, catalog.active_profile
+    known = ((name, spec.overrides, new.models.get(name)) for name, spec in catalog.models.items())
+    kept = {name: overrides for name, overrides, spec in known if spec and spec.overrides != overrides}
+    return new.with_overrides(kept).with_profile(profile).with_fleet_models(catalog.fleet_models)
 
 
 def removed(name: ModelName) -> UnknownModel:
@@ -48,14 +66,20 @@ def follow_catalog(state: State, model: ModelState) -> None:
     return None
 
 
-def _take_over(state: State, name: ModelName, spec: ModelSpec, measured: Mapping[Place, Bytes] | None) -> None:
-    """The process of a model that did not change stays; so does its figure, on places that have a budget."""
+def _take_over(
+    state: State, name: ModelName, spec: ModelSpec, measured: Mapping[Place, Bytes] | None, *, is_changed: bool
+) -> None:
+    """The process of a model that did not change stays; so does its figure, on places that have a budget.
+
+    A figure that is missing means that nothing new is known, unless the recipe is another one now.
+    """
     model = state.models.get(name)
     if model is None:
         state.add(spec, measured)
         return
     if must_restart(model.spec, spec):
-        model.next_memory = measured
+        if measured is not None or is_changed:
+            model.next_memory = measured
         return
     model.change_spec(spec)
     places = {*state.limits, ANY_GPU}
@@ -65,8 +89,9 @@ def _take_over(state: State, name: ModelName, spec: ModelSpec, measured: Mapping
 
 
 def replace_process(transitions: Transitions, model: ModelState) -> None:
+    """During a handover it stays: its end replaces it, here or in the next process."""
     transitions.forgive(model)
-    if model.phase.takes_memory:
-        transitions.unload(model, Cause.CONFIGURATION, "its configuration changed")
-    else:
+    if not model.phase.takes_memory:
         follow_catalog(transitions.state, model)
+    elif not transitions.state.is_handing_over:
+        transitions.unload(model, Cause.CONFIGURATION, "its configuration changed")

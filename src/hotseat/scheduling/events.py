@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hotseat.catalog.catalog import Catalog
+    from hotseat.catalog.named_models import FleetModel
     from hotseat.catalog.sleeping import SleepLevel
     from hotseat.catalog.spec import ModelSpec
     from hotseat.errors import LoadFailed
@@ -228,9 +229,33 @@ class ClockReached(Struct, frozen=True):
 
 
 class CatalogChanged(Struct, frozen=True):
+    """The configuration was read again. What it does not define stays: overrides, the profile, the fleet's models.
+
+    Each of these changes by an event of its own that says what changes, so that no event undoes another.
+    """
+
     catalog: Catalog
     measured: MeasuredMemory = field(default_factory=lambda: NOTHING)
     """Measured memory of its recipes, as far as known. Without a figure, an unchanged recipe keeps its own."""
+
+
+class OverridesChanged(Struct, frozen=True):
+    """An operator has set this for a model. None: as configured."""
+
+    model: ModelName
+    pinned: bool | None = None
+    ttl_s: Seconds | None = None
+
+
+class ProfileChanged(Struct, frozen=True):
+    profile: str | None
+    """None, or one that is not configured: none is active."""
+
+
+class FleetModelsChanged(Struct, frozen=True):
+    """The models that only other hosts of the fleet have, by every name they have."""
+
+    fleet_models: Mapping[str, FleetModel]
 
 
 class ShutdownRequested(Struct, frozen=True):
@@ -303,6 +328,8 @@ AboutLaunch: TypeAlias = (
     | ConversationsRestored
 )
 
+AboutCatalog: TypeAlias = CatalogChanged | OverridesChanged | ProfileChanged | FleetModelsChanged
+
 Event: TypeAlias = (
     RequestArrived
     | LoadRequested
@@ -315,7 +342,7 @@ Event: TypeAlias = (
     | YieldEnded
     | PromptProcessed
     | ClockReached
-    | CatalogChanged
+    | AboutCatalog
     | ShutdownRequested
     | HandoverRequested
     | HandoverCancelled

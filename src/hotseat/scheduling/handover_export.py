@@ -110,8 +110,7 @@ def _unloads(state: State) -> Iterator[WaitingUnload]:
     for model in state.with_process():
         yield from (WaitingUnload(ticket, model.name) for ticket in model.unload_tickets)
     for event in state.postponed:
-        if isinstance(event, UnloadRequested):
-            yield WaitingUnload(event.ticket, event.model, event.force)
+        yield WaitingUnload(event.ticket, event.model, event.force)
 
 
 def _failed(state: State, now: Instant) -> Iterator[FailedModel]:

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 from hotseat.catalog.catalog import must_restart
 from hotseat.scheduling.catalog_change import replace_process
 from hotseat.scheduling.commands import Cause, StopUpstream
-from hotseat.scheduling.events import CatalogChanged
 from hotseat.scheduling.lifecycle import Move, Phase
 from hotseat.scheduling.memory_measured import count_measured
 from hotseat.scheduling.queue import RequestKind, Ticket
 
 if TYPE_CHECKING:
-    from hotseat.scheduling.events import HandoverReceived, ServerAdopted, UnloadRequested
+    from hotseat.scheduling.events import HandoverReceived, ServerAdopted
     from hotseat.scheduling.handover import Failure
     from hotseat.scheduling.state import ModelState, State
     from hotseat.scheduling.transitions import Transitions
@@ -53,18 +52,11 @@ def _note_failure(transitions: Transitions, model: ModelState, failure: Failure)
         transitions.state.failed[model.name] = model
 
 
-def postpone(state: State, event: UnloadRequested | CatalogChanged) -> None:
-    """Of several catalogs only the last one counts."""
-    if isinstance(event, CatalogChanged):
-        state.postponed = [each for each in state.postponed if not isinstance(each, CatalogChanged)]
-    state.postponed.append(event)
-
-
 def end(transitions: Transitions) -> None:
     """What was held back is decided now."""
     state = transitions.state
     state.is_handing_over = False
-    for model in [each for each in state.with_process() if each.is_adopted]:
+    for model in state.with_process():
         _follow_catalog(transitions, model)
 
 
@@ -150,4 +142,4 @@ def _follow_catalog(transitions: Transitions, model: ModelState) -> None:
 
 
 def _cannot_be_woken(model: ModelState) -> bool:
-    return model.sleep_level is not None and not model.sleep_level.resume
+    return model.is_adopted and model.sleep_level is not None and not model.sleep_level.resume

@@ -22,6 +22,7 @@ from hotseat.scheduling.events import (
     ConversationsSaved,
     DevicesChanged,
     Event,
+    FleetModelsChanged,
     HandoverCancelled,
     HandoverCompleted,
     HandoverReceived,
@@ -29,6 +30,8 @@ from hotseat.scheduling.events import (
     KeepAliveChanged,
     LoadRequested,
     MemoryMeasured,
+    OverridesChanged,
+    ProfileChanged,
     PromptProcessed,
     RequestArrived,
     RequestLeft,
@@ -167,8 +170,8 @@ class Scheduler(Questions):
                 self._arrived(transitions, event)
             case RequestLeft():
                 self._left(transitions, event)
-            case UnloadRequested() | CatalogChanged() if self._state.is_handing_over:
-                handover_transitions.postpone(self._state, event)
+            case UnloadRequested() if self._state.is_handing_over:
+                self._state.postponed.append(event)
             case UnloadRequested():
                 self._unload_requested(transitions, event)
             case KeepAliveChanged():
@@ -197,7 +200,7 @@ class Scheduler(Questions):
                 conversation_transitions.note(transitions, event)
             case ClockReached():
                 self._wake = NEVER
-            case CatalogChanged():
+            case CatalogChanged() | OverridesChanged() | ProfileChanged() | FleetModelsChanged():
                 change_catalog(transitions, event)
             case ShutdownRequested():
                 self._handover_ended(transitions)

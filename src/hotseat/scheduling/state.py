@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.spec import LaunchRecipe, ModelSpec
     from hotseat.identifiers import Bytes, Instant, MeasuredMemory, ModelName, Place, Seconds, TicketId, Upstream
     from hotseat.scheduling.commands import Cause, Evicted
-    from hotseat.scheduling.events import AboutLaunch, CatalogChanged, KeepAliveChanged, UnloadRequested, YieldRequested
+    from hotseat.scheduling.events import AboutLaunch, KeepAliveChanged, UnloadRequested, YieldRequested
 
 LONG_AGO: Instant = float("-inf")
 CLAIMABLE = (Phase.COLD, Phase.ASLEEP)
@@ -194,8 +194,8 @@ class State:
         self.is_closing = False
         self.is_handing_over = False
         """Servers are being handed over, to the next process or from the previous one: no step begins."""
-        self.postponed: list[UnloadRequested | CatalogChanged] = []
-        """What must wait for the end of the handover, in order."""
+        self.postponed: list[UnloadRequested] = []
+        """They wait for the end of the handover, in order."""
         self.yields: dict[bool, YieldRequested] = {}
         """For an operator (False) and for a program (True)."""
         self.may_exceed_memory = False

@@ -111,7 +111,7 @@ async def open_models(stack: AsyncExitStack, shared: Shared, supervisor: Supervi
     overrides = OverridesStore(StateFile(state_directory(os.environ) / OVERRIDES))
     loaded = shared.active.loaded = await asyncio.to_thread(with_figures, shared.active.loaded, memory)
     scheduler = Scheduler(overrides.applied_to(loaded.catalog), loaded.measured)
-    journal.listen(overrides.watch)
+    journal.listen(lambda entry: None if supervisor.guard.is_handed_over else overrides.watch(entry))
     stats_store = keep_model_stats(stack, supervisor, learned, scheduler, journal)
     dispatcher = Dispatcher(scheduler, memory.launcher(supervisor, scheduler), journal)
     memory_watch, unmet_limits = memory.watch(dispatcher, shared.tasks), UnmetLimits(scheduler)

@@ -57,12 +57,9 @@ class ConfigApplier:
         self._relay.change_policy(self._policy(loaded.settings))
 
     def change_catalog(self, loaded: Loaded) -> CatalogChange:
-        """Keeps what files do not define: the active profile, models of other hosts, and what operators have set."""
-        now = self._models.dispatcher.catalog
-        overrides = {**self._models.overrides.kept(), **now.overrides}
-        catalog = loaded.catalog.with_profile(now.active_profile).with_fleet_models(now.fleet_models)
+        """With what was set for models that are new in it: their folder may have been mounted."""
+        now, catalog = self._models.dispatcher.catalog, self._models.overrides.applied_to(loaded.catalog)
         self._models.supervisor.conversations.forget(without_successor(now, catalog))
-        catalog = catalog.with_overrides(overrides)
         self._models.dispatcher.tell(CatalogChanged(catalog, loaded.measured))
         return compare(now, catalog)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from hotseat.handover.restarts import Description, Restarts
 from hotseat.handover.successor import Listening
 from hotseat.scheduling.handover_json import to_json
+from hotseat.state import overrides_store
 
 if TYPE_CHECKING:
     from hotseat.config.reload import Reloader
@@ -52,6 +53,7 @@ def description(models: ModelParts, fleet: FleetHandle) -> Description:
         "next_ticket": models.dispatcher.tickets.next_number(),
         "journal": models.journal.n,
         "profile": models.dispatcher.catalog.active_profile,
+        "overrides": overrides_store.to_json(models.dispatcher.catalog.overrides),
         "fleet": fleet.to_hand_over(),
     }
     if (handed := models.supervisor.conversations.handed()) is None:

@@ -7,6 +7,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hotseat.catalog.overrides import NO_OVERRIDES
 from hotseat.handover.channel import Closed
 from hotseat.handover.old_requests import OldRequests
 from hotseat.handover.predecessor import VERSION
@@ -14,27 +15,35 @@ from hotseat.identifiers import LaunchId, TicketId
 from hotseat.model_servers.conversations.handover import read_handed
 from hotseat.model_servers.guard_link import CannotTake
 from hotseat.model_servers.server_description import fingerprint_of
-from hotseat.scheduling.events import CatalogChanged, LoadRequested, RequestArrived, ServerAdopted, UnloadRequested
+from hotseat.scheduling.events import (
+    LoadRequested,
+    OverridesChanged,
+    ProfileChanged,
+    RequestArrived,
+    ServerAdopted,
+    UnloadRequested,
+)
 from hotseat.scheduling.handover import Handover, LevelRecord, ProcessSpec, ServerRecord
 from hotseat.scheduling.handover_export import adoption
 from hotseat.scheduling.handover_json import UnreadableHandover, from_json
 from hotseat.startup.preparation import FAILED, CannotStart
+from hotseat.state import overrides_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hotseat.catalog.catalog import Catalog
+    from hotseat.catalog.overrides import Overrides
     from hotseat.dispatch.dispatcher import Dispatcher
     from hotseat.handover.channel import Channel, Message
     from hotseat.handover.predecessor import Predecessor
     from hotseat.handover.streams import Streams
-    from hotseat.identifiers import Address, Upstream
+    from hotseat.identifiers import Address, ModelName, Upstream
     from hotseat.model_servers.conversations.handover import HandedConversations
     from hotseat.model_servers.server_description import ServerDescription
     from hotseat.model_servers.supervisor import Supervisor
     from hotseat.scheduling.events import Event
     from hotseat.startup.models import ModelParts
-    from hotseat.state.overrides_store import OverridesStore
 
 # After a restart
 
@@ -58,7 +67,7 @@ async def take_over(predecessor: Predecessor, models: ModelParts, streams: Strea
     models.model_stats_store.recall()
     models.journal.n = state.journal
     models.dispatcher.tickets.number_from(state.next_ticket)
-    restore_catalog(models.dispatcher, models.overrides, state.profile)
+    restore_catalog(models.dispatcher, {**models.overrides.kept(), **state.overrides}, state.profile)
     if state.conversations:
         await models.supervisor.conversations.take(state.conversations, state.lock)
     requests = OldRequests(models.dispatcher, channel, streams.note)
@@ -77,6 +86,7 @@ class OldState(NamedTuple):
     profile: str | None
     must_reload: bool
     fleet: Mapping[str, Any]
+    overrides: Mapping[ModelName, Overrides]
     conversations: HandedConversations | None = None
     lock: int = -1
     """Of the folder of conversations, if there is one."""
@@ -89,8 +99,8 @@ class OldState(NamedTuple):
         conversations = read_handed(facts.get("conversations"))
         handed = (conversations, message.fds[1]) if conversations else ()
         must_reload, fleet = facts.get("must_reload", False), facts.get("fleet", {})
-        ticket = TicketId(facts["next_ticket"])
-        return cls(scheduler, facts["journal"], ticket, facts["profile"], must_reload, fleet, *handed)
+        ticket, overrides = TicketId(facts["next_ticket"]), overrides_store.from_json(facts.get("overrides"))
+        return cls(scheduler, facts["journal"], ticket, facts["profile"], must_reload, fleet, overrides, *handed)
 
 
 async def received(channel: Channel) -> Message:
@@ -110,12 +120,13 @@ def refusing(channel: Channel) -> Iterator[None]:
         raise CannotStart(str(problem), FAILED) from None
 
 
-def restore_catalog(dispatcher: Dispatcher, overrides: OverridesStore, profile: str | None) -> None:
-    """What operators have set meanwhile."""
-    catalog = dispatcher.catalog
-    changed = overrides.applied_to(catalog).with_profile(profile)
-    if changed != catalog:
-        dispatcher.tell(CatalogChanged(changed))
+def restore_catalog(dispatcher: Dispatcher, overrides: Mapping[ModelName, Overrides], profile: str | None) -> None:
+    """What operators have set or taken back since this process has read it."""
+    for name, spec in dispatcher.catalog.models.items():
+        if (wanted := overrides.get(name, NO_OVERRIDES)) != spec.overrides:
+            dispatcher.tell(OverridesChanged(name, wanted.pinned, wanted.ttl_s))
+    if profile in dispatcher.catalog.profiles:
+        dispatcher.tell(ProfileChanged(profile))
 
 
 def adopt(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hotseat.catalog.overrides import MOST_TTL_S, Overrides
+from hotseat.catalog.overrides import MOST_TTL_S, NO_OVERRIDES, Overrides
 from hotseat.identifiers import ModelName
-from hotseat.scheduling.events import CatalogChanged
+from hotseat.scheduling.events import OverridesChanged
 from hotseat.state.state_file import FORMAT
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hotseat.catalog.catalog import Catalog
     from hotseat.dispatch.journal import Entry
     from hotseat.identifiers import Seconds
@@ -24,33 +26,29 @@ class OverridesStore:
 
     def __init__(self, file: StateFile) -> None:
         self._file = file
-        self._last: dict[ModelName, Overrides] = {}
 
     def applied_to(self, catalog: Catalog) -> Catalog:
-        applied = catalog.with_overrides(self.kept())
-        self._last = applied.overrides
-        return applied
+        return catalog.with_overrides(self.kept())
 
     def kept(self) -> dict[ModelName, Overrides]:
-        models = self._file.read().get("models")
-        found = models.items() if isinstance(models, dict) else ()
-        return {ModelName(name): overrides for name, each in found if (overrides := _overrides(each))}
+        return from_json(self._file.read().get("models"))
 
     def watch(self, entry: Entry) -> None:
         """A listener of the journal."""
-        if isinstance(entry.event, CatalogChanged) and entry.event.catalog.overrides != self._last:
-            self._keep(entry.event.catalog)
-
-    def _keep(self, catalog: Catalog) -> None:
-        self._last, before = catalog.overrides, self.kept()
-        others = {name: each for name, each in before.items() if name not in catalog.models}
-        kept = {**others, **catalog.overrides}
-        if kept != before:
-            self._file.write({"format": FORMAT, "models": {name: _plain(each) for name, each in kept.items()}})
+        if isinstance(event := entry.event, OverridesChanged):
+            before = self.kept()
+            kept = {**before, event.model: Overrides(event.pinned, event.ttl_s)}
+            if before.get(event.model, NO_OVERRIDES) != kept[event.model]:
+                self._file.write({"format": FORMAT, "models": to_json(kept)})
 
 
-def _plain(overrides: Overrides) -> dict[str, Any]:
-    return {"pinned": overrides.pinned, "ttl": overrides.ttl_s}
+def to_json(overrides: Mapping[ModelName, Overrides]) -> dict[str, Any]:
+    return {name: {"pinned": each.pinned, "ttl": each.ttl_s} for name, each in overrides.items() if each}
+
+
+def from_json(models: object) -> dict[ModelName, Overrides]:
+    found = models.items() if isinstance(models, dict) else ()
+    return {ModelName(name): overrides for name, each in found if (overrides := _overrides(each))}
 
 
 def _overrides(plain: object) -> Overrides:

@@ -17,7 +17,7 @@ from tests.support.waiting import come_true
 from hotseat.catalog.named_models import Profile, RemoteModel, Selector, Strategy
 from hotseat.catalog.spec import BodyChanges, Timeouts
 from hotseat.identifiers import Address, ModelName
-from hotseat.scheduling.events import CatalogChanged
+from hotseat.scheduling.events import ProfileChanged
 from hotseat.settings import Access, ApiKey, Role
 
 if TYPE_CHECKING:
@@ -370,7 +370,7 @@ async def test_a_profile_counts_from_the_next_request_on(open_rig: OpenRig) -> N
     rig = await open_rig(models=MODELS, profiles={"night": night})
     client = await rig.send(post(b'{"model":"gpt"}'))
     before = await client.message()
-    rig.dispatcher.tell(CatalogChanged(rig.dispatcher.catalog.with_profile("night")))
+    rig.dispatcher.tell(ProfileChanged("night"))
     await client.send(post(b'{"model":"gpt"}'))
     call = await rig.alpha.call()
     await call.say(HELLO)

@@ -10,8 +10,7 @@ from hotseat.api.deps import Caller, Deps
 from hotseat.api.model_schemas import Configured, Overrides
 from hotseat.api.routes.management import UNKNOWN
 from hotseat.api.schema_base import Result
-from hotseat.catalog import overrides
-from hotseat.scheduling.events import CatalogChanged
+from hotseat.scheduling.events import OverridesChanged
 
 if TYPE_CHECKING:
     from hotseat.catalog.spec import ModelSpec
@@ -25,13 +24,11 @@ router = APIRouter(prefix="/hotseat", tags=["hotseat"])
     responses=UNKNOWN,
 )
 async def override(name: str, body: Overrides, deps: Deps, caller: Caller) -> Result:
-    catalog = deps.dispatcher.catalog
-    model = catalog.resolve(name).name
+    model = deps.dispatcher.catalog.resolve(name).name
     if caller is not None:
         caller.check_may_use(model)
-    wanted = overrides.Overrides(body.pinned, body.ttl)
-    deps.dispatcher.tell(CatalogChanged(catalog.with_overrides({model: wanted})))
-    if wanted:
+    deps.dispatcher.tell(OverridesChanged(model, body.pinned, body.ttl))
+    if body.pinned is not None or body.ttl is not None:
         return Result(message=f"{model} differs from its configuration now, also after a restart")
     return Result(message=f"{model} follows its configuration")
 

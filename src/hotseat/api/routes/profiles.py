@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter
@@ -11,7 +10,7 @@ from pydantic import Field
 from hotseat.api.deps import FOR_ALL_MODELS, Deps
 from hotseat.api.schema_base import Failure, Result, Schema
 from hotseat.errors import UnknownProfile, did_you_mean
-from hotseat.scheduling.events import CatalogChanged
+from hotseat.scheduling.events import ProfileChanged
 
 router = APIRouter(prefix="/hotseat/profiles", tags=["hotseat"])
 
@@ -43,7 +42,7 @@ async def profiles(deps: Deps) -> Profiles:
 
 @router.delete("", summary="Deactivate the active profile", dependencies=[FOR_ALL_MODELS])
 async def deactivate(deps: Deps) -> Result:
-    _activate(deps, None)
+    deps.dispatcher.tell(ProfileChanged(None))
     return Result(message="no profile is active")
 
 
@@ -57,10 +56,5 @@ async def activate(name: str, deps: Deps) -> Result:
     known = deps.dispatcher.catalog.profiles
     if name not in known:
         raise UnknownProfile(f'profile "{name}" is not defined in the configuration.{did_you_mean(name, known)}')
-    _activate(deps, name)
+    deps.dispatcher.tell(ProfileChanged(name))  # the catalog holds the names, so every lookup sees it at once
     return Result(message=f"profile {name} is active")
-
-
-def _activate(deps: Deps, name: str | None) -> None:
-    # The catalog holds the names, so every lookup sees the change at once.
-    deps.dispatcher.tell(CatalogChanged(replace(deps.dispatcher.catalog, active_profile=name)))
