@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from copy import copy
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hotseat.error_bodies import Dialect, answer
 from hotseat.errors import HotseatError
@@ -79,12 +78,8 @@ class Context:
         self.heads = HeadCache(policy, dispatcher.catalog)
 
     def at_ollamas_address(self) -> Context:
-        """For the connections of another listener: they share everything but the rules, and what is known of heads."""
-        context = copy(self)
-        context.scheme = b"http"
-        context.policy = self.policy.at_ollamas_address()
-        context.heads = HeadCache(context.policy, self.dispatcher.catalog)
-        return context
+        """For the connections of another listener."""
+        return _OllamasContext(self)
 
     def check_space(self, body: Body) -> None:
         """Count what this body takes; raises if all of them together take too much."""
@@ -141,3 +136,16 @@ class Context:
         self.bodies.forget(request.body)
         if request.key_use is not None:
             request.key_use.ended(self.now())
+
+
+class _OllamasContext(Context):
+    """Has its own rules, and what is known of heads. All else is asked of the shared context each time: it changes."""
+
+    def __init__(self, shared: Context) -> None:
+        self._shared = shared
+        self.scheme = b"http"
+        self.policy = shared.policy.at_ollamas_address()
+        self.heads = HeadCache(self.policy, shared.dispatcher.catalog)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._shared, name)

@@ -60,8 +60,7 @@ class Relay:
 
     async def drain(self, within: Seconds) -> None:
         """Stop accepting; return when every client is gone, after `within` seconds at the latest."""
-        for context in self._contexts():
-            context.closes_idle = True
+        self.context.closes_idle = True
         self._stop_accepting()
         await self.connections.drain(within)
 
@@ -71,20 +70,15 @@ class Relay:
         An idle client may send one more request: closing its connection could cross with it. `management` is the API
         of the other process.
         """
-        for context in self._contexts():
-            context.management = management
+        self.context.management = management
         self._stop_accepting()
         if accepted := list(self._tasks):
             await asyncio.wait(accepted, timeout=self.context.policy.limits.header_timeout_s)
         await self.connections.drain(within)
 
     def _stop_accepting(self) -> None:
-        for context in self._contexts():
-            context.is_draining = True
+        self.context.is_draining = True
         self._close_listeners()
-
-    def _contexts(self) -> list[Context]:
-        return [self.context] if self._ollamas is None else [self.context, self._ollamas]
 
     async def aclose(self) -> None:
         self._close_listeners()

@@ -128,3 +128,20 @@ async def test_a_shutdown_ends_both(rig: RelayRig) -> None:
     await rig.relay.drain(within=5)
 
     assert await client.read_to_end() == b""
+
+
+OWN = {"scheme", "policy", "heads"}
+"""What the two addresses do not share."""
+
+
+async def test_everything_that_changes_later_is_known_at_both_addresses(rig: RelayRig) -> None:
+    """A fleet that is joined late, the other process's API, the end of the service: one object has each of them."""
+    shared = rig.relay.context
+    at_ollamas = shared.at_ollamas_address()
+    found = {name: value for name, value in vars(shared).items() if name not in OWN}
+    for name in found:
+        setattr(shared, name, later := object())
+
+        assert getattr(at_ollamas, name) is later, name
+        setattr(shared, name, found[name])
+    assert len(found) >= 15
