@@ -150,9 +150,11 @@ class Program(Struct, frozen=True):
             self.shared.tasks.start(self.models.supervisor.end_unadopted(), "end servers that were not adopted")
             return None
         taken = await take_over(predecessor, self.models, self.relaying.streams, management)
-        old_requests, self.shared.fleet.handed = taken.requests, taken.fleet
+        old_requests, self.shared.fleet.handed = taken.requests, taken.old.fleet
+        if self.shared.host_verifier.checker and taken.old.proofs is not None:
+            self.shared.host_verifier.checker.take(taken.old.proofs)
         await self.relaying.created_keys.read_again()  # the old process may have changed them meanwhile
-        if taken.must_reload:
+        if taken.old.must_reload:
             self.shared.tasks.start(self.relaying.reloader.reload(), "reload")
         self.shared.tasks.start(self.models.supervisor.end_unadopted(), "end servers that were not adopted")
         self.shared.tasks.start(self.serve_old(old_requests), "requests of the previous process")

@@ -124,10 +124,13 @@ def test_the_same_request_is_proven_anew_each_time() -> None:
 @pytest.mark.parametrize("apart_s", [-MOST_SKEW_S - 1, MOST_SKEW_S + 1])
 def test_a_proof_holds_for_a_minute(apart_s: float) -> None:
     """A larger clock difference is rejected, and the error states the difference."""
-    checker(at=NOON).check(A, b"said", signed(at=NOON + 0.9 * apart_s))
+    host = Host()
+    us = host.process()
+    host.now += 2 * MOST_SKEW_S
+    us.check(A, b"said", signed(at=host.now + 0.9 * apart_s))
 
     with pytest.raises(HostUnproven, match=rf"clock of a differs by {re.escape(f'{apart_s:+.0f}')} s .*NTP"):
-        checker(at=NOON).check(A, b"said", signed(at=NOON + apart_s))
+        us.check(A, b"said", signed(at=host.now + apart_s))
 
 
 def test_what_is_remembered_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,3 +156,62 @@ def test_a_warning_comes_through_now_and_then() -> None:
 
     assert first == [True, False, True]
     assert limit.lets_through("a")
+
+
+# The next process
+
+
+class Host:
+    """Processes of host b that follow one another, on one clock."""
+
+    def __init__(self) -> None:
+        self.now = NOON
+
+    def process(self) -> ProofChecker:
+        return ProofChecker(B, FleetSecret((OLD,)), lambda: self.now)
+
+
+def test_a_proof_is_valid_once_also_after_restarts() -> None:
+    """The new process knows what the old one has seen; what was under way is accepted, once."""
+    host = Host()
+    old, seen, under_way = host.process(), signed(), signed()
+    old.check(A, b"said", seen)
+    host.now += 5
+    for _ in range(2):
+        new = host.process()
+        new.take(old.to_hand_over())
+        old = new
+
+        with pytest.raises(HostUnproven, match="rejects replays"):
+            new.check(A, b"said", seen)
+    new.check(A, b"said", under_way)
+    with pytest.raises(HostUnproven, match="rejects replays"):
+        new.check(A, b"said", under_way)
+
+
+def test_a_proof_that_is_too_old_is_not_handed_over() -> None:
+    """Its time has passed, so nobody needs to remember it."""
+    host = Host()
+    old, seen = host.process(), signed()
+    old.check(A, b"said", seen)
+    host.now += MOST_SKEW_S + 1
+    new = host.process()
+
+    assert old.to_hand_over() == []
+    new.take([])
+    with pytest.raises(HostUnproven, match="the clock of a differs"):
+        new.check(A, b"said", seen)
+
+
+def test_a_proof_from_before_a_crash_is_refused() -> None:
+    """Nobody knows whether the killed process has seen it; a new one is valid as soon as the clocks agree on that."""
+    host = Host()
+    host.process().check(A, b"said", proof := signed())
+    host.now += 1
+    next_one = host.process()
+
+    with pytest.raises(HostUnproven, match="before b started"):
+        next_one.check(A, b"said", proof)
+    with pytest.raises(HostUnproven, match="before b started"):
+        next_one.check(A, b"said", signed(at=host.now - 0.5))
+    next_one.check(A, b"said", signed(at=host.now))

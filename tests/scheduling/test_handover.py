@@ -45,9 +45,6 @@ from hotseat.errors import Busy, NeverFits, NotRunning, UnknownModel, Yielding
 from hotseat.identifiers import ModelName
 from hotseat.scheduling.commands import Cause
 from hotseat.scheduling.events import FleetModelsChanged, OverridesChanged, ProfileChanged, YieldEnded, YieldRequested
-from hotseat.scheduling.handover import Handover
-from hotseat.scheduling.handover import Yielding as Yield
-from hotseat.scheduling.handover_export import adoption
 from hotseat.scheduling.lifecycle import Phase
 
 if TYPE_CHECKING:
@@ -594,15 +591,6 @@ def test_a_yield_for_a_program_and_one_for_an_operator(driver: SchedulerDriver) 
     after >> YieldEnded() << nothing
     after >> YieldEnded() << nothing
     after >> arrives(2, "qwen") << starts("qwen")
-
-
-def test_the_yield_of_an_earlier_version(driver: SchedulerDriver) -> None:
-    """It does not say for whom it is, so an operator ends it."""
-    for event in adoption(Handover(yielding=Yield("a game")), driver.scheduler.catalog, {}):
-        driver >> event << nothing
-    driver >> arrives(1, "qwen") << refuses(1, Yielding)
-    driver >> YieldEnded() << nothing
-    driver >> arrives(2, "qwen") << starts("qwen")
 
 
 @pytest.mark.parametrize("fact", [handover_cancelled, clock])

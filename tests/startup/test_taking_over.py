@@ -137,17 +137,17 @@ def state(**facts: Any) -> Message:
 
 def test_the_last_message_of_an_older_version() -> None:
     """What it does not say has a default."""
-    old = OldState(Handover(3), 8, TicketId(5), None, must_reload=False, fleet={}, overrides={})
-    assert OldState.of(state()) == old
+    assert OldState.of(state()) == (Handover(3), 8, TicketId(5), None, False, {}, None, {}, None, -1)
 
 
 def test_the_last_message_of_this_version() -> None:
     """The second descriptor is the lock of the folder of conversations."""
     conversations = {"folder": "/cache/0123456789abcdef", "files": [], "servers": []}
     fleet = {"token": "0" * 64, "host": "hotseat/gpu1", "orders": []}
-    handed = {"conversations": conversations, "must_reload": True, "fleet": fleet, "weather": "fine"}
-    read = OldState.of(state(overrides=to_json_of(PINNED), **handed))
+    handed = {"conversations": conversations, "must_reload": True, "fleet": fleet, "proofs": ["1 a-1"]}
+    read = OldState.of(state(overrides=to_json_of(PINNED), weather="fine", **handed))
 
     assert (read.must_reload, read.fleet, read.overrides, read.lock) == (True, fleet, PINNED, 11)
+    assert read.proofs == ["1 a-1"]
     assert read.conversations is not None
     assert read.conversations.folder == "/cache/0123456789abcdef"

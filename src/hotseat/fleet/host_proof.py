@@ -18,7 +18,7 @@ from hotseat.errors import HostUnproven
 from hotseat.identifiers import DEFAULT_PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from hotseat.identifiers import HostName, Seconds
 
@@ -106,7 +106,12 @@ class Signer:
 
 
 class ProofChecker:
-    """Verifies proofs from other hosts."""
+    """Verifies proofs from other hosts, and accepts each once.
+
+    The next process gets what this one has seen. If this one is killed, the next one refuses what was signed before
+    its start: the other host tries the next host with a new proof. So does one whose clock is late, until it has
+    reached that time; of one whose clock is early, what it signed last before the crash could be replayed.
+    """
 
     def __init__(self, me: HostName, secret: FleetSecret, clock: Clock = time.time) -> None:
         self._me = me
@@ -114,6 +119,17 @@ class ProofChecker:
         self._clock = clock
         self._seen: set[bytes] = set()
         self._seen_before: set[bytes] = set()
+        self._not_before = int(clock() * 1000)
+
+    def to_hand_over(self) -> list[str]:
+        """The stamps that somebody could still replay."""
+        oldest = (self._clock() - MOST_SKEW_S) * 1000
+        return [stamp.decode() for stamp in self._seen | self._seen_before if _signed_at(stamp) >= oldest]
+
+    def take(self, seen: Iterable[str]) -> None:
+        """What the previous process has handed over."""
+        self._seen.update(stamp.encode() for stamp in seen)
+        self._not_before = 0
 
     def check(self, host: str, said: bytes, proof: bytes) -> None:
         """Raises HostUnproven with the reason and the remedy."""
@@ -123,12 +139,14 @@ class ProofChecker:
             raise HostUnproven(
                 f"{text}. Give all hosts the same fleet.secret, and each host its own fleet.name and address."
             )
-        apart = int(stamp.partition(b" ")[0]) / 1000 - self._clock()
+        apart = _signed_at(stamp) / 1000 - self._clock()
         if abs(apart) > MOST_SKEW_S:
             text = (
                 f"the clock of {host} differs by {apart:+.0f} s from that of {self._me}; the limit is {MOST_SKEW_S:g} s"
             )
             raise HostUnproven(f"{text}. Synchronize both with NTP.")
+        if _signed_at(stamp) < self._not_before:
+            raise HostUnproven(f"{host} has signed this request before {self._me} started. Try again.")
         if stamp in self._seen or stamp in self._seen_before:
             raise HostUnproven(f"{self._me} has already received this request from {host} and rejects replays.")
         self._remember(stamp)
@@ -137,6 +155,11 @@ class ProofChecker:
         if len(self._seen) >= MOST_SEEN:
             self._seen, self._seen_before = set(), self._seen
         self._seen.add(stamp)
+
+
+def _signed_at(stamp: bytes) -> int:
+    """In milliseconds."""
+    return int(stamp.partition(b" ")[0])
 
 
 def _message(to: HostName, said: bytes, stamp: bytes) -> bytes:

@@ -6,15 +6,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.handover.request_messages import AboutRequests, FromOperators, event_facts
 from hotseat.scheduling.commands import Confirm, Refuse
-from hotseat.scheduling.events import (
-    FleetModelsChanged,
-    LoadRequested,
-    RequestArrived,
-    RequestLeft,
-    UnloadRequested,
-    YieldEnded,
-    YieldRequested,
-)
+from hotseat.scheduling.events import FleetModelsChanged, LoadRequested, RequestArrived, RequestLeft, UnloadRequested
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.scheduling.transitions import Transitions
 
@@ -51,9 +43,8 @@ class RemoteScheduler(Scheduler):
             self._waiting.discard(event.ticket)
         elif isinstance(event, FromOperators | FleetModelsChanged):
             self._note(Transitions(self._state, now), event)
-            if isinstance(event, YieldRequested | YieldEnded) and event.for_program:
-                return []  # the new process looks for programs itself
-        if isinstance(event, AboutRequests):
+        # The new process looks for programs with precedence itself.
+        if isinstance(event, AboutRequests) and not getattr(event, "for_program", False):
             self._channel.send(type(event).__name__, **event_facts(event))
         return []
 

@@ -187,7 +187,5 @@ class Handover(Struct, frozen=True):
     failed: tuple[FailedModel, ...] = ()
     evictions: tuple[Eviction, ...] = ()
     yields: tuple[Yielding, ...] = ()
-    yielding: Yielding | None = None
-    """What an earlier version sends instead: it counts as an operator's, who can end it."""
     saved: tuple[ModelName, ...] = ()
     """Models of which conversations were saved."""

@@ -138,7 +138,7 @@ def adoption(handover: Handover, catalog: Catalog, upstreams: Mapping[LaunchId, 
     """
     failures = tuple(each.failure for each in handover.failed if _is_same(each, catalog))
     yield HandoverReceived(handover.last_launch, failures, handover.evictions, handover.saved)
-    for each in (*handover.yields, *([handover.yielding] if handover.yielding else [])):
+    for each in handover.yields:
         yield YieldRequested(each.reason, frozenset(each.places), each.for_program)
     for server in handover.servers:
         if upstream := upstreams.get(server.launch):

@@ -13,7 +13,6 @@ from hotseat.state import overrides_store
 
 if TYPE_CHECKING:
     from hotseat.config.reload import Reloader
-    from hotseat.startup.fleet import FleetHandle
     from hotseat.startup.models import ModelParts
     from hotseat.startup.preparation import Prepared
     from hotseat.startup.shared import Shared
@@ -27,7 +26,7 @@ def make_restarts(shared: Shared, models: ModelParts, reloader: Reloader) -> Res
         models.journal,
         models.supervisor.guard,
         listening_of(start),
-        lambda: description(models, shared.fleet),
+        lambda: description(models, shared),
         {**os.environ, **start.systemd.environment()},
         lambda successor: leave(shared, successor),
         lambda: reloader.attempts,
@@ -45,7 +44,7 @@ def listening_of(start: Prepared) -> Listening:
     return Listening(start.sockets, start.ollama_sockets, settings.listen, settings.ollama_listen, start.by_systemd)
 
 
-def description(models: ModelParts, fleet: FleetHandle) -> Description:
+def description(models: ModelParts, shared: Shared) -> Description:
     models.model_stats_store.save()
     handover = models.scheduler.handover(asyncio.get_running_loop().time())
     facts = {
@@ -54,7 +53,8 @@ def description(models: ModelParts, fleet: FleetHandle) -> Description:
         "journal": models.journal.n,
         "profile": models.dispatcher.catalog.active_profile,
         "overrides": overrides_store.to_json(models.dispatcher.catalog.overrides),
-        "fleet": fleet.to_hand_over(),
+        "fleet": shared.fleet.to_hand_over(),
+        "proofs": shared.host_verifier.checker.to_hand_over() if shared.host_verifier.checker else [],
     }
     if (handed := models.supervisor.conversations.handed()) is None:
         return Description(facts)

@@ -50,10 +50,7 @@ if TYPE_CHECKING:
 
 class TakenOver(NamedTuple):
     requests: OldRequests
-    must_reload: bool
-    """The configuration was reloaded since this process has read it."""
-    fleet: Mapping[str, Any]
-    """The old process's state as a host of a fleet."""
+    old: OldState
 
 
 async def take_over(predecessor: Predecessor, models: ModelParts, streams: Streams, management: Address) -> TakenOver:
@@ -73,7 +70,7 @@ async def take_over(predecessor: Predecessor, models: ModelParts, streams: Strea
     requests = OldRequests(models.dispatcher, channel, streams.note)
     adopt(models, state.scheduler, await models.supervisor.taken(), requests)
     await remove_old_conversations(models)
-    return TakenOver(requests, state.must_reload, state.fleet)
+    return TakenOver(requests, state)
 
 
 class OldState(NamedTuple):
@@ -85,22 +82,33 @@ class OldState(NamedTuple):
     next_ticket: TicketId
     profile: str | None
     must_reload: bool
+    """The configuration was reloaded since this process has read it."""
     fleet: Mapping[str, Any]
+    """The old process's state as a host of a fleet."""
+    proofs: Sequence[str] | None
+    """Of other hosts, as it has seen them; None: it does not say."""
     overrides: Mapping[ModelName, Overrides]
-    conversations: HandedConversations | None = None
-    lock: int = -1
+    conversations: HandedConversations | None
+    lock: int
     """Of the folder of conversations, if there is one."""
 
     @classmethod
     def of(cls, message: Message) -> OldState:
         """All of it is read before the servers are taken: whoever has taken them must not fail any more."""
         facts = message.facts
-        scheduler = from_json(facts["scheduler"].encode())
         conversations = read_handed(facts.get("conversations"))
-        handed = (conversations, message.fds[1]) if conversations else ()
-        must_reload, fleet = facts.get("must_reload", False), facts.get("fleet", {})
-        ticket, overrides = TicketId(facts["next_ticket"]), overrides_store.from_json(facts.get("overrides"))
-        return cls(scheduler, facts["journal"], ticket, facts["profile"], must_reload, fleet, overrides, *handed)
+        return cls(
+            from_json(facts["scheduler"].encode()),
+            facts["journal"],
+            TicketId(facts["next_ticket"]),
+            facts["profile"],
+            facts.get("must_reload", False),
+            facts.get("fleet", {}),
+            facts.get("proofs"),
+            overrides_store.from_json(facts.get("overrides")),
+            conversations,
+            message.fds[1] if conversations else -1,
+        )
 
 
 async def received(channel: Channel) -> Message:

@@ -52,16 +52,16 @@ class HostVerifier:
     """Authenticates the other hosts. Outlives reloads, since it remembers proofs to detect replays."""
 
     def __init__(self, fleet: Fleet | None) -> None:
-        self._checker = ProofChecker(fleet.name, FleetSecret(fleet.secrets, fleet.prefix)) if fleet else None
+        self.checker = ProofChecker(fleet.name, FleetSecret(fleet.secrets, fleet.prefix)) if fleet else None
         self._warnings = LogLimit(WARN_S)
 
     def verdict(self, head: RequestHead) -> Verdict | None:
         """The rights of a host; None for a client. Without proof it is rejected, or it could loop between hosts."""
-        if self._checker is None or FROM_HOST not in head.known:
+        if self.checker is None or FROM_HOST not in head.known:
             return None
         host = head.known[FROM_HOST].decode("latin-1") or "a host without a name"
         try:
-            self._checker.check(host, said_in(head), head.known.get(PROOF, b""))
+            self.checker.check(host, said_in(head), head.known.get(PROOF, b""))
         except HostUnproven as unproven:
             self._warn(host, unproven)
             raise
@@ -69,10 +69,10 @@ class HostVerifier:
 
     def is_proven_again(self, said: bytes, proof: bytes) -> bool:
         """Is this proof valid for another request with a cached head?"""
-        if self._checker is None:
+        if self.checker is None:
             return False
         try:
-            self._checker.check("", said, proof)
+            self.checker.check("", said, proof)
         except HostUnproven:  # reported when the head is parsed again
             return False
         return True
