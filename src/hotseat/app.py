@@ -147,16 +147,14 @@ class Program(Struct, frozen=True):
         if predecessor is None:
             self.restarts.predecessor_has_ended.set()
             await adopt_orphans(self.models)
-            self.shared.tasks.start(self.models.supervisor.end_unadopted(), "end servers that were not adopted")
             return None
-        taken = await take_over(predecessor, self.models, self.relaying.streams, management)
-        old_requests, self.shared.fleet.handed = taken.requests, taken.old.fleet
-        if self.shared.host_verifier.checker and taken.old.proofs is not None:
-            self.shared.host_verifier.checker.take(taken.old.proofs)
+        old_requests, old = await take_over(predecessor, self.models, self.relaying.streams, management)
+        self.shared.fleet.handed = old.fleet
+        if self.shared.host_verifier.checker and old.proofs is not None:
+            self.shared.host_verifier.checker.take(old.proofs)
         await self.relaying.created_keys.read_again()  # the old process may have changed them meanwhile
-        if taken.old.must_reload:
+        if old.must_reload:
             self.shared.tasks.start(self.relaying.reloader.reload(), "reload")
-        self.shared.tasks.start(self.models.supervisor.end_unadopted(), "end servers that were not adopted")
         self.shared.tasks.start(self.serve_old(old_requests), "requests of the previous process")
         await old_requests.has_left.wait()
         return old_requests

@@ -240,6 +240,21 @@ async def test_an_operator_who_changes_something_in_the_old_process() -> None:
         assert [*processes.old.questions.yields] == [True]
 
 
+async def test_what_is_asked_in_the_old_process_about_later_requests() -> None:
+    """Which of its requests wait it knows; whether a server still runs it does not know."""
+    async with handed_over(FakeLauncher(slow=("llama",))) as processes:
+        user, waiting = Client(), Client()
+        used = processes.old.ask(QWEN, ANN, user)
+        await come_true(lambda: user.outcomes == ["granted"])
+        waits = processes.old.ask(LLAMA, ANN, waiting)
+
+        assert processes.old.questions.waits_for(used) is None
+        assert processes.old.questions.waits_for(waits) == LLAMA
+        assert processes.old.questions.ready_server(QWEN) is None
+        processes.old.operator.cancel(waits)
+        assert waiting.outcomes == ["refused"]
+
+
 async def test_an_operator_waits_for_an_unload_that_was_postponed() -> None:
     """It was not begun when the servers were handed over: if the new process dies, the operator gets an answer too."""
     ours, theirs = socket.socketpair()

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.catalogs import gpu, one_at_a_time
+from tests.support.fake_launcher import FakeLauncher
 from tests.support.waiting import come_true
 
+from hotseat.dispatch.dispatcher import Dispatcher
+from hotseat.dispatch.journal import Journal
 from hotseat.hardware.other_programs import OtherProgram
 from hotseat.memory.precedence import Precedence
 from hotseat.scheduling.events import YieldEnded, YieldRequested
@@ -31,13 +34,10 @@ class PrecedenceRig:
         self.events: list[Event] = []
         self.asked: list[tuple[tuple[str, ...], tuple[int, ...]]] = []
         self.scheduler = Scheduler(one_at_a_time("qwen"))
-        self.precedence = Precedence(
-            self._tell, lambda: self.scheduler.yields, lambda: patterns, lambda: (7, 8), self._look, every_s=0.001
-        )
-
-    def _tell(self, event: Event) -> None:
-        self.events.append(event)
-        self.scheduler.handle(event, 0.0)
+        journal = Journal()
+        journal.listen(lambda entry: self.events.append(entry.event))
+        dispatcher = Dispatcher(self.scheduler, FakeLauncher(), journal)
+        self.precedence = Precedence(dispatcher, lambda: patterns, lambda: (7, 8), self._look, every_s=0.001)
 
     def _look(self, patterns: Collection[str], ours: Collection[int]) -> list[OtherProgram]:
         self.asked.append((tuple(patterns), tuple(ours)))

@@ -174,7 +174,7 @@ async def test_a_server_is_started_when_those_that_nobody_adopted_are_gone(forme
     """They use the memory that it needs, until they have ended."""
     left = await former.ready(model("ignores_sigterm"))
     async with successor_of(former) as supervisor:
-        ending = asyncio.get_running_loop().create_task(supervisor.end_unadopted())
+        ending = supervisor.end_unadopted()
         await SupervisorRig(supervisor).ready(model("healthy"))
         is_there = is_alive(left.upstream.pid or 0)
         await ending

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import time
 from typing import TYPE_CHECKING
@@ -327,3 +328,20 @@ def test_secrets_are_hidden_from_the_copy_on_our_own_output_too() -> None:
         output.feed(piece)
 
     assert b"".join(copied) == b"key ***\nnext " + b"x" * SMALL
+
+
+async def test_a_pipe_whose_end_cannot_be_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ends are closed: all descriptors are in use already."""
+    pipe = Pipe(Output(lambda _: None))
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "dup", no_descriptor)
+        with pytest.raises(OSError, match="Too many open files"):
+            pipe.ends()
+    pipe.close()
+
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(pipe.write_end)
+
+
+def no_descriptor(_: int) -> int:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from tests.support.catalogs import gpu, one_at_a_time
@@ -14,13 +16,13 @@ from hotseat.catalog.overrides import Overrides
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.handover.channel import Message
-from hotseat.identifiers import Address, LaunchId, ModelName, TicketId
+from hotseat.identifiers import Address, ClientId, LaunchId, ModelName, TicketId
 from hotseat.model_servers.server_description import ServerDescription, fingerprint_of
 from hotseat.scheduling.events import OverridesChanged
-from hotseat.scheduling.handover import Handover, LevelRecord, ProcessSpec
+from hotseat.scheduling.handover import Handover, LevelRecord, ProcessSpec, WaitingTicket
 from hotseat.scheduling.handover_json import to_json
 from hotseat.scheduling.scheduler import Scheduler
-from hotseat.startup.taking_over import OldState, handover_of, record_of, restore_catalog
+from hotseat.startup.taking_over import OldState, adopt, handover_of, record_of, restore_catalog
 from hotseat.state.overrides_store import to_json as to_json_of
 
 pytestmark = pytest.mark.anyio
@@ -151,3 +153,23 @@ def test_the_last_message_of_this_version() -> None:
     assert read.proofs == ["1 a-1"]
     assert read.conversations is not None
     assert read.conversations.folder == "/cache/0123456789abcdef"
+
+
+class OrderedSupervisor:
+    """Says when it was told to end what nobody adopts."""
+
+    def __init__(self, told: list[str]) -> None:
+        self._told = told
+
+    def end_unadopted(self) -> None:
+        self._told.append("end_unadopted")
+
+
+async def test_what_nobody_adopts_is_being_ended_before_the_first_server_is_started() -> None:
+    """A start waits for the end of all that are ending, so these must be known by then."""
+    dispatcher, told = dispatcher_of("qwen"), list[str]()
+    parts: Any = SimpleNamespace(supervisor=OrderedSupervisor(told), dispatcher=dispatcher)
+    with patch.object(dispatcher, "tell", lambda event: told.append(type(event).__name__)):
+        adopt(parts, Handover(waiting=(WaitingTicket(TicketId(1), ModelName("qwen"), ClientId("ann")),)), ())
+
+    assert told == ["end_unadopted", "HandoverReceived", "RequestArrived", "HandoverCompleted"]

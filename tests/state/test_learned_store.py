@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.support.hotseat import Hotseat
 
+from hotseat.state import state_file
 from hotseat.state.learned_store import MOST, LearnedStore, state_directory
 
 
@@ -131,6 +133,24 @@ def test_where_nothing_can_be_written_nothing_is_kept(tmp_path: Path, caplog: py
     assert section.recall() == {}
     assert "stored state cannot be saved" in caplog.text
     assert [each.name for each in tmp_path.iterdir()] == ["learned.json"]
+
+
+def test_a_file_that_cannot_be_read_for_a_moment_is_kept(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For example because all descriptors are in use: it is neither set aside nor overwritten with less."""
+    section = LearnedStore(file).section("memory")
+    section.keep("qwen", 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(state_file, "read_versioned", no_descriptor)
+        section.keep("llama", 2)
+
+    assert section.recall() == {"qwen": 1}
+    section.keep("llama", 2)
+    assert section.recall() == {"qwen": 1, "llama": 2}
+    assert [each.name for each in file.parent.iterdir()] == [file.name]
+
+
+def no_descriptor(_: Path) -> None:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
 @pytest.mark.parametrize(

@@ -252,7 +252,7 @@ def application(rig: Management) -> FastAPI:
             facts=lambda specs: asyncio.to_thread(facts.of_all, specs),
             config=lambda: rig.config_report,
             reload=reload,
-            precedence=Precedence(rig.dispatcher.tell, lambda: rig.dispatcher.questions.yields, tuple, tuple),
+            precedence=Precedence(rig.dispatcher, tuple, tuple),
             restarts=rig.restarts,
             keys=rig.created_keys,
             feeds_end=rig.feeds_end,

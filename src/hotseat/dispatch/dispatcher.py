@@ -54,10 +54,8 @@ class Dispatcher:
         self, scheduler: Scheduler, launcher: Launcher, journal: Journal, clock: Callable[[], Instant] | None = None
     ) -> None:
         self._scheduler = scheduler
-        self.questions: Questions = scheduler
-        """What others may ask of the scheduler: only `tell` changes it."""
         self._clock = clock or asyncio.get_running_loop().time
-        self.views = Views(scheduler, self._clock)
+        self.views = Views(lambda: self._scheduler, self._clock)
         self.catalog: Catalog = scheduler.catalog
         """The current catalog; looked up for every request."""
         self._journal = journal
@@ -69,7 +67,12 @@ class Dispatcher:
         self._timer: asyncio.TimerHandle | None = None
         self._swap_log = SwapLog()
         self.servers = ServerTasks(launcher, self.tell, self._clock, scheduler.last_left_at)
-        self.operator = OperatorRequests(self.tickets, scheduler, self.tell)
+        self.operator = OperatorRequests(self.tickets, lambda: self._scheduler, self.tell)
+
+    @property
+    def questions(self) -> Questions:
+        """What others may ask of the scheduler: only `tell` changes it."""
+        return self._scheduler
 
     # Requests
 

@@ -23,7 +23,7 @@ OPERATOR = ClientId("operator")
 
 
 class OperatorRequests:
-    def __init__(self, tickets: Tickets, questions: Questions, tell: Callable[[Event], None]) -> None:
+    def __init__(self, tickets: Tickets, questions: Callable[[], Questions], tell: Callable[[Event], None]) -> None:
         self._tickets, self._questions, self._tell = tickets, questions, tell
 
     async def load(self, model: ModelName, client: ClientId = OPERATOR) -> None:
@@ -60,7 +60,7 @@ class OperatorRequests:
             raise UnknownTicket(
                 f"ticket {ticket} is not in progress; GET /hotseat/requests lists the requests that are"
             )
-        if self._questions.waits_for(ticket) is not None:
+        if self._questions().waits_for(ticket) is not None:
             error = CancelledByOperator("an operator cancelled this request while it was waiting")
             self._tickets.inform(ticket, waiter, waiter.refused, error)
         else:

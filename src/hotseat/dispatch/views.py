@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 class Views:
-    def __init__(self, questions: Questions, clock: Callable[[], Instant]) -> None:
+    def __init__(self, questions: Callable[[], Questions], clock: Callable[[], Instant]) -> None:
         self._questions, self._clock = questions, clock
 
     def current(self) -> View:
         """Without cold models that have not failed and that no request waits for."""
-        return self._questions.view(self._clock())
+        return self._questions().view(self._clock())
 
     def of_all(self) -> View:
         """With every model: for lists of all models."""
-        return self._questions.view_of_all(self._clock())
+        return self._questions().view_of_all(self._clock())
 
     def of_each(self, view: View) -> Iterator[ModelView]:
         """Every model in turn, as in the view if it is there: for lists that are made in slices."""
@@ -30,8 +30,8 @@ class Views:
 
     def of(self, model: ModelName) -> ModelView:
         """One model, cold or not."""
-        return self._questions.view_of(model, self._clock())
+        return self._questions().view_of(model, self._clock())
 
     def why(self, model: ModelName) -> str:
         """One sentence: why its requests wait."""
-        return self._questions.why(model, self._clock())
+        return self._questions().why(model, self._clock())

@@ -33,10 +33,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def ignore(_: ModelName) -> None:
-    """Nobody judges the servers."""
-
-
 class OldRequest:
     """Tells the old process what the scheduler decides about one of its requests."""
 
@@ -60,7 +56,7 @@ class OldRequests:
     """All requests of the old process."""
 
     def __init__(
-        self, dispatcher: Dispatcher, channel: Channel, note_stream: Callable[[ModelName], None] = ignore
+        self, dispatcher: Dispatcher, channel: Channel, note_stream: Callable[[ModelName], None] = lambda _: None
     ) -> None:
         """`note_stream` is called when the server of a model has sent something to the old process."""
         self._dispatcher, self._channel, self._note_stream = dispatcher, channel, note_stream

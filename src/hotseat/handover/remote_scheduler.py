@@ -25,22 +25,23 @@ if TYPE_CHECKING:
 class RemoteScheduler(Scheduler):
     """Decides nothing: it sends what concerns requests to the new process, whose commands arrive later.
 
-    Questions are answered as of the handover; what operators and other hosts change is noted.
+    Questions are answered as of the handover, but for requests of this process, and what operators and other hosts
+    change here.
     """
 
     def __init__(self, scheduler: Scheduler, channel: Channel) -> None:
         self._state = scheduler._state
         self._channel = channel
-        self._waiting = {*self._state.queue.model_of, *unload_tickets(self._state)}
+        self._waiting = {**self._state.queue.model_of, **dict(unload_tickets(self._state))}
         self._refusal: HotseatError | None = None
 
     def handle(self, event: Event, now: Instant) -> list[Command]:
         if isinstance(event, RequestArrived | LoadRequested | UnloadRequested):
             if self._refusal:
                 return [Refuse(event.ticket, self._refusal, "the new process has ended")]
-            self._waiting.add(event.ticket)
+            self._waiting[event.ticket] = event.model
         elif isinstance(event, RequestLeft):
-            self._waiting.discard(event.ticket)
+            self._waiting.pop(event.ticket, None)
         elif isinstance(event, FromOperators | FleetModelsChanged):
             self._note(Transitions(self._state, now), event)
         # The new process looks for programs with precedence itself.
@@ -50,7 +51,7 @@ class RemoteScheduler(Scheduler):
 
     def note(self, command: ToRequests) -> None:
         """The new process has decided about a request. After a refusal or a confirmation nobody here gives it back."""
-        self._waiting.discard(command.ticket)
+        self._waiting.pop(command.ticket, None)
         if isinstance(command, Refuse | Confirm):
             self._channel.send(RequestLeft.__name__, **event_facts(RequestLeft(command.ticket)))
 
@@ -58,6 +59,13 @@ class RemoteScheduler(Scheduler):
         """The new process has ended."""
         self._refusal = error
         return [Refuse(ticket, error, "the new process has ended") for ticket in self._waiting]
+
+    def waits_for(self, ticket: TicketId) -> ModelName | None:
+        return self._waiting.get(ticket)
+
+    def ready_server(self, model: ModelName) -> Upstream | None:
+        """Without a lease nobody knows here whether it still runs: its port may be that of another model."""
+        return None
 
     def lease_at_once(
         self, ticket: TicketId, name: ModelName, client: ClientId, takes_slot: bool, now: Instant
@@ -71,9 +79,9 @@ class RemoteScheduler(Scheduler):
         return True
 
 
-def unload_tickets(state: State) -> Iterator[TicketId]:
+def unload_tickets(state: State) -> Iterator[tuple[TicketId, ModelName]]:
     """Of operators who wait for an unload, begun or postponed."""
     for model in state.active.values():
-        yield from model.unload_tickets
+        yield from ((ticket, model.name) for ticket in model.unload_tickets)
     for event in state.postponed:
-        yield event.ticket
+        yield event.ticket, event.model

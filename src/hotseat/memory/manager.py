@@ -134,12 +134,7 @@ class MemoryManager:
             monitor.report_measurement,
             lambda: self._pause_s(dispatcher),
         )
-        precedence = Precedence(
-            dispatcher.tell,
-            lambda: dispatcher.questions.yields,
-            lambda: self._settings().yield_to,
-            lambda: self._pids().values(),
-        )
+        precedence = Precedence(dispatcher, lambda: self._settings().yield_to, lambda: self._pids().values())
         tasks.start(polling.walk(), "measure memory")
         tasks.start(precedence.walk(), "look for programs with precedence")
         return MemoryWatch(polling, precedence)

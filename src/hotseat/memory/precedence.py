@@ -10,11 +10,11 @@ from hotseat.hardware.other_programs import present
 from hotseat.scheduling.events import YieldEnded, YieldRequested
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
+    from hotseat.dispatch.dispatcher import Dispatcher
     from hotseat.hardware.other_programs import OtherProgram
     from hotseat.identifiers import Place, Seconds
-    from hotseat.scheduling.events import Event
 
 log = logging.getLogger(__name__)
 
@@ -29,15 +29,14 @@ class Precedence:
 
     def __init__(
         self,
-        tell: Callable[[Event], None],
-        yields: Callable[[], Mapping[bool, YieldRequested]],
+        dispatcher: Dispatcher,
         patterns: Callable[[], Collection[str]],
         ours: Callable[[], Collection[int]],
         look: Callable[[Collection[str], Collection[int]], Sequence[OtherProgram]] = present,
         every_s: Seconds = EVERY_S,
     ) -> None:
-        self._tell, self._yields, self._patterns, self._ours = tell, yields, patterns, ours
-        self._look, self._every_s = look, every_s
+        self._dispatcher, self._patterns, self._ours, self._look = dispatcher, patterns, ours, look
+        self._every_s = every_s
 
     def yield_memory(self, reason: str, places: frozenset[Place] = frozenset()) -> None:
         self._begin(YieldRequested(reason, places))
@@ -45,7 +44,7 @@ class Precedence:
     def resume(self) -> str:
         """Withdraw the operator's request; returns the program for which models still yield, if any."""
         self._end(YieldEnded())
-        program = self._yields().get(True)
+        program = self._dispatcher.questions.yields.get(True)
         return program.reason if program else ""
 
     async def walk(self) -> None:
@@ -57,7 +56,8 @@ class Precedence:
     async def look(self) -> None:
         patterns = tuple(self._patterns())
         found = await asyncio.to_thread(self._look, patterns, tuple(self._ours())) if patterns else ()
-        reason, known = f"{found[0].name} is running (pid {found[0].pid})" if found else "", self._yields().get(True)
+        reason = f"{found[0].name} is running (pid {found[0].pid})" if found else ""
+        known = self._dispatcher.questions.yields.get(True)
         if reason and (known is None or known.reason != reason):
             self._begin(YieldRequested(reason, for_program=True))
         elif known and not reason:
@@ -65,9 +65,9 @@ class Precedence:
 
     def _begin(self, event: YieldRequested) -> None:
         log.info("yielding memory, models are unloaded reason=%r", event.reason)
-        self._tell(event)
+        self._dispatcher.tell(event)
 
     def _end(self, event: YieldEnded) -> None:
-        self._tell(event)
-        if not self._yields():
+        self._dispatcher.tell(event)
+        if not self._dispatcher.questions.yields:
             log.info("models may load again")

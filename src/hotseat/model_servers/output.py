@@ -172,7 +172,11 @@ class Pipe:
 
     def ends(self) -> PipeEnds:
         """For the guard: the write end, and a copy of the read end."""
-        return PipeEnds(self.write_end, os.dup(self._read_end))
+        try:
+            return PipeEnds(self.write_end, os.dup(self._read_end))
+        except OSError:
+            os.close(self.write_end)
+            raise
 
     def close(self) -> None:
         """Read what was written so far and close. Safe to call twice."""

@@ -21,8 +21,9 @@ from hotseat.model_servers.taken_servers import TakenServers
 from hotseat.scheduling.events import SlotsLearned, UpstreamExited, UpstreamFailed, UpstreamReady
 
 if TYPE_CHECKING:
+    import asyncio
     import socket
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable
 
     from hotseat.catalog.spec import ModelSpec
     from hotseat.identifiers import Bytes, LaunchId, ModelName
@@ -152,7 +153,7 @@ class Supervisor:
             self._contexts[spec.name] = description.context
         return UpstreamReady(spec.name, launch, server.upstream)
 
-    def end_unadopted(self) -> Coroutine[Any, Any, None]:
+    def end_unadopted(self) -> asyncio.Future[Any]:
         """End all else that was handed over. It has the memory that a new server may need, so starts wait for it."""
         self._taken.end_unclaimed()
         return self._taken.ended()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hotseat.model_servers.guard_end import is_running
 from hotseat.model_servers.output import Pipe
@@ -91,9 +91,9 @@ class TakenServers:
             process.ask_guard_to_end()
         self._ending += unclaimed
 
-    async def ended(self) -> None:
-        """Return when no process of those is left."""
-        await asyncio.gather(*(asyncio.shield(process.gone) for process in self._ending))
+    def ended(self) -> asyncio.Future[Any]:
+        """Done when no process of those is left."""
+        return asyncio.gather(*(asyncio.shield(process.gone) for process in self._ending))
 
     async def _is_usable(self, server: TakenServer) -> bool:
         process, description = server.process, server.description

@@ -48,12 +48,9 @@ if TYPE_CHECKING:
 # After a restart
 
 
-class TakenOver(NamedTuple):
-    requests: OldRequests
-    old: OldState
-
-
-async def take_over(predecessor: Predecessor, models: ModelParts, streams: Streams, management: Address) -> TakenOver:
+async def take_over(
+    predecessor: Predecessor, models: ModelParts, streams: Streams, management: Address
+) -> tuple[OldRequests, OldState]:
     """Return when the servers are ours; CannotStart if the old process goes on instead."""
     channel = predecessor.channel()
     channel.send("ready", version=VERSION, management=management.unix_path)
@@ -70,7 +67,7 @@ async def take_over(predecessor: Predecessor, models: ModelParts, streams: Strea
     requests = OldRequests(models.dispatcher, channel, streams.note)
     adopt(models, state.scheduler, await models.supervisor.taken(), requests)
     await remove_old_conversations(models)
-    return TakenOver(requests, state)
+    return requests, state
 
 
 class OldState(NamedTuple):
@@ -145,6 +142,7 @@ def adopt(
 ) -> None:
     """The scheduler goes on where the previous one has stopped. `requests` are those of a process that still runs."""
     upstreams = dict(adopted(models.supervisor, handover, found))
+    models.supervisor.end_unadopted()  # before any server is started, which waits for their end
     for event in adoption(handover, models.dispatcher.catalog, upstreams):
         if requests:
             requests.keep(*tickets_of(event))
@@ -183,6 +181,7 @@ async def adopt_orphans(models: ModelParts) -> None:
     if found:
         models.supervisor.conversations.take_orphaned(found)
         adopt(models, handover_of(found, models.dispatcher.catalog, time.time()), found)
+    models.supervisor.end_unadopted()
     await remove_old_conversations(models)
 
 

@@ -1,6 +1,7 @@
 """A JSON file of the state directory.
 
-Nothing waits for the disk, and an unreadable or newer file counts as empty and is set aside before the next write.
+Nothing waits for the disk. A file that is no state or of a newer version counts as empty, and is set aside before the
+next write; one that could not be opened or read counts as empty, and is not overwritten before it was read.
 """
 
 from __future__ import annotations
@@ -30,8 +31,11 @@ class StateFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._said: set[str] = set()
-        self._ending_aside = ""
-        """Of the name under which the current file is set aside before it is overwritten; empty: it was read."""
+        self._ending_aside: str | None = ""
+        """Of the name under which the current file is set aside before it is overwritten; empty: it was read.
+
+        None: what is in it is not known, so it is not overwritten.
+        """
 
     def read(self) -> dict[str, Any]:
         """The whole file; empty if it is missing or not readable."""
@@ -43,13 +47,18 @@ class StateFile:
         except NewerFormat as problem:
             self._ending_aside = f".format-{problem.found}"
             self._warn("stored state was written by a newer version and is not used file=%s error=%r", str(problem))
-        except (OSError, ValueError) as problem:
+        except OSError as problem:
+            self._ending_aside = None
+            self._warn("stored state cannot be read file=%s error=%r", str(problem))
+        except ValueError as problem:
             self._ending_aside = UNREADABLE
             self._warn("stored state cannot be read and is discarded file=%s error=%r", str(problem))
         return {"format": FORMAT}
 
     def write(self, kept: dict[str, Any]) -> None:
         """Atomic: readers see the old file or the new one."""
+        if self._ending_aside is None:
+            return self._warn("stored state cannot be saved file=%s error=%r", "what is there could not be read")
         beside = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -61,6 +70,7 @@ class StateFile:
             self._warn("stored state cannot be saved file=%s error=%r", str(problem))
             with suppress(OSError):
                 beside.unlink()
+        return None
 
     def _set_aside(self) -> None:
         """Keeps it for inspection or for a newer hotseat; replaces an older one that was set aside."""

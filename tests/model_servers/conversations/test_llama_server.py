@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from msgspec.structs import replace
 from tests.support.conversations_rig import PATIENT, ask, real
+from tests.support.supervisor_rig import is_alive
 from tests.support.waiting import come_true
 
 from hotseat.model_servers.conversations import saves_in_progress
@@ -211,6 +213,20 @@ async def test_a_llama_server_that_hangs(rig: ConversationsRig) -> None:
     assert (saved.saved, saved.problem) == ((), "the server had not answered after 0.3 seconds")
     assert (await rig.supervisor.watch(ready)).exit_status == "was terminated by SIGKILL"
     await come_true(lambda: not rig.files)
+
+
+async def test_a_llama_server_that_hangs_and_is_stopped_by_a_command(rig: ConversationsRig) -> None:
+    """It is left to the command: killing a client of a container would leave the container."""
+    spec = real("-np 1")
+    stopped = dataclasses.replace(spec, recipe=dataclasses.replace(spec.recipe, stop=("/bin/kill", "-KILL", "${PID}")))
+    ready = await rig.ready(stopped)
+    await next_turn(ready, TURN_1)
+    os.kill(ready.upstream.pid or 0, signal.SIGSTOP)
+    saved = await rig.save(ready, replace(PATIENT, within_s=0.3))
+
+    assert saved.problem == "the server had not answered after 0.3 seconds"
+    assert is_alive(ready.upstream.pid or 0)
+    await rig.stop(ready)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small disk")

@@ -25,12 +25,13 @@ async def save(
 ) -> ConversationsSaved | None:
     """Return when all that the allowance permits is saved.
 
-    The server lives on, unless it did not answer in time: it is about to be stopped, and may not react to SIGTERM.
+    The server lives on, unless it did not answer in time: it is about to be stopped, and may not react to SIGTERM. One
+    that is stopped by a command is left to that: killing a client of a container leaves the container.
     """
     outcome = await _moved(server, kept, command.allowance, ServerConversations.save)
     if outcome is None:
         return None
-    if outcome.is_late:
+    if outcome.is_late and server.recipe.stop is None:
         server.kill()
     return ConversationsSaved(command.model, command.launch, outcome.done, outcome.problem, outcome.unfinished)
 
