@@ -584,6 +584,7 @@ def test_a_yield_for_a_program_and_one_for_an_operator(driver: SchedulerDriver) 
     driver >> YieldRequested("a game", for_program=True) << nothing
     after = driver.handed_over().handed_over()
 
+    assert set(after.scheduler.yields) == {False, True}
     assert after.scheduler.view(0).yielding == "a game"
     after >> YieldEnded(for_program=True) << nothing
     after >> arrives(1, "qwen") << refuses(1, Yielding)

@@ -158,18 +158,18 @@ def test_the_last_message_of_this_version() -> None:
 class OrderedSupervisor:
     """Says when it was told to end what nobody adopts."""
 
-    def __init__(self, told: list[str]) -> None:
-        self._told = told
+    def __init__(self, calls: list[str]) -> None:
+        self._calls = calls
 
     def end_unadopted(self) -> None:
-        self._told.append("end_unadopted")
+        self._calls.append("end_unadopted")
 
 
 async def test_what_nobody_adopts_is_being_ended_before_the_first_server_is_started() -> None:
     """A start waits for the end of all that are ending, so these must be known by then."""
-    dispatcher, told = dispatcher_of("qwen"), list[str]()
-    parts: Any = SimpleNamespace(supervisor=OrderedSupervisor(told), dispatcher=dispatcher)
-    with patch.object(dispatcher, "tell", lambda event: told.append(type(event).__name__)):
+    dispatcher, calls = dispatcher_of("qwen"), list[str]()
+    parts: Any = SimpleNamespace(supervisor=OrderedSupervisor(calls), dispatcher=dispatcher)
+    with patch.object(dispatcher, "tell", lambda event: calls.append(type(event).__name__)):
         adopt(parts, Handover(waiting=(WaitingTicket(TicketId(1), ModelName("qwen"), ClientId("ann")),)), ())
 
-    assert told == ["end_unadopted", "HandoverReceived", "RequestArrived", "HandoverCompleted"]
+    assert calls == ["end_unadopted", "HandoverReceived", "RequestArrived", "HandoverCompleted"]

@@ -108,9 +108,9 @@ class Signer:
 class ProofChecker:
     """Verifies proofs from other hosts, and accepts each once.
 
-    The next process gets what this one has seen. If this one is killed, the next one refuses what was signed before
-    its start: the other host tries the next host with a new proof. So does one whose clock is late, until it has
-    reached that time; of one whose clock is early, what it signed last before the crash could be replayed.
+    The next process gets what this one has seen; after a crash it refuses what was signed before its start, and the
+    other host tries again with a new proof, which it must wait for as long as its clock is late. Of one whose clock is
+    early, what it signed within that time before the crash could be replayed.
     """
 
     def __init__(self, me: HostName, secret: FleetSecret, clock: Clock = time.time) -> None:
@@ -124,7 +124,7 @@ class ProofChecker:
     def to_hand_over(self) -> list[str]:
         """The stamps that somebody could still replay."""
         oldest = (self._clock() - MOST_SKEW_S) * 1000
-        return [stamp.decode() for stamp in self._seen | self._seen_before if _signed_at(stamp) >= oldest]
+        return [stamp.decode() for stamp in self._seen | self._seen_before if _signed_at_ms(stamp) >= oldest]
 
     def take(self, seen: Iterable[str]) -> None:
         """What the previous process has handed over."""
@@ -139,13 +139,13 @@ class ProofChecker:
             raise HostUnproven(
                 f"{text}. Give all hosts the same fleet.secret, and each host its own fleet.name and address."
             )
-        apart = _signed_at(stamp) / 1000 - self._clock()
+        apart = _signed_at_ms(stamp) / 1000 - self._clock()
         if abs(apart) > MOST_SKEW_S:
             text = (
                 f"the clock of {host} differs by {apart:+.0f} s from that of {self._me}; the limit is {MOST_SKEW_S:g} s"
             )
             raise HostUnproven(f"{text}. Synchronize both with NTP.")
-        if _signed_at(stamp) < self._not_before:
+        if _signed_at_ms(stamp) < self._not_before:
             raise HostUnproven(f"{host} has signed this request before {self._me} started. Try again.")
         if stamp in self._seen or stamp in self._seen_before:
             raise HostUnproven(f"{self._me} has already received this request from {host} and rejects replays.")
@@ -157,8 +157,7 @@ class ProofChecker:
         self._seen.add(stamp)
 
 
-def _signed_at(stamp: bytes) -> int:
-    """In milliseconds."""
+def _signed_at_ms(stamp: bytes) -> int:
     return int(stamp.partition(b" ")[0])
 
 

@@ -75,11 +75,6 @@ class OldRequests:
             self._tickets[ticket] = ticket
             self._dispatcher.tickets.enter_as(ticket, OldRequest(self._channel, ticket))
 
-    def _enter(self, old: TicketId) -> TicketId:
-        """A later request of the old process gets a number of ours."""
-        new = self._tickets[old] = self._dispatcher.tickets.enter(OldRequest(self._channel, old))
-        return new
-
     async def serve(self) -> None:
         """Return when the old process has ended; what it still held is given back."""
         try:
@@ -105,7 +100,9 @@ class OldRequests:
     def _tell(self, event: AboutRequests) -> None:
         match event:
             case RequestArrived() | LoadRequested() | UnloadRequested():
-                self._dispatcher.tell(replace(event, ticket=self._enter(event.ticket)))
+                ours = self._dispatcher.tickets.enter(OldRequest(self._channel, event.ticket))
+                self._tickets[event.ticket] = ours  # a later request of the old process gets a number of ours
+                self._dispatcher.tell(replace(event, ticket=ours))
             case RequestLeft():
                 if (ticket := self._tickets.pop(event.ticket, None)) is not None:
                     self._dispatcher.leave(ticket, event.is_answered)

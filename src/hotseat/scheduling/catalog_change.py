@@ -69,10 +69,7 @@ def follow_catalog(state: State, model: ModelState) -> None:
 def _take_over(
     state: State, name: ModelName, spec: ModelSpec, measured: Mapping[Place, Bytes] | None, *, is_changed: bool
 ) -> None:
-    """The process of a model that did not change stays; so does its figure, on places that have a budget.
-
-    A figure that is missing means that nothing new is known, unless the recipe is another one now.
-    """
+    """The process of an unchanged model stays; a missing figure means unchanged, on places that have a budget."""
     model = state.models.get(name)
     if model is None:
         state.add(spec, measured)

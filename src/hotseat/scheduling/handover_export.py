@@ -63,11 +63,12 @@ def export(state: State, now: Instant) -> Handover:
 
 def _server(model: ModelState, now: Instant) -> ServerRecord:
     assert model.launch is not None
+    level = model.sleep_level
     return ServerRecord(
         model=model.name,
         launch=model.launch,
         spec=ProcessSpec.of(model.spec),
-        level=_level_record(model.sleep_level) if model.sleep_level else None,
+        level=LevelRecord(level.name, sizes(level.memory), level.keeps_weights) if level else None,
         departure=_departure(model, now),
         phase_s=now - model.since,
         ready_s=now - model.ready_at,
@@ -82,10 +83,6 @@ def _server(model: ModelState, now: Instant) -> ServerRecord:
         has_answered=model.has_answered,
         leases=tuple(_leases(model, now)),
     )
-
-
-def _level_record(level: SleepLevel) -> LevelRecord:
-    return LevelRecord(level.name, sizes(level.memory), level.keeps_weights)
 
 
 def _departure(model: ModelState, now: Instant) -> Departure | None:

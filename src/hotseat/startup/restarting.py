@@ -14,18 +14,17 @@ from hotseat.state import overrides_store
 if TYPE_CHECKING:
     from hotseat.config.reload import Reloader
     from hotseat.startup.models import ModelParts
-    from hotseat.startup.preparation import Prepared
     from hotseat.startup.shared import Shared
 
 
 def make_restarts(shared: Shared, models: ModelParts, reloader: Reloader) -> Restarts:
-    start = shared.start
+    start, settings = shared.start, shared.start.loaded.settings
     return Restarts(
         models.dispatcher,
         models.scheduler,
         models.journal,
         models.supervisor.guard,
-        listening_of(start),
+        Listening(start.sockets, start.ollama_sockets, settings.listen, settings.ollama_listen, start.by_systemd),
         lambda: description(models, shared),
         {**os.environ, **start.systemd.environment()},
         lambda successor: leave(shared, successor),
@@ -37,11 +36,6 @@ async def leave(shared: Shared, successor: int) -> None:
     """The new process waits for this: systemd refuses what it says before, and only one may renew the host's lease."""
     shared.start.systemd.follow(successor)
     await shared.fleet.fall_silent()
-
-
-def listening_of(start: Prepared) -> Listening:
-    settings = start.loaded.settings
-    return Listening(start.sockets, start.ollama_sockets, settings.listen, settings.ollama_listen, start.by_systemd)
 
 
 def description(models: ModelParts, shared: Shared) -> Description:
