@@ -34,7 +34,7 @@ RUN = "HOTSEAT_TEST_RUN"
 @pytest.mark.parametrize("how", ["plain", "setsid"])
 async def test_what_a_stopped_server_leaves_behind_is_ended(rig: SupervisorRig, how: str) -> None:
     """Also what ignores SIGTERM and went into a session of its own; the launch is over when it is gone."""
-    ready = await rig.ready(model("leaks_grandchildren", how))
+    ready = await rig.ready(model("leaks_grandchildren", how, unload_timeout_s=0.5))
     grandchild = int(await rig.said("grandchild "))
     await rig.end(ready)
 
@@ -128,8 +128,8 @@ async def test_a_monitor_whose_container_is_not_named_is_left_to_finish(rig: Sup
 
 @pytest.mark.parametrize("name", [("--name", "qwen"), ()])
 async def test_a_container_that_outlives_its_client_is_ended(rig: SupervisorRig, name: tuple[str, ...]) -> None:
-    """It has five seconds, and the monitor ends after it; without a name, it is the only launch's."""
-    ready = await rig.ready(model("is_monitored", "sleep 1000.25; true", *name))
+    """It has five seconds or the unload timeout, and the monitor ends after it; without a name it is the only one's."""
+    ready = await rig.ready(model("is_monitored", "sleep 1000.25; true", *name, unload_timeout_s=1.0))
     monitor = int(await rig.said("monitor "))
     await rig.end(ready)
 
@@ -139,7 +139,7 @@ async def test_a_container_that_outlives_its_client_is_ended(rig: SupervisorRig,
 
 async def test_a_container_without_a_name_ends_with_the_last_launch(rig: SupervisorRig) -> None:
     """While another launch is left, it may be that one's."""
-    neighbour = await rig.ready(model("healthy"))
+    neighbour = await rig.ready(model("healthy", unload_timeout_s=1.0))
     ready = await rig.ready(model("is_monitored", "sleep 1000.25; true"))
     monitor = int(await rig.said("monitor "))
     await rig.end(ready)

@@ -235,7 +235,7 @@ def dies_mid_stream(port: str) -> None:
             os._exit(1)
 
 
-def ignores_sigterm(port: str) -> None:
+def ignores_sigterm(port: str, *_: str) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     be_healthy(port)
 
@@ -246,6 +246,24 @@ def tells_of_sigterm(port: str) -> None:
         sys.exit(0)
 
     signal.signal(signal.SIGTERM, end)
+    be_healthy(port)
+
+
+def ends_gracefully(port: str, note: str) -> None:
+    """Writes what it is asked to do, and writes its end a moment later; whoever asks twice is in a hurry."""
+
+    def finish(*_: object) -> None:
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(9))
+        write("asked")
+        select.select([], [], [], 0.15)
+        write("ended")
+        os._exit(0)
+
+    def write(word: str) -> None:
+        with open(note, "a") as notes:
+            notes.write(f"{word}\n")
+
+    signal.signal(signal.SIGTERM, finish)
     be_healthy(port)
 
 
@@ -279,17 +297,21 @@ def detached(_: str) -> None:
 
 
 def is_monitored(port: str, afterwards: str, *_: str) -> None:
-    """Leaves a daemon behind, as podman does: named conmon and without our environment, it ends after the server."""
+    """Leaves a daemon behind, as podman does: named conmon, without our environment, it ends after us."""
     reader, writer = os.pipe()
     os.set_inheritable(reader, True)
-    pid = os.posix_spawn(
-        "/bin/sh",
-        ["/usr/bin/conmon", "-c", f"cat <&{reader}; {afterwards}", "-n", "qwen"],
-        {"PATH": os.environ["PATH"]},
-        file_actions=[(os.POSIX_SPAWN_CLOSE, writer)],
-        setsid=True,
-    )
-    say("monitor", pid)
+    if starter := os.fork():
+        os.waitpid(starter, 0)
+    else:
+        pid = os.posix_spawn(
+            "/bin/sh",
+            ["/usr/bin/conmon", "-c", f"cat <&{reader}; {afterwards}", "-n", "qwen"],
+            {"PATH": os.environ["PATH"]},
+            file_actions=[(os.POSIX_SPAWN_CLOSE, writer)],
+            setsid=True,
+        )
+        say("monitor", pid)
+        os._exit(0)
     be_healthy(port)
 
 

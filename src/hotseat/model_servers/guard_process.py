@@ -161,6 +161,8 @@ class GuardServer:
         match request:
             case {"do": "signal", "signal": number}:
                 tree.signal(number)
+            case {"do": "stopping"}:
+                tree.begin_stop()
             case {"do": "describe", "description": description}:
                 tree.description = description
             case {"do": "end"}:

@@ -1,5 +1,7 @@
 """The processes under the guard: started, watched, ended, and all that they left behind.
 
+What a leader leaves behind is killed at once, unless it ended because it was to be stopped: then the rest of its tree
+is asked to end, too, and has the rest of the time. A server behind a script ends as gracefully as one without.
 Used by the guard: standard library, os_processes.py, descendants.py and monitors.py only.
 """
 
@@ -22,12 +24,13 @@ from hotseat.model_servers.os_processes import (
     group_of,
     kill_each,
     marker_of,
+    processes,
     run_program,
     signal_group,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 LAST_GRACE_S = 1.0
 """Between SIGTERM and SIGKILL if hotseat has died."""
@@ -53,23 +56,54 @@ class Tree:
         self.description: object = None
         """hotseat's, for the next one."""
         self.status: int | None = None
+        self.is_stopping = False
+        """It is to end: what its leader leaves behind may finish until the deadline."""
         self.deadline = float("inf")
-        self.monitors_until = 0.0
-        """Set when the leader ends."""
+        self.ended_at = 0.0
+        """When its leader ended."""
+        self._descendants: dict[int, int | None] = {}
+        """Start times by pid, when the stop began: one without environment in its own session is not known later."""
+        self._asked: set[int] = set()
+        """Pids of the processes that got SIGTERM; that of the leader stands for its group."""
         self.scans_left = 2
         """How many more scans to make while the owner of an orphan is unknown."""
 
     def owns(self, pid: int) -> bool:
         if group_of(pid) == self.pid or marker_of(pid) == self.request["env"][MARKER]:
             return True
-        return is_monitor_of(pid, self.request["argv"])
+        return self._descendants.get(pid, 0) == start_of(pid) or is_monitor_of(pid, self.request["argv"])
 
     def signal(self, number: int) -> None:
         """Signal the group, unless the leader was collected: then the pid may belong to another process."""
+        if number == signal.SIGKILL:
+            self.deadline = 0.0  # also for what the leader leaves behind
         if self.status is None:
             signal_group(self.pid, number)
+            if number == signal.SIGTERM:
+                self._asked.add(self.pid)
+
+    def begin_stop(self) -> None:
+        self.is_stopping = True
+        if self.status is None:
+            self._descendants |= starts_below(self.pid)
+
+    @property
+    def may_finish(self) -> bool:
+        return self.is_stopping and time.monotonic() <= self.deadline
+
+    @property
+    def monitors_until(self) -> float:
+        return max(self.ended_at + MONITOR_S, self.deadline)
+
+    def ask_rest(self, pids: Iterable[int]) -> None:
+        """Ask each process that the leader left behind once: many a server is in a hurry when it is asked twice."""
+        new = {pid for pid in pids if not self._asked.intersection((pid, group_of(pid))) and not is_monitor(pid)}
+        self._asked |= new
+        kill_each(new, signal.SIGTERM)
+        kill_each(new, signal.SIGCONT)
 
     def ask_to_end(self, within_s: float) -> None:
+        self.begin_stop()
         self.signal(signal.SIGTERM)
         self.signal(signal.SIGCONT)  # a stopped process handles no other signal
         self.deadline = min(self.deadline, time.monotonic() + within_s)
@@ -137,7 +171,7 @@ class Trees:
         leaders = {tree.pid: tree for tree in self._trees.values() if tree.status is None}
 
         def end_group(pid: int) -> None:
-            if pid in leaders:
+            if pid in leaders and not (leaders[pid].may_finish and processes()):  # without /proc the rest is lost
                 signal_group(pid, signal.SIGKILL)
 
         with contextlib.suppress(ChildProcessError):
@@ -150,8 +184,9 @@ class Trees:
         return False
 
     def _leader_ended(self, leader: Tree, status: int) -> None:
-        leader.status = status
-        leader.monitors_until = time.monotonic() + MONITOR_S
+        leader.status, leader.ended_at = status, time.monotonic()
+        if not leader.is_stopping:
+            leader.deadline = 0.0
         if leader.stops and status != 0:
             leader.stops.ask_to_end(LAST_GRACE_S)
 
@@ -159,7 +194,10 @@ class Trees:
         """End what is left of a tree whose leader is gone; False if nothing is."""
         owners = {pid: self._owner(pid) for pid in children(os.getpid())}
         left = [pid for pid, owner in owners.items() if owner is tree]
-        kill_leftovers(left, tree.monitors_until)
+        if tree.may_finish:
+            tree.ask_rest(left)
+        else:
+            kill_leftovers(left, tree.monitors_until)
         if left or None not in owners.values() or not tree.scans_left:
             return bool(left)
         # During exec and exit a process shows no environment: it may belong to this tree.
@@ -167,7 +205,8 @@ class Trees:
         return True
 
     def _owner(self, pid: int) -> Tree | None:
-        owner = self._orphans.get(pid) or next((tree for tree in self._trees.values() if tree.owns(pid)), None)
+        newest_first = reversed(self._trees.values())  # the pid of an earlier leader may be another's by now
+        owner = self._orphans.get(pid) or next((tree for tree in newest_first if tree.owns(pid)), None)
         if owner is None and len(self._trees) == 1 and is_monitor(pid):
             (owner,) = self._trees.values()  # a container without a known name: it can be nobody else's
         if owner:
@@ -197,8 +236,15 @@ class Trees:
             stop = self._trees[-tree.n] = run_stop(tree)
         except OSError:
             return tree.ask_to_end(term_s)
+        tree.begin_stop()
         stop.deadline = tree.deadline = time.monotonic() + min(tree.request["unload_timeout_s"], stop_s)
         return None
+
+
+def starts_below(pid: int) -> dict[int, int | None]:
+    """Start times of its descendants, by pid."""
+    below = children(pid)
+    return dict(pair for each in below for pair in ((each, start_of(each)), *starts_below(each).items()))
 
 
 def run_stop(tree: Tree) -> Tree:

@@ -49,8 +49,12 @@ class GuardedProcess:
         return self.spawned.result()
 
     def signal(self, number: int) -> None:
-        """Signal the leader's process group; does nothing if the leader has ended."""
+        """Signal the leader's process group; if the leader has ended, SIGKILL is for what it left behind."""
         self._send({"do": "signal", "n": self.n, "signal": number})
+
+    def begin_stop(self) -> None:
+        """What its leader leaves behind from now on is asked to end, instead of killed at once."""
+        self._send({"do": "stopping", "n": self.n})
 
     def ask_guard_to_end(self) -> None:
         """Let the guard do it as if hotseat had died: with `cmdStop` or SIGTERM, then SIGKILL."""

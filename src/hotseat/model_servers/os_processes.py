@@ -114,10 +114,10 @@ def collect_one(before: Callable[[int], None]) -> tuple[int, int] | None:
     return os.waitpid(ended.si_pid, 0)
 
 
-def kill_each(pids: Iterable[int]) -> None:
+def kill_each(pids: Iterable[int], number: int = signal.SIGKILL) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, number)
 
 
 def signal_group(leader: int, number: int) -> None:

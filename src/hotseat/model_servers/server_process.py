@@ -60,6 +60,7 @@ class Child:
         self._process.describe(description)
 
     async def _ask_then_kill(self) -> None:
+        self._process.begin_stop()
         try:
             async with asyncio.timeout(self._unload_timeout_s):
                 if not await self._was_stopped_by_command():
