@@ -161,9 +161,18 @@ async def test_readiness_ends_when_somebody_waits_far_too_long(waiting_rig: Mana
     assert "/hotseat/queue" in answer.json()["error"]
 
 
+@pytest.mark.parametrize(
+    ("for_s", "says"),
+    [(2.0, None), (3.0, "the guard process, which starts and stops models, has not answered for 3 s")],
+)
+def test_readiness_ends_when_the_guard_does_not_answer(for_s: float, says: str | None) -> None:
+    """No model can be loaded or unloaded meanwhile; a second or two of it are no reason."""
+    assert status.unready(View(now=0.0, models=(), queue=()), catalog(), Readiness(), {}, for_s) == says
+
+
 def test_readiness_ends_when_a_server_answers_nobody() -> None:
     """The message names the model whose server does not respond."""
-    reason = status.unready(View(now=0.0, models=(), queue=()), catalog(), Readiness(), {ModelName("qwen"): 16.0})
+    reason = status.unready(View(now=0.0, models=(), queue=()), catalog(), Readiness(), {ModelName("qwen"): 16.0}, 0.0)
 
     assert reason == "qwen is unresponsive: its server has not responded for 16 s"
 
@@ -175,7 +184,7 @@ def test_readiness_ends_when_a_server_does_not_go(for_s: float, says: str | None
     """A server that still exists 50 s after the time at which it was killed is reported."""
     stuck = ModelView(ModelName("qwen"), Phase.UNLOADING, since=0.0, upstream=None, in_flight=0, waiting=0, why="")
     configured = catalog(replace(spec("qwen"), unload_timeout_s=30.0))
-    reason = status.unready(View(now=for_s, models=(stuck,), queue=()), configured, Readiness(), {})
+    reason = status.unready(View(now=for_s, models=(stuck,), queue=()), configured, Readiness(), {}, 0.0)
 
     assert reason == says
 

@@ -189,6 +189,8 @@ class ApiDeps:
     """How many conversations of a model are kept on disk, and their size."""
     silent: Callable[[], Mapping[ModelName, Seconds]] = dict
     """Models whose server answers neither requests nor its health check, and for how long."""
+    guard_silent_s: Callable[[], Seconds] = lambda: 0.0
+    """How long the guard has answered nothing although it was asked to."""
     fleet: Callable[[], FleetAdmin | None] = lambda: None
     """None: this host is not in a fleet."""
     feeds_end: asyncio.Event = field(default_factory=asyncio.Event)

@@ -28,11 +28,10 @@ if TYPE_CHECKING:
     from hotseat.model_servers.guarded_process import GuardedProcess, Order, PipeEnds, TakenProcess
 
 log = logging.getLogger(__name__)
+MOST_END_S: Seconds = 90.0
 
 ISOLATED = (sys.executable, "-I", "-S")
 """Without site-packages and user settings: the guard starts in 20 ms and no installed package can break it."""
-TAKE_S: Seconds = 10.0
-"""For a guard to answer."""
 
 
 class Guard:
@@ -67,11 +66,7 @@ class Guard:
         become_subreaper()
         link = self._link = Link(connection, self._lost, self._handed_over)
         try:
-            async with asyncio.timeout(TAKE_S):
-                processes = await link.take(self._records)
-        except TimeoutError:
-            self._link = None
-            raise CannotTake(f"the guard process has not answered for {TAKE_S:g} seconds") from None
+            processes = await link.take(self._records)
         except CannotTake:
             self._link = None
             raise
@@ -92,6 +87,11 @@ class Guard:
     def pid(self) -> int | None:
         """The guard's own process; None: there is none."""
         return self._link.guard.pid if self._link and self._link.guard else None
+
+    @property
+    def silent_s(self) -> Seconds:
+        """How long the guard has read or answered nothing although it was asked to; 0: it does."""
+        return self._link.silent_s if self._link else 0.0
 
     @property
     def was_orphaned(self) -> bool:
@@ -145,12 +145,16 @@ class Guard:
             self._link.leave()
 
     async def aclose(self) -> None:
-        """Return when the guard and all its processes have ended; at once if another hotseat process has them."""
+        """Return when the guard and all its processes have ended; at once if another hotseat process has them.
+
+        After a time limit it returns although some live: then even the kernel cannot end them.
+        """
         link, self._link = self._link, None
         if link:
-            await link.end_all()
-        while ending := list(self._ending_guards):
-            await asyncio.wait(ending)
+            self._ending_guards.start(link.end_all(), "end the guard")
+        if (ending := list(self._ending_guards)) and (await asyncio.wait(ending, timeout=MOST_END_S))[1]:
+            log.error("the guard process, or what it has left, does not end")
+            await self._ending_guards.aclose()
 
     def _connected(self) -> Link:
         if self.is_handed_over:

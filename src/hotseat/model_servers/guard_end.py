@@ -30,6 +30,8 @@ class GuardProcess(Protocol):
     @property
     def pid(self) -> int: ...
 
+    def kill(self) -> None: ...
+
     async def ended(self, leaders: Mapping[int, int | None]) -> dict[int, int]:
         """Return when it and its former children have ended: their wait statuses by pid, where they are known.
 
@@ -55,8 +57,11 @@ class ChildGuard:
     def pid(self) -> int:
         return self._process.pid
 
+    def kill(self) -> None:
+        self._process.kill()
+
     async def ended(self, leaders: Mapping[int, int | None]) -> dict[int, int]:
-        await asyncio.to_thread(self._process.wait)  # from then on its children are ours
+        await until(lambda: self._process.poll() is not None, POLL_S)  # from then on its children are ours
         GUARDS.pop(self.pid, None)
         kill_groups_unseen(leaders)
         return await end_inherited()
@@ -68,6 +73,10 @@ class OtherGuard:
     def __init__(self, pid: int, started: int | None, records: str) -> None:
         self.pid, self._started, self._records = pid, started, records
 
+    def kill(self) -> None:
+        if is_running(self.pid, self._started):
+            kill_each([self.pid])
+
     async def ended(self, leaders: Mapping[int, int | None]) -> dict[int, int]:
         await until(lambda: not is_running(self.pid, self._started))
         kill_groups_unseen(leaders)
@@ -76,10 +85,10 @@ class OtherGuard:
         return {}
 
 
-async def until(fact: Callable[[], bool]) -> None:
-    """For processes that are no children of this one: nobody reports their end."""
+async def until(fact: Callable[[], bool], pause_s: float = SCAN_S) -> None:
+    """For processes whose end nobody reports; a thread that waits for one could not be given up."""
     while not fact():  # noqa: ASYNC110
-        await asyncio.sleep(SCAN_S)
+        await asyncio.sleep(pause_s)
 
 
 def is_running(pid: int, started: int | None) -> bool:

@@ -1,10 +1,15 @@
-"""hotseat's connection to one guard. guard_process.py is the other end."""
+"""hotseat's connection to one guard. guard_process.py is the other end.
+
+Every message has a time limit, whether or not it has an answer: a guard that neither reads nor answers is killed, and
+its servers end as if it had died.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import errno
 import itertools
+import logging
 import os
 import secrets
 import signal
@@ -25,9 +30,17 @@ if TYPE_CHECKING:
     from hotseat.model_servers.guarded_process import Order, PipeEnds
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
-LAST_WORDS_S: Seconds = 5.0
-"""For a busy guard to read what it was sent before the connection closes."""
+ANSWER_S: Seconds = 10.0
+"""For a guard to read a message and to answer it."""
+TICK_S: Seconds = 1.0
+"""The limit is counted in ticks, so that time in which this process was stopped, too, counts as one."""
+END_S: Seconds = 45.0
+"""For a guard that has read that it shall end: more than it gives to stop commands and containers."""
+
+
+STUCK = "it has not begun in time; does the file system of the program respond?"
 
 
 class CannotTake(Exception):
@@ -44,7 +57,11 @@ class Link:
         self._loop = asyncio.get_running_loop()
         self._fd = connection.fileno()
         self._loop.add_reader(self._fd, self._receive)
-        self._is_all_sent = asyncio.Event()
+        self._is_over = asyncio.Event()
+        self._tick: asyncio.TimerHandle | None = None
+        self.silent_s: Seconds = 0.0
+        """How long a message has waited to be read or answered."""
+        self._loss = "the guard process was killed"
         self._name = secrets.token_hex(8)
         self._numbers = itertools.count(1)
         self._processes: dict[int, GuardedProcess] = {}
@@ -88,15 +105,29 @@ class Link:
         if self._messages.fileno() < 0:
             return close_each(fds)
         self._messages.send(request, fds)
+        self._tick = self._tick or self._loop.call_later(TICK_S, self._judge)
         return self._watch_writable()
 
     def _watch_writable(self) -> None:
         if self._messages.has_unsent:
-            self._is_all_sent.clear()
             self._loop.add_writer(self._fd, self._flush)
         else:
-            self._is_all_sent.set()
             self._loop.remove_writer(self._fd)
+
+    def _judge(self) -> None:
+        is_asked = bool(self._withdrawals) or (self._taking is not None and not self._taking.done())
+        is_ordered = any(not process.spawned.done() for process in self._processes.values())
+        is_waiting = is_asked or is_ordered or self._messages.is_unread
+        self.silent_s = self.silent_s + TICK_S if is_waiting else 0.0
+        if self.silent_s < ANSWER_S:
+            self._tick = self._loop.call_later(TICK_S, self._judge) if is_waiting else None
+            return
+        self._loss = f"the guard process has not answered for {ANSWER_S:g} s"
+        if self.guard:
+            self._loss += " and was killed"
+            log.error("%s pid=%d", self._loss, self.guard.pid)
+            self.guard.kill()
+        self._lose(self._loss)
 
     def _flush(self) -> None:
         self._messages.flush()
@@ -124,11 +155,9 @@ class Link:
 
     async def end_all(self) -> None:
         """Return when the guard and all its processes have ended."""
+        self._on_loss = self._is_over.set
         self.send({"do": "end_all"})
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LAST_WORDS_S):
-                await self._is_all_sent.wait()
-        self.hang_up()
+        await self._is_over.wait()  # the guard hangs up when it has read that
         await self.wait_for_end()
 
     def hang_up(self) -> None:
@@ -137,23 +166,29 @@ class Link:
             return
         self._loop.remove_reader(self._fd)
         self._loop.remove_writer(self._fd)
+        if self._tick:
+            self._tick.cancel()
+        self.silent_s = 0.0
         self._messages.close()
-        self._is_all_sent.set()
+        self._is_over.set()
         for answer in self._withdrawals:
             settle(answer, None)
 
     # Reports of the guard
 
     def _receive(self) -> None:
+        self.silent_s = 0.0
         for content, fds in self._messages.receive():
             self._learn(content, fds)
-        if not self._messages.is_over or self._messages.fileno() < 0:
-            return
+        if self._messages.is_over and self._messages.fileno() >= 0:
+            self._lose("the guard process has closed the connection")
+
+    def _lose(self, reason: str) -> None:
         self.hang_up()
         if self.guard:
             self._on_loss()
         elif self._taking and not self._taking.done():
-            self._taking.set_exception(CannotTake("the guard process has closed the connection"))
+            self._taking.set_exception(CannotTake(reason))
 
     def _learn(self, content: dict[str, Any], fds: list[int]) -> None:
         match content:
@@ -178,7 +213,8 @@ class Link:
                 settle(process.spawned, value)
             case "failed" if process:
                 del self._processes[n]
-                settle(process.spawned, OSError(value, os.strerror(value)))
+                problem = STUCK if value == errno.ETIMEDOUT else os.strerror(value)
+                settle(process.spawned, OSError(value, problem))
             case "gone" if process:
                 del self._processes[n]
                 settle(process.gone, value)
@@ -209,12 +245,17 @@ class Link:
         """Return when the guard and its former children have ended; then every process has its status."""
         assert self.guard
         running = {each.pid: each.started for each in self._processes.values() if each.spawned.done()}
-        statuses = await self.guard.ended(running)
+        try:
+            async with asyncio.timeout(END_S):
+                statuses = await self.guard.ended(running)
+        except TimeoutError:
+            self.guard.kill()
+            statuses = await self.guard.ended(running)
         for process in self._processes.values():
             if process.spawned.done():
                 settle(process.gone, statuses.get(process.pid, signal.SIGKILL))
             else:
-                settle(process.spawned, ConnectionResetError("the guard process was killed"))
+                settle(process.spawned, ConnectionResetError(self._loss))
         self._processes.clear()
 
 

@@ -1,15 +1,17 @@
 """Messages between hotseat and its guard: lines of JSON over a unix socket; some of them carry file descriptors.
 
 Both sides use this, so it imports the standard library only. Nothing here waits: a side that does not read must not
-stop the other.
+stop the other. hotseat judges every message that it sends by `is_unread` or by its answer (guard_link.py).
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import socket
+import termios
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -50,6 +52,13 @@ class Messages:
     @property
     def has_unsent(self) -> bool:
         return bool(self._unsent)
+
+    @property
+    def is_unread(self) -> bool:
+        """The other side has not read all that it was sent; where the system does not say, only what has not left."""
+        with contextlib.suppress(OSError):
+            return self.has_unsent or any(fcntl.ioctl(self._socket, termios.TIOCOUTQ, bytes(4)))
+        return False
 
     def send(self, content: Mapping[str, Any], fds: Iterable[int] = ()) -> None:
         """Send it now, or with a later `flush`; the descriptors are closed then."""

@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import errno
 import os
+import select
 import signal
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,8 @@ MARKER = "HOTSEAT_LAUNCH"
 GUARD = "hotseat-guard"
 """An argument of every guard of every version: no hotseat ends what the guard of another one looks after."""
 
+BEGIN_S = 5.0
+"""For a program to begin: where a file system does not respond, that may take for ever. Less than a guard's answer."""
 PROC = "/proc"
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
@@ -40,6 +43,11 @@ def run_program(program: str, argv: Sequence[str], env: Mapping[str, str], outpu
         finally:
             os.close(write_end)
             os.close(output)
+        begun = select.poll()
+        begun.register(answer)
+        if not begun.poll(BEGIN_S * 1000):
+            os.kill(pid, signal.SIGKILL)  # our child, which is collected when it ends
+            raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
         trouble = answer.read()  # ends when exec closes the other end
     if trouble:
         os.waitpid(pid, 0)

@@ -66,6 +66,7 @@ def api_deps(
         context=models.supervisor.context,
         conversations=models.supervisor.conversations.kept,
         silent=relaying.liveness.silent,
+        guard_silent_s=lambda: models.supervisor.guard.silent_s,
         fleet=shared.fleet.admin,
         tasks=shared.tasks,
     )

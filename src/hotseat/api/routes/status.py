@@ -37,6 +37,7 @@ RECENT_ENTRIES = 20
 """How many of the last entries about a model are shown."""
 STUCK_S = 50.0
 """After `unloadTimeout`, at whose end a server is killed."""
+GUARD_S = 3.0
 SILENT: Responses = {502: {"model": Failure, "description": "Only another host knows this, and it does not respond."}}
 
 
@@ -95,16 +96,15 @@ async def one_model(
     responses={
         503: {
             "model": Failure,
-            "description": "It is shutting down, a request has waited too long, or a server is stuck.",
+            "description": "It is shutting down, a request has waited too long, or a server or the guard is stuck.",
         }
     },
 )
 async def ready(deps: Deps) -> Ready:
     if deps.is_closing():
         raise ShuttingDown("hotseat is shutting down; use another instance")
-    if problem := unready(
-        deps.dispatcher.views.current(), deps.dispatcher.catalog, deps.settings().readiness, deps.silent()
-    ):
+    view, limits = deps.dispatcher.views.current(), deps.settings().readiness
+    if problem := unready(view, deps.dispatcher.catalog, limits, deps.silent(), deps.guard_silent_s()):
         raise ShuttingDown(problem)
     fleet_admin = deps.fleet()
     if fleet_admin is None:
@@ -230,8 +230,12 @@ def ticket(view: View, waiting: TicketView) -> Ticket:
     )
 
 
-def unready(view: View, catalog: Catalog, limits: Readiness, silent: Mapping[ModelName, Seconds]) -> str | None:
+def unready(
+    view: View, catalog: Catalog, limits: Readiness, silent: Mapping[ModelName, Seconds], guard_silent_s: Seconds
+) -> str | None:
     """Why this host should get no requests."""
+    if guard_silent_s >= GUARD_S:
+        return f"the guard process, which starts and stops models, has not answered for {guard_silent_s:.0f} s"
     if silent:
         model, seconds = next(iter(silent.items()))
         return f"{model} is unresponsive: its server has not responded for {seconds:.0f} s"
