@@ -14,6 +14,7 @@ from hotseat.model_servers.os_processes import children
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +37,6 @@ def counted_guard(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def rig(nobody_is_left: None) -> AsyncIterator[SupervisorRig]:
-    async with open_supervisor(os.environ, interpreter=GUARD_INTERPRETER) as supervisor:
+async def rig(nobody_is_left: None, tmp_path: Path) -> AsyncIterator[SupervisorRig]:
+    async with open_supervisor(os.environ, interpreter=GUARD_INTERPRETER, records=tmp_path / "records") as supervisor:
         yield SupervisorRig(supervisor)

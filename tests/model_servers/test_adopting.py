@@ -29,7 +29,7 @@ from hotseat.model_servers.descendants import start_of
 from hotseat.model_servers.guard_client import Guard
 from hotseat.model_servers.guard_end import GUARDS
 from hotseat.model_servers.open_supervisor import open_supervisor
-from hotseat.model_servers.orphans import end_leftovers
+from hotseat.model_servers.orphans import leftovers
 from hotseat.model_servers.output import Outputs
 from hotseat.model_servers.server_description import fingerprint_of, read_description
 from hotseat.scheduling.commands import Allowance, SaveConversations
@@ -397,7 +397,7 @@ async def test_after_a_crash_a_server_must_answer(
 async def test_a_start_leaves_alone_what_an_orphaned_guard_keeps(folder: Path, killed: list[str]) -> None:
     """It has a guard, though that has no hotseat."""
     grandchild = grandchild_in(killed)
-    ended = end_leftovers(str(folder))
+    ended = leftovers(str(folder))
     is_there = start_of(grandchild) is not None
     async with after_crash(folder):
         pass

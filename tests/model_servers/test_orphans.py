@@ -166,10 +166,11 @@ def test_a_killed_hotseat_leaves_time_to_remove_its_container(
 
 
 @pytest.mark.parametrize("how", ["plain", "setsid", "wiped"])
-async def test_a_killed_guard_takes_all_with_it(rig: SupervisorRig, how: str) -> None:
+async def test_a_killed_guard_takes_all_with_it(rig: SupervisorRig, how: str, tmp_path: Path) -> None:
     """Servers and grandchildren fall to hotseat, which ends them and tells of it; the next start works."""
     ready = await rig.ready(model("leaks_grandchildren", how))
     grandchild = int(await rig.said("grandchild "))
+    await come_true(lambda: any(str(grandchild) in path.read_text() for path in tmp_path.glob("records/*.json")))
     os.kill(await the_guard(), signal.SIGKILL)
     exited = await rig.supervisor.watch(ready)
 

@@ -1,4 +1,7 @@
-"""A guard as a process: how hotseat learns that it has ended, and ends what it left behind."""
+"""A guard as a process: how hotseat learns that it has ended, and ends what it left behind.
+
+The kernel ends the leaders with their guard, but not what these have started.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from hotseat.model_servers.descendants import start_of
 from hotseat.model_servers.monitors import MONITOR_S, to_kill
-from hotseat.model_servers.orphans import end_leftovers
+from hotseat.model_servers.orphans import leftovers
 from hotseat.model_servers.os_processes import GUARD, children, exists, kill_each, processes, session_of, signal_group
 
 if TYPE_CHECKING:
@@ -43,6 +46,7 @@ class ChildGuard:
     """A guard that this process has started: what it leaves behind becomes ours, since hotseat is a subreaper."""
 
     def __init__(self, interpreter: Sequence[str], records: str) -> None:
+        self._records = records
         self.connection, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
@@ -63,12 +67,11 @@ class ChildGuard:
     async def ended(self, leaders: Mapping[int, int | None]) -> dict[int, int]:
         await until(lambda: self._process.poll() is not None, POLL_S)  # from then on its children are ours
         GUARDS.pop(self.pid, None)
-        kill_groups_unseen(leaders)
-        return await end_inherited()
+        return await end_rest(leaders, self._records)
 
 
 class OtherGuard:
-    """A guard that another process has started. What it leaves behind falls to others, and is found as at a start."""
+    """A guard that another process has started: what it leaves behind falls to others."""
 
     def __init__(self, pid: int, started: int | None, records: str) -> None:
         self.pid, self._started, self._records = pid, started, records
@@ -79,10 +82,7 @@ class OtherGuard:
 
     async def ended(self, leaders: Mapping[int, int | None]) -> dict[int, int]:
         await until(lambda: not is_running(self.pid, self._started))
-        kill_groups_unseen(leaders)
-        # The kernel ends the leaders with their parent, but not what these have started.
-        await until(lambda: not (end_leftovers(self._records) or any(is_running(*each) for each in leaders.items())))
-        return {}
+        return await end_rest(leaders, self._records)
 
 
 async def until(fact: Callable[[], bool], pause_s: float = SCAN_S) -> None:
@@ -96,27 +96,30 @@ def is_running(pid: int, started: int | None) -> bool:
     return exists(pid) if started is None else start_of(pid) == started
 
 
-def kill_groups_unseen(leaders: Iterable[int]) -> None:
-    """Without /proc no children are known: only groups are."""
-    if not processes():
+async def end_rest(leaders: Mapping[int, int | None], records: str) -> dict[int, int]:
+    """End what a guard has left behind; the wait statuses of those that are children of this process, by pid.
+
+    They are known as at a start, and by their start times. Any other child that this process has inherited is
+    somebody else's: hotseat may be process 1, or may have replaced the shell that started it.
+    """
+    if not processes():  # without /proc only groups are known
         for leader in leaders:
             signal_group(leader, signal.SIGKILL)
-
-
-async def end_inherited() -> dict[int, int]:
-    """The wait statuses of inherited children, by pid."""
-    statuses: dict[int, int] = {}
+    known, statuses, idle_scans = {**leaders}, dict[int, int](), 0
     loop = asyncio.get_running_loop()
     monitors_until = loop.time() + MONITOR_S
-    while inherited := [pid for pid in children(os.getpid()) if is_inherited(pid)]:
-        kill_each(to_kill(inherited, is_late=loop.time() > monitors_until))
-        statuses |= collect_dead(inherited)
+    while idle_scans < 2:  # during exec a process shows no environment
+        known |= {pid: start_of(pid) for pid in await asyncio.to_thread(leftovers, records)}
+        left = [pid for pid, started in known.items() if started is not None and start_of(pid) == started]
+        kill_each(to_kill(left, is_late=loop.time() > monitors_until))
+        statuses |= collect_dead(filter(is_inherited, children(os.getpid())))
+        idle_scans = 0 if left else idle_scans + 1
         await asyncio.sleep(POLL_S)
     return statuses
 
 
 def is_inherited(child: int) -> bool:
-    """Children of hotseat share its session, except for guards; what a guard started never does."""
+    """Children of hotseat share its session, except for guards."""
     return child not in GUARDS and session_of(child) != os.getsid(0)
 
 

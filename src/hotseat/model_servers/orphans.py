@@ -31,13 +31,17 @@ def private_folder(path: Path | None) -> str:
     return str(path)
 
 
-def end_leftovers(records: str) -> list[int]:
-    """Kill them before anything starts that needs their memory; return which there were."""
-    suspects = {pid for pid in processes() if marker_of(pid)} | (recorded(records) if records else set())
-    if found := sorted(pid for pid in suspects if is_abandoned(pid)):
+def end_leftovers(records: str) -> None:
+    """Kill them before anything starts that needs their memory."""
+    if found := leftovers(records):
         log.warning("stopping model servers left by an earlier hotseat pids=%s", ",".join(map(str, found)))
         kill_each(to_kill(found, is_late=False))
-    return found
+
+
+def leftovers(records: str) -> list[int]:
+    """What launches have left that nobody looks after any more."""
+    suspects = {pid for pid in processes() if marker_of(pid)} | (recorded(records) if records else set())
+    return sorted(pid for pid in suspects if is_abandoned(pid))
 
 
 def recorded(folder: str) -> set[int]:

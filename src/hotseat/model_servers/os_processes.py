@@ -103,6 +103,10 @@ def prctl(option: int, value: int) -> bool:
 
 
 # Ending
+#
+# A process is signalled by our own record of it only, never because nobody else seems to own it: a child that is not
+# collected yet and its group, whose numbers are nobody else's; what descends from the guard, which begins without
+# children; or a pid with our marker or from a record, by its start time (see test_foreign_processes.py).
 
 
 def collect_one(before: Callable[[int], None]) -> tuple[int, int] | None:
