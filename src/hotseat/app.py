@@ -18,6 +18,7 @@ from hotseat.dispatch.preload import preload
 from hotseat.fleet.store import NameTaken, StoreError
 from hotseat.handover.stand_in import PASSED_ON, become_stand_in, hold_signals, pass_on_held
 from hotseat.identifiers import Address
+from hotseat.model_servers.guard_end import is_running, until
 from hotseat.net.private_socket import private_socket
 from hotseat.startup.announcement import announce, banner_of, log_warnings
 from hotseat.startup.models import ModelParts, open_models, open_supervisor
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 JOIN_AGAIN_S: Seconds = 2.0
+FIRST_S: Seconds = 0.5
 FINISH_S: Seconds = 3600.0
 """For the requests of a replaced process. The new one can end them sooner: it decides about their models."""
 
@@ -206,10 +208,18 @@ class Program(Struct, frozen=True):
         options, tasks, reloader = self.shared.start.options, self.shared.tasks, self.relaying.reloader
         if self.shared.start.predecessor is None:
             tasks.start(preload(self.models.dispatcher, self.shared.active.loaded.catalog.preload), "preload")
+        elif first := self.shared.start.predecessor.first:
+            tasks.start(self.end_with(*first), "watch the first process")
         if options.watches:
             tasks.start(reloader.watch_files(options.config), "watch the configuration")
         tasks.start(reloader.watch_folder(), "watch the folder of models")
         tasks.start(self.relaying.created_keys.watch(), "watch the API keys")
+
+    async def end_with(self, first: int, started: int | None) -> None:
+        """Stop as on SIGTERM when it ends: whoever started hotseat knows that process alone."""
+        await until(lambda: not is_running(first, started), FIRST_S)
+        log.warning("the process that whoever started hotseat knows has ended, stopping pid=%d", first)
+        self.shared.shutdown.request()
 
     def handle_signals(self) -> None:
         loop, tasks, reloader = asyncio.get_running_loop(), self.shared.tasks, self.relaying.reloader

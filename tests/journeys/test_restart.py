@@ -194,6 +194,34 @@ def test_the_first_process_stands_for_all(start: Callable[..., Hotseat]) -> None
     assert hotseat.processes() == []
 
 
+@pytest.mark.parametrize("restarts", [1, 3])
+def test_the_first_process_is_killed(start: Callable[..., Hotseat], restarts: int) -> None:
+    """Whoever started hotseat takes it for ended, so it ends: nothing holds the port or a model's memory."""
+    hotseat = start({"alpha": llama("alpha")}, shutdown={"notice": "0s"}, crashGrace="60s")
+    hotseat.load("alpha")
+    for _ in range(restarts):
+        assert hotseat.cli("restart").returncode == 0
+    eventually(lambda: "stand_in" in command_line(hotseat.process.pid))
+    hotseat.process.kill()
+    hotseat.process.wait()
+
+    eventually(lambda: hotseat.processes() == [])
+    assert "the process that whoever started hotseat knows has ended" in hotseat.log()
+
+
+def test_the_first_process_is_killed_before_its_last_client_has_left(start: Callable[..., Hotseat]) -> None:
+    """It still serves them itself, but whoever started it sees the same."""
+    hotseat = start({"alpha": llama("alpha")}, shutdown={"notice": "0s"})
+    stream = hotseat.stream("alpha", max_tokens=4000).until_it_speaks()
+    hotseat.cli("restart")
+    hotseat.process.kill()
+    hotseat.process.wait()
+    stream.read()
+
+    assert not stream.done
+    eventually(lambda: hotseat.processes() == [])
+
+
 def test_the_new_process_is_killed(start: Callable[..., Hotseat]) -> None:
     """Nothing of it survives, and the first process ends with it."""
     hotseat = start({"alpha": llama("alpha")})

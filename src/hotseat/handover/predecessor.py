@@ -31,6 +31,11 @@ class Predecessor:
             self.cannot_start(reason)
             raise ValueError(reason)
 
+    @property
+    def first(self) -> tuple[int, int | None] | None:
+        """Pid and start time of the process that this one ends with; None: there is none."""
+        return self._hello.facts.get("first") and tuple(self._hello.facts["first"])
+
     def sockets_of_systemd(self) -> list[socket.socket]:
         """Those that systemd has opened are used whatever the configuration says."""
         fds = self._hello.fds[: self._hello.facts["sockets"]]

@@ -1,8 +1,9 @@
 """What the first process becomes after a restart, if nothing else can follow the new one: a small program that waits.
 
 Whoever started hotseat, such as a shell, a container runtime or supervisord, knows its first pid only. That pid passes
-signals on to the process that serves now and ends with its exit code. As a subreaper it becomes the parent of later
-successors, too. It runs in an isolated interpreter without site-packages: standard library and os_processes.py only.
+signals on to the process that serves now and ends with its exit code; the serving process stops when it is killed. As
+a subreaper it becomes the parent of later successors, too. It runs in an isolated interpreter without site-packages:
+standard library and os_processes.py only.
 """
 
 from __future__ import annotations

@@ -37,6 +37,8 @@ class Listening(Struct, frozen=True):
     listen: tuple[str, int]
     ollama_listen: tuple[str, int] | None
     by_systemd: bool
+    first: tuple[int, int | None] | None = None
+    """Pid and start time of the process that whoever started hotseat knows; None: systemd knows the newest."""
 
     def facts(self) -> dict[str, Any]:
         return {
@@ -44,6 +46,7 @@ class Listening(Struct, frozen=True):
             "listen": self.listen,
             "ollama_listen": self.ollama_listen,
             "by_systemd": self.by_systemd,
+            "first": self.first,
         }
 
     def fds(self) -> list[int]:

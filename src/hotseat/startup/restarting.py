@@ -8,23 +8,25 @@ from typing import TYPE_CHECKING
 
 from hotseat.handover.restarts import Description, Restarts
 from hotseat.handover.successor import Listening
+from hotseat.model_servers.descendants import start_of
 from hotseat.scheduling.handover_json import to_json
 from hotseat.state import overrides_store
 
 if TYPE_CHECKING:
     from hotseat.config.reload import Reloader
     from hotseat.startup.models import ModelParts
+    from hotseat.startup.preparation import Prepared
     from hotseat.startup.shared import Shared
 
 
 def make_restarts(shared: Shared, models: ModelParts, reloader: Reloader) -> Restarts:
-    start, settings = shared.start, shared.start.loaded.settings
+    start = shared.start
     return Restarts(
         models.dispatcher,
         models.scheduler,
         models.journal,
         models.supervisor.guard,
-        Listening(start.sockets, start.ollama_sockets, settings.listen, settings.ollama_listen, start.by_systemd),
+        listening_of(start),
         lambda: description(models, shared),
         {**os.environ, **start.systemd.environment()},
         lambda successor: leave(shared, successor),
@@ -36,6 +38,13 @@ async def leave(shared: Shared, successor: int) -> None:
     """The new process waits for this: systemd refuses what it says before, and only one may renew the host's lease."""
     shared.start.systemd.follow(successor)
     await shared.fleet.fall_silent()
+
+
+def listening_of(start: Prepared) -> Listening:
+    settings, own = start.loaded.settings, (os.getpid(), start_of(os.getpid()))
+    first = own if start.is_known_by_pid else start.predecessor.first if start.predecessor else None
+    sockets, ollama_sockets = start.sockets, start.ollama_sockets
+    return Listening(sockets, ollama_sockets, settings.listen, settings.ollama_listen, start.by_systemd, first)
 
 
 def description(models: ModelParts, shared: Shared) -> Description:
