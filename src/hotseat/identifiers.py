@@ -82,6 +82,12 @@ class Upstream(Struct, frozen=True):
 
     address: Address
     pid: int | None = None
+    listener: int | None = None
+    """The process that listens, if another one was started, such as a script: it is shown and never signalled."""
+
+    @property
+    def shown_pid(self) -> int | None:
+        return self.listener or self.pid
 
 
 class LogLine(NamedTuple):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.llama import llama
+from tests.support.llama import SERVER, llama
+from tests.support.processes import command_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +44,17 @@ def test_a_response_names_the_model_as_the_client_does(serve: Callable[..., Hots
 
     assert rig.chat("qwen").json()["model"] == "qwen"
     assert rig.chat("own").json()["model"] == "mine"
+
+
+def test_a_server_behind_a_script_is_shown_with_its_own_pid(serve: Callable[..., Hotseat]) -> None:
+    """Not with that of the script, which has no port and little memory."""
+    alpha = llama("alpha")
+    rig = serve({"alpha": {**alpha, "cmd": f"sh -c '{alpha['cmd']}; true'"}})
+    rig.load("alpha")
+    shown = rig.call("GET", "/hotseat/models/alpha").json()["pid"]
+
+    assert command_line(shown).startswith(str(SERVER))
+    assert rig.health()["alpha"]["pid"] == shown
 
 
 def test_slots_of_the_running_model(rig: Hotseat) -> None:

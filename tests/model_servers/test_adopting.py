@@ -97,6 +97,18 @@ async def test_an_adopted_server_is_like_any_other(former: SupervisorRig) -> Non
     assert (description.model, description.launch, description.sleep) == ("qwen", before.launch, None)
 
 
+async def test_an_adopted_server_behind_a_script_is_shown_as_before(former: SupervisorRig) -> None:
+    """The process that listens is handed over with the rest."""
+    spec = model("listens_in_a_child")
+    before = await former.ready(spec)
+    async with successor_of(former) as supervisor:
+        (description,) = await supervisor.taken()
+        adopted = supervisor.adopt(NINE, description, spec)
+
+    assert before.upstream.listener
+    assert adopted.upstream == before.upstream
+
+
 async def test_an_adopted_server_that_crashes_is_reported(former: SupervisorRig) -> None:
     """With its last words, also those from before the adoption."""
     spec = model("dies_mid_stream")

@@ -12,8 +12,10 @@ from tests.support.misbehaving_servers import HEALTHY
 from tests.support.ports import free_port
 from tests.support.supervisor_rig import command_for, model
 
+from hotseat.identifiers import Address
 from hotseat.model_servers import port_owner, sock_diag
-from hotseat.model_servers.port_owner import foreign_process_on, is_of_launch, name_of, owner_of
+from hotseat.model_servers.os_processes import children
+from hotseat.model_servers.port_owner import Listener, is_of_launch, listener_on, name_of, owner_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,12 +37,20 @@ async def test_another_process_that_took_the_port_does_not_become_ready(rig: Sup
 
 
 async def test_a_server_started_by_a_script_is_ours(rig: SupervisorRig) -> None:
-    """The port may belong to a child of what was started; the pid stays that of what was started."""
+    """The child that has the port is shown; what is signalled stays what was started."""
     ready = await rig.ready(model("listens_in_a_child"))
-    address = ready.upstream.address
+    upstream = ready.upstream
+    (child,) = children(upstream.pid or 0)
 
-    assert owner_of(address.host, address.port) != ready.upstream.pid
-    assert foreign_process_on(address.host, address.port, ready.upstream.pid or 0, "") is None
+    assert listener_on(upstream.address, upstream.pid or 0, "") == Listener(own=child)
+    assert (upstream.listener, upstream.shown_pid) == (child, child)
+    assert rig.supervisor.pids() == {ready.model: upstream.pid}
+
+
+async def test_a_server_without_a_script_is_shown_itself(rig: SupervisorRig) -> None:
+    upstream = (await rig.ready(model("healthy"))).upstream
+
+    assert (upstream.listener, upstream.shown_pid) == (None, upstream.pid)
 
 
 async def test_the_engine_of_a_container_is_not_foreign(rig: SupervisorRig, tmp_path: Path) -> None:
@@ -82,15 +92,15 @@ def test_a_port_that_nobody_listens_on_has_no_owner() -> None:
 
 
 def test_other_machines_and_names_are_not_looked_into() -> None:
-    assert foreign_process_on("192.0.2.1", 80, os.getpid(), "") is None
-    assert foreign_process_on("gpu-box", 80, os.getpid(), "") is None
+    assert listener_on(Address("192.0.2.1", 80), os.getpid(), "") == Listener()
+    assert listener_on(Address("gpu-box", 80), os.getpid(), "") == Listener()
 
 
 def test_where_the_system_tells_nothing_no_process_is_foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on macOS, which has no /proc."""
     monkeypatch.setattr(port_owner, "PROC", str(tmp_path))
     with socket.create_server(("127.0.0.1", 0)) as server:
-        assert foreign_process_on("127.0.0.1", server.getsockname()[1], 1, "") is None
+        assert listener_on(Address("127.0.0.1", server.getsockname()[1]), 1, "") == Listener()
 
 
 @pytest.mark.parametrize(

@@ -6,22 +6,33 @@ import os
 import socket
 import struct
 from ipaddress import ip_address
+from typing import TYPE_CHECKING, NamedTuple
 
 from hotseat.model_servers.os_processes import PROC, group_of, marker_of, parent_of, processes
 from hotseat.model_servers.remote_launchers import ELSEWHERE
 from hotseat.model_servers.sock_diag import listening
 
+if TYPE_CHECKING:
+    from hotseat.identifiers import Address
+
 LISTENING = "0A"
 
 
-def foreign_process_on(host: str, port: int, leader: int, marker: str) -> int | None:
-    """The listening process if it does not belong to the launch; None: it does, or it is unknown."""
-    if not is_loopback(host):
-        return None
-    owner = owner_of(host, port, leader)
-    if owner is None or is_of_launch(owner, leader, marker) or runs_elsewhere(leader):
-        return None
-    return owner
+class Listener(NamedTuple):
+    """Who listens for a launch; both None: unknown."""
+
+    own: int | None = None
+    """A process of the launch."""
+    foreign: int | None = None
+
+
+def listener_on(address: Address, leader: int, marker: str) -> Listener:
+    if address.unix_path or not is_loopback(address.host):
+        return Listener()
+    owner = owner_of(address.host, address.port, leader)
+    if owner is None or is_of_launch(owner, leader, marker):
+        return Listener(own=owner)
+    return Listener() if runs_elsewhere(leader) else Listener(foreign=owner)
 
 
 def is_loopback(host: str) -> bool:

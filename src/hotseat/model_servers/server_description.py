@@ -49,6 +49,7 @@ class ServerDescription:
     context: int | None = None
     conversations: KeptIn | None = None
     """None: it saves none."""
+    listener: int | None = None
 
     def as_json(self) -> dict[str, Any]:
         return {"version": VERSION, **asdict(self)}
@@ -80,6 +81,7 @@ def _read(said: Any, pid: int) -> ServerDescription | None:
         slots=said["slots"],
         context=said["context"],
         conversations=_kept_in(said.get("conversations")),
+        listener=said.get("listener"),
     )
 
 

@@ -122,6 +122,7 @@ class Supervisor:
             ready_at=time.time(),
             server=server.header,
             conversations=self.conversations.kept_in(command.launch),
+            listener=server.upstream.listener,
         )
 
     # Servers of another hotseat process

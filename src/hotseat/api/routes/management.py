@@ -44,7 +44,7 @@ class Running(Schema):
 @router.get("/health", summary="Health, and the running models")
 async def health(deps: Deps) -> Health:
     running = deps.dispatcher.views.current().running()
-    return Health(models={m.name: RunningModel(pid=m.upstream.pid if m.upstream else None) for m in running})
+    return Health(models={m.name: RunningModel(pid=m.upstream.shown_pid if m.upstream else None) for m in running})
 
 
 @router.get("/running", summary="Names of the running models")

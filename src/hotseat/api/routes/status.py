@@ -129,7 +129,7 @@ def model(deps: ApiDeps, view: View, seen: ModelView, spec: ModelSpec | None) ->
         unlisted=spec.unlisted if spec else True,
         phase=seen.phase,
         phase_s=round(view.now - seen.since, 3) if isfinite(seen.since) else None,
-        pid=upstream.pid if upstream else None,
+        pid=upstream.shown_pid if upstream else None,
         address=str(upstream.address) if upstream else None,
         port=upstream.address.port if upstream else None,
         in_flight=seen.in_flight,
