@@ -83,7 +83,7 @@ class Upstream(Struct, frozen=True):
     address: Address
     pid: int | None = None
     listener: int | None = None
-    """The process that listens, if another one was started, such as a script: it is shown and never signalled."""
+    """The process that listens, behind a script not that one: it is shown and never signalled; None: unknown."""
 
     @property
     def shown_pid(self) -> int | None:

@@ -26,8 +26,8 @@ from hotseat.identifiers import LOCAL_HOST, Address, DeviceName, LaunchId, Model
 from hotseat.model_servers import taken_servers
 from hotseat.model_servers.conversations.transfers import OTHERS_FOLDER
 from hotseat.model_servers.descendants import start_of
-from hotseat.model_servers.guard_client import Guard
 from hotseat.model_servers.guard_end import GUARDS
+from hotseat.model_servers.guard_grace import connect
 from hotseat.model_servers.open_supervisor import open_supervisor
 from hotseat.model_servers.orphans import leftovers
 from hotseat.model_servers.output import Outputs
@@ -105,7 +105,7 @@ async def test_an_adopted_server_behind_a_script_is_shown_as_before(former: Supe
         (description,) = await supervisor.taken()
         adopted = supervisor.adopt(NINE, description, spec)
 
-    assert before.upstream.listener
+    assert before.upstream.listener != before.upstream.pid
     assert adopted.upstream == before.upstream
 
 
@@ -358,7 +358,7 @@ def collected() -> bool:
 
 @asynccontextmanager
 async def after_crash(folder: Path) -> AsyncIterator[Supervisor]:
-    connection = await come_true(lambda: Guard.connect(folder / "guard"))
+    connection = await come_true(lambda: connect(folder / "guard"))
     opening = open_supervisor(os.environ, interpreter=GUARD_INTERPRETER, records=folder, starts_guard=False)
     async with opening as supervisor:
         await supervisor.take(connection)

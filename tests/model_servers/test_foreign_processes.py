@@ -20,7 +20,7 @@ from hotseat.cli.restart import send_signal
 from hotseat.handover import stand_in
 from hotseat.handover.successor_process import ChildOfSystemd
 from hotseat.model_servers.descendants import Record, current_pid_scope, start_of, write
-from hotseat.model_servers.guard_end import OtherGuard
+from hotseat.model_servers.guard_end import GuardProcess
 from hotseat.model_servers.monitors import to_kill
 from hotseat.model_servers.open_supervisor import open_supervisor
 from hotseat.model_servers.orphans import end_leftovers
@@ -73,7 +73,7 @@ async def a_start(pid: int, folder: Path) -> None:
 
 async def another_guard(pid: int, _: Path) -> None:
     """That had the same pid."""
-    OtherGuard(pid, (start_of(pid) or 0) - 1, "").kill()
+    GuardProcess(pid, (start_of(pid) or 0) - 1, "").kill()
 
 
 async def a_monitor(pid: int, _: Path) -> None:

@@ -10,15 +10,17 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.supervisor_rig import GUARD_INTERPRETER, is_alive
+from tests.support.guard_owner import open_guard
+from tests.support.supervisor_rig import is_alive
 from tests.support.waiting import come_true, come_true_async
 
-from hotseat.model_servers.guard_client import Guard
 from hotseat.model_servers.guarded_process import Order, PipeEnds
 from hotseat.model_servers.os_processes import children
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from hotseat.model_servers.guard_client import Guard
 
 pytestmark = pytest.mark.usefixtures("counted_guard")
 
@@ -28,7 +30,7 @@ FOR_EVER = Order(SLEEP, ("sleep", "1000"), {})
 
 @pytest.fixture
 async def guard(nobody_is_left: None) -> AsyncIterator[Guard]:
-    guard = await Guard.open(GUARD_INTERPRETER)
+    guard = await open_guard()
     yield guard
     await guard.aclose()
 
@@ -100,7 +102,7 @@ async def test_signals_to_what_has_ended_reach_nobody(guard: Guard) -> None:
 
 
 async def test_closing_the_guard_ends_what_it_still_has(nobody_is_left: None) -> None:
-    guard = await Guard.open(GUARD_INTERPRETER)
+    guard = await open_guard()
     process = await guard.spawn(FOR_EVER, nowhere())
     await guard.aclose()
 
@@ -109,7 +111,7 @@ async def test_closing_the_guard_ends_what_it_still_has(nobody_is_left: None) ->
 
 
 async def test_closing_a_guard_that_was_lost_waits_for_its_end(nobody_is_left: None) -> None:
-    guard = await Guard.open(GUARD_INTERPRETER)
+    guard = await open_guard()
     process = await guard.spawn(FOR_EVER, nowhere())
     os.kill(guard.pid or 0, signal.SIGKILL)
     await come_true(lambda: guard.pid is None)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import pytest
-from tests.support.guard_owner import GuardOwner
+from tests.support.guard_owner import GuardOwner, open_guard
 from tests.support.ports import free_port
 from tests.support.processes import adopted_are_gone, command_line, environment
 from tests.support.supervisor_rig import GUARD_INTERPRETER, PYTHON, command_for, is_alive
@@ -25,7 +25,7 @@ from tests.support.waiting import come_true, eventually
 from hotseat.model_servers.descendants import Register, start_of
 from hotseat.model_servers.guard_client import Guard
 from hotseat.model_servers.guard_end import GUARDS
-from hotseat.model_servers.guard_grace import GuardGrace
+from hotseat.model_servers.guard_grace import GuardGrace, connect
 from hotseat.model_servers.guard_link import CannotTake
 from hotseat.model_servers.guard_listener import Listener
 from hotseat.model_servers.guard_messages import VERSION, Messages, close_each
@@ -74,7 +74,7 @@ def folder() -> Iterator[Path]:
 async def former(nobody_is_left: None) -> AsyncIterator[Guard]:
     """A hotseat process that will hand over; its guard is our child, whoever has it at the end."""
     before = {*GUARDS}
-    guard = await Guard.open(GUARD_INTERPRETER)
+    guard = await open_guard()
     yield guard
     await guard.aclose()
     for pid in {*GUARDS} - before:
@@ -109,7 +109,7 @@ async def take_with(guard: Guard, connection: socket.socket) -> tuple[Guard, lis
 
 
 async def ready_to_take(folder: Path) -> socket.socket:
-    return await come_true(lambda: Guard.connect(folder / "guard"))
+    return await come_true(lambda: connect(folder / "guard"))
 
 
 async def take_orphans(folder: Path, grace: GuardGrace | None = None) -> tuple[Guard, list[TakenProcess]]:
@@ -362,7 +362,7 @@ async def test_what_nobody_takes_is_ended(start_owner: Callable[..., GuardOwner]
     owner.kill()
 
     await come_true(lambda: start_of(owner.pids[0]) is None and start_of(owner.guard) is None)
-    assert Guard.connect(folder / "guard") is None
+    assert connect(folder / "guard") is None
     assert not (folder / "guard").exists()
 
 
@@ -452,7 +452,7 @@ def test_an_owner_dies_while_the_guard_accepts_the_next(folder: Path) -> None:
     def accept_late(listener: Listener) -> socket.socket | None:
         if not candidates:
             owner.close()
-            candidates.append(Guard.connect(folder / "guard"))
+            candidates.append(connect(folder / "guard"))
         return accept(listener)
 
     server = GuardServer(guards, Register(""))
@@ -474,7 +474,7 @@ async def test_an_orphan_that_cannot_be_reached_any_more_ends(
     owner = start_owner(FOR_EVER_ARGV, grace_s=60.0)
     owner.kill()
     (await ready_to_take(folder)).close()
-    following = await Guard.open(GUARD_INTERPRETER, str(folder), GuardGrace(60.0, folder / "guard"))
+    following = await open_guard(str(folder), GuardGrace(60.0, folder / "guard"))
 
     await come_true(lambda: start_of(owner.pids[0]) is None)
     await following.aclose()
@@ -485,7 +485,7 @@ async def test_a_hotseat_that_is_stopped_leaves_nothing_in_spite_of_its_grace(
     folder: Path, nobody_is_left: None
 ) -> None:
     """Only a crash leaves servers to the next one."""
-    guard = await Guard.open(GUARD_INTERPRETER, str(folder), GuardGrace(60.0, folder / "guard"))
+    guard = await open_guard(str(folder), GuardGrace(60.0, folder / "guard"))
     process = await guard.spawn(FOR_EVER, nowhere())
     mode = stat.S_IMODE((folder / "guard").stat().st_mode)
     await guard.aclose()
@@ -497,7 +497,7 @@ async def test_a_hotseat_that_is_stopped_leaves_nothing_in_spite_of_its_grace(
 
 async def test_a_grace_can_be_changed_while_it_runs(folder: Path, nobody_is_left: None) -> None:
     """A reload of the configuration needs no new guard."""
-    guard = await Guard.open(GUARD_INTERPRETER)
+    guard = await open_guard()
     guard.keep_for(GuardGrace(60.0, folder / "guard"))
     with pytest.raises(CannotTake, match=HAS_OWNER):
         await take_orphans(folder)
@@ -514,7 +514,7 @@ async def test_without_a_private_socket_nothing_is_kept(
     """hotseat says so and starts anyway."""
     folder.chmod(0o755 if problem == "open to others" else 0o700)
     name = "guard" if problem == "open to others" else "g" * 120
-    guard = await Guard.open(GUARD_INTERPRETER, "", GuardGrace(60.0, folder / name))
+    guard = await open_guard("", GuardGrace(60.0, folder / name))
     process = await guard.spawn(FOR_EVER, nowhere())
     assert guard._link
     guard._link.hang_up()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.guard_owner import open_guard
 from tests.support.supervisor_rig import GUARD_INTERPRETER, is_alive
 from tests.support.waiting import come_true
 
@@ -36,13 +37,13 @@ IN_SOURCE = re.compile(r'"do": "(\w+)"')
 async def guard(nobody_is_left: None, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Guard]:
     monkeypatch.setattr(guard_link, "TICK_S", 0.05)
     monkeypatch.setattr(guard_link, "ANSWER_S", 0.3)
-    guard = await Guard.open(GUARD_INTERPRETER)
+    guard = await open_guard()
     yield guard
     await guard.aclose()
 
 
 async def spawn(guard: Guard, _: GuardedProcess) -> None:
-    with pytest.raises(ConnectionResetError, match=r"guard process has not answered for 0\.3 s and was killed"):
+    with pytest.raises(ConnectionResetError, match=r"the guard process has not answered for 0\.3 s"):
         await guard.spawn(FOR_EVER, nowhere())
 
 

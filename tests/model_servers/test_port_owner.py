@@ -15,7 +15,7 @@ from tests.support.supervisor_rig import command_for, model
 from hotseat.identifiers import Address
 from hotseat.model_servers import port_owner, sock_diag
 from hotseat.model_servers.os_processes import children
-from hotseat.model_servers.port_owner import Listener, is_of_launch, listener_on, name_of, owner_of
+from hotseat.model_servers.port_owner import is_of_launch, listener_of, name_of, owner_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +42,7 @@ async def test_a_server_started_by_a_script_is_ours(rig: SupervisorRig) -> None:
     upstream = ready.upstream
     (child,) = children(upstream.pid or 0)
 
-    assert listener_on(upstream.address, upstream.pid or 0, "") == Listener(own=child)
+    assert listener_of(upstream.address, upstream.pid or 0, "") == (child, True)
     assert (upstream.listener, upstream.shown_pid) == (child, child)
     assert rig.supervisor.pids() == {ready.model: upstream.pid}
 
@@ -50,7 +50,7 @@ async def test_a_server_started_by_a_script_is_ours(rig: SupervisorRig) -> None:
 async def test_a_server_without_a_script_is_shown_itself(rig: SupervisorRig) -> None:
     upstream = (await rig.ready(model("healthy"))).upstream
 
-    assert (upstream.listener, upstream.shown_pid) == (None, upstream.pid)
+    assert upstream.listener == upstream.shown_pid == upstream.pid
 
 
 async def test_the_engine_of_a_container_is_not_foreign(rig: SupervisorRig, tmp_path: Path) -> None:
@@ -92,15 +92,15 @@ def test_a_port_that_nobody_listens_on_has_no_owner() -> None:
 
 
 def test_other_machines_and_names_are_not_looked_into() -> None:
-    assert listener_on(Address("192.0.2.1", 80), os.getpid(), "") == Listener()
-    assert listener_on(Address("gpu-box", 80), os.getpid(), "") == Listener()
+    assert listener_of(Address("192.0.2.1", 80), os.getpid(), "") == (None, True)
+    assert listener_of(Address("gpu-box", 80), os.getpid(), "") == (None, True)
 
 
 def test_where_the_system_tells_nothing_no_process_is_foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on macOS, which has no /proc."""
     monkeypatch.setattr(port_owner, "PROC", str(tmp_path))
     with socket.create_server(("127.0.0.1", 0)) as server:
-        assert listener_on(Address("127.0.0.1", server.getsockname()[1]), 1, "") == Listener()
+        assert listener_of(Address("127.0.0.1", server.getsockname()[1]), 1, "") == (None, True)
 
 
 @pytest.mark.parametrize(

@@ -228,7 +228,7 @@ async def test_a_start_that_raises_what_nobody_foresaw_leaves_no_process(
     rig: SupervisorRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A bug in hotseat must not leave a process."""
-    monkeypatch.setattr("hotseat.model_servers.launch.listener_on", lambda *of_whom: 1 // 0)
+    monkeypatch.setattr("hotseat.model_servers.launch.listener_of", lambda *of_whom: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         await rig.supervisor.start(rig.next_start(model("healthy")))
 

@@ -18,6 +18,8 @@ from tests.support.processes import all_pids, command_line
 from tests.support.supervisor_rig import MISBEHAVING_SERVERS, SupervisorRig, command_for, model
 from tests.support.waiting import come_true
 
+from hotseat.model_servers.guard_trees import Tree
+from hotseat.model_servers.monitors import MONITOR_S
 from hotseat.model_servers.open_supervisor import open_supervisor
 
 if TYPE_CHECKING:
@@ -170,6 +172,17 @@ async def test_hotseat_is_killed_while_the_rest_ends(rig: SupervisorRig, script:
     await come_true(lambda: not processes_with(note))
 
     assert note.read_text() == "asked\nended\n"
+
+
+def test_a_container_whose_time_is_over_is_removed() -> None:
+    """Its monitor has five seconds for that from the moment at which the container is killed, however late that is."""
+    tree = Tree(1, os.getpid(), {"env": {}, "argv": [], "stop": None, "unload_timeout_s": UNLOAD_TIMEOUT_S})
+    tree.begin_stop()
+    tree.status, tree.ended_at = 0, time.monotonic() - 100
+    tree.signal(signal.SIGKILL)
+
+    assert not tree.may_finish
+    assert 0 <= time.monotonic() - tree.monitors_until < MONITOR_S
 
 
 def processes_with(words: Path) -> list[int]:

@@ -19,8 +19,15 @@ from hotseat.model_servers.guarded_process import Order
 from hotseat.model_servers.output import Output, Pipe
 
 
+async def open_guard(records: str = "", grace: GuardGrace | None = None) -> Guard:
+    """With a new guard process."""
+    guard = Guard(GUARD_INTERPRETER, records, grace)
+    guard.start()
+    return guard
+
+
 async def own(programs: list[list[str]], folder: Path, grace_s: float) -> None:
-    guard = await Guard.open(GUARD_INTERPRETER, str(folder), GuardGrace(grace_s, folder / "guard") if grace_s else None)
+    guard = await open_guard(str(folder), GuardGrace(grace_s, folder / "guard") if grace_s else None)
     pids = []
     for argv in programs:
         pipe = Pipe(Output())

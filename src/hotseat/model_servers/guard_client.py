@@ -13,22 +13,19 @@ import socket
 import sys
 from typing import TYPE_CHECKING
 
-from hotseat.model_servers.guard_grace import connect
-from hotseat.model_servers.guard_link import CannotTake, Link
+from hotseat.model_servers.guard_link import END_S, CannotTake, Link
 from hotseat.model_servers.guard_messages import close_each
 from hotseat.model_servers.os_processes import become_subreaper
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from hotseat.identifiers import Seconds
     from hotseat.model_servers.guard_grace import GuardGrace
     from hotseat.model_servers.guarded_process import GuardedProcess, Order, PipeEnds, TakenProcess
 
 log = logging.getLogger(__name__)
-MOST_END_S: Seconds = 90.0
 
 ISOLATED = (sys.executable, "-I", "-S")
 """Without site-packages and user settings: the guard starts in 20 ms and no installed package can break it."""
@@ -47,17 +44,8 @@ class Guard:
         """Done when another hotseat process has taken the servers over. From then on this one can do nothing more with
         them, and ends none of them."""
 
-    @classmethod
-    async def open(
-        cls, interpreter: Sequence[str] = ISOLATED, records: str = "", grace: GuardGrace | None = None
-    ) -> Guard:
-        """With a new guard process. Without `grace` the servers end with this process, however that ends."""
-        guard = cls(interpreter, records, grace)
-        guard.start()
-        return guard
-
     def start(self) -> None:
-        """Start a guard process."""
+        """Start a guard process. Without a `grace` its servers end with this process, however that ends."""
         become_subreaper()
         self._connected()
 
@@ -72,11 +60,6 @@ class Guard:
             raise
         self._announce_grace(link)
         return processes
-
-    @staticmethod
-    def connect(path: Path) -> socket.socket | None:
-        """A connection for `take` to the guard of a hotseat that was killed; None: there is none."""
-        return connect(path)
 
     @property
     def is_handed_over(self) -> bool:
@@ -145,14 +128,11 @@ class Guard:
             self._link.leave()
 
     async def aclose(self) -> None:
-        """Return when the guard and all its processes have ended; at once if another hotseat process has them.
-
-        After a time limit it returns although some live: then even the kernel cannot end them.
-        """
+        """Return when the guard and all its processes have ended, if SIGKILL can end them; at once if it has none."""
         link, self._link = self._link, None
         if link:
             self._ending_guards.start(link.end_all(), "end the guard")
-        if (ending := list(self._ending_guards)) and (await asyncio.wait(ending, timeout=MOST_END_S))[1]:
+        if (ending := list(self._ending_guards)) and (await asyncio.wait(ending, timeout=2 * END_S))[1]:
             log.error("the guard process, or what it has left, does not end")
             await self._ending_guards.aclose()
 
@@ -172,10 +152,10 @@ class Guard:
         path = {"path": str(self._grace.socket_path), "inode": listening.inode}
         return link.send({"do": "keep", "grace_s": self._grace.seconds, **path}, [listening.listener.detach()])
 
-    def _lost(self) -> None:
-        log.error("the guard process was lost, stopping all model servers")
+    def _lost(self, reason: str) -> None:
         link, self._link = self._link, None
         if link:
+            log.error("the guard process was lost, stopping all model servers reason=%r", reason)
             self._ending_guards.start(link.wait_for_end(), "wait for the guard to end")
 
     def _handed_over(self) -> None:

@@ -11,7 +11,7 @@ import signal
 import socket
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from hotseat.model_servers.descendants import start_of
 from hotseat.model_servers.monitors import MONITOR_S, to_kill
@@ -23,69 +23,47 @@ if TYPE_CHECKING:
 
 PROGRAM = "import sys; sys.path.append(sys.argv[1]); from hotseat.model_servers.guard_process import main; main()"
 HOME = str(Path(__file__).parents[2])
-POLL_S, SCAN_S = 0.005, 0.02
+POLL_S = 0.005
 
 GUARDS: dict[int, subprocess.Popen[bytes]] = {}
 """Guards that are children of this process and have not been waited for, also those that another hotseat has now."""
 
 
-class GuardProcess(Protocol):
-    @property
-    def pid(self) -> int: ...
-
-    def kill(self) -> None: ...
-
-    async def ended(self, leaders: Mapping[int, int | None]) -> dict[int, int]:
-        """Return when it and its former children have ended: their wait statuses by pid, where they are known.
-
-        `leaders` are the start times of its servers by pid.
-        """
-
-
-class ChildGuard:
-    """A guard that this process has started: what it leaves behind becomes ours, since hotseat is a subreaper."""
-
-    def __init__(self, interpreter: Sequence[str], records: str) -> None:
-        self._records = records
-        self.connection, theirs = socket.socketpair()
-        with theirs:
-            self._process = subprocess.Popen(
-                [*interpreter, "-c", PROGRAM, HOME, records, GUARD],
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        GUARDS[self.pid] = self._process
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def kill(self) -> None:
-        self._process.kill()
-
-    async def ended(self, leaders: Mapping[int, int | None]) -> dict[int, int]:
-        await until(lambda: self._process.poll() is not None, POLL_S)  # from then on its children are ours
-        GUARDS.pop(self.pid, None)
-        return await end_rest(leaders, self._records)
-
-
-class OtherGuard:
-    """A guard that another process has started: what it leaves behind falls to others."""
+class GuardProcess:
+    """What it leaves behind becomes ours if this process has started it; else it falls to others."""
 
     def __init__(self, pid: int, started: int | None, records: str) -> None:
         self.pid, self._started, self._records = pid, started, records
 
     def kill(self) -> None:
-        if is_running(self.pid, self._started):
+        if not self._has_ended():
             kill_each([self.pid])
 
     async def ended(self, leaders: Mapping[int, int | None]) -> dict[int, int]:
-        await until(lambda: not is_running(self.pid, self._started))
+        """Return when it and what it left behind have ended: their wait statuses by pid, where they are known.
+
+        `leaders` are the start times of its servers by pid.
+        """
+        await until(self._has_ended, POLL_S)
+        GUARDS.pop(self.pid, None)
         return await end_rest(leaders, self._records)
 
+    def _has_ended(self) -> bool:
+        child = GUARDS.get(self.pid)
+        return child.poll() is not None if child else not is_running(self.pid, self._started)
 
-async def until(fact: Callable[[], bool], pause_s: float = SCAN_S) -> None:
+
+def start_guard(interpreter: Sequence[str], records: str) -> tuple[GuardProcess, socket.socket]:
+    """A new guard, and our end of the connection to it."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        command = [*interpreter, "-c", PROGRAM, HOME, records, GUARD]
+        child = subprocess.Popen(command, stdin=theirs.fileno(), stdout=subprocess.DEVNULL, start_new_session=True)
+    GUARDS[child.pid] = child
+    return GuardProcess(child.pid, start_of(child.pid), records), ours
+
+
+async def until(fact: Callable[[], bool], pause_s: float) -> None:
     """For processes whose end nobody reports; a thread that waits for one could not be given up."""
     while not fact():  # noqa: ASYNC110
         await asyncio.sleep(pause_s)

@@ -69,7 +69,7 @@ def bind(listener: socket.socket, path: Path) -> int:
 
 
 def connect(path: Path) -> socket.socket | None:
-    """A connection to the guard that listens there; None: there is none of this user."""
+    """A connection for `Guard.take` to the guard that listens there; None: there is none of this user."""
     connection = socket.socket(socket.AF_UNIX)
     connection.settimeout(CONNECT_S)
     try:

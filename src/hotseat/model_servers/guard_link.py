@@ -7,16 +7,14 @@ its servers end as if it had died.
 from __future__ import annotations
 
 import asyncio
-import errno
 import itertools
-import logging
 import os
 import secrets
 import signal
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hotseat.model_servers.descendants import start_of
-from hotseat.model_servers.guard_end import ChildGuard, OtherGuard
+from hotseat.model_servers.guard_end import GuardProcess, start_guard
 from hotseat.model_servers.guard_messages import VERSION, Messages, close_each
 from hotseat.model_servers.guarded_process import GuardedProcess, TakenProcess
 from hotseat.model_servers.os_processes import MARKER
@@ -26,11 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from hotseat.identifiers import Seconds
-    from hotseat.model_servers.guard_end import GuardProcess
     from hotseat.model_servers.guarded_process import Order, PipeEnds
 
 T = TypeVar("T")
-log = logging.getLogger(__name__)
 
 ANSWER_S: Seconds = 10.0
 """For a guard to read a message and to answer it."""
@@ -40,16 +36,13 @@ END_S: Seconds = 45.0
 """For a guard that has read that it shall end: more than it gives to stop commands and containers."""
 
 
-STUCK = "it has not begun in time; does the file system of the program respond?"
-
-
 class CannotTake(Exception):
     """Why the servers of another hotseat process cannot be taken over, as a sentence about the guard."""
 
 
 class Link:
-    def __init__(self, connection: socket.socket, on_loss: Callable[[], None], on_taken: Callable[[], None]) -> None:
-        """One of the two is called at the end, unless this side hangs up."""
+    def __init__(self, connection: socket.socket, on_loss: Callable[[str], None], on_taken: Callable[[], None]) -> None:
+        """One of the two is called at the end, the first with the reason, unless this side hangs up."""
         self.guard: GuardProcess | None = None
         """None: it has not handed anything over yet."""
         self._messages = Messages(connection)
@@ -61,7 +54,7 @@ class Link:
         self._tick: asyncio.TimerHandle | None = None
         self.silent_s: Seconds = 0.0
         """How long a message has waited to be read or answered."""
-        self._loss = "the guard process was killed"
+        self._loss = ""
         self._name = secrets.token_hex(8)
         self._numbers = itertools.count(1)
         self._processes: dict[int, GuardedProcess] = {}
@@ -74,11 +67,11 @@ class Link:
 
     @classmethod
     def to_new_guard(
-        cls, interpreter: Sequence[str], records: str, on_loss: Callable[[], None], on_taken: Callable[[], None]
+        cls, interpreter: Sequence[str], records: str, on_loss: Callable[[str], None], on_taken: Callable[[], None]
     ) -> Link:
         """`records` is the folder for the guard's record of its processes; empty: none."""
-        guard = ChildGuard(interpreter, records)
-        link = cls(guard.connection, on_loss, on_taken)
+        guard, connection = start_guard(interpreter, records)
+        link = cls(connection, on_loss, on_taken)
         link.guard = guard
         return link
 
@@ -122,12 +115,9 @@ class Link:
         if self.silent_s < ANSWER_S:
             self._tick = self._loop.call_later(TICK_S, self._judge) if is_waiting else None
             return
-        self._loss = f"the guard process has not answered for {ANSWER_S:g} s"
         if self.guard:
-            self._loss += " and was killed"
-            log.error("%s pid=%d", self._loss, self.guard.pid)
             self.guard.kill()
-        self._lose(self._loss)
+        self._lose(f"the guard process has not answered for {ANSWER_S:g} s")
 
     def _flush(self) -> None:
         self._messages.flush()
@@ -155,7 +145,6 @@ class Link:
 
     async def end_all(self) -> None:
         """Return when the guard and all its processes have ended."""
-        self._on_loss = self._is_over.set
         self.send({"do": "end_all"})
         await self._is_over.wait()  # the guard hangs up when it has read that
         await self.wait_for_end()
@@ -168,7 +157,6 @@ class Link:
         self._loop.remove_writer(self._fd)
         if self._tick:
             self._tick.cancel()
-        self.silent_s = 0.0
         self._messages.close()
         self._is_over.set()
         for answer in self._withdrawals:
@@ -181,12 +169,13 @@ class Link:
         for content, fds in self._messages.receive():
             self._learn(content, fds)
         if self._messages.is_over and self._messages.fileno() >= 0:
-            self._lose("the guard process has closed the connection")
+            self._lose("the guard process has ended")
 
     def _lose(self, reason: str) -> None:
+        self._loss = reason
         self.hang_up()
         if self.guard:
-            self._on_loss()
+            self._on_loss(reason)
         elif self._taking and not self._taking.done():
             self._taking.set_exception(CannotTake(reason))
 
@@ -213,8 +202,7 @@ class Link:
                 settle(process.spawned, value)
             case "failed" if process:
                 del self._processes[n]
-                problem = STUCK if value == errno.ETIMEDOUT else os.strerror(value)
-                settle(process.spawned, OSError(value, problem))
+                settle(process.spawned, OSError(value, os.strerror(value)))
             case "gone" if process:
                 del self._processes[n]
                 settle(process.gone, value)
@@ -227,7 +215,7 @@ class Link:
             self._processes[process.n] = process
             self._handed.append(TakenProcess(process, tuple(each["argv"]), each["description"], output))
         if self._taking and content["is_last"] and not self._taking.done():
-            self.guard = OtherGuard(content["pid"], content["started"], self._records)
+            self.guard = GuardProcess(content["pid"], content["started"], self._records)
             self.was_orphaned = content["was_orphaned"]
             self._numbers = itertools.count(1 + max(self._processes, default=0))
             self._taking.set_result(None)
@@ -245,12 +233,9 @@ class Link:
         """Return when the guard and its former children have ended; then every process has its status."""
         assert self.guard
         running = {each.pid: each.started for each in self._processes.values() if each.spawned.done()}
-        try:
-            async with asyncio.timeout(END_S):
-                statuses = await self.guard.ended(running)
-        except TimeoutError:
-            self.guard.kill()
-            statuses = await self.guard.ended(running)
+        killing = self._loop.call_later(END_S, self.guard.kill)
+        statuses = await self.guard.ended(running)
+        killing.cancel()
         for process in self._processes.values():
             if process.spawned.done():
                 settle(process.gone, statuses.get(process.pid, signal.SIGKILL))

@@ -14,7 +14,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
-from hotseat.model_servers.descendants import start_of
+from hotseat.model_servers.descendants import descendants, start_of
 from hotseat.model_servers.guard_output import OutputPipe
 from hotseat.model_servers.monitors import MONITOR_S, is_monitor, is_monitor_of, to_kill
 from hotseat.model_servers.os_processes import (
@@ -61,7 +61,7 @@ class Tree:
         self.deadline = float("inf")
         self.ended_at = 0.0
         """When its leader ended."""
-        self._descendants: dict[int, int | None] = {}
+        self._descendants: dict[int, int] = {}
         """Start times by pid, when the stop began: one without environment in its own session is not known later."""
         self._asked: set[int] = set()
         """Pids of the processes that got SIGTERM; that of the leader stands for its group."""
@@ -76,7 +76,7 @@ class Tree:
     def signal(self, number: int) -> None:
         """Signal the group, unless the leader was collected: then the pid may belong to another process."""
         if number == signal.SIGKILL:
-            self.deadline = 0.0  # also for what the leader leaves behind
+            self.deadline = min(self.deadline, time.monotonic())  # also for what the leader leaves behind
         if self.status is None:
             signal_group(self.pid, number)
             if number == signal.SIGTERM:
@@ -85,11 +85,11 @@ class Tree:
     def begin_stop(self) -> None:
         self.is_stopping = True
         if self.status is None:
-            self._descendants |= starts_below(self.pid)
+            self._descendants |= descendants(self.pid) if children(self.pid) else {}
 
     @property
     def may_finish(self) -> bool:
-        return self.is_stopping and time.monotonic() <= self.deadline
+        return self.is_stopping and time.monotonic() < self.deadline
 
     @property
     def monitors_until(self) -> float:
@@ -239,12 +239,6 @@ class Trees:
         tree.begin_stop()
         stop.deadline = tree.deadline = time.monotonic() + min(tree.request["unload_timeout_s"], stop_s)
         return None
-
-
-def starts_below(pid: int) -> dict[int, int | None]:
-    """Start times of its descendants, by pid."""
-    below = children(pid)
-    return dict(pair for each in below for pair in ((each, start_of(each)), *starts_below(each).items()))
 
 
 def run_stop(tree: Tree) -> Tree:

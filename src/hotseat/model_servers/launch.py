@@ -13,7 +13,7 @@ from hotseat.model_servers.launch_env import environment
 from hotseat.model_servers.launch_failures import LaunchFailures, Trouble
 from hotseat.model_servers.launch_processes import LaunchProcesses
 from hotseat.model_servers.own_download import downloads_itself
-from hotseat.model_servers.port_owner import describe_process, is_loopback, listener_on, owner_of
+from hotseat.model_servers.port_owner import describe_process, is_loopback, listener_of, owner_of
 from hotseat.model_servers.ports import is_taken
 from hotseat.model_servers.readiness import accepts, addresses_of
 from hotseat.model_servers.readiness_wait import ReadinessWait, deadline_s
@@ -111,11 +111,11 @@ class Launch:
         self._check_wanted()
         address, header = await self._until_ready(child, recipe)
         self._check_wanted()
-        listener = await asyncio.to_thread(listener_on, address, child.pid, child.marker)
+        listener, is_ours = await asyncio.to_thread(listener_of, address, child.pid, child.marker)
         self._check_wanted()
-        if listener.foreign:  # a process that answers after the start may not be ours either
-            raise Trouble(f"{address} is in use by another process, {describe_process(listener.foreign)}")
-        upstream = Upstream(address, child.pid, listener.own if listener.own != child.pid else None)
+        if listener and not is_ours:
+            raise Trouble(f"{address} is in use by another process, {describe_process(listener)}")
+        upstream = Upstream(address, child.pid, listener)
         return RunningServer(self._spec, self._environ, self._processes, self._failures, child, upstream, header)
 
     async def _until_ready(self, child: Child, recipe: FilledRecipe) -> Ready:

@@ -6,7 +6,7 @@ import os
 import socket
 import struct
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hotseat.model_servers.os_processes import PROC, group_of, marker_of, parent_of, processes
 from hotseat.model_servers.remote_launchers import ELSEWHERE
@@ -18,21 +18,14 @@ if TYPE_CHECKING:
 LISTENING = "0A"
 
 
-class Listener(NamedTuple):
-    """Who listens for a launch; both None: unknown."""
-
-    own: int | None = None
-    """A process of the launch."""
-    foreign: int | None = None
-
-
-def listener_on(address: Address, leader: int, marker: str) -> Listener:
+def listener_of(address: Address, leader: int, marker: str) -> tuple[int | None, bool]:
+    """The process that listens for a launch, None if that is unknown, and whether it belongs to the launch."""
     if address.unix_path or not is_loopback(address.host):
-        return Listener()
+        return None, True
     owner = owner_of(address.host, address.port, leader)
     if owner is None or is_of_launch(owner, leader, marker):
-        return Listener(own=owner)
-    return Listener() if runs_elsewhere(leader) else Listener(foreign=owner)
+        return owner, True
+    return (None, True) if runs_elsewhere(leader) else (owner, False)
 
 
 def is_loopback(host: str) -> bool:

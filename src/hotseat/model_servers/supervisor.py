@@ -130,7 +130,7 @@ class Supervisor:
     async def take(self, connection: socket.socket) -> None:
         """Take the servers of another hotseat process; this one has started none so far. CannotTake: it may not.
 
-        `connection` is of `Guard.offer` in the other process, or of `Guard.connect`.
+        `connection` is of `Guard.offer` in the other process, or of `guard_grace.connect`.
         """
         processes = await self.guard.take(connection)
         self._taken = TakenServers(processes, were_orphaned=self.guard.was_orphaned)

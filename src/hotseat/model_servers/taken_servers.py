@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hotseat.model_servers.guard_end import is_running
 from hotseat.model_servers.output import Pipe
-from hotseat.model_servers.port_owner import listener_on
+from hotseat.model_servers.port_owner import listener_of
 from hotseat.model_servers.readiness import Readiness
 from hotseat.model_servers.recent_chunks import KEPT
 from hotseat.model_servers.server_description import read_description
@@ -99,7 +99,7 @@ class TakenServers:
         process, description = server.process, server.description
         if description is None or process.gone.done() or not is_running(process.pid, process.started):
             return False
-        if listener_on(description.address, process.pid, process.marker).foreign:
+        if not listener_of(description.address, process.pid, process.marker)[1]:
             return False
         return description.sleep is not None or not self._were_orphaned or await is_healthy(description)
 

@@ -19,8 +19,7 @@ from hotseat.hardware.ram import Ram
 from hotseat.memory.manager import MemoryManager, card_names
 from hotseat.model_servers import open_supervisor as model_servers
 from hotseat.model_servers.conversations.manager import open_conversations
-from hotseat.model_servers.guard_client import Guard
-from hotseat.model_servers.guard_grace import GuardGrace
+from hotseat.model_servers.guard_grace import GuardGrace, connect
 from hotseat.model_servers.guard_link import CannotTake
 from hotseat.model_servers.output import Outputs
 from hotseat.model_servers.stdout_copy import StdoutCopy
@@ -68,7 +67,7 @@ class ModelParts(Struct, frozen=True):
 
 async def open_supervisor(stack: AsyncExitStack, shared: Shared) -> Supervisor:
     """With the servers of a hotseat that was killed, if its guard still keeps them; see taking_over.py."""
-    orphans = None if shared.start.predecessor else Guard.connect(grace_socket(shared.active.settings))
+    orphans = None if shared.start.predecessor else connect(grace_socket(shared.active.settings))
     folder = conversations_directory(os.environ)
     keeping = open_conversations(folder, lambda: shared.active.settings.conversations.disk)
     opening = model_servers.open_supervisor(
