@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import ast
 import json
+from copy import copy
+from functools import partial
 from http import HTTPStatus
+from importlib import import_module
+from pathlib import Path
+from pkgutil import walk_packages
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.requests import Request
 
+import hotseat
+from hotseat.api import errors as api_errors
+from hotseat.api import llama_cpp_errors
+from hotseat.config.problems import ConfigError
 from hotseat.error_bodies import Dialect, answer, one_line, stream_error
 from hotseat.errors import (
     Busy,
@@ -18,6 +29,7 @@ from hotseat.errors import (
     HotseatError,
     LoadFailed,
     NotImplementedHere,
+    OverBudget,
     TooLarge,
     Unauthorized,
     UnknownModel,
@@ -28,7 +40,7 @@ from hotseat.relay.routing.paths import dialect_for
 from hotseat.settings import ErrorFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 AUTO, TEXT, OPENAI = ErrorFormat.AUTO, ErrorFormat.TEXT, ErrorFormat.OPENAI
 
@@ -38,6 +50,11 @@ def parsed(response: bytes) -> tuple[str, dict[str, str], bytes]:
     head, _, body = response.partition(b"\r\n\r\n")
     first, *lines = head.decode("ascii").split("\r\n")
     return first, {key.lower(): value for key, _, value in (line.partition(": ") for line in lines)}, body
+
+
+for module in walk_packages(hotseat.__path__, "hotseat."):
+    if not module.name.endswith("__main__"):
+        import_module(module.name)  # a type is known once its module is imported
 
 
 def every_error(kind: type[HotseatError] = HotseatError) -> Iterator[type[HotseatError]]:
@@ -156,8 +173,10 @@ def test_a_refusal_tells_it_in_every_place_a_client_may_look() -> None:
         (Busy("x", retry_after=1.2), "true", "2"),
         (Busy("x", retry_after=1e9), "true", "60"),
         (Busy("x", retry_after=float("inf")), "true", "60"),
-        (Busy("x"), "true", None),
+        (Busy("x"), "true", "1"),
         (LoadFailed("x"), "false", None),
+        (LoadFailed("x", retry_after=2.0), "true", "2"),
+        (OverBudget("x", retry_after=3600.0), "false", None),
         (UpstreamError("x"), None, None),
     ],
 )
@@ -167,6 +186,60 @@ def test_the_advice_to_come_again(error: HotseatError, retry: str | None, after:
 
     assert headers.get("x-should-retry") == retry
     assert headers.get("retry-after") == after
+
+
+def by_relay(error: HotseatError, dialect: Dialect) -> dict[str, str]:
+    return parsed(answer(error, dialect, request_id=b"box-7", close=False))[1]
+
+
+def by_api(error: HotseatError, path: str, error_format: ErrorFormat, *tags: str) -> dict[str, str]:
+    route = type("Route", (), {"tags": tags})
+    request = Request({"type": "http", "path": path, "headers": [], "query_string": b"", "route": route})
+    return dict(api_errors.refusal(request, error, error_format).headers)
+
+
+RENDERED: dict[str, Callable[[HotseatError], dict[str, str]]] = {
+    **{f"relay, {dialect.value}": partial(by_relay, dialect=dialect) for dialect in Dialect},
+    "API of hotseat": lambda error: by_api(error, "/hotseat/status", AUTO),
+    "API of OpenAI, text": lambda error: by_api(error, "/v1/models", TEXT),
+    "API of OpenAI, object": lambda error: by_api(error, "/v1/models", OPENAI),
+    "API of Ollama": lambda error: by_api(error, "/api/show", AUTO, "ollama"),
+    "API of llama.cpp's router": lambda error: dict(llama_cpp_errors.refusal(error).headers),
+}
+UNDECIDED = {"HotseatError", "InvalidMove", "BrokenPromise", "UpstreamError", "HostUnresponsive"}
+"""Bugs of ours and failures within a request: nobody knows whether they repeat, so clients follow their own rule."""
+
+
+@pytest.mark.parametrize("render", RENDERED.values(), ids=RENDERED)
+@pytest.mark.parametrize("kind", [*every_error()])
+def test_a_client_is_told_when_to_retry_exactly_if_a_retry_can_help(
+    kind: type[HotseatError], render: Callable[[HotseatError], dict[str, str]]
+) -> None:
+    """Every type says whether it can; both headers follow from that in every API, whatever the caller passed."""
+    plain = kind("x") if kind is not ConfigError else ConfigError(())
+    patient = copy(plain) if kind is not LoadFailed else LoadFailed("x", retry_after=30.0)
+    patient.retry_after = 30.0
+    for error in (plain, patient):
+        headers, helps = render(error), error.retry_helps
+
+        assert ("retry-after" in headers) is (helps is True)
+        assert headers.get("x-should-retry") == {True: "true", False: "false", None: None}[helps]
+    assert (plain.retry_helps is None) is (kind.__name__ in UNDECIDED)
+
+
+def test_only_errors_that_a_retry_can_mend_are_given_a_time() -> None:
+    """Wherever an error is made with `retry_after`, its type lets clients retry."""
+    kinds = {kind.__name__: kind for kind in every_error()}
+    calls = [
+        call
+        for file in (Path(__file__).parents[1] / "src/hotseat").rglob("*.py")
+        for call in ast.walk(ast.parse(file.read_text()))
+        if isinstance(call, ast.Call) and any(keyword.arg == "retry_after" for keyword in call.keywords)
+    ]
+    made = [call.func.id for call in calls if isinstance(call.func, ast.Name) and call.func.id in kinds]
+
+    assert len(made) >= 12
+    assert [name for name in made if not kinds[name]("x", retry_after=1.0).retry_helps] == []
 
 
 def test_an_unknown_key_is_challenged() -> None:
@@ -192,7 +265,7 @@ def test_a_refused_head_request_gets_no_body() -> None:
     assert whole == head + b'{"error":"x"}'
 
 
-@pytest.mark.parametrize("error", [*every_error()])
+@pytest.mark.parametrize("error", [kind for kind in every_error() if kind is not ConfigError])
 def test_every_error_has_a_standard_reason_phrase(error: type[HotseatError]) -> None:
     """Proxies and log readers know these phrases, and no text of ours or of a server ends up in a status line."""
     line = parsed(answer(error("a text of ours"), Dialect.TEXT, request_id=b"box-7", close=False))[0]

@@ -10,14 +10,11 @@ import math
 import re
 from enum import Enum
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from hotseat.errors import HostUnproven, HotseatError, NotServed, OverLimit
-
-if TYPE_CHECKING:
-    from hotseat.identifiers import Seconds
 
 LONGEST_HEADER = 500
 SHORTEST_RETRY_S, LONGEST_RETRY_S = 1, 60
@@ -112,22 +109,19 @@ def _advice(error: HotseatError) -> list[str]:
         advice.append("Hotseat-Not-Served: 1")
     if isinstance(error, HostUnproven):
         advice.append("Hotseat-Not-Served: unproven")
-    if error.retry_helps is not None:
-        advice.append(f"x-should-retry: {'true' if error.retry_helps else 'false'}")
-    if error.retry_after is not None:
-        advice.append(f"Retry-After: {_whole_seconds(error.retry_after, _longest_retry(error))}")
+    advice += [f"{name}: {value}" for name, value in retry_headers(error).items()]
     if isinstance(error, OverLimit):
         advice += error.fields
     return advice
 
 
-def _longest_retry(error: HotseatError) -> Seconds:
-    """Some clients sleep for any value, and others give up above two minutes; but a budget is renewed when it is."""
-    return math.inf if isinstance(error, OverLimit) else LONGEST_RETRY_S
-
-
-def _whole_seconds(wait: Seconds, longest: Seconds) -> int:
-    return math.ceil(min(max(wait, SHORTEST_RETRY_S), longest))
+def retry_headers(error: HotseatError) -> dict[str, str]:
+    """The same in every API: `Retry-After` exactly if a retry can help, and `x-should-retry` agrees with it."""
+    if not error.retry_helps:
+        return {} if error.retry_helps is None else {"x-should-retry": "false"}
+    # Some clients sleep for any value, and others give up above two minutes.
+    wait_s = min(max(error.retry_after or 0.0, SHORTEST_RETRY_S), LONGEST_RETRY_S)
+    return {"x-should-retry": "true", "Retry-After": str(math.ceil(wait_s))}
 
 
 def encodable(text: str) -> str:

@@ -1,4 +1,8 @@
-"""Errors, grouped by who must act. Each has an HTTP status; error_bodies.py renders it."""
+"""Errors, grouped by who must act. Each has an HTTP status; error_bodies.py renders it.
+
+Every type says whether a retry can help, and clients get `Retry-After` only then: some of them repeat in silence for
+minutes what they are told to repeat.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +32,8 @@ class HotseatError(Exception):
 
     status: ClassVar[int] = 500
     code: ClassVar[str] = "internal_error"
-    retry_helps: ClassVar[bool | None] = None
-    """False: the same request would fail again; None: unknown."""
+    retry_helps: bool | None = None
+    """False: somebody must change something first; None: unknown, so clients follow their own rule."""
 
     def __init__(self, message: str, *, retry_after: Seconds | None = None) -> None:
         super().__init__(message)
@@ -175,16 +179,25 @@ class UpstreamError(HotseatError):
 
 
 class LoadFailed(UpstreamError):
-    """The start failed or the health check timed out. `output` is for operators only."""
+    """The start failed, or the model backs off; `retry_after` says that waiting may help. `output` is for operators."""
 
     status = 503
     code = "model_failed_to_start"
-    retry_helps = False
 
-    def __init__(self, message: str, *, retry_after: Seconds | None = None, output: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        retry_after: Seconds | None = None,
+        output: Sequence[str] = (),
+        may_pass: bool = False,
+    ) -> None:
         super().__init__(clipped(message, LONGEST_LINE), retry_after=retry_after)
+        self.retry_helps = retry_after is not None
         self.output = output
         """The last lines that the server wrote."""
+        self.may_pass = may_pass
+        """A later start may succeed although nobody changes anything, as after a crash; not if a file is missing."""
 
     def for_operators(self) -> LoadFailed:
         """With the last meaningful output line."""
@@ -207,12 +220,14 @@ class Unloaded(UpstreamError):
 
     status = 503
     code = "model_unloaded"
+    retry_helps = True
 
 
 class Unresponsive(UpstreamError):
     """The model server runs but does not answer."""
 
     code = "upstream_unresponsive"
+    retry_helps = True
 
 
 class HostUnresponsive(UpstreamError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import time
@@ -119,6 +120,66 @@ async def test_a_server_that_dies_while_loading_leaves_its_last_words(rig: Super
     assert '. See `hotseat logs qwen`. Last output: "error: failed to load' in failed.error.for_operators().message
     assert failed.error.output[-1].startswith("error: failed")
     assert loop.time() - began < 60
+
+
+FAILURES = {
+    "no such program": (("llama-servr", "${PORT}"), False),
+    "no such file": (("/opt/nowhere/llama-server", "${PORT}"), False),
+    "not executable": (("{folder}/plain", "${PORT}"), False),
+    "no program": (("{folder}/bytes", "${PORT}"), False),
+    "its interpreter is missing": (("{folder}/orphan", "${PORT}"), False),
+    "a model file is missing": (("sh", "-c", "echo failed to open x.gguf; exit 1", "${PORT}"), False),
+    "an unknown option": (("sh", "-c", "echo error: invalid argument: --x; exit 1", "${PORT}"), False),
+    "a library is missing": (("sh", "-c", "exit 127", "${PORT}"), False),
+    "its command is not executable": (("sh", "-c", "exit 126", "${PORT}"), False),
+    "the image is missing": (("sh", "-c", "echo manifest unknown; exit 125", "${PORT}"), False),
+    "its port is taken": (("sh", "-c", "echo bind: address already in use; exit 1", "${PORT}"), False),
+    "the wrong processor": (("sh", "-c", "kill -ILL $$", "${PORT}"), False),
+    "into the background": (("sh", "-c", "exit 0", "${PORT}"), False),
+    "it listens elsewhere": (("sleep", "1000", "${PORT}"), False),
+    "a crash": (("sh", "-c", "kill -SEGV $$", "${PORT}"), True),
+    "an error that nobody knows": (("sh", "-c", "exit 1", "${PORT}"), True),
+    "no memory": (("sh", "-c", "echo CUDA out of memory; exit 1", "${PORT}"), True),
+    "killed": (("sh", "-c", "kill -KILL $$", "${PORT}"), True),
+    "the container engine starts up": (("sh", "-c", "echo Cannot connect to the Docker daemon; exit 125", "x"), True),
+    "the container engine failed": (("sh", "-c", "exit 125", "${PORT}"), True),
+}
+
+
+@pytest.mark.parametrize(("argv", "may_pass"), FAILURES.values(), ids=FAILURES)
+async def test_whether_a_later_start_may_succeed(
+    rig: SupervisorRig, tmp_path: Path, argv: tuple[str, ...], may_pass: bool
+) -> None:
+    """Only where nobody needs to change anything first: clients are told to wait for such a model, and for no other."""
+    for name, content, mode in (
+        ("plain", "", 0o644),
+        ("bytes", "\x7fELF", 0o755),
+        ("orphan", "#!/no/such/sh\n", 0o755),
+    ):
+        (tmp_path / name).write_text(content)
+        (tmp_path / name).chmod(mode)
+    words = tuple(word.replace("{folder}", str(tmp_path)) for word in argv)
+    failed = await rig.supervisor.start(rig.next_start(model("healthy", argv=words, health_check_timeout_s=5.0)))
+
+    assert isinstance(failed, UpstreamFailed)
+    assert failed.error.may_pass is may_pass, failed.error.message
+
+
+@pytest.mark.parametrize(("number", "may_pass"), [(errno.EAGAIN, True), (errno.ENOMEM, True), (errno.EACCES, False)])
+async def test_a_machine_that_is_short_of_something_may_have_it_later(
+    rig: SupervisorRig, monkeypatch: pytest.MonkeyPatch, number: int, may_pass: bool
+) -> None:
+    """The kernel's reason decides: too many processes are a matter of time, a forbidden file is not."""
+
+    async def cannot_be_run(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(rig.supervisor.guard, "spawn", cannot_be_run)
+    failed = await rig.supervisor.start(rig.next_start(model("healthy")))
+
+    assert isinstance(failed, UpstreamFailed)
+    assert failed.error.may_pass is may_pass
+    assert os.strerror(number) in failed.error.message
 
 
 async def test_a_server_that_ends_without_a_word(rig: SupervisorRig) -> None:

@@ -67,6 +67,33 @@ def test_from_the_second_failure_on_a_model_rests(driver: SchedulerDriver) -> No
     )
 
 
+def test_who_asks_for_a_model_that_cannot_start_is_not_told_to_wait(driver: SchedulerDriver) -> None:
+    """It backs off, so that it evicts no other, but a client that waited would wait in vain; the next process knows."""
+    for ticket in (1, 2):
+        driver >> arrives(ticket, "qwen") << starts("qwen")
+        driver >> failed("qwen", may_pass=False) << refuses(ticket)
+        driver << (nothing if ticket == 1 else wakes_at(driver.now + 2))
+
+    driver >> arrives(3, "qwen") << refuses(3, LoadFailed)
+    assert (driver.error.retry_after, driver.error.retry_helps) == (None, False)
+    assert "next try in 2 s (`hotseat load qwen` tries now)" in driver.error.message
+
+    heir = driver.handed_over() << wakes_at(driver.now + 2)
+    heir >> arrives(4, "qwen") << refuses(4, LoadFailed)
+    assert heir.error.retry_after is None
+
+
+def test_a_crash_after_a_missing_file_may_pass(driver: SchedulerDriver) -> None:
+    """The last failure counts: the file is there again, and the server died of something else."""
+    for ticket, may_pass in ((1, False), (2, True)):
+        driver >> arrives(ticket, "qwen") << starts("qwen")
+        driver >> failed("qwen", may_pass=may_pass) << refuses(ticket)
+        driver << (nothing if ticket == 1 else wakes_at(driver.now + 2))
+
+    driver >> arrives(3, "qwen") << refuses(3, LoadFailed)
+    assert (driver.error.retry_after, driver.error.retry_helps) == (2, True)
+
+
 def test_a_rest_ends(driver: SchedulerDriver) -> None:
     """When the backoff ends the next request starts the model again; if that fails too, the backoff is longer."""
     driver.with_backoff("qwen")

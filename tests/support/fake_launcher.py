@@ -59,6 +59,7 @@ class FakeLauncher:
         self.output: tuple[str, ...] = ()
         """The output of broken models' servers."""
         self.failure = "{} exited with code 1"
+        self.failure_may_pass = True
         """Why a broken model does not start."""
         self.slots: dict[str, int] = {}
         """The slots that a model's server reports; a model that is missing reports none."""
@@ -102,7 +103,8 @@ class FakeLauncher:
         self._gone[name] = asyncio.get_running_loop().create_future()
         if name in self.broken:
             self._gone[name].set_result("exited with code 1")
-            return UpstreamFailed(name, launch, LoadFailed(self.failure.format(name), output=self.output))
+            error = LoadFailed(self.failure.format(name), output=self.output, may_pass=self.failure_may_pass)
+            return UpstreamFailed(name, launch, error)
         if name in self.slow and not await self._comes_up(name):
             return UpstreamFailed(name, launch, LoadFailed(f"{name} was stopped while it was loading"))
         return UpstreamReady(name, launch, Upstream(Address("127.0.0.1", FIRST_PORT + launch), FIRST_PID + launch))

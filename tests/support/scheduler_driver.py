@@ -355,8 +355,8 @@ def left_by_others(gib: float, on: int = 0) -> DevicesChanged:
     return DevicesChanged({gpu(on): int(gib * GIB)})
 
 
-def failed(model: str, launch: int | None = None) -> Sketch:
-    error = LoadFailed(f"{model} exited with code 1")
+def failed(model: str, launch: int | None = None, *, may_pass: bool = True) -> Sketch:
+    error = LoadFailed(f"{model} exited with code 1", may_pass=may_pass)
     return lambda driver: UpstreamFailed(ModelName(model), _launch(driver, model, launch), error)
 
 

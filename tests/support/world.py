@@ -365,7 +365,9 @@ class World:
         if server.was_ready:
             fact: UpstreamExited | UpstreamFailed = UpstreamExited(server.model, server.launch, "is gone")
         else:
-            fact = UpstreamFailed(server.model, server.launch, LoadFailed(f"{server.model} did not start"))
+            fact = UpstreamFailed(
+                server.model, server.launch, LoadFailed(f"{server.model} did not start", may_pass=True)
+            )
         self.past.append(fact)
         self.tell(fact)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from fastapi.exceptions import RequestValidationError
@@ -12,6 +11,7 @@ from starlette.exceptions import HTTPException
 
 from hotseat.api.disconnect import HUNG_UP, ClientGone
 from hotseat.api.headers import USUAL
+from hotseat.error_bodies import encodable, retry_headers
 from hotseat.errors import ClientError, HotseatError, LoadFailed
 from hotseat.settings import ErrorFormat
 
@@ -63,21 +63,12 @@ def add_error_handlers(app: FastAPI, deps: ApiDeps) -> None:
 
 def refusal(request: Request, error: HotseatError, error_format: ErrorFormat) -> Response:
     """The error in the client's format, with retry headers."""
-    headers = {"X-Error-Code": error.code}
-    if error.retry_after is not None:
-        headers["Retry-After"] = str(ceil(min(max(error.retry_after, 1), 60)))
-    if error.retry_helps is not None:
-        headers["x-should-retry"] = "true" if error.retry_helps else "false"
+    headers = {"X-Error-Code": error.code, **retry_headers(error)}
     return JSONResponse(_body(request, error, error_format), error.status, headers)
 
 
 def failure(message: str) -> dict[str, Any]:
     return {"status": "error", "message": encodable(message), "error": encodable(message)}
-
-
-def encodable(text: str) -> str:
-    """Replace lone surrogates, which come from undecodable process output and are invalid in JSON."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def in_words(error: RequestValidationError) -> str:

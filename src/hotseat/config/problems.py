@@ -56,6 +56,7 @@ class ConfigError(HotseatError):
     """Every error in the configuration, for the operator to fix."""
 
     code = "invalid_configuration"
+    retry_helps = False
 
     def __init__(self, problems: Iterable[ConfigProblem]) -> None:
         self.problems = tuple(problems)

@@ -202,4 +202,5 @@ class ServerTasks:
 
 
 def start_raised(model: ModelName, problem: Exception) -> LoadFailed:
-    return LoadFailed(f"{model} is not ready: internal error ({named(problem)}). See the log of hotseat for details.")
+    text = f"{model} is not ready: internal error ({named(problem)}). See the log of hotseat for details."
+    return LoadFailed(text, may_pass=True)

@@ -23,6 +23,7 @@ class CannotEstimate(HotseatError):
 
     code = "cannot_estimate"
     status = 422
+    retry_helps = False
 
 
 class Where(Enum):

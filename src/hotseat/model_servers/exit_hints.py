@@ -1,5 +1,7 @@
 """What an operator can do about a server that ended by itself, as far as its end and its last output tell.
 
+Advice in MAY_PASS is about what may be over later; anything else lasts until somebody follows it, and clients are not
+told to wait.
 The hint goes to clients too, so it never quotes the output: that may contain prompts.
 """
 
@@ -22,12 +24,14 @@ BY_SIGNAL = {
 BY_CODE = {
     "code 137": BY_SIGNAL["SIGKILL"],  # what a shell or a container reports for SIGKILL
     "code 125": "The container engine could not start the container; its output says why",
+    "code 126": "A program is not executable: run `cmd` in a terminal to see which",
     "code 127": "A program or shared library is missing: run `cmd` in a terminal to see which",
 }
 OUT_OF_MEMORY = (
     r"out of memory|cudaMalloc failed|(failed|unable) to allocate|cannot allocate memory|bad_alloc",
     f"It ran out of memory: {LESS_MEMORY}",
 )
+NO_ENGINE = "The container engine cannot be reached: start it, and let this user use it"
 AT_START = (
     (
         r"container name .*already in use",
@@ -36,7 +40,7 @@ AT_START = (
     ),
     (
         r"cannot connect to the docker daemon|failed to connect to the docker api|permission denied.* docker daemon",
-        "The container engine cannot be reached: start it, and let this user use it",
+        NO_ENGINE,
     ),
     (
         r"manifest unknown|pull access denied|repository does not exist|did not resolve to an alias|image not known",
@@ -57,6 +61,7 @@ AT_START = (
         " for which hotseat chooses a free port",
     ),
 )
+MAY_PASS = frozenset(("", KILLED, OUT_OF_MEMORY[1], BY_SIGNAL["SIGKILL"], BY_CODE["code 125"], NO_ENGINE))
 
 
 def hint(exit_status: str, output: Sequence[str], *, oom_kills: int = 0, was_ready: bool = False) -> str:

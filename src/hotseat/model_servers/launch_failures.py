@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from errno import EAGAIN, EMFILE, ENFILE, ENOMEM
 from typing import TYPE_CHECKING, NamedTuple
 
 from hotseat.catalog.redaction import without
 from hotseat.errors import LoadFailed
-from hotseat.model_servers.exit_hints import count_oom_kills, hint
+from hotseat.model_servers.exit_hints import MAY_PASS, count_oom_kills, hint
 
 if TYPE_CHECKING:
     from hotseat.catalog.spec import ModelSpec
     from hotseat.model_servers.output import Output
 
 LAST_LINES = 20
+SHORTAGES = (EAGAIN, ENOMEM, EMFILE, ENFILE)
+"""Why the kernel runs no program now, but may later."""
 
 
 class Trouble(Exception):
@@ -56,7 +59,7 @@ class LaunchFailures:
         lines = self._last_lines()
         where = f"See `hotseat logs {self._spec.name}`" if lines else ""
         sentences = (f"{self._spec.name} is not ready: {why}", self._advice(trouble), where)
-        return LoadFailed(". ".join(filter(None, sentences)) + ".", output=lines)
+        return LoadFailed(". ".join(filter(None, sentences)) + ".", output=lines, may_pass=self._may_pass(trouble))
 
     def _advice(self, trouble: Exception) -> str:
         if isinstance(trouble, FileNotFoundError):
@@ -65,6 +68,13 @@ class LaunchFailures:
             return ""
         silent = f"It printed nothing: run its command in a terminal (`hotseat show {self._spec.name}` prints it)"
         return self._hint(trouble.exit_status, was_ready=False) or ("" if self._last_lines() else silent)
+
+    def _may_pass(self, trouble: Exception) -> bool:
+        """A crash that nobody understands may; what waited in vain for readiness would do so again."""
+        if isinstance(trouble, Exited):
+            is_in_background = trouble.exit_status.endswith("code 0")
+            return not is_in_background and self._hint(trouble.exit_status, was_ready=False) in MAY_PASS
+        return isinstance(trouble.__cause__, OSError) and trouble.__cause__.errno in SHORTAGES
 
     def _hint(self, exit_status: str, *, was_ready: bool) -> str:
         kills = count_oom_kills() - self._oom_kills_before

@@ -156,6 +156,7 @@ class Failure(Struct, frozen=True):
     """Until its backoff ends; 0: it is not backing off."""
     why: str = ""
     last_error: str = ""
+    may_pass: bool = True
 
 
 class FailedModel(Struct, frozen=True):

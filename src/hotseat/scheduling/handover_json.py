@@ -16,6 +16,7 @@ class UnreadableHandover(HotseatError):
     """The next process cannot adopt the servers of this one."""
 
     code = "unreadable_handover"
+    retry_helps = False
 
 
 class _Envelope(Struct, frozen=True):

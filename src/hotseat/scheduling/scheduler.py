@@ -282,8 +282,9 @@ class Scheduler(Questions):
         if model.phase is Phase.UNLOADING:
             transitions.exit(model)
         else:
-            transitions.fail(model, Move.FAIL, event.error.message, event.error.output)
-            transitions.refuse_all(model.name, event.error, "it failed to start")
+            error = event.error
+            transitions.fail(model, Move.FAIL, error.message, error.output, may_pass=error.may_pass)
+            transitions.refuse_all(model.name, error, "it failed to start")
         follow_catalog(self._state, model)
 
     def _exited(self, transitions: Transitions, event: UpstreamExited) -> None:

@@ -95,6 +95,8 @@ class ModelState(Struct):
     """Has its current or last process completed a response?"""
     failures: int = 0
     """Consecutive starts that failed or whose server died before it completed a response."""
+    failure_may_pass: bool = True
+    """The last of them: a later start may succeed although nobody changes anything."""
     retry_at: Instant = LONG_AGO
     """When its last backoff ends or ended."""
     last_error: str = ""

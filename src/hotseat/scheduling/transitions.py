@@ -283,11 +283,11 @@ class Transitions:
         self.enter(model, Move.DIE, reason)
         self._remove(model)
 
-    def fail(self, model: ModelState, move: Move, error: str, output: Sequence[str]) -> None:
+    def fail(self, model: ModelState, move: Move, error: str, output: Sequence[str], *, may_pass: bool = True) -> None:
         """A start failed or a server died. That counts as a failure unless this process had completed a response."""
         if not model.has_answered:
             model.failures += 1
-        model.last_error = with_output(error, output)
+        model.last_error, model.failure_may_pass = with_output(error, output), may_pass
         retry_in_s = backoff_s(model.failures)
         model.retry_at = self.now + retry_in_s
         is_crash, after_s = move is Move.CRASH, self.now - model.since

@@ -178,6 +178,7 @@ class TraceError(HotseatError):
     """An invalid trace, with every problem and its line."""
 
     code = "bad_trace"
+    retry_helps = False
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))

@@ -420,10 +420,11 @@ async def test_an_error_of_the_server(rig: RelayRig) -> None:
 
 
 async def test_an_error_says_when_to_come_back(rig: RelayRig) -> None:
-    """Of the server's own fields, clients need this one."""
-    _, got = await rig.exchange(ask(), answer(b'{"error":"busy"}', 503, b"Retry-After: 7", b"X-Mine: dropped"))
+    """Of the server's own fields, clients need these two."""
+    said = (b"Retry-After: 7", b"x-should-retry: true", b"X-Mine: dropped")
+    _, got = await rig.exchange(ask(), answer(b'{"error":"busy"}', 503, *said))
 
-    assert (got.status, got["retry-after"]) == (503, "7")
+    assert (got.status, got["retry-after"], got["x-should-retry"]) == (503, "7", "true")
     assert "x-mine" not in got.names
 
 

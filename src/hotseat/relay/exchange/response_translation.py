@@ -35,7 +35,7 @@ STREAM_HEAD, _ = read_response_head(
     [(b"Content-Type", b"application/x-ndjson"), (b"X-Accel-Buffering", b"no"), (b"Transfer-Encoding", b"chunked")],
 )
 JSON = (b"Content-Type", b"application/json; charset=utf-8")
-RETRY_AFTER = b"Retry-After"
+RETRY_ADVICE = (b"Retry-After", b"x-should-retry")
 SUCCESS = range(200, 300)
 
 
@@ -162,8 +162,8 @@ class TranslatedWhole(Framer):
         return translated(self._translation.answer, self._situation, body)
 
     def end(self, now: Instant) -> None:
-        retry_after = self.head.known.get(RETRY_AFTER.lower())
-        fields = [JSON] if retry_after is None else [JSON, (RETRY_AFTER, retry_after)]
+        known = ((name, self.head.known.get(name.lower())) for name in RETRY_ADVICE)
+        fields = [JSON, *((name, value) for name, value in known if value is not None)]
         head, _ = read_response_head(self.head.status, self.head.reason, fields)
         self._client.write(self._own_head(head, self._body.size, keep_alive=self._keep_alive) + self._body.whole())
         self.stop()
