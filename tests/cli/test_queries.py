@@ -8,6 +8,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import httpx2
 import pytest
 from tests.support.command_line import completed
 from tests.support.waiting import come_true
@@ -21,6 +22,8 @@ from hotseat.scheduling.events import CatalogChanged
 from hotseat.scheduling.lifecycle import Phase
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.support.command_line import CommandLine, Typed
 
 
@@ -279,3 +282,34 @@ def test_a_server_that_an_earlier_process_started_is_called_adopted() -> None:
     """Beside its phase; another host of the fleet may run an older version, which does not report it."""
     assert phase_of({"phase": "ready", "adopted": True}) == "ready, adopted"
     assert phase_of({"phase": "ready", "adopted": False}) == phase_of({"phase": "ready"}) == "ready"
+
+
+FIGURE = re.compile(r"\d ?%|about \d|usually \d|\d ?s left|served in|at most")
+SHOWN = (("ps",), ("why", "qwen"), ("why", "org/llama"))
+ASKED = ("/hotseat/models", "/hotseat/models/qwen", "/hotseat/queue", "/hotseat/status", "/v1/models", "/models")
+ABOUT_TIME = {"progress", "load_s", "expected_s", "at_most_s"}
+
+
+def figures_in(value: Any) -> Iterator[tuple[str, object]]:
+    """Every member about how long a load takes or how far it is."""
+    if isinstance(value, dict):
+        yield from ((name, each) for name, each in value.items() if name in ABOUT_TIME)
+    for each in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from figures_in(each)
+
+
+async def test_no_command_and_no_route_shows_a_figure_that_nobody_knows(command_line: CommandLine) -> None:
+    """A first load, a request that waits for it and one that waits for another model: no share, and no time."""
+    rig = command_line.rig
+    rig.launcher.slow = ("qwen",)
+    async with asyncio.TaskGroup() as loads, httpx2.AsyncClient() as client:
+        for name in ("qwen", "org/llama"):
+            loads.create_task(rig.dispatcher.operator.load(ModelName(name)))
+        await come_true(lambda: rig.launcher.is_starting("qwen") and len(rig.dispatcher.views.of_all().queue) == 2)
+        said = [(await command_line.type(*words)).out for words in SHOWN]
+        answers = {path: (await client.get(command_line.url + path)).json() for path in ASKED}
+        rig.launcher.become_ready("qwen")
+
+    assert [found for out in said if (found := FIGURE.findall(out))] == []
+    assert [(path, each) for path, got in answers.items() for each in figures_in(got) if each[1] is not None] == []
+    assert [name for got in answers.values() for name, _ in figures_in(got)], "the members have other names now"

@@ -89,6 +89,19 @@ async def test_a_server_that_maps_its_weights_shows_how_far_it_is(rig: Superviso
     assert rig.supervisor.share_taken_in(name) is None
 
 
+async def test_a_program_that_does_not_touch_the_files_makes_no_progress(rig: SupervisorRig, tmp_path: Path) -> None:
+    """It has read its own libraries, which are half as large as this model."""
+    file = sparse(tmp_path / "m.gguf", 4 * MIB)
+    start = rig.next_start(model("", argv=("sh", "-c", "echo running; sleep 1000", str(file), "${PORT}")))
+    starting = Tasks().start(rig.supervisor.start(start), "start")
+    await rig.said("running")
+    share = rig.supervisor.share_taken_in(ModelName("qwen"))
+    await rig.stop(start)
+    await starting
+
+    assert share is None
+
+
 async def test_what_the_client_of_a_container_reads_is_no_progress(rig: SupervisorRig, tmp_path: Path) -> None:
     """The server reads the files somewhere else."""
     client = tmp_path / "docker"

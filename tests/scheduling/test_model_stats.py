@@ -40,7 +40,7 @@ QWEN, LLAMA, GEMMA = ModelName("qwen"), ModelName("llama"), ModelName("gemma")
 def test_before_anything_was_seen() -> None:
     """There is a guess, and it is not shown as a measurement."""
     assert StatsOfModels().load_s(QWEN) == UNKNOWN_LOAD_S
-    assert StatsOfModels().measured_load_s(QWEN) is None
+    assert StatsOfModels().of(QWEN).load_s is None
 
 
 def test_the_first_measurement_replaces_the_guess() -> None:
@@ -48,7 +48,7 @@ def test_the_first_measurement_replaces_the_guess() -> None:
     stats = StatsOfModels()
     stats.loaded(QWEN, 12)
 
-    assert stats.load_s(QWEN) == stats.measured_load_s(QWEN) == 12
+    assert stats.load_s(QWEN) == stats.of(QWEN).load_s == 12
 
 
 def test_an_odd_load_does_not_count_for_ever() -> None:

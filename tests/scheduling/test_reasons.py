@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,9 +22,12 @@ from tests.support.scheduler_driver import (
 )
 
 from hotseat.errors import Busy
+from hotseat.identifiers import ModelName
 from hotseat.scheduling.claims import LOOKED_AT
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.support.scheduler_driver import NewDriver, SchedulerDriver
 
     from hotseat.scheduling.view import TicketView
@@ -33,28 +37,125 @@ def first(driver: SchedulerDriver, name: str) -> TicketView:
     return next(ticket for ticket in driver.scheduler.view(driver.now).queue if ticket.model == name)
 
 
-def test_a_turn(driver: SchedulerDriver) -> None:
-    """The rest of the turn, what a stop takes, and the load."""
-    driver.with_ready("qwen", 1)
-    driver >> arrives(2, "llama") << wakes_at(50)
+def known(driver: SchedulerDriver, *names: str) -> SchedulerDriver:
+    """Models that were loaded in ten seconds and have answered within five, in an earlier run."""
+    figures = {name: {"load_s": 10.0, "stop_s": 1.0, "drain_s": 5.0} for name in names}
+    driver.scheduler.model_stats.adopt(figures)
+    return driver
 
-    assert first(driver, "llama").expected_in_s == 40 + 1 + 10
 
-
-def test_a_load(driver: SchedulerDriver) -> None:
-    """What is left of the time that loads take; for a first load, no usual time is claimed."""
+def first_load(driver: SchedulerDriver) -> str:
     driver.with_ready("qwen")
     driver >> arrives(1, "llama") << stops("qwen")
     driver.at(12) >> exited("qwen") << starts("llama")
     driver.at(15) >> arrives(2, "llama") << nothing
+    return "llama"
 
-    assert first(driver, "llama").why == "loading llama: 3 s so far, its usual time is not known yet"
+
+def behind_a_load(driver: SchedulerDriver) -> str:
+    first_load(driver)
+    driver >> arrives(3, "gemma") << nothing
+    return "gemma"
+
+
+def stopping(driver: SchedulerDriver) -> str:
+    driver.with_ready("qwen")
+    driver >> arrives(1, "llama") << stops("qwen")
+    return "llama"
+
+
+def draining(driver: SchedulerDriver) -> str:
+    protected(driver)
+    driver.at(200) >> clock << nothing
+    return "llama"
+
+
+def protected(driver: SchedulerDriver) -> str:
+    driver.with_ready("qwen", 1)
+    driver >> arrives(2, "llama") << wakes_at(50)
+    return "llama"
+
+
+def third_in_queue(driver: SchedulerDriver) -> str:
+    protected(driver)
+    driver >> arrives(3, "gemma") << nothing
+    return "gemma"
+
+
+def left_too_early(driver: SchedulerDriver) -> str:
+    """The model that leaves is wanted again."""
+    stopping(driver)
+    driver.scheduler.model_stats.of(ModelName("qwen")).load_s = None
+    driver >> arrives(4, "qwen", "another") << nothing
+    return "qwen"
+
+
+WAITS = {
+    first_load: ("loading llama: 3 s so far, its usual time is not known yet", "usually about 10 s"),
+    behind_a_load: ("waiting for llama to finish loading (its usual time is not known yet)", "(7 s left)"),
+    stopping: ("stopping qwen, then loading llama", "(about 10 s)"),
+    draining: ("draining qwen (1 request running for 190 s), then loading llama", "(about 10 s)"),
+    protected: ("qwen is protected for at most 40.0 s more (1 request running)", "(1 request running, swap cost 20 s)"),
+    third_in_queue: ("2nd in queue, behind llama (waiting for 0 s)", "2nd in queue"),
+    left_too_early: ("stopping qwen (unloaded", "(about 10 s)"),
+}
+"""By what a request waits for: what is said of models that were never loaded, and what is added once they were."""
+
+
+@pytest.mark.parametrize("situation", WAITS)
+def test_a_time_that_is_not_known_is_not_shown(
+    driver: SchedulerDriver, situation: Callable[[SchedulerDriver], str]
+) -> None:
+    """No sentence and no figure contains a guess: neither of a load that was never seen, nor of one that follows it."""
+    name = situation(driver)
+    said, ticket = driver.why(name), first(driver, name)
+
+    assert said.startswith(WAITS[situation][0])
+    assert not re.search(r"about \d|\d s left|swap cost|usually", said)
+    assert (ticket.expected_in_s, ticket.not_later_than) == (None, None)
+
+
+@pytest.mark.parametrize("situation", WAITS)
+def test_a_time_that_was_measured_is_shown(
+    driver: SchedulerDriver, situation: Callable[[SchedulerDriver], str]
+) -> None:
+    """The same situations with models that were loaded before; only a drain that takes too long has no end."""
+    name = situation(known(driver, "qwen", "llama", "gemma"))
+    known(driver, "qwen")
+
+    assert WAITS[situation][1] in driver.why(name)
+    assert (first(driver, name).expected_in_s is None) is (situation is draining)
+
+
+def test_a_load_that_takes_longer_than_usual(driver: SchedulerDriver) -> None:
+    """It says so, and neither it nor those behind it are told that a second is left."""
+    behind_a_load(known(driver, "qwen", "llama", "gemma"))
+    driver.at(30) >> clock << nothing
+
+    assert driver.why("llama") == "loading llama: 18 s so far, longer than the usual 10 s"
+    assert driver.why("gemma") == "waiting for llama to finish loading (longer than the usual 10 s)"
+    assert [ticket.expected_in_s for ticket in driver.scheduler.view(30).queue] == [None, None, None]
+
+
+def test_a_turn(driver: SchedulerDriver) -> None:
+    """The rest of the turn, what a stop takes, and the load."""
+    known(driver, "qwen", "llama").with_ready("qwen", 1)
+    driver.at(13) >> arrives(2, "llama") << wakes_at(53)
+
+    assert first(driver, "llama").expected_in_s == 40 + (5 - 3) + 1 + 10
+
+
+def test_a_load(driver: SchedulerDriver) -> None:
+    """What is left of the time that its loads take."""
+    first_load(known(driver, "llama"))
+
+    assert first(driver, "llama").why == "loading llama: 3 s so far, usually about 10 s"
     assert first(driver, "llama").expected_in_s == 7
 
 
 def test_a_drain(driver: SchedulerDriver) -> None:
     """Which model has to leave, what it still does, and what follows."""
-    driver.with_ready("qwen", 1)
+    known(driver, "llama").with_ready("qwen", 1)
     driver.at(20) >> leaves(1) << nothing
     driver >> arrives(2, "qwen") << grants(2)
     driver >> arrives(3, "llama", "another") << wakes_at(100)
@@ -69,8 +170,7 @@ def test_a_drain(driver: SchedulerDriver) -> None:
 
 def test_a_stop(driver: SchedulerDriver) -> None:
     """A stop takes as long as stops took before."""
-    driver.with_ready("qwen")
-    driver >> arrives(1, "llama") << stops("qwen")
+    stopping(known(driver, "qwen", "llama"))
 
     assert first(driver, "llama").why == "stopping qwen, then loading llama (about 10 s)"
     assert first(driver, "llama").expected_in_s == 11
@@ -90,7 +190,7 @@ def test_older_requests_of_the_resident(new_driver: NewDriver) -> None:
 
 def test_a_load_that_is_nearly_done(driver: SchedulerDriver) -> None:
     """No request waits for it, but stopping it would take as long as the rest."""
-    driver.with_ready("qwen")
+    known(driver, "llama").with_ready("qwen")
     driver >> arrives(1, "llama") << stops("qwen")
     driver >> exited("qwen") << starts("llama")
     driver.at(19.5) >> leaves(1) << nothing
@@ -126,7 +226,7 @@ def test_a_long_rotation(new_driver: NewDriver) -> None:
 
 def test_what_can_be_promised(driver: SchedulerDriver) -> None:
     """Swaps and two turns of each contender, as long as nothing takes longer than it did."""
-    driver.with_ready("qwen", 1)
+    known(driver, "llama").with_ready("qwen", 1)
     driver.at(15) >> leaves(1) << nothing
     driver >> arrives(2, "qwen") << grants(2)
     driver >> arrives(3, "llama", "another") << wakes_at(75)

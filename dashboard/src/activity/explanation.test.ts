@@ -85,6 +85,8 @@ test("a prompt says how much of it was computed before", () => {
 test("a request in progress has waited for the swap that ended while it waited", () => {
   const told = "The swap to beta took 5.5\u00a0s, predicted 5.0\u00a0s; evicted: alpha (idle).";
   assert.deepEqual(swapsFor("beta", 90, 6, [SWAP]), [told]);
+  const first = "The swap to beta took 5.5\u00a0s; evicted: alpha (idle).";
+  assert.deepEqual(swapsFor("beta", 90, 6, [{ ...SWAP, predicted_s: null }]), [first]);
   assert.deepEqual(swapsFor("beta", 97, 6, [SWAP]), []);
   assert.deepEqual(swapsFor("alpha", 90, 6, [SWAP]), []);
   assert.deepEqual(swapsFor("beta", 95.9, 0, [SWAP]), []);

@@ -115,5 +115,6 @@ export function swapsFor(
 
 function swapInWords({ model, measured_s, predicted_s, evicted }: Swapped): string {
   const gone = evicted.map((each) => `${each.model} (${each.reason})`).join(", ");
-  return `The swap to ${model} took ${duration(measured_s)}, predicted ${duration(predicted_s)}${gone && `; evicted: ${gone}`}.`;
+  const predicted = predicted_s === null ? "" : `, predicted ${duration(predicted_s)}`;
+  return `The swap to ${model} took ${duration(measured_s)}${predicted}${gone && `; evicted: ${gone}`}.`;
 }

@@ -214,7 +214,8 @@ export interface SwapReport extends JournalThing {
   model: string;
   client: string | null;
   waited_s: number;
-  predicted_s: number;
+  /** Null at the first load. */
+  predicted_s: number | null;
   measured_s: number;
   evicted: { model: string; age_s: number; served: number; reason: string }[];
 }

@@ -12,7 +12,7 @@ import { drawn } from "../timeline/drawn";
 import { type ReportedSwap, type Segment, swapReports } from "../timeline/lanes";
 import { chromeTrace } from "../timeline/trace";
 import { moved, type Stretch, zoomed } from "../timeline/window";
-import { clock, counted, duration, firstLine } from "../words";
+import { clock, counted, duration, firstLine, orDash } from "../words";
 
 const LENGTHS: [name: string, seconds: number][] = [
   ["1 min", 60],
@@ -164,8 +164,8 @@ const SWAP_COLUMNS: Column<ReportedSwap>[] = [
   },
   {
     name: "Predicted",
-    by: ({ predicted_s }) => predicted_s,
-    cell: ({ predicted_s }) => duration(predicted_s),
+    by: ({ predicted_s }) => predicted_s ?? Number.MAX_VALUE,
+    cell: ({ predicted_s }) => orDash(predicted_s, duration),
     kind: "number",
   },
   {

@@ -25,7 +25,7 @@ class Ticket(Schema):
     client: str
     waited_s: float
     why: str
-    expected_s: Annotated[float | None, Field(description="Estimated seconds until it is served.")]
+    expected_s: Annotated[float | None, Field(description="Estimated seconds until it is served; null: not known.")]
     at_most_s: Annotated[
         float | None,
         Field(description="Upper bound in seconds, if loads and requests take no longer than before."),

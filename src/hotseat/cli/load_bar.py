@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from hotseat.cli.client import Server
 
 LOOK_S = 0.2
-ALMOST = 0.99
-"""A load that takes longer than usual stays here until it is done."""
 
 
 def load_with_bar(server: Server, model: str) -> str:
@@ -39,12 +37,14 @@ def progress_text(model: dict[str, Any]) -> tuple[float | None, str]:
     """Progress from 0 to 1, or None if unknown, and what the model is doing."""
     if model["phase"] != "loading":
         return None, model["why"] or model["phase"]
-    usual, share = model["load_s"], model["progress"]
-    usually = f", usually {duration(usual)} in total" if usual else ""
+    usual, share, so_far = model["load_s"], model["progress"], model["phase_s"]
+    usually, is_late = "", bool(usual) and so_far > usual
+    if usual:
+        usually = f", longer than the usual {duration(usual)}" if is_late else f", usually {duration(usual)} in total"
     if share is not None and share < 1:
         return share, f"reading{usually}"
     if usual:
-        return min(model["phase_s"] / usual, ALMOST), f"{'warming up' if share else 'loading'}{usually}"
+        return None if is_late else so_far / usual, f"{'warming up' if share else 'loading'}{usually}"
     return None, "read, warming up" if share else "loading"
 
 

@@ -21,11 +21,11 @@ class SwapLog:
 
     def write(self, swap: ReportSwap, now: Instant) -> None:
         log.info(
-            "swapped model=%s client=%r waited_s=%.1f predicted_s=%.1f took_s=%.1f evicted=%r",
+            "swapped model=%s client=%r waited_s=%.1f predicted_s=%s took_s=%.1f evicted=%r",
             swap.model,
             swap.client,
             swap.waited_s,
-            swap.predicted_s,
+            "unknown" if swap.predicted_s is None else f"{swap.predicted_s:.1f}",
             swap.measured_s,
             "; ".join(map(swap_text, swap.evicted)),
         )

@@ -2,6 +2,7 @@
 
 A server reads its weights (rchar), reads them past the cache (read_bytes), or maps them (RssFile); the largest of the
 three counts. It does not cover later work such as warming up, so 100 % does not mean ready.
+Nothing is known of a process until it has one of the files open: what it read before are its own libraries.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from hotseat.estimates.files import PART
 from hotseat.model_servers.os_processes import PROC, children
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from hotseat.identifiers import Bytes
 
@@ -30,12 +31,15 @@ class LoadProgress:
     """Of servers with one command line."""
 
     def __init__(self, argv: Sequence[str]) -> None:
-        self._is_in_container = container_run(tuple(argv)) is not None
+        is_in_container = container_run(tuple(argv)) is not None
+        self._files = frozenset(os.path.realpath(file) for file in weights(argv) if not is_in_container)
+        self._has_begun = False
         self.weight = weight_of(argv)
 
     def share(self, pid: int) -> float | None:
         """The share of its files that the server with this pid has read; None: unknown, also in a container."""
-        taken = taken_in(pid) if self.weight and not self._is_in_container else 0
+        self._has_begun = self._has_begun or (bool(self._files) and uses(pid, self._files))
+        taken = taken_in(pid) if self._has_begun else 0
         return min(taken / self.weight, 1.0) if taken else None
 
 
@@ -62,6 +66,16 @@ def taken_in(pid: int) -> Bytes:
     read, mapped = READ.findall(process_text(pid, "io")), MAPPED.findall(process_text(pid, "status"))
     own = max([int(size) for size in read] + [int(size) << 10 for size in mapped], default=0)
     return own + sum(map(taken_in, children(pid)))
+
+
+def uses(pid: int, files: Collection[str]) -> bool:
+    """Has the process or a descendant one of the files open, or mapped?"""
+    try:
+        is_open = any(os.readlink(f"{PROC}/{pid}/fd/{each}") in files for each in os.listdir(f"{PROC}/{pid}/fd"))
+    except OSError:  # gone, another user's, or it has just closed a file
+        is_open = False
+    mapped = process_text(pid, "maps")
+    return is_open or any(file in mapped for file in files) or any(uses(child, files) for child in children(pid))
 
 
 def _files(path: Path) -> Iterator[Path]:

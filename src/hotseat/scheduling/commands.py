@@ -164,7 +164,8 @@ class ReportSwap(Struct, frozen=True):
     """Client of the oldest waiting request; None: no request waits."""
     waited_s: Seconds
     """From the claim until the server was ready."""
-    predicted_s: Seconds
+    predicted_s: Seconds | None
+    """None: it was loaded for the first time."""
     measured_s: Seconds
     evicted: tuple[Evicted, ...]
     reason: str

@@ -214,7 +214,7 @@ def loss_in_words(state: State, model: ModelState, now: Instant) -> str:
     if model.leases or state.queue.count(model.name):
         running = len(model.leases)
         return f"its turn was over ({running} {'request' if running == 1 else 'requests'} running)"
-    unused_s = now - model.idle_since
+    unused_s, load_s = now - model.idle_since, state.measured_load_s(model.name)
     again_s = next_use_s(model.stats.gaps, unused_s)
-    loads = f"loads in {state.load_s(model.name):.1f} s"
-    return f"idle for {unused_s:.1f} s, next request expected in about {again_s:.0f} s, {loads}"
+    again = f", next request expected in about {again_s:.0f} s" if model.stats.gaps else ""
+    return f"idle for {unused_s:.1f} s{again}{'' if load_s is None else f', loads in {load_s:.1f} s'}"

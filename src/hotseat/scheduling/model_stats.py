@@ -132,9 +132,6 @@ class StatsOfModels:
     def _usual_load_s(self) -> Seconds:
         return self._loads_s / self._loaded if self._loaded else UNKNOWN_LOAD_S
 
-    def measured_load_s(self, model: ModelName) -> Seconds | None:
-        return self.of(model).load_s
-
     def stop_s(self, model: ModelName) -> Seconds:
         known = self.of(model).stop_s
         return UNKNOWN_STOP_S if known is None else known

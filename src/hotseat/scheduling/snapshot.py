@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TYPE_CHECKING
 
 from hotseat.catalog.spec import Footprint, Source
@@ -64,7 +65,7 @@ def _model(state: State, model: ModelState, wait: Wait | None, now: Instant) -> 
         expires_at=None if model.spec.pinned else model.expires_at(),
         ttl_s=None if model.spec.pinned else model.ttl_s,
         last_used=now if model.leases else model.idle_since,
-        load_s=state.model_stats.measured_load_s(model.name),
+        load_s=model.stats.load_s,
         footprint=_footprint(state, model),
         estimated=model.spec.estimated,
         measured=model.measured,
@@ -106,8 +107,8 @@ def _tickets(state: State, model: ModelState, wait: Wait) -> Iterator[TicketView
     for ahead, ticket in enumerate(line.in_order()):
         reason = f"{wait.why}; {ahead} {'request' if ahead == 1 else 'requests'} ahead" if ahead else wait.why
         expected_s = wait.ready_in_s + served_in_s(state, model, ahead)
-        latest = None if ahead else wait.not_later_than
-        yield TicketView(ticket.id, ticket.model, ticket.client, ticket.since, reason, expected_s, latest)
+        latest, known_s = None if ahead else wait.not_later_than, expected_s if isfinite(expected_s) else None
+        yield TicketView(ticket.id, ticket.model, ticket.client, ticket.since, reason, known_s, latest)
 
 
 def _why(state: State, model: ModelState, now: Instant) -> str:
@@ -116,7 +117,7 @@ def _why(state: State, model: ModelState, now: Instant) -> str:
         case Phase.LOADING:
             doing = "waking" if model.sleep_level else "loading"
             doing = "restoring conversations, loading" if model.is_restoring else doing
-            return f"{doing} for {now - model.since:.1f} s, {usual_load(state, model, 1)}: {model.why}"
+            return f"{doing} for {now - model.since:.1f} s, {usual_load(state, model, now, 1)}: {model.why}"
         case Phase.DRAINING:
             leases = len(model.leases)
             first = "1 request" if leases == 1 else f"{leases} requests"

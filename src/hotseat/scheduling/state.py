@@ -267,13 +267,18 @@ class State:
         return self.claims.put(Claim(since, first.since, first.id, model.name, is_batch))
 
     def load_s(self, name: ModelName) -> Seconds:
-        """Expected time until it is ready once memory is free: to load it, or to wake it if it sleeps or would."""
+        """Expected time until it is ready once memory is free; a guess if it was never loaded, which nobody is told."""
+        measured_s = self.measured_load_s(name)
+        return self.model_stats.load_s(name) if measured_s is None else measured_s
+
+    def measured_load_s(self, name: ModelName) -> Seconds | None:
+        """Its usual time to load, or to wake if it sleeps or would; None: not known."""
         model = self.models[name]
         if (model.spec.sleep is None and model.sleep_level is None) or model.ends_asleep:
-            return self.model_stats.load_s(name)
+            return model.stats.load_s
         sleep_level = model.sleep_level or next(iter(self.sleep_levels(model)), None)
         sleep_stats = model.stats.sleep_stats_by_level.get(sleep_level.name) if sleep_level else None
-        return sleep_stats.wake_s if sleep_stats and sleep_stats.times else self.model_stats.load_s(name)
+        return sleep_stats.wake_s if sleep_stats and sleep_stats.times else model.stats.load_s
 
     def stop_s(self, name: ModelName) -> Seconds:
         """Expected time until its memory is free once unused: to stop it, or to put it to sleep."""

@@ -200,7 +200,7 @@ class Transitions:
             return
         line = self.state.queue
         client = line.first(model.name).client if line.count(model.name) else None
-        predicted_s, measured_s = self.state.load_s(model.name), self.now - model.since
+        predicted_s, measured_s = self.state.measured_load_s(model.name), self.now - model.since
         waited_s = self.now - model.claimed_at
         report = ReportSwap(model.name, client, waited_s, predicted_s, measured_s, model.evicted_for_it, model.why)
         self.commands.append(report)

@@ -1,10 +1,12 @@
 """Why does a request wait, and how much longer? One reason and one estimate per model that requests wait for.
 
 The reasons come from the decision itself: a ticket waits for what plan.py cannot do for its claim now.
+A time is told only if the loads and drains in it were measured and none of them is late; guesses are for decisions.
 """
 
 from __future__ import annotations
 
+from math import inf, isfinite, isinf
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -29,7 +31,7 @@ class Wait(Struct, frozen=True):
 
     why: str
     ready_in_s: Seconds
-    """Estimated time until the model is ready."""
+    """Estimated time until the model is ready; infinite: not known."""
     not_later_than: Instant | None = None
 
 
@@ -101,23 +103,24 @@ class _Explainer:
         """To stop a loaded model and load this one."""
         staying = [each for each in self._present if not each.is_leaving and each.phase is not Phase.ASLEEP]
         usual_stop_s = max((self._state.stop_s(each.name) for each in staying), default=0.0)
-        return usual_stop_s + self._state.load_s(name)
+        return usual_stop_s + usual_load_s(self._state, name)
 
     def _leaving(self, decision: ClaimDecision) -> Wait:
-        load_s = self._state.load_s(decision.claim.model)
+        load_s = usual_load_s(self._state, decision.claim.model)
         leaving = [each for each in self._present if each.is_leaving and self._is_in_the_way(each, decision)]
         leaving += decision.others
         left_s = max((leaves_in_s(self._state, each, self._now) for each in leaving), default=0.0)
         gone = ", ".join(_leaves(each, self._now) for each in leaving)
         then = f"{'waking' if decision.model.sleep_level else 'loading'} {decision.claim.model}"
-        return Wait(f"{gone}, then {then} (about {load_s:.0f} s)", left_s + load_s)
+        return Wait(f"{gone}, then {then}{_about(load_s)}", left_s + load_s)
 
     def _loader(self, busy: ModelState, name: ModelName) -> Wait:
         left_s = loads_in_s(self._state, busy, self._now)
-        return Wait(f"waiting for {busy.name} to finish loading ({left_s:.0f} s left)", left_s + self._swap_s(name))
+        left = f"{left_s:.0f} s left" if isfinite(left_s) else usual_load(self._state, busy, self._now, 0)
+        return Wait(f"waiting for {busy.name} to finish loading ({left})", left_s + self._swap_s(name))
 
     def _held(self, stays: Loss, decision: ClaimDecision) -> Wait:
-        load_s = self._state.load_s(decision.claim.model)
+        load_s = usual_load_s(self._state, decision.claim.model)
         if stays.because is Because.LOADING:
             return self._loader(stays.resident, decision.claim.model)
         resident, left_s = stays.resident, stays.until - self._now
@@ -135,10 +138,10 @@ class _Explainer:
                 older = self._state.queue.count(resident.name)
                 return f"{resident.name} first serves {_counted(older, 'older request')}, for at most {left_s:.1f} s"
             case _:
-                swap_s = load_s + self._state.load_s(resident.name)
+                swap_s = load_s + usual_load_s(self._state, resident.name)
                 running = f"{_counted(len(resident.leases), 'request')} running"
-                cost = f"swap cost {swap_s:.0f} s"
-                return f"{resident.name} is protected for at most {left_s:.1f} s more ({running}, {cost})"
+                cost = f", swap cost {swap_s:.0f} s" if isfinite(swap_s) else ""
+                return f"{resident.name} is protected for at most {left_s:.1f} s more ({running}{cost})"
 
     def _is_in_the_way(self, other: ModelState, decision: ClaimDecision) -> bool:
         return is_in_the_way(self._state, other, decision.model, decision.gpus)
@@ -149,9 +152,9 @@ class _Explainer:
         awake = [each for each in self._present if each.phase is not Phase.ASLEEP]
         older = [state.models[each.model] for each in state.claims if each < claim]
         others = [each for each in [*awake, *older] if self._is_in_the_way(each, decision)]
-        if any(each.stats.load_s is None or not each.stats.drain_s for each in others):
+        own = Competitor(usual_load_s(state, claim.model), 0.0, 0.0, claim_urgency(state, decision.model))
+        if isinf(own.load_s) or any(each.stats.load_s is None or not each.stats.drain_s for each in others):
             return None
-        own = Competitor(state.load_s(claim.model), 0.0, 0.0, claim_urgency(state, decision.model))
         return claim.since + bound_s(own, [competitor(state, each) for each in others], state.catalog.policy)
 
 
@@ -160,16 +163,31 @@ def competitor(state: State, model: ModelState) -> Competitor:
 
 
 def leaves_in_s(state: State, model: ModelState, now: Instant) -> Seconds:
-    """Estimated time until a model that was told to leave is gone."""
+    """Estimated time until a model that was told to leave is gone; infinite if it takes longer than it ever did."""
     if model.phase is Phase.UNLOADING:
-        return max(0.0, model.since + state.stop_s(model.name) - now)
-    running_s = max((now - lease.since for lease in model.leases.values()), default=model.stats.drain_s)
-    return max(0.0, model.stats.drain_s - running_s) + state.stop_s(model.name)
+        return _left(model.since + state.stop_s(model.name) - now)
+    running_s = max((now - lease.since for lease in model.leases.values()), default=None)
+    return (0.0 if running_s is None else _left(model.stats.drain_s - running_s)) + state.stop_s(model.name)
 
 
 def loads_in_s(state: State, model: ModelState, now: Instant) -> Seconds:
     began = model.since if model.phase is Phase.LOADING else now
-    return max(0.0, began + state.load_s(model.name) - now)
+    return _left(began + usual_load_s(state, model.name) - now)
+
+
+def _left(seconds: Seconds) -> Seconds:
+    """Nobody knows how long something takes that is late."""
+    return seconds if seconds > 0.0 else inf
+
+
+def usual_load_s(state: State, name: ModelName) -> Seconds:
+    """Infinite if it was never measured."""
+    measured_s = state.measured_load_s(name)
+    return inf if measured_s is None else measured_s
+
+
+def _about(load_s: Seconds) -> str:
+    return f" (about {load_s:.0f} s)" if isfinite(load_s) else ""
 
 
 def _leaves(model: ModelState, now: Instant) -> str:
@@ -190,34 +208,36 @@ def _ordinal(number: int) -> str:
 
 
 def _resident(state: State, model: ModelState, now: Instant) -> Wait:
-    load_s = state.load_s(model.name)
+    load_s = usual_load_s(state, model.name)
     match model.phase:
         case Phase.LOADING:
             doing = "waking" if model.sleep_level else "loading"
-            why = f"{doing} {model.name}: {now - model.since:.0f} s so far, {usual_load(state, model, 0)}"
+            why = f"{doing} {model.name}: {now - model.since:.0f} s so far, {usual_load(state, model, now, 0)}"
             return Wait(why, loads_in_s(state, model, now))
         case Phase.READY:
             busy = f"{model.slots_used} of {slots(state, model):g} busy"
             return Wait(f"waiting for a free slot on {model.name} ({busy})", 0.0)
         case _:
             then = "woken" if model.falls_asleep else "loaded again"
-            why = f"{_leaves(model, now)} ({model.why}), then it is {then} (about {load_s:.0f} s)"
+            why = f"{_leaves(model, now)} ({model.why}), then it is {then}{_about(load_s)}"
             return Wait(why, leaves_in_s(state, model, now) + load_s)
 
 
-def usual_load(state: State, model: ModelState, digits: int) -> str:
+def usual_load(state: State, model: ModelState, now: Instant, digits: int) -> str:
     """A model that was never loaded has no usual time, only the scheduler's guess."""
-    if state.model_stats.measured_load_s(model.name) is None:
+    usual_s = usual_load_s(state, model.name)
+    if isinf(usual_s):
         return "its usual time is not known yet"
-    return f"usually about {state.load_s(model.name):.{digits}f} s"
+    is_late = now - model.since > usual_s
+    return f"{'longer than the usual' if is_late else 'usually about'} {usual_s:.{digits}f} s"
 
 
 def served_in_s(state: State, model: ModelState, ahead: int) -> Seconds:
-    """Until a slot is free for a ticket with `ahead` tickets before it, once the model is ready."""
+    """Estimated time until a slot is free for a ticket with `ahead` tickets before it, once the model is ready."""
     at_once = slots(state, model)
     free = at_once - model.slots_used if model.phase is Phase.READY else at_once
     rounds = max(0.0, ahead + 1 - free) / at_once if at_once < float("inf") else 0.0
-    return rounds * model.stats.service_s
+    return rounds * (model.stats.service_s or inf) if rounds else 0.0
 
 
 def waited_for(model: ModelState, ticket: Ticket) -> str:
@@ -232,5 +252,6 @@ def waited_for(model: ModelState, ticket: Ticket) -> str:
 def newcomer_waits_s(state: State, name: ModelName, now: Instant) -> Seconds:
     """Estimated wait of one more request for this model."""
     model, wait = state.models[name], waits(state, now).get(name)
-    ready_in_s = state.load_s(name) if wait is None else wait.ready_in_s
-    return ready_in_s + served_in_s(state, model, state.queue.count(name))
+    ready_in_s = inf if wait is None else wait.ready_in_s
+    served_s = served_in_s(state, model, state.queue.count(name))
+    return (ready_in_s if isfinite(ready_in_s) else state.load_s(name)) + (served_s if isfinite(served_s) else 0.0)
