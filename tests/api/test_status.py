@@ -116,7 +116,7 @@ async def test_the_details_of_a_model_have_the_causes(rig: Management) -> None:
 
     assert details["phase"] == "cold"
     assert details["last_start"]["reason"] == "loaded explicitly (operator or preload)"
-    assert details["last_stop"]["reason"] == "unloaded to free memory for org/model"
+    assert details["last_stop"]["reason"] == "unloaded for org/model: models run one at a time without `devices`"
     assert [entry["event"]["type"] for entry in details["history"]][-1] == "UpstreamExited"
 
 

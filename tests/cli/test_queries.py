@@ -129,10 +129,10 @@ async def test_why_prints_the_phase_and_its_causes(command_line: CommandLine) ->
     said = await command_line.type("why", "qwen")
 
     phase, started, stopped = said.out.splitlines()
-    assert phase == "qwen is cold: unloaded to free memory for org/llama"
+    assert phase == "qwen is cold: unloaded for org/llama: models run one at a time without `devices`"
     assert started.startswith("last started ")
     assert started.endswith(": loaded explicitly (operator or preload)")
-    assert stopped.endswith(": unloaded to free memory for org/llama")
+    assert stopped.endswith(": unloaded for org/llama: models run one at a time without `devices`")
 
 
 async def test_why_knows_the_last_failure(command_line: CommandLine) -> None:

@@ -467,7 +467,7 @@ async def test_a_swap_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert [record.getMessage() for record in caplog.records] == [
         "starting model server model=qwen reason='loaded explicitly (operator or preload)'",
         "model server ready model=qwen took_s=0.00 pid=7001",
-        "stopping model server model=qwen reason='unloaded to free memory for llama'",
+        "stopping model server model=qwen reason='unloaded for llama: models run one at a time without `devices`'",
         "model server exited model=qwen exit_status='exited as asked'",
         "starting model server model=llama reason='loaded explicitly (operator or preload)'",
         "model server failed to start model=llama took_s=0.00 failures=1 retry_in_s=0 error='llama exited with code 1'",

@@ -97,14 +97,14 @@ def test_devices_shows_what_a_model_takes(rig: Hotseat) -> None:
 
 
 def test_why_names_the_cause_of_a_swap(rig: Hotseat) -> None:
-    """After a swap, why says of the model that left which model needed its memory."""
+    """After a swap, why says of the model that left for which model and by which rule."""
     rig.load("alpha")
     rig.load("beta")
     printed = rig.cli("why", "alpha")
 
     assert printed.returncode == 0
     assert "alpha is cold" in printed.stdout
-    assert "unloaded to free memory for beta" in printed.stdout
+    assert "unloaded for beta: models run one at a time without `devices`" in printed.stdout
 
 
 def test_check_finds_a_misspelt_key(rig: Hotseat) -> None:

@@ -78,7 +78,10 @@ def test_conversations_are_saved_before_the_server_is_stopped(rig: SchedulerDriv
     rig.after(1) >> arrives(2, "llama") << saves("qwen")
 
     assert rig.phase("qwen") is Phase.UNLOADING
-    assert rig.why("qwen") == "saving conversations for 0.0 s: unloaded to free memory for llama"
+    assert (
+        rig.why("qwen")
+        == "saving conversations for 0.0 s: unloaded for llama: models run one at a time without `devices`"
+    )
     rig.after(0.1) >> saved("qwen", 2000) << stops("qwen", cause=Cause.EVICTION)
     rig.after(0.1) >> exited("qwen") << starts("llama")
     assert rig.view("qwen").conversations is not None

@@ -336,7 +336,10 @@ def test_a_server_that_drains_for_its_sleep_sleeps(new_driver: NewDriver) -> Non
     driver >> arrives(2, "llama") << nothing
     after = driver.handed_over() << nothing
 
-    assert after.why("qwen") == "draining 1 request, then going to sleep: unloaded to free memory for llama"
+    assert (
+        after.why("qwen")
+        == "draining 1 request, then going to sleep: unloaded for llama: models run one at a time without `devices`"
+    )
     after >> leaves(1) << puts_to_sleep("qwen", level("1"))
     after >> asleep("qwen") << starts("llama")
 

@@ -164,7 +164,7 @@ def test_a_drain(driver: SchedulerDriver) -> None:
 
     assert first(driver, "llama").why == "draining qwen (1 request running for 80 s), then loading llama (about 10 s)"
     assert first(driver, "qwen").why.startswith(
-        "draining qwen (1 request running for 80 s) (unloaded to free memory for llama), then"
+        "draining qwen (1 request running for 80 s) (unloaded for llama: models run one at a time without `devices`)"
     )
 
 

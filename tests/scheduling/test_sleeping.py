@@ -79,9 +79,9 @@ def test_a_model_that_can_sleep_is_not_stopped(rig: SchedulerDriver) -> None:
     """Its memory goes to another model when it sleeps, not when it was told to."""
     rig >> arrives(1, "llama") << puts_to_sleep("qwen")
 
-    assert rig.reason == "unloaded to free memory for llama"
+    assert rig.reason == "unloaded for llama: models run one at a time without `devices`"
     assert rig.phase("qwen") is Phase.UNLOADING
-    assert rig.why("qwen") == "falling asleep for 0.0 s: unloaded to free memory for llama"
+    assert rig.why("qwen") == "falling asleep for 0.0 s: unloaded for llama: models run one at a time without `devices`"
     rig >> asleep("qwen") << starts("llama")
     assert rig.phase("qwen") is Phase.ASLEEP
     assert rig.view("qwen").level == "1"
@@ -94,7 +94,10 @@ def test_a_model_in_use_is_drained_before_it_sleeps(new_driver: NewDriver) -> No
     driver >> arrives(2, "llama") << nothing
 
     assert driver.phase("qwen") is Phase.DRAINING
-    assert driver.why("qwen") == "draining 1 request, then going to sleep: unloaded to free memory for llama"
+    assert (
+        driver.why("qwen")
+        == "draining 1 request, then going to sleep: unloaded for llama: models run one at a time without `devices`"
+    )
     driver >> leaves(1) << puts_to_sleep("qwen")
 
 
@@ -125,7 +128,8 @@ def test_a_request_that_comes_while_its_model_falls_asleep(rig: SchedulerDriver)
     rig >> arrives(1, "llama") << puts_to_sleep("qwen")
     rig >> arrives(2, "qwen") << nothing
 
-    assert rig.why("qwen") == "putting qwen to sleep (unloaded to free memory for llama), then it is woken (about 10 s)"
+    because = "unloaded for llama: models run one at a time without `devices`"
+    assert rig.why("qwen") == f"putting qwen to sleep ({because}), then it is woken (about 10 s)"
     rig.after(1) >> asleep("qwen") << starts("llama")
     rig.after(10) >> ready("llama") << grants(1) << wakes_at(61)
     rig >> leaves(1) << stops("llama")

@@ -55,7 +55,7 @@ def test_a_swap_says_why(driver: SchedulerDriver) -> None:
     driver.with_ready("qwen")
     driver >> arrives(1, "llama") << stops("qwen", cause=Cause.EVICTION)
 
-    assert driver.reason == "unloaded to free memory for llama"
+    assert driver.reason == "unloaded for llama: models run one at a time without `devices`"
 
 
 def test_memory_is_free_when_the_process_is_gone(driver: SchedulerDriver) -> None:
@@ -95,7 +95,10 @@ def test_an_abandoned_load_is_aborted_for_who_waits(driver: SchedulerDriver) -> 
     driver >> arrives(2, "llama") << nothing
 
     driver >> leaves(1) << stops("qwen", cause=Cause.EVICTION)
-    assert driver.reason == "unloaded to free memory for llama; no request was waiting for it any more"
+    assert (
+        driver.reason
+        == "unloaded for llama: models run one at a time without `devices`; no request was waiting for it any more"
+    )
     driver >> failed("qwen") << starts("llama")
 
 

@@ -85,7 +85,7 @@ def test_a_stopping_model(driver: SchedulerDriver) -> None:
     driver >> arrives(1, "llama") << stops("qwen")
 
     driver.after(3)
-    assert driver.why("qwen") == "stopping for 3.0 s: unloaded to free memory for llama"
+    assert driver.why("qwen") == "stopping for 3.0 s: unloaded for llama: models run one at a time without `devices`"
     assert driver.view("qwen").upstream is None
 
 
@@ -95,7 +95,10 @@ def test_a_draining_model(driver: SchedulerDriver) -> None:
     driver >> arrives(2, "llama") << wakes_at(50)
     driver.at(50) >> clock << nothing
 
-    assert driver.why("qwen") == "draining 1 request, then stopping: unloaded to free memory for llama"
+    assert (
+        driver.why("qwen")
+        == "draining 1 request, then stopping: unloaded for llama: models run one at a time without `devices`"
+    )
     assert not driver.view("qwen").is_running
 
 

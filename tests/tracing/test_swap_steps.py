@@ -106,7 +106,11 @@ async def test_a_model_that_another_one_is_drained_and_stopped_for(opened: Calla
     rig.dispatcher.leave(other)
 
     assert drain == Step("drain", ALPHA, "its turn was over (1 request running)", 1000.0, 1003.0)
-    assert (stop.name, stop.model, stop.reason) == ("stop", ALPHA, "unloaded to free memory for beta")
+    assert (stop.name, stop.model, stop.reason) == (
+        "stop",
+        ALPHA,
+        "unloaded for beta: models run one at a time without `devices`",
+    )
     assert (start.name, start.model, start.reason) == ("start", BETA, "started for 1 request")
     assert rig.steps.of_wait(BETA, 1004.0, 1005.0) == []
     assert rig.steps.of_wait(BETA, 900.0, 1001.0) == [drain]
@@ -192,7 +196,7 @@ def swapped_for_beta(age_s: float) -> ReportSwap:
     return ReportSwap(BETA, None, 1.0, 1.0, 1.0, (went,), "started for 1 request")
 
 
-STOP = StopUpstream(ALPHA, LaunchId(1), Cause.EVICTION, "unloaded to free memory for beta")
+STOP = StopUpstream(ALPHA, LaunchId(1), Cause.EVICTION, "unloaded for beta: models run one at a time without `devices`")
 GONE = UpstreamExited(ALPHA, LaunchId(1), "exited with code 0")
 READY = UpstreamReady(BETA, LaunchId(2), Upstream(Address("127.0.0.1", 1), 1))
 

@@ -38,6 +38,7 @@ class Group(Struct, frozen=True):
 
 ALONE = Group("(default)")
 """For models in no group: one at a time."""
+ONE_AT_A_TIME = "models run one at a time without `devices`"
 
 TOGETHER = Group("(default)", swap=False, exclusive=False)
 """For models in no group if a memory budget decides."""
@@ -72,6 +73,16 @@ class Groups:
         if self.matrix is not None:
             return resident != wanted and self.matrix.excludes(resident, wanted)
         return self.of(wanted).pushes_out(self.of(resident))
+
+    def rule_between(self, resident: ModelName, wanted: ModelName) -> str:
+        """The rule by which `wanted` pushes out `resident`, as the second half of a sentence."""
+        ours, theirs = self.of(wanted), self.of(resident)
+        if self.matrix is not None:
+            together = "both" if self.matrix.excludes(resident, wanted) else "all of the loaded models"
+            return f"no set of the matrix has {together}"
+        if ours is self.default:
+            return f"{wanted} is in no group, so it runs alone" if theirs is not ours else ONE_AT_A_TIME
+        return f"group {ours.name} {'runs one of its models at a time' if theirs is ours else 'is exclusive'}"
 
     def may_push_out(self, resident: ModelName, wanted: ModelName) -> bool:
         """May `wanted` exclude `resident`, depending on what else is loaded?"""

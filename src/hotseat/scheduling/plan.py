@@ -28,7 +28,7 @@ from hotseat.scheduling.placement import choices_at_start
 from hotseat.scheduling.start_options import Leaving, options_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from hotseat.catalog.sleeping import SleepLevel
     from hotseat.errors import NeverFits, NoMemory
@@ -75,6 +75,8 @@ class ClaimDecision(NamedTuple):
     gpus: tuple[Place, ...] = ()
     """The cards that it starts on, or that are freed for it; empty: its server decides."""
     error: NeverFits | NoMemory | None = None
+    excluded: Collection[ModelName] = ()
+    """Victims that a group or the matrix excludes; the others leave for their memory."""
 
     @property
     def look_again(self) -> Instant:
@@ -188,7 +190,7 @@ class Plan:
             return ClaimDecision(claim, wanted, Action.LOADER, (self._loader,))
         eviction = Leaving(leave, excluded, self._held).cheapest(options)
         if eviction is not None:
-            return self._evict(claim, wanted, eviction)
+            return self._evict(claim, wanted, eviction, excluded)
         return self._wait(claim, wanted, self._sufficient(options, losses, excluded), stay)
 
     def _keeps_loading(self, claim: Claim, loss: Loss) -> bool:
@@ -223,7 +225,9 @@ class Plan:
         self._reserved.update(each.resident.name for each in first)
         return ClaimDecision(claim, wanted, Action.HELD if first else Action.BEHIND, staying=tuple(first))
 
-    def _evict(self, claim: Claim, wanted: ModelState, eviction: Eviction) -> ClaimDecision:
+    def _evict(
+        self, claim: Claim, wanted: ModelState, eviction: Eviction, excluded: set[ModelName]
+    ) -> ClaimDecision:
         for victim in eviction.victims:
             del self._staying[victim.name]
             self._evicted.add(victim.name)
@@ -233,8 +237,9 @@ class Plan:
         drained = [victim for victim in eviction.victims if victim.leases]
         self._draining += drained
         self._loader = None if drained else wanted
+        gpus = eviction.option.gpus
         return ClaimDecision(
-            claim, wanted, Action.EVICT, eviction.victims, sleep_levels=levels, gpus=eviction.option.gpus
+            claim, wanted, Action.EVICT, eviction.victims, sleep_levels=levels, gpus=gpus, excluded=excluded
         )
 
     def _sleep_levels(self, victims: Victims) -> dict[ModelName, SleepLevel]:

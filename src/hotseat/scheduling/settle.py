@@ -14,7 +14,7 @@ from hotseat.scheduling.conversation_transitions import save
 from hotseat.scheduling.conversations import saving
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.loss import NEVER, loss_in_words
-from hotseat.scheduling.memory_fit import may_change_level
+from hotseat.scheduling.memory_fit import footprint, may_change_level
 from hotseat.scheduling.memory_pressure import refuse_for_yield, relieve, unload_for_yield
 from hotseat.scheduling.plan import Action, ClaimDecision, decisions
 from hotseat.scheduling.queue import RequestKind
@@ -168,7 +168,7 @@ def _carry_out(transitions: Transitions, decision: ClaimDecision) -> None:
     model = decision.model
     match decision.action:
         case Action.REFUSE if decision.error:
-            transitions.refuse_all(model.name, decision.error, "not enough memory")
+            transitions.refuse_all(model.name, decision.error, "it does not fit beside what stays")
         case Action.RESTART:
             transitions.unload(model, Cause.EVICTION, "the GPUs on which it sleeps are taken, and it fits on others")
         case Action.START if model.phase is Phase.ASLEEP:
@@ -177,11 +177,12 @@ def _carry_out(transitions: Transitions, decision: ClaimDecision) -> None:
             transitions.start(model, decision.gpus, reason_to_start(transitions.state, model.name))
         case Action.EVICT:
             for victim in decision.others:
-                reason = loss_in_words(transitions.state, victim, transitions.now)
-                transitions.evict(victim, model, reason, decision.sleep_levels.get(victim.name))
+                loss = loss_in_words(transitions.state, victim, transitions.now)
+                rule = reason_to_leave(transitions.state, victim, decision)
+                transitions.evict(victim, model, loss, rule, decision.sleep_levels.get(victim.name))
             transitions.read_ahead(model, "other models are being unloaded for it")
         case Action.LEAVING:
-            transitions.read_ahead(model, "memory is being freed for it")
+            transitions.read_ahead(model, "another model is leaving for it")
 
 
 def _stop_reading(transitions: Transitions) -> None:
@@ -192,6 +193,16 @@ def _stop_reading(transitions: Transitions) -> None:
             transitions.stop_reading(name, "no request is waiting for it any more")
         elif state.catalog.models[name].recipe != recipe:
             transitions.stop_reading(name, "its configuration changed")
+
+
+def reason_to_leave(state: State, victim: ModelState, decision: ClaimDecision) -> str:
+    """A sentence with the rule that decided."""
+    wanted = decision.model
+    if victim.name in decision.excluded:
+        return f"unloaded for {wanted.name}: {state.catalog.groups.rule_between(victim.name, wanted.name)}"
+    unknown = next((each.name for each in (wanted, victim) if footprint(each) is None), None)
+    all_of_it = f": the memory of {unknown} is not known, so it takes all of its device" if unknown else ""
+    return f"unloaded to free memory for {wanted.name}{all_of_it}"
 
 
 def reason_to_start(state: State, name: ModelName) -> str:

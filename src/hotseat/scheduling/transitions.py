@@ -205,15 +205,20 @@ class Transitions:
         report = ReportSwap(model.name, client, waited_s, predicted_s, measured_s, model.evicted_for_it, model.why)
         self.commands.append(report)
 
-    def evict(self, victim: ModelState, wanted: ModelState, reason: str, sleep_level: SleepLevel | None) -> None:
-        """Evict for `wanted`, to sleep if `sleep_level` is set. The next claim of the victim counts from now."""
+    def evict(
+        self, victim: ModelState, wanted: ModelState, loss: str, rule: str, sleep_level: SleepLevel | None
+    ) -> None:
+        """Evict for `wanted`, to sleep if `sleep_level` is set. The next claim of the victim counts from now.
+
+        `rule` says why one must leave, and `loss` why this one.
+        """
         load_s = self.state.load_s(victim.name)
         if victim.phase is Phase.READY:
-            went = Evicted(victim.name, reason, self.now - victim.ready_at, load_s, victim.served)
+            went = Evicted(victim.name, loss, self.now - victim.ready_at, load_s, victim.served)
             wanted.evicted_for_it = (*wanted.evicted_for_it, went)
         victim.evicted_at = self.now
         abandoned = "; no request was waiting for it any more" if victim.phase is Phase.LOADING else ""
-        self.unload(victim, Cause.EVICTION, f"unloaded to free memory for {wanted.name}{abandoned}")
+        self.unload(victim, Cause.EVICTION, f"{rule}{abandoned}")
         if victim.phase is Phase.DRAINING:
             victim.sleep_level = sleep_level
 
