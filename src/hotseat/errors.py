@@ -1,7 +1,6 @@
 """Errors, grouped by who must act. Each has an HTTP status; error_bodies.py renders it.
 
-Every type says whether a retry can help, and clients get `Retry-After` only then: some of them repeat in silence for
-minutes what they are told to repeat.
+Every type says whether a retry can help. Only then there is `Retry-After`, on which some clients repeat for minutes.
 """
 
 from __future__ import annotations
@@ -185,12 +184,7 @@ class LoadFailed(UpstreamError):
     code = "model_failed_to_start"
 
     def __init__(
-        self,
-        message: str,
-        *,
-        retry_after: Seconds | None = None,
-        output: Sequence[str] = (),
-        may_pass: bool = False,
+        self, message: str, *, retry_after: Seconds | None = None, output: Sequence[str] = (), may_pass: bool = False
     ) -> None:
         super().__init__(clipped(message, LONGEST_LINE), retry_after=retry_after)
         self.retry_helps = retry_after is not None

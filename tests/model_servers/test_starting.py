@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import signal
 import time
@@ -163,23 +162,6 @@ async def test_whether_a_later_start_may_succeed(
 
     assert isinstance(failed, UpstreamFailed)
     assert failed.error.may_pass is may_pass, failed.error.message
-
-
-@pytest.mark.parametrize(("number", "may_pass"), [(errno.EAGAIN, True), (errno.ENOMEM, True), (errno.EACCES, False)])
-async def test_a_machine_that_is_short_of_something_may_have_it_later(
-    rig: SupervisorRig, monkeypatch: pytest.MonkeyPatch, number: int, may_pass: bool
-) -> None:
-    """The kernel's reason decides: too many processes are a matter of time, a forbidden file is not."""
-
-    async def cannot_be_run(*_: object) -> None:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(rig.supervisor.guard, "spawn", cannot_be_run)
-    failed = await rig.supervisor.start(rig.next_start(model("healthy")))
-
-    assert isinstance(failed, UpstreamFailed)
-    assert failed.error.may_pass is may_pass
-    assert os.strerror(number) in failed.error.message
 
 
 async def test_a_server_that_ends_without_a_word(rig: SupervisorRig) -> None:

@@ -90,7 +90,7 @@ def left_too_early(driver: SchedulerDriver) -> str:
     return "qwen"
 
 
-WAITS = {
+WAITS: dict[Callable[[SchedulerDriver], str], tuple[str, str]] = {
     first_load: ("loading llama: 3 s so far, its usual time is not known yet", "usually about 10 s"),
     behind_a_load: ("waiting for llama to finish loading (its usual time is not known yet)", "(7 s left)"),
     stopping: ("stopping qwen, then loading llama", "(about 10 s)"),

@@ -11,8 +11,6 @@ from hotseat.api.llama_cpp_schemas import RouterError
 from hotseat.error_bodies import retry_headers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from hotseat.activity.usage import Account
     from hotseat.api.routes.management import Responses
     from hotseat.catalog.spec import ModelSpec
@@ -46,6 +44,6 @@ def refusal(error: HotseatError, status: int | None = None) -> Response:
     return problem(status or error.status, error.message, retry_headers(error))
 
 
-def problem(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
+def problem(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
     kind = TYPES.get(HTTPStatus(status), "server_error" if status >= 500 else "invalid_request_error")
     return JSONResponse({"error": {"code": int(status), "message": message, "type": kind}}, status, headers)

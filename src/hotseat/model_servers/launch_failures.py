@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from errno import EAGAIN, EMFILE, ENFILE, ENOMEM
 from typing import TYPE_CHECKING, NamedTuple
 
 from hotseat.catalog.redaction import without
@@ -14,8 +13,6 @@ if TYPE_CHECKING:
     from hotseat.model_servers.output import Output
 
 LAST_LINES = 20
-SHORTAGES = (EAGAIN, ENOMEM, EMFILE, ENFILE)
-"""Why the kernel runs no program now, but may later."""
 
 
 class Trouble(Exception):
@@ -70,11 +67,10 @@ class LaunchFailures:
         return self._hint(trouble.exit_status, was_ready=False) or ("" if self._last_lines() else silent)
 
     def _may_pass(self, trouble: Exception) -> bool:
-        """A crash that nobody understands may; what waited in vain for readiness would do so again."""
-        if isinstance(trouble, Exited):
-            is_in_background = trouble.exit_status.endswith("code 0")
-            return not is_in_background and self._hint(trouble.exit_status, was_ready=False) in MAY_PASS
-        return isinstance(trouble.__cause__, OSError) and trouble.__cause__.errno in SHORTAGES
+        """A crash that nobody understands may; one that waited in vain for readiness would do so again."""
+        if not isinstance(trouble, Exited) or trouble.exit_status.endswith("code 0"):
+            return False
+        return self._hint(trouble.exit_status, was_ready=False) in MAY_PASS
 
     def _hint(self, exit_status: str, *, was_ready: bool) -> str:
         kills = count_oom_kills() - self._oom_kills_before

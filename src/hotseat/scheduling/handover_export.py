@@ -114,9 +114,7 @@ def _failed(state: State, now: Instant) -> Iterator[FailedModel]:
     for model in (*state.active.values(), *state.failed.values()):
         retry_in_s = max(0.0, model.retry_at - now) if model.phase is Phase.BACKOFF else 0.0
         if model.failures or retry_in_s:
-            failure = Failure(
-                model.name, model.failures, retry_in_s, model.why, model.last_error, model.failure_may_pass
-            )
+            failure = Failure(model.name, model.failures, retry_in_s, model.why, model.last_error, model.may_pass)
             yield FailedModel(failure, ProcessSpec.of(model.spec))
 
 

@@ -43,8 +43,7 @@ def receive(transitions: Transitions, event: HandoverReceived) -> None:
 
 
 def _note_failure(transitions: Transitions, model: ModelState, failure: Failure) -> None:
-    model.failures, model.last_error = failure.failures, failure.last_error
-    model.failure_may_pass = failure.may_pass
+    model.failures, model.last_error, model.may_pass = failure.failures, failure.last_error, failure.may_pass
     if failure.retry_in_s:
         model.retry_at = transitions.now + failure.retry_in_s
         transitions.enter(model, Move.CONTINUE_BACKOFF, failure.why)

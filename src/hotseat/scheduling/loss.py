@@ -11,6 +11,7 @@ at once, unless past gaps say that its next request is about to arrive. Models w
 from __future__ import annotations
 
 from enum import Enum
+from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple
 
 from hotseat.scheduling.lifecycle import Phase
@@ -214,7 +215,7 @@ def loss_in_words(state: State, model: ModelState, now: Instant) -> str:
     if model.leases or state.queue.count(model.name):
         running = len(model.leases)
         return f"its turn was over ({running} {'request' if running == 1 else 'requests'} running)"
-    unused_s, load_s = now - model.idle_since, state.measured_load_s(model.name)
+    unused_s, load_s = now - model.idle_since, state.usual_load_s(model.name)
     again_s = next_use_s(model.stats.gaps, unused_s)
     again = f", next request expected in about {again_s:.0f} s" if model.stats.gaps else ""
-    return f"idle for {unused_s:.1f} s{again}{'' if load_s is None else f', loads in {load_s:.1f} s'}"
+    return f"idle for {unused_s:.1f} s{again}{f', loads in {load_s:.1f} s' if isfinite(load_s) else ''}"

@@ -225,9 +225,7 @@ class Plan:
         self._reserved.update(each.resident.name for each in first)
         return ClaimDecision(claim, wanted, Action.HELD if first else Action.BEHIND, staying=tuple(first))
 
-    def _evict(
-        self, claim: Claim, wanted: ModelState, eviction: Eviction, excluded: set[ModelName]
-    ) -> ClaimDecision:
+    def _evict(self, claim: Claim, wanted: ModelState, eviction: Eviction, excluded: set[ModelName]) -> ClaimDecision:
         for victim in eviction.victims:
             del self._staying[victim.name]
             self._evicted.add(victim.name)

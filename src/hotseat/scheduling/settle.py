@@ -86,7 +86,7 @@ def backing_off(model: ModelState, now: Instant) -> LoadFailed:
         f"{model.name} is not ready: it failed {times} and is backing off, next try in {left:.0f} s"
         f" (`hotseat load {model.name}` tries now). Last failure: {model.why}"
     )
-    return LoadFailed(text, retry_after=left if model.failure_may_pass else None)
+    return LoadFailed(text, retry_after=left if model.may_pass else None)
 
 
 # Residents

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf, isfinite
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -95,8 +96,8 @@ class ModelState(Struct):
     """Has its current or last process completed a response?"""
     failures: int = 0
     """Consecutive starts that failed or whose server died before it completed a response."""
-    failure_may_pass: bool = True
-    """The last of them: a later start may succeed although nobody changes anything."""
+    may_pass: bool = True
+    """The last of them may: a later start may succeed although nobody changes anything."""
     retry_at: Instant = LONG_AGO
     """When its last backoff ends or ended."""
     last_error: str = ""
@@ -268,17 +269,18 @@ class State:
 
     def load_s(self, name: ModelName) -> Seconds:
         """Expected time until it is ready once memory is free; a guess if it was never loaded, which nobody is told."""
-        measured_s = self.measured_load_s(name)
-        return self.model_stats.load_s(name) if measured_s is None else measured_s
+        usual_s = self.usual_load_s(name)
+        return usual_s if isfinite(usual_s) else self.model_stats.load_s(name)
 
-    def measured_load_s(self, name: ModelName) -> Seconds | None:
-        """Its usual time to load, or to wake if it sleeps or would; None: not known."""
+    def usual_load_s(self, name: ModelName) -> Seconds:
+        """Its measured time to load, or to wake if it sleeps or would; infinite: not known."""
         model = self.models[name]
+        load_s = inf if model.stats.load_s is None else model.stats.load_s
         if (model.spec.sleep is None and model.sleep_level is None) or model.ends_asleep:
-            return model.stats.load_s
+            return load_s
         sleep_level = model.sleep_level or next(iter(self.sleep_levels(model)), None)
         sleep_stats = model.stats.sleep_stats_by_level.get(sleep_level.name) if sleep_level else None
-        return sleep_stats.wake_s if sleep_stats and sleep_stats.times else model.stats.load_s
+        return sleep_stats.wake_s if sleep_stats and sleep_stats.times else load_s
 
     def stop_s(self, name: ModelName) -> Seconds:
         """Expected time until its memory is free once unused: to stop it, or to put it to sleep."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TYPE_CHECKING
 
 from hotseat.errors import with_output
@@ -200,7 +201,8 @@ class Transitions:
             return
         line = self.state.queue
         client = line.first(model.name).client if line.count(model.name) else None
-        predicted_s, measured_s = self.state.measured_load_s(model.name), self.now - model.since
+        usual_s, measured_s = self.state.usual_load_s(model.name), self.now - model.since
+        predicted_s = usual_s if isfinite(usual_s) else None
         waited_s = self.now - model.claimed_at
         report = ReportSwap(model.name, client, waited_s, predicted_s, measured_s, model.evicted_for_it, model.why)
         self.commands.append(report)
@@ -208,10 +210,7 @@ class Transitions:
     def evict(
         self, victim: ModelState, wanted: ModelState, loss: str, rule: str, sleep_level: SleepLevel | None
     ) -> None:
-        """Evict for `wanted`, to sleep if `sleep_level` is set. The next claim of the victim counts from now.
-
-        `rule` says why one must leave, and `loss` why this one.
-        """
+        """Evict for `wanted`, to sleep if `sleep_level` is set. The next claim of the victim counts from now."""
         load_s = self.state.load_s(victim.name)
         if victim.phase is Phase.READY:
             went = Evicted(victim.name, loss, self.now - victim.ready_at, load_s, victim.served)
@@ -292,7 +291,7 @@ class Transitions:
         """A start failed or a server died. That counts as a failure unless this process had completed a response."""
         if not model.has_answered:
             model.failures += 1
-        model.last_error, model.failure_may_pass = with_output(error, output), may_pass
+        model.last_error, model.may_pass = with_output(error, output), may_pass
         retry_in_s = backoff_s(model.failures)
         model.retry_at = self.now + retry_in_s
         is_crash, after_s = move is Move.CRASH, self.now - model.since

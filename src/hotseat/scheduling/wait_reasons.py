@@ -103,10 +103,10 @@ class _Explainer:
         """To stop a loaded model and load this one."""
         staying = [each for each in self._present if not each.is_leaving and each.phase is not Phase.ASLEEP]
         usual_stop_s = max((self._state.stop_s(each.name) for each in staying), default=0.0)
-        return usual_stop_s + usual_load_s(self._state, name)
+        return usual_stop_s + self._state.usual_load_s(name)
 
     def _leaving(self, decision: ClaimDecision) -> Wait:
-        load_s = usual_load_s(self._state, decision.claim.model)
+        load_s = self._state.usual_load_s(decision.claim.model)
         leaving = [each for each in self._present if each.is_leaving and self._is_in_the_way(each, decision)]
         leaving += decision.others
         left_s = max((leaves_in_s(self._state, each, self._now) for each in leaving), default=0.0)
@@ -120,7 +120,7 @@ class _Explainer:
         return Wait(f"waiting for {busy.name} to finish loading ({left})", left_s + self._swap_s(name))
 
     def _held(self, stays: Loss, decision: ClaimDecision) -> Wait:
-        load_s = usual_load_s(self._state, decision.claim.model)
+        load_s = self._state.usual_load_s(decision.claim.model)
         if stays.because is Because.LOADING:
             return self._loader(stays.resident, decision.claim.model)
         resident, left_s = stays.resident, stays.until - self._now
@@ -138,7 +138,7 @@ class _Explainer:
                 older = self._state.queue.count(resident.name)
                 return f"{resident.name} first serves {_counted(older, 'older request')}, for at most {left_s:.1f} s"
             case _:
-                swap_s = load_s + usual_load_s(self._state, resident.name)
+                swap_s = load_s + self._state.usual_load_s(resident.name)
                 running = f"{_counted(len(resident.leases), 'request')} running"
                 cost = f", swap cost {swap_s:.0f} s" if isfinite(swap_s) else ""
                 return f"{resident.name} is protected for at most {left_s:.1f} s more ({running}{cost})"
@@ -152,7 +152,7 @@ class _Explainer:
         awake = [each for each in self._present if each.phase is not Phase.ASLEEP]
         older = [state.models[each.model] for each in state.claims if each < claim]
         others = [each for each in [*awake, *older] if self._is_in_the_way(each, decision)]
-        own = Competitor(usual_load_s(state, claim.model), 0.0, 0.0, claim_urgency(state, decision.model))
+        own = Competitor(state.usual_load_s(claim.model), 0.0, 0.0, claim_urgency(state, decision.model))
         if isinf(own.load_s) or any(each.stats.load_s is None or not each.stats.drain_s for each in others):
             return None
         return claim.since + bound_s(own, [competitor(state, each) for each in others], state.catalog.policy)
@@ -172,18 +172,12 @@ def leaves_in_s(state: State, model: ModelState, now: Instant) -> Seconds:
 
 def loads_in_s(state: State, model: ModelState, now: Instant) -> Seconds:
     began = model.since if model.phase is Phase.LOADING else now
-    return _left(began + usual_load_s(state, model.name) - now)
+    return _left(began + state.usual_load_s(model.name) - now)
 
 
 def _left(seconds: Seconds) -> Seconds:
     """Nobody knows how long something takes that is late."""
     return seconds if seconds > 0.0 else inf
-
-
-def usual_load_s(state: State, name: ModelName) -> Seconds:
-    """Infinite if it was never measured."""
-    measured_s = state.measured_load_s(name)
-    return inf if measured_s is None else measured_s
 
 
 def _about(load_s: Seconds) -> str:
@@ -208,7 +202,7 @@ def _ordinal(number: int) -> str:
 
 
 def _resident(state: State, model: ModelState, now: Instant) -> Wait:
-    load_s = usual_load_s(state, model.name)
+    load_s = state.usual_load_s(model.name)
     match model.phase:
         case Phase.LOADING:
             doing = "waking" if model.sleep_level else "loading"
@@ -225,7 +219,7 @@ def _resident(state: State, model: ModelState, now: Instant) -> Wait:
 
 def usual_load(state: State, model: ModelState, now: Instant, digits: int) -> str:
     """A model that was never loaded has no usual time, only the scheduler's guess."""
-    usual_s = usual_load_s(state, model.name)
+    usual_s = state.usual_load_s(model.name)
     if isinf(usual_s):
         return "its usual time is not known yet"
     is_late = now - model.since > usual_s
