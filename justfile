@@ -65,6 +65,10 @@ coverage:
 clients *names: node-clients
     python -m clients {{ names }}
 
+# how long clients and agents ask for a model that cannot start (15 minutes); writes docs/reference/retries.md
+retries *names: node-clients
+    python -m clients.retries "$@"
+
 # run whole applications against hotseat (3 GB); writes docs/reference/applications.md
 applications *names:
     python -m clients.applications "$@"

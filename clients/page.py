@@ -23,7 +23,8 @@ Situations that last minutes run {SPEED} times as fast: the load, the client's l
 """
 LEGEND = """\
 ✓ means that the client behaves as described; a number refers to a note on what it does instead, with any server.
-The limit is how long the client waits for the next byte by default."""
+The limit is how long the client waits for the next byte by default.
+How long clients and agents ask for a model that cannot start is in [retries](retries.md)."""
 
 
 def page(rows: Sequence[Row]) -> str:

@@ -212,7 +212,7 @@ UNDECIDED = {"HotseatError", "InvalidMove", "BrokenPromise", "UpstreamError", "H
 
 @pytest.mark.parametrize("render", RENDERED.values(), ids=RENDERED)
 @pytest.mark.parametrize("kind", [*every_error()])
-def test_a_client_is_told_when_to_retry_exactly_if_a_retry_can_help(
+def test_a_response_says_when_to_retry_exactly_if_a_retry_can_help(
     kind: type[HotseatError], render: Callable[[HotseatError], dict[str, str]]
 ) -> None:
     """Every type says whether it can; both headers follow from that in every API, whatever the caller passed."""

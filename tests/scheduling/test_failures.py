@@ -67,7 +67,7 @@ def test_from_the_second_failure_on_a_model_rests(driver: SchedulerDriver) -> No
     )
 
 
-def test_who_asks_for_a_model_that_cannot_start_is_not_told_to_wait(driver: SchedulerDriver) -> None:
+def test_clients_need_not_wait_for_a_model_that_cannot_start(driver: SchedulerDriver) -> None:
     """It backs off, so that it evicts no other, but a client that waited would wait in vain; the next process knows."""
     for ticket in (1, 2):
         driver >> arrives(ticket, "qwen") << starts("qwen")
@@ -78,9 +78,9 @@ def test_who_asks_for_a_model_that_cannot_start_is_not_told_to_wait(driver: Sche
     assert (driver.error.retry_after, driver.error.retry_helps) == (None, False)
     assert "next try in 2 s (`hotseat load qwen` tries now)" in driver.error.message
 
-    heir = driver.handed_over() << wakes_at(driver.now + 2)
-    heir >> arrives(4, "qwen") << refuses(4, LoadFailed)
-    assert heir.error.retry_after is None
+    after = driver.handed_over() << wakes_at(driver.now + 2)
+    after >> arrives(4, "qwen") << refuses(4, LoadFailed)
+    assert after.error.retry_after is None
 
 
 def test_a_crash_after_a_missing_file_may_pass(driver: SchedulerDriver) -> None:

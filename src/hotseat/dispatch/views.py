@@ -26,7 +26,7 @@ class Views:
 
     def of_each(self, view: View) -> Iterator[ModelView]:
         """Every model in turn, as in the view if it is there: for lists that are made in slices."""
-        return self._questions.view_of_each(view)
+        return self._questions().view_of_each(view)
 
     def of(self, model: ModelName) -> ModelView:
         """One model, cold or not."""
