@@ -49,6 +49,16 @@ LARGEST = {
 }
 """What must be asked to get most of a list; a list that has no options is asked without."""
 
+NO_LISTS = {
+    "/", "/api", f"/api/blobs/{FIRST}", "/hotseat/assets/x", f"/hotseat/models/{FIRST}/estimate", "/hotseat/ui",
+    "/hotseat/ui/x", f"/props?model={FIRST}&autoload=false", "/ui", f"/ui/{FIRST}", "/upstream",
+}  # fmt: skip
+"""Files, redirections, and what needs a file or a server of the model; all others must answer with 200."""
+
+
+class TooLong(Exception):
+    """A callback took too long."""
+
 
 def table_rows() -> set[tuple[str, str]]:
     """What the relay's tables name."""
@@ -102,7 +112,7 @@ def hostile(size: int) -> dict[str, bytes]:
         "a giant string": b'{"model":"%b"}' % (b"a" * (size - 12)),
         "many strings": b'{"models":[%b"a"]}' % (b'"a",' * ((size - 16) // 4)),
         "many wrong values": b'{"models":[%b1]}' % (b"1," * ((size - 14) // 2)),
-        "many members": b"{%b}" % b",".join(b'"%05x":1' % n for n in range((size - 2) // 10)),
+        "many members": b"{%b}" % b",".join(b'"%06x":1' % n for n in range((size - 2) // 11)),
     }
     assert all(0.9 * size < len(body) <= size for body in bodies.values())
     return bodies
@@ -173,14 +183,14 @@ async def test_the_longest_lists_block_nobody(large: LargestHotseat) -> None:
         memory[target] = peak_memory() - before
 
     assert slow == []
+    assert {target for target in targets if large.statuses[target] != 200} == NO_LISTS
     assert {target: used >> 20 for target, used in memory.items() if used > MOST_MEMORY} == {}
-    assert len(targets) > 45
 
 
 # Requests to models in Ollama's API
 
 
-@pytest.mark.xfail(reason="decoding escapes of 16 MiB takes longer", strict=False)
+@pytest.mark.xfail(raises=TooLong, reason="decoding 16 MiB of escapes takes longer", strict=False)
 @pytest.mark.parametrize("path", TRANSLATED)
 async def test_the_largest_request_that_is_translated_blocks_nobody(small: LargestHotseat, path: str) -> None:
     """The same for what Ollama's API sends to a model, up to limits.jsonBody."""
@@ -188,7 +198,8 @@ async def test_the_largest_request_that_is_translated_blocks_nobody(small: Large
     for body in translated(path, Limits().json_body):
         slow += await too_long(small, "POST", path, body)
 
-    assert slow == []
+    if slow:
+        raise TooLong(slow)
 
 
 def translated(path: str, size: int) -> list[bytes]:

@@ -8,7 +8,7 @@ import socket
 import time
 from collections import deque
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import httpx2
@@ -77,6 +77,8 @@ class LargestHotseat:
     rig: Management
     relay: Relay
     port: int
+    statuses: dict[str, int] = field(default_factory=dict)
+    """Of the last response to each target."""
 
     async def ask(self, method: str, target: str, body: bytes | int = b"") -> bytes:
         """The beginning of the response, after all of it was read; of a feed, after it has said nothing for a while.
@@ -95,6 +97,7 @@ class LargestHotseat:
                 if b"x-accel-buffering" in begin.lower():
                     patience_s = 0.01 if body else 1.0
         writer.transport.abort()
+        self.statuses[target] = int(begin[9:12])
         return begin
 
 
