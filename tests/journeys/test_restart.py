@@ -380,7 +380,7 @@ def test_what_operators_change_while_a_restart_waits_for_a_load(start: Callable[
         eventually(lambda: hotseat.processes("until "))
         restarted = clients.submit(hotseat.cli, "restart")
         waiting = clients.submit(hotseat.chat, "alpha")
-        eventually(lambda: "hotseat is restarting" in hotseat.cli("why", "alpha").stdout)
+        eventually(lambda: b"hotseat is restarting" in hotseat.call("GET", "/hotseat/queue").body)
         override(hotseat, "alpha", pinned=True)
         override(hotseat, "gamma")
         meanwhile = override(hotseat, "beta", ttl=60)

@@ -108,4 +108,4 @@ def test_a_place_where_nothing_can_be_written(tmp_path: Path, caplog: pytest.Log
         learned_store.save()
 
     said = [record.message.partition(" file=")[0] for record in caplog.records]
-    assert said == ["stored state cannot be read and is discarded", "stored state cannot be saved"]
+    assert said == ["stored state cannot be read", "stored state cannot be saved"]
