@@ -53,3 +53,13 @@ def test_an_event_without_an_end_is_not_kept_for_ever(piece: bytes, monkeypatch:
     monkeypatch.setattr(events, "MOST_OF_AN_EVENT", 1000)
     with pytest.raises(UpstreamError, match="1000 bytes"):
         read([piece] * 30)
+
+
+def test_tiny_events_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each event costs some time, so a read may have a limited number of them; a later read may have as many again."""
+    monkeypatch.setattr(events, "MOST_EVENTS", 3)
+    reader = EventReader()
+
+    assert reader.feed(b"data: 1\n\n" * 3) == reader.feed(b"data: 1\n\n" * 3) == [b"1"] * 3
+    with pytest.raises(UpstreamError, match="more than 3 tiny events"):
+        reader.feed(b"data: 1\n\n" * 4)

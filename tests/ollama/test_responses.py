@@ -9,9 +9,10 @@ import pytest
 
 from hotseat.errors import UpstreamError
 from hotseat.ollama.answers import Situation
-from hotseat.ollama.completions import error_text
+from hotseat.ollama.completions import MOST_OF_AN_ERROR, error_text
 from hotseat.ollama.requests import Answer
-from hotseat.ollama.responses import StreamTranslator, translated
+from hotseat.ollama.responses import MOST_OBJECTS, MOST_VALUES, StreamTranslator, translated
+from hotseat.ollama.tool_calls import LONGEST_NAME, MOST_ARGUMENTS, MOST_CALLS
 
 DONE = "[DONE]"
 
@@ -179,6 +180,33 @@ def test_arguments_that_are_no_object() -> None:
         stream.feed(DONE)
 
 
+def test_a_piece_of_a_call_that_says_nothing() -> None:
+    """It begins no call."""
+    calls, _ = Stream().feed(delta("tool_calls", tool_calls=[{"index": 0}, {"index": 1, "id": "a"}]), DONE)
+
+    assert calls["message"]["tool_calls"] == [{"id": "a", "function": {"name": "", "arguments": {}}}]
+
+
+@pytest.mark.parametrize(
+    ("events", "what"),
+    [
+        ([[{"index": number, "id": "a"}] for number in range(MOST_CALLS + 1)], f"more than {MOST_CALLS} calls"),
+        ([[{"index": 0}] * (MOST_CALLS + 1)], f"{MOST_CALLS} calls of tools at once"),
+        ([[{"index": 0, "function": {"name": name * 600}}] for name in "ab"], f"{LONGEST_NAME} characters"),
+        ([[{"index": 0, "id": "x" * (LONGEST_NAME + 1)}]], f"{LONGEST_NAME} characters"),
+        ([[{"index": 0, "function": {"arguments": "x" * 500_000}}]] * 9, f"{MOST_ARGUMENTS} bytes"),
+    ],
+    ids=["calls", "pieces in one event", "name", "id", "arguments"],
+)
+def test_calls_without_an_end(events: list[list[dict[str, Any]]], what: str) -> None:
+    """They are collected up to a limit in their number, their names and their arguments."""
+    stream = Stream()
+    stream.feed(*(delta(tool_calls=pieces) for pieces in events[:-1]))
+
+    with pytest.raises(UpstreamError, match=what):
+        stream.feed(delta(tool_calls=events[-1]))
+
+
 @pytest.mark.parametrize(
     "event",
     ["not json", "[]", '{"choices": 7}', '{"error": {"message": "out of memory"}}', '{"error": "out of memory"}'],
@@ -242,6 +270,7 @@ def test_vectors_in_another_order() -> None:
         (b"<html>\n too  long", "<html> too long"),
         (b'{"error":"\xff"}', '{"error":"\ufffd"}'),
         (b"x" * 9000, "x" * 500),
+        (b'{"error":"%b"}' % (b"x" * MOST_OF_AN_ERROR), '{"error":"' + "x" * 490),
         (b"", "the model server responded 502 without a text"),
         (b"{}", "the model server responded 502 without a text"),
     ],
@@ -249,3 +278,17 @@ def test_vectors_in_another_order() -> None:
 def test_the_text_of_an_error(body: bytes, text: str) -> None:
     """Servers wrap it in different ways."""
     assert error_text(body, 502) == text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"choices":[%b{}]}' % (b"{}," * MOST_OBJECTS),
+        b'{"data":[{"embedding":[%b0]}]}' % (b"0," * (MOST_VALUES + 1)),
+    ],
+    ids=["objects", "values"],
+)
+def test_a_whole_response_of_too_many_values(body: bytes) -> None:
+    """Each takes time in which nobody else is served."""
+    with pytest.raises(UpstreamError, match="has more than"):
+        whole(Answer.EMBEDDINGS, body)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 NOTHING = msgspec.Raw(b"")
 SHORTEST_TEXT = 3
 """Of a text in JSON that is not empty."""
+MOST_OF_AN_ERROR = 64 << 10
+"""Bytes; of more, only the beginning is shown."""
 LONGEST_SHOWN = 500
 
 
@@ -112,9 +114,9 @@ def error_text(body: bytes, status: int) -> str:
     """The text in the body of an upstream's error, however it is wrapped."""
     nothing = f"the model server responded {status} without a text"
     try:
-        failure = _read_failure(body)
+        failure = _read_failure(body[:MOST_OF_AN_ERROR])
     except UNREADABLE:
-        return " ".join(body.decode("utf-8", "replace")[: 4 * LONGEST_SHOWN].split())[:LONGEST_SHOWN] or nothing
+        return " ".join(body[: 4 * LONGEST_SHOWN].decode("utf-8", "replace").split())[:LONGEST_SHOWN] or nothing
     error = failure.error or failure.message or failure.detail or nothing
     if isinstance(error, dict):
         error = error.get("message") or error

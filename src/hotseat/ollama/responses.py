@@ -1,6 +1,8 @@
 """PURE: responses of model servers as responses of Ollama's API.
 
 A stream is translated piece by piece; nothing is kept of it except the calls of tools, which Ollama sends as a whole.
+What is translated at once blocks all other requests, so every part of it has a limit in its size and in its number: an
+event, the events of a read, a call, a whole response. What exceeds one is an UpstreamError, never a shorter response.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from hotseat.ollama.completions import Choice
 
 LAST_EVENT = b"[DONE]"
+MOST_OBJECTS, MOST_VALUES = 50_000, 2_000_000
+"""Of a complete response: braces and commas, also inside of texts, since no model generates as many."""
 UNFINISHED = "ended its stream without a reason to stop"
 
 
@@ -59,13 +63,12 @@ class StreamTranslator:
 
     def feed(self, data: bytes) -> tuple[bytes, UpstreamError | None]:
         """The lines that are complete now, and what the rest cannot be translated for."""
-        lines = b""
+        lines: list[bytes] = []
         try:
-            for event in self._events.feed(data):
-                lines += self._line(event)
+            lines.extend(map(self._line, self._events.feed(data)))
         except UpstreamError as problem:
-            return lines, problem
-        return lines, None
+            return b"".join(lines), problem
+        return b"".join(lines), None
 
     def end(self) -> bytes:
         """The rest of the lines; raises if the server did not finish its response."""
@@ -126,6 +129,8 @@ def raise_error_in(piece: Completion) -> None:
 
 def translated(answer: Answer, situation: Situation, body: bytes) -> bytes:
     """A complete response of a model server as one object."""
+    if body.count(b"{") > MOST_OBJECTS or body.count(b",") > MOST_VALUES:
+        raise UpstreamError(f"the upstream's response has more than {MOST_OBJECTS} objects or {MOST_VALUES} values")
     if answer in (Answer.MESSAGE, Answer.RESPONSE):
         return _translated_completion(answer, situation, read_completion(body))
     return _translated_vectors(answer, situation, body)
@@ -147,7 +152,7 @@ def _translated_completion(answer: Answer, situation: Situation, whole: Completi
     return writer.last(reason, end, text_in(said.content), thinking, calls.translated(reason))
 
 
-class _Vector(msgspec.Struct):
+class _Vector(msgspec.Struct, gc=False):
     embedding: msgspec.Raw
     index: int = 0
 

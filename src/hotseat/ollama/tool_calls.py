@@ -1,4 +1,8 @@
-"""PURE: collects the calls of tools from the pieces of a response, until their arguments are complete."""
+"""PURE: collects the calls of tools from the pieces of a response, until their arguments are complete.
+
+Everything that is collected has a limit. An upstream that exceeds one is broken: its response must not end as if it
+were complete.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +14,25 @@ from hotseat.errors import UpstreamError
 from hotseat.ollama.completions import UNREADABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from hotseat.ollama.completions import CallPiece
 
 LIMIT = "length"
 """The reason for which a response ends at its limit, in both APIs."""
-MOST_ARGUMENTS = 16 << 20
-_read_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+MOST_CALLS = 1_000
+"""Of a response, and pieces of them in one event."""
+LONGEST_NAME = 1_024
+"""Characters of a tool's name or a call's id."""
+MOST_ARGUMENTS = 4 << 20
+"""Bytes, of all calls together."""
+
+
+class _Object(msgspec.Struct):
+    """Any members: they are checked and not kept."""
+
+
+_read_object = msgspec.json.Decoder(_Object).decode
 
 
 class _Call:
@@ -25,24 +40,25 @@ class _Call:
 
     def __init__(self) -> None:
         self.id = self.name = ""
-        self.arguments: list[str] = []
+        self.arguments = bytearray()
 
     def is_continued_by(self, piece: CallPiece) -> bool:
         """A piece without a number: a new id begins a call, or without any id another name after the arguments."""
         if piece.id:
             return piece.id == self.id
         name = piece.function.name if piece.function is not None else None
-        return not name or name == self.name or not any(self.arguments)
+        return not name or name == self.name or not self.arguments
 
     def translated(self) -> dict[str, Any]:
         """Ollama has the arguments as an object, OpenAI as a text with JSON in it."""
-        text = "".join(self.arguments).strip().encode() or b"{}"
+        text = bytes(self.arguments.strip()) or b"{}"
         try:
             _read_object(text)
         except UNREADABLE as problem:
             what = f'the arguments of the call of "{self.name}" are not a JSON object'
             raise UpstreamError(f"the upstream's response cannot be translated: {what}: {problem}") from problem
-        in_one_line = b" ".join(text.splitlines())  # only blanks between values can be line breaks in JSON
+        # Only blanks between values can be line breaks in JSON.
+        in_one_line = text.replace(b"\n", b" ").replace(b"\r", b" ")
         function = {"name": self.name, "arguments": msgspec.Raw(in_one_line)}
         return {"id": self.id, "function": function} if self.id else {"function": function}
 
@@ -56,18 +72,31 @@ class ToolCalls:
         """The number of the call that the last piece belongs to."""
         self._size = 0
 
-    def add(self, pieces: Iterable[CallPiece]) -> None:
+    def add(self, pieces: Sequence[CallPiece]) -> None:
+        if len(pieces) > MOST_CALLS:
+            raise UpstreamError(f"the upstream sent more than {MOST_CALLS} calls of tools at once")
         for piece in pieces:
+            if piece.function is None and not piece.id:
+                continue
             self._last = self._number(piece)
-            call = self._calls.setdefault(self._last, _Call())
-            call.id = piece.id or call.id
+            if (call := self._calls.get(self._last)) is None:
+                call = self._calls[self._last] = _Call()
+            if piece.id:
+                call.id = piece.id
             if (function := piece.function) is not None:
                 if function.name != call.name:  # some servers repeat it in every piece
                     call.name += function.name or ""
-                call.arguments.append(function.arguments or "")
-                self._size += len(call.arguments[-1])
+                arguments = (function.arguments or "").encode()
+                call.arguments += arguments
+                self._size += len(arguments)
+            if max(len(call.id), len(call.name)) > LONGEST_NAME:
+                raise UpstreamError(
+                    f"the upstream sent a name or id of a tool call of more than {LONGEST_NAME} characters"
+                )
+        if len(self._calls) > MOST_CALLS:
+            raise UpstreamError(f"the upstream sent more than {MOST_CALLS} calls of tools")
         if self._size > MOST_ARGUMENTS:
-            raise UpstreamError(f"the upstream sent arguments of tools with more than {MOST_ARGUMENTS} characters")
+            raise UpstreamError(f"the upstream sent arguments of tools of more than {MOST_ARGUMENTS} bytes")
 
     def _number(self, piece: CallPiece) -> int:
         if piece.index is not None:
@@ -75,11 +104,11 @@ class ToolCalls:
         last = self._calls.get(self._last)
         return self._last if last is not None and last.is_continued_by(piece) else self._last + 1
 
-    def add_whole(self, pieces: Iterable[CallPiece]) -> None:
+    def add_whole(self, pieces: Sequence[CallPiece]) -> None:
         """Of a complete message: the order counts, and there need not be an index."""
         for index, piece in enumerate(pieces):
             piece.index = index
-            self.add([piece])
+        self.add(pieces)
 
     def translated(self, reason: str) -> list[dict[str, Any]]:
         """The calls in Ollama's form. The last one is unfinished if the response ended at its limit: left out."""

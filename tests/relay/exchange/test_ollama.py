@@ -506,7 +506,7 @@ async def test_a_whole_response_that_cannot_be_translated(rig: RelayRig, said: b
 
 async def test_a_whole_response_without_end(rig: RelayRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is kept up to a limit, then the server's work is stopped."""
-    monkeypatch.setattr(response_translation, "MOST_OF_A_RESPONSE", 1000)
+    monkeypatch.setattr(response_translation, "MOST_OF_A_COMPLETION", 1000)
     client, call = await rig.reached(ask(**whole()))
     await call.say(answer(b"x" * 1001))
 

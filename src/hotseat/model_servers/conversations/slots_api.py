@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Address, Bytes
 
 JSON = b"Content-Type: application/json\r\n"
-LARGEST_BODY: Bytes = 16 << 20
-"""Of `GET /slots`: with llama-server's debugging on, it contains the prompts."""
 MOST_SHOWN = 200
 
 
@@ -96,7 +94,7 @@ class SlotsApi:
         method, path = asked.split(" ")
         data = b"" if body is None else json.dumps(body).encode()
         lines = self._lines + (JSON if data else b"")
-        answer = await fetch(self._address, path, Connector(), method=method, lines=lines, body=data, most=LARGEST_BODY)
+        answer = await fetch(self._address, path, Connector(), method=method, lines=lines, body=data)
         if not answer.is_success:
             raise Refused(f"{asked} was answered with {answer.status}{_said(answer.body)}")
         try:

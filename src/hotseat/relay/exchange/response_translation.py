@@ -2,6 +2,10 @@
 
 A stream becomes lines of JSON as it arrives. A whole response and an error are kept until they are complete, because
 only then their translation is known; until then an error can still be sent with its status.
+
+What an upstream sends here is hostile until proven otherwise: whatever is kept of it has a limit, and what is done with
+one read, or at the end of a whole response, takes less than a tenth of a second. `tests/relay/upstream/test_floods.py`
+floods every place; add a flood for each new thing that is kept.
 """
 
 from __future__ import annotations
@@ -11,7 +15,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from hotseat.errors import HotseatError, UpstreamError
 from hotseat.ollama.answers import Situation, error_line
-from hotseat.ollama.completions import error_text
+from hotseat.ollama.completions import MOST_OF_AN_ERROR, error_text
+from hotseat.ollama.requests import Answer
 from hotseat.ollama.responses import translated
 from hotseat.relay.exchange.framers import Framer, chunk
 from hotseat.relay.http.body import Body
@@ -27,8 +32,9 @@ if TYPE_CHECKING:
     from hotseat.relay.exchange.framers import Client
     from hotseat.relay.http.response_head import ResponseHead
 
-MOST_OF_A_RESPONSE: Bytes = 64 * MiB
-"""Of one that is translated as a whole. A thousand texts as vectors of a thousand numbers take 12 MiB."""
+MOST_OF_A_COMPLETION: Bytes = 4 * MiB
+MOST_OF_VECTORS: Bytes = 16 * MiB
+"""Of eight hundred texts: a thousand numbers with all their digits take 20 KiB."""
 STREAM_HEAD, _ = read_response_head(
     200,
     b"OK",
@@ -115,7 +121,7 @@ class OwnHead(Protocol):
 class TranslatedWhole(Framer):
     """A response that is sent when it is complete. Until then it counts among the bodies of all requests."""
 
-    __slots__ = ("_body", "_exchange", "_own_head", "_situation", "_translation")
+    __slots__ = ("_body", "_exchange", "_most", "_own_head", "_situation", "_translation")
 
     def __init__(
         self, exchange: Exchange, translation: Translation, situation: Situation, head: ResponseHead, own_head: OwnHead
@@ -126,6 +132,8 @@ class TranslatedWhole(Framer):
         self._translation = translation
         self._situation = situation
         self._own_head = own_head
+        is_text = translation.answer in (Answer.MESSAGE, Answer.RESPONSE)
+        self._most = MOST_OF_A_COMPLETION if is_text else MOST_OF_VECTORS
         self._body = Body()
         """The upstream's, then its translation."""
 
@@ -138,9 +146,11 @@ class TranslatedWhole(Framer):
         return b""
 
     def _add(self, data: bytes) -> None:
+        if self.head.status not in SUCCESS and self._body.size >= MOST_OF_AN_ERROR:
+            return  # its beginning says what is wrong
         self._body.add(data)
-        if self._body.size > MOST_OF_A_RESPONSE:
-            raise UpstreamError(f"the upstream's response is larger than {MOST_OF_A_RESPONSE} bytes")
+        if self._body.size > self._most:
+            raise UpstreamError(f"the upstream's response is larger than {self._most} bytes")
         self._exchange.context.check_space(self._body)
 
     def write(self, data: bytes) -> None:

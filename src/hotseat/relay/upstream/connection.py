@@ -1,6 +1,8 @@
 """One connection to an upstream: serves one exchange at a time and is idle in the pool between them.
 
-The bytes of a response are relayed as they came, in the callback they came in.
+The bytes of a response are relayed as they came, in the callback they came in. A connection is read once in each turn
+of the event loop, so an upstream that sends faster than we process holds up nobody else; what a single read costs is
+limited where it is processed.
 """
 
 from __future__ import annotations
@@ -132,7 +134,10 @@ class UpstreamConnection(asyncio.Protocol):
 
     def resume(self) -> None:
         self._is_held = False
-        if not self._transport.is_closing():
+        self._read_on()
+
+    def _read_on(self) -> None:
+        if not self._is_held and not self._transport.is_closing():
             self._transport.resume_reading()
 
     # asyncio
@@ -143,6 +148,9 @@ class UpstreamConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if (user := self.user) is None:
             return self.close()  # unexpected bytes
+        if len(data) >= LARGE and not self._is_held:  # uvloop would go on reading within this turn
+            self._transport.pause_reading()
+            asyncio.get_running_loop().call_soon(self._read_on)
         try:
             if self.reader.feed(data, user) and self.user is not None:
                 self._complete(self.user)
