@@ -19,6 +19,7 @@ NOTHING = msgspec.Raw(b"")
 MOST_PARTS = 10_000
 LOOKED_AT = 16
 """Characters of an image: twelve bytes tell every type below."""
+IN_ONE_LINE = bytes.maketrans(b"\t\n\r", b"   ")
 KINDS = ((b"\x89PNG", "png"), (b"\xff\xd8\xff", "jpeg"), (b"GIF8", "gif"))
 
 
@@ -129,7 +130,7 @@ def _as_text(arguments: msgspec.Raw) -> str:
     if not said or said == b"null":
         return "{}"
     if said.startswith(b"{"):
-        return said.decode()
+        return said.translate(IN_ONE_LINE).decode()  # line breaks between values would become escapes
     if said.startswith(b'"'):
         return msgspec.json.decode(said, type=str)
     raise ClientError("`arguments` of a tool call in the request body is not an object")

@@ -106,7 +106,7 @@ class _Generate(_Common):
 
 
 class _Embed(_Common):
-    input: str | list[str] | None = None
+    input: msgspec.Raw = NOTHING  # a text or a list of texts, passed on as it is
     dimensions: int | None = None
 
 
@@ -153,7 +153,7 @@ def read_generate(body: bytes) -> Asked:
 
 def read_embed(body: bytes) -> Asked:
     asked = _read_embed(body)
-    if not asked.input:
+    if bytes(asked.input) in (b"", b"null", b'""', b"[]"):
         raise ClientError("`input` in the request body is empty; send a text or a list of texts")
     dimensions = {} if asked.dimensions is None else {"dimensions": asked.dimensions}
     return _for_vectors(asked, Answer.EMBEDDINGS, asked.input, dimensions)
@@ -166,6 +166,6 @@ def read_embeddings(body: bytes) -> Asked:
     return _for_vectors(asked, Answer.EMBEDDING, asked.prompt, {})
 
 
-def _for_vectors(asked: _Common, answer: Answer, texts: str | list[str], more: dict[str, Any]) -> Asked:
+def _for_vectors(asked: _Common, answer: Answer, texts: str | msgspec.Raw, more: dict[str, Any]) -> Asked:
     asked.stream, asked.options = False, None
     return asked.asked(answer, EMBEDDINGS, {"input": texts, "encoding_format": "float", **more})

@@ -1,8 +1,7 @@
 """PURE: responses of model servers as responses of Ollama's API.
 
 A stream is translated piece by piece; nothing is kept of it except the calls of tools, which Ollama sends as a whole.
-What is translated at once blocks all other requests, so every part of it has a limit in its size and in its number: an
-event, the events of a read, a call, a whole response. What exceeds one is an UpstreamError, never a shorter response.
+Events, calls and whole responses have limits in size and number; what exceeds one is an error, never a clean end.
 """
 
 from __future__ import annotations

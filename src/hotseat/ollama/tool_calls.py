@@ -1,8 +1,4 @@
-"""PURE: collects the calls of tools from the pieces of a response, until their arguments are complete.
-
-Everything that is collected has a limit. An upstream that exceeds one is broken: its response must not end as if it
-were complete.
-"""
+"""PURE: collects the calls of tools from the pieces of a response, until their arguments are complete."""
 
 from __future__ import annotations
 
@@ -20,12 +16,8 @@ if TYPE_CHECKING:
 
 LIMIT = "length"
 """The reason for which a response ends at its limit, in both APIs."""
-MOST_CALLS = 1_000
-"""Of a response, and pieces of them in one event."""
-LONGEST_NAME = 1_024
-"""Characters of a tool's name or a call's id."""
-MOST_ARGUMENTS = 4 << 20
-"""Bytes, of all calls together."""
+MOST_CALLS, LONGEST_NAME, MOST_ARGUMENTS = 1_000, 1_024, 4 << 20
+"""Pieces in one event and calls in a response; characters of a name or an id; bytes of all calls together."""
 
 
 class _Object(msgspec.Struct):
@@ -57,8 +49,7 @@ class _Call:
         except UNREADABLE as problem:
             what = f'the arguments of the call of "{self.name}" are not a JSON object'
             raise UpstreamError(f"the upstream's response cannot be translated: {what}: {problem}") from problem
-        # Only blanks between values can be line breaks in JSON.
-        in_one_line = text.replace(b"\n", b" ").replace(b"\r", b" ")
+        in_one_line = text.replace(b"\n", b" ").replace(b"\r", b" ")  # these are only between values in JSON
         function = {"name": self.name, "arguments": msgspec.Raw(in_one_line)}
         return {"id": self.id, "function": function} if self.id else {"function": function}
 
@@ -79,10 +70,8 @@ class ToolCalls:
             if piece.function is None and not piece.id:
                 continue
             self._last = self._number(piece)
-            if (call := self._calls.get(self._last)) is None:
-                call = self._calls[self._last] = _Call()
-            if piece.id:
-                call.id = piece.id
+            call = self._calls.setdefault(self._last, _Call())
+            call.id = piece.id or call.id
             if (function := piece.function) is not None:
                 if function.name != call.name:  # some servers repeat it in every piece
                     call.name += function.name or ""
@@ -93,10 +82,9 @@ class ToolCalls:
                 raise UpstreamError(
                     f"the upstream sent a name or id of a tool call of more than {LONGEST_NAME} characters"
                 )
-        if len(self._calls) > MOST_CALLS:
-            raise UpstreamError(f"the upstream sent more than {MOST_CALLS} calls of tools")
-        if self._size > MOST_ARGUMENTS:
-            raise UpstreamError(f"the upstream sent arguments of tools of more than {MOST_ARGUMENTS} bytes")
+        if len(self._calls) > MOST_CALLS or self._size > MOST_ARGUMENTS:
+            text = f"more than {MOST_CALLS} calls of tools, or {MOST_ARGUMENTS} bytes of arguments"
+            raise UpstreamError(f"the upstream sent {text}")
 
     def _number(self, piece: CallPiece) -> int:
         if piece.index is not None:

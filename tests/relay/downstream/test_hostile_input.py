@@ -17,6 +17,8 @@ from tests.support.relay_rig import HELLO, chat, chunked, get, post
 
 from hotseat.catalog.spec import BodyChanges
 from hotseat.relay.downstream.connection import ClientConnection
+from hotseat.relay.exchange.request_translation import MOST_OBJECTS
+from hotseat.relay.http.json_bodies import MOST_ESCAPES
 from hotseat.settings import KiB, Limits, MiB
 from hotseat.tasks import Tasks
 
@@ -32,6 +34,7 @@ MOST_S = 0.1
 ORDINARY_S = 0.06
 """How long `computed_s` takes on a slow machine that is idle."""
 FORM = "Content-Type: multipart/form-data; boundary=A"
+V1 = "/v1/chat/completions"
 CHUNKS = get("/v1/chat/completions", "Transfer-Encoding: chunked", method="POST")
 
 
@@ -80,8 +83,19 @@ def json_of(filling: bytes, model: str = "nobody") -> bytes:
         pytest.param(lambda: json_of(b"0,"), 413, id="too many numbers"),
         pytest.param(lambda: json_of(b"{},"), 413, id="too many objects"),
         pytest.param(lambda: json_of(b'{"a":[0]},' + b" " * 46), 404, id="many objects"),
-        pytest.param(lambda: json_of(b'"' + rb"\u0041" * 100 + b'",'), 404, id="many escapes"),
+        pytest.param(lambda: json_of(b'"' + rb"\u0041" + b"A" * 50 + b'",'), 404, id="many escapes"),
         pytest.param(lambda: json_of(b'"' + b"A" * MiB + b'",'), 404, id="long texts"),
+        pytest.param(lambda: filled(V1, b'{"model":"', rb"\n", b'"}'), 413, id="too many escapes"),
+        pytest.param(lambda: filled(V1, b'{"model":"', rb"\n", b'"}', MOST_ESCAPES), 400, id="a model of escapes"),
+        pytest.param(lambda: filled(V1, b'{"model":"', b"A", b'"}'), 400, id="a long model"),
+        pytest.param(
+            lambda: filled(V1, b'{"model":"nobody","', rb"\n", b'":0}', MOST_ESCAPES), 404, id="a member of escapes"
+        ),
+        pytest.param(
+            lambda: filled(V1, b'{"model":"x","x":"', rb"\ud83d\ude00", b"", MOST_ESCAPES // 2), 400, id="no end"
+        ),
+        pytest.param(lambda: filled(V1, b'{"model":"nobody","x":', b" ", b"0}"), 404, id="blanks"),
+        pytest.param(lambda: filled(V1, b'{"model":"nobody","x":', b"1", b"}"), 404, id="a long number"),
         pytest.param(lambda: post(b'{"model":' + b"[" * LARGE), 400, id="deeply nested"),
         pytest.param(lambda: post(b"{" + b'"model":"nobody",' * 299_000 + b'"x":0}'), 404, id="many models"),
         pytest.param(lambda: get("/x", *(f"A{n}: b" for n in range(3_000))), 400, id="many fields"),
@@ -130,6 +144,62 @@ async def test_no_body_that_is_changed_holds_others_up(
     assert await shortest(rig, monkeypatch, sent(), status) < MOST_S
 
 
+def filled(path: str, begin: bytes, filling: bytes, end: bytes, most: int = LARGE) -> bytes:
+    """A body with as much of the filling as is accepted of it, and blanks up to the limit of JSON."""
+    size = LARGE if path == V1 else LARGE // 2
+    body = begin + filling * min(most, (size - len(begin) - len(end)) // len(filling))
+    return post(body + b" " * (size - len(body) - len(end)) + end, "Content-Type: application/json", target=path)
+
+
+CHAT = b'{"model":"alpha","messages":['
+MESSAGE = CHAT + b'{"role":"user","content":"'
+CALL = CHAT + b'{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":{"a":"'
+IMAGES = CHAT + b'{"role":"user","images":['
+PNG = b'"iVBORw0KGgo=",'
+TRANSLATES = 418
+"""What the model server answers."""
+EMBED = b'{"model":"alpha","input":'
+TRANSLATED: dict[str, tuple[Callable[[], bytes], int]] = {
+    "a text": (lambda: filled("/api/chat", MESSAGE, b"a", b'"}]}'), TRANSLATES),
+    "line breaks": (lambda: filled("/api/chat", MESSAGE, rb"\n", b'"}]}'), 413),
+    "many line breaks": (lambda: filled("/api/chat", MESSAGE, rb"\n", b'"}]}', MOST_ESCAPES), TRANSLATES),
+    "escaped text": (lambda: filled("/api/chat", MESSAGE, rb"\u4e2d", b'"}]}', MOST_ESCAPES), TRANSLATES),
+    "messages": (lambda: filled("/api/chat", CHAT, b'{"role":"u"},', b'{"role":"u"}]}', 298_000), 413),
+    "many messages": (lambda: filled("/api/chat", CHAT, b'{"role":"u"},', b'{"role":"u"}]}', 9_999), TRANSLATES),
+    "objects": (lambda: filled("/api/chat", CHAT, b'{"role":"u"},', b'{"role":"u"}]}', MOST_OBJECTS - 9), 413),
+    "an image": (lambda: filled("/api/chat", IMAGES + b'"iVBORw0KGgoA', b"A", b'"]}]}'), TRANSLATES),
+    "images": (lambda: filled("/api/chat", IMAGES, PNG, PNG[:-1] + b"]}]}", 298_000), 413),
+    "many images": (lambda: filled("/api/chat", IMAGES, PNG, PNG[:-1] + b"]}]}", 6_000), TRANSLATES),
+    "arguments": (lambda: filled("/api/chat", CALL, rb"\"", b'"}}}]}]}', MOST_ESCAPES // 4), TRANSLATES),
+    "blanks in arguments": (lambda: filled("/api/chat", CALL + b'"', b"\n", b"}}}]}]}"), TRANSLATES),
+    "too large": (lambda: post(MESSAGE + b"a" * (LARGE - KiB) + b'"}]}', target="/api/chat"), 413),
+    "a role": (lambda: filled("/api/chat", CHAT + b'{"role":"', rb"\n", b'"}]}', MOST_ESCAPES), TRANSLATES),
+    "a model": (lambda: filled("/api/chat", b'{"model":"', rb"\n", b'"}', MOST_ESCAPES), 404),
+    "blanks in tools": (lambda: filled("/api/chat", MESSAGE + b'"}],"tools":[', b" ", b"0]}"), TRANSLATES),
+    "nested": (lambda: filled("/api/chat", MESSAGE + b'"}],"tools":[', b"[[[0]]],", b"0]}", 299_000), TRANSLATES),
+    "a prompt": (
+        lambda: filled("/api/generate", b'{"model":"alpha","prompt":"', rb"\n", b'"}', MOST_ESCAPES),
+        TRANSLATES,
+    ),
+    "a raw prompt": (
+        lambda: filled("/api/generate", b'{"raw":true,"prompt":"', rb"\n", b'"}', MOST_ESCAPES),
+        TRANSLATES,
+    ),
+    "texts": (lambda: filled("/api/embed", EMBED + b"[", b'"aaa",', b'"a"]}', 299_000), TRANSLATES),
+    "a long document": (lambda: filled("/api/embed", EMBED + b'"', rb"\n", b'"}', MOST_ESCAPES), TRANSLATES),
+}
+
+
+@pytest.mark.parametrize(("sent", "status"), TRANSLATED.values(), ids=TRANSLATED.keys())
+async def test_no_translated_body_holds_others_up(
+    open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch, sent: Callable[[], bytes], status: int
+) -> None:
+    """No callback takes longer than the limit where a request of Ollama's API is translated, and changed after that."""
+    rig = await open_rig(models=(spec("alpha", changes=BodyChanges(strip=("seed",))),))
+
+    assert await shortest(rig, monkeypatch, sent(), status) < MOST_S
+
+
 def computed_s() -> float:
     """The CPU time of a fixed computation, which is longer while the other threads of the CPU's core are busy."""
     before = time.thread_time()
@@ -146,8 +216,8 @@ async def shortest(rig: RelayRig, monkeypatch: pytest.MonkeyPatch, sent: bytes, 
         watch = Stopwatch(monkeypatch)
         client = await rig.client()
         sending = Tasks().start(client.send(sent), "send")
-        if status == 200:
-            await (await rig.alpha.call()).say(HELLO)
+        if status in (200, TRANSLATES):
+            await (await rig.alpha.call()).say(HELLO.replace(b"200", b"%d" % status))
         answered = await client.message()
         sending.cancel()
         await asyncio.wait([sending])  # uvloop watches the socket until then

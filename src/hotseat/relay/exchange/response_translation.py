@@ -3,9 +3,8 @@
 A stream becomes lines of JSON as it arrives. A whole response and an error are kept until they are complete, because
 only then their translation is known; until then an error can still be sent with its status.
 
-What an upstream sends here is hostile until proven otherwise: whatever is kept of it has a limit, and what is done with
-one read, or at the end of a whole response, takes less than a tenth of a second. `tests/relay/upstream/test_floods.py`
-floods every place; add a flood for each new thing that is kept.
+Whatever is kept of an upstream's response has a limit, and what is done with one read, or at its end, takes less than a
+tenth of a second. `tests/relay/upstream/test_floods.py` floods every place: add a flood for each new one.
 """
 
 from __future__ import annotations

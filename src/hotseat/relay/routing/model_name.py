@@ -241,8 +241,11 @@ def model_and_members(body: bytes) -> tuple[str | None, Members | None]:
         members = read_members(body)
     except UNREADABLE as problem:
         raise unreadable(problem, body) from problem
-    named = members.get("model")
-    return model_in_json(b'{"model":%b}' % bytes(named)) if named is not None else None, members
+    if (named := members.get("model")) is None:
+        return None, members
+    if len(memoryview(named)) > SMALL:
+        raise ClientError("`model` in the request body is too long; name a model")
+    return model_in_json(b'{"model":%b}' % bytes(named)), members
 
 
 def unreadable(problem: Exception, body: bytes) -> ClientError:

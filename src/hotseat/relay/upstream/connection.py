@@ -1,8 +1,7 @@
 """One connection to an upstream: serves one exchange at a time and is idle in the pool between them.
 
 The bytes of a response are relayed as they came, in the callback they came in. A connection is read once in each turn
-of the event loop, so an upstream that sends faster than we process holds up nobody else; what a single read costs is
-limited where it is processed.
+of the event loop, so an upstream that sends without end holds up nobody else; whoever processes a read limits its cost.
 """
 
 from __future__ import annotations
