@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 import pytest
 from scripts.make_docs import DOCS, MACHINES
 
+from hotseat.cli import simulate
+from hotseat.identifiers import LOCAL_HOST, DeviceName, Place
 from hotseat.simulation.trace import Closed, Job, Memory, Model, Pool, Prompt, Step, Trace, write
 
 if TYPE_CHECKING:
@@ -78,6 +81,22 @@ def test_another_configuration_is_played_to(typed: Typed, trace: Path, tmp_path:
 
     assert cells(said.out, "loads")[1] == "2"
     assert "both.yaml" in said.out.splitlines()[0]
+
+
+def test_a_guess_in_a_configuration_is_tried_alone(
+    typed: Typed, trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is on a real machine: only a declared figure is refused."""
+    place = Place(LOCAL_HOST, DeviceName("gpu0"))
+    guessed = SimpleNamespace(fill=lambda catalog: catalog, measured=lambda _: {"qwen": {place: 30 << 30}})
+    monkeypatch.setattr(simulate, "figures_of_this_machine", lambda: guessed)
+    (tmp_path / "c.yaml").write_text(
+        'devices: {gpu0: {memory: 24GiB}}\nmodels:\n  qwen: {cmd: "serve --port ${PORT}"}\n'
+        '  gemma: {cmd: "serve --port ${PORT}", memory: 30GiB}\n'
+    )
+    report = json.loads(typed("simulate", str(trace), "--config", str(tmp_path / "c.yaml"), "--json").out)
+
+    assert (report["c.yaml"]["served"], report["c.yaml"]["unserved"]) == (10, 10)
 
 
 def test_a_configuration_without_the_models_is_refused(typed: Typed, trace: Path, tmp_path: Path) -> None:

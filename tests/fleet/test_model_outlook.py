@@ -40,6 +40,14 @@ def test_what_prevents_a_load_on_each_host() -> None:
     ]
 
 
+def test_an_estimate_is_no_obstacle() -> None:
+    """The model may be tried alone there."""
+    rig = RosterRig(catalog=fleet_catalog(qwen=offer(20, is_estimate=True)))
+    rig.hosts(host("here", gib=4), host("full", there("llama", gib=8, pinned=True)))
+
+    assert obstacles(rig) == {"full": None, "here": None}
+
+
 def test_a_host_that_has_the_model_needs_no_place_for_it() -> None:
     """Cordoned, it still serves it; drained, it gets no requests."""
     rig = RosterRig().hosts(host("here"), host("b", there("qwen", gib=24)), host("c", there("qwen", gib=24)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.fleet import ALICE, GEMMA, GIB, LLAMA, QWEN, RosterRig, fleet_catalog, host, offer, there
 
-from hotseat.fleet.placement import GLANCED_AT, Decision, Load, Nowhere, Serve, place
+from hotseat.fleet.placement import GLANCED_AT, Decision, Load, Means, Nowhere, Serve, load, place
 from hotseat.fleet.records import Offer, Residence
 from hotseat.identifiers import ClientId, HostName, ModelName
 
@@ -436,6 +436,45 @@ def test_a_host_that_is_too_small_is_not_asked() -> None:
 
     assert "here is too small for it (it needs 40 GiB on gpu0)" in placed(rig).reason
     assert isinstance(placed(rig, LLAMA), Nowhere)
+
+
+GUESSED = fleet_catalog("llama", qwen=offer(40, is_estimate=True))
+
+
+def test_an_estimate_that_fits_no_host_is_tried_alone() -> None:
+    """On a calm host where it has not failed lately; that host refuses it once a start alone has failed."""
+    busy, failed = host("a", there("llama", in_flight=3)), host("c", there("qwen", "backoff", gib=0))
+    rig = RosterRig(me="b", catalog=GUESSED).hosts(busy, host("b"), failed)
+    assert placed(rig) == Load(QWEN, HostName("b"), 0, "its estimate fits no host, so it is tried alone on b")
+    rig.hosts(host("b", there("qwen", "backoff", gib=0)), host("a", there("qwen", "backoff", gib=0)))
+
+    assert where(rig) == (Load, "b")
+
+
+def test_an_estimate_goes_where_it_fits() -> None:
+    """Even if that host is busy and another one is empty."""
+    rig = RosterRig(catalog=GUESSED).hosts(host("here"), host("a", there("llama", gib=30, in_flight=2), gib=48))
+
+    assert where(rig) == (Load, "a")
+
+
+def test_an_estimate_beside_pinned_models() -> None:
+    """It is tried with what they leave; without any figure, it is not."""
+    catalog = fleet_catalog(qwen=offer(20, is_estimate=True), gemma=Offer(is_estimate=True))
+    rig = RosterRig(catalog=catalog).hosts(host("here", there("llama", gib=8, pinned=True)))
+
+    assert where(rig) == (Load, "here")
+    assert isinstance(placed(rig, GEMMA), Nowhere)
+
+
+def test_a_load_that_nobody_waits_for_is_not_tried_alone() -> None:
+    """Nor is a second one where the model runs already."""
+    rig = RosterRig(catalog=GUESSED).hosts(host("here"))
+    unasked = load(QWEN, rig.roster, rig.now, means=Means(dearest=1e9))
+    rig.hosts(host("here", there("qwen", gib=24)))
+
+    assert isinstance(unasked, Nowhere)
+    assert isinstance(load(QWEN, rig.roster, rig.now), Nowhere)
 
 
 def test_labels_are_constraints() -> None:

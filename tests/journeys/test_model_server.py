@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -122,3 +123,16 @@ def test_a_model_file_that_is_missing(serve: Callable[..., Hotseat]) -> None:
 
     assert answer.status == 503
     assert "lost.gguf" in answer.json()["error"]
+
+
+def test_a_model_that_is_estimated_larger_than_the_budget(serve: Callable[..., Hotseat]) -> None:
+    """It is started alone and answers; one that fails so is refused with its figure and what to declare."""
+    broken = {"cmd": str(llama("beta")["cmd"]) + " --no-such-option"}
+    rig = serve({"alpha": llama("alpha"), "broken": broken}, devices={"ram": {"memory": "8MiB"}})
+    answer, failed = rig.chat("alpha"), rig.chat("broken")
+    again = rig.chat("alpha").status
+    refused = rig.chat("broken")
+
+    assert (answer.status, failed.status, again, refused.status) == (200, 503, 200, 503)
+    assert re.search(r"\(estimated\), more than the .* left on ram; declare `memory` for", refused.json()["error"])
+    assert len(rig.upstreams()) == 1

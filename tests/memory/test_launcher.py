@@ -137,6 +137,21 @@ async def test_an_estimate_refuses_nobody(caplog: pytest.LogCaptureFixture) -> N
     assert "memory was not released model=llama device=gpu0 needed='19 GiB' free='2 GiB'" in caplog.text
 
 
+@in_virtual_time
+async def test_an_old_measurement_refuses_no_start_alone() -> None:
+    """What was measured above the budget may be wrong, too."""
+    card, big = Card(), ModelName("big")
+    scheduler = Scheduler(with_budget(model("qwen", gib=20), model("big")), {big: {gpu(0): 30 * GIB}})
+    dispatcher = Dispatcher(scheduler, MemoryGatedLauncher(FakeLauncher(), card, lambda: scheduler), Journal())
+    await dispatcher.operator.load(QWEN)
+    card.free_at = now() + 1000
+    await dispatcher.operator.load(big)
+    is_running = dispatcher.questions.is_running(big)
+    await dispatcher.shut_down(within=0)
+
+    assert is_running
+
+
 class LauncherShortOfMemory(FakeLauncher):
     """llama's server exits at once while its memory is not free."""
 

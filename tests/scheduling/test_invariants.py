@@ -93,6 +93,10 @@ def what_is_gone_is_kept(state: State) -> None:
     state.models[LLAMA].keep_alive = KeepAliveChanged(LLAMA, None)
 
 
+def what_is_cold_counts_as_running_alone(state: State) -> None:
+    state.models[LLAMA].given = {}
+
+
 def a_drained_model_runs_on(state: State) -> None:
     run(state, QWEN, Phase.DRAINING).leases.clear()
 
@@ -138,6 +142,7 @@ def somebody_waits_for_a_ready_model(state: State) -> None:
         (an_operator_waits_for_what_is_gone, "are still waiting for its exit"),
         (what_is_gone_is_kept, "but is still kept as a client said"),
         (what_is_cold_counts_as_adopted, "llama is cold .* but counts as adopted"),
+        (what_is_cold_counts_as_running_alone, "llama is cold .* but counts as running alone"),
         (an_unload_is_postponed_without_a_handover, "are still postponed although no handover is in progress"),
         (a_drained_model_runs_on, "qwen is drained but was not stopped"),
         (a_sleeper_without_a_sleep_level, "llama is asleep .* with sleep level None"),

@@ -29,9 +29,9 @@ from tests.support.scheduler_driver import (
 
 from hotseat.catalog.groups import TOGETHER, Group, Groups
 from hotseat.catalog.spec import Footprint, Source
-from hotseat.errors import NeverFits, NoMemory, Yielding
+from hotseat.errors import LoadFailed, NeverFits, NoMemory, Yielding
 from hotseat.identifiers import ClientId, LaunchId, ModelName, TicketId
-from hotseat.scheduling.commands import Cause, StartUpstream, StopUpstream
+from hotseat.scheduling.commands import Cause, Refuse, StartUpstream, StopUpstream
 from hotseat.scheduling.events import (
     CatalogChanged,
     DevicesChanged,
@@ -42,6 +42,7 @@ from hotseat.scheduling.events import (
     RequestArrived,
     RequestLeft,
     UpstreamExited,
+    UpstreamFailed,
     UpstreamReady,
     YieldEnded,
     YieldRequested,
@@ -120,15 +121,14 @@ def test_a_model_without_any_figure_is_measured(new_driver: NewDriver) -> None:
 
 def test_the_next_load_counts_what_was_measured(new_driver: NewDriver) -> None:
     """A figure outlives the process that it was learned from."""
-    driver = new_driver(with_budget(guessed("qwen", 4)))
+    driver = new_driver(with_budget(guessed("qwen", 4), model("llama", gib=12)))
     driver.with_ready("qwen", 1)
-    driver >> measured("qwen", 30) << wakes_at(11)
+    driver >> measured("qwen", 14) << nothing
     driver >> leaves(1) << nothing
-    driver.at(11) >> clock << stops("qwen", cause=Cause.EXCEEDS_MEMORY)
     driver >> exited("qwen") << nothing
+    driver.with_ready("llama")
 
-    driver >> arrives(2, "qwen") << refuses(2, NeverFits)
-    assert "needs 30 GiB (measured), but the budget of gpu0 is 24 GiB" in driver.error.message
+    driver >> arrives(2, "qwen") << stops("llama")
 
 
 def test_a_declared_figure_stands_against_what_was_measured(new_driver: NewDriver) -> None:
@@ -422,7 +422,10 @@ def test_excess_memory_without_a_pending_check_breaks_an_invariant(new_driver: N
 
 
 class Weighed:
-    """Servers use random amounts of memory beside other programs; every start is checked against what is known."""
+    """Servers use random amounts of memory beside other programs; every start is checked against what is known.
+
+    A model whose figure exceeds the budget is started alone: it is never said to never fit.
+    """
 
     def __init__(self) -> None:
         names = ("a", "b", "c", "d")
@@ -433,14 +436,21 @@ class Weighed:
         self.left = 24 * GIB
         self.launches: dict[str, LaunchId] = {}
         """Whose processes are there."""
+        self.alone: dict[str, int] = {}
+        """What those got that were started alone."""
 
     def tell(self, event: Event) -> None:
         self.now += 1
         for command in self.scheduler.handle(event, self.now):
             if isinstance(command, StartUpstream):
                 self.launches[command.model] = command.launch
-                taken = sum(self.counted[name] for name in self.launches)
+                assert command.alone == (self.counted[command.model] > 24 * GIB)
+                if command.alone:
+                    self.alone[command.model] = min(24 * GIB, self.left)
+                taken = sum(min(self.counted[name], self.alone.get(name, 99 * GIB)) for name in self.launches)
                 assert taken <= min(24 * GIB, self.left), f"{command.model} is started without free memory"
+            if isinstance(command, Refuse):
+                assert not isinstance(command.error, NeverFits), command.error.message
             if isinstance(command, StopUpstream):
                 assert command.cause in (Cause.EVICTION, Cause.EXCEEDS_MEMORY, Cause.YIELD)
         check(self.scheduler._state)
@@ -467,7 +477,16 @@ class Weighed:
             self.tell(UpstreamReady(name, self.launches[name], upstream_of(name)))
         elif phase is Phase.UNLOADING:
             launch = self.launches.pop(name)
+            self.alone.pop(name, None)
             self.tell(UpstreamExited(name, launch, "exited with code 0"))
+
+    def fail(self, name: ModelName) -> None:
+        """Its start does, if it is loading."""
+        if self.scheduler.view_of(name, self.now).phase is not Phase.LOADING:
+            return
+        self.alone.pop(name, None)
+        launch = self.launches.pop(name)
+        self.tell(UpstreamFailed(name, launch, LoadFailed(f"{name} exited with code 1")))
 
 
 @given(st.data())
@@ -476,7 +495,8 @@ def test_nothing_is_started_beyond_what_is_known(data: st.DataObject) -> None:
     rig = Weighed()
     for _ in range(data.draw(st.integers(1, 40))):
         name = data.draw(st.sampled_from(rig.names))
-        match data.draw(st.sampled_from(["ask", "go on", "go on", "leave", "measure", "others", "way", "clock"])):
+        steps = ["ask", "go on", "go on", "leave", "measure", "others", "way", "clock", "fail", "wait"]
+        match data.draw(st.sampled_from(steps)):
             case "ask":
                 rig.ask(name)
             case "go on":
@@ -487,6 +507,10 @@ def test_nothing_is_started_beyond_what_is_known(data: st.DataObject) -> None:
                 rig.measure(name, data.draw(st.integers(1, 30)))
             case "others":
                 rig.come_and_go(data.draw(st.integers(0, 30)))
+            case "fail":
+                rig.fail(name)
+            case "wait":
+                rig.now += data.draw(st.sampled_from([60, 600]))
             case "way":
                 rig.tell(data.draw(st.sampled_from(WAYS)))
             case _:

@@ -59,7 +59,7 @@ SEARCH = settings(
 
 ALL = Chaos.rigs
 PINNED, SLEEP, GROUPS, CARDS = ("one pinned",), ("sleepers", "beds"), ("groups",), ("cards",)
-CONVERSATIONS, ONE_AT_A_TIME = ("conversations",), ("one at a time",)
+CONVERSATIONS, ONE_AT_A_TIME, GUESSES = ("conversations",), ("one at a time",), ("guesses",)
 """Catalogs in which a bug shows: among all of them some take minutes to find."""
 
 
@@ -119,8 +119,12 @@ def a_slot_is_given_twice(state: State, model: ModelState) -> float:
     return SLOTS(state, model) + 1
 
 
-def what_never_fits_is_waited_for(plan: Plan, wanted: object) -> None:
+def what_never_fits_is_waited_for(*_: object) -> None:
     return None
+
+
+def a_guess_refuses(*_: object) -> dict[tuple[Place, ...], Mapping[Place, int]]:
+    return {}
 
 
 def who_asks_most_has_most_places(line: ModelQueue, ticket: Ticket) -> None:
@@ -216,10 +220,12 @@ def every_model_is_counted_on_the_first_card(
     return NEEDS_ON(state, model, choice.among[:1] if choice and cards else cards)
 
 
-def a_sleeping_or_running_model_gets_other_cards(state: State, model: ModelState) -> placement.Choices:
+def a_sleeping_or_running_model_gets_other_cards(
+    state: State, model: ModelState, choices: object, free: memory_fit.Free
+) -> list[start_options.Option]:
     choice = model.spec.gpus
     cards = choice.among[:1] if choice else model.gpus
-    return {cards: NEEDS_ON(state, model, cards)}
+    return OPTIONS_FOR(state, model, {cards: NEEDS_ON(state, model, cards)}, free)
 
 
 def a_restart_holds_nothing_back(transitions: Transitions) -> None:
@@ -268,7 +274,7 @@ STOP, REMOVE, GRANT = Transitions.stop, Transitions._remove, Transitions.grant
 RECKON, DECIDE, JOIN = State.reckon_claim, Plan.decide, ModelQueue.join
 PASS, SERVE, SLOTS = settle._pass, settle._serve_residents, slots.slots
 STOP_DRAINED, KEPT, HOLDS = settle._stop_drained, memory_fit.kept_asleep, memory_fit.holds
-NEEDS_ON = placement.needs_on
+NEEDS_ON, OPTIONS_FOR = placement.needs_on, start_options.options_for
 SAVING, RESTORE = conversations.saving, conversation_transitions.restore
 SERVE_AND_REFUSE = settle._serve_and_refuse
 MANY_COMMANDS = 200
@@ -285,7 +291,9 @@ PLANTED: list[tuple[Any, str, Any, tuple[str, ...]]] = [
     (Transitions, "give_back", a_lease_is_never_given_back, ALL),
     (Transitions, "_remove", an_unload_is_never_confirmed, ALL),
     (settle, "slots", a_slot_is_given_twice, ALL),
-    (Plan, "_never_fits", what_never_fits_is_waited_for, PINNED),
+    (plan, "refusal", what_never_fits_is_waited_for, PINNED),
+    (plan, "given_alone", a_guess_refuses, GUESSES),
+    (transitions, "TRY_ALONE_AGAIN_S", 2.0, GUESSES),
     (ModelQueue, "join", who_asks_most_has_most_places, ("no patience",)),
     (State, "reckon_claim", a_claim_is_lost_when_its_model_cools_down, ALL),
     (Plan, "decide", the_first_one_is_evicted_for_the_second, GROUPS),
@@ -304,7 +312,7 @@ PLANTED: list[tuple[Any, str, Any, tuple[str, ...]]] = [
     (settle, "saving", everything_is_saved_at_the_end, CONVERSATIONS),
     (conversation_transitions, "restore", requests_are_served_while_it_restores, CONVERSATIONS),
     (memory_fit, "needs_on", every_model_is_counted_on_the_first_card, CARDS),
-    (start_options, "card_choices", a_sleeping_or_running_model_gets_other_cards, CARDS),
+    (plan, "options_for", a_sleeping_or_running_model_gets_other_cards, CARDS),
     (handover_transitions, "request", a_restart_holds_nothing_back, ALL),
     (settle, "_serve_and_refuse", a_drained_model_is_stopped_during_a_restart, ALL),
     (handover_export, "_leases", requests_in_flight_are_forgotten, ALL),
@@ -336,7 +344,9 @@ def pass_with_a_fuse(transitions: Transitions) -> Instant:
     return PASS(transitions)
 
 
-@pytest.mark.parametrize(("where", "name", "bug", "rigs"), PLANTED, ids=[bug.__name__ for _, _, bug, _ in PLANTED])
+@pytest.mark.parametrize(
+    ("where", "name", "bug", "rigs"), PLANTED, ids=[getattr(bug, "__name__", name) for _, name, bug, _ in PLANTED]
+)
 def test_the_world_finds_a_planted_bug(where: Any, name: str, bug: Any, rigs: tuple[str, ...]) -> None:
     """The world judges by what it knows itself, without the scheduler's invariants.
 

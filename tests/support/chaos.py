@@ -64,6 +64,13 @@ RIGS: dict[str, Catalog] = {
         model("c", gib=4),
         model("mystery"),
     ),
+    "guesses": with_budget(
+        model("pinned", gib=4, pinned=True),
+        model("a", gib=8, ttl_s=30),
+        model("big", estimated={gpu(0): 30 * GIB}),
+        model("bigger", estimated={gpu(0): 21 * GIB}, concurrency_limit=1),
+        model("small", estimated={gpu(0): 6 * GIB}),
+    ),
     "cards": with_budget(
         on_any("a", 14, 0, 1, 2),
         on_any("b", 9, 0, 1, 2, concurrency_limit=1),

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from hotseat.errors import LoadFailed
+from hotseat.errors import LoadFailed, NeverFits, NoMemory
 from hotseat.identifiers import ANY_GPU, HOST_MEMORY, Address, ClientId, TicketId, Upstream
 from hotseat.scheduling import invariants
 from hotseat.scheduling.commands import (
@@ -62,6 +62,7 @@ from hotseat.scheduling.handover_json import from_json, to_json
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.queue import OTHERS_FIRST, PLACES, RequestKind
 from hotseat.scheduling.scheduler import Scheduler
+from hotseat.scheduling.transitions import TRY_ALONE_AGAIN_S
 
 if TYPE_CHECKING:
     from hotseat.catalog.catalog import Catalog
@@ -102,6 +103,8 @@ class Server:
     spec: ModelSpec
     gpus: tuple[Place, ...] = ()
     """The cards that it was started on."""
+    given: dict[Place, Bytes] | None = None
+    """What it got if it was started alone."""
     life: Life = Life.LOADING
     was_ready: bool = False
     """A server may become ready although it was told to stop; its end is reported differently then."""
@@ -532,9 +535,13 @@ class World:
         self._require(server and server.life is Life.UP, f"{command.model} is said to be ready, and is not")
 
     def _judge_refusal(self, model: ModelName, error: HotseatError) -> None:
-        if isinstance(error, LoadFailed) and error.retry_after is not None:
+        if isinstance(error, LoadFailed) and "backing off" in error.message:
             backs_off = self._backoff_until.get(model, 0.0) > self.now
             self._require(backs_off, f"{model} is not tried, though it need not back off: {error}")
+        spec = self.catalog.models.get(model)
+        is_guess = spec is not None and spec.memory is None and spec.estimated
+        refused = is_guess and isinstance(error, NeverFits | NoMemory)
+        self._require(not refused, f"{model} is refused because of a guess, without a start alone that failed: {error}")
 
     def _cut(self, ticket: TicketId) -> None:
         lease = self.leases.get(ticket)
@@ -560,11 +567,24 @@ class World:
         self._require(self._backoff_until.get(name, 0.0) <= self.now, f"{name} is started before its backoff ends")
         self._check_servers_beside(name, command.spec)
         server = Server(name, command.launch, command.spec, command.gpus)
+        beside, guess = self._left_to(name), command.spec.estimated or {}
+        exceeds = any(size > beside[place] for place, size in guess.items())
+        self._require(command.alone == exceeds, f"{name} is started alone, or beside others, without need")
+        server.given = {place: beside[place] for place in guess} if exceeds else None
         choice = command.spec.gpus
         self._require(choice is None or set(command.gpus) <= set(choice.among), f"{name} gets cards it may not have")
         self._require(bool(choice) == bool(command.gpus), f"{name} is started on {command.gpus}")
         self.servers[command.launch] = server
         self._require(self.is_within_budget(), f"{name} is started without free memory")
+
+    def _left_to(self, name: ModelName) -> dict[Place, Bytes]:
+        """What pinned models leave."""
+        left = dict(self.catalog.budgets)
+        for server in self.servers.values():
+            if server.spec.pinned and server.model != name and not server.is_leaving:
+                for place, size in self._taken_by(server).items():
+                    left[place] -= size
+        return left
 
     def _check_servers_beside(self, name: ModelName, spec: ModelSpec) -> None:
         for other in self.servers.values():
@@ -724,6 +744,8 @@ class World:
         budgets, memory = self.catalog.budgets, server.spec.memory
         if not budgets:
             return {}
+        if memory is None and server.spec.estimated:
+            return server.given or dict(server.spec.estimated)
         if memory is None:
             return {place: budgets[place] for place in server.gpus or list(budgets)[:1]}
         split = {card: -(-memory.get(ANY_GPU, 0) // len(server.gpus)) for card in server.gpus}
@@ -742,6 +764,8 @@ class World:
             return  # it works; or it was removed and is forgotten
         failures = self._failures[server.model] = self._failures.get(server.model, 0) + 1
         backoff_s = 0.0 if failures < 2 else min(60.0, 2.0 ** (failures - 1))
+        if server.given and not server.was_ready:
+            backoff_s = TRY_ALONE_AGAIN_S
         self._backoff_until[server.model] = self.now + backoff_s
 
     def _forgive(self, model: ModelName) -> None:

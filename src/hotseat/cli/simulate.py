@@ -121,14 +121,14 @@ def configured(files: list[Path], trace: Trace) -> Catalog:
 
 
 def sized(catalog: Catalog) -> Catalog:
-    """A simulation measures nothing: whatever is known of a model's memory counts as declared. And nothing sleeps."""
+    """A simulation measures nothing: what was measured counts as an estimate. And nothing sleeps."""
     figures = figures_of_this_machine()
     catalog = figures.fill(catalog)
     measured = figures.measured(catalog)
     models = {name: replace(spec, sleep=None) for name, spec in catalog.models.items()}
     footprints = {name: spec.footprint(measured.get(name)) for name, spec in models.items()}
     known = {
-        name: replace(models[name], memory=footprint.memory) for name, footprint in footprints.items() if footprint
+        name: replace(models[name], estimated=footprint.memory) for name, footprint in footprints.items() if footprint
     }
     return replace(catalog, models={**models, **known})
 
@@ -138,7 +138,7 @@ def budgets(catalog: Catalog, overrides: tuple[str, ...]) -> dict[str, int]:
     known = [place.device for place in catalog.budgets]
     for device in (device for device in devices if known and device and device not in known):
         raise Problem(f"--memory {device}=…: no such device; available: {', '.join(known)}")
-    tell_unsized([name for name, spec in catalog.models.items() if spec.memory is None], "device")
+    tell_unsized([name for name, spec in catalog.models.items() if spec.footprint(None) is None], "device")
     return devices
 
 

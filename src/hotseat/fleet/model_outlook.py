@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.fleet.drift import Drift, drifts
 from hotseat.fleet.load_cost import clearing, has_free_memory, promised
-from hotseat.fleet.obstacles import Obstacle, in_words, obstacle_to_loading, obstacle_to_serving
+from hotseat.fleet.obstacles import Obstacle, in_words, is_guess, obstacle_to_loading, obstacle_to_serving
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,8 +71,7 @@ def _outlook(
 def _obstacle(roster: Roster, member: Member, model: ModelName, offer: Offer, now: Instant) -> Obstacle | None:
     if member.has(model):
         return obstacle_to_serving(roster, member, offer, now)
-    if obstacle := obstacle_to_loading(model, roster, member, offer, now):
-        return obstacle
-    due = promised(roster, member, model, now)
-    has_memory = has_free_memory(member, offer, due) or clearing(member, offer, due, now, ()) is not None
-    return None if has_memory else Obstacle.NO_MEMORY
+    obstacle, due = obstacle_to_loading(model, roster, member, offer, now), promised(roster, member, model, now)
+    if not obstacle and not has_free_memory(member, offer, due) and clearing(member, offer, due, now, ()) is None:
+        obstacle = Obstacle.NO_MEMORY
+    return None if obstacle and is_guess(obstacle, offer) else obstacle

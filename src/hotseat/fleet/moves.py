@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hotseat.errors import CannotMove, FleetDisconnected, HostUnresponsive, LoadFailed, NotRunning
 from hotseat.fleet.member import READY
-from hotseat.fleet.obstacles import HELP, in_words, obstacle_to_loading
+from hotseat.fleet.obstacles import HELP, in_words, is_guess, obstacle_to_loading
 from hotseat.fleet.placement import Load
 from hotseat.fleet.stop_claims import right_to_stop
 from hotseat.fleet.store import LEASE_S
@@ -82,7 +82,8 @@ class Moves:
         offer = self._roster.offer(member, model) if member else None
         if member is None or offer is None:
             raise CannotMove(f"{to} does not have {model} in its configuration. Add it there first.")
-        if obstacle := obstacle_to_loading(model, self._roster, member, offer, self._clock()):
+        obstacle = obstacle_to_loading(model, self._roster, member, offer, self._clock())
+        if obstacle and not is_guess(obstacle, offer):
             problem = in_words(obstacle, model, self._roster, [member])
             raise CannotMove(f"{model} cannot move to {to}, which is {problem}. First {HELP[obstacle]}.")
 

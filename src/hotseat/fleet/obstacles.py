@@ -72,6 +72,11 @@ def obstacle_to_loading(
     return None if fits(member.record, offer) else Obstacle.TOO_SMALL
 
 
+def is_guess(obstacle: Obstacle, offer: Offer | None) -> bool:
+    """Does only an estimate speak against the host? The model may be tried alone there."""
+    return obstacle in (Obstacle.TOO_SMALL, Obstacle.NO_MEMORY) and bool(offer and offer.is_estimate and offer.memory)
+
+
 def is_labelled_for(record: HostRecord, offer: Offer) -> bool:
     return not offer.labels or offer.labels.items() <= record.labels.items()
 

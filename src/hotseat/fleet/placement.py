@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hotseat.fleet.load_cost import NEVER_ENOUGH, Clearing, at_most, clearing, has_free_memory, promised
 from hotseat.fleet.member import COLD, COMING, LOADING, READY
-from hotseat.fleet.obstacles import Obstacle, obstacle_to_loading, obstacle_to_serving, obstacles_in_words
+from hotseat.fleet.obstacles import Obstacle, is_guess, obstacle_to_loading, obstacle_to_serving, obstacles_in_words
 from hotseat.fleet.rendezvous import rendezvous_score
 
 if TYPE_CHECKING:
@@ -183,6 +183,11 @@ def load(
         if found:
             return Load(model, found[0].name, replica, found[1])
         hindered += [(Obstacle.NO_MEMORY, each.member) for each in some]
+    guessed = [each for obstacle, each in hindered if is_guess(obstacle, roster.offer(each, model))]
+    if means is WHATEVER_IT_TAKES and (guessed := [each for each in guessed if not each.has(model)]):
+        calm = _by_calm(model, roster)
+        best = min(guessed, key=lambda member: (model in member.backing_off, calm(member)))
+        return Load(model, best.name, replica, f"its estimate fits no host, so it is tried alone on {best.name}")
     return Nowhere(obstacles_in_words(model, roster, hindered))
 
 

@@ -168,7 +168,7 @@ class MemoryGatedLauncher:
         return waiting.result()
 
     def _obstacle(self, command: StartUpstream, freed: Freed) -> LoadFailed | None:
-        scheduler = self._scheduler()
+        scheduler = None if command.alone else self._scheduler()
         return verdict(command.model, scheduler.footprint(command.model) if scheduler else None, command.gpus, freed)
 
     def _wanted(self, model: ModelName, gpus: tuple[Place, ...]) -> dict[DeviceName, Bytes]:

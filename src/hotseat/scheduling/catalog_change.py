@@ -11,6 +11,7 @@ from hotseat.errors import UnknownModel
 from hotseat.identifiers import ANY_GPU
 from hotseat.scheduling.commands import Cause
 from hotseat.scheduling.events import CatalogChanged, FleetModelsChanged, OverridesChanged, ProfileChanged
+from hotseat.scheduling.lifecycle import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
 def change_catalog(transitions: Transitions, event: AboutCatalog) -> None:
     state, catalog = transitions.state, changed(transitions.state.catalog, event)
     change, measured = compare(state.catalog, catalog), event.measured if isinstance(event, CatalogChanged) else NOTHING
+    for model in [*state.active.values()]:
+        new = catalog.models.get(model.name, model.spec)
+        if catalog.budgets != state.catalog.budgets or new.estimated != model.spec.estimated:
+            model.given = None  # what ran or failed alone did so with other figures
+            if model.phase is Phase.BACKOFF:
+                transitions.forgive(model)
     state.catalog = catalog
     state.reckon_limits()
     state.may_exceed_memory = True

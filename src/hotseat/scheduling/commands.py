@@ -52,6 +52,8 @@ class StartUpstream(Struct, frozen=True):
     reason: str
     gpus: tuple[Place, ...] = ()
     """The cards that the server may use; empty: all."""
+    alone: bool = False
+    """Its guess is larger than the memory that it gets: the guess must not keep it from starting."""
 
 
 class Cause(Enum):

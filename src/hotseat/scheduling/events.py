@@ -303,6 +303,7 @@ class ServerAdopted(Struct, frozen=True):
     fell_asleep_in_s: Seconds | None = None
     slots_reported: int | None = None
     gpus: tuple[Place, ...] = ()
+    given: Mapping[Place, Bytes] | None = None
     measured: Mapping[Place, Bytes] | None = None
     has_answered: bool = False
     leases: tuple[HeldLease, ...] = ()

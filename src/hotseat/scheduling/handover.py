@@ -125,6 +125,7 @@ class ServerRecord(Struct, frozen=True):
     fell_asleep_in_s: Seconds | None = None
     slots_reported: int | None = None
     gpus: tuple[Place, ...] = ()
+    given: Sizes | None = None
     measured: Sizes | None = None
     has_answered: bool = False
     leases: tuple[HeldLease, ...] = ()

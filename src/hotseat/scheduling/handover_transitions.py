@@ -8,7 +8,7 @@ from hotseat.catalog.catalog import must_restart
 from hotseat.scheduling.catalog_change import replace_process
 from hotseat.scheduling.commands import Cause, StopUpstream
 from hotseat.scheduling.lifecycle import Move, Phase
-from hotseat.scheduling.memory_measured import count_measured
+from hotseat.scheduling.memory_pressure import count_measured
 from hotseat.scheduling.queue import RequestKind, Ticket
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _take_process(transitions: Transitions, model: ModelState, event: ServerAdop
     transitions.state.note_launch(event.launch)
     transitions.state.model_stats.used(model.name, model.stats)
     model.is_adopted = True
-    model.launch, model.upstream, model.gpus = event.launch, event.upstream, event.gpus
+    model.launch, model.upstream, model.gpus, model.given = event.launch, event.upstream, event.gpus, event.given
     model.sleep_level, model.fell_asleep_in_s = event.sleep_level, event.fell_asleep_in_s
     model.since, model.ready_at, model.idle_since = now - event.phase_s, now - event.ready_s, now - event.idle_s
     model.served, model.has_answered = event.served, event.has_answered

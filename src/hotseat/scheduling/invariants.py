@@ -94,6 +94,8 @@ def _model(model: ModelState) -> Iterator[str]:
         yield f"{description} but counts as adopted"
     if model.keep_alive is not None and not model.phase.takes_memory:
         yield f"{description} but is still kept as a client said: {model.keep_alive}"
+    if model.given is not None and (model.spec.memory is not None or not model.phase.takes_memory):
+        yield f"{description} but counts as running alone: only a process whose memory is not declared may"
     if model.unload_tickets and not model.phase.takes_memory:
         yield f"{description} but {model.unload_tickets} are still waiting for its exit"
 

@@ -1,6 +1,9 @@
 """Memory by place: what a model needs, what its process holds now, and what it will hold.
 
 Free memory is the limits minus one of two vectors: `holds` of all models now, `will_hold` of all models later.
+
+Only a declared figure refuses a model for good. An estimate or an old measurement is a guess: a model for which it is
+too large is started alone, and is refused only while it backs off after that has failed.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from hotseat.catalog.spec import NOTHING, Source
 from hotseat.errors import NeverFits, NoMemory
-from hotseat.identifiers import HOST_MEMORY
+from hotseat.identifiers import ANY_GPU, HOST_MEMORY
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.placement import card_choices, may_need, needs_on
 
@@ -144,10 +147,6 @@ def added_up(shares: Iterable[Memory]) -> dict[Place, Bytes]:
 # Models beside each other
 
 
-def fits_beside(state: State, wanted: ModelState, residents: Sequence[ModelState]) -> bool:
-    return refusal(state, wanted, residents) is None
-
-
 def is_in_the_way(state: State, resident: ModelState, wanted: ModelState, gpus: tuple[Place, ...] = ()) -> bool:
     """May `wanted` need memory of `resident`, on these cards or on any that it may get?"""
     if state.catalog.groups.may_push_out(resident.name, wanted.name):
@@ -164,15 +163,38 @@ def is_protected(state: State, wanted: ModelState, resident: ModelState) -> bool
     return group.persistent and group is not state.catalog.groups.of(wanted.name)
 
 
-def refusal(
-    state: State, wanted: ModelState, beside: Sequence[ModelState], choices: Choices | None = None
-) -> NeverFits | NoMemory | None:
-    """Why it does not fit beside models that stay for good: never, or not at present. None: it fits.
+def given_alone(state: State, wanted: ModelState, beside: Sequence[ModelState]) -> Choices:
+    """What it gets alone of devices for which its guess is too large, by set of cards: all that models that stay leave.
 
-    `choices` are the sets of cards; None: those that it may get now.
+    Empty: it need not be alone, or must not, because its figure is declared or unknown, fits, or nothing is left.
     """
+    known, budgets = footprint(wanted), state.catalog.budgets
+    if known is None or known.source is Source.DECLARED:
+        return {}
+    used = added_up(needs(state, each) for each in beside)
+    found: dict[tuple[Place, ...], Memory] = {}
+    for cards, needed in card_choices(state, wanted).items():
+        over = [place for place, size in needed.items() if size and size + used.get(place, 0) > budgets.get(place, 0)]
+        if not over:
+            return {}
+        given = {place: state.limits.get(place, 0) - used.get(place, 0) for place in over}
+        if min(given.values()) > 0:
+            found[cards] = given
+    return found
+
+
+def why_alone(model: ModelState) -> str:
+    known, given = footprint(model), model.given or NOTHING
+    size = sum(size for place, size in known.memory.items() if place in (*given, ANY_GPU)) if known else 0
+    left = f"{in_gib(sum(given.values()))} left on {' and '.join(map(str, given))}"
+    return f"alone because it needs {in_gib(size)} ({known.source.value if known else ''}), more than the {left}"
+
+
+def refusal(
+    state: State, wanted: ModelState, beside: Sequence[ModelState], choices: Choices
+) -> NeverFits | NoMemory | None:
+    """Why it fits on no set of cards beside models that stay for good: never, or not at present. None: it fits."""
     free = Free(state, (needs(state, each) for each in beside))
-    choices = card_choices(state, wanted) if choices is None else choices
     if all(free.lacks(needed) for needed in choices.values()):  # mostly one look, because the first set suffices
         first = next(iter(choices.values()))
         place = next(iter(free.lacks(first)))
@@ -194,7 +216,7 @@ def _lack(state: State, model: ModelState, place: Place, bytes_: Bytes, used: By
     source = "" if known.source is Source.DECLARED else f" ({known.source.value})"
     needed = f"it needs {in_gib(bytes_)}{source}, but the budget of {place} is {in_gib(budget)}"
     pinned = f", of which {in_gib(used)} is reserved by pinned models" if used else ""
-    if bytes_ + used > budget:
+    if used >= budget or (bytes_ + used > budget and not source):
         return NeverFits(f"{name} never fits: {needed}{pinned}. {NEVER_FITS_HINT}")
     left = f", and other programs leave only {in_gib(state.limits[place])} of it"
     text = f"{name} does not fit right now: {needed}{pinned}{left}. Try again when they have finished."

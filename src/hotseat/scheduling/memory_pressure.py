@@ -1,4 +1,4 @@
-"""Models leave without a competing claim: others use the device, a model grew, or memory is yielded.
+"""What is measured, and models that leave without a competing claim: others use the device, a model grew, or a yield.
 
 Requests in flight are never cut for this. Unused models leave at once, models in use when their requests end.
 """
@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hotseat.catalog.spec import NOTHING
 from hotseat.errors import Yielding
 from hotseat.scheduling.commands import Cause
 from hotseat.scheduling.eviction import cheapest, offer
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.loss import NEVER, expected_loss
-from hotseat.scheduling.memory_fit import OTHERS_S, free_later, holds, in_gib, needs
+from hotseat.scheduling.memory_fit import OTHERS_S, footprint, free_later, holds, in_gib, most_of, needs
 from hotseat.scheduling.placement import card_choices
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hotseat.identifiers import Bytes, Instant, Place, Seconds
+    from hotseat.scheduling.events import DevicesChanged, MemoryMeasured
     from hotseat.scheduling.state import ModelState, State
     from hotseat.scheduling.transitions import Transitions
 
@@ -62,6 +64,45 @@ def _may_go(state: State, model: ModelState, excess: Mapping[Place, Bytes]) -> b
 def _in_words(excess: Mapping[Place, Bytes], state: State) -> str:
     place, over = max(excess.items(), key=lambda each: each[1])
     return f"models use {in_gib(over)} more of {place} than the {in_gib(state.limits.get(place, 0))} available"
+
+
+# Measurements
+
+
+def note_measured(state: State, event: MemoryMeasured) -> None:
+    if not (model := state.of_launch(event)):
+        return
+    model.measured = event.memory
+    if model.phase is Phase.ASLEEP:
+        _count_asleep(state, model, event.memory)
+    else:
+        count_measured(state, model, event.memory)
+
+
+def count_measured(state: State, model: ModelState, memory: Mapping[Place, Bytes]) -> None:
+    """Declared memory wins. A server without requests so far may not have touched all memory it needs."""
+    if model.spec.memory is not None:
+        return
+    known = footprint(model)
+    before = known.memory if known else NOTHING
+    measured = memory if model.served else most_of(before, memory)
+    if not model.served and measured == before:
+        return
+    model.stats.memory = {**(model.stats.memory or NOTHING), **measured}
+    state.may_exceed_memory = True
+
+
+def _count_asleep(state: State, model: ModelState, memory: Mapping[Place, Bytes]) -> None:
+    """Memory kept asleep is a separate figure."""
+    assert model.sleep_level is not None
+    model.stats.sleep_stats(model.sleep_level.name).memory = {place.device: size for place, size in memory.items()}
+    state.may_exceed_memory = True
+
+
+def note_devices(state: State, event: DevicesChanged) -> None:
+    state.available = event.available
+    state.reckon_limits()
+    state.may_exceed_memory = True
 
 
 # Yield

@@ -110,7 +110,8 @@ def _fits(free: Memory, need: Memory, cards: Cards) -> bool:
 def needs_on(state: State, model: ModelState, cards: Cards) -> Memory:
     """What it needs to serve on these cards: none without budgets, whole devices if unknown.
 
-    A split model is divided by the budgets of its cards, which other programs do not change.
+    A split model is divided by the budgets of its cards, which other programs do not change. A model that runs alone
+    counts as no more than it was given.
     """
     if not state.catalog.budgets:
         return NOTHING
@@ -122,7 +123,9 @@ def needs_on(state: State, model: ModelState, cards: Cards) -> Memory:
     known = state.card_choices.spread.get((spec.name, cards))
     if known is None or known.spec is not spec or known.measured is not memory or known.budgets is not budgets:
         known = state.card_choices.keep(cards, Spread(spec, memory, budgets, _spread(spec, memory, cards, budgets)))
-    return known.memory
+    if model.given is None:
+        return known.memory
+    return {place: min(bytes_, model.given.get(place, bytes_)) for place, bytes_ in known.memory.items()}
 
 
 def _spread(spec: ModelSpec, measured: Memory | None, cards: Cards, budgets: Memory) -> Memory:

@@ -17,6 +17,7 @@ from hotseat.scheduling.memory_fit import (
     added_up,
     free_later,
     free_now,
+    given_alone,
     holds,
     is_in_the_way,
     is_protected,
@@ -24,7 +25,7 @@ from hotseat.scheduling.memory_fit import (
     refusal,
     will_hold,
 )
-from hotseat.scheduling.placement import choices_at_start
+from hotseat.scheduling.placement import card_choices, choices_at_start
 from hotseat.scheduling.start_options import Leaving, options_for
 
 if TYPE_CHECKING:
@@ -74,6 +75,8 @@ class ClaimDecision(NamedTuple):
     """Sleep level of each victim that sleeps; other victims stop."""
     gpus: tuple[Place, ...] = ()
     """The cards that it starts on, or that are freed for it; empty: its server decides."""
+    given: Mapping[Place, Bytes] | None = None
+    """What it gets of devices for which its guess is too large; None: it is not started alone."""
     error: NeverFits | NoMemory | None = None
     excluded: Collection[ModelName] = ()
     """Victims that a group or the matrix excludes; the others leave for their memory."""
@@ -113,14 +116,22 @@ class Plan:
 
     def decide(self, claim: Claim) -> ClaimDecision:
         wanted = self._state.models[claim.model]
-        if error := self._never_fits(wanted):
-            action = Action.RESTART if self._fits_elsewhere(wanted) else Action.REFUSE
-            return ClaimDecision(claim, wanted, action, error=error)
+        protected = self._protected(wanted)  # whether it can load is checked before anything is evicted
+        choices, alone = card_choices(self._state, wanted), given_alone(self._state, wanted, protected)
+        if alone:
+            choices = {cards: {**choices[cards], **given} for cards, given in alone.items()}
+        error = refusal(self._state, wanted, protected, choices)
+        if wanted.phase is Phase.ASLEEP and (error or alone):
+            elsewhere = choices_at_start(self._state, wanted)
+            if refusal(self._state, wanted, protected, elsewhere) is None:
+                return ClaimDecision(claim, wanted, Action.RESTART)
+        if error:
+            return ClaimDecision(claim, wanted, Action.REFUSE, error=error)
         if older := self._promised_instead_of(wanted):
             return ClaimDecision(claim, wanted, Action.BEHIND, (older,))
         if wanted.name in self._evicted:  # it slept, and an older claim gets its memory
             return ClaimDecision(claim, wanted, Action.BEHIND)
-        options, excluded = options_for(self._state, wanted, self._free_later), self._excluded_later(wanted)
+        options, excluded = options_for(self._state, wanted, choices, self._free_later), self._excluded_later(wanted)
         fitting = [] if excluded else [option for option in options if not option.missing]
         if not fitting:
             return self._free_memory(claim, wanted, options, excluded)
@@ -131,7 +142,7 @@ class Plan:
         self._free_now.take({place: max(0, bytes_) for place, bytes_ in option.more.items()})
         self._running.append(wanted.name)
         self._loader = self._loader or wanted
-        return ClaimDecision(claim, wanted, Action.START, gpus=option.gpus)
+        return ClaimDecision(claim, wanted, Action.START, gpus=option.gpus, given=alone.get(option.gpus))
 
     def _leaving(self, claim: Claim, wanted: ModelState, option: Option) -> ClaimDecision:
         """If it only waits for stops, it counts as the next load."""
@@ -141,17 +152,6 @@ class Plan:
 
     def _waits_for_drains(self, wanted: ModelState, option: Option) -> bool:
         return any(is_in_the_way(self._state, each, wanted, option.gpus) for each in self._draining)
-
-    def _never_fits(self, wanted: ModelState) -> NeverFits | NoMemory | None:
-        """Could it load if every model left that may? Checked before anything is evicted."""
-        return refusal(self._state, wanted, self._protected(wanted))
-
-    def _fits_elsewhere(self, wanted: ModelState) -> bool:
-        """Does it sleep, and could it load on other cards?"""
-        if wanted.phase is not Phase.ASLEEP:
-            return False
-        choices = choices_at_start(self._state, wanted)
-        return refusal(self._state, wanted, self._protected(wanted), choices) is None
 
     def _protected(self, wanted: ModelState) -> list[ModelState]:
         """Models that never leave for it."""

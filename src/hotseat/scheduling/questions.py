@@ -9,8 +9,8 @@ from hotseat.scheduling.bound import unkept_max_wait
 from hotseat.scheduling.conversation_stats import LEAST_SAMPLE
 from hotseat.scheduling.handover_export import export
 from hotseat.scheduling.lifecycle import Phase
-from hotseat.scheduling.memory_fit import fits_beside, footprint
-from hotseat.scheduling.placement import needs_on
+from hotseat.scheduling.memory_fit import footprint, refusal
+from hotseat.scheduling.placement import card_choices, needs_on
 from hotseat.scheduling.snapshot import snapshot, snapshot_of, why
 from hotseat.scheduling.state import LONG_AGO
 from hotseat.scheduling.view import InUse
@@ -66,8 +66,9 @@ class Questions:
     def may_load_beside_all(self, model: ModelName) -> bool:
         """Is it not loaded, does no request wait, and does it fit beside every model that is loaded?"""
         state, wanted = self._state, self._state.models[model]
+        choices = card_choices(state, wanted)
         loaded = {each.name: each for each in state.with_process() if each.phase is not Phase.ASLEEP}
-        return not state.queue and model not in loaded and fits_beside(state, wanted, [*loaded.values()])
+        return not state.queue and model not in loaded and not refusal(state, wanted, [*loaded.values()], choices)
 
     @property
     def yields(self) -> Mapping[bool, YieldRequested]:

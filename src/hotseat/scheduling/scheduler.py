@@ -52,7 +52,7 @@ from hotseat.scheduling.events import (
 )
 from hotseat.scheduling.lifecycle import Move, Phase
 from hotseat.scheduling.loss import NEVER
-from hotseat.scheduling.memory_measured import note_devices, note_measured
+from hotseat.scheduling.memory_pressure import note_devices, note_measured
 from hotseat.scheduling.questions import Questions
 from hotseat.scheduling.queue import RequestKind, Ticket
 from hotseat.scheduling.queue_limits import reached_limit

@@ -14,7 +14,7 @@ from hotseat.scheduling.conversation_transitions import save
 from hotseat.scheduling.conversations import saving
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.loss import NEVER, loss_in_words
-from hotseat.scheduling.memory_fit import footprint, may_change_level
+from hotseat.scheduling.memory_fit import footprint, may_change_level, why_alone
 from hotseat.scheduling.memory_pressure import refuse_for_yield, relieve, unload_for_yield
 from hotseat.scheduling.plan import Action, ClaimDecision, decisions
 from hotseat.scheduling.queue import RequestKind
@@ -22,7 +22,7 @@ from hotseat.scheduling.slots import slots
 from hotseat.scheduling.wait_reasons import waited_for
 
 if TYPE_CHECKING:
-    from hotseat.identifiers import Instant, ModelName, Seconds
+    from hotseat.identifiers import Instant, Seconds
     from hotseat.scheduling.state import ModelState, State
     from hotseat.scheduling.transitions import Transitions
 
@@ -171,10 +171,13 @@ def _carry_out(transitions: Transitions, decision: ClaimDecision) -> None:
             transitions.refuse_all(model.name, decision.error, "it does not fit beside what stays")
         case Action.RESTART:
             transitions.unload(model, Cause.EVICTION, "the GPUs on which it sleeps are taken, and it fits on others")
-        case Action.START if model.phase is Phase.ASLEEP:
-            transitions.wake(model, reason_to_start(transitions.state, model.name))
         case Action.START:
-            transitions.start(model, decision.gpus, reason_to_start(transitions.state, model.name))
+            model.given = decision.given or model.given
+            reason = reason_to_start(transitions.state, model)
+            if model.phase is Phase.ASLEEP:
+                transitions.wake(model, reason)
+            else:
+                transitions.start(model, decision.gpus, reason)
         case Action.EVICT:
             for victim in decision.others:
                 loss = loss_in_words(transitions.state, victim, transitions.now)
@@ -205,8 +208,8 @@ def reason_to_leave(state: State, victim: ModelState, decision: ClaimDecision) -
     return f"unloaded to free memory for {wanted.name}{all_of_it}"
 
 
-def reason_to_start(state: State, name: ModelName) -> str:
-    waiting = state.queue.count(name)
-    if waiting and state.queue.first(name).kind is RequestKind.LOAD:
-        return "loaded explicitly (operator or preload)"
-    return f"started for {waiting} {'request' if waiting == 1 else 'requests'}"
+def reason_to_start(state: State, model: ModelState) -> str:
+    waiting, alone = state.queue.count(model.name), f", {why_alone(model)}" if model.given else ""
+    if waiting and state.queue.first(model.name).kind is RequestKind.LOAD:
+        return f"loaded explicitly (operator or preload){alone}"
+    return f"started for {waiting} {'request' if waiting == 1 else 'requests'}{alone}"

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hotseat.scheduling.eviction import cheapest, offer, total
 from hotseat.scheduling.memory_fit import added_up, beyond, will_hold
-from hotseat.scheduling.placement import card_choices
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Bytes, ModelName, Place
     from hotseat.scheduling.loss import Loss
     from hotseat.scheduling.memory_fit import Free
+    from hotseat.scheduling.placement import Choices
     from hotseat.scheduling.state import ModelState, State
 
     Memory: TypeAlias = Mapping[Place, Bytes]
@@ -42,9 +42,9 @@ class Eviction(NamedTuple):
     victims: tuple[ModelState, ...]
 
 
-def options_for(state: State, wanted: ModelState, free: Free) -> list[Option]:
+def options_for(state: State, wanted: ModelState, choices: Choices, free: Free) -> list[Option]:
     held, found = will_hold(state, wanted), []
-    for gpus, needed in card_choices(state, wanted).items():
+    for gpus, needed in choices.items():
         more = beyond(needed, held) if held else needed
         found.append(Option(gpus, more, free.lacks(more), free.left_on(gpus)))
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import inf, isfinite
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -16,7 +16,6 @@ from hotseat.scheduling.conversation_state import ConversationState
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.model_stats import ModelStats, StatsOfModels
 from hotseat.scheduling.queue import Queue, RequestKind, Ticket
-from hotseat.scheduling.sleep_choice import Times, worth_it
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
 LONG_AGO: Instant = float("-inf")
 CLAIMABLE = (Phase.COLD, Phase.ASLEEP)
 """Phases in which a model must claim memory before it can serve."""
+TRIES = 2
+"""Attempts before a sleep level is judged: the first sleep may include allocating memory."""
 
 
 class ModelState(Struct):
@@ -61,6 +62,8 @@ class ModelState(Struct):
     conversations: ConversationState = field(default_factory=ConversationState)
     gpus: tuple[Place, ...] = ()
     """The cards that its current process may use; empty: it was not told."""
+    given: Mapping[Place, Bytes] | None = None
+    """What its process got of the devices for which its guess is too large: it counts as no more. None: not alone."""
     leases: dict[TicketId, Ticket] = field(default_factory=dict)
     slots_used: int = 0
     """Leases that take a slot."""
@@ -299,12 +302,16 @@ class State:
         return model.stats.conversations.save_s if model.keeps_conversations else 0.0
 
     def sleep_levels(self, model: ModelState) -> list[SleepLevel]:
-        """Sleep levels that are worth it, best first."""
+        """Sleep levels with few attempts, as configured; then those faster than a restart, fastest first."""
         if model.spec.sleep is None:
             return []
+        levels, stats = model.spec.sleep.levels, model.stats.sleep_stats_by_level
+        levels = tuple(level for level in levels if level.name not in model.failed_levels)
+        untried = [each for each in levels if each.name not in stats or stats[each.name].times < TRIES]
         # An unmeasured stop counts as zero: if that decides for stopping, the stop is measured.
         restart_s = (model.stats.stop_s or 0.0) + self.save_s(model) + self.model_stats.load_s(model.name)
-        return worth_it(model.spec.sleep, model.failed_levels, Times(restart_s, model.stats.sleep_stats_by_level))
+        known = [(stats[level.name].round_trip_s, level) for level in levels if level not in untried]
+        return [*untried, *(level for took_s, level in sorted(known, key=itemgetter(0)) if took_s < restart_s)]
 
 
 def takes_slot(ticket: Ticket) -> bool:

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 FIRST_BACKOFF_S: Seconds = 2.0
 LONGEST_BACKOFF_S: Seconds = 60.0
+TRY_ALONE_AGAIN_S: Seconds = 600.0
+"""After a start alone has failed, because the next one unloads models that work again."""
 
 
 def backoff_s(failures: int) -> Seconds:
@@ -145,7 +147,7 @@ class Transitions:
         model.has_answered = False
         self.state.read_ahead.pop(model.name, None)
         self._note_concurrent_loads()
-        self.commands.append(StartUpstream(model.name, model.launch, model.spec, reason, gpus))
+        self.commands.append(StartUpstream(model.name, model.launch, model.spec, reason, gpus, model.given is not None))
 
     def wake(self, model: ModelState, reason: str) -> None:
         assert model.launch is not None
@@ -291,8 +293,11 @@ class Transitions:
         """A start failed or a server died. That counts as a failure unless this process had completed a response."""
         if not model.has_answered:
             model.failures += 1
-        model.last_error, model.may_pass = with_output(error, output), may_pass
         retry_in_s = backoff_s(model.failures)
+        if model.given and model.upstream is None:
+            retry_in_s, error = TRY_ALONE_AGAIN_S, f"{model.why}; declare `memory` for {model.name}. It failed: {error}"
+            may_pass = False
+        model.last_error, model.may_pass = with_output(error, output), may_pass
         model.retry_at = self.now + retry_in_s
         is_crash, after_s = move is Move.CRASH, self.now - model.since
         self.commands.append(
@@ -332,7 +337,7 @@ class Transitions:
         model.launch = model.upstream = model.sleep_level = model.fell_asleep_in_s = model.keep_alive = None
         model.ends_asleep, model.is_adopted, model.gpus = False, False, ()
         model.conversations.note_exit(model.stats.conversations)
-        model.cut_at = model.cause = model.slots_reported = model.measured = None
+        model.cut_at = model.cause = model.slots_reported = model.measured = model.given = None
         model.ready_at = model.idle_since = LONG_AGO
         for ticket in model.leases:
             del self.state.leases[ticket]
