@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from hotseat.daemon.file_limit import most_connections, raise_file_limit
 from hotseat.daemon.garbage_collection import ignore_what_exists
-from hotseat.dispatch.preload import preload
+from hotseat.dispatch.default_model import preload
 from hotseat.fleet.store import NameTaken, StoreError
 from hotseat.handover.stand_in import PASSED_ON, become_stand_in, hold_signals, pass_on_held
 from hotseat.identifiers import Address

@@ -14,6 +14,7 @@ from tests.support.waiting import come_true
 from hotseat.catalog.spec import LaunchRecipe
 from hotseat.fleet import missing_files
 from hotseat.fleet.missing_files import MissingFiles
+from hotseat.model_files import of_command
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ async def test_a_disk_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.M
     """The host joins without knowing, and the event loop is never held up."""
     stuck = threading.Event()
     monkeypatch.setattr(missing_files, "FIRST_S", 0.01)
-    monkeypatch.setattr(missing_files, "is_missing", lambda _: stuck.wait())
+    monkeypatch.setattr(of_command, "is_missing", lambda _: stuck.wait())
     rig = Rig(llama("chat", tmp_path / "chat.gguf"))
     await rig.files.look_first()
     stuck.set()

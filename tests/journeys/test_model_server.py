@@ -116,13 +116,18 @@ def test_a_model_that_never_becomes_ready(serve: Callable[..., Hotseat]) -> None
 
 
 def test_a_model_file_that_is_missing(serve: Callable[..., Hotseat]) -> None:
-    """A server that cannot start gives 503 with its own last words, at once."""
+    """503 with the path, at once and however often; the model that is loaded stays."""
     broken = llama("alpha")
-    rig = serve({"broken": {"cmd": broken["cmd"].replace("alpha.gguf", "lost.gguf")}})
-    answer = rig.chat("broken")
+    rig = serve({"broken": {"cmd": broken["cmd"].replace("alpha.gguf", "lost.gguf")}, "beta": llama("beta")})
+    assert rig.chat("beta").status == 200
+    before = rig.upstreams()
+    answers = [rig.chat("broken"), rig.call("POST", "/upstream/broken/load"), rig.chat("broken")]
 
-    assert answer.status == 503
-    assert "lost.gguf" in answer.json()["error"]
+    for answer in answers:
+        assert answer.status == 503
+        assert re.search(r'the file "/\S+/lost.gguf" does not exist', answer.json()["error"])
+        assert not answer.headers["retry-after"]
+    assert rig.upstreams() == before
 
 
 def test_a_model_that_is_estimated_larger_than_the_budget(serve: Callable[..., Hotseat]) -> None:

@@ -17,7 +17,7 @@ LLAMA_IMAGE = ("ghcr.io/ggml-org/llama.cpp:server", "-m", "/models/chat.gguf")
     ("command", "files"),
     [
         (("llama-server", "-m", "models/chat.gguf"), ["/srv/models/chat.gguf"]),
-        (("/opt/llama-server-b7000", "--model", "/m/chat.gguf"), ["/m/chat.gguf"]),
+        (("/opt/llama-server-b7000", "--model", "/m/chat.gguf"), ["/opt/llama-server-b7000", "/m/chat.gguf"]),
         (("nice", "-n", "5", "llama-server", "-m", "/m/chat.gguf"), ["/m/chat.gguf"]),
         (
             ("llama-server", "-m", "/m/c-00001-of-00002.gguf"),
@@ -27,14 +27,24 @@ LLAMA_IMAGE = ("ghcr.io/ggml-org/llama.cpp:server", "-m", "/models/chat.gguf")
             ("llama-server", "-m", "/m/a.gguf", "--mmproj", "/m/p.gguf", "-md", "/m/d.gguf"),
             ["/m/a.gguf", "/m/p.gguf", "/m/d.gguf"],
         ),
+        (("llama-server", "-m", "/m/a.gguf", "--lora", "/m/l.gguf,/m/k.gguf"), ["/m/a.gguf", "/m/l.gguf", "/m/k.gguf"]),
         ((*IN_DOCKER, "-v", "/disk:/models", *LLAMA_IMAGE), ["/disk/chat.gguf"]),
         ((*IN_DOCKER, "-v", "/models:/models", *LLAMA_IMAGE), ["/models/chat.gguf"]),
     ],
-    ids=["relative", "absolute", "through nice", "parts", "projector and draft", "mounted", "mounted in place"],
+    ids=[
+        "relative",
+        "absolute",
+        "through nice",
+        "parts",
+        "projector and draft",
+        "adapters",
+        "mounted",
+        "mounted in place",
+    ],
 )
 def test_a_command_that_tells_its_files(command: tuple[str, ...], files: list[str]) -> None:
     """The files are found with all parts, and where they are on this machine."""
-    assert needed_files(command, {}, HERE) == [Path(file) for file in files]
+    assert needed_files(command, (), HERE) == [Path(file) for file in files]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +76,7 @@ def test_a_command_that_tells_its_files(command: tuple[str, ...], files: list[st
 )
 def test_a_command_that_does_not_tell_its_files(command: tuple[str, ...]) -> None:
     """Where the files may be elsewhere, none is called missing."""
-    assert needed_files(command, {}, HERE) == []
+    assert needed_files(command, (), HERE) == []
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from tests.support.scheduler_driver import (
 from hotseat.errors import Busy, LoadFailed
 from hotseat.identifiers import ModelName
 from hotseat.scheduling.commands import Cause
-from hotseat.scheduling.events import UpstreamExited
+from hotseat.scheduling.events import UpstreamExited, looked
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.transitions import backoff_s
 
@@ -309,3 +309,17 @@ def test_the_silence_of_an_earlier_launch_is_nothing_to_the_present_one(driver: 
     driver >> arrives(1, "qwen") << grants(1)
 
     driver >> unresponsive("qwen", launch=99) << nothing
+
+
+def test_a_file_that_is_missing(driver: SchedulerDriver) -> None:
+    """Who asks and who waits is refused, and nothing is unloaded; a model with a server needs its files no more."""
+    driver.with_ready("qwen", 1)
+    driver >> arrives(2, "llama") << wakes_at(50)
+    lacking = looked(arrives(3, "llama"), "/srv/llama.gguf")
+
+    driver >> lacking << refuses(2, LoadFailed) << refuses(3, LoadFailed)
+    assert driver.error.message == (
+        'llama is not ready: the file "/srv/llama.gguf" does not exist. Copy it there, or correct `cmd`.'
+    )
+    assert driver.view("llama").failures == 0
+    driver >> looked(arrives(4, "qwen"), "/srv/qwen.gguf") << grants(4)

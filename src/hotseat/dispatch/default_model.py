@@ -1,6 +1,6 @@
-"""Loads the default model again, if configured, after another model was unloaded by its ttl.
+"""Loads the models of the startup, and the default model again, if configured, after another one's ttl.
 
-The scheduler does not know about this: it is a listener of the journal and requests the load like an operator.
+The scheduler does not know about this: the loads are requested like an operator's.
 """
 
 from __future__ import annotations
@@ -13,12 +13,22 @@ from hotseat.scheduling.commands import Cause, StopUpstream
 from hotseat.scheduling.events import UpstreamExited
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hotseat.dispatch.dispatcher import Dispatcher
     from hotseat.dispatch.journal import Entry
     from hotseat.identifiers import LaunchId, ModelName
     from hotseat.tasks import Tasks
 
 log = logging.getLogger(__name__)
+
+
+async def preload(dispatcher: Dispatcher, models: Iterable[ModelName]) -> None:
+    for model in models:
+        try:
+            await dispatcher.operator.load(model)
+        except HotseatError as error:
+            log.warning("preload failed model=%s error=%r", model, error.message)
 
 
 class DefaultModelLoader:

@@ -31,13 +31,16 @@ from hotseat.scheduling.events import (
     RequestArrived,
     RequestLeft,
     UnloadRequested,
+    looked,
 )
+from hotseat.scheduling.lifecycle import Phase
 from hotseat.tasks import attempt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hotseat.catalog.catalog import Catalog
+    from hotseat.catalog.spec import LaunchRecipe
     from hotseat.dispatch.journal import Journal
     from hotseat.dispatch.launcher import Launcher
     from hotseat.dispatch.tickets import Waiter
@@ -51,8 +54,14 @@ log = logging.getLogger(__name__)
 
 class Dispatcher:
     def __init__(
-        self, scheduler: Scheduler, launcher: Launcher, journal: Journal, clock: Callable[[], Instant] | None = None
+        self,
+        scheduler: Scheduler,
+        launcher: Launcher,
+        journal: Journal,
+        clock: Callable[[], Instant] | None = None,
+        look: Callable[[LaunchRecipe], asyncio.Future[str] | None] = lambda _: None,
     ) -> None:
+        """`look` finds a missing file of a command; None: there is nothing to wait for."""
         self._scheduler = scheduler
         self._clock = clock or asyncio.get_running_loop().time
         self.views = Views(lambda: self._scheduler, self._clock)
@@ -68,6 +77,7 @@ class Dispatcher:
         self._swap_log = SwapLog()
         self.servers = ServerTasks(launcher, self.tell, self._clock, scheduler.last_left_at)
         self.operator = OperatorRequests(self.tickets, lambda: self._scheduler, self.tell)
+        self._look = look
 
     @property
     def questions(self) -> Questions:
@@ -127,15 +137,27 @@ class Dispatcher:
 
     def tell(self, event: Event) -> None:
         """Never raises: an event that the scheduler fails on must not break its sender."""
+        if isinstance(event, RequestArrived | LoadRequested) and (look := self._look_for_files(event)):
+            return look.add_done_callback(lambda found: self._looked(event, found.result()))
         self._unreported.append(event)
         if self._telling:
-            return
+            return None
         self._telling = True
         try:
             while self._unreported:
                 self._decide(self._unreported.popleft())
         finally:
             self._telling = False
+        return None
+
+    def _look_for_files(self, event: RequestArrived | LoadRequested) -> asyncio.Future[str] | None:
+        """Nothing is unloaded for a model before its files were looked for."""
+        spec = self.catalog.models.get(event.model) if event.missing_file is None else None
+        return self._look(spec.recipe) if spec and self.questions.phase_of(spec.name) is Phase.COLD else None
+
+    def _looked(self, event: RequestArrived | LoadRequested, missing_file: str) -> None:
+        if self.tickets.holder(event.ticket):  # else it has left meanwhile
+            self.tell(looked(event, missing_file))
 
     def _decide(self, event: Event) -> None:
         now = self._clock()

@@ -8,11 +8,9 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hotseat.catalog.redaction import without
-from hotseat.model_files.of_command import is_missing, may_tell_files, needed_files
+from hotseat.model_files.of_command import may_tell_files, missing_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,8 +35,6 @@ class MissingFiles:
         """A missing file of each model that lacks one."""
         self._catalog, self._changed = catalog, changed
         self._soon = asyncio.Event()
-        self._known: dict[ModelName, tuple[LaunchRecipe, list[Path]]] = {}
-        """The files that each command needs: thousands of commands are not parsed at each look."""
 
     async def look_first(self) -> None:
         with suppress(TimeoutError):
@@ -60,20 +56,12 @@ class MissingFiles:
     async def _look(self) -> None:
         models = self._catalog().models
         recipes = {name: spec.recipe for name, spec in models.items() if may_tell_files(spec.recipe.argv)}
-        found = await asyncio.to_thread(self._missing, recipes) if recipes else {}
+        found = await asyncio.to_thread(missing_files, recipes) if recipes else {}
         if found != self.by_model:
             self.by_model = found
             self._changed()
 
-    def _missing(self, recipes: Mapping[ModelName, LaunchRecipe]) -> dict[ModelName, str]:
-        self._known = {name: self._files(name, recipe) for name, recipe in recipes.items()}
-        first = ((model, next(filter(is_missing, files), None)) for model, (_, files) in self._known.items())
-        return dict(islice(((model, str(file)) for model, file in first if file), MOST))
 
-    def _files(self, model: ModelName, recipe: LaunchRecipe) -> tuple[LaunchRecipe, list[Path]]:
-        known = self._known.get(model)
-        if known and known[0] is recipe:
-            return known
-        files = needed_files(recipe.argv, dict(recipe.env), Path.cwd())
-        # Other hosts and their clients get the path, so one that contains a secret is left out.
-        return recipe, [file for file in files if without(str(file), recipe.secrets) == str(file)]
+def missing_files(recipes: Mapping[ModelName, LaunchRecipe]) -> dict[ModelName, str]:
+    found = ((model, missing_file(recipe)) for model, recipe in recipes.items())
+    return dict(islice(((model, file) for model, file in found if file), MOST))

@@ -1,26 +1,70 @@
-"""The model files that a command line names."""
+"""The model files that a command line names: looked for before anything is unloaded for the model."""
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hotseat.catalog.redaction import without
 from hotseat.estimates.command import Engine, server_in
 from hotseat.estimates.container_run import ENGINES, mount_of
 from hotseat.estimates.files import parts_of
 from hotseat.estimates.llama_flags import LlamaFlags
 from hotseat.estimates.report import CannotEstimate
+from hotseat.threads import start_thread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
+    from hotseat.catalog.spec import LaunchRecipe
     from hotseat.estimates.command import Server
+    from hotseat.identifiers import Seconds
 
 LLAMA = Engine.LLAMA.value
 ROLES = ("model", "projector", "draft")
 FETCHED = ("fetched", "fetched_draft")
 WRAPPERS = ("env", "nice", "ionice", "numactl", "taskset", "chrt", "stdbuf", "setsid", "nohup", "timeout")
 """Programs that run another one with the same files."""
+LOOK_S: Seconds = 1.0
+"""If a disk takes longer, the request goes on, and its start says what is missing."""
+MOST_LOOKS = 8
+"""Threads that may hang."""
+
+
+class FileLooks:
+    """Each look has a thread of its own: a disk that hangs must block neither other looks nor our exit."""
+
+    def __init__(self) -> None:
+        self.looking: dict[LaunchRecipe, asyncio.Future[str]] = {}
+        """Until the disk has answered."""
+
+    def look(self, recipe: LaunchRecipe) -> asyncio.Future[str] | None:
+        """The missing file; empty: none, or the disk hangs. None: there is nothing to look for, or too much hangs."""
+        if not (found := self.looking.get(recipe)) and may_tell_files(recipe.argv) and len(self.looking) < MOST_LOOKS:
+            loop = asyncio.get_running_loop()
+            found = self.looking[recipe] = loop.create_future()
+            loop.call_later(LOOK_S, _answer, found, "")
+            start_thread("look for files", self._look, recipe, loop)
+        return found
+
+    def _look(self, recipe: LaunchRecipe, loop: asyncio.AbstractEventLoop) -> None:
+        missing = missing_file(recipe)
+        with suppress(RuntimeError):  # the loop has ended meanwhile
+            loop.call_soon_threadsafe(lambda: _answer(self.looking.pop(recipe), missing))
+
+
+def _answer(found: asyncio.Future[str], missing: str) -> None:
+    if not found.done():
+        found.set_result(missing)
+
+
+def missing_file(recipe: LaunchRecipe) -> str:
+    """A file without which the command surely fails, unless its path has a secret; empty: none. Not for the loop."""
+    missing = (str(file) for file in needed_files(recipe.argv, recipe.env, Path.cwd()) if is_missing(file))
+    return next((file for file in missing if without(file, recipe.secrets) == file), "")
 
 
 def files_of(argv: tuple[str, ...], env: Mapping[str, str], working_dir: Path) -> dict[str, list[Path]]:
@@ -33,25 +77,33 @@ def files_of(argv: tuple[str, ...], env: Mapping[str, str], working_dir: Path) -
         return {}
 
 
-def needed_files(argv: tuple[str, ...], env: Mapping[str, str], working_dir: Path) -> list[Path]:
-    """The files of this machine without which the command surely fails.
+@lru_cache(maxsize=16_384)  # a host of a fleet asks every few seconds
+def needed_files(argv: tuple[str, ...], env: tuple[tuple[str, str], ...], working_dir: Path) -> list[Path]:
+    """The files of this machine without which the command surely fails, the program included.
 
-    Empty where the command does not tell: a script, a shell or ssh may see other files, and `-hf` downloads them.
+    No others where the command does not tell: a script, a shell or ssh may see other files, and `-hf` downloads them.
     """
+    program = [working_dir / argv[0]] if "/" in argv[0] else []
     try:
-        if not may_tell_files(argv):
-            return []
-        server, flags = _llama_in(argv, env)
+        if not _runs_llama(argv):
+            return program
+        server, flags = _llama_in(argv, dict(env))
         if any(map(flags.text, FETCHED)):
-            return []
-        paths = [path for path in map(flags.text, ROLES) if path and _is_here(path, server, _name(argv))]
-        return [file for path in paths for file in parts_of(working_dir / server.outside(path))]
+            return program
+        named = [*map(flags.text, ROLES), *(flags.text("adapters") or "").split(",")]
+        paths = [path for path in named if path and _is_here(path, server, _name(argv))]
+        return [*program, *(file for path in paths for file in parts_of(working_dir / server.outside(path)))]
     except CannotEstimate:
-        return []
+        return program
 
 
 def may_tell_files(argv: tuple[str, ...]) -> bool:
-    """Whether this program is a llama-server, or runs one whose files are known. Much faster than to parse them."""
+    """Whether there may be a path to look for. Much faster than to parse the command."""
+    return "/" in argv[0] or _runs_llama(argv)
+
+
+def _runs_llama(argv: tuple[str, ...]) -> bool:
+    """Whether this program is a llama-server, or runs one whose files are known."""
     name = _name(argv)
     return name.startswith(LLAMA) or name in WRAPPERS or name in ENGINES
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from hotseat.catalog.spec import NOTHING
 
@@ -40,6 +41,8 @@ class RequestArrived(Struct, frozen=True):
     """How long it has waited in the previous process, which has admitted it; None: it is new."""
     is_batch: bool = False
     """Others are served before it."""
+    missing_file: str | None = None
+    """A file without which the model's server surely fails; empty: none is missing; None: nobody has looked."""
 
 
 class LoadRequested(Struct, frozen=True):
@@ -49,7 +52,12 @@ class LoadRequested(Struct, frozen=True):
     model: ModelName
     client: ClientId
     waited_s: Seconds | None = None
-    """As that of RequestArrived."""
+    missing_file: str | None = None
+    """Both as those of RequestArrived."""
+
+
+def looked(event: RequestArrived | LoadRequested, missing_file: str) -> RequestArrived | LoadRequested:
+    return replace(event, missing_file=missing_file)
 
 
 class UnloadRequested(Struct, frozen=True):

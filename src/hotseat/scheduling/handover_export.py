@@ -186,6 +186,6 @@ def _level(record: LevelRecord, spec: ModelSpec | None) -> SleepLevel:
 
 def _arrived(ticket: WaitingTicket) -> RequestArrived | LoadRequested:
     if ticket.kind is RequestKind.LOAD:
-        return LoadRequested(ticket.ticket, ticket.model, ticket.client, ticket.waited_s)
+        return LoadRequested(ticket.ticket, ticket.model, ticket.client, ticket.waited_s, "")
     takes_slot = ticket.kind is RequestKind.USE
-    return RequestArrived(ticket.ticket, ticket.model, ticket.client, takes_slot, ticket.waited_s, ticket.is_batch)
+    return RequestArrived(ticket.ticket, ticket.model, ticket.client, takes_slot, ticket.waited_s, ticket.is_batch, "")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from hotseat.catalog.spec import NOTHING
-from hotseat.errors import Busy, NotRunning, ShuttingDown, Unloaded, Unresponsive
+from hotseat.errors import Busy, LoadFailed, NotRunning, ShuttingDown, Unloaded, Unresponsive
 from hotseat.scheduling import conversation_transitions, handover_transitions
 from hotseat.scheduling.catalog_change import change_catalog, follow_catalog, removed
 from hotseat.scheduling.commands import Cause, Grant, WakeAt
@@ -227,6 +227,11 @@ class Scheduler(Questions):
         is_new = event.waited_s is None
         if is_new and ticket.kind is RequestKind.LOAD:
             transitions.forgive(model)
+        if event.missing_file and model.phase is Phase.COLD:  # before anything is unloaded for it
+            where = f'the file "{event.missing_file}" does not exist. Copy it there, or correct `cmd`.'
+            failure = LoadFailed(f"{model.name} is not ready: {where}")
+            transitions.refuse_all(model.name, failure, "a file is missing")
+            return transitions.refuse(ticket.id, failure, "a file is missing")
         limit = reached_limit(state, ticket.client, ticket.kind) if is_new else None
         if limit and not serves_at_once(state, model, ticket.kind):
             error = self._line_is_full(ticket.model, limit, transitions.now)

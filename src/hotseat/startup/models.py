@@ -17,6 +17,7 @@ from hotseat.dispatch.journal import Journal
 from hotseat.dispatch.unmet_limits import UnmetLimits
 from hotseat.hardware.ram import Ram
 from hotseat.memory.manager import MemoryManager, card_names
+from hotseat.model_files.of_command import FileLooks
 from hotseat.model_servers import open_supervisor as model_servers
 from hotseat.model_servers.conversations.manager import open_conversations
 from hotseat.model_servers.guard_grace import GuardGrace, connect
@@ -112,7 +113,7 @@ async def open_models(stack: AsyncExitStack, shared: Shared, supervisor: Supervi
     scheduler = Scheduler(overrides.applied_to(loaded.catalog), loaded.measured)
     journal.listen(lambda entry: None if supervisor.guard.is_handed_over else overrides.watch(entry))
     stats_store = keep_model_stats(stack, supervisor, learned, scheduler, journal)
-    dispatcher = Dispatcher(scheduler, memory.launcher(supervisor, scheduler), journal)
+    dispatcher = Dispatcher(scheduler, memory.launcher(supervisor, scheduler), journal, look=FileLooks().look)
     memory_watch, unmet_limits = memory.watch(dispatcher, shared.tasks), UnmetLimits(scheduler)
     parts = ModelParts(
         supervisor, memory, memory_watch, scheduler, journal, dispatcher, overrides, unmet_limits, stats_store
