@@ -6,7 +6,8 @@ import asyncio
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from hotseat.fleet.inprocess import Board, InProcess, Watcher
+from tests.support.in_process_store import Board, InProcess, Watcher
+
 from hotseat.fleet.store import BegunAnew, CaughtUp, Conflict, StoreError
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.counting_store import CountingStore
 from tests.support.fake_launcher import FakeLauncher, catalog, spec
+from tests.support.in_process_store import Board
 from tests.support.waiting import come_true
 
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.errors import FleetDisconnected, HotseatError
-from hotseat.fleet.inprocess import Board
 from hotseat.fleet.node import FleetNode
 from hotseat.fleet.placement import Load
 from hotseat.fleet.route import THIS_HOST

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.fake_launcher import FakeLauncher, catalog, spec
+from tests.support.in_process_store import Board, InProcess
 from tests.support.waiting import come_true
 
 from hotseat.catalog.spec import LaunchRecipe, Replicas
@@ -16,7 +17,6 @@ from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.errors import HotseatError, LoadFailed, NoHostAvailable
 from hotseat.fleet import reconciler
-from hotseat.fleet.inprocess import Board, InProcess
 from hotseat.fleet.node import FleetNode
 from hotseat.fleet.own_state import UnsavedState
 from hotseat.fleet.records import HostOrder, HostRecord, encoded

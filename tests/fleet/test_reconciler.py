@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 from tests.support.fleet import RosterRig, fleet_catalog, host, offer, there
+from tests.support.in_process_store import Board, InProcess
 from tests.support.waiting import come_true
 
 from hotseat.errors import LoadFailed
-from hotseat.fleet.inprocess import Board, InProcess
 from hotseat.fleet.reconciler import JOINED_S, SETTLES_S, Reconciler
 from hotseat.fleet.records import Claim, encoded
 from hotseat.fleet.replicas import too_many

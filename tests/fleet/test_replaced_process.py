@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.fake_launcher import FakeLauncher, catalog
 from tests.support.fleet_in_process import MODELS, SECRET, InProcessFleetClient, in_process_fleet, process_of
+from tests.support.in_process_store import InProcess
 from tests.support.waiting import come_true
 
 from hotseat.fleet import forwarded
-from hotseat.fleet.inprocess import InProcess
 from hotseat.fleet.load_claims import key_of
 from hotseat.fleet.records import Claim, HostOrder, encoded
 from hotseat.fleet.store import Bucket

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.fleets import Watching
+from tests.support.in_process_store import Board, InProcess
 
 from hotseat.fleet.host_proof import FleetSecret
-from hotseat.fleet.inprocess import Board, InProcess
 from hotseat.fleet.records import HostOrder, HostRecord, encoded
 from hotseat.fleet.signing import SignedStore
 from hotseat.fleet.store import Bucket, CaughtUp, Conflict, Removed, Written

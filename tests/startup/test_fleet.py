@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.fake_launcher import FakeLauncher, catalog, spec
+from tests.support.in_process_store import Board, InProcess
 from tests.support.waiting import come_true
 
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.fleet import node
 from hotseat.fleet.host_proof import FleetSecret
-from hotseat.fleet.inprocess import Board, InProcess
 from hotseat.fleet.records import HostRecord, encoded
 from hotseat.fleet.signing import SignedStore
 from hotseat.fleet.store import Bucket

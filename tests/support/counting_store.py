@@ -6,11 +6,13 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from hotseat.fleet.inprocess import InProcess
+from tests.support.in_process_store import InProcess
+
 from hotseat.fleet.store import Bucket
 
 if TYPE_CHECKING:
-    from hotseat.fleet.inprocess import Board
+    from tests.support.in_process_store import Board
+
     from hotseat.fleet.store import Revision, Written
 
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tests.support.fake_launcher import FakeLauncher, catalog, spec
+from tests.support.in_process_store import Board, InProcess
 from tests.support.waiting import come_true
 
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.errors import HostUnresponsive
-from hotseat.fleet.inprocess import Board, InProcess
 from hotseat.fleet.node import FleetNode
 from hotseat.fleet.own_state import UnsavedState
 from hotseat.identifiers import HostName

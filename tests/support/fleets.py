@@ -6,11 +6,11 @@ import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Protocol
 
+from tests.support.in_process_store import Board, InProcess
 from tests.support.nats import nats_servers
 from tests.support.waiting import PATIENCE_S
 
 from hotseat.fleet.backoff import Backoff
-from hotseat.fleet.inprocess import Board, InProcess
 from hotseat.fleet.jetstream.store import JetStream
 from hotseat.fleet.store import Bucket
 from hotseat.identifiers import HostName

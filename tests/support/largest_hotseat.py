@@ -16,6 +16,7 @@ from msgspec import structs
 from tests.support.fake_launcher import FakeLauncher, catalog, spec
 from tests.support.fleet_in_process import SECRET, process_of
 from tests.support.fleet_of_records import KEPT_S, host_record
+from tests.support.in_process_store import Board, InProcess
 from tests.support.management import application, around, served
 from tests.support.waiting import come_true
 
@@ -29,7 +30,6 @@ from hotseat.config.reload import ConfigReport
 from hotseat.daemon.garbage_collection import collect_rarely, ignore_what_exists
 from hotseat.dispatch import journal
 from hotseat.fleet.host_proof import FleetSecret
-from hotseat.fleet.inprocess import Board, InProcess
 from hotseat.fleet.records import encoded
 from hotseat.fleet.signing import SignedStore
 from hotseat.fleet.store import LIVES_S, Bucket

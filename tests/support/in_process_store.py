@@ -1,4 +1,4 @@
-"""The store within one process: for a single host, and for tests of fleets with many hosts.
+"""The store of a fleet within one process, for tests of fleets with many hosts.
 
 Stores that share a board form one fleet. Each can be disconnected and reconnected, as a host loses and regains NATS.
 """
