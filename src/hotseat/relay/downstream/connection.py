@@ -183,9 +183,12 @@ class ClientConnection(asyncio.Protocol):
         if reader.wants_continue:
             reader.wants_continue = False
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        if reader.stage is BETWEEN:
-            return self.expect_within(self._context.policy.limits.idle_timeout_s)
-        self.deadline = reader.deadline if self.excess is None else min(self.deadline, reader.deadline)
+        if self.excess is not None:  # nothing that it sends, such as blank lines, gives it more time
+            self.deadline = self.deadline if reader.stage is BETWEEN else min(self.deadline, reader.deadline)
+        elif reader.stage is BETWEEN:
+            self.expect_within(self._context.policy.limits.idle_timeout_s)
+        else:
+            self.deadline = reader.deadline
         return None
 
     def linger(self) -> None:
