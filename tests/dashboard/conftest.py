@@ -21,7 +21,7 @@ GIB = 1 << 30
 
 def config() -> dict[str, Any]:
     """Two chat models of which one fits, an embedding model that fits beside either, and one that cannot start."""
-    broken = {"cmd": f"{present(SERVER)} -m /nowhere/model.gguf --port ${{PORT}}", "memory": GIB}
+    broken = {"cmd": f"{present(SERVER)} -m /dev/null --port ${{PORT}}", "memory": GIB}
     return {
         "unloadTimeout": 2,
         "devices": {"gpu0": {"memory": 10 * GIB}},

@@ -74,10 +74,10 @@ def test_the_details_fit_a_phone(visits: Visits) -> None:
 
 
 def test_an_estimate_that_is_not_possible_says_why(visit: Visit) -> None:
-    """The model file is missing."""
+    """The file is not a model."""
     page = visit.go("models", "?model=broken")
 
-    expect(part(page, "broken", "Estimated memory")).to_contain_text("/nowhere/model.gguf")
+    expect(part(page, "broken", "Estimated memory")).to_contain_text("/dev/null")
     visit.problems[:] = [each for each in visit.problems if "status of 422" not in each]
 
 

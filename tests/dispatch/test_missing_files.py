@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 from tests.support.fake_launcher import FakeLauncher, catalog, spec
@@ -27,6 +27,7 @@ from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.scheduler import Scheduler
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from hotseat.catalog.spec import ModelSpec
@@ -156,6 +157,26 @@ async def test_a_disk_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.M
 
     assert (found, hanging) == (["", ""], 1)
     assert sum(each is not None for each in others) == of_command.MOST_LOOKS - 1
+
+
+def raising(error: type[Exception]) -> Callable[..., NoReturn]:
+    def call(*_: object) -> NoReturn:
+        raise error
+
+    return call
+
+
+async def test_a_look_that_fails_leaves_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The working directory is gone, or no thread can be started: the start says what is missing."""
+    looks, recipe = FileLooks(), of_kind("model", tmp_path).recipe
+    monkeypatch.setattr(of_command, "missing_file", raising(FileNotFoundError))
+    failed = looks.look(recipe)
+    assert failed is not None
+    found = await failed
+    monkeypatch.setattr(of_command, "start_thread", raising(RuntimeError))
+    none = looks.look(recipe)
+
+    assert (found, none, len(looks.looking)) == ("", None, 0)
 
 
 async def test_who_hangs_up_during_the_look_starts_nothing(tmp_path: Path) -> None:

@@ -321,5 +321,6 @@ def test_a_file_that_is_missing(driver: SchedulerDriver) -> None:
     assert driver.error.message == (
         'llama is not ready: the file "/srv/llama.gguf" does not exist. Copy it there, or correct `cmd`.'
     )
-    assert driver.view("llama").failures == 0
+    assert driver.view("llama").failures == 1
+    assert driver.view("llama").last_error == driver.error.message
     driver >> looked(arrives(4, "qwen"), "/srv/qwen.gguf") << grants(4)

@@ -45,13 +45,16 @@ class FileLooks:
         """The missing file; empty: none, or the disk hangs. None: there is nothing to look for, or too much hangs."""
         if not (found := self.looking.get(recipe)) and may_tell_files(recipe.argv) and len(self.looking) < MOST_LOOKS:
             loop = asyncio.get_running_loop()
-            found = self.looking[recipe] = loop.create_future()
-            loop.call_later(LOOK_S, _answer, found, "")
-            start_thread("look for files", self._look, recipe, loop)
+            with suppress(RuntimeError):  # no thread can be started: the start says what is missing
+                start_thread("look for files", self._look, recipe, loop)
+                found = self.looking[recipe] = loop.create_future()
+                loop.call_later(LOOK_S, _answer, found, "")
         return found
 
     def _look(self, recipe: LaunchRecipe, loop: asyncio.AbstractEventLoop) -> None:
-        missing = missing_file(recipe)
+        missing = ""
+        with suppress(OSError):  # such as a working directory that was deleted
+            missing = missing_file(recipe)
         with suppress(RuntimeError):  # the loop has ended meanwhile
             loop.call_soon_threadsafe(lambda: _answer(self.looking.pop(recipe), missing))
 

@@ -230,6 +230,9 @@ class Scheduler(Questions):
         if event.missing_file and model.phase is Phase.COLD:  # before anything is unloaded for it
             where = f'the file "{event.missing_file}" does not exist. Copy it there, or correct `cmd`.'
             failure = LoadFailed(f"{model.name} is not ready: {where}")
+            model.failures, model.may_pass = model.failures or 1, False  # shown as failed; never a reason to back off
+            model.why = model.last_error = failure.message
+            state.failed[model.name] = model
             transitions.refuse_all(model.name, failure, "a file is missing")
             return transitions.refuse(ticket.id, failure, "a file is missing")
         limit = reached_limit(state, ticket.client, ticket.kind) if is_new else None
