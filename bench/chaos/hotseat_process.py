@@ -152,7 +152,7 @@ class HotseatProcess:
             async with asyncio.timeout(20):
                 reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
                 try:
-                    writer.write(f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+                    writer.write(f"{method} {path} HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
                     return json.loads((await reader.read(-1)).split(b"\r\n\r\n", 1)[1])
                 finally:
                     writer.transport.abort()

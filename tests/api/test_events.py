@@ -36,7 +36,8 @@ async def test_what_happens_is_fed_as_it_happens(rig: Management) -> None:
     assert entry["event"]["model"] == "alpha"
     assert entry["commands"][0]["reason"] == "loaded explicitly (operator or preload)"
     assert (ready["id"], ready["event"]) == ("2", "UpstreamReady")
-    assert json.loads(ready["data"])["event"]["upstream"] == {"address": "http://127.0.0.1:40001", "pid": 7001}
+    upstream = {"address": "http://127.0.0.1:40001", "pid": 7001, "listener": None}
+    assert json.loads(ready["data"])["event"]["upstream"] == upstream
     assert [command["type"] for command in json.loads(ready["data"])["commands"]] == ["Confirm"]
 
 

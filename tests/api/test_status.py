@@ -132,6 +132,7 @@ async def test_the_details_of_a_model_contain_no_secrets(rig: Management) -> Non
         "launch": 1,
         "reason": "loaded explicitly (operator or preload)",
         "gpus": [],
+        "alone": False,
     }
     assert "hush" not in details.text
 

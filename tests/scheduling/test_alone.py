@@ -214,8 +214,8 @@ def test_a_model_is_tried_alone_on_all_of_its_cards(new_driver: NewDriver) -> No
 
 def test_a_model_that_ran_alone_sleeps_and_wakes(new_driver: NewDriver) -> None:
     """It wakes alone too, with what pinned models leave then."""
-    bed = sleeps(level("1", memory={}))
-    driver = new_driver(with_budget(guessed("big", 30, sleep=bed), model("pinned", gib=6, pinned=True)))
+    levels = sleeps(level("1", memory={}))
+    driver = new_driver(with_budget(guessed("big", 30, sleep=levels), model("pinned", gib=6, pinned=True)))
     driver.with_ready("big")
     driver >> arrives(1, "pinned") << puts_to_sleep("big")
     driver >> asleep("big") << starts("pinned")
@@ -227,8 +227,8 @@ def test_a_model_that_ran_alone_sleeps_and_wakes(new_driver: NewDriver) -> None:
 
 def test_a_sleeping_model_starts_elsewhere_rather_than_alone(new_driver: NewDriver) -> None:
     """If its figure fits on other cards."""
-    bed = sleeps(level("1", memory={}))
-    big = replace(on_any("big", None, 0, 1, count=1, sleep=bed), estimated={ANY_GPU: 20 * GIB})
+    levels = sleeps(level("1", memory={}))
+    big = replace(on_any("big", None, 0, 1, count=1, sleep=levels), estimated={ANY_GPU: 20 * GIB})
     driver = new_driver(with_budget(big, model("pinned", gib=6, pinned=True), gib={0: 24, 1: 24}))
     driver.with_ready("big")
     driver >> arrives(1, "pinned") << puts_to_sleep("big")

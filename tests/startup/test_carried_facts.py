@@ -82,7 +82,7 @@ def exported(tmp_path: Path) -> Iterator[str]:
     yield from (f"fleet.{name}" for name in FleetState(StateFile(tmp_path / "fleet.json"), "hotseat/a", {}).facts())
     yield from EVENTS
     for source in (ROOT / "src/hotseat").rglob("*.py"):
-        yield from re.findall(r'^[A-Z_]+ = "([a-z.]+\.(?:json|jsonl|sqlite3))"', source.read_text(), re.MULTILINE)
+        yield from re.findall(r'^[A-Z_]+ = "([a-z.-]+\.(?:json|jsonl|sqlite3))"', source.read_text(), re.MULTILINE)
 
 
 async def test_the_table_has_every_fact_that_is_carried(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from hotseat.fleet.route import THIS_HOST, OtherHost
 from hotseat.identifiers import Address, ClientId, HostName, ModelName, TicketId, Upstream
 from hotseat.relay.access.policy import Policy
 from hotseat.relay.downstream.admission import admit
-from hotseat.relay.downstream.limits import Bodies
+from hotseat.relay.downstream.limits import Bodies, ConnectionCount
 from hotseat.relay.exchange.exchange import DONE, QUEUED, Exchange
 from hotseat.relay.exchange.request import Request
 from hotseat.relay.exchange.states import TRANSITIONS
@@ -322,6 +322,7 @@ class FakeContext:
         self.scheme = b"http"
         self.is_draining = False
         self.bodies = Bodies()
+        self.places = ConnectionCount(None)
         self.peer_requests: Counter[ModelName] = Counter()
         self.recorded: list[int] = []
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -26,7 +26,7 @@ from hotseat.dispatch.journal import Journal
 from hotseat.identifiers import Address, ModelName, Upstream
 from hotseat.relay.access.policy import Policy
 from hotseat.relay.server import Relay
-from hotseat.scheduling.events import CatalogChanged, UpstreamReady
+from hotseat.scheduling.events import ProfileChanged, UpstreamReady
 from hotseat.scheduling.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -177,9 +177,7 @@ class World:
             await self.activate()
 
     async def activate(self) -> None:
-        profile = self.situation.profile
-        catalog = replace(self.rig.dispatcher.catalog, active_profile=profile or None)
-        self.rig.dispatcher.tell(CatalogChanged(catalog))
+        self.rig.dispatcher.tell(ProfileChanged(self.situation.profile or None))
 
 
 def as_bytes(request: Request) -> bytes:

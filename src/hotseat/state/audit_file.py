@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from hotseat.identifiers import Bytes
 
-AUDIT, UNPRIVILEGED = "audit.jsonl", "audit-unprivileged.jsonl"
+AUDIT = "audit.jsonl"
+UNPRIVILEGED = "audit-unprivileged.jsonl"
 """In the state directory. What callers below the role `operate` can cause is in the second one, so that it never pushes
 an operator's lines out of the first."""
 LARGEST: Bytes = 10 << 20
