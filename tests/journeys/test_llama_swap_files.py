@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from tests.support.forked_hotseat import ForkedHotseat
+from tests.support import any_files
+from tests.support.changed_program import changed_program
 from tests.support.hotseat import START_S, Hotseat
 from tests.support.ports import free_port
 from tests.support.stub_programs import stub_programs
@@ -28,6 +29,11 @@ KEYS = {"HOME_KEY": "sk-at-home-and-nowhere-else", "PROVIDER_KEY": "sk-provider"
 KEY = {"Authorization": f"Bearer {KEYS['HOME_KEY']}"}
 ASKED = {"temperature": 1, "top_p": 1, "top_k": 3}
 NAMES = sorted(path.stem for path in SAMPLES.glob("*.yaml") if ".expected" not in path.name)
+
+
+def hotseat_at(folder: Path, config: Path | dict[str, Any], environ: dict[str, str]) -> Hotseat:
+    """The files that the commands name are nowhere, and its servers are stubs that need none."""
+    return Hotseat(config, folder, environ=environ, program=changed_program(folder, any_files))
 
 
 @pytest.fixture
@@ -54,7 +60,7 @@ def expected_of(name: str) -> dict[str, dict[str, Any]]:
 def test_a_file_serves_every_name_it_gives(name: str, tmp_path: Path, environ: dict[str, str]) -> None:
     """Each server gets the words and the environment the file gives it, and each request what the file makes of it."""
     expected = expected_of(name)
-    with ForkedHotseat(SAMPLES / f"{name}.yaml", tmp_path, environ=environ) as rig:
+    with hotseat_at(tmp_path, SAMPLES / f"{name}.yaml", environ) as rig:
         seen = {model: called(rig, model, each) for model, each in expected.items()}
 
     assert seen == expected
@@ -76,7 +82,7 @@ def called(rig: Hotseat, model: str, expected: dict[str, Any]) -> dict[str, Any]
 
 def test_keys_of_hotseat_stay_with_hotseat(tmp_path: Path, environ: dict[str, str]) -> None:
     """Variables that hold our keys or those of peers are not passed on to model servers."""
-    with ForkedHotseat(SAMPLES / "peers.yaml", tmp_path, environ=environ) as rig:
+    with hotseat_at(tmp_path, SAMPLES / "peers.yaml", environ) as rig:
         body = rig.call("POST", "/v1/chat/completions", {"model": "pocket"}, **KEY).json()
 
     assert {"HOME_KEY", "PROVIDER_KEY"}.isdisjoint(body["env"])
@@ -100,7 +106,7 @@ def test_a_file_is_found_right(
 
 def test_a_web_page_is_served_under_its_own_path(tmp_path: Path, environ: dict[str, str]) -> None:
     """ComfyUI is reached under /comfyui/, as in llama-swap."""
-    with ForkedHotseat(SAMPLES / "comfyui.yaml", tmp_path, environ=environ) as rig:
+    with hotseat_at(tmp_path, SAMPLES / "comfyui.yaml", environ) as rig:
         answer = rig.call("GET", "/comfyui/prompt?x=1")
 
     assert answer.json()["path"] == "/prompt?x=1"
@@ -109,7 +115,7 @@ def test_a_web_page_is_served_under_its_own_path(tmp_path: Path, environ: dict[s
 
 def test_a_profile_stays_over_a_reload(tmp_path: Path, environ: dict[str, str]) -> None:
     """Until somebody says otherwise, names lead where the profile says."""
-    with ForkedHotseat(SAMPLES / "selectors.yaml", tmp_path, environ=environ) as rig:
+    with hotseat_at(tmp_path, SAMPLES / "selectors.yaml", environ) as rig:
         said = [rig.cli("profile", "night").stdout, rig.cli("reload").stdout]
         night = rig.call("POST", "/v1/chat/completions", {"model": "best"})
         off = rig.call("POST", "/v1/chat/completions", {"model": "large"})
@@ -128,7 +134,7 @@ def test_a_profile_stays_over_a_reload(tmp_path: Path, environ: dict[str, str]) 
 
 def test_what_is_preloaded_is_there_before_anybody_asks(tmp_path: Path, environ: dict[str, str]) -> None:
     """In the order of the list, and an alias will do."""
-    with ForkedHotseat(SAMPLES / "retrieval.yaml", tmp_path, environ=environ) as rig:
+    with hotseat_at(tmp_path, SAMPLES / "retrieval.yaml", environ) as rig:
         eventually(lambda: rig.running() == ["bge-m3", "bge-reranker"])
 
 
@@ -138,9 +144,9 @@ def test_another_hotseat_may_be_a_peer(tmp_path: Path, environ: dict[str, str]) 
     ours.mkdir()
     theirs.mkdir()
     model = {"cmd": "llama-server --port ${PORT} -m far.gguf"}
-    with ForkedHotseat({"models": {"far": model}}, theirs, environ=environ) as other:
+    with hotseat_at(theirs, {"models": {"far": model}}, environ) as other:
         config = {"models": {"near": model}, "peers": {"cellar": {"proxy": other.url, "models": ["far"]}}}
-        with ForkedHotseat(config, ours, environ=environ) as rig:
+        with hotseat_at(ours, config, environ) as rig:
             answer = rig.call("POST", "/v1/chat/completions", {"model": "cellar/far"})
             running = rig.running(), other.running()
             listed = [entry["id"] for entry in rig.call("GET", "/v1/models").json()["data"]]

@@ -61,8 +61,8 @@ def prove(request: Message, us: ProofChecker) -> None:
 def test_a_proof_of_another_fleet_is_rejected() -> None:
     """Both have the same secret, and differ only in their prefix."""
     us = Fleet(("nats://x",), HostName("b"), secrets=(SECRET,), prefix="staging")
-    ours, theirs = (Signer(FleetSecret([SECRET], prefix)).proof(us.name, b"said") for prefix in ("staging", "hotseat"))
     verifier = HostVerifier(us)
+    ours, theirs = (Signer(FleetSecret([SECRET], prefix)).proof(us.name, b"said") for prefix in ("staging", "hotseat"))
 
     assert verifier.is_proven_again(b"said", ours)
     assert not verifier.is_proven_again(b"said", theirs)

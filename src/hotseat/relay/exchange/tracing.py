@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hotseat.activity.recent import Tokens
-    from hotseat.identifiers import Instant, ModelName, TicketId
+    from hotseat.identifiers import Instant, ModelName, Seconds, TicketId
     from hotseat.relay.context import Context
     from hotseat.relay.exchange.fleet_hop import FleetHop
     from hotseat.relay.exchange.request import Request
@@ -29,11 +29,17 @@ class Accounted(Protocol):
     waited_for: str
 
 
+FILES_S: Seconds = 0.01
+"""How long a look for files takes at most, unless a disk is slow."""
+
+
 def note_wait(context: Context, tracer: Tracer, request: Request, model: ModelName) -> None:
     """It was not granted at once."""
-    trace = request.trace_by(tracer)
+    trace, views = request.trace_by(tracer), context.dispatcher.views
     if trace.is_sampled:
-        trace.queued_because = context.dispatcher.views.why(model)
+        trace.queued_because = views.why(model)
+        if not context.dispatcher.questions.requests(model):  # the scheduler hears of it once its files are found
+            context.later(FILES_S, lambda: setattr(trace, "queued_because", views.why(model)))
 
 
 class Relayed(Protocol):
