@@ -162,7 +162,11 @@ async def test_what_was_described_is_handed_over(former: Guard) -> None:
     await successor.aclose()
     forget([taken])
 
-    assert (taken.description, taken.argv, taken.process.marker) == ({"state": "new"}, FOR_EVER.argv, process.marker)
+    assert (taken.description, taken.process.argv, taken.process.marker) == (
+        {"state": "new"},
+        FOR_EVER.argv,
+        process.marker,
+    )
     assert taken.process.started == began
     assert not successor.was_orphaned
 

@@ -19,7 +19,9 @@ from hotseat.model_servers.orphans import leftovers
 from hotseat.model_servers.os_processes import GUARD, children, exists, kill_each, processes, session_of, signal_group
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+
+    from hotseat.model_servers.guarded_process import GuardedProcess
 
 PROGRAM = "import sys; sys.path.append(sys.argv[1]); from hotseat.model_servers.guard_process import main; main()"
 HOME = str(Path(__file__).parents[2])
@@ -39,14 +41,11 @@ class GuardProcess:
         if not self._has_ended():
             kill_each([self.pid])
 
-    async def ended(self, leaders: Mapping[int, int | None]) -> dict[int, int]:
-        """Return when it and what it left behind have ended: their wait statuses by pid, where they are known.
-
-        `leaders` are the start times of its servers by pid.
-        """
+    async def ended(self, servers: Sequence[GuardedProcess]) -> dict[int, int]:
+        """Return when it, its servers and what else it left have ended: wait statuses by pid, where they are known."""
         await until(self._has_ended, POLL_S)
         GUARDS.pop(self.pid, None)
-        return await end_rest(leaders, self._records)
+        return await end_rest(servers, self._records)
 
     def _has_ended(self) -> bool:
         child = GUARDS.get(self.pid)
@@ -74,20 +73,22 @@ def is_running(pid: int, started: int | None) -> bool:
     return exists(pid) if started is None else start_of(pid) == started
 
 
-async def end_rest(leaders: Mapping[int, int | None], records: str) -> dict[int, int]:
+async def end_rest(servers: Sequence[GuardedProcess], records: str) -> dict[int, int]:
     """End what a guard has left behind; the wait statuses of those that are children of this process, by pid.
 
-    They are known as at a start, and by their start times. Any other child that this process has inherited is
-    somebody else's: hotseat may be process 1, or may have replaced the shell that started it.
+    They are known as at a start, by their start times, and by the containers that their commands name: the guard may
+    not have recorded these yet. Any other child that this process has inherited is somebody else's: hotseat may be
+    process 1, or may have replaced the shell that started it.
     """
     if not processes():  # without /proc only groups are known
-        for leader in leaders:
-            signal_group(leader, signal.SIGKILL)
-    known, statuses, idle_scans = {**leaders}, dict[int, int](), 0
+        for server in servers:
+            signal_group(server.pid, signal.SIGKILL)
+    known, statuses, idle_scans = {server.pid: server.started for server in servers}, dict[int, int](), 0
+    commands = [server.argv for server in servers]
     loop = asyncio.get_running_loop()
     monitors_until = loop.time() + MONITOR_S
     while idle_scans < 2:  # during exec a process shows no environment
-        known |= {pid: start_of(pid) for pid in await asyncio.to_thread(leftovers, records)}
+        known |= {pid: start_of(pid) for pid in await asyncio.to_thread(leftovers, records, commands)}
         left = [pid for pid, started in known.items() if started is not None and start_of(pid) == started]
         kill_each(to_kill(left, is_late=loop.time() > monitors_until))
         statuses |= collect_dead(filter(is_inherited, children(os.getpid())))

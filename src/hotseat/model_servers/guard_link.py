@@ -80,7 +80,7 @@ class Link:
     def order(self, order: Order, output: PipeEnds) -> GuardedProcess:
         """Request a process; its `spawned` holds the result. Closes `output` once it is sent."""
         n = next(self._numbers)
-        process = self._processes[n] = GuardedProcess(n, f"{self._name}-{n}", self.send)
+        process = self._processes[n] = GuardedProcess(n, f"{self._name}-{n}", order.argv, self.send)
         request = {
             "do": "spawn",
             "n": n,
@@ -209,11 +209,11 @@ class Link:
 
     def _receive_processes(self, content: dict[str, Any], processes: list[dict[str, Any]], fds: list[int]) -> None:
         for each, output in zip(processes, fds, strict=True):
-            process = GuardedProcess(each["n"], each["marker"], self.send)
+            process = GuardedProcess(each["n"], each["marker"], tuple(each["argv"]), self.send)
             process.started = each["started"]
             process.spawned.set_result(each["pid"])
             self._processes[process.n] = process
-            self._handed.append(TakenProcess(process, tuple(each["argv"]), each["description"], output))
+            self._handed.append(TakenProcess(process, each["description"], output))
         if self._taking and content["is_last"] and not self._taking.done():
             self.guard = GuardProcess(content["pid"], content["started"], self._records)
             self.was_orphaned = content["was_orphaned"]
@@ -232,9 +232,8 @@ class Link:
     async def wait_for_end(self) -> None:
         """Return when the guard and its former children have ended; then every process has its status."""
         assert self.guard
-        running = {each.pid: each.started for each in self._processes.values() if each.spawned.done()}
         killing = self._loop.call_later(END_S, self.guard.kill)
-        statuses = await self.guard.ended(running)
+        statuses = await self.guard.ended([each for each in self._processes.values() if each.spawned.done()])
         killing.cancel()
         for process in self._processes.values():
             if process.spawned.done():

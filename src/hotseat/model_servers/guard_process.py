@@ -164,6 +164,7 @@ class GuardServer:
             case {"do": "stopping"}:
                 tree.begin_stop()
             case {"do": "describe", "description": description}:
+                self._scans.scan_soon()  # it is ready, so all that it starts runs by now
                 tree.description = description
             case {"do": "end"}:
                 limit = tree.request["unload_timeout_s"]

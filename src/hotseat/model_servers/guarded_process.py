@@ -34,9 +34,9 @@ class GuardedProcess:
     Neither future is ever done if another hotseat process has taken the process over: it knows from then on.
     """
 
-    def __init__(self, n: int, marker: str, send: Callable[[Mapping[str, Any]], None]) -> None:
+    def __init__(self, n: int, marker: str, argv: tuple[str, ...], send: Callable[[Mapping[str, Any]], None]) -> None:
         loop = asyncio.get_running_loop()
-        self.n, self.marker, self._send = n, marker, send
+        self.n, self.marker, self.argv, self._send = n, marker, argv, send
         self.spawned: asyncio.Future[int] = loop.create_future()
         self.gone: asyncio.Future[int] = loop.create_future()
         self.started: int | None = None
@@ -81,7 +81,6 @@ class TakenProcess(NamedTuple):
     """A process that was handed over to this hotseat process."""
 
     process: GuardedProcess
-    argv: tuple[str, ...]
     description: object
     """The former owner's; JSON."""
     output: int

@@ -10,11 +10,15 @@ from __future__ import annotations
 import contextlib
 import logging
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hotseat.model_servers.descendants import ENDING, NewerRecord, current_pid_scope, read
-from hotseat.model_servers.monitors import to_kill
+from hotseat.model_servers.monitors import is_monitor_of, to_kill
 from hotseat.model_servers.os_processes import GUARD, PROC, kill_each, marker_of, parent_of, processes
 from hotseat.model_servers.private_folders import make_private
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
 
 log = logging.getLogger(__name__)
 
@@ -38,9 +42,10 @@ def end_leftovers(records: str) -> None:
         kill_each(to_kill(found, is_late=False))
 
 
-def leftovers(records: str) -> list[int]:
-    """What launches have left that nobody looks after any more."""
+def leftovers(records: str, commands: Collection[Sequence[str]] = ()) -> list[int]:
+    """What launches have left that nobody looks after any more, with the monitors of containers of these commands."""
     suspects = {pid for pid in processes() if marker_of(pid)} | (recorded(records) if records else set())
+    suspects |= {pid for pid in processes() if any(is_monitor_of(pid, command) for command in commands)}
     return sorted(pid for pid in suspects if is_abandoned(pid))
 
 
