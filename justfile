@@ -45,6 +45,10 @@ deep: (llama "--big") whisper
     HYPOTHESIS_PROFILE=deep pytest -n 2 -m "not big" --timeout 0
     pytest -m big --timeout 300
 
+# how many files, lines and functions there are, and words of documentation: [--against REVISION]
+size *options:
+    python scripts/size.py "$@"
+
 # make the tables of characters that Hypothesis would otherwise make in every worker of a run
 characters:
     python -c 'from hypothesis import find, strategies; find(strategies.text(), bool)'
