@@ -6,6 +6,9 @@ set positional-arguments
 venv := ".venv"
 code := "src tests bench scripts clients"
 dist := "dist"
+workers := "-n 3 --dist worksteal"
+slow_folders := "--ignore=tests/" + replace("journeys dashboard browsers clients documentation packaging", " ", " --ignore=tests/")
+counted := "tests/" + replace("catalog estimates fleet hardware model_servers ollama relay scheduling simulation tracing", " ", " tests/")
 export PATH := justfile_directory() / venv / "bin:" + env("PATH")
 
 # list all commands
@@ -36,14 +39,23 @@ check:
     npm run --silent --prefix dashboard check
     lint-imports
 
-# all tests except those of the big model
+# the everyday tests: all that start neither the installed program nor a browser; with paths or names, those
 test *options:
-    pytest -n 2 -m "not big" "$@"
+    pytest {{ workers }} -m "not (big or deep)" {{ slow_folders }} "$@"
 
-# long property searches, all journeys, the 1.6 GB model, whisper-server
-deep: (llama "--big") whisper
-    HYPOTHESIS_PROFILE=deep pytest -n 2 -m "not big" --timeout 0
+# all tests that every commit must pass; .cache/pytest.txt shows how far they are
+test-all *options:
+    mkdir -p .cache
+    pytest {{ workers }} -m "not (big or deep)" --junit-xml .cache/tests.xml "$@" | tee .cache/pytest.txt
+
+# what a release must pass too: coverage, long searches, planted bugs, both event loops, the 1.6 GB model, whisper-server
+deep: coverage (llama "--big") whisper
+    HYPOTHESIS_PROFILE=deep pytest {{ workers }} -m "(deep or longer or hypothesis) and not big" --timeout 0
     pytest -m big --timeout 300
+
+# where the time of `just test-all` went: [REPORT]
+test-times report=".cache/tests.xml":
+    python scripts/test_times.py {{ report }}
 
 # how many files, lines and functions there are, and words of documentation: [--against REVISION]
 size *options:
@@ -57,11 +69,10 @@ characters:
 conformance *options:
     python tests/conformance/conform.py "$@"
 
-# all tests with coverage; fails below the guaranteed figures
+# the tests of the packages with a guaranteed coverage; fails below it
 coverage:
     coverage erase
-    mkdir -p .cache
-    coverage run -m pytest -n 3 --dist worksteal -m "not big" | tee .cache/pytest.txt
+    coverage run -m pytest {{ workers }} -m "not (big or deep)" {{ counted }}
     coverage combine -q
     scripts/check_coverage.sh
 

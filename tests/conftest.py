@@ -1,24 +1,18 @@
 """How hard the searches search: `HYPOTHESIS_PROFILE=deep` searches for minutes where `quick` takes seconds.
 
-And which tests coverage counts: those of the packages that have a guaranteed figure, except searches by Hypothesis and
-tests marked `uncounted`. It makes Python up to six times as slow, so it looks away from what other tests execute too,
-and from the programs that tests start, except for the guard in its own tests.
+And what coverage counts (`just coverage`): not searches by Hypothesis and tests marked `uncounted`, since it makes
+Python up to six times as slow; of the programs that tests start, only the guard, in its own tests.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-from importlib import import_module
-from pathlib import Path
-from pkgutil import walk_packages
 
 import pytest
 from coverage import Coverage
 from hypothesis import settings
 from tests.support.counting import leave_programs_alone
-
-import hotseat
 
 settings.register_profile("quick", max_examples=100, deadline=None, derandomize=True)
 settings.register_profile("deep", max_examples=2_000, stateful_step_count=80, deadline=None, print_blob=True)
@@ -30,23 +24,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts background jobs so, and every program that a test starts would ignore Ctrl-C too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-TESTS = Path(__file__).parent
-SOURCES = Path(hotseat.__file__).parent
-COUNTED = {
-    *(
-        "catalog",
-        "estimates",
-        "fleet",
-        "hardware",
-        "model_servers",
-        "ollama",
-        "relay",
-        "scheduling",
-        "simulation",
-        "tracing",
-    ),
-}
-"""Folders of tests; scripts/check_coverage.sh has the figures."""
 UNCOUNTED = ("uncounted", "hypothesis")
 """Markers; Hypothesis sets its own."""
 
@@ -54,6 +31,13 @@ UNCOUNTED = ("uncounted", "hypothesis")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Who began last would be waited for alone."""
     items.sort(key=lambda item: item.get_closest_marker("minutes") is None)
+
+
+def pytest_sessionfinish() -> None:
+    """A worker that has not ended ten seconds later is killed, and coverage saves its data only at its end."""
+    if coverage := Coverage.current():
+        COUNTING.switch(False)
+        coverage.save()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -82,16 +66,5 @@ class Counting:
 COUNTING = Counting()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection() -> None:
-    """Coverage looks away while pytest collects, so the modules whose lines count are imported before that."""
-    if Coverage.current() is not None:
-        for package in sorted(COUNTED):
-            for module in walk_packages([str(SOURCES / package)], f"hotseat.{package}."):
-                import_module(module.name)
-        COUNTING.switch(False)
-
-
 def is_counted(item: pytest.Item) -> bool:
-    is_left_out = any(item.get_closest_marker(marker) for marker in UNCOUNTED)
-    return item.path.relative_to(TESTS).parts[0] in COUNTED and not is_left_out
+    return not any(item.get_closest_marker(marker) for marker in UNCOUNTED)

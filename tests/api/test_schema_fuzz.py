@@ -30,6 +30,7 @@ REFUSED = r"^/api/(pull|create|copy|push|delete|blobs/)"
 NOT_OURS = rf"{FEEDS}|{REFUSED}|^/v1/(chat/|completions|embeddings)|^/props$"
 
 
+@pytest.mark.longer
 @pytest.mark.timeout(ENOUGH_S + 30)
 def test_the_program_answers_as_it_is_described(tmp_path: Path) -> None:
     """Every response to generated requests passes the checks against the OpenAPI document."""

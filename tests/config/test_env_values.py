@@ -104,6 +104,7 @@ def gguf(files: ConfigFiles) -> None:
     files.write("models/tiny.gguf", "GGUF")
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("form", FORMS)
 def test_a_value_of_the_environment_is_shown_at_no_place_of_the_schema(
     files: ConfigFiles, gguf: None, form: str
@@ -120,6 +121,7 @@ def test_a_value_of_the_environment_is_shown_at_no_place_of_the_schema(
     assert accepted > 10
 
 
+@pytest.mark.longer
 def test_a_value_of_the_environment_stays_hidden_behind_macros(files: ConfigFiles, gguf: None) -> None:
     """Nested macros do not reveal a variable's value."""
     leaks = []

@@ -12,7 +12,7 @@ from tests.support.page_runner import Reader
 from tests.support.terminal_session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 README = DOCS.parent / "README.md"
@@ -26,10 +26,19 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
     reader.leave()
 
 
+LONG = ("fleet-in-production", "team", "three-hosts")
+"""Pages that take more than ten seconds. tests/journeys does what they do, with other words."""
+
+
+def depth_of(page: Path) -> Sequence[pytest.MarkDecorator]:
+    return [pytest.mark.deep] if page.stem in LONG else []
+
+
 @pytest.mark.llama
 @pytest.mark.timeout(360)
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if can_be_followed(page.read_text())], ids=lambda page: page.stem
+    "page",
+    [pytest.param(page, id=page.stem, marks=depth_of(page)) for page in PAGES if can_be_followed(page.read_text())],
 )
 def test_a_page_can_be_followed(reader: Reader, page: Path) -> None:
     """Block by block, with real model servers, it does what it says, and prints what it shows."""

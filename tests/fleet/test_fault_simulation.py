@@ -34,11 +34,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.uncounted
 
 PARTS = 10
-SEEDS = by_depth(20, 1_000)
+SEEDS = by_depth(4, deep=200)
 """In each part."""
 
 
 @pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.longer
 @pytest.mark.timeout(by_depth(300, 0))
 def test_any_faults_at_any_time(part: int) -> None:
     """No request is executed twice or waits for ever, orders hold, and afterwards all hosts agree and serve."""
@@ -197,6 +198,7 @@ async def nothing_stops(drain: Drain, now: float, *, may_load: bool) -> list[Any
     return []
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("defect", "rule", "bugs"),
     [

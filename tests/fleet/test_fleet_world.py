@@ -267,6 +267,7 @@ def those_that_are_gone_stay(hosts: PresentHosts, name: HostName, now: float) ->
     pass
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("where", "name", "bug"),
     [

@@ -11,6 +11,7 @@ RESTARTS = by_depth("2", deep="15")
 
 
 @pytest.mark.llama
+@pytest.mark.longer
 @pytest.mark.minutes
 @pytest.mark.timeout(420)
 def test_minutes_of_chaos_violate_nothing() -> None:
@@ -19,6 +20,7 @@ def test_minutes_of_chaos_violate_nothing() -> None:
 
 
 @pytest.mark.llama
+@pytest.mark.longer
 @pytest.mark.minutes
 @pytest.mark.timeout(420)
 def test_restarts_under_traffic_violate_nothing() -> None:

@@ -1,4 +1,4 @@
-"""The first minutes with hotseat, timed: from `pip install` into an empty environment to the first answer.
+"""The first minutes with hotseat, timed: from an empty environment to the first answer.
 
 A newcomer has models in ~/models, or comes from Ollama, or from llama-swap.
 """
@@ -12,10 +12,12 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.client import chat_body
+from tests.support.depth import IS_DEEP
 from tests.support.hotseat import START_S
 from tests.support.llama import REPOSITORY, SERVER, model_file, present
 from tests.support.model_folders import put_ollama
@@ -27,7 +29,6 @@ from hotseat.cli.problems import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
 PROMISED_S = 120.0
 LLAMA_SWAP = """\
@@ -85,7 +86,9 @@ class Installed:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """The wheel in an empty environment, with what it needs."""
+    """The program of these tests; in `just deep`, the wheel that pip installs into an empty environment."""
+    if not IS_DEEP:
+        return Installed(Path(sys.executable).parent, 0.0, 0.0)
     folder = tmp_path_factory.mktemp("installed")
     argv = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
     subprocess.run(argv, cwd=REPOSITORY, check=True, capture_output=True)
@@ -97,6 +100,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     return Installed(folder / "venv/bin", time.monotonic() - began, cpu_of_children() - used)
 
 
+@pytest.mark.longer
 @pytest.mark.llama
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("side", SIDES.values(), ids=SIDES)

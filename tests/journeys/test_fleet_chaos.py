@@ -15,7 +15,7 @@ FIRST = ("kill -9 of a host", "kill -9 of NATS' leader", "a host is cut off from
 
 
 @pytest.mark.llama
-@pytest.mark.minutes
+@pytest.mark.deep
 @pytest.mark.timeout(420)
 def test_a_fleet_in_chaos_violates_nothing() -> None:
     """Nothing is executed twice on any hosts, what breaks does so visibly, and hosts say no more when asked more."""

@@ -42,6 +42,7 @@ def test_models_yield_memory_to_a_program(serve: Callable[..., Hotseat], tmp_pat
     assert f"precious-game is running (pid {game.pid})" in meanwhile.body.decode()
 
 
+@pytest.mark.longer
 def test_many_models_share_the_memory_there_is(tmp_path: Path) -> None:
     """Nobody said how large they are; the budget holds all the same, and most loads are saved."""
     models = make_models(tmp_path, SMALL)

@@ -155,6 +155,7 @@ def test_a_killed_download_is_continued(hub: LocalHub, tmp_path: Path) -> None:
     assert hub.sent - before <= 64 * MIB - there + 4 * BLOCK + MIB  # the rest, and the head for the plan
 
 
+@pytest.mark.longer
 def test_gigabytes_pass_through_little_memory(hub: LocalHub, tmp_path: Path) -> None:
     """2 GiB in `just deep`: the file is written and verified block by block."""
     size = by_depth(128 * MIB, 2 * GIB)

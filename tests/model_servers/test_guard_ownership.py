@@ -151,6 +151,7 @@ PLANTED: list[tuple[str, Any]] = [
 ]
 
 
+@pytest.mark.deep
 @pytest.mark.uncounted
 @pytest.mark.parametrize(("name", "bug"), PLANTED, ids=[bug.__name__ for _, bug in PLANTED])
 def test_the_world_finds_a_planted_bug(name: str, bug: Any) -> None:

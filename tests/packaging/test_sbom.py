@@ -105,6 +105,7 @@ def test_a_package_without_a_known_licence(monkeypatch: pytest.MonkeyPatch) -> N
         licence_of("nkeys")
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(300)
 def test_a_release_has_packages_bill_and_checksums(tmp_path: Path) -> None:
     """`just dist` writes them, and the checksums are right."""

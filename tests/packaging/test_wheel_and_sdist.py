@@ -86,6 +86,7 @@ def test_the_wheel_holds_what_it_needs_and_no_more(wheel: Path) -> None:
     }
 
 
+@pytest.mark.deep
 def test_packages_are_the_same_wherever_they_are_built(wheel: Path, sdist: Path, tmp_path: Path) -> None:
     """Byte for byte: from a clone or the source package, in any folder and time zone, with any umask and file times."""
     with tarfile.open(sdist) as packed:
@@ -119,6 +120,7 @@ def test_the_sdist_holds_every_page_and_file_that_its_readme_names(sdist: Path) 
     assert [name for name in names if "node_modules" in name or name.startswith((".cache", ".venv", "site/"))] == []
 
 
+@pytest.mark.deep
 def test_the_installed_program_serves(program: Path, tmp_path: Path) -> None:
     """From an empty environment: it says its version, checks a configuration, answers, and shows its dashboard."""
     config = {"models": {"qwen": stub("qwen")}}
@@ -133,6 +135,7 @@ def test_the_installed_program_serves(program: Path, tmp_path: Path) -> None:
     assert run(program, "check", hotseat.config, at=tmp_path).startswith("ok: 1 model, 0 warnings.\n")
 
 
+@pytest.mark.deep
 def test_the_installed_program_is_the_wheel_s(program: Path, tmp_path: Path) -> None:
     """The sources of the repository have no part in it."""
     where = run(program.with_name("python"), "-c", "import hotseat; print(hotseat.__file__)", at=tmp_path)

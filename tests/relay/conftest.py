@@ -1,4 +1,4 @@
-"""The relay runs on uvloop, and on plain asyncio where that is missing: every test of its loop side sees both."""
+"""The relay runs on uvloop, and on plain asyncio where that is missing: `just deep` runs its tests on both."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import uvloop
+from tests.support.depth import IS_DEEP
 from tests.support.relay_rig import MODELS, RelayRig, relay_rig
 from tests.support.transport import DEADLINE_S
 
@@ -25,14 +26,14 @@ if TYPE_CHECKING:
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    return {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
+    return {"uvloop": uvloop.new_event_loop} | ({"asyncio": asyncio.new_event_loop} if IS_DEEP else {})
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """On plain asyncio, tests marked `one_loop` are left out, and coverage looks away: the same lines run on uvloop."""
+    """On plain asyncio, tests marked `one_loop` are left out."""
     items[:] = [item for item in items if not (is_on_asyncio(item) and item.get_closest_marker("one_loop"))]
     for item in filter(is_on_asyncio, items):
-        item.add_marker("uncounted")
+        item.add_marker("deep")
 
 
 def is_on_asyncio(item: pytest.Item) -> bool:

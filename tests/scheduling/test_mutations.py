@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from hotseat.scheduling.plan import ClaimDecision
     from hotseat.scheduling.queue import Ticket
 
-pytestmark = pytest.mark.uncounted
+pytestmark = [pytest.mark.uncounted, pytest.mark.deep]
 
 SEARCH = settings(
     max_examples=2000,

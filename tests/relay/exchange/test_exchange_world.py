@@ -517,6 +517,7 @@ PLANTED_IN_TRANSLATION = [
 ]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("planted", PLANTED_IN_TRANSLATION, ids=Planted.__str__)
 def test_the_world_finds_a_bug_planted_in_the_translation(planted: Planted) -> None:
     """Each would show a client an incomplete response as a complete one, leave it waiting, or count it for ever."""
@@ -524,6 +525,7 @@ def test_the_world_finds_a_bug_planted_in_the_translation(planted: Planted) -> N
         planted.is_hunted_in(TranslatedWorld)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("planted", PLANTED, ids=Planted.__str__)
 def test_the_world_finds_a_planted_bug(planted: Planted) -> None:
     """A world that finds nothing proves nothing."""
