@@ -75,16 +75,6 @@ TWO = "models:\n  a: {cmd: 's ${PORT}'}\n  b: {cmd: 's ${PORT}', aliases: [bee]}
             'space begins a comment, unless the value stands below "cmd: |"',
         ),
         (
-            TWO + "limits: {headerTimeout: 5s}",
-            "4:10: error: limits.headerTimeout: unknown key. This version no longer has it: "
-            "A request head may take ten seconds. Remove the line",
-        ),
-        (
-            TWO + "limits: {bodyTimeout: 5s}",
-            "4:10: error: limits.bodyTimeout: unknown key. This version no longer has it: "
-            "limits.idleTimeout limits pauses within a request body. Remove the line",
-        ),
-        (
             TWO + "  c: {cmd: 's ${PORT}', timeouts: {keepalive: 32768}}",
             "4:36: error: models.c.timeouts.keepalive: must be at most 32767, not 32768",
         ),

@@ -14,7 +14,6 @@ from hotseat.catalog.template import as_text
 from hotseat.config.model_schema import ModelForm
 from hotseat.config.problems import Path, Problems, nearest, value_at
 from hotseat.config.provenance import Provenance
-from hotseat.config.removed_keys import removed_hint
 from hotseat.config.schema import Config
 from hotseat.config.schema_base import Form
 from hotseat.config.units import shown
@@ -165,8 +164,6 @@ def _bound(kind: str, context: dict[str, Any], given: str) -> str:
 
 
 def _known_key_hint(path: Path, document: Document) -> str:
-    if hint := removed_hint(path):
-        return hint
     form, wrong = form_at(Config, path[:-1]), str(path[-1])
     if len(path) == 1 and wrong in ModelForm.known_keys():
         return f'"{wrong}" is a key of a model: move it to models.<name>'
