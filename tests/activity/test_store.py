@@ -149,24 +149,18 @@ async def test_a_broken_file_is_put_aside(rig: Rig, caplog: pytest.LogCaptureFix
     assert "a corrupt file of records was renamed" in caplog.text
 
 
-@pytest.mark.parametrize(
-    "older_format",
-    ["pragma user_version = 2;", "alter table requests drop column why; pragma user_version = 1;"],
-)
-async def test_a_file_of_an_older_hotseat_is_continued(rig: Rig, older_format: str) -> None:
-    """Its requests are kept, without what it did not store."""
+async def test_a_file_of_another_format_is_put_aside(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
+    """Its tables have other columns."""
+    rig.file.parent.mkdir()
+    with closing(sqlite3.connect(rig.file)) as other:
+        other.execute(f"pragma user_version = {FORMAT.version - 1}")
     rig.finish(LLAMA)
     await rig.store_writer.close()
-    with sqlite3.connect(rig.file) as older:
-        older.executescript(f"alter table requests drop column cached_tokens; {older_format}")
-    older.close()
-    rig.finish(QWEN, Tokens(4, 20, 20.0, cached=3), "waited")
-    kept = await rig.store_writer.read(0, None, 10)
+    rig.finish(QWEN)
 
-    assert [(each.model, each.tokens, each.why) for each in kept] == [
-        (LLAMA, None, ""),
-        (QWEN, Tokens(4, 20, 20.0, cached=3), "waited"),
-    ]
+    assert await rig.kept_models() == ["qwen"]
+    assert "its format is 2, and this version reads 3" in caplog.text
+    assert rig.file.with_name(f"activity.sqlite3.broken-{int(NOW)}").exists()
 
 
 async def test_a_file_of_a_newer_hotseat_is_left_alone(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:

@@ -25,20 +25,6 @@ QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
 FIRST, LAST = date(1970, 1, 1), date(9999, 12, 31)
 TODAY = date(2026, 11, 17)
 MANY = 1000
-BEFORE_ESTIMATES = """
-create table usage (
-    day text not null, model text not null, key text not null, requests integer not null, unknown integer not null,
-    prompt_tokens integer not null, cached_tokens integer not null, completion_tokens integer not null,
-    primary key (day, model, key)) without rowid;
-insert into usage values ('2026-11-17', 'qwen', 'ann', 2, 1, 5, 6, 7);
-pragma user_version = 1;
-"""
-ADD_BEFORE_ESTIMATES = """
-insert into usage values (?, ?, ?, ?, ?, ?, ?, ?) on conflict do update set
-    requests = requests + excluded.requests, unknown = unknown + excluded.unknown,
-    prompt_tokens = prompt_tokens + excluded.prompt_tokens, cached_tokens = cached_tokens + excluded.cached_tokens,
-    completion_tokens = completion_tokens + excluded.completion_tokens
-"""
 
 
 class Rig:
@@ -237,49 +223,6 @@ def test_what_a_key_has_used_according_to_a_broken_file(tmp_path: Path) -> None:
     file.write_bytes(b"no database" * 1000)
 
     assert UsageStore(file).used_today("ann", "tokens") == 0
-
-
-async def test_a_file_of_an_earlier_version(rig: Rig) -> None:
-    """Its sums stay; it has no estimates."""
-    rig.file.parent.mkdir()
-    with closing(sqlite3.connect(rig.file)) as file, file:
-        file.executescript(BEFORE_ESTIMATES)
-    rig.counter.count(QWEN, "ann", None, estimated=70)
-
-    [row] = await rig.sums(By.KEY)
-    assert row.used == Used(3, 2, 5, 6, 7, estimated=70)
-
-
-async def test_an_earlier_version_writes_after_this_one(rig: Rig) -> None:
-    """During a restart to this version, and after a downgrade: both add to one file, and both can read it."""
-    rig.counter.count(QWEN, "ann", None, estimated=70)
-    rig.counter.count(LLAMA, "ann", Tokens(1, 1, None))
-    await rig.writer.close()
-    with closing(sqlite3.connect(rig.file)) as file, file:
-        [version] = file.execute("pragma user_version").fetchone()
-        file.execute(ADD_BEFORE_ESTIMATES, ("2026-11-17", "qwen", "ann", 2, 0, 5, 6, 7))
-        file.execute(ADD_BEFORE_ESTIMATES, ("2026-11-17", "qwen", "bob", 1, 0, 2, 0, 3))
-        before = file.execute("select * from usage where model = 'qwen' order by key").fetchall()
-    rig.counter.count(QWEN, "ann", None, estimated=5)
-
-    assert version == 1
-    assert before == [("2026-11-17", "qwen", "ann", 3, 1, 5, 6, 7), ("2026-11-17", "qwen", "bob", 1, 0, 2, 0, 3)]
-    assert [row.used for row in await rig.sums(By.KEY)] == [Used(5, 2, 6, 6, 8, estimated=75), Used(1, 0, 2, 0, 3)]
-    assert [row.used.estimated for row in await rig.sums()] == [75]
-
-
-async def test_a_read_leaves_the_format_of_an_earlier_version(rig: Rig) -> None:
-    """A new process reads what keys have used before it has taken over from the old one."""
-    rig.file.parent.mkdir()
-    with closing(sqlite3.connect(rig.file)) as old:
-        old.executescript(BEFORE_ESTIMATES)
-        used = UsageStore(rig.file, lambda: rig.now).used_today("ann", "tokens")
-        old.execute(ADD_BEFORE_ESTIMATES, ("2026-11-17", "qwen", "ann", 1, 0, 5, 6, 7))
-        old.commit()
-        [version] = old.execute("pragma user_version").fetchone()
-
-    assert (used, version) == (12, 1)
-    assert await rig.requests() == 3
 
 
 def test_estimates_count_as_used(rig: Rig) -> None:

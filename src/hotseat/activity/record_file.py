@@ -1,4 +1,4 @@
-"""A SQLite file of records: its format, and what becomes of one that is broken."""
+"""A SQLite file of records: its format, and what becomes of one that is broken or of another format."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import time
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from hotseat.errors import HotseatError, NewerFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from hotseat.identifiers import Seconds
@@ -24,10 +24,6 @@ BUSY_S: Seconds = 5.0
 class Format(Struct, frozen=True):
     version: int
     tables: str
-    upgrades: Mapping[int, str] = field(default_factory=dict)
-    """From each older version to this one."""
-    additions: str = ""
-    """Tables, made if they are missing, that earlier programs of the same version do not know and leave alone."""
 
 
 class RecordFile:
@@ -43,7 +39,7 @@ class RecordFile:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.path.touch(mode=0o600)
         with closing(sqlite3.connect(self.path, timeout=BUSY_S)) as file:
-            self._bring_up_to_date(file)
+            self._create_tables_or_check_version(file)
             file.execute("pragma synchronous = normal")
             yield file
 
@@ -64,14 +60,12 @@ class RecordFile:
         self.path.replace(aside)
         return aside
 
-    def _bring_up_to_date(self, file: sqlite3.Connection) -> None:
+    def _create_tables_or_check_version(self, file: sqlite3.Connection) -> None:
         form, found = self._form, file.execute("pragma user_version").fetchone()[0]
-        if found not in (0, *form.upgrades, form.version):
+        if found > form.version:
             raise NewerFormat(found, form.version)
+        if found not in (0, form.version):
+            raise sqlite3.DatabaseError(f"its format is {found}, and this version reads {form.version}")
         if found == 0:
             file.execute("pragma journal_mode = wal")
             file.executescript(f"{form.tables} pragma user_version = {form.version};")
-        if found in form.upgrades:
-            file.executescript(f"begin; {form.upgrades[found]} pragma user_version = {form.version}; commit;")
-        if form.additions:
-            file.execute(form.additions)

@@ -31,12 +31,10 @@ create table if not exists requests (
     n integer primary key, at real not null, id text not null, model text not null, client text not null,
     method text not null, path text not null, status integer not null, waited_s real not null, first_byte_s real,
     seconds real not null, prompt_tokens integer, completion_tokens integer, tokens_per_s real,
-    why text not null default '', cached_tokens integer);
+    why text not null, cached_tokens integer);
 create index if not exists requests_by_time on requests (at);
 """
-FROM_2 = "alter table requests add column cached_tokens integer;"
-FROM_1 = "alter table requests add column why text not null default '';" + FROM_2
-FORMAT = Format(3, TABLE, {1: FROM_1, 2: FROM_2})
+FORMAT = Format(3, TABLE)
 INSERT = "insert into requests values (null, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 MOST_ROWS = 1_000_000
 SELECT = "select * from requests where at > ? and (? is null or model = ?) order by n desc limit ?"

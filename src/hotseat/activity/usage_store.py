@@ -34,19 +34,16 @@ KEPT_DAYS = 400
 """A year can be compared with the one before."""
 FIRST_DAY = date(1970, 1, 1)
 
-TABLE = """
+TABLES = """
 create table if not exists usage (
     day text not null, model text not null, key text not null, requests integer not null, unknown integer not null,
     prompt_tokens integer not null, cached_tokens integer not null, completion_tokens integer not null,
     primary key (day, model, key)) without rowid;
-"""
-ESTIMATES = """
 create table if not exists estimates (
     day text not null, model text not null, key text not null, tokens integer not null,
     primary key (day, model, key)) without rowid;
 """
-"""Not a column of the other table: an old process that a restart has not ended yet writes eight values to it."""
-FORMAT = Format(1, TABLE, additions=ESTIMATES)
+FORMAT = Format(1, TABLES)
 ADD = """
 insert into usage values (?, ?, ?, ?, ?, ?, ?, ?) on conflict do update set
     requests = requests + excluded.requests, unknown = unknown + excluded.unknown,
