@@ -16,7 +16,6 @@ from tests.support.management import application, around, served
 from tests.support.waiting import come_true
 
 from hotseat.catalog.spec import LaunchRecipe
-from hotseat.cli.fleet import host_row, missing_rows
 from hotseat.identifiers import HostName, ModelName
 from hotseat.scheduling.events import CatalogChanged
 
@@ -152,16 +151,6 @@ async def test_status_shows_models_without_their_files(
 
     assert head.split() == ["HOST", "MODEL", "MISSING", "FILE"]
     assert row.split() == ["gpu2", "qwen", f"{tmp_path}/qwen.gguf"]
-
-
-async def test_status_of_a_host_of_an_earlier_version() -> None:
-    """During an upgrade, hosts that do not report digests and missing files yet are shown without them."""
-    orders = {"cordoned": False, "drained": False}
-    known = {"host": "gpu1", "state": "this_host", "address": "http://gpu1", "version": "0.1", "in_flight": 0, **orders}
-    host = {**known, "waiting": 0, "devices": [], "residents": [], "labels": {}, "age_s": 0.0}
-
-    assert host_row(host)[-3:] == ("", "0.1", "http://gpu1")
-    assert missing_rows(host) == []
 
 
 async def test_status_for_programs(gpu1: CommandLine) -> None:

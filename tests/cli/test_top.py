@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 ALIVE = {
     "model": "qwen",
     "phase": "ready",
+    "adopted": False,
     "pid": 7001,
     "port": 40001,
     "in_flight": 0,
     "waiting": 0,
     "footprint": None,
+    "gpus": [],
     "ttl_left_s": None,
     "phase_s": 3.0,
     "why": "it is used",

@@ -195,13 +195,6 @@ def test_an_offer_says_what_others_must_know() -> None:
     )
 
 
-def test_an_offer_of_an_older_version_is_read() -> None:
-    """It says nothing about the command, and its memory counts as declared."""
-    old = decoded(b'{"offers": {"qwen": {"memory": {"gpu0": 8}}}}', CatalogRecord).offers[QWEN]
-
-    assert (old.recipe, old.is_estimate) == ("", False)
-
-
 def test_an_estimate_stands_in_for_a_declaration() -> None:
     """Without a declared figure, an offer has the estimate."""
     guessed = replace(model("qwen"), estimated={gpu(0): GIB})

@@ -152,7 +152,7 @@ async def test_a_server_that_restarts_keeps_orders_and_gets_the_buckets_again(tm
         assert (order.value, lease) == (b"drained", None)
 
 
-async def test_buckets_of_an_older_version_keep_their_storage_until_they_are_removed(
+async def test_buckets_on_disk_keep_their_storage_until_they_are_removed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A host uses leases on disk and says so; a removed bucket is made again in memory, while the host runs."""

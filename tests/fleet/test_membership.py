@@ -255,19 +255,6 @@ async def test_a_host_that_was_killed_takes_its_own_name_at_once() -> None:
 
 
 @in_virtual_time
-async def test_a_killed_host_of_an_older_version_is_known_by_its_address() -> None:
-    """A record without a hash of a token is replaced at once by a host with its address."""
-    board = new_board()
-    dead = host(board, token_hash="").record
-    await InProcess(board).put(Bucket.HOSTS, "gpu1", encoded(dead))
-    async with joined(board, boot="second"):
-        note_load, now = await seen(board), asyncio.get_running_loop().time()
-
-    assert note_load is not None
-    assert (note_load.boot, note_load.token_hash, now) == ("second", "this machine", 0.0)
-
-
-@in_virtual_time
 async def test_a_copied_configuration_does_not_take_over_a_living_host() -> None:
     """A machine with a copied name and address is refused with a sentence, and the host stays connected."""
     board = new_board()

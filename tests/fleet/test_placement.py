@@ -525,15 +525,6 @@ def test_a_drained_host_that_refuses_connections_gets_nothing() -> None:
     assert where(rig) == (Load, "b")
 
 
-def test_a_drained_host_of_an_older_version_gets_nothing() -> None:
-    """It would not load the model elsewhere, so its drain would never end; the model is loaded on another host."""
-    rig = RosterRig().hosts(host("a", there("qwen"))).order("a", cordoned=True, drained=True)
-    assert isinstance(placed(rig), Nowhere)
-    rig.hosts(host("here"))
-
-    assert where(rig) == (Load, "here")
-
-
 def test_an_order_that_was_withdrawn_has_no_effect() -> None:
     """After its order is withdrawn, a host loads models again."""
     rig = RosterRig().hosts(host("a")).order("a", cordoned=True).order("a")

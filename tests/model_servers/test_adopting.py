@@ -304,7 +304,7 @@ async def test_a_secret_is_concealed_in_what_was_written_before_the_adoption(for
 
 
 async def test_conversations_of_a_server_whose_folder_is_unknown_are_not_saved(former: SupervisorRig) -> None:
-    """Its former process named no folder, as older versions do not; the reason is reported."""
+    """Its former process named no folder; the reason is reported."""
     spec = model("healthy")
     await former.ready(spec)
     async with successor_of(former) as supervisor:

@@ -18,7 +18,7 @@ from tests.support.processes import adopted_are_gone, all_pids, command_line, en
 from tests.support.supervisor_rig import GUARD_INTERPRETER, SupervisorRig, command_for, grandchild_in, is_alive, model
 from tests.support.waiting import come_true, eventually
 
-from hotseat.model_servers.descendants import Record, current_pid_scope, start_of, write
+from hotseat.model_servers.descendants import FORMAT, Record, current_pid_scope, start_of, write
 from hotseat.model_servers.guard_grace import check_private
 from hotseat.model_servers.open_supervisor import open_supervisor
 from hotseat.model_servers.orphans import is_abandoned, private_folder, recorded
@@ -312,29 +312,15 @@ def test_a_record_of_another_machine_is_not_believed(tmp_path: Path, pid_scope: 
 
 
 def test_a_record_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
-    """Its guard may still live, and only that version knows what it says; one without a format is of an earlier one."""
+    """Its guard may still live, and only that version knows what it says."""
     ours = current_pid_scope()
     assert ours
     record = Record(*ours, guard=1, guard_start=-1, descendants={os.getpid(): start_of(os.getpid()) or 0})._asdict()
-    for name, more in (("newer", {"format": 2, "cgroup": "x"}), ("earlier", {})):
-        (tmp_path / f"{name}.json").write_text(json.dumps({**record, **more}))
+    for name, form in (("newer", {"format": FORMAT + 1, "cgroup": "x"}), ("ours", {"format": FORMAT}), ("none", {})):
+        (tmp_path / f"{name}.json").write_text(json.dumps({**record, **form}))
 
     assert recorded(str(tmp_path)) == {os.getpid()}
     assert [path.name for path in tmp_path.iterdir()] == ["newer.json"]
-
-
-def test_an_earlier_version_can_read_a_record(tmp_path: Path) -> None:
-    """It knows exactly these members, and deletes a record with any other; a format above the first one is stated."""
-    path, record = tmp_path / "7.json", Record("boot", "pids", guard=1, guard_start=2, descendants={3: 4})
-    write(str(path), record)
-    first = json.loads(path.read_text())
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hotseat.model_servers.descendants.FORMAT", 2)
-        write(str(path), record)
-        later = json.loads(path.read_text())
-
-    assert Record(**first)._replace(descendants={3: 4}) == record
-    assert later == {"format": 2, **first}
 
 
 async def test_the_record_ends_with_the_last_server(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def host_row(host: dict[str, Any]) -> tuple[str, ...]:
         str(host["in_flight"]),
         str(host["waiting"]),
         ", ".join(f"{label}={value}" for label, value in sorted(host["labels"].items())),
-        host.get("config_digest", ""),  # older versions do not tell
+        host["config_digest"],
         host["version"],
         host["address"],
     )
@@ -68,8 +68,7 @@ def orders(host: dict[str, Any]) -> str:
 
 
 def missing_rows(host: dict[str, Any]) -> list[tuple[str, ...]]:
-    missing: dict[str, str] = host.get("missing_files", {})  # older versions do not tell
-    return [(host["host"], *each) for each in sorted(missing.items())]
+    return [(host["host"], *each) for each in sorted(host["missing_files"].items())]
 
 
 def state(host: dict[str, Any]) -> str:

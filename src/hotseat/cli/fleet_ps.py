@@ -42,5 +42,5 @@ def row(model: Mapping[str, Any]) -> tuple[str, ...]:
         str(model["waiting"]),
         duration(model["oldest_wait_s"] or None),
         ", ".join(f"{device} {memory_text(size)}" for device, size in model["memory"].items()),
-        duration(model.get("phase_s")),
+        duration(model["phase_s"]),
     )

@@ -61,8 +61,8 @@ def device_row(device: dict[str, Any]) -> tuple[str, ...]:
 
 
 def has_saved(model: dict[str, Any]) -> bool:
-    # Another host of the fleet may run an older version, which reports no conversations.
-    return bool((model.get("conversations") or {}).get("saved"))
+    known = model["conversations"]
+    return bool(known and known["saved"])
 
 
 def conversations_row(model: dict[str, Any]) -> tuple[str, ...]:
@@ -73,7 +73,8 @@ def conversations_row(model: dict[str, Any]) -> tuple[str, ...]:
 
 def given_up_in_words(model: dict[str, Any]) -> list[str]:
     """`conversations of qwen: its server restores …, so they are not saved any more`, unless its reason says so."""
-    problem = (model.get("conversations") or {}).get("problem", "")
+    known = model["conversations"]
+    problem = known["problem"] if known else ""
     return [f"conversations of {model['model']}: {problem}"] if problem and problem not in model["why"] else []
 
 
@@ -96,13 +97,12 @@ def failures_in_words(model: dict[str, Any]) -> str:
 
 def overrides_in_words(model: dict[str, Any]) -> list[str]:
     """`qwen is pinned, set at run time; the configuration says that it is not pinned`."""
-    # Another host of the fleet may run an older version, which reports none.
-    chosen, said = model.get("overrides") or {}, model.get("configured")
+    chosen, said = model["overrides"], model["configured"]
     words = {"pinned": pin_in_words, "ttl": ttl_in_words}
     return [
         f"{model['model']} is {tell(chosen[key])}, set at run time; the configuration says that it is {tell(said[key])}"
         for key, tell in words.items()
-        if said and chosen.get(key) is not None
+        if chosen and chosen[key] is not None
     ]
 
 
@@ -122,7 +122,7 @@ def alive_row(model: dict[str, Any]) -> tuple[str, ...]:
         str(model["port"] or ""),
         str(model["in_flight"]),
         str(model["waiting"]),
-        memory_in_words(model["footprint"], model.get("gpus")),  # an older host of the fleet reports no GPUs
+        memory_in_words(model["footprint"], model["gpus"]),
         duration(model["ttl_left_s"]),
         duration(model["phase_s"]),
     )
@@ -130,7 +130,7 @@ def alive_row(model: dict[str, Any]) -> tuple[str, ...]:
 
 def phase_of(model: dict[str, Any]) -> str:
     """`loading 42%` if the progress is known, `ready, adopted` if an earlier process of hotseat has started it."""
-    progress, adopted = model.get("progress"), ", adopted" if model.get("adopted") else ""
+    progress, adopted = model.get("progress"), ", adopted" if model["adopted"] else ""
     return f"{model['phase']}{adopted}" if progress is None else f"{model['phase']} {progress:.0%}"
 
 

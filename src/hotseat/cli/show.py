@@ -89,10 +89,10 @@ def _state(model: KnownModel, server: Server) -> dict[str, Any]:
         return {"phase": None, "phase_s": None, "adopted": False, "why": "", "conversations": None}
     return {
         "phase": seen["phase"],
-        "phase_s": seen.get("phase_s"),
-        "adopted": seen.get("adopted", False),
+        "phase_s": seen["phase_s"],
+        "adopted": seen["adopted"],
         "why": seen["why"],
-        "conversations": seen.get("conversations"),
+        "conversations": seen["conversations"],
     }
 
 

@@ -103,14 +103,10 @@ def drifts(ours: Mapping[ModelName, Offer], theirs: Mapping[ModelName, Offer]) -
 
 
 def differing(mine: Offer, other: Offer) -> list[str]:
-    """Estimates depend on the devices of a host, and older versions publish no command: neither counts."""
+    """Estimates depend on the devices of a host, so they do not count."""
     before, after = definition(mine), definition(other)
-    uncounted = set()
-    if mine.is_estimate and other.is_estimate:
-        uncounted.add("memory")
-    if not (mine.recipe and other.recipe):
-        uncounted.add("command")
-    return [key for key in before if before[key] != after[key] and key not in uncounted]
+    uncounted = "memory" if mine.is_estimate and other.is_estimate else None
+    return [key for key in before if before[key] != after[key] and key != uncounted]
 
 
 def definition(offer: Offer) -> dict[str, Any]:

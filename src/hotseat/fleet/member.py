@@ -83,9 +83,8 @@ class Member:
 
     def still_serves(self, model: ModelName) -> bool:
         """Does it serve the model until another host does, if it is drained?"""
-        released = self.record.released
         is_ready = model in self.residents and self.residents[model].phase == READY
-        return is_ready and released is not None and model not in released
+        return is_ready and model not in self.record.released
 
     def fail(self, model: ModelName) -> None:
         """A response reported that the model could not start there; the next record overrides this."""

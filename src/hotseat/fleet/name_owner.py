@@ -27,8 +27,7 @@ def is_ours(holder: HostRecord, record: HostRecord, *, at_start: bool) -> bool:
 
 
 def _is_same_machine(holder: HostRecord, record: HostRecord) -> bool:
-    """Versions before the token have no hash; then the address decides."""
-    return holder.address == record.address and holder.token_hash in ("", record.token_hash)
+    return holder.address == record.address and holder.token_hash == record.token_hash
 
 
 def taken(holder: HostRecord | None, record: HostRecord) -> str:

@@ -34,7 +34,7 @@ class Residence(msgspec.Struct, frozen=True, omit_defaults=True):
     oldest_wait_s: Seconds = 0.0
     pinned: bool = False
     phase_s: Seconds | None = None
-    """Since its phase began, as of the record; None: it never ran, or an older version wrote the record."""
+    """Since its phase began, as of the record; None: it never ran."""
 
 
 class DeviceBudget(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -61,11 +61,11 @@ class HostRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     is_leaving: bool = False
     version: str = ""
     token_hash: str = ""
-    """Shows which machine it is (`name_owner`); empty: written by an older version."""
+    """Shows which machine it is (`name_owner`)."""
     missing_files: dict[ModelName, str] = {}
     """A file that its disk does not have, of each of its models that lacks one."""
-    released: list[ModelName] | None = None
-    """Resident models for which it takes no more requests while it is drained; None: all, as in older versions."""
+    released: list[ModelName] = []
+    """Resident models for which it takes no more requests while it is drained."""
 
 
 class Offer(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -87,7 +87,7 @@ class Offer(msgspec.Struct, frozen=True, omit_defaults=True):
     most: int = 1
     """Replicas in the whole fleet."""
     recipe: str = ""
-    """Fingerprint of the command and of how its server is reached; empty: an older version wrote the record."""
+    """Fingerprint of the command and of how its server is reached."""
 
 
 class CatalogRecord(msgspec.Struct, frozen=True):

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 from hotseat.model_servers.os_processes import PROC, processes, stat_of
 
 ENDING = ".json"
-FIRST_FORMAT = FORMAT = 1
-"""A record of the first format does not state it: earlier versions cannot read one that does, and delete it."""
+FORMAT = 1
 
 
 class NewerRecord(Exception):
@@ -113,12 +112,8 @@ def write(path: str, record: Record) -> None:
     """Atomic: readers see the old file or the new one."""
     beside = f"{path}.new"
     with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        json.dump(_stated(FORMAT) | record._asdict(), file)
+        json.dump({"format": FORMAT, **record._asdict()}, file)
     os.replace(beside, path)
-
-
-def _stated(version: int) -> dict[str, Any]:
-    return {"format": version} if version > FIRST_FORMAT else {}
 
 
 def read(path: str) -> Record | None:
@@ -126,7 +121,7 @@ def read(path: str) -> Record | None:
     try:
         with open(path) as file:
             kept: dict[str, Any] = json.load(file)
-        if int(kept.pop("format", FIRST_FORMAT)) > FORMAT:
+        if int(kept.pop("format")) > FORMAT:
             raise NewerRecord
         numbers = {int(pid): int(start) for pid, start in kept["descendants"].items()}
         return Record(**{**kept, "descendants": numbers})
