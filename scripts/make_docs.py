@@ -31,7 +31,8 @@ from hotseat.ollama.endpoints import ENDPOINTS
 from hotseat.relay.exchange.states import TRANSITIONS
 from hotseat.relay.routing.other_apis import OTHER_APIS
 from hotseat.relay.routing.paths import INFERENCE, ONLY_LISTED, rule_of_ours
-from hotseat.scheduling.lifecycle import Phase, diagram
+from hotseat.scheduling.lifecycle import TABLE as MOVES
+from hotseat.scheduling.lifecycle import Phase
 from hotseat.simulation import trace
 from hotseat.telemetry.counters import BOUNDS_PER_S, BOUNDS_S
 from hotseat.telemetry.metric_names import FIGURES, LABELS, UPSTREAM_UP
@@ -83,8 +84,10 @@ def lifecycle() -> str:
         "The phases of a model's server and the legal transitions between them.\n"
         "Any other transition raises `InvalidMove` in the scheduler."
     )
+    edges = [f"    {start.value} --> {end.value}: {move.value}" for (start, move), end in MOVES.items()]
+    diagram = "\n".join(["```mermaid", "stateDiagram-v2", "    [*] --> cold", *edges, "```"])
     phases = ", ".join(f"`{phase.value}`" for phase in Phase if phase.takes_memory)
-    return page("Model lifecycle", about, f"```mermaid\n{diagram()}\n```", f"A model uses memory while it is {phases}.")
+    return page("Model lifecycle", about, diagram, f"A model uses memory while it is {phases}.")
 
 
 def exchange_states() -> str:

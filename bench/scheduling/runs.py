@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from bench.scheduling import peer_cache
+from bench.scheduling.bound import worst_share_of_bound
 from bench.scheduling.clairvoyant import Clairvoyant
 from bench.scheduling.jitter import jittered
 from bench.scheduling.mixes import FAMILIES, crowd
@@ -18,7 +19,6 @@ from bench.scheduling.workloads import WORKLOADS
 
 from hotseat.catalog.catalog import Policy
 from hotseat.scheduling.scheduler import Scheduler
-from hotseat.simulation.bound import worst_share_of_bound
 from hotseat.simulation.results import Figures, batch_completions, client_slowdowns, figures
 from hotseat.simulation.scenario import catalog_of
 from hotseat.simulation.simulator import Decider, Turns, play

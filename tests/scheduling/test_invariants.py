@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support import invariants
 from tests.support.catalogs import in_sets, level, model, one_at_a_time, with_budget
+from tests.support.invariants import BrokenPromise
 from tests.support.scheduler_driver import upstream_of
 
 from hotseat.identifiers import ClientId, LaunchId, ModelName, TicketId
-from hotseat.scheduling import invariants
 from hotseat.scheduling.events import KeepAliveChanged, UnloadRequested
-from hotseat.scheduling.invariants import BrokenPromise
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.queue import RequestKind, Ticket
 from hotseat.scheduling.state import ModelState, State

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from hotseat.errors import InvalidMove
-from hotseat.scheduling.lifecycle import TABLE, Move, Phase, after, diagram
+from hotseat.scheduling.lifecycle import TABLE, Move, Phase, after
 
 
 @pytest.mark.parametrize(("phase", "move"), [pair for pair in itertools.product(Phase, Move) if pair not in TABLE])
@@ -34,12 +34,3 @@ def test_nothing_leads_back_from_leaving() -> None:
 def test_every_phase_can_be_reached_and_left() -> None:
     """There is no dead end in a model's life."""
     assert {start for start, _ in TABLE} == set(TABLE.values()) == set(Phase)
-
-
-def test_the_diagram_shows_the_whole_table() -> None:
-    """The picture in the documentation is made from the table."""
-    lines = diagram().splitlines()
-
-    assert lines[:2] == ["stateDiagram-v2", "    [*] --> cold"]
-    assert "    draining --> unloading: stop" in lines
-    assert len(lines) == 2 + len(TABLE)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.catalogs import GIB, gpu, model, with_budget, with_model, without
+from tests.support.invariants import BrokenPromise, check
 from tests.support.scheduler_driver import (
     SchedulerDriver,
     arrives,
@@ -47,7 +48,6 @@ from hotseat.scheduling.events import (
     YieldEnded,
     YieldRequested,
 )
-from hotseat.scheduling.invariants import BrokenPromise, check
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.scheduling.view import DeviceView

@@ -332,7 +332,7 @@ def planted(where: Any, name: str, bug: Any) -> Iterator[None]:
     with (
         patch.object(where, name, bug),
         patch.object(settle, "_pass", pass_with_a_fuse),
-        patch("hotseat.scheduling.invariants.check"),
+        patch("tests.support.invariants.check"),
     ):
         yield
 
@@ -348,7 +348,7 @@ def pass_with_a_fuse(transitions: Transitions) -> Instant:
     ("where", "name", "bug", "rigs"), PLANTED, ids=[getattr(bug, "__name__", name) for _, name, bug, _ in PLANTED]
 )
 def test_the_world_finds_a_planted_bug(where: Any, name: str, bug: Any, rigs: tuple[str, ...]) -> None:
-    """The world judges by what it knows itself, without the scheduler's invariants.
+    """The world judges by what it knows itself, without the invariants.
 
     A TypeError is no finding: it would also come from a planted bug with the wrong parameters.
     """

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from tests.support import invariants
 from tests.support.catalogs import GIB, gpu
 
 from hotseat.catalog.spec import NOTHING
 from hotseat.errors import HotseatError, LoadFailed
 from hotseat.identifiers import ANY_GPU, Address, ClientId, LaunchId, ModelName, TicketId, Upstream
-from hotseat.scheduling import invariants
 from hotseat.scheduling.commands import (
     Allowance,
     Cause,

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from tests.support import invariants
+
 from hotseat.errors import LoadFailed, NeverFits, NoMemory
 from hotseat.identifiers import ANY_GPU, HOST_MEMORY, Address, ClientId, TicketId, Upstream
-from hotseat.scheduling import invariants
 from hotseat.scheduling.commands import (
     Cause,
     Command,

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LONGEST = 8
-"""Lines; more would scroll other output away."""
-
 
 class Banner(Struct, frozen=True):
     scheme: str

@@ -90,9 +90,3 @@ def after(phase: Phase, move: Move, details: str = "") -> Phase:
         return TABLE[phase, move]
     except KeyError:
         raise InvalidMove(f"a {phase.value} model cannot {move.value}: {details}") from None
-
-
-def diagram() -> str:
-    """Mermaid state diagram of the table."""
-    edges = [f"    {start.value} --> {end.value}: {move.value}" for (start, move), end in TABLE.items()]
-    return "\n".join(["stateDiagram-v2", "    [*] --> cold", *edges])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from bench.scheduling.bound import bound_of, claims, worst_share_of_bound
+
 from hotseat.catalog.catalog import Policy
 from hotseat.identifiers import LaunchId, ModelName, TicketId
-from hotseat.simulation.bound import bound_of, claims, worst_share_of_bound
 from hotseat.simulation.run_log import Request, Run, Stay
 from hotseat.simulation.trace import Memory, Model, Open, Trace
 

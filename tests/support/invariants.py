@@ -1,10 +1,9 @@
-"""Invariants of the scheduler, checked after every event in tests and on demand. A violation is a bug in hotseat."""
+"""What must hold in the scheduler's state after every event. A violation is a bug in hotseat."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hotseat.errors import HotseatError
 from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.memory_fit import free_later, free_now
 from hotseat.scheduling.memory_pressure import holds_yielded_memory
@@ -16,12 +15,10 @@ if TYPE_CHECKING:
 
     from hotseat.scheduling.state import ModelState, State
 
-
 WITH_SLEEP_LEVEL = (Phase.DRAINING, Phase.UNLOADING, Phase.ASLEEP, Phase.LOADING)
 
 
-class BrokenPromise(HotseatError):
-    code = "broken_promise"
+class BrokenPromise(AssertionError): ...
 
 
 def check(state: State) -> None:

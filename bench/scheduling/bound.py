@@ -1,4 +1,4 @@
-"""The waits of a run, compared with the bound of scheduling/bound.py: proved if one model fits at a time."""
+"""The waits of a run, compared with the bound of hotseat/scheduling/bound.py: proved if one model fits at a time."""
 
 from __future__ import annotations
 
