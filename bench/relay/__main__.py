@@ -23,9 +23,7 @@ from bench.relay.page import print_report, write_page
 from bench.relay.processes import Failure, Share
 from bench.relay.profile import profile
 from bench.relay.proxies.all import PROXIES
-from bench.relay.python_versions import OF_PYTHONS, compare_pythons
 from bench.relay.record import Record, joined, recorded
-from bench.relay.roots import usable
 from bench.relay.rounds import run_rounds, tell
 from bench.relay.soak import soak
 from bench.relay.team import compare_team
@@ -58,8 +56,6 @@ def main() -> int:
             with alone():
                 compare_team(options.rounds or ROUNDS)
             return 0
-        if options.python:
-            return on_both(options)
         if options.against:
             with alone():
                 compare(options.against, chosen(options.only, is_quick=options.quick), options.rounds or ROUNDS)
@@ -70,26 +66,12 @@ def main() -> int:
         return 1
 
 
-def on_both(options: argparse.Namespace) -> int:
-    rounds = rounds_of(options)
-    with alone():
-        found = compare_pythons(usable(options.python), chosen(options.only, is_quick=options.quick), rounds)
-    if options.write:
-        OF_PYTHONS.write_text(found.page())
-    return 0
-
-
 def run(options: argparse.Namespace) -> Record:
-    rounds = rounds_of(options)
-    with alone():
-        return measured(options, rounds)
-
-
-def rounds_of(options: argparse.Namespace) -> int:
     rounds: int = options.rounds or (1 if options.quick else ROUNDS)
     if options.write:
         must_suffice(rounds)
-    return rounds
+    with alone():
+        return measured(options, rounds)
 
 
 def measured(options: argparse.Namespace, rounds: int) -> Record:
@@ -164,9 +146,6 @@ def parse_options() -> argparse.Namespace:
     )
     parser.add_argument(
         "--against", metavar="REVISION", help="compare hotseat with itself at a git revision instead, in one run"
-    )
-    parser.add_argument(
-        "--python", type=Path, metavar="ROOT", help="compare hotseat on the Python of another root directory instead"
     )
     parser.add_argument(
         "--translated",

@@ -13,13 +13,12 @@ from functools import cache
 from importlib.metadata import distributions
 from pathlib import Path
 
-from bench.relay.roots import MACHINE, inside
 from bench.relay.tools import CACHE, HERE, REPOSITORY, install, run
 
 SYSTEM = Path("/usr/bin/python3")
 OLDEST = (3, 11)
 RIVALS, OURS = REPOSITORY / ".cache/bench-venv", REPOSITORY / ".cache/bench-hotseat"
-EARLIER, ELSEWHERE = REPOSITORY / ".cache/bench-earlier", REPOSITORY / ".cache/bench-elsewhere"
+EARLIER = REPOSITORY / ".cache/bench-earlier"
 
 
 def rivals() -> Path:
@@ -34,12 +33,6 @@ def hotseat() -> Path:
 
 
 @cache
-def elsewhere(root: Path) -> Path:
-    """The program, installed in the same way for the Python of a root directory."""
-    return installed(ELSEWHERE, REPOSITORY, root)
-
-
-@cache
 def earlier(revision: str) -> Path:
     """The program as it was in this revision, installed in the same way."""
     source, packed = CACHE / "earlier", CACHE / "earlier.tar"
@@ -50,52 +43,45 @@ def earlier(revision: str) -> Path:
     return installed(EARLIER, source)
 
 
-def installed(folder: Path, source: Path, root: Path = MACHINE) -> Path:
-    made(folder, source / "requirements/runtime.txt", root)
+def installed(folder: Path, source: Path) -> Path:
+    made(folder, source / "requirements/runtime.txt")
     wheels = CACHE / "dist"
     for old in wheels.glob("*.whl"):
         old.unlink()
     run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(wheels)], "cannot build hotseat", source)
-    pip(folder, "--no-deps", "--force-reinstall", str(next(wheels.glob("*.whl"))), root=root)
+    pip(folder, "--no-deps", "--force-reinstall", str(next(wheels.glob("*.whl"))))
     return folder
 
 
-def made(folder: Path, requirements: Path, root: Path = MACHINE) -> Path:
+def made(folder: Path, requirements: Path) -> Path:
     """An environment with these packages, made again when they or the interpreter change."""
-    stamp, wanted = folder / "installed.txt", f"{root / interpreter(root)[1:]}\n{requirements.read_text()}"
+    stamp, wanted = folder / "installed.txt", f"{interpreter()}\n{requirements.read_text()}"
     if not stamp.exists() or stamp.read_text() != wanted:
-        make(folder, root)
-        pip(folder, "--require-hashes", "-r", str(requirements), root=root)
+        make(folder)
+        pip(folder, "--require-hashes", "-r", str(requirements))
         stamp.write_text(wanted)
     return folder
 
 
-def make(folder: Path, root: Path) -> None:
-    if interpreter(root) == str(SYSTEM) and not succeeds([str(SYSTEM), "-c", "import ensurepip"]):
+def make(folder: Path) -> None:
+    if interpreter() == str(SYSTEM) and not succeeds([str(SYSTEM), "-c", "import ensurepip"]):
         install("python3-venv")
-    run(inside(root, interpreter(root), "-m", "venv", "--clear", str(folder)), f"cannot make {folder}")
+    run([interpreter(), "-m", "venv", "--clear", str(folder)], f"cannot make {folder}")
 
 
-def pip(folder: Path, *what: str, root: Path = MACHINE) -> None:
-    argv = inside(root, str(folder / "bin/python"), "-m", "pip", "install", "-q", *what)
-    run(argv, f"cannot install {what[-1]}")
+def pip(folder: Path, *what: str) -> None:
+    run([str(folder / "bin/python"), "-m", "pip", "install", "-q", *what], f"cannot install {what[-1]}")
 
 
-def interpreter(root: Path = MACHINE) -> str:
-    if root != MACHINE:
-        return str(SYSTEM.with_name((root / "usr/bin/python3").resolve().name))  # python3.14: a new one is noticed
+def interpreter() -> str:
     is_young = f"import sys; sys.exit(sys.version_info < {OLDEST})"
     return str(SYSTEM) if SYSTEM.exists() and succeeds([str(SYSTEM), "-c", is_young]) else sys.executable
 
 
 def python_version() -> str:
     """The version and the distributor of the build."""
-    return f"{python_number()}{' as the system has it' if interpreter() == str(SYSTEM) else ''}"
-
-
-def python_number(root: Path = MACHINE) -> str:
-    argv = inside(root, interpreter(root), "-V")
-    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()[1]
+    said = subprocess.run([interpreter(), "-V"], capture_output=True, text=True, check=True).stdout
+    return f"{said.split()[1]}{' as the system has it' if interpreter() == str(SYSTEM) else ''}"
 
 
 def version_in(folder: Path, package: str) -> str:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 from bench.relay.proxies.kinds import Backs, Launch, Proxy
-from bench.relay.pythons import earlier, elsewhere, hotseat, python_number, version_in
-from bench.relay.roots import inside
+from bench.relay.pythons import earlier, hotseat, version_in
 from bench.relay.upstreams import bench_command, llama_command
 
 if TYPE_CHECKING:
@@ -57,16 +56,6 @@ def at(revision: str) -> Proxy:
         return served(earlier(revision), folder, port, backs)
 
     return replace(HOTSEAT, name=f"hotseat-{revision}", title=f"hotseat at {revision}", launch=launch_earlier)
-
-
-def within(root: Path) -> Proxy:
-    """hotseat on the Python of this root directory."""
-
-    def launch_there(folder: Path, port: int, backs: Backs) -> Launch:
-        launch = served(elsewhere(root), folder, port, backs)
-        return replace(launch, argv=inside(root, *launch.argv))
-
-    return replace(HOTSEAT, name=f"Python {python_number(root)}", launch=launch_there)
 
 
 HOTSEAT = Proxy("hotseat", "hotseat, all duties", launch, version, starts_upstreams=True, renews_after=RENEWS_AFTER)
