@@ -142,17 +142,9 @@ bench-memory *options:
 bench-scheduling *options:
     python -m bench.scheduling "$@"
 
-# cost of coordination between hosts, on three NATS servers
+# what a fleet costs and where it places requests: agreement | size | simulation, each with --help
 bench-fleet *options:
     python -m bench.fleet "$@"
-
-# what a host and NATS have to do in fleets of up to a thousand hosts: [--sizes N …] [--models N] [--rounds N] [--seconds S] [--write]
-bench-fleet-size *options:
-    python -m bench.fleet_size "$@"
-
-# simulate fifty hosts on a virtual clock: [--hosts N] [--models N] [--requests N] [--seed N] [--write]
-simulate-fleet *options:
-    python -m bench.fleet_simulation "$@"
 
 # simulate fleets with faults on a virtual clock: [--seeds N] [--first SEED] [--fault NAME …] [--log]
 simulate-faults *options:

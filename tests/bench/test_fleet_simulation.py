@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from bench.fleet_simulation.clock import Clock
-from bench.fleet_simulation.figures import jain
-from bench.fleet_simulation.fleet import catalog_of, simulate
-from bench.fleet_simulation.page import tables
-from bench.fleet_simulation.policies import POLICIES
-from bench.fleet_simulation.workload import Workload, workload
+from bench.fleet.figures import jain
+from bench.fleet.simulated_fleet import POLICIES, catalog_of, simulate
+from bench.fleet.simulated_host import Clock
+from bench.fleet.workload import Workload, workload
 from tests.support.depth import by_depth
 
 from hotseat.fleet.records import encoded
 
 if TYPE_CHECKING:
-    from bench.fleet_simulation.figures import Figures
+    from bench.fleet.figures import Figures
 
 HOSTS, MODELS, REQUESTS = 20, 200, by_depth(5_000, deep=20_000)
 BEGINNING = by_depth(1_000, deep=3_000)
@@ -118,14 +115,6 @@ def test_a_large_catalog_fits_into_a_message() -> None:
     catalog = encoded(catalog_of(workload(10, 10_000, 1, seed=1)))
 
     assert len(catalog) == pytest.approx(700_000, rel=0.05)
-
-
-def test_policies_without_messages_have_no_message_counts(day: Figures) -> None:
-    """All policies are in the table of outcomes, and only those of a fleet in that of messages."""
-    outcome, cost = tables([day, replace(day, policy="random", record_bytes=0.0)]).split("\n\n")
-
-    assert outcome.startswith("|  | hotseat | random |\n")
-    assert cost.startswith("|  | hotseat |\n")
 
 
 def test_work_is_even_when_all_have_the_same() -> None:

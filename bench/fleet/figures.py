@@ -1,15 +1,18 @@
-"""The figures of a run."""
+"""The figures of a simulated fleet, and their tables."""
 
 from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from hotseat.simulation.results import quantile
 
 if TYPE_CHECKING:
-    from bench.fleet_simulation.workload import Workload
+    from collections.abc import Callable, Sequence
+
+    from bench.fleet.workload import Workload
+    from bench.report import Rows
 
 
 @dataclass(slots=True)
@@ -101,3 +104,39 @@ def jain(values: list[float]) -> float:
     """1 if all are equal, one over their number if one has everything."""
     squares = sum(value * value for value in values)
     return sum(values) ** 2 / (len(values) * squares) if squares else 1.0
+
+
+Row: TypeAlias = "tuple[str, Callable[[Figures], str]]"
+
+OUTCOME: list[Row] = [
+    ("served", lambda run: f"{run.served:,}"),
+    ("refused: the queue was full", lambda run: f"{run.refused:,}"),
+    ("broken: the host failed", lambda run: f"{run.broken:,}"),
+    ("loads", lambda run: f"{run.loads:,}"),
+    ("loads per 100 requests", lambda run: f"{run.loads_per_100:.1f}"),
+    ("— of a model that was already loading elsewhere", lambda run: f"{run.doubled:,}"),
+    ("— for another replica", lambda run: f"{run.replicas:,}"),
+    ("served at once", lambda run: f"{100 * run.at_once:.1f} %"),
+    ("wait, mean", lambda run: f"{run.wait_mean_s:.1f} s"),
+    ("wait, p50", lambda run: f"{run.wait_p50_s:.1f} s"),
+    ("wait, p99", lambda run: f"{run.wait_p99_s:.0f} s"),
+    ("wait, longest", lambda run: f"{run.wait_max_s:.0f} s"),
+    ("busiest host relative to the mean, work per GiB", lambda run: f"{run.imbalance:.1f} ×"),
+    ("evenness of work per GiB (Jain)", lambda run: f"{run.evenness:.2f}"),
+    ("returned to the same host, of those that could", lambda run: f"{100 * run.affinity:.0f} %"),
+]
+COST: list[Row] = [
+    ("writes per second and host", lambda run: f"{run.writes_per_host_s:.2f}"),
+    ("bytes of a record, mean", lambda run: f"{run.record_bytes:.0f}"),
+    ("claims", lambda run: f"{run.claims:,}"),
+    ("conflicting claims", lambda run: f"{run.conflicts:,}"),
+]
+
+
+def tables(runs: Sequence[Figures]) -> dict[str, Rows]:
+    """The second one has no column for policies without messages."""
+    return {"Placement": table(OUTCOME, runs), "Messages": table(COST, [run for run in runs if run.record_bytes])}
+
+
+def table(rows: Sequence[Row], runs: Sequence[Figures]) -> Rows:
+    return [["", *(run.policy for run in runs)], *([title, *map(cell, runs)] for title, cell in rows)]

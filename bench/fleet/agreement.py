@@ -1,16 +1,30 @@
-"""The cost of the store on three real NATS servers: compared with bare nats-py, and when a leader is killed."""
+"""The cost of agreement on three real NATS servers, and of a request that is forwarded to another host.
+
+The store is compared with bare nats-py, and when a leader is killed. For forwarding, two hosts have a C program as a
+model server, and the same load comes in turn to the host that has the model and to the other one: the CPU time of both
+hosts is compared with that of one that serves its own.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import shlex
+import statistics
 import time
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import nats
 import nats.errors
+from bench.relay.loads import Requests, chat
+from bench.relay.upstreams import bench_command
+from bench.report import Rows, Verdict
+from tests.support.fleet_journey import Hosts, nats_cluster
 from tests.support.nats import nats_servers
+from tests.support.ports import free_port
+from tests.support.processes import proc_file
 
 from hotseat.fleet.jetstream.buckets import stream_of
 from hotseat.fleet.jetstream.store import JetStream
@@ -21,16 +35,23 @@ from hotseat.identifiers import HostName, ModelName, Seconds
 from hotseat.settings import Fleet
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    import argparse
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from pathlib import Path
 
     from nats.js import JetStreamContext
+    from tests.support.hotseat import Hotseat
     from tests.support.nats import NatsServer
 
 SERVERS = 3
 LEASES = 8
 DURABLE = ", sync_interval: always"
 PATIENCE_S: Seconds = 60.0
+MOST = 2.0
+"""The limit for a placement, as a multiple of a bare compare-and-swap."""
+MOST_PASSED_ON = 2.5
+"""The limit for a forwarded request, both hosts together, as a multiple of one served where it arrived: two relays, and
+a proof of the sender that is signed and checked for every request."""
 
 CLAIM = encoded(Claim(ModelName("qwen3-30b-a3b"), HostName("gpu1"), HostName("gpu2"), "gpu1 has room"))
 RECORD = encoded(
@@ -202,3 +223,117 @@ async def claimed(claim: Callable[[], Awaitable[object]]) -> Seconds:
                 await asyncio.sleep(0.02)
             else:
                 return time.perf_counter() - began
+
+
+CLIENTS = 16
+SECONDS = 2
+CHAT = "/v1/chat/completions"
+US = 1e6 / os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Forwarded:
+    """CPU-µs per request in one round."""
+
+    local: float
+    passing: float
+    """At the host that forwards it."""
+    serving: float
+    """At the host that serves it."""
+
+    @property
+    def times_local(self) -> float:
+        return (self.passing + self.serving) / self.local
+
+
+def forwarded(folder: Path, rounds: int) -> list[Forwarded]:
+    with ExitStack() as stack:
+        nats = stack.enter_context(nats_cluster(folder / "nats", 1))
+        hosts = Hosts(folder, nats, stack)
+        port = free_port()
+        hosts.start("near", {"bench": {"cmd": shlex.join(bench_command(port)), "proxy": f"http://127.0.0.1:{port}"}})
+        hosts.start("far", {"other": {"cmd": "never-run ${PORT}"}})
+        hosts.until_connected()
+        load = Requests(CHAT, chat(1024), folder)
+        for host in (hosts["near"], hosts["far"]):  # fills the head caches and loads the model
+            load.send(host.port, CLIENTS, 1)
+        return [one_round(load, hosts["near"], hosts["far"]) for _ in range(rounds)]
+
+
+def one_round(load: Requests, near: Hotseat, far: Hotseat) -> Forwarded:
+    (local,) = cost(load, near, near)
+    passing, serving = cost(load, far, far, near)
+    return Forwarded(local, passing, serving)
+
+
+def cost(load: Requests, asked: Hotseat, *weighed: Hotseat) -> list[float]:
+    """CPU-µs per request of each host, while `asked` gets the load."""
+    before = [ticks(host) for host in weighed]
+    answered = load.send(asked.port, CLIENTS, SECONDS)
+    return [(ticks(host) - began) * US / answered.count for host, began in zip(weighed, before, strict=True)]
+
+
+def ticks(host: Hotseat) -> int:
+    """Of the process itself, without its guard and its model servers."""
+    fields = proc_file(host.process.pid, "stat").rpartition(b")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+# The report
+
+
+def ratios(outcome: Outcome) -> list[float]:
+    """Per round, because the machine's speed varies."""
+    return [ours / bare for ours, bare in zip(outcome.ours, outcome.bare, strict=True)]
+
+
+def run(folder: Path, options: argparse.Namespace) -> tuple[dict[str, Rows], list[Verdict]]:
+    requests = forwarded(folder, options.rounds)
+    outcome = asyncio.run(measured(folder / "store", options.rounds, options.placements, options.kills))
+    promises = {
+        "a placement, relative to bare nats-py": (ratios(outcome), MOST),
+        "a forwarded request, both hosts together, relative to one": (
+            [each.times_local for each in requests],
+            MOST_PASSED_ON,
+        ),
+    }
+    verdicts = [
+        Verdict(promise, f"{most:g} or less", f"{statistics.median(found):.2f}", statistics.median(found) <= most)
+        for promise, (found, most) in promises.items()
+    ]
+    return {"Agreement": agreement_rows(outcome), "Forwarded requests": forwarded_rows(requests)}, verdicts
+
+
+def agreement_rows(outcome: Outcome) -> Rows:
+    return [
+        ["", "median", "lowest and highest"],
+        row("a placement by bare nats-py", outcome.bare, "ms", 2),
+        row("a placement by hotseat's store", outcome.ours, "ms", 2),
+        row("ratio, round by round", ratios(outcome), "×", 2),
+        row("renewal of a lease", outcome.renewals, "ms", 2),
+        row("until another host has received it", outcome.noticed, "ms", 2),
+        row(f"end of a lease that is not renewed, beyond its {LEASE_S:.0f} s", outcome.expiries, "ms", 0),
+        row("first write after the leader of the claims is killed", outcome.our_kills, "s", 1),
+        row("the same by bare nats-py, at the same time", outcome.bare_kills, "s", 1),
+        ["renewals per second by one connection", f"{outcome.renewals_per_s:,.0f}", ""],
+        ["… so many hosts renew as often", f"{outcome.renewals_per_s * RENEW_S:,.0f}", ""],
+        ["bytes of a record of a host with six models", f"{len(RECORD):,}", ""],
+    ]
+
+
+def forwarded_rows(requests: list[Forwarded]) -> Rows:
+    return [
+        ["", "CPU-µs per request", "lowest and highest round"],
+        row("served by the host that received it", [each.local for each in requests], "", 0),
+        row("forwarded: the forwarding host", [each.passing for each in requests], "", 0),
+        row("forwarded: the serving host", [each.serving for each in requests], "", 0),
+        row("both hosts together, relative to one", [each.times_local for each in requests], "×", 2),
+    ]
+
+
+def row(title: str, values: Sequence[float], unit: str, digits: int) -> list[str]:
+    times = 1000.0 if unit == "ms" else 1.0
+    median, low, high = (
+        f"{value * times:.{digits}f}" for value in (statistics.median(values), min(values), max(values))
+    )
+    return [title, f"{median} {unit}".rstrip(), f"{low} – {high} {unit}".rstrip()]

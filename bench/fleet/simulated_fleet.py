@@ -8,28 +8,106 @@ reaches any host that is up, as behind a load balancer.
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from bench.fleet_simulation.clock import Clock
-from bench.fleet_simulation.figures import Counters, figures
-from bench.fleet_simulation.host import GIB, GPU, Host, Request
-from bench.fleet_simulation.workload import DOWN_S, SLOTS
+from bench.fleet.figures import Counters, figures
+from bench.fleet.simulated_host import GIB, GPU, Clock, Host, Request
+from bench.fleet.workload import DOWN_S, SLOTS
 
 from hotseat.fleet.load_claims import key_of
-from hotseat.fleet.placement import Load, Nowhere, Serve
+from hotseat.fleet.placement import Load, Nowhere, Serve, place
 from hotseat.fleet.records import CatalogRecord, Claim, Offer, encoded
 from hotseat.fleet.replicas import one_more, to_spare
 from hotseat.fleet.roster import Roster
 from hotseat.fleet.store import LEASE_S, Bucket, Removed, Revision, Written
-from hotseat.identifiers import HostName
+from hotseat.identifiers import ClientId, HostName
 
 if TYPE_CHECKING:
-    from bench.fleet_simulation.figures import Figures
-    from bench.fleet_simulation.policies import Maker
-    from bench.fleet_simulation.workload import Ask, Workload
+    from collections.abc import Callable, Sequence
 
+    from bench.fleet.figures import Figures
+    from bench.fleet.workload import Ask, Model, Workload
+
+    from hotseat.fleet.placement import Decision
     from hotseat.fleet.store import Change
-    from hotseat.identifiers import ClientId, ModelName, Seconds
+    from hotseat.identifiers import Instant, ModelName, Seconds
+
+NOBODY = ClientId("")
+
+
+class Policy(Protocol):
+    is_fleet: bool
+    """Whether it reads host records and makes claims."""
+
+    def choose(self, ask: Ask, roster: Roster, now: Instant) -> Decision: ...
+
+
+class Placement:
+    """Production code."""
+
+    is_fleet = True
+
+    def choose(self, ask: Ask, roster: Roster, now: Instant) -> Decision:
+        return place(ask.model.name, ask.client, roster, now)
+
+
+class WithoutAffinity:
+    """The same for clients without identity: the ready replica with the least load per slot."""
+
+    is_fleet = True
+
+    def choose(self, ask: Ask, roster: Roster, now: Instant) -> Decision:
+        return place(ask.model.name, NOBODY, roster, now)
+
+
+class FittingHosts:
+    """For policies that only know which hosts are up and which fit a model at all."""
+
+    is_fleet = False
+
+    def __init__(self, hosts: Sequence[Host], seed: int) -> None:
+        self._hosts, self._rng = hosts, Random(seed)
+        self._fitting: dict[tuple[int, str], list[Host]] = {}
+
+    def fitting(self, model: Model) -> list[Host]:
+        kind = (model.gib, model.site)
+        if kind not in self._fitting:
+            self._fitting[kind] = [
+                host for host in self._hosts if host.machine.gib >= model.gib and model.site in ("", host.machine.site)
+            ]
+        return self._fitting[kind]
+
+
+class AtRandom(FittingHosts):
+    """A load balancer in front of hosts that do not know each other."""
+
+    def choose(self, ask: Ask, roster: Roster, now: Instant) -> Decision:
+        hosts = self.fitting(ask.model)
+        living = [host for host in self._rng.sample(hosts, min(3, len(hosts))) if host.is_up]
+        return Serve(living[0].machine.name, "chance") if living else Nowhere("nobody lives")
+
+
+class LeastLoaded(FittingHosts):
+    """A load balancer that counts connections exactly."""
+
+    def choose(self, ask: Ask, roster: Roster, now: Instant) -> Decision:
+        living = [host for host in self.fitting(ask.model) if host.is_up]
+        if not living:
+            return Nowhere("nobody lives")
+        fewest = min(len(host.requests) for host in living)
+        best = self._rng.choice([host for host in living if len(host.requests) == fewest])
+        return Serve(best.machine.name, "fewest connections")
+
+
+Maker: TypeAlias = "Callable[[Sequence[Host], int], Policy]"
+
+POLICIES: dict[str, Maker] = {
+    "hotseat": lambda hosts, seed: Placement(),
+    "without affinity": lambda hosts, seed: WithoutAffinity(),
+    "least connections": LeastLoaded,
+    "random": AtRandom,
+}
+
 
 GROUPS = 2
 STORE_S, HOP_S = 0.002, 0.001

@@ -1,4 +1,4 @@
-"""One host: the production scheduler with simulated servers.
+"""One host: the production scheduler with simulated servers, on a clock that jumps to the next event.
 
 A fleet's configuration may have ten thousand models, of which a host uses a few at a time. Its scheduler gets those
 that are resident or requested; a requested model is added as by a reload, and what was learned of a removed one is
@@ -7,11 +7,12 @@ kept. Loads share one disk and run one after the other.
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from bench.fleet_simulation.workload import SLOTS, STOP_S
+from bench.fleet.workload import SLOTS, STOP_S
 
 from hotseat.catalog.catalog import Catalog, Policy
 from hotseat.catalog.groups import TOGETHER, Groups
@@ -33,13 +34,35 @@ from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.scheduler import Scheduler
 
 if TYPE_CHECKING:
-    from bench.fleet_simulation.clock import Clock
-    from bench.fleet_simulation.workload import Ask, Machine, Model
+    from collections.abc import Callable
+
+    from bench.fleet.workload import Ask, Machine, Model
 
     from hotseat.identifiers import Instant, LaunchId, ModelName, Seconds
     from hotseat.scheduling.commands import Command
     from hotseat.scheduling.events import Event
     from hotseat.scheduling.state import ModelState
+
+
+class Clock:
+    __slots__ = ("_coming", "_number", "now")
+
+    def __init__(self) -> None:
+        self.now: Instant = 0.0
+        self._coming: list[tuple[Instant, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._number = 0
+
+    def at(self, when: Instant, happens: Callable[..., None], *about: Any) -> None:
+        # The number keeps simultaneous events in the order in which they were scheduled. Any: arguments differ.
+        self._number += 1
+        heapq.heappush(self._coming, (when, self._number, happens, about))
+
+    def run_until(self, end: Instant) -> None:
+        while self._coming and self._coming[0][0] <= end:
+            self.now, _, happens, about = heapq.heappop(self._coming)
+            happens(*about)
+        self.now = max(self.now, end)
+
 
 GIB = 1 << 30
 GPU = DeviceName("gpu0")
