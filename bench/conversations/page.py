@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from bench.conversations.cases import CASES
 from bench.conversations.checks import verdicts
 from bench.conversations.record import OFF, ON, STAYED
-from bench.scheduling.tables import markdown, plain
+from bench.report import markdown, plain
 from bench.swap.page import ms, spread
 
 if TYPE_CHECKING:
     from bench.conversations.record import Record
-    from bench.scheduling.tables import Rows
+    from bench.report import Rows
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs/reference/conversations-figures.md"

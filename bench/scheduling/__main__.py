@@ -11,22 +11,22 @@ import platform
 import sys
 import time
 from datetime import UTC, datetime
-from pathlib import Path
 
-from bench.scheduling.baseline import write_baseline
-from bench.scheduling.checks import verdicts
+from bench.report import PAGES, show, write
+from bench.scheduling.chart import chart
+from bench.scheduling.checks import Record, verdicts
 from bench.scheduling.costs import costs
-from bench.scheduling.golden import write_golden
+from bench.scheduling.expected import write_baseline, write_golden
 from bench.scheduling.mixes import CROWDS, HELD_OUT, TUNING
 from bench.scheduling.optimum import ratios
-from bench.scheduling.page import print_mixes, print_report, write_page
 from bench.scheduling.placements import PLACED, placements
 from bench.scheduling.real import compare_all, seconds_until_answered
-from bench.scheduling.record import Record
 from bench.scheduling.runs import PEERS, TURNS, Cell, mix_cells, outcomes, workload_cells
+from bench.scheduling.tables import print_mixes, tables
 from bench.scheduling.workloads import SEEDS, WORKLOADS
 
 JITTERS = 3
+CHART = PAGES / "scheduling-figures.svg"
 
 
 def main() -> int:
@@ -40,12 +40,12 @@ def main() -> int:
     if options.mixes:
         compare_mixes(options)
         return 0
-    record = Record.read(options.from_file) if options.from_file else measured(options)
-    print_report(record)
-    if options.json:
-        record.write(options.json)
+    record = measured(options)
+    found = tables(record)
+    show(found)
     if options.write:
-        write_page(record)
+        write("scheduling-figures.md", found, (f"{record.date}, {record.seconds / 60:.0f} min", record.machine))
+        CHART.write_text(chart(record))
     return 1 if options.check and not all(verdict.holds for verdict in verdicts(record)) else 0
 
 
@@ -99,11 +99,9 @@ def parse_options() -> argparse.Namespace:
     )
     parser.add_argument("--jitters", type=int, default=JITTERS, metavar="K", help="variants of each mix (%(default)s)")
     parser.add_argument("--real", action="store_true", help="also replay some traces with real processes")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all results to this file")
     parser.add_argument(
-        "--from", type=Path, metavar="FILE", dest="from_file", help="report results from a file and run nothing"
+        "--write", action="store_true", help="update docs/reference/scheduling-figures.md and its chart"
     )
-    parser.add_argument("--write", action="store_true", help="write docs/reference/scheduling-figures.md and its chart")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a guaranteed figure is missed")
     parser.add_argument(
         "--golden", action="store_true", help="write the figures that the tests compare the scheduler with"

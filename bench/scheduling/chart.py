@@ -17,8 +17,8 @@ from bench.scheduling.workloads import WORKLOADS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from bench.scheduling.checks import Record
     from bench.scheduling.costs import Cost
-    from bench.scheduling.record import Record
 
 Rows: TypeAlias = dict[str, dict[str, float]]
 """By label, then by policy."""

@@ -1,27 +1,59 @@
-"""The promises about scheduling, and the result of each in one run. Pure."""
+"""The measurements of one run, and the promises about scheduling with the result of each in it. Pure."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
+from dataclasses import dataclass, fields
 from math import floor
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from bench.scheduling.baseline import baseline
+from bench.report import Verdict
 from bench.scheduling.comparison import against, noise, summary
+from bench.scheduling.expected import baseline
 from bench.scheduling.mixes import FAMILIES
-from bench.scheduling.placements import by_machine
-from bench.scheduling.runs import CLAIRVOYANT, COLLATE, TURNS
+from bench.scheduling.placements import Placement, by_machine
+from bench.scheduling.runs import CLAIRVOYANT, COLLATE, TURNS, Outcome
 from bench.scheduling.workloads import WAITING, WORKLOADS
 
-from hotseat.simulation.results import geometric_mean
+from hotseat.simulation.results import Figures, geometric_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from bench.scheduling.comparison import Summary
-    from bench.scheduling.record import Record
+    from bench.scheduling.costs import Cost
+    from bench.scheduling.optimum import Ratio
+    from bench.scheduling.real import Comparison
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    date: str
+    machine: str
+    seconds: float
+    outcomes: tuple[Outcome, ...]
+    ratios: tuple[Ratio, ...] = ()
+    costs: tuple[Cost, ...] = ()
+    placements: tuple[Placement, ...] = ()
+    real: tuple[Comparison, ...] = ()
+    answered_s: float | None = None
+    """How long the one request of f4 took with real processes."""
+
+    def of(self, scenario: str, decider: str) -> list[Outcome]:
+        """By seed."""
+        return [each for each in self.outcomes if (each.cell.scenario, each.cell.decider) == (scenario, decider)]
+
+    def mean(self, scenario: str, decider: str) -> Figures | None:
+        """Over all seeds; None if it was not run."""
+        found = self.of(scenario, decider)
+        return mean_of(each.figures for each in found) if found else None
+
+
+def mean_of(found: Iterable[Figures]) -> Figures:
+    rows = list(found)
+    means: dict[str, Any] = {each.name: fmean(getattr(row, each.name) for row in rows) for each in fields(Figures)}
+    return Figures(**means)
+
 
 ANSWERED_S = 12.0
 OF_THE_BEST = 1.1
@@ -30,27 +62,12 @@ MORE_POINTS = 4
 """So many per cent of the mixes more than the baseline must be no worse than collate."""
 
 
-class Side(Enum):
-    AT_MOST = "≤"
-    AT_LEAST = "≥"
+def at_most(promise: str, measured: float, limit: float) -> Verdict:
+    return Verdict(promise, f"≤ {limit:g}", f"{measured:.3g}", measured <= limit)
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    promise: str
-    measured: float
-    side: Side
-    limit: float
-
-    @property
-    def holds(self) -> bool:
-        if self.side is Side.AT_MOST:
-            return self.measured <= self.limit
-        return self.measured >= self.limit
-
-    def __str__(self) -> str:
-        word = "met" if self.holds else "MISSED"
-        return f"{word}: {self.promise} {self.side.value} {self.limit:g} (measured {self.measured:.3g})"
+def at_least(promise: str, measured: float, limit: float) -> Verdict:
+    return Verdict(promise, f"≥ {limit:g}", f"{measured:.3g}", measured >= limit)
 
 
 def verdicts(record: Record) -> list[Verdict]:
@@ -71,8 +88,8 @@ def verdicts(record: Record) -> list[Verdict]:
 def thrash(record: Record) -> Iterator[Verdict]:
     ours, theirs = record.mean("a", TURNS), record.mean("a", COLLATE)
     if ours and theirs:
-        yield Verdict("a: throughput over collate's", ours.per_hour / theirs.per_hour, Side.AT_LEAST, 3.5)
-        yield Verdict("a: loads over collate's", ours.loads / theirs.loads, Side.AT_MOST, 1 / 8)
+        yield at_least("a: throughput over collate's", ours.per_hour / theirs.per_hour, 3.5)
+        yield at_most("a: loads over collate's", ours.loads / theirs.loads, 1 / 8)
 
 
 def no_regret(record: Record) -> Iterator[Verdict]:
@@ -81,26 +98,26 @@ def no_regret(record: Record) -> Iterator[Verdict]:
         pairs = list(zip(record.of(name, TURNS), record.of(name, COLLATE), strict=True))
         if pairs:
             same = fmean(ours.fingerprint == theirs.fingerprint for ours, theirs in pairs)
-            yield Verdict(f"{name}: share of runs identical to collate's", same, Side.AT_LEAST, 1.0)
+            yield at_least(f"{name}: share of runs identical to collate's", same, 1.0)
 
 
 def waiting(record: Record) -> Iterator[Verdict]:
     alone = [name for name, workload in WORKLOADS.items() if workload.fits_one]
     shares = [each.share_of_bound for name in alone for each in record.of(name, TURNS)]
     if shares:
-        yield Verdict("longest wait / bound, workloads where one model fits", max(shares), Side.AT_MOST, 1.0)
+        yield at_most("longest wait / bound, workloads where one model fits", max(shares), 1.0)
     if crowds := record.of("crowd", TURNS):
         worst = max(each.share_of_bound for each in crowds)
-        yield Verdict(f"longest wait / bound, {len(crowds)} random scenarios", worst, Side.AT_MOST, 1.0)
+        yield at_most(f"longest wait / bound, {len(crowds)} random scenarios", worst, 1.0)
 
 
 def one_request(record: Record) -> Iterator[Verdict]:
     """Its response takes a second, so its slowdown is its latency in seconds."""
     promise = "f4: seconds until the one request is answered"
     if found := [each.clients[WAITING] for each in record.of("f4", TURNS)]:
-        yield Verdict(promise, max(found), Side.AT_MOST, ANSWERED_S)
+        yield at_most(promise, max(found), ANSWERED_S)
     if record.answered_s is not None:
-        yield Verdict(f"{promise}, real processes", record.answered_s, Side.AT_MOST, ANSWERED_S)
+        yield at_most(f"{promise}, real processes", record.answered_s, ANSWERED_S)
 
 
 def mixes(record: Record) -> Iterator[Verdict]:
@@ -117,13 +134,13 @@ def mix_promises(name: str, ours: Summary, before: Summary, floor: Summary) -> I
     """The floor is collate against itself."""
     more = rounded_down(before.no_worse + MORE_POINTS / 100)
     said = f"(baseline {before.no_worse:.3g}, collate itself {floor.no_worse:.3g})"
-    yield Verdict(f"{name}: share no worse than collate {said}", ours.no_worse, Side.AT_LEAST, more)
+    yield at_least(f"{name}: share no worse than collate {said}", ours.no_worse, more)
     lost = f"(baseline {len(before.worse_in_all)}, collate itself {len(floor.worse_in_all)})"
-    yield Verdict(f"{name}: worse than collate in everything {lost}", len(ours.worse_in_all), Side.AT_MOST, 0)
+    yield at_most(f"{name}: worse than collate in everything {lost}", len(ours.worse_in_all), 0)
     gain, wait = rounded_down(before.gain), rounded_down(before.longest_wait)
-    yield Verdict(f"{name}: gain of clients over collate", ours.gain, Side.AT_LEAST, gain)
-    yield Verdict(f"{name}: gain in longest wait over collate", ours.longest_wait, Side.AT_LEAST, wait)
-    yield Verdict(f"{name}: longest wait / bound", ours.share_of_bound, Side.AT_MOST, 1.0)
+    yield at_least(f"{name}: gain of clients over collate", ours.gain, gain)
+    yield at_least(f"{name}: gain in longest wait over collate", ours.longest_wait, wait)
+    yield at_most(f"{name}: longest wait / bound", ours.share_of_bound, 1.0)
 
 
 def rounded_down(limit: float) -> float:
@@ -135,16 +152,14 @@ def foresight(record: Record) -> Iterator[Verdict]:
     for name, limit in (("c", 1.15), ("c2", 1.15), ("c3", 1.20)):
         ours, best = record.mean(name, TURNS), record.mean(name, CLAIRVOYANT)
         if ours and best:
-            yield Verdict(
-                f"{name}: slowdown over the clairvoyant's", ours.slowdown / best.slowdown, Side.AT_MOST, limit
-            )
+            yield at_most(f"{name}: slowdown over the clairvoyant's", ours.slowdown / best.slowdown, limit)
 
 
 def placements(record: Record) -> Iterator[Verdict]:
     for (cards, models), found in by_machine(record.placements).items():
         ratio = geometric_mean(each.ratio for each in found)
         promise = f"{models} models on {cards} cards: slowdown over the best assignment's"
-        yield Verdict(promise, ratio, Side.AT_MOST, OF_THE_BEST)
+        yield at_most(promise, ratio, OF_THE_BEST)
 
 
 LIMITS_US = {
@@ -160,11 +175,11 @@ def costs(record: Record) -> Iterator[Verdict]:
     for cost in record.costs:
         if limit := LIMITS_US.get((cost.what, cost.models, cost.requested)):
             size = f"{cost.models} models, {cost.resident} resident, {cost.waiting} waiting"
-            yield Verdict(f"µs per decision, {cost.what} ({size})", cost.us_per_event, Side.AT_MOST, limit)
+            yield at_most(f"µs per decision, {cost.what} ({size})", cost.us_per_event, limit)
 
 
 def real(record: Record) -> Iterator[Verdict]:
     for each in record.real:
         off = f"{each.workload}: real processes off the simulation"
-        yield Verdict(f"{off}, loads", each.loads_off, Side.AT_MOST, 0.10)
-        yield Verdict(f"{off}, mean latency", each.mean_off, Side.AT_MOST, 0.15)
+        yield at_most(f"{off}, loads", each.loads_off, 0.10)
+        yield at_most(f"{off}, mean latency", each.mean_off, 0.15)

@@ -10,8 +10,7 @@ from collections import deque
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from bench.scheduling.peer import ModelState, Peer
-from bench.scheduling.policies import least_recent
+from bench.scheduling.policies import ModelState, Peer, least_recent
 
 from hotseat.identifiers import ModelName
 from hotseat.simulation.trace import Open

@@ -1,18 +1,20 @@
-"""Random scenarios: mixes of agents, people and batches, and crowds of clients."""
+"""Random scenarios: mixes of agents, people and batches, crowds of clients, and the same with slightly other times."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
-from bench.scheduling.agents import agent_mix
-from bench.scheduling.trace_parts import log_normal, on
+import msgspec
+from bench.scheduling.workloads import agent_mix, log_normal, on
 
-from hotseat.simulation.trace import Client, Closed, Job, Model, Open, Pool, Step, Trace
+from hotseat.simulation.trace import Burst, Bursts, Client, Closed, Job, Model, Open, Pool, Step, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from hotseat.simulation.trace import Trace
 
 TUNING = range(7_000, 7_300)
 """Seeds to develop a policy with; figures about them are published nowhere."""
@@ -99,3 +101,34 @@ class Family:
 
 
 FAMILIES = {"mix": Family("mixes", mixed, 300), "agents": Family("mixes of agents", agent_mix, 120)}
+
+
+MOST = 0.01
+
+
+def jittered(trace: Trace, jitter: int) -> Trace:
+    """Every service and think time is up to 1 % longer or shorter; jitter 0 changes nothing."""
+    rng = Random(jitter)
+    return replace(trace, clients=tuple(changed(rng, client) for client in trace.clients)) if jitter else trace
+
+
+def changed(rng: Random, client: Client) -> Client:
+    def about(seconds: float) -> float:
+        return seconds * rng.uniform(1 - MOST, 1 + MOST)
+
+    def jobs_about(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
+        return tuple(Job(job.model, about(job.service)) for job in jobs)
+
+    match client:
+        case Open():
+            return msgspec.structs.replace(client, service=about(client.service))
+        case Closed():
+            steps = tuple(Step(about(step.think), step.model, about(step.service)) for step in client.steps)
+            return msgspec.structs.replace(client, steps=steps)
+        case Bursts():
+            bursts = tuple(Burst(about(burst.think), jobs_about(burst.jobs)) for burst in client.bursts)
+            return msgspec.structs.replace(client, bursts=bursts)
+        case Pool():
+            return msgspec.structs.replace(client, jobs=jobs_about(client.jobs))
+        case _:
+            assert_never(client)

@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, TypeAlias
 
 from bench.scheduling.runs import PEERS, TURNS, WORKERS, decider
-from bench.scheduling.trace_parts import on
+from bench.scheduling.workloads import on
 
 from hotseat.simulation.results import latency, quantile
 from hotseat.simulation.simulator import play

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from bench.scheduling.mixes import agent, poisson
 from bench.scheduling.runs import TURNS, WORKERS, decider
-from bench.scheduling.trace_parts import log_normal, model
+from bench.scheduling.workloads import log_normal, model
 
 from hotseat.simulation.results import batch_completions, client_slowdowns, geometric_mean
 from hotseat.simulation.simulator import play

@@ -1,4 +1,7 @@
-"""Runs one scenario with one policy, and many of them on two cores."""
+"""Runs one scenario with one policy, and many of them on two cores.
+
+The outcomes of policies that do not change while ours does are kept in a file that is named after their code.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,19 @@ import os
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-from bench.scheduling import peer_cache
 from bench.scheduling.bound import worst_share_of_bound
 from bench.scheduling.clairvoyant import Clairvoyant
-from bench.scheduling.jitter import jittered
-from bench.scheduling.mixes import FAMILIES, crowd
-from bench.scheduling.policies import RULES, peer
+from bench.scheduling.mixes import FAMILIES, crowd, jittered
+from bench.scheduling.policies import RULES, Peer
 from bench.scheduling.workloads import WORKLOADS
 
 from hotseat.catalog.catalog import Policy
 from hotseat.scheduling.scheduler import Scheduler
+from hotseat.simulation import trace
 from hotseat.simulation.results import Figures, batch_completions, client_slowdowns, figures
 from hotseat.simulation.scenario import catalog_of
 from hotseat.simulation.simulator import Decider, Turns, play
@@ -34,7 +37,7 @@ UNLIMITED_QUEUE = 1_000_000
 """No request is refused: waiting is what is compared."""
 
 TURNS, COLLATE, CLAIRVOYANT = "turns", "collate", "clairvoyant"
-PATIENCES = {TURNS: 2.0, "turns0": 0.0, "turns1": 1.0, "turns4": 4.0}
+PATIENCE = 2.0
 PEERS = tuple(RULES)
 
 SCENARIOS: dict[str, Callable[[int], Trace]] = {
@@ -67,17 +70,16 @@ class Outcome:
 def outcome(cell: Cell) -> Outcome:
     trace = jittered(SCENARIOS[cell.scenario](cell.seed), cell.jitter)
     run = play(trace, decider(cell.decider, trace))
-    patience = PATIENCES.get(cell.decider)
-    share = 0.0 if patience is None else worst_share_of_bound(trace, run, Policy(patience))
+    share = worst_share_of_bound(trace, run, Policy(PATIENCE)) if cell.decider == TURNS else 0.0
     clients = client_slowdowns(run) | batch_completions(run)
     return Outcome(cell, figures(run), clients, fingerprint(run), share)
 
 
 def decider(name: str, trace: Trace) -> Decider:
-    catalog = catalog_of(trace, Policy(patience=PATIENCES.get(name, 0.0), max_queue=UNLIMITED_QUEUE))
-    if name in PATIENCES:
+    catalog = catalog_of(trace, Policy(patience=PATIENCE if name == TURNS else 0.0, max_queue=UNLIMITED_QUEUE))
+    if name == TURNS:
         return Turns(Scheduler(catalog))
-    return Clairvoyant(catalog, trace) if name == CLAIRVOYANT else peer(name, catalog)
+    return Clairvoyant(catalog, trace) if name == CLAIRVOYANT else Peer(catalog, RULES[name])
 
 
 def fingerprint(run: Run) -> str:
@@ -89,13 +91,13 @@ def outcomes(cells: Sequence[Cell], say: Callable[[str], None]) -> list[Outcome]
     """Every cell's outcome, in order; those of other programs' policies are kept for the next time."""
     known = {each.cell: each for each in kept()}
     found = {each.cell: each for each in played([cell for cell in cells if cell not in known], say)}
-    if theirs := [each for cell, each in found.items() if cell.decider not in PATIENCES]:
-        peer_cache.write(msgspec.json.encode([*known.values(), *theirs]))
+    if theirs := [each for cell, each in found.items() if cell.decider != TURNS]:
+        write(msgspec.json.encode([*known.values(), *theirs]))
     return [known.get(cell) or found[cell] for cell in cells]
 
 
 def kept() -> list[Outcome]:
-    content = peer_cache.read()
+    content = read()
     return msgspec.json.decode(content, type=list[Outcome]) if content else []
 
 
@@ -109,14 +111,9 @@ def played(cells: Sequence[Cell], say: Callable[[str], None]) -> Iterator[Outcom
 
 
 def workload_cells(names: Iterable[str], seeds: Sequence[int]) -> list[Cell]:
-    return [Cell(name, seed, each) for name in names for each in deciders_of(name) for seed in seeds]
-
-
-def deciders_of(workload: str) -> tuple[str, ...]:
-    """Other values of patience only where turns decide; a clairvoyant only where the future is known."""
-    known = WORKLOADS[workload]
-    ours = tuple(PATIENCES) if known.fits_one else (TURNS,)
-    return (*PEERS, *ours, *([CLAIRVOYANT] if known.is_open else []))
+    """With a clairvoyant only where the future is known."""
+    policies = {name: (*PEERS, TURNS, *([CLAIRVOYANT] if WORKLOADS[name].is_open else [])) for name in names}
+    return [Cell(name, seed, each) for name, deciders in policies.items() for each in deciders for seed in seeds]
 
 
 def mix_cells(seeds: Sequence[int], jitters: int, rivals: Sequence[str] = (COLLATE,)) -> list[Cell]:
@@ -129,3 +126,38 @@ def mix_cells(seeds: Sequence[int], jitters: int, rivals: Sequence[str] = (COLLA
         for seed in seeds[: family.count]
         for jitter in range(1, last.get(decider, jitters) + 1)
     ]
+
+
+HERE = Path(__file__).parent
+FOLDER = HERE.parents[1] / ".cache" / "bench-scheduling"
+SIMULATOR = Path(trace.__file__).parent
+OURS = ("clairvoyant", "mixes", "policies", "runs", "workloads")
+SIMULATION = ("conversations", "replay", "results", "run_log", "scenario", "simulator", "trace")
+SOURCES = (
+    *(HERE / f"{name}.py" for name in OURS),
+    *(SIMULATOR / f"{name}.py" for name in SIMULATION),
+)
+
+
+def digest() -> str:
+    return sha256(b"".join(path.read_bytes() for path in SOURCES)).hexdigest()[:16]
+
+
+DIGEST = digest()
+"""Of the code that this process runs, even if the files change meanwhile."""
+
+
+def read() -> bytes:
+    """Empty if nothing was kept for this code."""
+    return current().read_bytes() if current().exists() else b""
+
+
+def write(content: bytes) -> None:
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    unfinished = current().with_suffix(".part")
+    unfinished.write_bytes(content)
+    unfinished.replace(current())
+
+
+def current() -> Path:
+    return FOLDER / f"{DIGEST}.json"

@@ -1,45 +1,29 @@
-"""The tables of the report: rows of text, for the terminal and for the page."""
+"""The tables of the report: rows of text, for the terminal and for docs/reference/scheduling-figures.md."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-from bench.scheduling.baseline import baseline
+from bench.report import Rows, plain, promise_rows
+from bench.scheduling.checks import verdicts
 from bench.scheduling.comparison import against, noise, summary
+from bench.scheduling.expected import baseline
 from bench.scheduling.mixes import FAMILIES
 from bench.scheduling.placements import by_machine
-from bench.scheduling.runs import CLAIRVOYANT, COLLATE, PATIENCES, PEERS, TURNS
+from bench.scheduling.runs import CLAIRVOYANT, COLLATE, PEERS, TURNS
 from bench.scheduling.workloads import WORKLOADS
 
 from hotseat.simulation.results import geometric_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
+    from bench.scheduling.checks import Record
     from bench.scheduling.comparison import Summary
-    from bench.scheduling.record import Record
     from bench.scheduling.runs import Outcome
 
-Rows: TypeAlias = list[list[str]]
 SHOWN = (*PEERS, TURNS, CLAIRVOYANT)
-NAMES = {TURNS: "hotseat", CLAIRVOYANT: "clairvoyant"}
-
-MIXES_ABOUT = (
-    "Gains are geometric means of the other policy's figure over hotseat's: above 1, hotseat is better."
-    " Each client counts once, by its slowdown or by the completion of its batch."
-    " No worse means within 2 %; worse in everything means in clients, longest wait and makespan,"
-    " by more than 2 % and more than the other policy's own runs differ."
-    " Each mix is played three times, with times that differ by up to 1 %."
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    title: str
-    about: str
-    rows: Callable[[Record], Rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +48,7 @@ MEASURES = (
 
 
 def name_of(decider: str) -> str:
-    return NAMES.get(decider, decider)
+    return "hotseat" if decider == TURNS else decider
 
 
 def workload_rows(record: Record, measure: Measure) -> Rows:
@@ -80,25 +64,6 @@ def cells_of(record: Record, workload: str, measure: Measure) -> Iterator[str]:
     for decider in SHOWN:
         found = record.mean(workload, decider)
         yield "–" if found is None else f"{getattr(found, measure.field):{measure.form}}"
-
-
-def patience_rows(record: Record) -> Rows:
-    body = [
-        [label(name), *(patience_cell(record, name, decider) for decider in by_patience())]
-        for name in WORKLOADS
-        if record.mean(name, "turns0")
-    ]
-    head = ["workload", *(f"patience {PATIENCES[decider]:g}" for decider in by_patience())]
-    return [head, *body] if body else []
-
-
-def by_patience() -> list[str]:
-    return sorted(PATIENCES, key=PATIENCES.__getitem__)
-
-
-def patience_cell(record: Record, workload: str, decider: str) -> str:
-    found = record.mean(workload, decider)
-    return "–" if found is None else f"{found.loads:.0f} / {found.slowdown:,.2f} / {found.longest_wait_s:,.0f}"
 
 
 def bound_rows(record: Record) -> Rows:
@@ -164,17 +129,10 @@ def summary_row(name: str, found: Summary) -> list[str]:
 
 def optimum_rows(record: Record) -> Rows:
     body = [
-        [name_of(each.decider), f"{each.mean:.2f}", f"{each.p95:.2f}", f"{each.worst:.2f}"] for each in record.ratios
+        [name_of(each.decider), f"{each.mean:.2f}", f"{each.p95:.2f}", f"{each.worst:.2f}"]
+        for each in record.ratios
     ]
     return [["", "mean", "p95", "worst"], *body] if body else []
-
-
-PLACEMENTS_ABOUT = (
-    "`gpus: auto` beside fixed assignments of models to cards of 24 GiB, each the same at every start."
-    " Figures are geometric means over the clients, of slowdowns and of the seconds until a batch is complete."
-    " The best assignment is the one that does best on the very same requests, out of those tried:"
-    " one balanced by size, random ones, and the best one with models moved."
-)
 
 
 def placement_rows(record: Record) -> Rows:
@@ -214,36 +172,22 @@ def real_rows(record: Record) -> Rows:
     )
 
 
-TABLES = (
-    *(Table(each.title, "Mean over the seeds.", partial(workload_rows, measure=each)) for each in MEASURES),
-    Table("Patience", "Loads / slowdown / longest wait in s.", patience_rows),
-    Table("Waiting and its bound", "Proved where one model fits at a time; otherwise only reported.", bound_rows),
-    Table(
-        "Random mixes",
-        MIXES_ABOUT,
-        mix_rows,
-    ),
-    Table(
-        "The exact optimum",
-        "Total latency relative to the optimal schedule, on small random instances where one model fits at a time.",
-        optimum_rows,
-    ),
-    Table("Placement on cards", PLACEMENTS_ABOUT, placement_rows),
-    Table("Cost of a decision", "CPU time, mean over the events of a scenario, best of three runs.", cost_rows),
-    Table(
-        "Real processes",
-        "The same traces with the real proxy and real child processes, twenty times as fast.",
-        real_rows,
-    ),
-)
+def tables(record: Record) -> dict[str, Rows]:
+    """By their headings on the page."""
+    return {
+        **{measure.title: workload_rows(record, measure) for measure in MEASURES},
+        "Waiting and its bound": bound_rows(record),
+        "Random mixes": mix_rows(record),
+        "The exact optimum": optimum_rows(record),
+        "Placement on cards": placement_rows(record),
+        "Cost of a decision": cost_rows(record),
+        "Real processes": real_rows(record),
+        "Targets": promise_rows(verdicts(record)),
+    }
 
 
-def markdown(rows: Rows) -> str:
-    head, *body = rows
-    return "\n".join("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *body])
-
-
-def plain(rows: Rows) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in rows)
-    return "\n".join("  ".join(line).rstrip() for line in lines)
+def print_mixes(outcomes: Sequence[Outcome]) -> None:
+    for family in FAMILIES:
+        print(f"\n{plain([MIX_HEAD, *family_rows(outcomes, family, [COLLATE])])}")
+        if lost := summary(against(outcomes, family)).worse_in_all:
+            print(f"worse in everything: {', '.join(map(str, lost))}")

@@ -19,7 +19,7 @@ from string import Template
 from typing import TYPE_CHECKING
 
 from bench.relay.record import machine
-from bench.scheduling.tables import markdown, plain
+from bench.report import markdown, plain
 from bench.swap.__main__ import server_version
 from bench.swap.cache import make_warm
 from bench.swap.sides import BIG, TINY, first_byte
@@ -37,7 +37,7 @@ from hotseat.scheduling.events import UpstreamAsleep, UpstreamAwake
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from bench.scheduling.tables import Rows
+    from bench.report import Rows
 
     from hotseat.identifiers import Bytes, Seconds
     from hotseat.scheduling.events import UpstreamReady

@@ -7,7 +7,7 @@ from statistics import median, quantiles
 from string import Template
 from typing import TYPE_CHECKING
 
-from bench.scheduling.tables import markdown, plain
+from bench.report import markdown, plain
 from bench.swap.cases import AHEAD, ALL, BARE, BEHIND_DRAIN, DRAIN_S, HOTSEAT, WAITING
 from bench.swap.chart import chart
 from bench.swap.checks import verdicts
@@ -15,7 +15,7 @@ from bench.swap.readiness import LONGEST_S, SHORTEST_S
 from bench.swap.spans import PARTS
 
 if TYPE_CHECKING:
-    from bench.scheduling.tables import Rows
+    from bench.report import Rows
     from bench.swap.record import Record
 
 SIDES = (BARE, HOTSEAT, WAITING, AHEAD)

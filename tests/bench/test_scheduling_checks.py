@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
-from xml.etree import ElementTree
 
 import pytest
-from bench.scheduling.__main__ import main
-from bench.scheduling.chart import chart
-from bench.scheduling.checks import Side, Verdict, mix_promises, verdicts
+from bench.scheduling.checks import Record, mix_promises, verdicts
 from bench.scheduling.comparison import Summary
 from bench.scheduling.costs import Cost
-from bench.scheduling.page import page
-from bench.scheduling.record import Record
 from bench.scheduling.runs import Cell, outcome
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CELLS = [Cell("g", 1, decider) for decider in ("fifo", "collate", "ollama", "turns", "clairvoyant")]
 
@@ -110,36 +100,3 @@ def test_the_one_who_waits_beside_busy_clients_is_judged_by_seconds(record: Reco
     waited = replace(record, outcomes=(outcome(Cell("f4", 1, "turns")),))
 
     assert "f4: seconds until the one request is answered" in [verdict.promise for verdict in verdicts(waited)]
-
-
-def test_a_verdict_says_what_was_promised_and_measured() -> None:
-    """A failure can be understood without another file."""
-    assert str(Verdict("a: loads", 0.2, Side.AT_MOST, 0.125)) == "MISSED: a: loads ≤ 0.125 (measured 0.2)"
-
-
-def test_a_record_survives_its_file(record: Record, tmp_path: Path) -> None:
-    """A report can be made again from what was written."""
-    record.write(tmp_path / "record.json")
-
-    assert Record.read(tmp_path / "record.json") == record
-
-
-@pytest.mark.parametrize(("fingerprint", "code"), [("the same", 0), ("", 1)])
-def test_a_broken_promise_is_an_exit_code(
-    record: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fingerprint: str, code: int
-) -> None:
-    """A script can then check the scheduler against its targets."""
-    outcomes = [replace(each, fingerprint=fingerprint or each.cell.decider) for each in record.outcomes]
-    replace(record, outcomes=tuple(outcomes)).write(tmp_path / "record.json")
-    monkeypatch.setattr(sys, "argv", ["bench", "--from", str(tmp_path / "record.json"), "--check"])
-
-    assert main() == code
-
-
-def test_the_report_shows_the_run(record: Record) -> None:
-    """The page has its tables and targets, and the chart is well-formed."""
-    written = page(record)
-
-    assert "| g: one model | 1 | 1 | 1 | 1 | 1 |" in written
-    assert "| g: share of runs identical to collate's | ≥ 1 | 1 | met |" in written
-    assert ElementTree.fromstring(chart(record)).tag.endswith("svg")

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from bench.scheduling.checks import verdicts
-from bench.scheduling.page import page
+from bench.scheduling.checks import Record, verdicts
 from bench.scheduling.placements import Placement, assigned, balanced, chosen, placement, renumbered, trace
-from bench.scheduling.record import Record
 
 from hotseat.simulation.trace import Memory, Model, Trace
 
@@ -55,8 +53,3 @@ def test_the_chosen_cards_are_judged_by_the_best_assignment(auto: float, *, hold
 
     assert verdict.promise == "8 models on 4 cards: slowdown over the best assignment's"
     assert verdict.holds is holds
-
-
-def test_the_page_shows_the_placements() -> None:
-    """One row for each machine."""
-    assert "| 8 models on 4 cards | 2.10 | 2.00 | 3.00 | 1.05 | 1.05 | 1 |" in page(record(FOUND))

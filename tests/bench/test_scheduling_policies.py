@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from bench.scheduling.policies import peer
+from bench.scheduling.policies import RULES, Peer
 from bench.scheduling.workloads import SEEDS, WORKLOADS
 
 from hotseat.simulation.results import figures
@@ -28,7 +28,7 @@ from hotseat.simulation.simulator import play
 def test_a_rule_loads_as_often_as_an_independent_simulator_found(workload: str, rule: str, loads: float) -> None:
     """The published means over five seeds were found with another simulator and another implementation."""
     traces = [WORKLOADS[workload].trace(seed) for seed in SEEDS]
-    found = [figures(play(trace, peer(rule, catalog_of(trace)))) for trace in traces]
+    found = [figures(play(trace, Peer(catalog_of(trace), RULES[rule]))) for trace in traces]
 
     assert sum(each.loads for each in found) / len(found) == pytest.approx(loads)
     assert sum(each.unserved for each in found) == 0

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from bench.scheduling.jitter import jittered
-from bench.scheduling.mixes import HELD_OUT, TUNING
+from bench.scheduling.mixes import HELD_OUT, TUNING, jittered
 from bench.scheduling.runs import SCENARIOS, decider
 from bench.scheduling.workloads import WORKLOADS
 

@@ -1,6 +1,7 @@
-"""What an earlier scheduler gained over collate on each mix: what a change of the policy is compared with.
+"""Figures that are kept: golden ones for the tests, and a baseline that a new policy is compared with.
 
-`just bench-scheduling --baseline` writes it, for the seeds to tune with and for those to judge with.
+`just bench-scheduling --golden` and `--baseline` write them: the second for the seeds to tune with and for those to
+judge with.
 """
 
 from __future__ import annotations
@@ -11,12 +12,42 @@ from typing import TYPE_CHECKING
 
 from bench.scheduling.comparison import Gains, Mix, against, summary, values
 from bench.scheduling.mixes import FAMILIES, HELD_OUT, TUNING
-from bench.scheduling.runs import mix_cells, outcomes
+from bench.scheduling.runs import TURNS, Cell, mix_cells, outcome, outcomes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from bench.scheduling.comparison import Summary
+
+GOLDEN = Path(__file__).with_name("golden.json")
+TOLERANCE = 0.02
+COMPARED = ("loads", "per_hour", "mean_s", "p95_s", "longest_wait_s", "stalled")
+
+GOLDEN_WORKLOADS = ("a", "a2", "b", "b2", "c", "d", "d2", "e", "f1", "f2", "f3", "g")
+GOLDEN_MIXES = range(9000, 9012)
+
+
+def golden_cells() -> list[Cell]:
+    return [*(Cell(name, 1, TURNS) for name in GOLDEN_WORKLOADS), *(Cell("mix", seed, TURNS) for seed in GOLDEN_MIXES)]
+
+
+def key(cell: Cell) -> str:
+    return f"{cell.scenario} seed {cell.seed}"
+
+
+def numbers(cell: Cell) -> dict[str, float]:
+    found = outcome(cell).figures
+    return {name: round(float(getattr(found, name)), 4) for name in COMPARED}
+
+
+def write_golden() -> None:
+    GOLDEN.write_text(json.dumps({key(cell): numbers(cell) for cell in golden_cells()}, indent=1) + "\n")
+
+
+def read_golden() -> dict[str, dict[str, float]]:
+    golden: dict[str, dict[str, float]] = json.loads(GOLDEN.read_text())
+    return golden
+
 
 BASELINE = Path(__file__).with_name("baseline.json")
 
