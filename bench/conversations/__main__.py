@@ -11,16 +11,11 @@ import random
 import sys
 from copy import deepcopy
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.conversations.cases import CASES, MANY, SHORT
-from bench.conversations.checks import verdicts
-from bench.conversations.page import PAGE, page, print_report
-from bench.conversations.record import OFF, ON, STAYED, Record
+from bench.conversations.results import CASES, MANY, OFF, ON, SHORT, STAYED, Record, tables, verdicts
 from bench.conversations.sides import OTHER_BIG, both_sides
-from bench.relay.record import machine
-from bench.swap.__main__ import server_version
+from bench.report import machine, server_version, show, write
 from bench.swap.sides import BIG
 from scripts.make_gguf import BIG as BIG_SHAPE
 from scripts.make_gguf import make_once
@@ -29,8 +24,7 @@ from tests.support.llama import MODELS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bench.conversations.cases import Case
-    from bench.conversations.record import Return, Swap
+    from bench.conversations.results import Case, Return, Swap
 
 FEWER = 3
 """One round of the big model, which takes a minute, for so many of the small one."""
@@ -41,12 +35,12 @@ WORDS = 12
 
 def main() -> int:
     options = parse_options()
-    record = Record.read(*options.files) if options.files else measured(options)
-    print_report(record)
-    if options.json:
-        record.write(options.json)
+    record = measured(options)
+    found = tables(record)
+    show(found)
     if options.write:
-        PAGE.write_text(page(record))
+        began = f"{record.date}, load average {record.load:.1f} at the beginning"
+        write("conversations-figures.md", found, (began, machine(), server_version()))
     return 1 if options.check and not all(verdict.holds for verdict in verdicts(record)) else 0
 
 
@@ -57,8 +51,6 @@ def measured(options: argparse.Namespace) -> Record:
             make_once(MODELS / f"{name}.gguf", BIG_SHAPE)
     return Record(
         date=datetime.now(UTC).date().isoformat(),
-        machine=machine(),
-        server=server_version(),
         load=os.getloadavg()[0],
         returns=tuple(each for case in cases for each in all_rounds(case, options.rounds)),
         swaps=tuple(swaps_with_little(options.swaps)),
@@ -110,11 +102,7 @@ def parse_options() -> argparse.Namespace:
         "--conversations", type=int, default=200, help="conversations whose answers are compared (%(default)s)"
     )
     parser.add_argument("--only", nargs="*", choices=list(CASES), default=list(CASES), help="only these cases")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all results to this file")
-    parser.add_argument(
-        "--from", type=Path, metavar="FILE", nargs="+", dest="files", help="report results from files and run nothing"
-    )
-    parser.add_argument("--write", action="store_true", help="write docs/reference/conversations-figures.md")
+    parser.add_argument("--write", action="store_true", help="update docs/reference/conversations-figures.md")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a guaranteed figure is missed")
     return parser.parse_args()
 

@@ -129,8 +129,7 @@ def summary_row(name: str, found: Summary) -> list[str]:
 
 def optimum_rows(record: Record) -> Rows:
     body = [
-        [name_of(each.decider), f"{each.mean:.2f}", f"{each.p95:.2f}", f"{each.worst:.2f}"]
-        for each in record.ratios
+        [name_of(each.decider), f"{each.mean:.2f}", f"{each.p95:.2f}", f"{each.worst:.2f}"] for each in record.ratios
     ]
     return [["", "mean", "p95", "worst"], *body] if body else []
 

@@ -14,13 +14,10 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import median, quantiles
-from string import Template
+from statistics import median
 from typing import TYPE_CHECKING
 
-from bench.relay.record import machine
-from bench.report import markdown, plain
-from bench.swap.__main__ import server_version
+from bench.report import Rows, machine, ms, server_version, show, spread, write
 from bench.swap.cache import make_warm
 from bench.swap.sides import BIG, TINY, first_byte
 from tests.support.llama import command, model_file
@@ -37,13 +34,9 @@ from hotseat.scheduling.events import UpstreamAsleep, UpstreamAwake
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from bench.report import Rows
-
     from hotseat.identifiers import Bytes, Seconds
     from hotseat.scheduling.events import UpstreamReady
 
-HERE = Path(__file__).parent
-PAGE = HERE.parents[1] / "docs/reference/sleep.md"
 SLEEP, RESTART = "sleep and wake", "stop and start"
 MODELS = {TINY: "6.7 MB", BIG: "1.6 GB"}
 _KNOWN = SERVERS["llama-server"]
@@ -70,9 +63,11 @@ class Trip:
 def main() -> int:
     options = parse_options()
     trips = asyncio.run(all_trips(options.only, options.pairs))
-    print(f"\n{plain(rows(trips))}")
+    found = {"Sleep in figures": rows(trips)}
+    show(found)
     if options.write:
-        PAGE.write_text(page(trips))
+        ended = f"{datetime.now(UTC).date().isoformat()}, load average {os.getloadavg()[0]:.1f} at the end"
+        write("sleep.md", found, (ended, machine(), server_version()))
     return 0
 
 
@@ -146,29 +141,17 @@ def rows(trips: list[Trip]) -> Rows:
 
 def row(model: str, way: str, trips: list[Trip]) -> list[str]:
     parts = [[getattr(trip, part) for trip in trips] for part in ("leave_s", "return_s", "first_byte_s", "whole_s")]
-    tenths = quantiles(parts[-1], n=10)
     kept = (
         f"{median(trip.kept for trip in trips) / median(trip.before for trip in trips):.0%}" if way == SLEEP else "0%"
     )
-    spread = f"{ms(tenths[0])}–{ms(tenths[-1])}"
-    return [MODELS[model], way, *(ms(median(part)) for part in parts), spread, kept, str(len(trips))]
-
-
-def ms(seconds: Seconds) -> str:
-    return f"{seconds * 1000:,.1f}" if seconds < 0.1 else f"{seconds * 1000:,.0f}"
-
-
-def page(trips: list[Trip]) -> str:
-    date, load = datetime.now(UTC).date().isoformat(), os.getloadavg()[0]
-    conditions = f"- {date}, load average {load:.1f} at the end\n- {machine()}\n- {server_version()}"
-    return Template((HERE / "page.md").read_text()).substitute(rows=markdown(rows(trips)), conditions=conditions)
+    return [MODELS[model], way, *(ms(median(part)) for part in parts), spread(parts[-1]), kept, str(len(trips))]
 
 
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="just bench-sleep", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--pairs", type=int, default=20, help="pairs of each model (%(default)s)")
     parser.add_argument("--only", nargs="+", choices=list(MODELS), default=list(MODELS), help="only these models")
-    parser.add_argument("--write", action="store_true", help="write docs/reference/sleep.md")
+    parser.add_argument("--write", action="store_true", help="update docs/reference/sleep.md")
     return parser.parse_args()
 
 

@@ -6,12 +6,12 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from bench.swap.cases import AHEAD, ALL, BARE, HOTSEAT, WAITING
-from bench.swap.spans import PARTS
+from bench.swap.sides import PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bench.swap.record import Record
+    from bench.swap.results import Record
 
     from hotseat.identifiers import Seconds
 

@@ -1,18 +1,15 @@
-"""The report about conversations shows what was measured, and judges nothing else."""
+"""Conversations are judged by what was measured of them, and by nothing else."""
 
 from __future__ import annotations
 
 import io
 from typing import TYPE_CHECKING, cast
 
-from bench.conversations.checks import verdicts
-from bench.conversations.page import page, return_rows
-from bench.conversations.record import OFF, ON, STAYED, Record, Return, Swap
-from bench.conversations.talks import Talk, read_turn
+from bench.conversations.results import OFF, ON, STAYED, Record, Return, Swap, verdicts
+from bench.conversations.sides import Talk, read_turn
 
 if TYPE_CHECKING:
     import http.client
-    from pathlib import Path
 
 STREAM = b"""data: {"choices": [{"delta": {"role": "assistant", "content": null}}]}
 
@@ -30,7 +27,7 @@ def back(side: str, turn_s: float, cached: int, *texts: str) -> Return:
 
 
 def record(*returns: Return, swaps: tuple[Swap, ...] = (), answers: tuple[Return, ...] = ()) -> Record:
-    return Record("2026-11-17", "a machine", "llama-server 1", 0.5, returns, swaps, answers)
+    return Record("2026-11-17", 0.5, returns, swaps, answers)
 
 
 def test_a_turn_is_what_the_server_streamed() -> None:
@@ -79,28 +76,3 @@ def test_one_other_answer_misses_the_target() -> None:
         ("2 of 2", True),
         ("1 of 2", False),
     ]
-
-
-def test_the_page_has_a_row_for_each_side() -> None:
-    """Medians in milliseconds, of the cases that were measured."""
-    found = record(back(OFF, 4.0, 0), back(ON, 0.05, 995), answers=answers("b", "c"))
-
-    assert [row[1:] for row in return_rows(found)[1:]] == [
-        ["off", "4,000", "4,000–4,000", "4,300", "200", "0.0%", "1"],
-        ["on", "50.0", "50.0–50.0", "350", "200", "99.5%", "1"],
-    ]
-    assert "1.6 GB" not in page(found)
-    assert "99.5% of their tokens were reused" in page(found)
-    assert "2 of the answers are the same as without a swap" in page(found)
-
-
-def test_a_record_survives_its_file(tmp_path: Path) -> None:
-    """Long cases may be measured on their own and reported together."""
-    found = record(back(ON, 1.0, 995, "a"), swaps=(Swap(ON, 1.0),))
-    found.write(tmp_path / "one.json")
-    record(back(OFF, 2.0, 0)).write(tmp_path / "other.json")
-
-    read = Record.read(tmp_path / "one.json", tmp_path / "other.json")
-
-    assert read.returns == (*found.returns, back(OFF, 2.0, 0))
-    assert read.swaps == found.swaps
