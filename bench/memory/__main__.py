@@ -9,14 +9,19 @@ import argparse
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from bench.memory.page import PAGE, page
-from bench.memory.play import LARGE, MIB, make_models, play, trace
+from bench.memory.play import LARGE, MIB, Outcome, make_models, play, trace
+from bench.report import Rows, show, write
 from tests.support.llama import REPOSITORY
+
+if TYPE_CHECKING:
+    from hotseat.identifiers import Bytes
 
 OVER = 1.05
 """The share of the budget that may be resident: figures are estimates before the first load."""
 FEWER = 3.0
+"""As many loads at least with one model at a time."""
 
 
 def main() -> int:
@@ -30,20 +35,34 @@ def main() -> int:
         asked = trace(list(models), options.requests)
         together = play(folder / "together", models, asked, budget)
         alone = play(folder / "alone", models, asked, None)
-        sizes = [path.stat().st_size for path in models.values()]
-    text = page(alone, together, budget, sizes)
-    print(text, *together.problems, *alone.problems, sep="\n")
+    found = {"Models side by side": rows(alone, together, budget)}
+    show(found)
+    print("", *together.problems, *alone.problems, sep="\n")
     if options.write:
-        PAGE.write_text(text)
+        write("memory-bench.md", found)
     holds = together.peak <= OVER * budget and alone.loads >= FEWER * together.loads
     return 0 if holds and not together.problems + alone.problems else 1
+
+
+def rows(alone: Outcome, together: Outcome, budget: Bytes) -> Rows:
+    part, fewer = together.peak / budget, alone.loads / together.loads
+    return [
+        ["", "one model at a time", "as memory allows"],
+        ["budget", "–", f"{budget // MIB} MB"],
+        ["peak resident memory", f"{alone.peak // MIB} MB", f"{together.peak // MIB} MB ({part:.0%} of the budget)"],
+        ["most servers at the same time", f"{alone.most_at_once}", f"{together.most_at_once}"],
+        ["loads", f"{alone.loads}", f"{together.loads} ({fewer:.1f} × fewer)"],
+        ["failed requests", f"{len(alone.problems)}", f"{len(together.problems)}"],
+        ["the whole trace", f"{alone.took_s:.0f} s", f"{together.took_s:.0f} s"],
+        ["longest wait for a response", f"{alone.worst_s:.1f} s", f"{together.worst_s:.1f} s"],
+    ]
 
 
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="just bench-memory", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--requests", type=int, default=200, help="number of requests (%(default)s)")
     parser.add_argument("--budget", type=int, default=1500, help="RAM for models in MB (%(default)s)")
-    parser.add_argument("--write", action="store_true", help="write docs/reference/memory-bench.md")
+    parser.add_argument("--write", action="store_true", help="update docs/reference/memory-bench.md")
     return parser.parse_args()
 
 

@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 import tempfile
 import time
 from collections import Counter
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bench.report import PAGES, show, write
 from bench.soak.load import LoadClients
-from bench.soak.page import CHART, PAGE, Outcome, page
-from bench.soak.picture import picture
-from bench.soak.samples import cpu_s, gauge, look, trends
+from bench.soak.samples import Outcome, cpu_s, gauge, look, picture, tables, trends
 from tests.support.hotseat import Hotseat
 from tests.support.llama import llama
 
@@ -35,6 +32,9 @@ CONFIG = {
         "gamma": llama("alpha", memory="1GiB"),
     },
 }
+CHART = PAGES / "soak.svg"
+SHOWN = 20
+"""Of the requests that ended unexpectedly."""
 LOOKS = 120
 """Samples in all, so that the chart of a minute is as fine as that of a day."""
 
@@ -43,12 +43,11 @@ def main() -> int:
     options = parse_options()
     with tempfile.TemporaryDirectory() as folder, Hotseat(CONFIG, Path(folder)) as rig:
         outcome = asyncio.run(watched(rig, options.minutes * 60, options.seed))
-    text = page(outcome)
-    print(text)
-    if options.json:
-        options.json.write_text(json.dumps(asdict(outcome), indent=1) + "\n")
+    found = tables(outcome)
+    show(found)
+    print("", *outcome.wrong[:SHOWN], sep="\n")
     if options.write:
-        PAGE.write_text(text)
+        write("soak.md", found)
         CHART.write_text(picture(outcome.samples))
     return 0 if outcome.holds else 1
 
@@ -67,7 +66,7 @@ async def watched(rig: Hotseat, seconds: float, seed: int) -> Outcome:
     add(ends, wrong, clients.take_account())
     spent_s = cpu_s(rig.process.pid)
     loads = await asyncio.to_thread(loads_of, rig)
-    return Outcome(seed, samples, dict(ends.most_common()), wrong, trends(samples), loads, spent_s)
+    return Outcome(samples, dict(ends.most_common()), wrong, trends(samples), loads, spent_s)
 
 
 def add(ends: Counter[str], wrong: list[str], account: Account) -> None:
@@ -84,8 +83,7 @@ def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="just soak", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=60.0, help="duration (%(default)s)")
     parser.add_argument("--seed", type=int, default=2026, help="of the random requests (%(default)s)")
-    parser.add_argument("--json", type=Path, help="write every sample to this file")
-    parser.add_argument("--write", action="store_true", help="write docs/reference/soak.md and its chart")
+    parser.add_argument("--write", action="store_true", help="update docs/reference/soak.md and its chart")
     return parser.parse_args()
 
 

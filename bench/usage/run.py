@@ -10,8 +10,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from bench.usage.clients import KEYS, MODELS, Clients
-from bench.usage.counts import Book, Comparison, Sums, stored_in
+from bench.usage.clients import KEYS, MODELS, Book, Clients, Comparison, Sums, stored_in
 from bench.usage.upstream import upstream
 from tests.support.llama import REPOSITORY
 from tests.support.ports import free_port

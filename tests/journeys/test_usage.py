@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from bench.usage.counts import requests_in, stored_in
+from bench.usage.clients import requests_in, stored_in
 from bench.usage.run import Run
 from tests.support.forked_hotseat import ForkedHotseat
 from tests.support.hotseat import Hotseat
