@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import nats
 import nats.errors
 from bench.relay.loads import Requests, chat
-from bench.relay.upstreams import bench_command
+from bench.relay.tools import bench_command
 from bench.report import Rows, Verdict
 from tests.support.fleet_journey import Hosts, nats_cluster
 from tests.support.nats import nats_servers

@@ -12,27 +12,24 @@ import resource
 import signal
 import sys
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.relay.cells import TOPICS, chosen
-from bench.relay.checks import Outcome, verdicts
+from bench.relay.chart import chart
 from bench.relay.comparison import compare
-from bench.relay.figures import Figures, Sample
-from bench.relay.page import print_report, write_page
+from bench.relay.features import compare_team, compare_translated
+from bench.relay.figures import Figures, Outcome, Sample, verdicts
+from bench.relay.measure import TOPICS, chosen, run_rounds, tell
 from bench.relay.processes import Failure, Share
 from bench.relay.profile import profile
-from bench.relay.proxies.all import PROXIES
-from bench.relay.record import Record, joined, recorded
-from bench.relay.rounds import run_rounds, tell
-from bench.relay.soak import soak
-from bench.relay.team import compare_team
+from bench.relay.proxies import PROXIES
+from bench.relay.tables import TITLES, conditions, recorded, report_tables
 from bench.relay.tools import CACHE
-from bench.relay.translation import compare_translated
+from bench.report import PAGES, show, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+CHART = PAGES / "performance-relay.svg"
 ROUNDS, FEWEST_ROUNDS = 9, 3
 FEWEST_FILES = 8192
 """2,000 streams take twice as many descriptors of a proxy."""
@@ -42,9 +39,6 @@ def main() -> int:
     options = parse_options()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that all child processes are ended
     try:
-        if options.soak:
-            with alone():
-                return 0 if soak() else 1
         if options.profile:
             with alone():
                 profile()
@@ -60,44 +54,30 @@ def main() -> int:
             with alone():
                 compare(options.against, chosen(options.only, is_quick=options.quick), options.rounds or ROUNDS)
             return 0
-        return report(joined(*map(Record.read, options.files)) if options.files else run(options), options)
+        return report(options)
     except Failure as failure:
         print(f"bench-relay: {failure}", file=sys.stderr)
         return 1
 
 
-def run(options: argparse.Namespace) -> Record:
+def report(options: argparse.Namespace) -> int:
     rounds: int = options.rounds or (1 if options.quick else ROUNDS)
     if options.write:
         must_suffice(rounds)
-    with alone():
-        return measured(options, rounds)
-
-
-def measured(options: argparse.Namespace, rounds: int) -> Record:
-    """If there is a file, also keep what a run measured before it failed."""
     proxies, cells = [PROXIES[name] for name in options.proxies], chosen(options.only, is_quick=options.quick)
-    share, samples = Share(), list[Sample]()
-    try:
+    with alone():
+        share, samples = Share(), list[Sample]()
         for sample in run_rounds(proxies, cells, rounds):
             samples.append(sample)
             tell(sample)
-    except Failure:
-        if samples and options.json:
-            recorded(samples, options.proxies, rounds, share).write(options.json)
-        raise
-    return recorded(samples, options.proxies, rounds, share)
-
-
-def report(record: Record, options: argparse.Namespace) -> int:
-    print_report(record)
-    if options.json:
-        record.write(options.json)
+        record = recorded(samples, options.proxies, rounds, share)
+    found = report_tables(record)
+    show(found)
     if options.write:
-        must_suffice(record.rounds)
-        write_page(record)
-    found = verdicts(Figures(record.samples), record.cells())
-    return 1 if options.check and any(verdict.outcome is not Outcome.HOLDS for verdict in found) else 0
+        write("performance.md", found, conditions(record))
+        CHART.write_text(chart(Figures(samples), TITLES))
+    judged = verdicts(Figures(samples), record.cells())
+    return 1 if options.check and any(verdict.outcome is not Outcome.HOLDS for verdict in judged) else 0
 
 
 def must_suffice(rounds: int) -> None:
@@ -130,20 +110,8 @@ def parse_options() -> argparse.Namespace:
     )
     parser.add_argument("--only", nargs="+", choices=list(TOPICS), default=list(TOPICS), help="only these topics")
     parser.add_argument("--proxies", nargs="+", choices=list(PROXIES), default=list(PROXIES), help="only these proxies")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample to this file")
-    parser.add_argument(
-        "--from",
-        type=Path,
-        nargs="+",
-        metavar="FILE",
-        dest="files",
-        help="report results from files and measure nothing",
-    )
-    parser.add_argument("--write", action="store_true", help="write the page of the figures into docs/reference")
+    parser.add_argument("--write", action="store_true", help="update the page of the figures in docs/reference")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a guaranteed figure is missed")
-    parser.add_argument(
-        "--soak", action="store_true", help="run 2,000 streams for a minute instead; exit with 1 if one fails"
-    )
     parser.add_argument(
         "--against", metavar="REVISION", help="compare hotseat with itself at a git revision instead, in one run"
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from bench.relay.checks import SUBJECT
+from bench.relay.figures import SUBJECT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,26 +1,98 @@
-"""Measures one proxy in one cell."""
+"""One run: every proxy runs every cell, in a new order each round, while all others are paused.
+
+A cell is one load that every proxy gets in every round.
+"""
 
 from __future__ import annotations
 
+import random
+import sys
 import time
-from typing import TYPE_CHECKING, assert_never
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, TypeVar, assert_never
 
-from bench.relay.cells import (
-    CHUNKS_PER_S,
-    LLAMA_S,
-    REQUESTS_S,
-    SLOW_CHUNKS_PER_S,
-    STREAMS_S,
-    STREAMS_SETTLE_S,
-    Cell,
-    Work,
-)
+from bench.relay.figures import BARE, Sample
 from bench.relay.loads import CHAT, ONE_TOKEN, Answered, Requests, Streams, chat, idle_connections
 from bench.relay.processes import ALL_CORES, PROXY_CORE, Failure, wait_for
-from bench.relay.upstreams import Counts, counts
+from bench.relay.running_proxies import Programs, RunningProxy, started
+from bench.relay.tools import Counts, counts
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from bench.relay.proxies import Proxy
     from bench.relay.running_proxies import RunningProxy
+
+KB, MB = 1024, 1024 * 1024
+
+
+class Work(Enum):
+    UNARY = "unary"
+    UPLOAD = "upload"
+    SSE = "sse"
+    STREAMS_MEMORY = "streams-memory"
+    IDLE_MEMORY = "idle-memory"
+    LLAMA = "llama"
+
+
+TOPICS = {
+    "unary": (Work.UNARY, Work.UPLOAD),
+    "sse": (Work.SSE,),
+    "memory": (Work.STREAMS_MEMORY, Work.IDLE_MEMORY),
+    "llama": (Work.LLAMA,),
+}
+"""The choices of --only."""
+
+
+def size_of(count: int) -> str:
+    return f"{count // MB}MB" if count >= MB else f"{count // KB}KB"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    work: Work
+    clients: int
+    body: int = 1024
+    """Bytes of the request."""
+    in_quick: bool = True
+
+    @property
+    def weighs_memory(self) -> bool:
+        return self.work in TOPICS["memory"]
+
+    @property
+    def key(self) -> str:
+        """Its name in files and checks: `unary-16`, `upload-10MB-2`."""
+        size = f"{size_of(self.body)}-" if self.work is Work.UPLOAD else ""
+        return f"{self.work.value}-{size}{self.clients}"
+
+
+REQUESTS_S, LLAMA_S, STREAMS_S = 1, 2, 1.0
+"""How long each proxy runs a cell: the shorter, the closer in time are the compared figures."""
+STREAMS_SETTLE_S = 0.5
+
+CHUNKS_PER_S, SLOW_CHUNKS_PER_S = 50, 1
+CELLS = (
+    Cell(Work.UNARY, 1),
+    Cell(Work.UNARY, 16),
+    Cell(Work.UNARY, 128, in_quick=False),
+    Cell(Work.UPLOAD, 16, 100 * KB),
+    Cell(Work.UPLOAD, 2, 10 * MB, in_quick=False),
+    Cell(Work.SSE, 100),
+    Cell(Work.SSE, 500),
+    Cell(Work.SSE, 2000, in_quick=False),
+    Cell(Work.STREAMS_MEMORY, 1000),
+    Cell(Work.IDLE_MEMORY, 1000),
+    Cell(Work.LLAMA, 1),
+    Cell(Work.LLAMA, 8),
+)
+
+
+def chosen(topics: Iterable[str], *, is_quick: bool) -> list[Cell]:
+    works = [work for topic in topics for work in TOPICS[topic]]
+    return [cell for cell in CELLS if cell.work in works and (cell.in_quick or not is_quick)]
+
 
 COMPLETION = "/completion"
 AFTERMATH_S = 0.3
@@ -137,3 +209,53 @@ def must_reuse(running: RunningProxy, clients: int, before: Counts, after: Count
     # A quarter more than clients is fine: Go's transport opens one while another is just being returned.
     if opened > clients * 1.25 + renewed + 2:
         raise Failure(f"{opened} upstream connections for {requests} requests of {clients} clients: not reused")
+
+
+T = TypeVar("T")
+
+MEMORY_ROUNDS = 3
+"""Memory varies little from round to round."""
+
+
+def run_rounds(proxies: Sequence[Proxy], cells: Sequence[Cell], rounds: int) -> Iterator[Sample]:
+    """Each sample when it was taken; raises at the first error."""
+    rates = [cell for cell in cells if not cell.weighs_memory]
+    if rates:
+        with started(proxies, needs_llama=any(cell.work is Work.LLAMA for cell in rates)) as programs:
+            for number in range(rounds):
+                yield from rate_round(programs, rates, number)
+    for number in range(min(rounds, MEMORY_ROUNDS)):
+        yield from memory_round(proxies, [cell for cell in cells if cell.weighs_memory], number)
+
+
+def rate_round(programs: Programs, cells: Sequence[Cell], number: int) -> Iterator[Sample]:
+    """Cell by cell, so that compared figures are close in time."""
+    for cell in cells:
+        for running in shuffled(programs.proxies):
+            with running.turn():
+                yield sample(running, cell, number)
+            programs.must_live()
+
+
+def memory_round(proxies: Sequence[Proxy], cells: Sequence[Cell], number: int) -> Iterator[Sample]:
+    """Each figure from a new process: what an earlier load left in the heap would hide the growth."""
+    for cell in cells:
+        for proxy in shuffled(proxies):
+            with started([proxy], needs_llama=False) as programs:
+                running = next(running for running in programs.proxies if running.name != BARE)
+                with running.turn():
+                    yield sample(running, cell, number)
+
+
+def sample(running: RunningProxy, cell: Cell, number: int) -> Sample:
+    return Sample(running.name, cell.key, number, measure(running, cell))
+
+
+def tell(sample: Sample) -> None:
+    """Print it for whoever watches."""
+    shown = "  ".join(f"{name} {value:.1f}" for name, value in sample.values.items())
+    print(f"  round {sample.round + 1}  {sample.cell:<18}{sample.proxy:<17} {shown}", file=sys.stderr)
+
+
+def shuffled(entries: Sequence[T]) -> list[T]:
+    return random.sample(entries, len(entries))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from bench.relay.figures import BARE
 from bench.relay.loads import CHAT, Requests, Streams, chat
 from bench.relay.processes import PROXY_CORE, Failure
-from bench.relay.proxies.hotseat import HOTSEAT
+from bench.relay.proxies import HOTSEAT
 from bench.relay.running_proxies import RunningProxy, started
 from bench.relay.tools import program
 

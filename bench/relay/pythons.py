@@ -70,7 +70,8 @@ def make(folder: Path) -> None:
 
 
 def pip(folder: Path, *what: str) -> None:
-    run([str(folder / "bin/python"), "-m", "pip", "install", "-q", *what], f"cannot install {what[-1]}")
+    argv = [str(folder / "bin/python"), "-m", "pip", "install", "-q", *what]
+    run(argv, f"cannot install {what[-1]}")
 
 
 def interpreter() -> str:
@@ -80,8 +81,12 @@ def interpreter() -> str:
 
 def python_version() -> str:
     """The version and the distributor of the build."""
-    said = subprocess.run([interpreter(), "-V"], capture_output=True, text=True, check=True).stdout
-    return f"{said.split()[1]}{' as the system has it' if interpreter() == str(SYSTEM) else ''}"
+    return f"{python_number()}{' as the system has it' if interpreter() == str(SYSTEM) else ''}"
+
+
+def python_number() -> str:
+    argv = [interpreter(), "-V"]
+    return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()[1]
 
 
 def version_in(folder: Path, package: str) -> str:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from bench.relay.figures import BARE
 from bench.relay.loads import CHAT, Requests, chat
 from bench.relay.processes import Service, wait_for
-from bench.relay.proxies.kinds import Backs, Proxy
-from bench.relay.upstreams import bench_command, is_healthy, llama_command
+from bench.relay.proxies import Backs, Proxy
+from bench.relay.tools import bench_command, is_healthy, llama_command
 from tests.support.ports import free_port
 
 if TYPE_CHECKING:

@@ -1,14 +1,61 @@
-"""The tables of the report: their columns, and the format of a figure. Pure; page.py makes the page."""
+"""The tables of the report: their columns, the format of a figure, and the conditions of a run."""
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from bench.relay.figures import BARE, Figures, Sample, Verdict, spread, verdicts
+from bench.relay.measure import Work
+from bench.relay.proxies import PROXIES
+from bench.relay.pythons import hotseat, python_version, version_in
+from bench.report import Rows, machine, server_version
 
-    from bench.relay.figures import Figure, Figures
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from bench.relay.figures import Figure
+    from bench.relay.processes import Share
+
+TITLES = {BARE: "bare model server", **{proxy.name: proxy.title for proxy in PROXIES.values()}}
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    date: str
+    machine: str
+    versions: dict[str, str]
+    rounds: int
+    seconds: float
+    samples: list[Sample]
+    stolen: float | None = None
+    """The share of the machine's time that the hypervisor gave to others meanwhile."""
+    used_by_others: float | None = None
+    """The share that other programs on the machine used."""
+
+    def cells(self) -> list[str]:
+        return list(dict.fromkeys(sample.cell for sample in self.samples))
+
+
+def recorded(samples: list[Sample], names: Iterable[str], rounds: int, share: Share) -> Record:
+    date = time.strftime("%Y-%m-%d")
+    shares = share.stolen(), share.used_by_others()
+    took_part = versions(names, has_llama=any(sample.cell.startswith(Work.LLAMA.value) for sample in samples))
+    return Record(date, machine(), took_part, rounds, share.seconds(), samples, *shares)
+
+
+def versions(names: Iterable[str], *, has_llama: bool) -> dict[str, str]:
+    """Of everything that took part."""
+    found = {name: PROXIES[name].version() for name in names}
+    found |= {
+        "CPython": python_version(),
+        **{name: version_in(hotseat(), name) for name in ("uvloop", "httptools", "msgspec")},
+    }
+    if has_llama:
+        found["llama-server"] = server_version().removeprefix("llama-server ")
+    return found
+
 
 ABSENT = "–"
 
@@ -34,10 +81,9 @@ class Column:
 @dataclass(frozen=True, slots=True)
 class Table:
     title: str
-    about: str
     columns: tuple[Column, ...]
 
-    def rows(self, figures: Figures, titles: Mapping[str, str]) -> list[list[str]]:
+    def rows(self, figures: Figures, titles: Mapping[str, str]) -> Rows:
         """Head and body; proxies in the order of `titles`, without empty columns."""
         present = [column for column in self.columns if column.cell in figures.cells()]
         names = [name for name in titles if any(figures.get(name, column.cell, column.measure) for column in present)]
@@ -51,7 +97,6 @@ class Table:
 TABLES = (
     Table(
         "Requests",
-        "1 KB to the model server and 1 KB back, over kept-alive connections.",
         (
             Column("CPU-µs, 1 connection", "unary-1", "cpu_us"),
             Column("16 connections", "unary-16", "cpu_us"),
@@ -63,7 +108,6 @@ TABLES = (
     ),
     Table(
         "Large requests",
-        "100 KB over 16 connections and 10 MB over two, 1 KB back.",
         (
             Column("CPU-µs, 100 KB", "upload-100KB-16", "cpu_us"),
             Column("requests/s, 100 KB", "upload-100KB-16", "per_s"),
@@ -73,8 +117,6 @@ TABLES = (
     ),
     Table(
         "Streams",
-        "Server-sent events, 50 chunks a second in every stream. "
-        "A proxy that does not keep up merges chunks, which lowers its CPU time: compare the delivered rate too.",
         (
             Column("CPU-µs per chunk, 100 streams", "sse-100", "cpu_us", digits=1),
             Column("500 streams", "sse-500", "cpu_us", digits=1),
@@ -87,7 +129,6 @@ TABLES = (
     ),
     Table(
         "Memory",
-        "PSS of a fresh process in MB: idle, added by 1,000 streams (a chunk a second), by 1,000 idle connections.",
         (
             Column("idle", "streams-memory-1000", "base_mb", digits=1),
             Column("1,000 streams", "streams-memory-1000", "mb_per_1000", digits=1),
@@ -96,7 +137,6 @@ TABLES = (
     ),
     Table(
         "A real llama-server",
-        "One token from a tiny model, so that the proxy's share is as large as possible; nothing is pinned to a core.",
         (
             Column("requests/s, 8 connections", "llama-8", "per_s"),
             Column("% of bare", "llama-8", "share_of_bare", 100.0),
@@ -109,14 +149,28 @@ TABLES = (
 )
 
 
-def plain(rows: Sequence[Sequence[str]]) -> str:
-    """For a terminal."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join(lines)
+def report_tables(record: Record) -> dict[str, Rows]:
+    """By their headings on the page."""
+    figures = Figures(record.samples)
+    promises = promise_rows(verdicts(figures, record.cells()))
+    return {**{table.title: table.rows(figures, TITLES) for table in TABLES}, "Targets": promises}
 
 
-def markdown(rows: Sequence[Sequence[str]]) -> str:
-    head, *body = rows
-    lines = [head, ["---"] * len(head), *body]
-    return "\n".join("| " + " | ".join(row) + " |" for row in lines)
+def promise_rows(found: Sequence[Verdict]) -> Rows:
+    head = ["figure of hotseat", "target", "measured", ""]
+    return [head, *(promise_row(verdict) for verdict in found)]
+
+
+def promise_row(verdict: Verdict) -> list[str]:
+    bound = verdict.bound
+    promise = f"{bound.side.value} {bound.limit:g}{' × ' + TITLES[bound.of] if bound.of else ''}"
+    measured = "–" if verdict.measured is None else spread(verdict.measured)
+    return [bound.what, promise, measured, verdict.outcome.value]
+
+
+def conditions(record: Record) -> list[str]:
+    versions = ", ".join(f"{name} {number}" for name, number in record.versions.items())
+    rounds = f"{record.rounds} round{'s' if record.rounds > 1 else ''}, {record.seconds / 60:.0f} min"
+    stolen = "" if record.stolen is None else f"; {100 * record.stolen:.0f} % of its time went to other machines"
+    used = "" if record.used_by_others is None else f", {100 * record.used_by_others:.0f} % to other programs"
+    return [f"{record.date}, {rounds}", f"{record.machine}{stolen}{used}", versions]

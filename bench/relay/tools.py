@@ -1,14 +1,19 @@
-"""The programs that a measurement needs: Debian's from the system, the others fetched or built once into .cache."""
+"""The programs that a measurement needs, from the system or made once in .cache, and the upstreams of the proxies."""
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
+import urllib.request
+from dataclasses import dataclass
 from pathlib import Path
 
-from bench.relay.processes import Failure
+from bench.relay.processes import LOAD_CORE, Failure, pinned
+from tests.support.llama import command
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]
@@ -65,3 +70,39 @@ def run(argv: list[str], problem: str, folder: Path | None = None, settings: dic
     )
     if done.returncode:
         raise Failure(f"{problem}:\n{(done.stdout + done.stderr)[-2000:]}")
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    accepted: int
+    requests: int
+    streams: int
+
+
+def bench_command(port: int) -> list[str]:
+    return pinned([str(c_program("upstream")), str(port)], LOAD_CORE)
+
+
+def llama_command(port: int) -> list[str]:
+    return shlex.split(command("alpha", port, "-np 8"))
+
+
+def counts(port: int) -> Counts:
+    """The upstream's counters; this request does not count."""
+    try:
+        return Counts(**json.loads(fetch(port, "/counts")))
+    except OSError as problem:
+        raise Failure(f"the upstream on port {port} does not answer: {problem}") from problem
+
+
+def fetch(port: int, path: str) -> bytes:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+        return bytes(answer.read())
+
+
+def is_healthy(port: int) -> bool:
+    try:
+        fetch(port, "/health")
+    except OSError:
+        return False
+    return True

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from bench.relay.cells import CELLS
-from bench.relay.checks import BOUNDS, Bound, Outcome, Side, verdict, verdicts
-from bench.relay.figures import Figure, Figures, Sample
-from bench.relay.proxies.all import PROXIES
+from bench.relay.chart import PANELS
+from bench.relay.figures import BOUNDS, Bound, Figure, Figures, Outcome, Sample, Side, verdict, verdicts
+from bench.relay.measure import CELLS
+from bench.relay.proxies import PROXIES
+from bench.relay.tables import TABLES
 
 RELATIVE = Bound("CPU", "unary-16", "cpu_us", Side.AT_MOST, 0.5, "go")
 ABSOLUTE = Bound("rate kept", "llama-8", "share_of_bare", Side.AT_LEAST, 0.9)
@@ -72,3 +73,10 @@ def test_every_promise_is_about_something_that_is_measured() -> None:
 def test_a_quick_run_judges_every_promise() -> None:
     """The short version leaves out no measurement that a target needs."""
     assert {bound.cell for bound in BOUNDS} <= {cell.key for cell in CELLS if cell.in_quick}
+
+
+def test_every_column_and_panel_is_about_something_that_is_measured() -> None:
+    """No table or panel names a cell that does not exist."""
+    named = {column.cell for table in TABLES for column in table.columns} | {panel.cell for panel in PANELS}
+
+    assert named <= {cell.key for cell in CELLS}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bench.relay.comparison import rows as comparison_rows
 from bench.relay.figures import BARE, Figure, Figures, Sample
-from bench.relay.soak import growth_mb, is_fed, is_flat
 
 
 def sample(proxy: str, number: int, **values: float) -> Sample:
@@ -56,20 +55,6 @@ def test_without_the_bare_server_nothing_is_compared() -> None:
 
     assert figures.get("go", "unary-1", "p50_added_us") is None
     assert figures.get("go", "unary-1", "share_of_bare") is None
-
-
-def test_growth_is_measured_between_the_edges() -> None:
-    """A single high sample in the middle is no growth; a higher last part is."""
-    assert growth_mb([50.0] * 30 + [90.0] + [50.0] * 29) == 0.0
-    assert growth_mb([50.0] * 50 + [53.0] * 10) == 3.0
-
-
-def test_a_soak_fails_when_memory_grows_or_a_stream_starves() -> None:
-    """The soak fails for either cause and passes without both."""
-    assert is_flat([50.0] * 60)
-    assert not is_flat([50.0 + second * 0.1 for second in range(60)])
-    assert is_fed(0)
-    assert not is_fed(1)
 
 
 def test_a_comparison_with_an_earlier_revision_takes_the_ratio_of_each_round() -> None:

@@ -1,6 +1,7 @@
-"""What keys, budgets and traces cost: the same requests through hotseat with each of them, in turn.
+"""What features cost: keys, budgets and traces beside none, and streams that are translated beside plain ones.
 
-Usage is counted by all of them, since it is always on.
+The same requests or streams go through hotseat with each of them, in turn. Usage is counted by all, since it is
+always on.
 """
 
 from __future__ import annotations
@@ -12,18 +13,18 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from bench.relay.cells import Cell, Work
-from bench.relay.checks import spread
-from bench.relay.figures import Figures
-from bench.relay.proxies.hotseat import HOTSEAT, configuration, served
+from bench.relay.figures import BARE, Figure, Figures, Sample, spread
+from bench.relay.loads import CHAT
+from bench.relay.measure import Cell, Work, must_be_quiet, run_rounds, shuffled, streams, tell
+from bench.relay.proxies import HOTSEAT, configuration, served
 from bench.relay.pythons import hotseat, pip
-from bench.relay.rounds import run_rounds, tell
+from bench.relay.running_proxies import started
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from bench.relay.proxies.kinds import Backs, Launch, Proxy
+    from bench.relay.proxies import Backs, Launch, Proxy
 
 REQUESTS = Cell(Work.UNARY, 16)
 KEY = {"key": "sk-bench", "name": "bench"}
@@ -94,3 +95,41 @@ def show(figures: Figures, proxies: list[Proxy], rounds: int) -> None:
         ratio = figures.ratio(proxy.name, HOTSEAT.name, REQUESTS.key, "cpu_us")
         if cost is not None and ratio is not None:
             print(f"{proxy.name:<20}{spread(cost):<22}ratio {spread(ratio)}")
+
+
+STREAMS = Cell(Work.SSE, 100)
+PLAIN, TRANSLATED = "plain", "ollama"
+PATHS = {PLAIN: CHAT, TRANSLATED: "/api/chat"}
+MOST = 2.5
+"""CPU time of a translated chunk, compared with a plain one."""
+
+
+def compare_translated(rounds: int) -> bool:
+    """Whether a translated chunk costs little enough. Prints both; raises at a broken stream."""
+    figures = Figures(measured(rounds))
+    print(f"\nhotseat, {STREAMS.clients} streams, {rounds} rounds, CPU-µs per chunk: median [lowest–highest]")
+    for kind in PATHS:
+        print(f"{kind:<12}{spread(known(figures.get(kind, STREAMS.key, 'cpu_us')))}")
+    ratio = known(figures.ratio(TRANSLATED, PLAIN, STREAMS.key, "cpu_us"))
+    holds = ratio.median <= MOST
+    print(f"{'ratio':<12}{spread(ratio)}{'' if holds else f'  FAILS: more than {MOST:g}'}")
+    return holds
+
+
+def measured(rounds: int) -> list[Sample]:
+    samples = []
+    with started([HOTSEAT], needs_llama=False) as programs:
+        running = next(running for running in programs.proxies if running.name != BARE)
+        with running.turn():
+            for number in range(rounds):
+                for kind, path in shuffled(list(PATHS.items())):
+                    samples.append(Sample(kind, STREAMS.key, number, streams(running, STREAMS, path)))
+                    tell(samples[-1])
+                    must_be_quiet(running)
+        programs.must_live()
+    return samples
+
+
+def known(figure: Figure | None) -> Figure:
+    assert figure is not None
+    return figure
