@@ -1,4 +1,4 @@
-"""Checks the records of clients and upstreams, without knowing how hotseat works."""
+"""Checks the records of clients and upstreams and hotseat's log, without knowing how hotseat works."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bench.chaos.client import RequestResult
+    from bench.chaos.hotseat_process import HotseatProcess
     from bench.chaos.injecting import Injected
 
 GIB = {**STUBS, REAL: REAL_GIB}
@@ -138,3 +139,76 @@ def exceeding_memory(evidence: Evidence) -> Iterator[str]:
             alive = [line["model"], *line["others"]]
             if sum(GIB[model] for model in alive) > evidence.budget_gib or alive.count(line["model"]) > 1:
                 yield f"started with too little memory at {line['at']:.3f}: {' beside '.join(alive)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """A host with another secret, and the requests that were executed meanwhile."""
+
+    rig: str
+    here: frozenset[str]
+    elsewhere: frozenset[str]
+
+
+class Executed:
+    """What model servers record from now on."""
+
+    def __init__(self, rigs: Sequence[HotseatProcess]) -> None:
+        self._rigs = rigs
+        self._before = {rig.name: len(record_of(rig)) for rig in rigs}
+
+    def alone(self, rig: HotseatProcess) -> Alone:
+        others = (name for other in self._rigs if other is not rig for name in self._since(other))
+        return Alone(rig.name, frozenset(self._since(rig)), frozenset(others))
+
+    def _since(self, rig: HotseatProcess) -> Iterator[str]:
+        return (line["id"] for line in record_of(rig)[self._before[rig.name] :] if line["what"] == "ran")
+
+
+def record_of(rig: HotseatProcess) -> list[dict[str, Any]]:
+    return read_record(rig.folder / "stubs" / "record")
+
+
+def crossings(alone: Iterable[Alone], results: Iterable[RequestResult]) -> Iterator[str]:
+    """Requests that passed between a host that had to be alone and another one."""
+    asked = {result.planned.id: result.rig for result in results}
+    for each in alone:
+        for name in sorted(each.here):
+            if asked.get(name, each.rig) != each.rig:
+                yield f"{name} was executed on {each.rig}, which had another secret than {asked[name]}"
+        for name in sorted(each.elsewhere):
+            if asked.get(name) == each.rig:
+                yield f"{name} was executed elsewhere for {each.rig}, which had another secret"
+
+
+LINES_SHOWN = 20
+
+
+def bugs_in(text: str) -> Iterator[str]:
+    """What only a bug can have written: tracebacks, logged or not."""
+    lines = text.splitlines()
+    for n, line in enumerate(lines):
+        if line.startswith("Traceback"):
+            end = next((m for m in range(n + 1, len(lines)) if not lines[m].startswith(" ")), len(lines))
+            yield shortened(lines[n : end + 1])
+    for entry in entries(text):
+        if trace := entry.get("trace"):
+            yield f"{entry['message']}: {shortened(str(trace).splitlines())}"
+
+
+def shortened(lines: list[str]) -> str:
+    return " | ".join(lines[-LINES_SHOWN:])
+
+
+def adopted_in(text: str) -> set[int]:
+    """The servers that a new process has taken over, by pid."""
+    return {entry["pid"] for entry in entries(text) if entry.get("message") == "model server adopted"}
+
+
+def entries(text: str) -> Iterator[dict[str, Any]]:
+    for line in text.splitlines():
+        if line.startswith('{"time"'):
+            try:
+                yield json.loads(line)
+            except ValueError:
+                continue  # hotseat was killed while it wrote

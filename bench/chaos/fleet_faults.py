@@ -4,18 +4,126 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 from typing import TYPE_CHECKING
 
-from bench.chaos.host_faults import HostFaults, a_while
+from bench.chaos.checker import Alone, Executed
+from bench.chaos.fleet import SECRET
 from bench.chaos.hotseat_process import send_signal
-from bench.chaos.injecting import Injector
+from bench.chaos.injecting import HUNG, RESTARTED, Injected, Injector
 from bench.chaos.requests import REAL, STUBS
+from tests.support.processes import command_line
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Awaitable, Callable
 
-    from bench.chaos.fleet import Fleet
-    from bench.chaos.tcp_links import Wire
+    from bench.chaos.fleet import Fleet, Wire
+    from bench.chaos.hotseat_process import HotseatProcess
+
+SHORT_S, LEASE_AND_MORE_S = 2.0, 12.0
+SHORTEST_HANG_S, LONGEST_HANG_S = 5.0, 40.0
+"""Others end what they have forwarded to a host that hangs after about half of the longest time."""
+OTHER_SECRET = "known-to-nobody-else"
+
+
+async def a_while(rng: random.Random) -> None:
+    """Usually shorter than a lease, sometimes longer."""
+    await asyncio.sleep(rng.choice([SHORT_S, SHORT_S, SHORT_S, LEASE_AND_MORE_S]))
+
+
+class HostFaults:
+    def __init__(self, fleet: Fleet, rng: random.Random, injector: Injector) -> None:
+        self._fleet, self._rng, self._injector = fleet, rng, injector
+        self.alone: list[Alone] = []
+        """Hosts with another secret."""
+        self.by_name: dict[str, Callable[[], Awaitable[str | None]]] = {
+            "kill -9 of a host": self._kill,
+            RESTARTED: self._restart,
+            "SIGSTOP of a host": self._stop,
+            HUNG: self._hang,
+            "a host is drained": self._drain,
+            "a host has another secret": self._change_secret,
+        }
+
+    def any_host(self) -> HotseatProcess:
+        return self._rng.choice(self._fleet.rigs)
+
+    def _note(self, trouble: str) -> None:
+        self._injector.trouble.append(trouble)
+
+    # Its process
+
+    async def _kill(self) -> str:
+        rig = self.any_host()
+        await rig.end(signal.SIGKILL)
+        self._fleet.wires[rig.name].cut()
+        await a_while(self._rng)
+        await self._start(rig)
+        return rig.name
+
+    async def _restart(self) -> str:
+        rig = self.any_host()
+        await self._end(rig)
+        await self._start(rig)
+        return rig.name
+
+    async def _end(self, rig: HotseatProcess) -> None:
+        code = await rig.end(signal.SIGTERM)
+        self._fleet.wires[rig.name].cut()
+        if code != 0:
+            self._note(f"{rig.name} ended with {code} after SIGTERM")
+        if left := rig.processes():
+            self._note(f"after SIGTERM of {rig.name} there are still {[command_line(pid) for pid in left]}")
+
+    async def _start(self, rig: HotseatProcess) -> None:
+        await rig.start()
+        await self._fleet.mend(rig)
+
+    async def _stop(self) -> None:
+        rig = self.any_host()
+        send_signal(rig.pid, signal.SIGSTOP)
+        await a_while(self._rng)
+        send_signal(rig.pid, signal.SIGCONT)
+
+    async def _hang(self) -> str:
+        rig = self.any_host()
+        send_signal(rig.pid, signal.SIGSTOP)
+        await asyncio.sleep(self._rng.uniform(SHORTEST_HANG_S, LONGEST_HANG_S))
+        send_signal(rig.pid, signal.SIGCONT)
+        return rig.name
+
+    # Its orders
+
+    async def _drain(self) -> None:
+        rig = self.any_host()
+        if not await self._fleet.order("PUT", rig):
+            self._note(f"{rig.name} could not be drained")
+        await a_while(self._rng)
+        if not await self._fleet.order("DELETE", rig):
+            self._note(f"the drain of {rig.name} could not be ended")
+
+    # Its secret
+
+    async def _change_secret(self) -> str:
+        """It is no member meanwhile, and only its restarts may be noticed: they are recorded as such."""
+        rig = self.any_host()
+        await self._restart_with(rig, OTHER_SECRET)
+        executed = Executed(self._fleet.rigs)
+        await a_while(self._rng)
+        if not await self._fleet.is_alone(rig):
+            self._note(f"{rig.name} has another secret, and it or another host takes it for a member")
+        self.alone.append(executed.alone(rig))
+        await self._restart_with(rig, SECRET)
+        return rig.name
+
+    async def _restart_with(self, rig: HotseatProcess, secret: str) -> None:
+        began = time.monotonic()
+        await self._end(rig)
+        rig.fleet = {**rig.fleet, "secret": secret}
+        rig.write()
+        await self._start(rig)
+        self._injector.injected.append(Injected(RESTARTED, began, time.monotonic(), rig.name))
 
 
 class FleetInjector(Injector):

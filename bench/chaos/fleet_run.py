@@ -7,12 +7,12 @@ import random
 import tempfile
 import time
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bench.chaos.checker import crossings
 from bench.chaos.client import Client, End
-from bench.chaos.control import Control, control_of
-from bench.chaos.executed import crossings
 from bench.chaos.fleet import REPLICAS, fleet_of
 from bench.chaos.fleet_faults import FleetInjector
 from bench.chaos.requests import REAL, STUBS, Behaviour, Kind, PlannedRequest
@@ -23,6 +23,42 @@ if TYPE_CHECKING:
 
     from bench.chaos.fleet import Fleet
     from bench.chaos.hotseat_process import HotseatProcess
+    from tests.support.nats import NatsServer
+
+HOSTS = "hotseat "
+"""The prefix of their connection names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """Per host and second."""
+
+    messages: float
+    bytes: float
+    requests_per_s: float
+
+    @classmethod
+    def between(
+        cls, before: Counter[str], after: Counter[str], seconds: float, hosts: int, requests_per_s: float
+    ) -> Control:
+        said = after - before
+        messages, size = said["in_msgs"] + said["out_msgs"], said["in_bytes"] + said["out_bytes"]
+        return cls(messages / seconds / hosts, size / seconds / hosts, requests_per_s)
+
+    def __str__(self) -> str:
+        said = f"{self.messages:.1f} messages and {self.bytes / 1000:.1f} kB per host and second"
+        return f"{self.requests_per_s:.1f} requests/s: {said}"
+
+
+async def control_of(servers: list[NatsServer]) -> Counter[str]:
+    """Of all connections of hosts since they were opened, in both directions."""
+    total: Counter[str] = Counter()
+    for server in servers:
+        for connection in (await asyncio.to_thread(server.monitoring, "connz"))["connections"]:
+            if connection.get("name", "").startswith(HOSTS):
+                total.update({key: connection[key] for key in ("in_msgs", "out_msgs", "in_bytes", "out_bytes")})
+    return total
+
 
 LEASE_S, LOAD_S = 10.0, 40.0
 HEALS_S = LEASE_S + LOAD_S

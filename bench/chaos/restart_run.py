@@ -1,4 +1,7 @@
-"""Restarts of hotseat under traffic: no client may notice one, and no model server may be replaced."""
+"""Restarts and crashes of hotseat under traffic.
+
+No client may notice a restart. After a crash with a grace the model servers are kept, without one nothing survives.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,23 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.chaos import full_queue, websocket_client
 from bench.chaos.client import Client
-from bench.chaos.full_queue import NARROW, FullQueue
 from bench.chaos.hotseat_process import HotseatProcess, send_signal, until
 from bench.chaos.injecting import RESTART, Injector
-from bench.chaos.new_connections import NewConnections
 from bench.chaos.requests import REAL, STUBS, Behaviour, Kind, PlannedRequest
+from bench.chaos.restart_clients import (
+    NARROW,
+    PLACES,
+    QUEUE_CLIENTS,
+    QUEUE_SETTINGS,
+    REFUSED,
+    FullQueue,
+    NewConnections,
+    WebsocketClient,
+    websockets_in_words,
+)
 from bench.chaos.run import Outcome, Run
-from bench.chaos.websocket_client import WebsocketClient
+from tests.support.processes import command_line
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
@@ -27,6 +38,7 @@ if TYPE_CHECKING:
 
     from bench.chaos.client import RequestResult
     from bench.chaos.injecting import Injected
+    from bench.chaos.run import Outcome
 
 EVERYTHING_FITS_GIB = 64
 MODELS = (*STUBS, REAL)
@@ -87,7 +99,7 @@ class QuietRun(Run):
 class RestartRun(QuietRun):
     """Besides, a full queue, websockets, and streams and uploads that take longer than the moment of a restart."""
 
-    honest = (full_queue.REFUSED,)
+    honest = (REFUSED,)
 
     def __init__(
         self, rig: HotseatProcess, injector: Injector, seed: int, most: int | None, say: Callable[[str], None]
@@ -105,7 +117,7 @@ class RestartRun(QuietRun):
     def _clients(self) -> Iterator[Coroutine[Any, Any, None]]:
         yield from super()._clients()
         yield self._queue.look(self._is_over)
-        yield from (self._queue.be_client(n, self._is_over) for n in range(full_queue.CLIENTS))
+        yield from (self._queue.be_client(n, self._is_over) for n in range(QUEUE_CLIENTS))
         yield from (websocket.run(self._is_over) for websocket in self._websockets)
         yield from (self._be_long_client(n) for n in range(LONG_CLIENTS))
 
@@ -124,7 +136,7 @@ class RestartRun(QuietRun):
             yield problem
         restarts = self._injector.injected
         self._notes += [across(self._results, restarts), self._queue.in_words(restarts)]
-        self._notes.append(websocket_client.in_words(self._websockets))
+        self._notes.append(websockets_in_words(self._websockets))
 
 
 def long_request(name: str, model: str, count: int) -> PlannedRequest:
@@ -155,7 +167,7 @@ async def run_restarts(
 ) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="hotseat-restarts-") as folder:
         rig = HotseatProcess(Path(folder), budget_gib=EVERYTHING_FITS_GIB)
-        rig.settings, rig.places = {NARROW: full_queue.SETTINGS}, full_queue.PLACES
+        rig.settings, rig.places = {NARROW: QUEUE_SETTINGS}, PLACES
         injector = RestartInjector(rig, random.Random(f"{seed}/injector"), times)
         return await played(rig, kind(rig, injector, seed, most, say), seconds)
 
@@ -166,3 +178,53 @@ async def played(rig: HotseatProcess, run: Run, seconds: float) -> Outcome:
     finally:
         for pid in rig.processes():
             send_signal(pid, signal.SIGKILL)
+
+
+KILL = "kill -9 of hotseat"
+
+
+class CrashInjector(Injector):
+    def __init__(self, rig: HotseatProcess, rng: random.Random, times: int) -> None:
+        super().__init__(rng)
+        self._rig, self._times = rig, times
+        self._faults = {KILL: self._crash}
+        self.kept = 0
+        """Crashes after which every server was the same."""
+
+    async def run(self, is_over: asyncio.Event) -> None:
+        for _ in range(self._times):
+            if is_over.is_set():
+                return
+            await self.inject(KILL)
+        is_over.set()
+
+    async def _crash(self) -> str | None:
+        before = await all_loaded(self._rig)
+        await self._rig.end(signal.SIGKILL)
+        if not self._rig.grace and not await until(lambda: not self._rig.processes()):
+            left = [command_line(pid) for pid in self._rig.processes()]
+            self.trouble.append(f"these survived a crash: {left}")
+        await self._rig.start()
+        if self._rig.grace:
+            self._compare(before, await all_loaded(self._rig))
+        return None
+
+    def _compare(self, before: dict[str, list[int]], after: dict[str, list[int]]) -> None:
+        if before == after:
+            self.kept += 1
+        else:
+            self.trouble.append(f"servers were replaced after a crash: {before} became {after}")
+
+    @property
+    def notes(self) -> list[str]:
+        return [f"crashes: {len(self.injected)}, after which every server was the same: {self.kept}"]
+
+
+async def run_crashes(
+    times: int, grace: str, seed: int, seconds: float, most: int | None, say: Callable[[str], None]
+) -> Outcome:
+    with tempfile.TemporaryDirectory(prefix="hotseat-crashes-") as folder:
+        rig = HotseatProcess(Path(folder), budget_gib=EVERYTHING_FITS_GIB)
+        rig.grace = grace
+        injector = CrashInjector(rig, random.Random(f"{seed}/injector"), times)
+        return await played(rig, QuietRun([rig], injector, seed, most, say), seconds)

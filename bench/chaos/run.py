@@ -13,13 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.chaos.checker import HONEST, Evidence, read_record, violations
+from bench.chaos.checker import HONEST, Evidence, bugs_in, read_record, violations
 from bench.chaos.client import Client, End
-from bench.chaos.conversation_disk import files, parts
-from bench.chaos.conversation_faults import ConversationInjector
+from bench.chaos.conversation_faults import ConversationInjector, files, parts
 from bench.chaos.faults import FaultInjector
 from bench.chaos.hotseat_process import QUIET_WITHIN_S, HotseatProcess, send_signal, until
-from bench.chaos.log_lines import bugs_in
 from bench.chaos.requests import PROMPTS, REAL, Behaviour, Kind, PlannedRequest, draw
 from tests.support.processes import command_line
 

@@ -14,13 +14,151 @@ import json
 import os
 import signal
 import socket
+import struct
 import threading
 import time
+from base64 import b64encode
 from contextlib import suppress
-from typing import BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
-from bench.chaos.echo import echo, exactly
-from bench.chaos.speaker import LATE_S, Speaker, framed
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+FINAL, OPCODE, LENGTH = 0x80, 0x0F, 0x7F
+TEXT, CLOSE, PING, PONG = 1, 8, 9, 10
+TWO_BYTES, EIGHT_BYTES = 126, 127
+
+
+def echo(connection: socket.socket, incoming: BinaryIO, fields: Mapping[str, str], note: Callable[[str], None]) -> None:
+    """Return when the client has closed the websocket. `note` gets each message before it is sent back."""
+    connection.sendall(handshake(fields["sec-websocket-key"]))
+    while True:
+        opcode, data = read_frame(incoming)
+        if opcode == TEXT:
+            note(data.decode())
+        connection.sendall(frame(PONG if opcode == PING else opcode, data))
+        if opcode == CLOSE:
+            return
+
+
+def handshake(key: str) -> bytes:
+    accepted = b64encode(hashlib.sha1(key.encode() + MAGIC, usedforsecurity=False).digest())
+    head = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    return head + b"Sec-WebSocket-Accept: %b\r\n\r\n" % accepted
+
+
+def read_frame(incoming: BinaryIO) -> tuple[int, bytes]:
+    """Of a client, and therefore masked; EOFError if it left without a word."""
+    first, second = exactly(incoming, 2)
+    length = second & LENGTH
+    if length == TWO_BYTES:
+        (length,) = struct.unpack("!H", exactly(incoming, 2))
+    elif length == EIGHT_BYTES:
+        (length,) = struct.unpack("!Q", exactly(incoming, 8))
+    mask = exactly(incoming, 4)
+    return first & OPCODE, unmasked(exactly(incoming, length), mask)
+
+
+def unmasked(data: bytes, mask: bytes) -> bytes:
+    whole = (mask * (len(data) // 4 + 1))[: len(data)]
+    return (int.from_bytes(data) ^ int.from_bytes(whole)).to_bytes(len(data))
+
+
+def exactly(incoming: BinaryIO, length: int) -> bytes:
+    data = incoming.read(length)
+    if len(data) < length:
+        raise EOFError
+    return data
+
+
+def frame(opcode: int, data: bytes) -> bytes:
+    first = FINAL | opcode
+    if len(data) < TWO_BYTES:
+        return struct.pack("!BB", first, len(data)) + data
+    if len(data) < 1 << 16:
+        return struct.pack("!BBH", first, TWO_BYTES, len(data)) + data
+    return struct.pack("!BBQ", first, EIGHT_BYTES, len(data)) + data
+
+
+RESET = struct.pack("ii", 1, 0)
+SLOW_S, LATE_S = 0.003, 600.0
+BREAKS = ("reset-mid", "fin-mid", "garble-mid", "stall-mid", "die-mid", "close-reset")
+
+
+class Speaker:
+    def __init__(self, connection: socket.socket, text: str, fault: str, *, is_stream: bool) -> None:
+        self._connection, self._fault = connection, fault
+        self._pieces = events(text) if is_stream else [json.dumps({"text": text}).encode()]
+        self._head, self._pieces = chunked(self._pieces) if is_stream else with_length(self._pieces[0])
+        if fault.startswith("close-"):
+            self._head, self._pieces = until_closed(text, is_stream=is_stream)
+
+    def speak(self) -> None:
+        match self._fault:
+            case "late":
+                time.sleep(LATE_S)
+            case "reset-early" | "fin-early" | "die-early":
+                return self._leave(self._fault)
+            case "garble-head":
+                self._connection.sendall(b"\x16\x03\x01 SSH-2.0 200 what\r\n\r\n")
+                return self._leave("fin")
+            case "error":
+                return self._connection.sendall(framed(b'{"error": "told to fail"}', 500))
+        self._connection.sendall(self._head)
+        half = len(self._pieces) // 2
+        for n, piece in enumerate(self._pieces):
+            if n == half and self._fault in BREAKS:
+                return self._break()
+            if self._fault == "slow":
+                time.sleep(SLOW_S)
+            self._connection.sendall(piece)
+        return self._leave("fin") if self._fault == "close-end" else None
+
+    def _break(self) -> None:
+        if self._fault == "garble-mid":
+            self._connection.sendall(b"zz\r\nnonsense\r\n")
+        if self._fault == "stall-mid":
+            time.sleep(LATE_S)
+        self._leave(self._fault)
+
+    def _leave(self, how: str) -> None:
+        if how.startswith("die"):
+            os._exit(7)
+        if how.startswith("reset") or how == "close-reset":
+            # Closing at once would discard what was just sent and not delivered yet.
+            time.sleep(0.005)
+            self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        self._connection.shutdown(socket.SHUT_RDWR) if how.startswith("fin") else self._connection.close()
+        raise ConnectionResetError(how)
+
+
+def framed(body: bytes, status: int) -> bytes:
+    head = f"HTTP/1.1 {status} Said\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+def events(text: str) -> list[bytes]:
+    return [*(b"data: %b\n\n" % json.dumps({"text": word}).encode() for word in text.split()), b"data: [DONE]\n\n"]
+
+
+def chunked(pieces: list[bytes]) -> tuple[bytes, list[bytes]]:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    return head, [*(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces), b"0\r\n\r\n"]
+
+
+def with_length(body: bytes) -> tuple[bytes, list[bytes]]:
+    """In pieces, so that there is a middle to cut."""
+    head = framed(body, 200)[: -len(body)]
+    step = max(1, len(body) // 8)
+    return head, [body[at : at + step] for at in range(0, len(body), step)]
+
+
+def until_closed(text: str, *, is_stream: bool) -> tuple[bytes, list[bytes]]:
+    kind = b"text/event-stream" if is_stream else b"application/json"
+    pieces = events(text) if is_stream else with_length(json.dumps({"text": text}).encode())[1]
+    return b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\nConnection: close\r\n\r\n" % kind, pieces
+
 
 PROGRAM = "import sys; sys.path.append(sys.argv.pop(1)); from bench.chaos.upstream import main; main(*sys.argv[1:])"
 """Starts it without the packages that are installed."""

@@ -6,29 +6,93 @@ import asyncio
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from bench.fleet_faults.configurations import catalog_of
-from bench.fleet_faults.launcher import SimulatedLauncher
+from tests.support.catalogs import model, with_budget
+from tests.support.fake_launcher import FakeLauncher
 
+from hotseat.catalog.spec import Replicas
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
-from hotseat.errors import HostUnresponsive
+from hotseat.errors import HostUnresponsive, LoadFailed
 from hotseat.fleet.client import DETAILS_S
 from hotseat.fleet.node import FleetNode
 from hotseat.fleet.store import NameTaken
 from hotseat.fleet.view import FleetConnection, Order
-from hotseat.identifiers import HostName
+from hotseat.identifiers import Address, HostName, Upstream
 from hotseat.scheduling.commands import Cause
+from hotseat.scheduling.events import UpstreamFailed, UpstreamReady
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.settings import Fleet
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
-    from bench.fleet_faults.nats import SimulatedNats
-    from bench.fleet_faults.network import SimulatedNetwork
+    from collections.abc import Callable, Iterator
+
+    from bench.fleet_faults.network import SimulatedNats, SimulatedNetwork
     from bench.fleet_faults.rules import Rules
 
+    from hotseat.catalog.catalog import Catalog
+    from hotseat.catalog.spec import ModelSpec
     from hotseat.fleet.own_state import OwnState
-    from hotseat.identifiers import Address, Instant, ModelName, Seconds
+    from hotseat.identifiers import Instant, ModelName, Seconds
+    from hotseat.scheduling.commands import StartUpstream, StopUpstream
+
+NAMES = ("a", "b", "c", "d")
+RARE = "rare"
+ONLY = NAMES[-1]
+"""The only host with the rare model."""
+ALIAS = "chat"
+"""Moves from one model to another with the second version."""
+KEPT = "kept"
+"""One replica is required by the first version, none by the second."""
+BUDGET_GIB = 16
+
+
+def specs(name: str, version: int) -> Iterator[ModelSpec]:
+    first, second = ((ALIAS,), ()) if version == 1 else ((), (ALIAS,))
+    yield model("small", gib=4, aliases=first)
+    yield model("large", gib=10, aliases=second)
+    yield model(KEPT, gib=6, replicas=Replicas(1 if version == 1 else 0, 1))
+    if name == ONLY:
+        yield model(RARE, gib=4)
+
+
+def catalog_of(name: str, version: int) -> Catalog:
+    return with_budget(*specs(name, version), gib=BUDGET_GIB)
+
+
+def names_in(catalog: Catalog) -> set[str]:
+    return {*catalog.models, *(alias for spec in catalog.models.values() for alias in spec.aliases)}
+
+
+LOAD_S: Seconds = 4.0
+STOP_S: Seconds = 0.3
+
+
+class SimulatedLauncher(FakeLauncher):
+    def __init__(self, awake: asyncio.Event, begins: Callable[[ModelName], None]) -> None:
+        """`begins` is called at the begin of each load."""
+        super().__init__()
+        self._awake, self._begins = awake, begins
+        self.stopped: dict[ModelName, Cause] = {}
+        """Why each model was last stopped."""
+
+    async def start(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed:
+        name, launch = command.model, command.launch
+        await self._awake.wait()
+        self._begins(name)
+        gone = self._gone[name] = asyncio.get_running_loop().create_future()
+        await asyncio.wait([gone], timeout=LOAD_S)
+        await self._awake.wait()
+        if gone.done():
+            return UpstreamFailed(name, launch, LoadFailed(f"{name} was stopped while it was loading"))
+        return UpstreamReady(name, launch, Upstream(Address("127.0.0.1", 40_000 + launch), 7_000 + launch))
+
+    async def stop(self, command: StopUpstream) -> None:
+        self.stopped[command.model] = command.cause
+        await asyncio.sleep(STOP_S)
+        await self._awake.wait()
+        await super().stop(command)
+
 
 SECRET = "the secret of the simulated fleet"
 CALL_S: Seconds = 20.0

@@ -3,31 +3,221 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
-from bench.fleet_faults.agreement import Agreement
-from bench.fleet_faults.configurations import names_in
-from bench.fleet_faults.disturbances import RECENT_S
-from bench.fleet_faults.drains import Drains
-from bench.fleet_faults.loads import Loads
+from bench.fleet_faults.host import LOAD_S, names_in
+from bench.fleet_faults.network import RECENT_S, SETTLED_S
 from bench.fleet_faults.request import CUT, ENTRY_DIED
 
-from hotseat.errors import UnknownModel
+from hotseat.errors import HostUnresponsive, LoadFailed, UnknownModel
+from hotseat.fleet.member import LONGEST_SHUN_S
+from hotseat.fleet.store import LEASE_S
+from hotseat.fleet.view import Order
+from hotseat.identifiers import ModelName
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from bench.fleet_faults.disturbances import Disturbances
     from bench.fleet_faults.host import SimulatedHost
-    from bench.fleet_faults.nats import SimulatedNats
-    from bench.fleet_faults.network import SimulatedNetwork
+    from bench.fleet_faults.network import Disturbances, SimulatedNats, SimulatedNetwork
     from bench.fleet_faults.request import SimulatedRequest
 
     from hotseat.errors import HotseatError
-    from hotseat.fleet.view import Order
-    from hotseat.identifiers import HostName, Instant, ModelName, Seconds
+    from hotseat.identifiers import HostName, Instant, Seconds
+
+SETTLE_S: Seconds = LEASE_S + LOAD_S
+
+
+class Agreement:
+    def __init__(self, awake: Sequence[SimulatedHost], violated: Callable[[str, str], None]) -> None:
+        self._awake, self._violated = awake, violated
+
+    def check(self) -> None:
+        living = {host.name for host in self._awake}
+        for host in self._awake:
+            known = {member.name for member in host.node.roster.hosts}
+            if known != living:
+                self._violated("hosts", f"{host.name} knows {sorted(known)}, alive are {sorted(living)}")
+            self._check_catalog(host)
+        self._check_replicas()
+
+    def _check_catalog(self, host: SimulatedHost) -> None:
+        """What no living host configures does not count."""
+        specs = [spec for each in self._awake for spec in each.dispatcher.catalog.models.values()]
+        kept = {spec.name: spec.replicas.least for spec in specs if spec.replicas.least}
+        if (known := host.node.roster.catalog.kept) != kept:
+            self._violated("dead catalog", f"{host.name} keeps {known}, configured is {kept}")
+        aliases = {(alias, spec.name) for spec in specs for alias in spec.aliases}
+        for alias in {alias for alias, _ in aliases}:
+            found = host.node.roster.names.resolve(alias)
+            if (alias, found) not in aliases:
+                self._violated("dead catalog", f"{host.name} resolves {alias} as {found}")
+
+    def _check_replicas(self) -> None:
+        for name in {name for host in self._awake for name in host.dispatcher.catalog.models}:
+            specs = [host.dispatcher.catalog.models.get(name) for host in self._awake]
+            least = max(spec.replicas.least for spec in specs if spec)
+            ready = [host.name for host in self._awake if host.has_ready(name)]
+            if len(ready) > 1:
+                self._violated("replicas", f"{name} is ready on {ready}, although one host is enough")
+            free = [host for host in self._awake if not host.orders]
+            if len(ready) < least and free:
+                self._violated("replicas", f"{name} is ready nowhere, although {least} is required")
+
+
+DRAIN_S: Seconds = 45.0
+"""For three loads elsewhere, one after the other, and the last requests."""
+
+
+class Observed(NamedTuple):
+    since: Instant
+    """When the drain began, or the last disturbance during it."""
+    ready: frozenset[ModelName]
+
+
+class Drains:
+    def __init__(self, violated: Callable[[str, str], None]) -> None:
+        self._violated = violated
+        self._drained: dict[HostName, Observed] = {}
+
+    def observe(self, hosts: Iterable[SimulatedHost], now: Instant, *, is_calm: bool) -> None:
+        """Called every second."""
+        awake = list(hosts)
+        before, self._drained = self._drained, {}
+        for host in awake:
+            if Order.DRAIN in host.orders:
+                ready = frozenset(model for model in host.dispatcher.catalog.models if host.has_ready(model))
+                seen = before.get(host.name, Observed(now, ready))
+                self._drained[host.name] = Observed(seen.since if is_calm else now, ready)
+                if is_calm:
+                    self._check_end(host, now - seen.since, ready)
+                    self._check_stopped(host, seen.ready - ready, awake)
+
+    def _check_end(self, host: SimulatedHost, lasts_s: Seconds, ready: frozenset[ModelName]) -> None:
+        if ready and lasts_s > DRAIN_S:
+            self._violated("endless drain", f"{host.name} is drained for {lasts_s:.0f} s and has {sorted(ready)}")
+
+    def _check_stopped(self, host: SimulatedHost, stopped: Iterable[ModelName], awake: list[SimulatedHost]) -> None:
+        for model in sorted(model for model in stopped if not host.has_given_up(model)):
+            is_served = any(each.has_ready(model) and Order.DRAIN not in each.orders for each in awake)
+            if not is_served and any(_able(model, host, awake)):
+                self._violated("hasty drain", f"{host.name} has stopped {model}, which is ready nowhere else")
+
+
+def _able(model: ModelName, drained: SimulatedHost, awake: list[SimulatedHost]) -> Iterator[SimulatedHost]:
+    """Hosts that could have loaded it."""
+    return (
+        host for host in awake if host is not drained and not host.orders and model in host.dispatcher.catalog.models
+    )
+
+
+class Belief(NamedTuple):
+    at: Instant
+    who: SimulatedHost
+    model: ModelName
+    ready_on: frozenset[HostName]
+
+
+class Loads:
+    def __init__(
+        self,
+        nats: SimulatedNats,
+        network: SimulatedNetwork,
+        disturbances: Disturbances,
+        requests: Sequence[SimulatedRequest],
+        violated: Callable[[str, str], None],
+    ) -> None:
+        self._nats, self._network, self._disturbances = nats, network, disturbances
+        self._requests, self._violated = requests, violated
+        self._now = asyncio.get_running_loop().time
+        self._beliefs: deque[Belief] = deque()
+        """Recent ones, the oldest first."""
+        self._begun: dict[tuple[HostName, ModelName], Instant] = {}
+        """When each load last began."""
+        self._last_ready: dict[tuple[HostName, ModelName], Instant] = {}
+        """When a host last had a model: one that stops a surplus replica may get a request that is on its way."""
+        self.moved: dict[ModelName, Instant] = {}
+        """When a model was last being moved: a request on its way to the previous host loads it there once more."""
+
+    def observe(self, host: SimulatedHost) -> None:
+        now = self._now()
+        for model in host.dispatcher.catalog.models:
+            if host.has_ready(model):
+                self._last_ready[host.name, model] = now
+            if where := host.knows_ready(model):
+                self._beliefs.append(Belief(now, host, model, frozenset(where)))
+        while self._beliefs and now - self._beliefs[0].at > RECENT_S:
+            self._beliefs.popleft()
+
+    def begins(self, host: SimulatedHost, model: ModelName) -> None:
+        self._begun[host.name, model] = self._now()
+        since = max(self.moved.get(model, -inf), self._last_ready.get((host.name, model), -inf))
+        if self._now() - since >= SETTLED_S and (name := self._known_elsewhere(host, model)):
+            self._violated("needless load", f"{host.name} loads {model}, which is ready on {name}")
+
+    def _known_elsewhere(self, host: SimulatedHost, model: ModelName) -> HostName | None:
+        """Another host where it knew the model to be ready, and where nothing has happened since."""
+        asked_at = host.waits_since(model)  # a request that waits here is not sent on
+        known = (each for each in self._beliefs if (each.who, each.model) == (host, model) and each.at <= asked_at)
+        return next((name for each in known for name in sorted(each.ready_on) if self._is_usable(name, each)), None)
+
+    def _is_usable(self, name: HostName, belief: Belief) -> bool:
+        is_there = self._is_still_there(name, belief.model, belief.at) and self._has_reached(belief.who, name)
+        return is_there and not self._is_asked_without_news(belief.who, belief.model, name)
+
+    def _is_still_there(self, name: HostName, model: ModelName, since: Instant) -> bool:
+        there = self._network.hosts.get(name)
+        if there is None or not there.is_awake or there.is_leaving or not there.has_ready(model):
+            return False
+        if there.dispatcher.views.of(model).since > since or self._disturbances.is_stolen(name):
+            return False  # it was gone in between
+        return self._disturbances.last(name) < since - LONGEST_SHUN_S and not there.orders
+
+    def _has_reached(self, host: SimulatedHost, name: HostName) -> bool:
+        return not self._network.is_cut(host.name, name) and self._network.believes(host.name, name)
+
+    # Decisions of other hosts
+
+    def _is_asked_without_news(self, host: SimulatedHost, model: ModelName, name: HostName) -> bool:
+        """Did another host decide by old records? It forwards to those it knew, and chooses by what it knows.
+
+        What was forwarded is served where it arrives, and hosts obey the claims that they know.
+        """
+        waiting = [request for request in self._requests if request.is_at(host, model)]
+        if waiting:
+            first = min(waiting, key=lambda request: request.arrived_at)
+            return first.is_believed_ready and self._disturbances.lacks_news(first.entry.name)
+        chooser = self._chooser(host, model)
+        return (
+            chooser is not None and self._disturbances.lacks_news(chooser.name) and not self._knew(chooser, model, name)
+        )
+
+    def _chooser(self, host: SimulatedHost, model: ModelName) -> SimulatedHost | None:
+        """The other host that has chosen this one to load it without a request."""
+        name = host.chosen_by(model)
+        return None if name in (None, host.name) else self._network.hosts.get(name)
+
+    def _knew(self, host: SimulatedHost, model: ModelName, name: HostName) -> bool:
+        """Did it believe the model to be ready there when it made a claim that has arrived now?"""
+        before = self._now() - SETTLED_S
+        return any(
+            each.at <= before and (each.who, each.model) == (host, model) and name in each.ready_on
+            for each in self._beliefs
+        )
+
+    # Moves
+
+    def check_failed_move(self, model: str, to: HostName, began_at: Instant, error: HotseatError) -> None:
+        """A move may be refused, but a host that was chosen and is well must begin the load."""
+        host, name = self._network.hosts[to], ModelName(model)
+        is_well = host.is_awake and self._disturbances.is_calm(to) and self._nats.is_calm(RECENT_S)
+        has_begun = self._begun.get((to, name), -inf) >= began_at - LOAD_S or host.has_ready(name)
+        if is_well and not has_begun and isinstance(error, LoadFailed | HostUnresponsive):
+            self._violated("moves", f"{model} was not moved to {to}: {error.message}")
+
 
 BOUND_S: Seconds = 90.0
 """For one request: some loads, some hosts that do not answer, and never more than that."""

@@ -9,16 +9,11 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 from unittest.mock import patch
 
-from bench.fleet_faults.agreement import SETTLE_S
-from bench.fleet_faults.configurations import ALIAS, KEPT, NAMES, RARE
-from bench.fleet_faults.disturbances import Disturbances
-from bench.fleet_faults.faults import FAULTS
-from bench.fleet_faults.host import SimulatedHost
-from bench.fleet_faults.nats import SimulatedNats
-from bench.fleet_faults.network import SimulatedNetwork
-from bench.fleet_faults.operators import Operators
+from bench.fleet_faults.faults import FAULTS, Operators
+from bench.fleet_faults.host import ALIAS, KEPT, NAMES, RARE, SimulatedHost
+from bench.fleet_faults.network import Disturbances, SimulatedNats, SimulatedNetwork
 from bench.fleet_faults.request import OK, SimulatedRequest
-from bench.fleet_faults.rules import Rules
+from bench.fleet_faults.rules import SETTLE_S, Rules
 from tests.support.virtual_time import JumpingLoop
 
 from hotseat.fleet import backoff, catalog_lease

@@ -10,8 +10,8 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from bench.chaos import conversation_disk
-from bench.chaos.conversation_disk import ConversationDisk, files, parts, saved
+from bench.chaos import conversation_faults
+from bench.chaos.conversation_faults import ConversationDisk, files, parts, saved
 from bench.chaos.file_moments import HeldFiles, OpenedFiles, is_stopped, state_of
 from bench.chaos.hotseat_process import HotseatProcess
 from tests.support.waiting import eventually
@@ -109,7 +109,7 @@ def test_only_whole_conversations_are_damaged(rig: HotseatProcess, damage: str) 
 
 async def test_an_exceeded_budget_is_noticed(rig: HotseatProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts count, locks do not."""
-    monkeypatch.setattr(conversation_disk, "OBEYS_WITHIN_S", -1.0)
+    monkeypatch.setattr(conversation_faults, "OBEYS_WITHIN_S", -1.0)
     disk, is_over = ConversationDisk(rig, random.Random(1)), asyncio.Event()
     rig.disk = 2999
 

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from bench.chaos.checker import Alone, Executed, crossings
 from bench.chaos.client import End, RequestResult
-from bench.chaos.executed import Alone, Executed, crossings
 from bench.chaos.requests import Behaviour, Kind, PlannedRequest
 
 if TYPE_CHECKING:

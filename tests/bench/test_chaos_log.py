@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from bench.chaos.log_lines import adopted_in, bugs_in
+from bench.chaos.checker import adopted_in, bugs_in
 
 ORDINARY = '{"time": "2026-11-17T11:52Z", "level": "info", "message": "model server ready", "model": "red", "pid": 7}'
 ADOPTED = '{"time": "2026-11-17T11:52Z", "level": "info", "message": "model server adopted", "model": "red", "pid": 8}'

@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING
 import pytest
 from bench.chaos.checker import Evidence, read_record, violations
 from bench.chaos.client import End, RequestResult
-from bench.chaos.full_queue import NARROW, FullQueue
 from bench.chaos.hotseat_process import HotseatProcess
 from bench.chaos.injecting import RESTART, Injected
-from bench.chaos.new_connections import NewConnection, NewConnections
 from bench.chaos.requests import Behaviour, Kind, PlannedRequest
+from bench.chaos.restart_clients import NARROW, FullQueue, NewConnection, NewConnections, WebsocketClient
 from bench.chaos.upstream import PROGRAM
-from bench.chaos.websocket_client import WebsocketClient
 from tests.support.llama import REPOSITORY
 from tests.support.ports import free_port
 from tests.support.waiting import come_true, eventually

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from bench.chaos.tcp_links import RESET, Wire
+from bench.chaos.fleet import RESET, Wire
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
