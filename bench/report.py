@@ -56,11 +56,16 @@ def show(tables: Mapping[str, Rows]) -> None:
 
 
 def write(page: str, tables: Mapping[str, Rows], conditions: Iterable[str] = ()) -> None:
-    """Replace the first table below each of these headings of a page, and the list below "Conditions"."""
+    """Replace the first table below each of these headings of a page, and the list below "Conditions".
+
+    A table whose heading the page does not have is added at its end, so that nothing measured is lost.
+    """
     file = PAGES / page
     text = file.read_text()
     for heading, rows in tables.items():
-        if rows:
+        if rows and not re.search(rf"^#+ {re.escape(heading)}$", text, re.MULTILINE):
+            text += f"\n## {heading}\n\n{markdown(rows)}\n"
+        elif rows:
             text = replaced(text, heading, r"\|[^\n]*\n(?:\|[^\n]*\n?)*", markdown(rows) + "\n")
     if listed := "".join(f"- {each}\n" for each in conditions):
         text = replaced(text, "Conditions", r"- [^\n]*\n(?:- [^\n]*\n?)*", listed)

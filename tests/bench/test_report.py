@@ -50,9 +50,16 @@ def test_a_table_is_replaced_below_its_heading(page: Path) -> None:
     )
 
 
-def test_a_heading_that_is_missing_is_an_error(page: Path) -> None:
+def test_a_table_without_a_heading_is_added(page: Path) -> None:
+    """A long run must not be lost because nobody has written about it yet."""
+    report.write("page.md", {"Waits": [["wait"], ["1 s"]]})
+
+    assert page.read_text() == PAGE + "\n## Waits\n\n| wait |\n| --- |\n| 1 s |\n"
+
+
+def test_a_heading_without_a_table_is_an_error(page: Path) -> None:
     """Nothing is written then."""
-    with pytest.raises(SystemExit, match="no heading 'Waits'"):
-        report.write("page.md", {"Loads": [["new"]], "Waits": [["new"]]})
+    with pytest.raises(SystemExit, match="nothing to replace below the heading 'Conditions'"):
+        report.write("page.md", {"Loads": [["new"]], "Conditions": [["new"]]})
 
     assert page.read_text() == PAGE
