@@ -16,6 +16,8 @@ from hotseat.fleet.records import encoded
 if TYPE_CHECKING:
     from bench.fleet.figures import Figures
 
+pytestmark = pytest.mark.longer
+
 HOSTS, MODELS, REQUESTS = 20, 200, by_depth(5_000, deep=20_000)
 BEGINNING = by_depth(1_000, deep=3_000)
 
