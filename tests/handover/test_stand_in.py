@@ -33,12 +33,14 @@ while True:
 FIRST = f"""
 import os, subprocess, sys
 sys.path.append({HOME!r})
+from hotseat.handover.stand_in import hold_signals
 from hotseat.model_servers.os_processes import become_subreaper
 become_subreaper()
 guard = subprocess.Popen(["sleep", "1000"])
 with open(sys.argv[1], "w") as file:
     file.write(str(guard.pid))
 successor = subprocess.Popen([sys.executable, "-IS", *sys.argv[2:]], env={{"{HANDOVER}": "3"}})
+hold_signals()
 os.execv(sys.executable, [sys.executable, "-I", "-S", "-c", {PROGRAM!r}, {HOME!r}, str(successor.pid)])
 """
 
@@ -62,17 +64,27 @@ def start(guard: Path, tmp_path: Path) -> Iterator[Callable[..., subprocess.Pope
         first = subprocess.Popen([sys.executable, "-IS", "-c", FIRST, str(guard), str(program), *map(str, codes)])
         started.append(first)
         eventually(lambda: len(successors(first.pid)) == len(codes))
-        eventually(lambda: all(map(is_waiting, [first.pid, *successors(first.pid)])))
+        eventually(lambda: all(map(is_waiting, successors(first.pid))))
+        eventually(lambda: PROGRAM in Path(f"/proc/{first.pid}/cmdline").read_text())
         return first
 
     yield start
-    for each in started:
-        assert each.poll() is not None
+    left = [each for each in started if each.poll() is None]
+    for each in left:
+        each.kill()
+        each.wait()
+    assert not left
 
 
 def is_waiting(pid: int) -> bool:
     """Has it set its signal handlers and unblocked them?"""
     return is_in("SigCgt", pid, signal.SIGTERM) and not signals_in("SigBlk", pid)
+
+
+def stop(pid: int) -> None:
+    """Returns when it is stopped: until then it would handle a signal of a lower number before this one."""
+    os.kill(pid, signal.SIGSTOP)
+    eventually(lambda: "State:\tT" in Path(f"/proc/{pid}/status").read_text())
 
 
 def has_pending(pid: int, number: int) -> bool:
@@ -112,10 +124,10 @@ def test_two_processes_that_end_at_the_same_moment(start: Callable[..., subproce
     """The newer one counts, although it has ended before the first process could see that the older one has."""
     first = start(7, 8)
     older, newer = successors(first.pid)
-    os.kill(older, signal.SIGSTOP)
+    stop(older)
     first.send_signal(signal.SIGTERM)
     eventually(lambda: has_pending(older, signal.SIGTERM))
-    first.send_signal(signal.SIGSTOP)
+    stop(first.pid)
     os.kill(older, signal.SIGCONT)
     eventually(lambda: newer in children(first.pid))
     os.kill(newer, signal.SIGTERM)

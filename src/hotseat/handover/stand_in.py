@@ -47,16 +47,18 @@ def wait() -> None:
     hotseat, which is started when this process has ended.
     """
     code, seen = 0, {int(sys.argv[2])}  # that one may have ended by now
-    for number in PASSED_ON:
-        signal.signal(number, lambda number, _: seen.update(pass_on(number)))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
+    # Blocked signals stay pending until they are asked for; one that came just before os.wait() would not interrupt it.
+    awaited = {*PASSED_ON, signal.SIGCHLD}
+    signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
     with suppress(ChildProcessError):
         while seen:
-            pid, status = os.wait()
+            pid, status = os.waitpid(-1, os.WNOHANG)
             if pid in seen:
                 code = exit_code(status)
                 seen.update(successors(os.getpid()))
                 seen.intersection_update(children(os.getpid()))
+            if not pid and (number := signal.sigwait(awaited)) in PASSED_ON:
+                seen.update(pass_on(number))
     sys.exit(code)
 
 
