@@ -35,9 +35,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_sessionfinish() -> None:
     """A worker that has not ended ten seconds later is killed, and coverage saves its data only at its end."""
-    if coverage := Coverage.current():
-        COUNTING.switch(False)
-        coverage.save()
+    COUNTING.save()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -61,6 +59,12 @@ class Counting:
             leave_programs_alone()
         else:
             self._coverage.stop()
+
+    def save(self) -> None:
+        """Also when it is switched off: then `Coverage.current()` does not know it any more."""
+        if self._coverage:
+            self.switch(False)
+            self._coverage.save()
 
 
 COUNTING = Counting()

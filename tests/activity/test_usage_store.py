@@ -13,7 +13,7 @@ from tests.support.waiting import come_true
 
 from hotseat.activity.recent import Tokens
 from hotseat.activity.usage_counter import DAY_S, UsageCounter, Used
-from hotseat.activity.usage_store import By, UsageRow, UsageStore, UsageWriter
+from hotseat.activity.usage_store import FORMAT, By, UsageRow, UsageStore, UsageWriter
 from hotseat.errors import HotseatError
 from hotseat.identifiers import ModelName
 from hotseat.tasks import Tasks
@@ -233,3 +233,16 @@ def test_estimates_count_as_used(rig: Rig) -> None:
     store.add(rig.counter.take())
 
     assert store.used_today("ann", "tokens") == 81
+
+
+def test_a_file_without_a_table_that_was_added_later(rig: Rig) -> None:
+    """It is continued: the table is made."""
+    first, _ = FORMAT.tables.split("create table if not exists estimates")
+    rig.file.parent.mkdir()
+    with closing(sqlite3.connect(rig.file)) as file:
+        file.executescript(f"{first} pragma user_version = {FORMAT.version};")
+    rig.counter.count(QWEN, "ann", None, estimated=70)
+    store = UsageStore(rig.file, lambda: rig.now)
+    store.add(rig.counter.take())
+
+    assert store.used_today("ann", "tokens") == 70

@@ -104,8 +104,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 @pytest.mark.llama
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("side", SIDES.values(), ids=SIDES)
-def test_from_pip_install_to_the_first_answer(installed: Installed, tmp_path: Path, side: Side) -> None:
-    """Under two minutes, by three commands: pip install, hotseat init or check, hotseat serve.
+def test_from_the_installation_to_the_first_answer(installed: Installed, tmp_path: Path, side: Side) -> None:
+    """Under two minutes: hotseat init or check, hotseat serve, and in `just deep` pip install before them.
 
     CPU time is judged, which a busy machine does not make longer.
     """

@@ -316,11 +316,21 @@ def test_a_record_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
     ours = current_pid_scope()
     assert ours
     record = Record(*ours, guard=1, guard_start=-1, descendants={os.getpid(): start_of(os.getpid()) or 0})._asdict()
-    for name, form in (("newer", {"format": FORMAT + 1, "cgroup": "x"}), ("ours", {"format": FORMAT}), ("none", {})):
+    for name, form in (("newer", {"format": FORMAT + 1, "cgroup": "x"}), ("ours", {"format": FORMAT})):
         (tmp_path / f"{name}.json").write_text(json.dumps({**record, **form}))
 
     assert recorded(str(tmp_path)) == {os.getpid()}
     assert [path.name for path in tmp_path.iterdir()] == ["newer.json"]
+
+
+def test_a_record_that_does_not_state_its_format(tmp_path: Path) -> None:
+    """It has the first one: its guard may belong to the process that this one replaces."""
+    ours = current_pid_scope()
+    assert ours
+    record = Record(*ours, guard=1, guard_start=-1, descendants={os.getpid(): start_of(os.getpid()) or 0})._asdict()
+    (tmp_path / "7.json").write_text(json.dumps(record))
+
+    assert recorded(str(tmp_path)) == {os.getpid()}
 
 
 async def test_the_record_ends_with_the_last_server(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ BUSY_S: Seconds = 5.0
 class Format(Struct, frozen=True):
     version: int
     tables: str
+    """Made if they are missing; one that is added later does not change the version."""
 
 
 class RecordFile:
@@ -68,4 +69,6 @@ class RecordFile:
             raise sqlite3.DatabaseError(f"its format is {found}, and this version reads {form.version}")
         if found == 0:
             file.execute("pragma journal_mode = wal")
-            file.executescript(f"{form.tables} pragma user_version = {form.version};")
+        file.executescript(form.tables)
+        if found == 0:
+            file.execute(f"pragma user_version = {form.version}")

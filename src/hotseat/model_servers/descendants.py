@@ -121,7 +121,7 @@ def read(path: str) -> Record | None:
     try:
         with open(path) as file:
             kept: dict[str, Any] = json.load(file)
-        if int(kept.pop("format")) > FORMAT:
+        if int(kept.pop("format", FORMAT)) > FORMAT:  # records of the first format may not state it
             raise NewerRecord
         numbers = {int(pid): int(start) for pid, start in kept["descendants"].items()}
         return Record(**{**kept, "descendants": numbers})
