@@ -6,7 +6,7 @@ set positional-arguments
 venv := ".venv"
 code := "src tests bench scripts clients"
 dist := "dist"
-workers := "-n 3 --dist worksteal"
+workers := "-n 4 --dist worksteal"
 slow_folders := "--ignore=tests/" + replace("journeys dashboard browsers clients documentation packaging", " ", " --ignore=tests/")
 counted := "tests/" + replace("catalog estimates fleet hardware model_servers ollama relay scheduling simulation tracing", " ", " tests/")
 export PATH := justfile_directory() / venv / "bin:" + env("PATH")

@@ -10,9 +10,8 @@ import os
 import signal
 
 import pytest
-from coverage import Coverage
 from hypothesis import settings
-from tests.support.counting import leave_programs_alone
+from tests.support.counting import Counting, leave_programs_alone
 
 settings.register_profile("quick", max_examples=100, deadline=None, derandomize=True)
 settings.register_profile("deep", max_examples=2_000, stateful_step_count=80, deadline=None, print_blob=True)
@@ -41,30 +40,6 @@ def pytest_sessionfinish() -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     COUNTING.switch(is_counted(item))
-
-
-class Counting:
-    """Coverage of this process. Starting it takes milliseconds, so it is not stopped and started at each test."""
-
-    def __init__(self) -> None:
-        self._coverage = Coverage.current()
-        self._is_on = True
-
-    def switch(self, is_on: bool) -> None:
-        if self._coverage is None or is_on is self._is_on:
-            return
-        self._is_on = is_on
-        if is_on:
-            self._coverage.start()
-            leave_programs_alone()
-        else:
-            self._coverage.stop()
-
-    def save(self) -> None:
-        """Also when it is switched off: then `Coverage.current()` does not know it any more."""
-        if self._coverage:
-            self.switch(False)
-            self._coverage.save()
 
 
 COUNTING = Counting()

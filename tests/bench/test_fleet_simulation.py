@@ -9,17 +9,16 @@ from bench.fleet.figures import jain
 from bench.fleet.simulated_fleet import POLICIES, catalog_of, simulate
 from bench.fleet.simulated_host import Clock
 from bench.fleet.workload import Workload, workload
-from tests.support.depth import by_depth
 
 from hotseat.fleet.records import encoded
 
 if TYPE_CHECKING:
     from bench.fleet.figures import Figures
 
-pytestmark = pytest.mark.longer
+pytestmark = pytest.mark.deep
 
-HOSTS, MODELS, REQUESTS = 20, 200, by_depth(5_000, deep=20_000)
-BEGINNING = by_depth(1_000, deep=3_000)
+HOSTS, MODELS, REQUESTS = 20, 200, 20_000
+BEGINNING = 3_000
 
 
 @pytest.fixture(scope="module")

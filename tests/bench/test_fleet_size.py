@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from bench.fleet.programs import PARTS
 from bench.fleet.size import Observer, Window, rig, until_known
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.mark.deep
 def test_a_small_fleet_is_measured(tmp_path: Path) -> None:
     """A real host knows the injected ones, and all receivers get their records."""
     with rig(tmp_path, servers=1, models=20) as small, small.host() as host:

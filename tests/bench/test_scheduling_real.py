@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from bench.scheduling.real import compare, faster
 from bench.scheduling.workloads import two_clients
 
 
+@pytest.mark.deep
 def test_real_processes_do_what_was_simulated() -> None:
     """Two clients on a model each: as many loads, and about the same latency."""
     found = compare("a", faster(two_clients(1, each=4)))

@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     from clients.rig import Rig
 
 
-@pytest.fixture(scope="module", params=TESTED, ids=lambda client: client.name)
+EVERYDAY = ("openai-python 3", "openai-node")
+"""OpenAI's clients in both languages; tests/relay and tests/ollama test what the others ask for."""
+CLIENTS = [
+    pytest.param(client, id=client.name, marks=[] if client.name in EVERYDAY else pytest.mark.deep) for client in TESTED
+]
+
+
+@pytest.fixture(scope="module", params=CLIENTS)
 def client(request: pytest.FixtureRequest) -> Client:
     return request.param  # type: ignore[no-any-return]  # pytest does not know the type
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from hotseat.fleet.records import HostRecord
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.deep, pytest.mark.timeout(180)]
 
 HOSTS = 500
 MODELS = [f"model-{number:02}" for number in range(10)]

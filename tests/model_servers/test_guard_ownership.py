@@ -37,6 +37,7 @@ SEARCH = settings(
 OWNER, CANDIDATE, OTHER = 0, 1, 2
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("grace_s", [0.0, GRACE_S])
 def test_at_every_moment_at_most_one_process_is_obeyed(grace_s: float) -> None:
     """Nothing ends while it has an owner, and everything ends if nobody takes it in time."""

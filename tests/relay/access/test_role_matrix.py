@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import pytest
+from tests.support.depth import by_depth
 from tests.support.recording_server import Received
 from tests.support.role_judge import problem
 from tests.support.role_matrix import DEEP, QUICK, SITUATIONS, run
@@ -14,7 +14,6 @@ from tests.support.role_reading import Request
 from tests.support.role_requests import Plan, bearer
 from tests.support.role_world import PEERS_SECRET, Seen, config
 
-IS_DEEP = os.environ.get("HYPOTHESIS_PROFILE") == "deep"
 CHAT = Request(
     "POST", "/v1/chat/completions", (*bearer("key-of-inference-alpha"), ("Content-Type", "application/json"))
 )
@@ -23,10 +22,11 @@ SENT = Request("POST", "/v1/chat/completions")
 AT_ALPHA = Request("GET", "/hotseat/config", bearer("key-of-admin"), host="alpha.localhost")
 
 
+@pytest.mark.longer
 @pytest.mark.uncounted
 def test_nobody_gets_more_than_the_documentation_says() -> None:
     """Every request is refused or reaches a server that it may reach, which gets no secret."""
-    results = run(Plan(seed=0, each=DEEP if IS_DEEP else QUICK))
+    results = run(Plan(seed=0, each=by_depth(QUICK, deep=DEEP)))
     print(results)
 
     assert results.leaks == []
