@@ -28,6 +28,7 @@ from hotseat.errors import (
     Forbidden,
     HotseatError,
     LoadFailed,
+    NoHostAvailable,
     NotImplementedHere,
     OverBudget,
     TooLarge,
@@ -177,6 +178,8 @@ def test_a_refusal_tells_it_in_every_place_a_client_may_look() -> None:
         (LoadFailed("x"), "false", None),
         (LoadFailed("x", retry_after=2.0), "true", "2"),
         (OverBudget("x", retry_after=3600.0), "false", None),
+        (NoHostAvailable("x"), "true", "1"),
+        (NoHostAvailable("x", may_pass=False), "false", None),
         (UpstreamError("x"), None, None),
     ],
 )

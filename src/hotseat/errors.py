@@ -262,11 +262,14 @@ class NotServed(HotseatError):
 
 
 class NoHostAvailable(HotseatError):
-    """No host of the fleet can take the request at present."""
+    """No host of the fleet can take the request; `may_pass` says that waiting may help."""
 
     status = 503
     code = "no_host_available"
-    retry_helps = True
+
+    def __init__(self, message: str, *, retry_after: Seconds | None = None, may_pass: bool = True) -> None:
+        super().__init__(message, retry_after=retry_after)
+        self.retry_helps = may_pass
 
 
 class FleetDisconnected(HotseatError):

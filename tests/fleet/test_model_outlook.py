@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tests.support.fleet import QWEN, RosterRig, fleet_catalog, host, offer, there
+from tests.support.fleet import GIB, GPU, QWEN, RosterRig, fleet_catalog, host, offer, there
 
 from hotseat.fleet.model_outlook import outlooks
 from hotseat.fleet.obstacles import Obstacle
+from hotseat.fleet.records import DeviceBudget
 from hotseat.fleet.store import Bucket
 from hotseat.identifiers import ModelName
 
@@ -21,6 +22,7 @@ def test_what_prevents_a_load_on_each_host() -> None:
         host("cordoned"),
         host("full", there("llama", gib=20, pinned=True)),
         host("small", gib=4),
+        host("taken", devices={GPU: DeviceBudget(24 * GIB, 2 * GIB)}),
         host("idle", there("llama", gib=20)),
         host("without", missing_files={"qwen": "/srv/qwen.gguf"}),
     )
@@ -32,10 +34,12 @@ def test_what_prevents_a_load_on_each_host() -> None:
         "here": None,
         "idle": None,
         "small": Obstacle.TOO_SMALL,
+        "taken": Obstacle.OTHER_PROGRAMS,
         "without": Obstacle.MISSING_FILE,
     }
-    assert [each.explanation for each in outlooks(rig.roster, QWEN, rig.now)][-2:] == [
+    assert [each.explanation for each in outlooks(rig.roster, QWEN, rig.now)][-3:] == [
         "too small for it (it needs 8 GiB on gpu0)",
+        "short of memory that other programs use",
         "missing its file (/srv/qwen.gguf)",
     ]
 

@@ -180,8 +180,9 @@ async def test_a_model_that_only_another_host_has_gets_a_name_here(open_host: Op
     assert await first.where(BETA) == "b"
     await second.node.leave()
     await come_true(lambda: first.knows("a"))
-    with pytest.raises(NoHostAvailable, match="no available host has it"):
+    with pytest.raises(NoHostAvailable, match="no available host has it") as lost:
         await first.where(BETA)
+    assert lost.value.retry_helps
     assert set(first.dispatcher.catalog.fleet_models) == {"beta", "second"}
 
 
@@ -212,8 +213,9 @@ async def test_nobody_can_take_it(open_host: Open) -> None:
     await come_true(lambda: "beta" in first.dispatcher.catalog.fleet_models)
     first.node.host_selector.turned_away(HostName("b"), BETA)
 
-    with pytest.raises(NoHostAvailable, match=r"beta cannot be placed: b is not answering"):
+    with pytest.raises(NoHostAvailable, match=r"beta cannot be placed: b is not answering") as lost:
         await first.where(BETA)
+    assert lost.value.retry_helps
 
 
 async def test_a_host_that_is_cut_off_goes_on_alone(pair: tuple[Host, Host]) -> None:
@@ -343,8 +345,11 @@ async def test_a_file_that_vanished_is_noticed_after_the_load_that_failed(open_h
         await first.dispatcher.operator.load(ALPHA)
     await come_true(lambda: second.node.roster.hosts.get(HostName("a")).record.missing_files)  # type: ignore[union-attr]
 
-    with pytest.raises(NoHostAvailable, match=rf"alpha cannot be placed: a is missing its file \({file}\)\. To fix"):
+    with pytest.raises(
+        NoHostAvailable, match=rf"alpha cannot be placed: a is missing its file \({file}\)\. To fix"
+    ) as lost:
         await second.where(ALPHA)
+    assert lost.value.retry_helps is False
 
 
 async def test_a_reload_that_names_another_file_is_noticed(open_host: Open, tmp_path: Path) -> None:

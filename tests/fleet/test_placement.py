@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
-from tests.support.fleet import ALICE, GEMMA, GIB, LLAMA, QWEN, RosterRig, fleet_catalog, host, offer, there
+from typing import TYPE_CHECKING
 
+import pytest
+from tests.support.fleet import ALICE, GEMMA, GIB, GPU, LLAMA, QWEN, RosterRig, fleet_catalog, host, offer, there
+
+from hotseat.fleet.absences import KNOWN_S
+from hotseat.fleet.obstacles import Obstacle
 from hotseat.fleet.placement import GLANCED_AT, Decision, Load, Means, Nowhere, Serve, load, place
-from hotseat.fleet.records import Offer, Residence
+from hotseat.fleet.records import DeviceBudget, Offer, Residence
+from hotseat.fleet.store import Bucket
 from hotseat.identifiers import ClientId, HostName, ModelName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NOBODY = ClientId("")
 SEVERAL = fleet_catalog(qwen=offer(most=4))
@@ -572,7 +580,8 @@ def test_many_hosts_are_not_all_named() -> None:
 
     assert placed(rig, GEMMA) == Nowhere(
         "gemma cannot be placed: z is shutting down; h0, h1, h2 and 6 more are cordoned."
-        " To fix this, start another host or uncordon it."
+        " To fix this, start another host or uncordon it.",
+        may_pass=True,
     )
 
 
@@ -614,6 +623,69 @@ def test_the_only_host_with_the_file_is_drained() -> None:
         "qwen cannot be placed: a is drained; b is missing its file (/models/qwen.gguf)."
         " To fix this, undrain it or copy the file to it."
     )
+
+
+def suspected() -> RosterRig:
+    rig = RosterRig().hosts(host("a"))
+    rig.roster.suspect(HostName("a"), rig.now)
+    return rig
+
+
+TAKEN_BY_OTHERS = {GPU: DeviceBudget(24 * GIB, 2 * GIB)}
+HINDERED: dict[Obstacle, tuple[Callable[[], RosterRig], bool]] = {
+    Obstacle.LEAVING: (lambda: RosterRig().hosts(host("a", is_leaving=True)), True),
+    Obstacle.SUSPECT: (suspected, True),
+    Obstacle.DRAINED: (lambda: RosterRig().hosts(host("a")).order("a", drained=True), False),
+    Obstacle.CORDONED: (lambda: RosterRig().hosts(host("a")).order("a", cordoned=True), False),
+    Obstacle.LABELS: (
+        lambda: RosterRig(catalog=fleet_catalog(qwen=offer(labels={"gpu": "b"}))).hosts(host("a")),
+        False,
+    ),
+    Obstacle.MISSING_FILE: (lambda: RosterRig().hosts(host("a", missing_files={"qwen": "/x.gguf"})), False),
+    Obstacle.TOO_SMALL: (lambda: RosterRig().hosts(host("a", gib=4)), False),
+    Obstacle.NO_MEMORY: (lambda: RosterRig().hosts(host("a", there("llama", gib=20, pinned=True))), False),
+    Obstacle.OTHER_PROGRAMS: (lambda: RosterRig().hosts(host("a", devices=TAKEN_BY_OTHERS)), True),
+}
+"""A fleet with only this obstacle for each kind, and whether it may pass without that anybody changes anything."""
+
+
+@pytest.mark.parametrize("kind", Obstacle)
+def test_waiting_helps_only_where_the_obstacle_may_pass(kind: Obstacle) -> None:
+    """The error names the obstacle, and a client is told to come again if it may pass on one host at least."""
+    build, may_pass = HINDERED[kind]
+    rig = build()
+    alone = placed(rig)
+    rig.hosts(host("b", missing_files={"qwen": "/x.gguf"}))
+    beside_one_that_lasts = placed(rig)
+
+    assert isinstance(alone, Nowhere)
+    assert kind.value in alone.reason
+    assert isinstance(beside_one_that_lasts, Nowhere)
+    assert (alone.may_pass, beside_one_that_lasts.may_pass) == (may_pass, may_pass)
+
+
+def test_a_host_that_is_expected_back_may_serve_the_model() -> None:
+    """For ten minutes after it has left: the only host with the file may just be restarting."""
+    rig = RosterRig().hosts(host("a"), host("b", missing_files={"qwen": "/x.gguf"})).remove(Bucket.HOSTS, "a")
+    restarting = placed(rig)
+    rig.after(KNOWN_S).settle()
+
+    assert isinstance(restarting, Nowhere)
+    assert restarting.may_pass
+    assert placed(rig) == Nowhere(restarting.reason, may_pass=False)
+
+
+def test_pinned_models_beside_other_programs() -> None:
+    """What the pinned models leave would suffice, so the model is loaded when the other programs end."""
+    pinned = there("llama", gib=10, pinned=True)
+    rig = RosterRig().hosts(host("a", pinned, devices=TAKEN_BY_OTHERS))
+
+    assert placed(rig) == Nowhere(
+        "qwen cannot be placed: a is short of memory that other programs use. To fix this, stop those programs.",
+        may_pass=True,
+    )
+    rig.hosts(host("a", there("llama", gib=20, pinned=True), devices=TAKEN_BY_OTHERS))
+    assert "a is full of models that cannot be unloaded" in placed(rig).reason
 
 
 def test_memory_of_other_devices_does_not_matter() -> None:

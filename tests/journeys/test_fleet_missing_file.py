@@ -63,6 +63,7 @@ def test_a_model_whose_file_is_not_on_every_disk(hosts: Hosts, tmp_path: Path) -
     later = hosts["gpu2"].chat("alpha")
 
     assert (answer.status, served_by) == (200, {"gpu1": [], "gpu2": ["alpha"]})
-    assert refusal.status == 503
+    assert (refusal.status, refusal.headers["x-should-retry"]) == (503, "false")
+    assert "retry-after" not in refusal.headers
     assert f"gpu1, gpu2 are missing its file ({one}, {other}). To fix this, copy" in refusal.body.decode()
     assert (later.status, hosts.running()) == (200, {"gpu1": ["alpha"], "gpu2": []})

@@ -169,7 +169,7 @@ class HostSelector:
 
     def _where(self, decision: Decision) -> Route:
         if isinstance(decision, Nowhere):
-            raise NoHostAvailable(decision.reason)
+            raise NoHostAvailable(decision.reason, may_pass=decision.may_pass)
         return self._at(decision.host)
 
     def _at(self, host: HostName) -> Route:

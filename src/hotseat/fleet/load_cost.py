@@ -11,7 +11,10 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
 from hotseat.fleet.member import ASLEEP, BACKOFF, COLD, LEAVING, LOADING
+from hotseat.fleet.records import DeviceBudget
 from hotseat.identifiers import ANY_GPU, RAM, Place
 from hotseat.scheduling import eviction
 from hotseat.scheduling.eviction import cheapest, total
@@ -48,6 +51,17 @@ def fits(record: HostRecord, offer: Offer) -> bool:
         if device not in devices or bytes_ > devices[device].budget:
             return False
     return True
+
+
+def fits_beside_pinned(member: Member, offer: Offer) -> bool:
+    """Would the model fit there if only the pinned models were left, and no other program used memory?"""
+    pinned = [residence.memory for residence in _with_process(member) if residence.pinned]
+    devices = {
+        device: DeviceBudget(has.budget, has.budget - sum(memory.get(device, 0) for memory in pinned))
+        for device, has in member.record.devices.items()
+    }
+    emptied = replace(member.record, devices=devices)
+    return bool(devices) and fits(emptied, offer) and not lacks(emptied, offer, ())
 
 
 def needs(record: HostRecord, offer: Offer) -> Mapping[DeviceName, Bytes]:

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 from hotseat.fleet.drift import Drift, drifts
 from hotseat.fleet.load_cost import clearing, has_free_memory, promised
-from hotseat.fleet.obstacles import Obstacle, in_words, is_guess, obstacle_to_loading, obstacle_to_serving
+from hotseat.fleet.obstacles import (
+    Obstacle,
+    in_words,
+    is_guess,
+    obstacle_to_clearing,
+    obstacle_to_loading,
+    obstacle_to_serving,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,5 +80,5 @@ def _obstacle(roster: Roster, member: Member, model: ModelName, offer: Offer, no
         return obstacle_to_serving(roster, member, offer, now)
     obstacle, due = obstacle_to_loading(model, roster, member, offer, now), promised(roster, member, model, now)
     if not obstacle and not has_free_memory(member, offer, due) and clearing(member, offer, due, now, ()) is None:
-        obstacle = Obstacle.NO_MEMORY
+        obstacle = obstacle_to_clearing(member, offer)
     return None if obstacle and is_guess(obstacle, offer) else obstacle

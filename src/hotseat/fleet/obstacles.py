@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from hotseat.fleet.load_cost import fits
+from hotseat.fleet.load_cost import fits, fits_beside_pinned
 from hotseat.scheduling.memory_fit import in_gib
 
 if TYPE_CHECKING:
@@ -31,6 +31,12 @@ class Obstacle(Enum):
     MISSING_FILE = "missing its file"
     TOO_SMALL = "too small for it"
     NO_MEMORY = "full of models that cannot be unloaded"
+    OTHER_PROGRAMS = "short of memory that other programs use"
+
+    @property
+    def may_pass(self) -> bool:
+        """Without an operator: the host may come back, or the programs may end."""
+        return self in (Obstacle.LEAVING, Obstacle.SUSPECT, Obstacle.OTHER_PROGRAMS)
 
 
 HELP = {
@@ -42,6 +48,7 @@ HELP = {
     Obstacle.MISSING_FILE: "copy the file to it",
     Obstacle.TOO_SMALL: "choose a smaller quantisation",
     Obstacle.NO_MEMORY: "unpin a model",
+    Obstacle.OTHER_PROGRAMS: "stop those programs",
 }
 
 
@@ -72,9 +79,15 @@ def obstacle_to_loading(
     return None if fits(member.record, offer) else Obstacle.TOO_SMALL
 
 
+def obstacle_to_clearing(member: Member, offer: Offer) -> Obstacle:
+    """What prevents enough memory from becoming free on a host that is large enough."""
+    return Obstacle.OTHER_PROGRAMS if fits_beside_pinned(member, offer) else Obstacle.NO_MEMORY
+
+
 def is_guess(obstacle: Obstacle, offer: Offer | None) -> bool:
     """Does only an estimate speak against the host? The model may be tried alone there."""
-    return obstacle in (Obstacle.TOO_SMALL, Obstacle.NO_MEMORY) and bool(offer and offer.is_estimate and offer.memory)
+    about_memory = obstacle in (Obstacle.TOO_SMALL, Obstacle.NO_MEMORY, Obstacle.OTHER_PROGRAMS)
+    return about_memory and bool(offer and offer.is_estimate and offer.memory)
 
 
 def is_labelled_for(record: HostRecord, offer: Offer) -> bool:

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hotseat.fleet.load_cost import NEVER_ENOUGH, Clearing, at_most, clearing, has_free_memory, promised
 from hotseat.fleet.member import COLD, COMING, LOADING, READY
-from hotseat.fleet.obstacles import Obstacle, is_guess, obstacle_to_loading, obstacle_to_serving, obstacles_in_words
+from hotseat.fleet.obstacles import (
+    Obstacle,
+    is_guess,
+    obstacle_to_clearing,
+    obstacle_to_loading,
+    obstacle_to_serving,
+    obstacles_in_words,
+)
 from hotseat.fleet.rendezvous import rendezvous_score
 
 if TYPE_CHECKING:
@@ -52,6 +59,8 @@ class Load:
 @dataclass(frozen=True, slots=True)
 class Nowhere:
     reason: str
+    may_pass: bool = False
+    """Without that anybody changes anything: waiting may help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,13 +191,19 @@ def load(
         found = _best(model, some, roster, now, means)
         if found:
             return Load(model, found[0].name, replica, found[1])
-        hindered += [(Obstacle.NO_MEMORY, each.member) for each in some]
+        hindered += [(obstacle_to_clearing(each.member, each.offer), each.member) for each in some]
     guessed = [each for obstacle, each in hindered if is_guess(obstacle, roster.offer(each, model))]
     if means is WHATEVER_IT_TAKES and (guessed := [each for each in guessed if not each.has(model)]):
         calm = _by_calm(model, roster)
         best = min(guessed, key=lambda member: (model in member.backing_off, calm(member)))
         return Load(model, best.name, replica, f"its estimate fits no host, so it is tried alone on {best.name}")
-    return Nowhere(obstacles_in_words(model, roster, hindered))
+    return Nowhere(obstacles_in_words(model, roster, hindered), _may_pass(model, roster, hindered))
+
+
+def _may_pass(model: ModelName, roster: Roster, hindered: list[tuple[Obstacle, Member]]) -> bool:
+    """On one host at least; one that is expected back, or of which nothing is known yet, may serve the model."""
+    expected = any(roster.catalog.offer(digest, model) for digest in roster.hosts.absences.catalogs())
+    return expected or not hindered or any(obstacle.may_pass for obstacle, _ in hindered)
 
 
 def _able(

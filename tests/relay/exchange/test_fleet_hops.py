@@ -346,14 +346,17 @@ async def test_a_host_leaves_just_as_its_connection_is_used_again(
     assert hosts.turned_away_by == ["a"]
 
 
-async def test_nobody_is_left(open_rig: OpenRig) -> None:
-    """If no host can serve the request, the client gets 503 with the reason and x-should-retry."""
-    rig, _ = await joined(open_rig, at("gone", NOWHERE), NoHostAvailable("no host can take far: gone is gone"))
+@pytest.mark.parametrize(("may_pass", "retry", "after"), [(True, "true", "1"), (False, "false", None)])
+async def test_nobody_is_left(open_rig: OpenRig, may_pass: bool, retry: str, after: str | None) -> None:
+    """If no host can serve the request, the client gets 503 with the reason, and is told to retry if that may help."""
+    nobody = NoHostAvailable("no host can take far: gone is gone", may_pass=may_pass)
+    rig, _ = await joined(open_rig, at("gone", NOWHERE), nobody)
     answered = await rig.refusal(chat("far"))
 
     assert answered.status == 503
     assert b"no host can take far" in answered.body
-    assert answered["x-should-retry"] == "true"
+    assert answered["x-should-retry"] == retry
+    assert answered.all("retry-after") == ([after] if after else [])
 
 
 @pytest.mark.parametrize("must_agree", [False, True])
