@@ -44,7 +44,7 @@ def test_max_wait_limits_the_turns(max_wait_s: float, bound: float) -> None:
 def test_why_counts_urgency_and_max_wait(new_driver: NewDriver) -> None:
     """What is promised to a waiting request is the bound with the policy in force."""
     driver = new_driver(one_at_a_time(model("qwen", urgency=4), "llama", max_wait_s=50))
-    driver.scheduler.model_stats.adopt({"llama": {"load_s": 10.0}})
+    driver.scheduler.model_stats.adopt({"qwen": {"stop_s": 1.0}, "llama": {"load_s": 10.0}})
     driver.with_ready("qwen", 1)
     driver.at(15) >> leaves(1) << nothing
     driver >> arrives(2, "qwen") << grants(2)

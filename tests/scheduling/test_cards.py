@@ -507,7 +507,7 @@ def test_a_card_without_memory_is_not_chosen(new_driver: NewDriver) -> None:
 def test_the_bound_counts_models_whose_cards_are_not_chosen_yet(new_driver: NewDriver) -> None:
     """Each that waits for the same card comes one rotation later."""
     driver = new_driver(cards(*(anywhere(name, 20) for name in "abc"), gib=(24,)))
-    driver.scheduler.model_stats.adopt({name: {"load_s": 20.0, "drain_s": 2.0} for name in "abc"})
+    driver.scheduler.model_stats.adopt({name: {"load_s": 20.0, "stop_s": 1.0, "drain_s": 2.0} for name in "abc"})
     driver.with_ready("a", 1)
     for ticket, name in enumerate("bc", start=2):
         driver >> arrives(ticket, name)

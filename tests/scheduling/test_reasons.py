@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.catalogs import model, one_at_a_time, with_budget
+from tests.support.catalogs import level, model, one_at_a_time, sleeps, with_budget
 from tests.support.scheduler_driver import (
     arrives,
     clock,
@@ -127,6 +127,80 @@ def test_a_time_that_was_measured_is_shown(
     assert (first(driver, name).expected_in_s is None) is (situation is draining)
 
 
+@pytest.mark.parametrize("situation", [stopping, protected, third_in_queue, left_too_early, behind_a_load])
+def test_a_load_time_without_a_stop_time(driver: SchedulerDriver, situation: Callable[[SchedulerDriver], str]) -> None:
+    """The sentence has the time of the load; no figure tells when the request is served."""
+    known(driver, "qwen", "llama", "gemma")
+    for name in ("qwen", "llama", "gemma"):
+        driver.scheduler.model_stats.of(ModelName(name)).stop_s = None
+    name = situation(driver)
+    driver.scheduler.model_stats.of(ModelName("qwen")).load_s = 10.0
+    driver.scheduler.model_stats.of(ModelName("qwen")).drain_s = 5.0
+    ticket = first(driver, name)
+
+    assert WAITS[situation][1] in ticket.why
+    assert (ticket.expected_in_s, ticket.not_later_than) == (None, None)
+
+
+@pytest.mark.parametrize("situation", [stopping, protected, third_in_queue])
+def test_a_stop_time_without_a_load_time(driver: SchedulerDriver, situation: Callable[[SchedulerDriver], str]) -> None:
+    """The time of a stop is in no sentence by itself, so there is none."""
+    known(driver, "qwen", "llama", "gemma")
+    for name in ("llama", "gemma"):
+        driver.scheduler.model_stats.of(ModelName(name)).load_s = None
+    name = situation(driver)
+    ticket = first(driver, name)
+
+    assert ticket.why.startswith(WAITS[situation][0].removesuffix(")"))
+    assert not re.search(r"about \d|\d s left|swap cost|usually", ticket.why)
+    assert (ticket.expected_in_s, ticket.not_later_than) == (None, None)
+
+
+def test_the_stop_of_a_model_that_is_loading_was_never_measured(driver: SchedulerDriver) -> None:
+    """Its load needs no stop any more and has a time; the claim behind it needs its stop and has none."""
+    known(driver, "qwen", "llama", "gemma")
+    driver.scheduler.model_stats.of(ModelName("llama")).stop_s = None
+    behind_a_load(driver)
+
+    assert first(driver, "llama").expected_in_s == 7
+    assert driver.why("gemma") == "waiting for llama to finish loading (7 s left)"
+    assert first(driver, "gemma").expected_in_s is None
+
+
+def test_the_model_ahead_in_the_queue_was_never_stopped(driver: SchedulerDriver) -> None:
+    """It will have to stop, too."""
+    known(driver, "qwen", "llama", "gemma")
+    driver.scheduler.model_stats.of(ModelName("llama")).stop_s = None
+    third_in_queue(driver)
+
+    assert first(driver, "llama").expected_in_s is not None
+    assert first(driver, "gemma").expected_in_s is None
+
+
+def test_a_pinned_model_is_never_stopped(new_driver: NewDriver) -> None:
+    """That its stop was never measured hides no time."""
+    driver = new_driver(with_budget(model("pin", gib=4, pinned=True), model("a", gib=20), model("b", gib=20)))
+    known(driver, "a", "b").with_ready("pin").with_ready("a")
+    driver >> arrives(1, "b") << stops("a")
+    driver >> exited("a") << starts("b")
+    driver >> arrives(2, "a") << nothing
+
+    assert driver.why("a").startswith("waiting for b to finish loading")
+    assert first(driver, "a").expected_in_s == 10 + 1 + 10
+
+
+def test_a_model_that_sleeps_instead_of_stopping(new_driver: NewDriver) -> None:
+    """Falling asleep was measured, and nobody needs the time of a stop."""
+    driver = new_driver(one_at_a_time(model("qwen", sleep=sleeps(level("1"))), "llama"))
+    driver.with_ready("qwen").with_sleep_stats("qwen", "llama", sleep_s=3)
+    known(driver, "qwen", "llama")
+    driver.scheduler.model_stats.of(ModelName("qwen")).stop_s = None
+    driver >> arrives(1, "qwen") << grants(1)
+    driver >> arrives(2, "llama") << wakes_at(250)
+
+    assert first(driver, "llama").expected_in_s == (250 - 226) + 5 + 3 + 10
+
+
 def test_a_load_that_takes_longer_than_usual(driver: SchedulerDriver) -> None:
     """It says so, and neither it nor those behind it are told that a second is left."""
     behind_a_load(known(driver, "qwen", "llama", "gemma"))
@@ -226,7 +300,7 @@ def test_a_long_rotation(new_driver: NewDriver) -> None:
 
 def test_what_can_be_promised(driver: SchedulerDriver) -> None:
     """Swaps and two turns of each contender, as long as nothing takes longer than it did."""
-    known(driver, "llama").with_ready("qwen", 1)
+    known(driver, "qwen", "llama").with_ready("qwen", 1)
     driver.at(15) >> leaves(1) << nothing
     driver >> arrives(2, "qwen") << grants(2)
     driver >> arrives(3, "llama", "another") << wakes_at(75)

@@ -285,8 +285,17 @@ class State:
         sleep_stats = model.stats.sleep_stats_by_level.get(sleep_level.name) if sleep_level else None
         return sleep_stats.wake_s if sleep_stats and sleep_stats.times else load_s
 
+    def usual_stop_s(self, name: ModelName) -> Seconds:
+        """Its measured time to stop, or to fall asleep if it does or would; infinite: not known."""
+        model = self.models[name]
+        sleep_level = model.sleep_level if model.is_leaving else next(iter(self.sleep_levels(model)), None)
+        if sleep_level and not model.ends_asleep:
+            sleep_stats = model.stats.sleep_stats_by_level.get(sleep_level.name)
+            return sleep_stats.sleep_s if sleep_stats and sleep_stats.times else inf
+        return inf if model.stats.stop_s is None else model.stats.stop_s + self.save_s(model)
+
     def stop_s(self, name: ModelName) -> Seconds:
-        """Expected time until its memory is free once unused: to stop it, or to put it to sleep."""
+        """Expected time until its memory is free once unused; a guess if never measured, which nobody is told."""
         model = self.models[name]
         sleep_stats = (
             model.stats.sleep_stats_by_level.get(model.sleep_level.name)

@@ -1,7 +1,8 @@
 """Why does a request wait, and how much longer? One reason and one estimate per model that requests wait for.
 
 The reasons come from the decision itself: a ticket waits for what plan.py cannot do for its claim now.
-A time is told only if the loads and drains in it were measured and none of them is late; guesses are for decisions.
+A time is told only if the loads, drains and stops in it were measured and none of them is late; guesses are for
+decisions.
 """
 
 from __future__ import annotations
@@ -100,9 +101,10 @@ class _Explainer:
         self._before, self._before_s = (name, since), ready_in_s
 
     def _swap_s(self, name: ModelName) -> Seconds:
-        """To stop a loaded model and load this one."""
-        staying = [each for each in self._present if not each.is_leaving and each.phase is not Phase.ASLEEP]
-        usual_stop_s = max((self._state.stop_s(each.name) for each in staying), default=0.0)
+        """To stop a loaded model, or the one that is loaded before, and load this one."""
+        staying = {each.name for each in self._present if not (each.is_leaving or each.is_asleep or each.spec.pinned)}
+        staying |= {self._before[0]} if self._before else set()
+        usual_stop_s = max(map(self._state.usual_stop_s, staying), default=0.0)
         return usual_stop_s + self._state.usual_load_s(name)
 
     def _leaving(self, decision: ClaimDecision) -> Wait:
@@ -153,9 +155,14 @@ class _Explainer:
         older = [state.models[each.model] for each in state.claims if each < claim]
         others = [each for each in [*awake, *older] if self._is_in_the_way(each, decision)]
         own = Competitor(state.usual_load_s(claim.model), 0.0, 0.0, claim_urgency(state, decision.model))
-        if isinf(own.load_s) or any(each.stats.load_s is None or not each.stats.drain_s for each in others):
+        if isinf(own.load_s) or any(_is_unknown(state, each) for each in others):
             return None
         return claim.since + bound_s(own, [competitor(state, each) for each in others], state.catalog.policy)
+
+
+def _is_unknown(state: State, model: ModelState) -> bool:
+    """Would a guess be a part of what its coming and going takes?"""
+    return model.stats.load_s is None or isinf(state.usual_stop_s(model.name)) or not model.stats.drain_s
 
 
 def competitor(state: State, model: ModelState) -> Competitor:
@@ -163,11 +170,11 @@ def competitor(state: State, model: ModelState) -> Competitor:
 
 
 def leaves_in_s(state: State, model: ModelState, now: Instant) -> Seconds:
-    """Estimated time until a model that was told to leave is gone; infinite if it takes longer than it ever did."""
+    """Estimated time until a model that was told to leave is gone; infinite: not known, or longer than it ever took."""
     if model.phase is Phase.UNLOADING:
-        return _left(model.since + state.stop_s(model.name) - now)
+        return _left(model.since + state.usual_stop_s(model.name) - now)
     running_s = max((now - lease.since for lease in model.leases.values()), default=None)
-    return (0.0 if running_s is None else _left(model.stats.drain_s - running_s)) + state.stop_s(model.name)
+    return (0.0 if running_s is None else _left(model.stats.drain_s - running_s)) + state.usual_stop_s(model.name)
 
 
 def loads_in_s(state: State, model: ModelState, now: Instant) -> Seconds:
