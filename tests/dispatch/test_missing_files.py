@@ -50,6 +50,11 @@ KINDS: dict[str, tuple[tuple[str, ...], str]] = {
     "environment": (("llama-server",), "x.gguf"),
     "mounted": ((*DOCKER, "-m", "/m/x.gguf"), "x.gguf"),
     "folder": (("llama-server", "-m", "{}/unmounted/a.gguf"), "unmounted/a.gguf"),
+    "whisper-server": (("whisper-server", "-m", "{}/x.bin"), "x.bin"),
+    "whisper-server, long option": (("whisper-server", "--model", "{}/x.bin"), "x.bin"),
+    "vLLM": (("vllm", "serve", "{}/x"), "x"),
+    "vLLM as a module": (("python3", "-m", "vllm.entrypoints.openai.api_server", "--model={}/x"), "x"),
+    "MLX": (("python", "-m", "mlx_lm", "server", "--model", "{}/x"), "x"),
     "any program": (("{}/x-server", "--model", "some/name"), "x-server"),
     "program": (("{}/llama-server", "-m", "{}/a.gguf"), "llama-server"),
 }

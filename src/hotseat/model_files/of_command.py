@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,8 @@ ROLES = ("model", "projector", "draft")
 FETCHED = ("fetched", "fetched_draft")
 WRAPPERS = ("env", "nice", "ionice", "numactl", "taskset", "chrt", "stdbuf", "setsid", "nohup", "timeout")
 """Programs that run another one with the same files."""
+LOCAL = ("/", "./", "../")
+"""How a path begins that cannot be the name of a model on a hub."""
 LOOK_S: Seconds = 1.0
 """If a disk takes longer, the request goes on, and its start says what is missing."""
 MOST_LOOKS = 8
@@ -84,12 +87,14 @@ def files_of(argv: tuple[str, ...], env: Mapping[str, str], working_dir: Path) -
 def needed_files(argv: tuple[str, ...], env: tuple[tuple[str, str], ...], working_dir: Path) -> list[Path]:
     """The files of this machine without which the command surely fails, the program included.
 
-    No others where the command does not tell: a script, a shell or ssh may see other files, and `-hf` downloads them.
+    No others where the command does not tell: a script, a shell, sudo or ssh may see other files, and `-hf` downloads
+    them.
     """
     program = [working_dir / argv[0]] if "/" in argv[0] else []
     try:
         if not _runs_llama(argv):
-            return program
+            model = _model_of_another(argv)
+            return [*program, working_dir / model] if model else program
         server, flags = _llama_in(argv, dict(env))
         if any(map(flags.text, FETCHED)):
             return program
@@ -102,13 +107,37 @@ def needed_files(argv: tuple[str, ...], env: tuple[tuple[str, str], ...], workin
 
 def may_tell_files(argv: tuple[str, ...]) -> bool:
     """Whether there may be a path to look for. Much faster than to parse the command."""
-    return "/" in argv[0] or _runs_llama(argv)
+    return "/" in argv[0] or _runs_llama(argv) or bool(_model_of_another(argv))
 
 
 def _runs_llama(argv: tuple[str, ...]) -> bool:
     """Whether this program is a llama-server, or runs one whose files are known."""
     name = _name(argv)
     return name.startswith(LLAMA) or name in WRAPPERS or name in ENGINES
+
+
+def _model_of_another(argv: tuple[str, ...]) -> str:
+    """What a whisper-server, vLLM or MLX that this program is loads from disk; empty: not told, or perhaps from a hub.
+
+    Not through a wrapper or in a container.
+    """
+    is_module = _name(argv).startswith("python") and argv[1:2] == ("-m",) and len(argv) > 2
+    name, words = (argv[2], argv[3:]) if is_module else (_name(argv), argv[1:])
+    if name.startswith("whisper-server"):
+        return _last(words, "-m", "--model")  # it downloads nothing
+    if name == "vllm" and words[:1] == ("serve",):
+        model = words[1] if words[1:] and not words[1].startswith("-") else _last(words, "--model")
+    elif name.startswith(("vllm.entrypoints.", "mlx_lm")):
+        model = _last(words, "--model")
+    else:
+        return ""
+    return model if model.startswith(LOCAL) else ""
+
+
+def _last(words: tuple[str, ...], *flags: str) -> str:
+    """The value that counts of an option given more than once."""
+    split = [part for word in words for part in (word.split("=", 1) if word.startswith("--model=") else (word,))]
+    return next((value for flag, value in reversed([*pairwise(split)]) if flag in flags), "")
 
 
 def _llama_in(argv: tuple[str, ...], env: Mapping[str, str]) -> tuple[Server, LlamaFlags]:
