@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.net.test_http_client import OK, SOON_S, server
+from tests.support.loop_turns import LongestCallback
 
 from hotseat.net import http_stream
 from hotseat.net.happy_eyeballs import Connector
@@ -56,6 +57,17 @@ async def test_a_response_that_is_no_feed(answer: bytes, problem: str) -> None:
     async with server(answer) as (address, _):
         with pytest.raises((OSError, ValueError), match=problem):
             await read(address)
+
+
+async def test_a_chunk_of_a_million_lines() -> None:
+    """It blocks nobody: no callback takes 100 ms of a processor."""
+    lines = b":\n" * (1 << 20)
+    async with server(CHUNKED + b"%x\r\n%b\r\n0\r\n\r\n" % (len(lines), lines)) as (address, _):
+        with LongestCallback() as longest:
+            found = await read(address)
+
+    assert len(found) == 1 << 20
+    assert longest.seconds < 0.1, longest.what
 
 
 async def test_a_line_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:

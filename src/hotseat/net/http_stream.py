@@ -38,11 +38,13 @@ async def lines_of(
         pieces = await stack.enter_async_context(aclosing(_pieces(reader, fields, quiet_s)))
         rest = b""
         async for piece in pieces:
-            *whole, rest = (rest + piece).split(b"\n")
-            for line in whole:
-                yield line
-            if len(rest) > LONGEST_LINE:
-                raise ValueError("a line of the response is too long")
+            for begin in range(0, len(piece), PIECE):
+                *whole, rest = (rest + piece[begin : begin + PIECE]).split(b"\n")
+                for line in whole:
+                    yield line
+                if len(rest) > LONGEST_LINE:
+                    raise ValueError("a line of the response is too long")
+                await asyncio.sleep(0)  # a chunk may have two million lines
 
 
 async def _pieces(
