@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.served_fleet import all_answer
 from tests.support.waiting import PATIENCE_S, come_true
 
 from hotseat.api import fleet_logs as merged_logs
@@ -115,12 +116,7 @@ async def test_a_host_that_does_not_answer_is_named(hosts: Served) -> None:
 )
 async def test_an_answer_that_is_no_log(hosts: Served, monkeypatch: pytest.MonkeyPatch, answer: bytes) -> None:
     """A line names the host; what it sent is not shown, neither as JSON nor as text."""
-    others: Any = hosts.fleet["a"].fleet_admin.others
-
-    async def answers(asked: list[str], path: str) -> dict[str, bytes]:
-        return dict.fromkeys(asked, answer)
-
-    monkeypatch.setattr(others, "read_all", answers)
+    all_answer(monkeypatch, answer)
     text = await hosts.ask("a", "GET", "/hotseat/fleet/logs?host=b")
 
     assert await lines(hosts, "host=b") == [("b", None, NO_LOG)]
@@ -130,14 +126,18 @@ async def test_an_answer_that_is_no_log(hosts: Served, monkeypatch: pytest.Monke
 async def test_an_answer_that_is_a_log_in_part(hosts: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is older than the line that is none is left out."""
     parts = [as_json(LogLine(1, "old")), "<html>", as_json(LogLine(2, "new")), as_json(LogLine(3, "newer"))]
-
-    async def answers(asked: list[str], path: str) -> dict[str, bytes]:
-        return dict.fromkeys(asked, "\n".join(parts).encode())
-
-    monkeypatch.setattr(hosts.fleet["a"].fleet_admin.others, "read_all", answers)
+    all_answer(monkeypatch, "\n".join(parts).encode())
 
     assert await lines(hosts, "host=b") == [("b", None, NO_LOG), ("b", None, "new"), ("b", None, "newer")]
     assert await lines(hosts, "host=b&lines=2") == [("b", None, "new"), ("b", None, "newer")]
+
+
+async def test_lines_that_are_too_long_to_be_kept_of_all_hosts(hosts: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest that have room are shown, and nothing of a line that was cut."""
+    monkeypatch.setattr(merged_logs, "MOST_BYTES", 1000)
+    all_answer(monkeypatch, "\n".join(as_json(LogLine(n, f"{n}" * 100)) for n in range(1, 9)).encode())
+
+    assert await lines(hosts, "host=b") == [("b", None, f"{n}" * 100) for n in (6, 7, 8)]
 
 
 # With follow

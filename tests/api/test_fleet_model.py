@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.fake_launcher import catalog, spec
+from tests.support.served_fleet import all_answer
 from tests.support.waiting import come_true
 
 from hotseat.errors import LoadFailed
@@ -73,15 +74,10 @@ async def test_a_host_that_is_silent(hosts: Served) -> None:
     assert (found["b"]["has_answered"], found["b"]["why"], found["a"]["has_answered"]) == (False, "", True)
 
 
-@pytest.mark.parametrize("answer", [b"<html>", b"[]"])
+@pytest.mark.parametrize("answer", [b"<html>", b"[]", b"{}", b'{"phase": 7}', b'{"x":' + b"[" * 100_000])
 async def test_an_answer_that_cannot_be_read(hosts: Served, monkeypatch: pytest.MonkeyPatch, answer: bytes) -> None:
     """It is as good as none."""
-    others: Any = hosts.fleet["a"].fleet_admin.others
-
-    async def answers(asked: list[str], path: str) -> dict[str, bytes]:
-        return dict.fromkeys(asked, answer)
-
-    monkeypatch.setattr(others, "read_all", answers)
+    all_answer(monkeypatch, answer)
 
     assert (await hosts_of(hosts, "qwen"))["b"]["has_answered"] is False
 

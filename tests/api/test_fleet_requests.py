@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 from msgspec.structs import replace
+from tests.support.served_fleet import all_answer
 
 from hotseat.activity.recent import InProgress
 from hotseat.api import fleet_requests
 from hotseat.api.fleet_requests import each_once
 from hotseat.api.fleet_schemas import FleetRequest
-from hotseat.api.routes import fleet_requests as routes
 from hotseat.api.routes.requests import in_progress
 from hotseat.api.slices import SLICE
 from hotseat.identifiers import ClientId, HostName, ModelName, TicketId
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.support.loop_turns import Turns
     from tests.support.served_fleet import Served
+
+T = TypeVar("T")
 
 A, B = HostName("a"), HostName("b")
 LOCAL = InProgress(
@@ -32,7 +36,7 @@ COPY = replace(LOCAL, ticket=TicketId(3), from_host=A, waited_s=4.0, seconds=4.5
 
 
 async def shown(**by_host: list[InProgress]) -> list[FleetRequest]:
-    return await each_once({host: [in_progress(each) for each in found] for host, found in by_host.items()})
+    return [*await each_once({host: [in_progress(each) for each in found] for host, found in by_host.items()})]
 
 
 def places(found: list[FleetRequest]) -> list[tuple[str, str, int | None]]:
@@ -99,22 +103,30 @@ async def test_all_hosts_are_asked(hosts: Served) -> None:
     assert without_a["silent"] == ["a"]
 
 
-async def test_a_host_whose_answer_cannot_be_read(hosts: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It counts as silent, whether its answer is no such list or too large."""
-    others: Any = hosts.fleet["a"].fleet_admin.others
-
-    async def answers(asked: list[HostName], path: str) -> dict[HostName, bytes]:
-        return dict.fromkeys(asked, b'{"in_progress": 4}')
-
-    monkeypatch.setattr(others, "read_all", answers)
+@pytest.mark.parametrize("answer", [b'{"in_progress": 4}', b"<html>", b'{"x":' + b"[" * 100_000])
+async def test_a_host_whose_answer_cannot_be_read(
+    hosts: Served, monkeypatch: pytest.MonkeyPatch, answer: bytes
+) -> None:
+    """It counts as silent."""
+    all_answer(monkeypatch, answer)
 
     assert (await hosts.get("a", "/hotseat/fleet/requests"))["silent"] == ["b", "c"]
+
+
+async def test_hosts_with_more_requests_than_are_kept(hosts: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each host the oldest are shown, which come first in its answer."""
+    monkeypatch.setattr(fleet_requests, "MOST_REQUESTS", 10)
+    monkeypatch.setattr(fleet_requests, "LEAST_REQUESTS", 3)
+    aged = [in_progress(replace(LOCAL, seconds=seconds)).model_dump() for seconds in range(20, 0, -1)]
+    all_answer(monkeypatch, json.dumps({"at": 0, "in_progress": aged, "finished": []}).encode())
+    found = await hosts.get("a", "/hotseat/fleet/requests")
+
+    assert [each["seconds"] for each in found["in_progress"]] == [20, 20, 19, 19, 18, 18, 17, 17, 16, 16]
 
 
 @pytest.mark.parametrize(
     ("turns", "calls", "most"),
     [
-        ((routes, "reported"), 40, 1),
         ((fleet_requests, "_shown"), 40 * 30, SLICE),
         ((FleetRequest, "model_dump_json"), 40 * 30, SLICE),
     ],
@@ -126,8 +138,8 @@ async def test_many_hosts_with_many_requests(
     """They are read, compared and encoded in slices, so that other requests go on."""
     answer = json.dumps({"at": 0, "in_progress": [in_progress(LOCAL).model_dump()] * 30, "finished": []}).encode()
 
-    async def answers(asked: list[HostName], path: str) -> dict[HostName, bytes]:
-        return {HostName(f"gpu{n}"): answer for n in range(40)}
+    async def answers(asked: list[HostName], path: str, kept: Callable[[bytes], T]) -> dict[HostName, T]:
+        return {HostName(f"gpu{n}"): kept(answer) for n in range(40)}
 
     monkeypatch.setattr(hosts.fleet["a"].fleet_admin.others, "read_all", answers)
     found = await hosts.get("a", "/hotseat/fleet/requests")

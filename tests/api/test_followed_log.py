@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 from tests.support.waiting import PATIENCE_S
@@ -16,7 +16,9 @@ from hotseat.errors import HostUnresponsive
 from hotseat.identifiers import HostName, LogLine
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable
+    from collections.abc import AsyncGenerator, Callable, Iterable
+
+T = TypeVar("T")
 
 GPU2 = HostName("gpu2")
 BREAKS_OFF = None
@@ -39,10 +41,12 @@ class Scripted:
     def names(self) -> list[HostName]:
         return [GPU2]
 
-    async def read_all(self, hosts: Iterable[HostName], path: str) -> dict[HostName, bytes | None]:
+    async def read_all(
+        self, hosts: Iterable[HostName], path: str, kept: Callable[[bytes], T]
+    ) -> dict[HostName, T | None]:
         self.asked.append(path)
         self._silent_for -= 1
-        return dict.fromkeys(hosts, b"" if self._silent_for < 0 else None)
+        return dict.fromkeys(hosts, kept(b"") if self._silent_for < 0 else None)
 
     async def follow(self, host: HostName, path: str) -> AsyncGenerator[bytes, None]:
         self.asked.append(path)

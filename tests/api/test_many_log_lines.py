@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 from tests.support.server_events import next_event
@@ -16,10 +16,12 @@ from hotseat.api.slices import SLICE
 from hotseat.identifiers import HostName, LogLine, ModelName
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable
+    from collections.abc import AsyncGenerator, Callable, Iterable
 
     from tests.support.loop_turns import Turns
     from tests.support.served_fleet import Served
+
+T = TypeVar("T")
 
 QWEN = ModelName("qwen")
 
@@ -33,10 +35,12 @@ class Talkative:
     def names(self) -> list[HostName]:
         return []
 
-    async def read_all(self, hosts: Iterable[HostName], path: str) -> dict[HostName, bytes | None]:
+    async def read_all(
+        self, hosts: Iterable[HostName], path: str, kept: Callable[[bytes], T]
+    ) -> dict[HostName, T | None]:
         self.path = path
         lines = [as_json(LogLine(n, f"line {n}", QWEN)) for n in range(self.sent)]
-        return dict.fromkeys(hosts, "\n".join(lines).encode())
+        return dict.fromkeys(hosts, kept("\n".join(lines).encode()))
 
     def follow(self, host: HostName, path: str) -> AsyncGenerator[bytes, None]:
         raise NotImplementedError

@@ -167,7 +167,7 @@ async def test_the_largest_body_of_each_route_blocks_nobody(small: LargestHotsea
 
 
 async def test_the_longest_lists_block_nobody(large: LargestHotseat) -> None:
-    """Every route is asked for as much as it shows: 100,000 requests, 10,000 models, 1,000 hosts."""
+    """Every route is asked for as much as it shows: 100,000 requests, 10,000 models, 1,000 hosts that answer."""
     targets = [
         f"{path}?{query}" if query else path
         for method, path in PLACES

@@ -19,7 +19,7 @@ from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
     from hotseat.fleet.host_http import Receiver
-    from hotseat.identifiers import ClientId, Seconds
+    from hotseat.identifiers import Bytes, ClientId, Seconds
 
 HOSTS = [HostName(f"h{n:02}") for n in range(AT_ONCE + 8)]
 
@@ -34,7 +34,14 @@ class SlowHosts(HostHttp):
         self.answer: Answer | Exception = Answer(200, {}, b"yes")
 
     async def fetch(
-        self, method: str, to: Receiver, path: str, within: Seconds, role: bytes = b"", client: ClientId = OPERATOR
+        self,
+        method: str,
+        to: Receiver,
+        path: str,
+        within: Seconds,
+        role: bytes = b"",
+        client: ClientId = OPERATOR,
+        most: Bytes = 0,
     ) -> Answer:
         self.asked.append(to.host)
         await self.may_answer.wait()
@@ -50,7 +57,7 @@ def others(http: HostHttp) -> OtherHosts:
 async def test_a_fleet_that_is_larger_than_what_may_be_asked_at_once() -> None:
     """The rest is asked when the first have answered, and all of them are."""
     http = SlowHosts()
-    asking = Tasks().start(others(http).read_all(HOSTS, "/x"), "ask")
+    asking = Tasks().start(others(http).read_all(HOSTS, "/x", bytes), "ask")
     await come_true(lambda: len(http.asked) == AT_ONCE)
     http.may_answer.set()
 
@@ -67,7 +74,16 @@ async def test_a_useless_answer_is_none(answer: Answer | Exception) -> None:
     http.answer = answer
     http.may_answer.set()
 
-    assert await others(http).read_all([HOSTS[0], HostName("gone")], "/x") == {HOSTS[0]: None, "gone": None}
+    assert await others(http).read_all([HOSTS[0], HostName("gone")], "/x", bytes) == {HOSTS[0]: None, "gone": None}
+
+
+async def test_an_answer_that_cannot_be_read_is_none() -> None:
+    """The others are kept as they were read."""
+    http = SlowHosts()
+    http.may_answer.set()
+    numbers = iter([b"none", b"7"])
+
+    assert await others(http).read_all(HOSTS[:2], "/x", lambda _: int(next(numbers))) == {HOSTS[0]: None, HOSTS[1]: 7}
 
 
 async def test_a_feed_of_a_host_that_is_not_there() -> None:

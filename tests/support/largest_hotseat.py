@@ -24,16 +24,20 @@ from hotseat.activity.recent import KEPT, Finished, InProgress, Tokens
 from hotseat.activity.store import ActivityStore
 from hotseat.activity.usage_counter import DAY_S, Place, Used
 from hotseat.activity.usage_store import UsageStore
+from hotseat.api.log_text import as_json
+from hotseat.api.routes.requests import in_progress
 from hotseat.config.effective import resolved
 from hotseat.config.load import Loaded
 from hotseat.config.reload import ConfigReport
 from hotseat.daemon.garbage_collection import collect_rarely, ignore_what_exists
 from hotseat.dispatch import journal
+from hotseat.fleet.host_http import MOST_BYTES
 from hotseat.fleet.host_proof import FleetSecret
 from hotseat.fleet.records import encoded
 from hotseat.fleet.signing import SignedStore
 from hotseat.fleet.store import LIVES_S, Bucket
 from hotseat.identifiers import Address, ClientId, HostName, LaunchId, LogLine, ModelName, TicketId
+from hotseat.net.http_client import Answer
 from hotseat.relay.access.policy import Policy
 from hotseat.relay.server import Relay
 from hotseat.scheduling.events import SlotsLearned
@@ -51,10 +55,14 @@ if TYPE_CHECKING:
     from tests.support.fleet_in_process import Host
     from tests.support.management import Management
 
+    from hotseat.fleet.host_http import Receiver
+
 KEY = "the-key-of-the-test"
 FIRST = ModelName("alpha")
 """The model whose name is in the paths; it runs."""
-UNREACHABLE = "http://127.0.0.1:9"
+NOWHERE = "http://127.0.0.1:9"
+LONG = 20
+"""Hosts of the fleet whose answers are as long as may be; the others' have what is kept of each."""
 A_MONTH_S = 30.0 * DAY_S
 
 
@@ -132,24 +140,54 @@ async def largest_hotseat(folder: Path, sizes: Sizes) -> AsyncIterator[LargestHo
 
 @asynccontextmanager
 async def one_host(sizes: Sizes) -> AsyncIterator[Host]:
-    """A host of a fleet; of the others there are only records."""
+    """A host of a fleet; of the others there are only records and what they answer."""
     names = [FIRST, *(f"org/model-{n:05d}" for n in range(sizes.models - 1))]
     models = catalog(*(spec(name, aliases=(f"{name}-by-another-name",), description="A model.") for name in names))
     board = Board(clock=asyncio.get_running_loop().time, lives_s={**LIVES_S, Bucket.HOSTS: KEPT_S})
-    settings = Fleet(("nats://nowhere",), HostName("here"), address=UNREACHABLE, secrets=(SECRET,))
+    settings = Fleet(("nats://nowhere",), HostName("here"), address=NOWHERE, secrets=(SECRET,))
     host = process_of(settings, InProcess(board), models, FakeLauncher(), None)
+    stub_answers(host, sizes.hosts)
     await host.node.join()
     digest = host.fleet_admin.view().hosts[0].config_digest
     store = SignedStore(InProcess(board), FleetSecret([SECRET]))
     for n in range(1, sizes.hosts):
-        record = host_record(n, digest, [names[(n * 7 + place) % sizes.models] for place in range(8)])
-        await store.put(Bucket.HOSTS, record.name, encoded(structs.replace(record, address=UNREACHABLE)))
+        record = host_record(n, digest, [FIRST, *(names[(n * 7 + place) % sizes.models] for place in range(1, 8))])
+        await store.put(Bucket.HOSTS, record.name, encoded(structs.replace(record, address=NOWHERE)))
     await come_true(lambda: len(host.fleet_admin.others.names()) == sizes.hosts - 1)
     try:
         yield host
     finally:
         await host.node.leave()
         await host.dispatcher.shut_down(0)
+
+
+def stub_answers(host: Host, hosts: int) -> None:
+    """The other hosts answer in this process, as much as is taken of them."""
+    request = InProgress(TicketId(1), b"id", FIRST, ClientId("ann"), b"POST", b"/v1/x", 0.5, None, 2.5, is_waiting=True)
+    shown = in_progress(request).model_dump_json().encode()
+    rows = {
+        "/hotseat/requests": (b'{"in_progress":[', shown, b",", b"]}"),
+        "/hotseat/logs": (b"", as_json(LogLine(time.time(), "a line of the log", FIRST)).encode(), b"\n", b"\n"),
+        "/hotseat/models": (b'{"phase":"ready","why":"%b","x":[' % (b"w" * 200_000), b"[[1]]", b",", b"]}"),
+    }
+
+    def answer(path: str, most: int) -> Answer:
+        begin, row, between, end = next(parts for prefix, parts in rows.items() if path.startswith(prefix))
+        return Answer(200, {}, begin + between.join([row] * ((most - len(begin) - 2) // (len(row) + 1))) + end)
+
+    short = {prefix: answer(prefix, 32_000 + len(parts[0])) for prefix, parts in rows.items()}
+    long: dict[tuple[str, int], Answer] = {}
+    is_long = {f"gpu{n:03}" for n in range(LONG)}
+
+    async def fetch(method: str, to: Receiver, path: str, *_: object, most: int = MOST_BYTES) -> Answer:
+        prefix = next(prefix for prefix in rows if path.startswith(prefix))
+        if to.host not in is_long:
+            return short[prefix]
+        if (prefix, most) not in long:
+            long[prefix, most] = answer(path, most)
+        return long[prefix, most]
+
+    host.fleet_admin.others._http.fetch = fetch  # type: ignore[method-assign, assignment]
 
 
 def fill(rig: Management, sizes: Sizes) -> None:

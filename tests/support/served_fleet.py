@@ -14,6 +14,8 @@ from tests.support.management import Management, application, around, served
 
 from hotseat.fleet import client as fleet_client
 from hotseat.fleet import other_hosts
+from hotseat.fleet.host_http import HostHttp
+from hotseat.net.http_client import Answer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -50,6 +52,15 @@ def be_patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hosts wait longer for each other than in production."""
     monkeypatch.setattr(fleet_client, "DETAILS_S", SOON_S)
     monkeypatch.setattr(other_hosts, "ANSWER_S", SOON_S)
+
+
+def all_answer(monkeypatch: pytest.MonkeyPatch, body: bytes) -> None:
+    """Every host answers every question with this."""
+
+    async def fetch(*_: object, **__: object) -> Answer:
+        return Answer(200, {}, body)
+
+    monkeypatch.setattr(HostHttp, "fetch", fetch)
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 from urllib.parse import unquote
 
 from fastapi import Depends, Request
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Bytes, ClientId, HostName, LogLine, ModelName, Place, Seconds
     from hotseat.model_files.facts import ModelFacts
     from hotseat.settings import ApiKey, Settings
+
+T = TypeVar("T")
 
 
 class Restarts(Protocol):
@@ -101,8 +103,13 @@ class OtherHosts(Protocol):
 
     def names(self) -> list[HostName]: ...
 
-    async def read_all(self, hosts: Iterable[HostName], path: str) -> dict[HostName, bytes | None]:
-        """The body that each host answers with; None: it did not answer in time, or not with 200."""
+    async def read_all(
+        self, hosts: Iterable[HostName], path: str, kept: Callable[[bytes], T]
+    ) -> dict[HostName, T | None]:
+        """What is kept of each host's answer; None: no answer in time, not with 200, or one that `kept` cannot read.
+
+        `kept` gets each answer in a turn of the event loop of its own, and raises ValueError if it cannot read it.
+        """
 
     def follow(self, host: HostName, path: str) -> AsyncGenerator[bytes, None]:
         """The lines of a feed of that host; HostUnresponsive if it breaks off."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from heapq import merge
-from itertools import islice
+from itertools import chain, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
@@ -19,10 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Sequence
 
     from hotseat.api.deps import LogSource, OtherHosts
-    from hotseat.identifiers import HostName, LogLine, ModelName
+    from hotseat.identifiers import Bytes, HostName, LogLine, ModelName
 
 MOST_LINES, LEAST_LINES = 100_000, 100
 """Asked of all hosts together, and of each: so many are in memory at once."""
+MOST_BYTES: Bytes = 64 << 20
+"""Kept of the answers of all hosts together: of long lines, fewer are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +43,14 @@ class FleetLog:
     async def newest(self, lines: int) -> list[LogLine]:
         """The last lines of all hosts together; a host that does not answer has a line that says so."""
         each_host = min(lines, max(LEAST_LINES, MOST_LINES // (len(self.hosts) + 1)))
-        answers = await self.others.read_all(self.hosts, self._path(each_host, json="true"))
-        by_host = [_newest_first(host, answer) for host, answer in answers.items()]
+        most = MOST_BYTES // (len(self.hosts) + 1)
+        answers = await self.others.read_all(
+            self.hosts, self._path(each_host, json="true"), partial(_newest, most=most)
+        )
+        # The first line of each host in a slice of its own, and then each line: it may be long.
+        by_host = await taken((begun(_newest_first(host, answer)) for host, answer in answers.items()), 1)
         newest_first = merge(self._own_lines(each_host), *by_host, key=attrgetter("at"), reverse=True)
-        return (await taken(islice(newest_first, lines)))[::-1]
+        return (await taken(islice(newest_first, lines), 1))[::-1]
 
     def _own_lines(self, lines: int) -> Iterator[LogLine]:
         """Newest first."""
@@ -77,6 +84,16 @@ def _newest_first(host: HostName, answer: bytes | None) -> Iterator[LogLine]:
             yield from_json(line)._replace(host=host)
     except ValueError:
         yield remark(host, f"{host} sent something that is not a log line, so its older lines are missing here")
+
+
+def _newest(answer: bytes, most: Bytes) -> bytes:
+    """The last lines, as many as have room."""
+    return answer if len(answer) <= most else answer[-most:].partition(b"\n")[2]
+
+
+def begun(lines: Iterator[LogLine]) -> Iterator[LogLine]:
+    """With the first line decoded."""
+    return chain([*islice(lines, 1)], lines)
 
 
 def _last_line_first(text: bytes) -> Iterator[bytes]:

@@ -12,21 +12,33 @@ from hotseat.api.model_schemas import ModelDetails
 from hotseat.errors import HostUnresponsive
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hotseat.api.deps import FleetAdmin
     from hotseat.fleet.view import Sighting
     from hotseat.identifiers import ModelName
 
+AT_ONCE = 32
+"""Hosts that are asked, and so many answers of 256 KiB in memory."""
+LONGEST = 1000
+"""Characters of a reason that are shown: a thousand hosts may give one, in a response that is made at once."""
 BEST_FIRST = ("ready", "loading", "waking")
 
 
 async def other_hosts(fleet_admin: FleetAdmin, model: ModelName) -> list[OtherHost]:
-    """Queries all hosts at once, so that silent ones cost one short wait."""
-    return list(await asyncio.gather(*(_state_at(fleet_admin, seen, model) for seen in fleet_admin.sightings(model))))
+    """Many hosts are asked at once, so that silent ones cost one short wait."""
+    return await _states(fleet_admin, fleet_admin.sightings(model), model)
 
 
-async def _state_at(fleet_admin: FleetAdmin, seen: Sighting, model: ModelName) -> OtherHost:
-    details = await fleet_admin.model_details(seen.host, model) or {}
-    return OtherHost(host=seen.host, phase=seen.phase, why=str(details.get("why", "")))
+async def _states(fleet_admin: FleetAdmin, sightings: Sequence[Sighting], model: ModelName) -> list[OtherHost]:
+    places = asyncio.Semaphore(AT_ONCE)
+
+    async def state_at(seen: Sighting) -> OtherHost:
+        async with places:
+            details = await fleet_admin.model_details(seen.host, model) or {}
+        return OtherHost(host=seen.host, phase=seen.phase, why=str(details.get("why", ""))[:LONGEST])
+
+    return await asyncio.gather(*map(state_at, sightings))
 
 
 async def details_from_fleet(fleet_admin: FleetAdmin, model: ModelName) -> ModelDetails:
@@ -41,8 +53,7 @@ async def details_from_fleet(fleet_admin: FleetAdmin, model: ModelName) -> Model
     except ValidationError:
         phase = seen[0].phase if seen else "not loaded"
         raise HostUnresponsive(f"{model} is {phase} on {host}, which gave no reason") from None
-    others = await asyncio.gather(*(_state_at(fleet_admin, each, model) for each in seen[1:]))
-    return details.model_copy(update={"host": host, "other_hosts": list(others)})
+    return details.model_copy(update={"host": host, "other_hosts": await _states(fleet_admin, seen[1:], model)})
 
 
 def _rank(seen: Sighting) -> tuple[int, str]:

@@ -6,41 +6,100 @@ same id of it, but a client may send one id several times.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from heapq import merge
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+from msgspec.json import Decoder
 
 from hotseat.api.fleet_schemas import FleetRequest
-from hotseat.api.slices import taken
+from hotseat.api.slices import slices
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hotseat.api.request_schemas import RequestInProgress
 
-    At = tuple[str, RequestInProgress]
+    At = tuple[str, "Reported | RequestInProgress"]
     """A request, and the host that reports it."""
     Copies = dict[tuple[str, str], list[At]]
     """Forwarded requests at the hosts that serve them, by the host that was asked and the id."""
 
+MOST_REQUESTS, LEAST_REQUESTS = 100_000, 100
+"""Kept of all hosts together, and of each."""
 
-async def each_once(reports: Mapping[str, Sequence[RequestInProgress]]) -> list[FleetRequest]:
-    """All requests that the hosts report, the oldest first."""
-    clients = ((host, each) for host, requests in reports.items() for each in requests if each.from_host is None)
-    asked = await taken(clients)
-    copies = _copies(reports)
+
+class Reported(Struct, frozen=True, gc=False):
+    """A `RequestInProgress` of another host, in a tenth of its memory."""
+
+    ticket: int
+    id: str
+    model: str
+    client: str
+    method: str
+    path: str
+    state: Literal["waiting", "sent", "answering"]
+    waited_s: float
+    first_byte_s: float | None
+    seconds: float
+    host: str | None
+    from_host: str | None = None
+
+
+class Report(Struct):
+    in_progress: list[Reported]
+
+
+REPORT = Decoder(Report)
+
+
+def reader(hosts: int) -> Callable[[bytes], list[Reported]]:
+    """Reads the answer of one of so many hosts."""
+    return partial(reported, most=max(LEAST_REQUESTS, MOST_REQUESTS // max(hosts, 1)))
+
+
+def reported(answer: bytes, most: int) -> list[Reported]:
+    """ValueError if this version does not understand it."""
+    try:
+        return REPORT.decode(answer).in_progress[:most]
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+async def each_once(reports: Mapping[str, Sequence[Reported | RequestInProgress]]) -> Iterator[FleetRequest]:
+    """All requests that the hosts report, the oldest first; most of the work is done when one is taken."""
+    forwarded, others, copies = await _sorted_out(reports)
+    pairs: list[tuple[At, At]] = []
     # Those that are known to be forwarded come first: each finds its own copy.
-    asked.sort(key=lambda at: at[1].host is None)
-    found = await taken(_shown(at, _take(copies, at) or at) for at in asked)
-    found += await taken(_shown(copy, copy) for left in copies.values() for copy in left)
-    return sorted(found, key=lambda request: -request.seconds)
+    for asked in (forwarded, others):
+        async for some in slices(asked):
+            pairs += [(at, _take(copies, at) or at) for at in some]
+    async for lists in slices(copies.values()):
+        pairs += [(copy, copy) for left in lists for copy in left]
+    runs = [sorted(some, key=_youth) async for some in slices(pairs, 1000)]
+    return (_shown(*pair) for pair in merge(*runs, key=_youth))
 
 
-def _copies(reports: Mapping[str, Sequence[RequestInProgress]]) -> Copies:
+async def _sorted_out(
+    reports: Mapping[str, Sequence[Reported | RequestInProgress]],
+) -> tuple[list[At], list[At], Copies]:
+    """Those that were asked and forwarded, all others that were asked, and what other hosts have forwarded."""
+    forwarded: list[At] = []
+    others: list[At] = []
     copies: Copies = {}
-    for host, requests in reports.items():
-        for each in requests:
+    async for some in slices((host, each) for host, requests in reports.items() for each in requests):
+        for host, each in some:
             if each.from_host is not None:
                 copies.setdefault((each.from_host, each.id), []).append((host, each))
-    return copies
+            else:
+                (others if each.host is None else forwarded).append((host, each))
+    return forwarded, others, copies
+
+
+def _youth(pair: tuple[At, At]) -> float:
+    (_, request), _ = pair
+    return -request.seconds
 
 
 def _take(copies: Copies, at: At) -> At | None:

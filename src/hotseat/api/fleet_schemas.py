@@ -121,10 +121,16 @@ class FleetRequest(Schema):
     seconds: Annotated[float, Field(description="Since its arrival.")]
 
 
+OF_EACH_HOST = "The oldest first; of each other host at most 100,000 divided by their number, but 100 in any case."
+
+
 class FleetRequests(Schema):
-    in_progress: Annotated[list[FleetRequest], Field(description="The oldest first.")]
+    in_progress: Annotated[list[FleetRequest], Field(description=OF_EACH_HOST)]
     silent: Annotated[
-        list[str], Field(description="Hosts that did not answer in time; what they alone know is missing.")
+        list[str],
+        Field(
+            description="Hosts that did not answer in time, or with more than 2 MiB; what they alone know is missing."
+        ),
     ]
 
 

@@ -64,7 +64,7 @@ class FollowedLog:
         """Returns when the host answers such a question again."""
         while True:
             await asyncio.sleep(AGAIN_S)
-            answers = await self._others.read_all([self._host], self._path(0))
+            answers = await self._others.read_all([self._host], self._path(0), bytes)
             if answers[self._host] is not None:
                 return
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.json import Decoder
 
 from hotseat.identifiers import HostName, LogLine, ModelName
-from hotseat.net.json_text import parsed
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -16,6 +18,19 @@ if TYPE_CHECKING:
 OWN = "hotseat"
 LATEST = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 """Later times have no date in some time zones."""
+
+
+class _Sent(Struct):
+    """Whatever else is in a line of JSON is skipped, which costs little."""
+
+    at: float
+    text: str
+    model: str | None = None
+    level: str | None = None
+    host: str | None = None
+
+
+SENT = Decoder(_Sent)
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -45,20 +60,18 @@ def as_json(line: LogLine) -> str:
 
 def from_json(text: str | bytes) -> LogLine:
     """ValueError if it is not a log line: another host or another program may have sent it."""
-    members = parsed(text)
-    if not isinstance(members, dict):
-        raise ValueError("it is not a log line, but other JSON")
-    at, said, *optional = map(members.get, ("at", "text", "model", "level", "host"))
-    if not (_is_time(at) and _is_one_line(said) and all(each is None or _is_one_line(each) for each in optional)):
-        raise ValueError("it is not a log line: a member is missing or wrong")
-    model, level, host = optional
-    return LogLine(at, said, ModelName(model) if model else None, level, HostName(host) if host else None)
+    try:
+        said = SENT.decode(text)
+    except (ValueError, RecursionError) as problem:
+        raise ValueError(f"it is not a log line: {problem}") from None
+    model, level, host = said.model, said.level, said.host
+    if not (
+        0 <= said.at < LATEST and all(each is None or _is_one_line(each) for each in (said.text, model, level, host))
+    ):
+        raise ValueError("it is not a log line: a member is wrong")
+    return LogLine(said.at, said.text, ModelName(model) if model else None, level, HostName(host) if host else None)
 
 
-def _is_time(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < LATEST
-
-
-def _is_one_line(value: object) -> TypeGuard[str]:
+def _is_one_line(value: str) -> bool:
     """With a line feed, it could pretend to be a line of another host; half a surrogate pair cannot be sent on."""
-    return isinstance(value, str) and "\n" not in value and not SURROGATE.search(value)
+    return "\n" not in value and not SURROGATE.search(value)

@@ -5,20 +5,22 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from hotseat.errors import HostUnresponsive
-from hotseat.fleet.host_http import Receiver
+from hotseat.fleet.host_http import MOST_OF_A_LIST, Receiver
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable
+    from collections.abc import AsyncGenerator, Callable, Iterable
 
     from hotseat.fleet.host_http import HostHttp
     from hotseat.fleet.roster import Roster
     from hotseat.identifiers import HostName, Seconds
 
+T = TypeVar("T")
+
 AT_ONCE = 32
-"""So many connections, and so many answers of 4 MiB in memory."""
+"""So many connections, and so many answers of 2 MiB in memory."""
 ANSWER_S: Seconds = 5.0
 QUIET_S: Seconds = 30.0
 """Feeds have a heartbeat every ten seconds."""
@@ -31,23 +33,29 @@ class OtherHosts:
     def names(self) -> list[HostName]:
         return sorted(member.name for member in self._roster.hosts if member.name != self._roster.me)
 
-    async def read_all(self, hosts: Iterable[HostName], path: str) -> dict[HostName, bytes | None]:
-        """The body that each host answers with; None: it did not answer in time, or not with 200."""
+    async def read_all(
+        self, hosts: Iterable[HostName], path: str, kept: Callable[[bytes], T]
+    ) -> dict[HostName, T | None]:
+        """What is kept of each host's answer; None: no answer in time, not with 200, or one that `kept` cannot read.
+
+        `kept` gets each answer as it arrives, in a turn of the event loop of its own, and the rest of it is forgotten.
+        It raises ValueError for an answer that it cannot read.
+        """
         places = asyncio.Semaphore(AT_ONCE)
 
-        async def read(host: HostName) -> bytes | None:
+        async def read(host: HostName) -> T | None:
             async with places:
-                return await self._read(host, path)
+                return await self._read(host, path, kept)
 
         names = list(hosts)
         return dict(zip(names, await asyncio.gather(*map(read, names)), strict=True))
 
-    async def _read(self, host: HostName, path: str) -> bytes | None:
+    async def _read(self, host: HostName, path: str, kept: Callable[[bytes], T]) -> T | None:
         try:
-            answer = await self._http.fetch("GET", self._receiver(host), path, ANSWER_S)
+            answer = await self._http.fetch("GET", self._receiver(host), path, ANSWER_S, most=MOST_OF_A_LIST)
+            return kept(answer.body) if answer.status == HTTPStatus.OK else None
         except (OSError, ValueError, HostUnresponsive):  # includes timeouts
             return None
-        return answer.body if answer.status == HTTPStatus.OK else None
 
     async def follow(self, host: HostName, path: str) -> AsyncGenerator[bytes, None]:
         """The lines of a feed of that host; HostUnresponsive if it breaks off."""

@@ -26,7 +26,7 @@ from tests.support.relay_rig import HELLO, chat
 from tests.support.waiting import come_true
 
 from hotseat.catalog.spec import LoadingState
-from hotseat.fleet.host_http import MOST_BYTES as MOST_OF_A_HOST
+from hotseat.fleet.host_http import MOST_OF_A_LIST
 from hotseat.model_servers.own_metrics import LARGEST
 from hotseat.model_servers.sleep_hooks import MOST_SHOWN
 from hotseat.net.http_client import MOST_BYTES
@@ -290,5 +290,5 @@ def test_every_own_request_limits_what_it_reads() -> None:
     limits = {words.get("most", "MOST_BYTES") for words in calls.values()}
 
     assert len(calls) >= 9
-    assert limits == {"0", "MOST_BYTES", "MOST_SHOWN", "LARGEST + 1", "most"}
-    assert max(MOST_BYTES, MOST_SHOWN, LARGEST + 1, MOST_OF_A_HOST + 1) <= 4 * MiB + 1
+    assert limits == {"0", "MOST_BYTES", "MOST_SHOWN", "LARGEST + 1", "most + 1"}
+    assert max(MOST_BYTES, MOST_SHOWN, LARGEST + 1, MOST_OF_A_LIST + 1) <= 4 * MiB + 1

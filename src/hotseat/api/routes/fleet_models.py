@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request
+from msgspec import Struct
+from msgspec.json import Decoder
 
 from hotseat.api.deps import Deps
 from hotseat.api.disconnect import unless_gone
@@ -14,7 +16,6 @@ from hotseat.api.routes.management import UNKNOWN
 from hotseat.api.slices import Listing, page, rows
 from hotseat.fleet.client import in_path
 from hotseat.fleet.obstacles import HELP
-from hotseat.net.json_text import parsed
 
 if TYPE_CHECKING:
     from hotseat.api.deps import ApiDeps, FleetAdmin
@@ -22,6 +23,20 @@ if TYPE_CHECKING:
     from hotseat.identifiers import HostName, ModelName
 
 router = APIRouter(prefix="/hotseat/fleet", tags=["fleet"])
+
+LONGEST = 10_000
+"""Characters of a reason that are kept: a thousand hosts may give one."""
+
+
+class Report(Struct, frozen=True):
+    """What is shown of a host's answer; the rest is skipped, which costs little whatever it contains."""
+
+    phase: str
+    why: str = ""
+    last_error: str = ""
+
+
+REPORT = Decoder(Report)
 
 
 @router.get(
@@ -41,33 +56,33 @@ async def fleet_model(model: str, request: Request, deps: Deps) -> Listing:
 
 async def all_reports(
     deps: ApiDeps, fleet_admin: FleetAdmin, model: ModelName, found: list[Outlook]
-) -> dict[HostName, dict[str, Any]]:
+) -> dict[HostName, Report]:
     """What each host says about the model; without those that are silent or do not have it."""
     asked = [each.host for each in found if each.host != fleet_admin.name and (each.is_configured or each.phase)]
-    answers = await fleet_admin.others.read_all(asked, f"/hotseat/models/{in_path(model)}?local=true")
-    reports = {host: report for host, answer in answers.items() if (report := report_in(answer))}
+    answers = await fleet_admin.others.read_all(asked, f"/hotseat/models/{in_path(model)}?local=true", report_in)
+    reports = {host: report for host, report in answers.items() if report is not None}
     if model in deps.dispatcher.catalog.models:
         seen = deps.dispatcher.views.of(model)
-        reports[fleet_admin.name] = {"phase": seen.phase.value, "why": seen.why, "last_error": seen.last_error}
+        reports[fleet_admin.name] = Report(seen.phase.value, seen.why, seen.last_error)
     return reports
 
 
-def report_in(answer: bytes | None) -> dict[str, Any] | None:
+def report_in(answer: bytes) -> Report:
+    """ValueError if it is none."""
     try:
-        report = None if answer is None else parsed(answer)
-    except ValueError:
-        return None
-    return report if isinstance(report, dict) else None
+        said = REPORT.decode(answer)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    return Report(said.phase, said.why[:LONGEST], said.last_error[:LONGEST])
 
 
-def on_host(seen: Outlook, report: dict[str, Any] | None) -> ModelOnHost:
-    said = report or {}
+def on_host(seen: Outlook, report: Report | None) -> ModelOnHost:
     return ModelOnHost(
         host=seen.host,
         is_configured=seen.is_configured,
-        phase=str(said["phase"]) if "phase" in said else seen.phase,
-        why=str(said.get("why") or ""),
-        last_error=str(said.get("last_error") or ""),
+        phase=report.phase if report else seen.phase,
+        why=report.why if report else "",
+        last_error=report.last_error if report else "",
         has_answered=report is not None or not (seen.is_configured or seen.phase),
         obstacle=seen.explanation or None,
         remedy=seen.obstacle and HELP[seen.obstacle],
