@@ -6,11 +6,13 @@ A new field of what is handed over needs a row in the table, or a place in one, 
 from __future__ import annotations
 
 import re
-from dataclasses import fields, replace
+import sys
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
+from tests.startup.test_created_keys import ANN, BOB, World
 from tests.support.catalogs import GIB, gpu, level, model, one_at_a_time, sleeps, with_budget
 from tests.support.scheduler_driver import (
     SchedulerDriver,
@@ -42,15 +44,26 @@ from tests.support.scheduler_driver import (
     wakes_at,
 )
 
+from hotseat import identifiers
+from hotseat.activity.recent import Finished, Tokens
+from hotseat.activity.store import ActivityStore
+from hotseat.activity.usage import Account, Accounts
+from hotseat.activity.usage_counter import DAY_S, UsageCounter
+from hotseat.activity.usage_store import UsageStore
 from hotseat.catalog.named_models import Profile
-from hotseat.errors import HostUnproven, NeverFits, Yielding
+from hotseat.catalog.overrides import Overrides
+from hotseat.errors import HostUnproven, NeverFits, OverBudget, Yielding
 from hotseat.fleet.host_proof import MOST_SKEW_S, FleetSecret, ProofChecker, Signer
 from hotseat.handover.request_messages import EVENTS
-from hotseat.identifiers import HostName, ModelName
+from hotseat.handover.successor import Listening
+from hotseat.identifiers import ClientId, HostName, ModelName
+from hotseat.model_servers.conversations.handover import HandedConversations
 from hotseat.model_servers.server_description import ServerDescription
 from hotseat.scheduling.commands import Cause
 from hotseat.scheduling.events import OverridesChanged, ProfileChanged, SlotsLearned, YieldEnded, YieldRequested
 from hotseat.scheduling.handover import Handover, ServerRecord
+from hotseat.scheduling.model_stats import ModelStats, StatsOfModels
+from hotseat.settings import ApiKey, Budget
 from hotseat.startup.taking_over import OldState
 from hotseat.state.fleet_state import FleetState
 from hotseat.state.state_file import StateFile
@@ -80,9 +93,45 @@ def exported(tmp_path: Path) -> Iterator[str]:
     yield from (f"OldState.{name}" for name in OldState._fields if name != "scheduler")
     yield from (f"ServerDescription.{field.name}" for field in fields(ServerDescription))
     yield from (f"fleet.{name}" for name in FleetState(StateFile(tmp_path / "fleet.json"), "hotseat/a", {}).facts())
+    yield from (f"Listening.{name}" for name in Listening.__struct_fields__)
+    stats = StatsOfModels()
+    stats.used(QWEN, stats.of(QWEN))
+    yield from (f"ModelStats.{name}" for name in stats.export()[QWEN])
     yield from EVENTS
+    files = r'^[A-Z_]+ = "([a-z.-]+\.json)"|"([a-z.-]+\.(?:jsonl|sqlite3))"'
     for source in (ROOT / "src/hotseat").rglob("*.py"):
-        yield from re.findall(r'^[A-Z_]+ = "([a-z.-]+\.(?:json|jsonl|sqlite3))"', source.read_text(), re.MULTILINE)
+        yield from {"".join(names) for names in re.findall(files, source.read_text(), re.MULTILINE)}
+
+
+def records() -> dict[str, set[str]]:
+    """The fields of whatever is within what is handed over, at any depth."""
+    found: dict[str, set[str]] = {}
+    left: list[type] = [Handover, ServerDescription, HandedConversations, Overrides, ModelStats]
+    while left:
+        record = left.pop()
+        found[record.__name__] = {*record.__annotations__}
+        named = re.findall(r"\b[A-Z]\w+", " ".join(map(str, record.__annotations__.values())))
+        known = (vars(sys.modules[record.__module__]).get(name) for name in named)
+        left += [each for each in known if isinstance(each, type) and is_record(each) and each.__name__ not in found]
+    return found
+
+
+def is_record(found: type) -> bool:
+    """And not just a value of one."""
+    if found.__module__ == identifiers.__name__:
+        return False
+    return is_dataclass(found) or hasattr(found, "__struct_fields__") or hasattr(found, "_fields")
+
+
+def test_the_table_has_every_field_of_the_records_in_it() -> None:
+    """Each record belongs to facts of the table above it."""
+    table = PAGE.read_text().partition("| record | fields | facts |")[2].partition("\n\n")[0]
+    cells = [[each.strip() for each in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    listed = {record.strip("`"): set(re.findall(r"`([^`]+)`", fields)) for record, fields, _ in cells}
+    in_rows = {name.partition(".")[0] for names in rows().values() for name in names}
+
+    assert listed == {record: fields for record, fields in records().items() if record not in in_rows}
+    assert {fact for *_, facts in cells for fact in facts.split(", ")} <= rows().keys()
 
 
 async def test_the_table_has_every_fact_that_is_carried(tmp_path: Path) -> None:
@@ -300,6 +349,18 @@ def seen_proofs(_: Following) -> None:
     assert new.to_hand_over() == []
 
 
+def learned_figures(following: Following) -> None:
+    after = following(two().with_ready("qwen"))
+    stats = after.scheduler.model_stats.of(QWEN)
+    assert stats.load_s == 10
+    after >> unload(1, "qwen") << stops("qwen")
+    after >> exited("qwen") << confirms(1)
+    after >> load(2, "qwen") << starts("qwen")
+    after.after(20) >> ready("qwen")
+    after._unasserted.clear()
+    assert stats.load_s == 13
+
+
 ENDS: dict[str, Callable[[Following], None]] = {
     "yields": yields,
     "pins and ttls": pins_and_ttls,
@@ -318,14 +379,18 @@ ENDS: dict[str, Callable[[Following], None]] = {
     "turns": servers,
     "slots": slots,
     "measured memory": measured_memory,
+    "learned figures": learned_figures,
     "numbers": numbers,
 }
 ELSEWHERE = {
     "cordon and drain": "tests/startup/test_carried_facts.py::test_a_cordon_is_revoked_in_the_next_process",
     "name in the fleet": "tests/state/test_fleet_state.py::test_orders_for_another_name",
     "reload meanwhile": "tests/journeys/test_restart.py::test_a_reload_during_a_restart",
-    "created keys": "tests/api/test_key_changes.py::test_a_key_is_revoked",
-    "charged budgets": "tests/activity/test_budgets.py::test_a_days_tokens_are_used_up",
+    "created keys": "tests/startup/test_carried_facts.py::test_a_created_key_is_revoked_in_the_next_process",
+    "charged budgets": "tests/startup/test_carried_facts.py::test_a_days_tokens_are_used_up_in_the_next_process",
+    "finished requests": "tests/startup/test_carried_facts.py::test_a_finished_request_is_forgotten_there",
+    "listening sockets": "tests/handover/test_predecessor.py::test_the_addresses_have_changed",
+    "first process": "tests/journeys/test_restart.py::test_the_first_process_is_killed",
     "audit": "tests/state/test_audit_file.py::test_two_processes_write_and_rotate_at_once",
 }
 
@@ -342,6 +407,57 @@ async def test_a_cordon_is_revoked_in_the_next_process(tmp_path: Path) -> None:
         await new.saved()
 
         assert FleetState(file, "hotseat/a", new.facts()).orders == frozenset()
+
+
+async def test_a_created_key_is_revoked_in_the_next_process(tmp_path: Path) -> None:
+    """The next process knows the keys, and one that it revokes is gone in the old process and in any later one."""
+    old = World(tmp_path)
+    await old.keys.create(ANN)
+    await old.keys.create(BOB)
+    new = World(tmp_path)
+    known = new.names()
+    await new.keys.revoke("bob")
+    await old.keys.read_again()
+
+    assert known == ["ann", "bob"]
+    assert new.names() == old.names() == World(tmp_path).names() == ["ann"]
+
+
+def test_a_days_tokens_are_used_up_in_the_next_process(tmp_path: Path) -> None:
+    """What the old process has charged counts until midnight UTC, also after a second restart."""
+    now = [20_000.5 * DAY_S]
+
+    def process() -> Account:
+        store = UsageStore(tmp_path / "usage.sqlite3", lambda: now[0])
+        (account,) = Accounts(store.used_today, lambda: now[0]).open([ApiKey("k", name="ann", tokens=BUDGET)])
+        return account
+
+    for _ in range(2):
+        process().enter("m")
+        counter = UsageCounter(lambda: now[0])
+        counter.count(QWEN, "ann", Tokens(60, 0, None))
+        UsageStore(tmp_path / "usage.sqlite3", lambda: now[0]).add(counter.take())
+    with pytest.raises(OverBudget):
+        process().enter("m")
+    now[0] += DAY_S / 2
+
+    process().enter("m")
+
+
+BUDGET = Budget(100, DAY_S)
+
+
+def test_a_finished_request_is_forgotten_there(tmp_path: Path) -> None:
+    """It is read there, and deleted when it is too old."""
+    now = [1_700_000_000.0]
+    old, new, later = (ActivityStore(tmp_path / "activity.sqlite3", lambda: now[0]) for _ in range(3))
+    old.write([Finished(1, now[0], QWEN, ClientId("ann"), b"POST", b"/v1/x", 200, 0.5, 0.7, 2.5, b"id", None, "")])
+    kept = new.read(0, None, 10)
+    now[0] += 2 * DAY_S
+    new.tidy(DAY_S)
+
+    assert [each.id for each in kept] == [b"id"]
+    assert later.read(0, None, 10) == []
 
 
 @pytest.mark.parametrize("restarts", [1, 2])

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hotseat.activity.recent import Activity
     from hotseat.identifiers import Seconds
 
+ACTIVITY_FILE = "activity.sqlite3"
 EVERY_S: Seconds = 0.25
 """Between two writes: the 1,000 requests in memory are enough for 4,000 a second."""
 

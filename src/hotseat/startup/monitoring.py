@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from hotseat.activity.recent import Activity
-from hotseat.activity.store import ActivityStore, StoreWriter
+from hotseat.activity.store import ACTIVITY_FILE, ActivityStore, StoreWriter
 from hotseat.activity.usage_counter import UsageCounter
 from hotseat.activity.usage_store import USAGE_FILE, UsageStore, UsageWriter
 from hotseat.startup.tracing import open_tracing
@@ -41,7 +41,7 @@ def open_monitoring(stack: AsyncExitStack, shared: Shared, models: ModelParts) -
     models.journal.listen(metrics.watch)
     activity = Activity(metrics)
     folder = state_directory(os.environ)
-    store = ActivityStore(folder / "activity.sqlite3")
+    store = ActivityStore(folder / ACTIVITY_FILE)
     store_writer = StoreWriter(activity, store, lambda: shared.active.settings.activity_keep_s)
     usage_writer = UsageWriter(usage, UsageStore(folder / USAGE_FILE))
     stack.push_async_callback(store_writer.close)
