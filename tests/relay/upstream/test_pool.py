@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from tests.support.raising import Calls
@@ -10,10 +10,14 @@ from tests.support.relay_rig import HELLO, chat, get
 from tests.support.transport import End
 from tests.support.waiting import come_true
 
-from hotseat.relay.upstream.pool import Pool
+from hotseat.daemon.file_limit import RESERVED
+from hotseat.identifiers import Address
+from hotseat.relay.upstream.pool import MOST_IDLE, MOST_TOGETHER, Pool
 
 if TYPE_CHECKING:
     from tests.support.relay_rig import RelayRig
+
+    from hotseat.identifiers import Instant
 
 
 def promising(keep_alive: bytes) -> bytes:
@@ -49,6 +53,38 @@ async def test_a_connection_is_retired_before_its_hundredth_request(rig: RelayRi
 
     assert len(rig.alpha.lines) == 2
     assert await rig.alpha.lines[0].ended() in End
+
+
+class Resting:
+    """A connection that stays good."""
+
+    def __init__(self, address: Address) -> None:
+        self.address, self.is_closed = address, False
+
+    def can_be_used(self, now: Instant) -> bool:
+        return not self.is_closed
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+@pytest.mark.parametrize(
+    ("upstreams", "kept"), [(1, [MOST_IDLE]), (3, [MOST_IDLE] * 3), (10, [9] * 10), (MOST_TOGETHER + 1, [])]
+)
+async def test_many_upstreams_have_idle_connections(upstreams: int, kept: list[int]) -> None:
+    """Each keeps its newest, and all together fewer than the descriptors that are reserved for operators and files."""
+    pool = Pool()
+    by_upstream = [[Resting(Address("127.0.0.1", port)) for _ in range(MOST_IDLE + 5)] for port in range(upstreams)]
+    for resting in by_upstream:
+        for each in resting:
+            pool.put_back(cast("Any", each))
+    pool._sweep()
+
+    left = [[not each.is_closed for each in resting] for resting in by_upstream]
+    assert [sum(each) for each in left if any(each)] == kept
+    assert all(each == sorted(each) for each in left), "the newest are kept"
+    assert pool.idle == sum(kept) <= MOST_TOGETHER < RESERVED / 2
+    await pool.aclose()
 
 
 async def test_a_connection_that_rested_too_long_is_not_used(rig: RelayRig) -> None:

@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 SWEEP_S: Seconds = 1.0
 MOST_IDLE = 32
 """Connections to one upstream that are kept for longer than that: clients need their descriptors."""
+MOST_TOGETHER = 96
+"""To all upstreams: less than half of what `daemon/file_limit.py` reserves, also if both ends are in this process."""
 
 
 class Pool:
@@ -114,8 +116,12 @@ class Pool:
     def _sweep(self) -> None:
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
         now = self.now()
-        for idle in self._idle.values():
-            kept = {each for each in idle[-MOST_IDLE:] if each.can_be_used(now)}
+        good = {address: [each for each in idle if each.can_be_used(now)] for address, idle in self._idle.items()}
+        most = MOST_IDLE
+        if sum(min(len(idle), most) for idle in good.values()) > MOST_TOGETHER:
+            most = MOST_TOGETHER // sum(map(bool, good.values()))
+        for address, idle in self._idle.items():
+            kept = {*good[address][max(0, len(good[address]) - most) :]}
             for connection in [each for each in idle if each not in kept]:
                 idle.remove(connection)
                 connection.close()
