@@ -69,7 +69,8 @@ class Resting:
 
 
 @pytest.mark.parametrize(
-    ("upstreams", "kept"), [(1, [MOST_IDLE]), (3, [MOST_IDLE] * 3), (10, [9] * 10), (MOST_TOGETHER + 1, [])]
+    ("upstreams", "kept"),
+    [(1, [MOST_IDLE]), (3, [MOST_IDLE] * 3), (10, [10] * 6 + [9] * 4), (MOST_TOGETHER + 1, [1] * MOST_TOGETHER)],
 )
 async def test_many_upstreams_have_idle_connections(upstreams: int, kept: list[int]) -> None:
     """Each keeps its newest, and all together fewer than the descriptors that are reserved for operators and files."""

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import ssl
 from functools import cached_property
+from itertools import chain, islice, zip_longest
 from typing import TYPE_CHECKING
 
 from hotseat.net.happy_eyeballs import Connector
@@ -30,7 +31,8 @@ SWEEP_S: Seconds = 1.0
 MOST_IDLE = 32
 """Connections to one upstream that are kept for longer than that: clients need their descriptors."""
 MOST_TOGETHER = 96
-"""To all upstreams: less than half of what `daemon/file_limit.py` reserves, also if both ends are in this process."""
+"""To all upstreams, the newest of each first: less than half of what `daemon/file_limit.py` reserves, also if both ends
+are in this process."""
 
 
 class Pool:
@@ -116,12 +118,10 @@ class Pool:
     def _sweep(self) -> None:
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
         now = self.now()
-        good = {address: [each for each in idle if each.can_be_used(now)] for address, idle in self._idle.items()}
-        most = MOST_IDLE
-        if sum(min(len(idle), most) for idle in good.values()) > MOST_TOGETHER:
-            most = MOST_TOGETHER // sum(map(bool, good.values()))
-        for address, idle in self._idle.items():
-            kept = {*good[address][max(0, len(good[address]) - most) :]}
+        newest_of_each = zip_longest(*(idle[: -MOST_IDLE - 1 : -1] for idle in self._idle.values()))
+        usable = (each for each in chain.from_iterable(newest_of_each) if each and each.can_be_used(now))
+        kept = {*islice(usable, MOST_TOGETHER)}
+        for idle in self._idle.values():
             for connection in [each for each in idle if each not in kept]:
                 idle.remove(connection)
                 connection.close()
