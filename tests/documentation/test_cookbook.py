@@ -79,6 +79,6 @@ def started(recipe: str, folder: Path) -> ForkedHotseat:
 def edited(recipe: str, folder: Path) -> str:
     """The recipe with a folder in which all its model files are, on a machine whose own memory does not count."""
     folder.mkdir()
-    for name in re.findall(r"/([\w-]+\.gguf)", recipe):
+    for name in re.findall(r"models\}?/([\w.-]+)", recipe):
         (folder / name).touch()
     return recipe.replace("/srv/models", str(folder)) + "performance: {disabled: true}\n"

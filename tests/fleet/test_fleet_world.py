@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -176,9 +176,14 @@ def snapshot(roster: Roster) -> Any:
         sorted((model, member.name) for model in MODELS for member, _ in roster.offering(model)),
         [roster.orders.of(host) for host in HOSTS],
         [roster.names.resolve(model) for model in MODELS],
-        [place(model, ClientId("x"), roster, LATER) for model in MODELS],
+        [without_hope(place(model, ClientId("x"), roster, LATER)) for model in MODELS],
         to_keep(roster, LATER),
     )
+
+
+def without_hope(decision: Serve | Load | Nowhere) -> Serve | Load | Nowhere:
+    """Whether waiting may help depends on who is expected back, which only those know who saw them leave."""
+    return replace(decision, may_pass=False) if isinstance(decision, Nowhere) else decision
 
 
 def judge(records: WrittenRecords, roster: Roster) -> None:
