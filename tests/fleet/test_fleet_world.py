@@ -46,7 +46,7 @@ residents = st.builds(
     st.sampled_from([False, False, False, True]),
 )
 records = st.builds(
-    lambda name, models, boot, labels, free, leaving, counts: HostRecord(
+    lambda name, models, boot, labels, free, leaving, counts, releases: HostRecord(
         name=name,
         address=f"http://{name}",
         boot=str(boot),
@@ -55,6 +55,7 @@ records = st.builds(
         residents=models,
         devices={GPU: DeviceBudget(6 << 30, free << 30)} if counts else {},
         is_leaving=leaving,
+        released=sorted(each.model for each in models) if releases else [],
     ),
     st.sampled_from(HOSTS),
     st.lists(residents, max_size=3, unique_by=lambda residence: residence.model),
@@ -62,6 +63,7 @@ records = st.builds(
     st.sampled_from(LABELS),
     small,
     st.sampled_from([False, False, True]),
+    st.booleans(),
     st.booleans(),
 )
 catalogs = st.builds(
@@ -196,7 +198,7 @@ def judge(records: WrittenRecords, roster: Roster) -> None:
         record, offer, order = hosts.get(decision.host), records.offer(model), records.order(decision.host)
         assert record is not None, f"{decision.host} is gone"
         assert not record.is_leaving
-        assert not order.drained
+        assert not order.drained or (isinstance(decision, Serve) and model not in record.released)
         assert offer is not None
         assert offer.labels.items() <= record.labels.items(), "labelled out"
         phases = [residence.phase for residence in record.residents if residence.model == model]

@@ -58,11 +58,10 @@ def obstacle_to_serving(roster: Roster, member: Member, offer: Offer | None, now
         return Obstacle.LEAVING
     if now < member.shunned_until:
         return Obstacle.SUSPECT
-    if roster.orders.of(member.name).drained:
-        return Obstacle.DRAINED
-    if offer is None and not roster.catalog.has(member.record.catalog):
-        return None  # it arrives later than the record; the host itself knows its labels
-    return None if offer and is_labelled_for(member.record, offer) else Obstacle.LABELS
+    # The catalog may arrive later than the record; the host itself knows its labels.
+    if roster.catalog.has(member.record.catalog) and not (offer and is_labelled_for(member.record, offer)):
+        return Obstacle.LABELS
+    return Obstacle.DRAINED if roster.orders.of(member.name).drained else None  # it may go on serving what it has
 
 
 def obstacle_to_loading(
