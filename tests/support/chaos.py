@@ -24,7 +24,7 @@ from tests.support.catalogs import (
 )
 from tests.support.world import Life, World
 
-from hotseat.catalog.groups import Group
+from hotseat.catalog.groups import TOGETHER, Group, Groups
 from hotseat.identifiers import ModelName
 from hotseat.scheduling.queue import PLACES
 
@@ -40,6 +40,9 @@ T = TypeVar("T")
 PAIR = Group("pair", swap=False, members=(ModelName("planner"), ModelName("coder")))
 SIDE = Group("side", swap=False, exclusive=False, members=(ModelName("embed"),))
 KEPT = Group("kept", persistent=True, members=(ModelName("vision"), ModelName("speech")))
+
+ONE_AT_A_TIME = Groups()
+TOGETHER_OR_SIDE = Groups((SIDE,), TOGETHER)
 
 RIGS: dict[str, Catalog] = {
     "one at a time": one_at_a_time(
@@ -223,6 +226,8 @@ class Chaos(RuleBasedStateMachine):
             with_model(catalog, restart),
             with_model(catalog, replace(old, ttl_s=3.0)),
             without(catalog, old.name),
+            replace(catalog, groups=pick([ONE_AT_A_TIME, TOGETHER_OR_SIDE, self.rig.groups], which // 6)),
+            replace(catalog, budgets={place: size // 2 for place, size in self.rig.budgets.items()}),
         ]
         edited = pick(edits, which)
         return edited if edited.models else self.rig

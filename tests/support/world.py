@@ -61,11 +61,14 @@ from hotseat.scheduling.events import (
 from hotseat.scheduling.handover_export import adoption
 from hotseat.scheduling.handover_json import from_json, to_json
 from hotseat.scheduling.lifecycle import Phase
+from hotseat.scheduling.memory_pressure import LOOK_AGAIN_S
 from hotseat.scheduling.queue import OTHERS_FIRST, PLACES, RequestKind
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.scheduling.transitions import TRY_ALONE_AGAIN_S
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.sleeping import SleepLevel
     from hotseat.catalog.spec import ModelSpec
@@ -123,6 +126,8 @@ class Server:
     """It could not be woken, so it must be stopped."""
     cut_from: Instant = NEVER
     """From when on its leases may be cut."""
+    has_other_rules: bool = False
+    """Groups or budgets were changed while it ran, so that it may have to leave for what runs beside it."""
     kept: KeepAliveChanged | None = None
     """The last `keep_alive` of a client."""
 
@@ -247,6 +252,10 @@ class World:
                     server.spec = self.catalog.models[server.model]
             elif catalog.models[server.model].ttl_s != self._spec(server).ttl_s:
                 server.kept = None
+        if (catalog.groups, catalog.budgets) != (self.catalog.groups, self.catalog.budgets):
+            for server in self.servers.values():
+                server.has_other_rules = True
+                server.given = server.given if catalog.budgets == self.catalog.budgets else None
         for name, old in self.catalog.models.items():
             if name not in catalog.models or catalog.models[name].recipe != old.recipe:
                 self._forgive(name)
@@ -309,7 +318,7 @@ class World:
     def pass_time(self, seconds: Seconds) -> None:
         """Advance the clock; the scheduler's timer fires when due."""
         until = self.now + seconds
-        for _ in range(ROUNDS):
+        for _ in range(ROUNDS + int(seconds / LOOK_AGAIN_S)):
             if self.wake > until:
                 break
             self.now, self.wake = max(self.now, self.wake), NEVER
@@ -385,11 +394,20 @@ class World:
         """Let everything load, stop and finish: all requests must be answered within a bounded number of rounds."""
         for _ in range(ROUNDS):
             if not (self.waiting or self.unloads or self.leases or self.orphans):
-                return
+                return self._check_budgets()
             if not self._one_good_round():
                 self._require(self.wake < NEVER, f"{self.waiting} and {self.unloads} wait for ever")
                 self.pass_time(max(0.0, self.wake - self.now))
         raise Broken(f"after {ROUNDS} rounds {self.waiting} and {self.unloads} still wait\n{self.recent_history()}")
+
+    def _check_budgets(self) -> None:
+        """Nobody uses a model now, so that nothing but pinned models may exceed a budget that was lowered."""
+        self.pass_time(1.0)
+        held = [server for server in self.servers.values() if server.life in (Life.UP, Life.ASLEEP)]
+        exceeded = self.exceeded(held)
+        for server in held:
+            is_late = not self._spec(server).pinned and exceeded.intersection(self._taken_by(server))
+            self._require(not is_late, f"{server.model} stays, and exceeds {exceeded}")
 
     def _one_good_round(self) -> bool:
         tickets = [*self.leases, *self.orphans]
@@ -434,7 +452,8 @@ class World:
             self.history.append((self.now, command))
             self._require(not self.is_handing_over or self._may_be_done(command), f"{command} during a handover")
             self._carry_out(command)
-        invariants.check(self.scheduler._state)
+        has_other_rules = any(server.has_other_rules for server in self.servers.values())
+        invariants.check(self.scheduler._state, has_other_rules=has_other_rules)
         return commands
 
     def _may_be_done(self, command: Command) -> bool:
@@ -576,7 +595,8 @@ class World:
         self._require(choice is None or set(command.gpus) <= set(choice.among), f"{name} gets cards it may not have")
         self._require(bool(choice) == bool(command.gpus), f"{name} is started on {command.gpus}")
         self.servers[command.launch] = server
-        self._require(self.is_within_budget(), f"{name} is started without free memory")
+        lacking = self.exceeded(self.servers.values()).intersection(self._memory(server))
+        self._require(not lacking, f"{name} is started without free memory on {lacking}")
 
     def _left_to(self, name: ModelName) -> dict[Place, Bytes]:
         """What pinned models leave."""
@@ -598,8 +618,10 @@ class World:
         assert server
         self._require(not self.leases_on(server), f"{server.model} is put to sleep under {self.leases_on(server)}")
         self._require(not server.causes, f"{server.model} is put to sleep, but should go: {server.causes}")
+        before = self.exceeded(self.servers.values())
         server.life, server.level = Life.DOZING, command.level
-        self._require(self.is_within_budget(), f"{server.model} falls asleep without free memory")
+        lacking = self.exceeded(self.servers.values()) - before
+        self._require(not lacking, f"{server.model} falls asleep without free memory")
 
     def _woken(self, command: WakeUp) -> None:
         server = self.servers.get(command.launch)
@@ -609,7 +631,8 @@ class World:
         self._require(self._waits_for(server.model), f"{server.model} is woken for nobody")
         self._check_servers_beside(server.model, server.spec)
         server.life = Life.WAKING
-        self._require(self.is_within_budget(), f"{server.model} is woken without free memory")
+        lacking = self.exceeded(self.servers.values()).intersection(self._memory(server))
+        self._require(not lacking, f"{server.model} is woken without free memory on {lacking}")
 
     def _saving(self, command: SaveConversations) -> None:
         server = self.servers.get(command.launch)
@@ -636,7 +659,11 @@ class World:
         ours = command.cause in (Cause.EVICTION, Cause.TTL) or (
             command.cause is Cause.WAKE_FAILED and server.sleep_failed
         )
-        self._require(ours or command.cause in server.causes, f"{server.model} is stopped by {command.cause}: by whom?")
+        by_rules = server.has_other_rules and command.cause in (Cause.CONFIGURATION, Cause.EXCEEDS_MEMORY)
+        self._require(
+            ours or by_rules or command.cause in server.causes,
+            f"{server.model} is stopped by {command.cause}: by whom?",
+        )
         if server.life is not Life.ASLEEP:
             server.level = None
         server.life = Life.STOPPING
@@ -652,7 +679,7 @@ class World:
                 continue
             server.is_leaving = True
             self._require(not self.is_handing_over, f"{server.model} is told to leave during a handover")
-            if not (server.causes or self._is_expired(server)):
+            if not (server.causes or server.has_other_rules or self._is_expired(server)):
                 self._judge_eviction(server, loads_under_way)
 
     def _judge_eviction(self, server: Server, loads_under_way: list[Server]) -> None:
@@ -699,6 +726,14 @@ class World:
         self._require(not staying, f"{staying} should go, and stay")
         late = [server.model for server in self.servers.values() if not server.is_leaving and self._is_expired(server)]
         self._require(not late, f"the ttl of {late} is over")
+        awake = [server for server in self.servers.values() if not (server.is_leaving or server.is_asleep)]
+        awake = [server for server in awake if server.life is not Life.STOPPING]
+        for one, other in itertools.combinations(awake, 2):
+            ours, its = self._spec(one), self._spec(other)
+            may_stay = (
+                self.may_load_beside(ours, its) or self.may_load_beside(its, ours) or (ours.pinned and its.pinned)
+            )
+            self._require(may_stay, f"{one.model} runs beside {other.model}, in whatever order they were loaded")
         late = [server.model for server in self.servers.values() if self._overslept(server)]
         self._require(not late, f"{late} sleep too long")
 
@@ -721,12 +756,13 @@ class World:
             return not ours.swap
         return its.persistent or not ours.exclusive
 
-    def is_within_budget(self) -> bool:
+    def exceeded(self, servers: Iterable[Server]) -> set[Place]:
+        """The places of which these servers take more than the budget."""
         budgets = dict(self.catalog.budgets)
-        for server in self.servers.values():
+        for server in servers:
             for place, size in self._taken_by(server).items():
                 budgets[place] = budgets.get(place, 0) - size
-        return all(left >= 0 for left in budgets.values())
+        return {place for place, left in budgets.items() if left < 0}
 
     def _taken_by(self, server: Server) -> dict[Place, Bytes]:
         """Its memory if awake, what it keeps if asleep, in between the larger of both."""

@@ -74,6 +74,12 @@ class Groups:
             return resident != wanted and self.matrix.excludes(resident, wanted)
         return self.of(wanted).pushes_out(self.of(resident))
 
+    def never_beside(self, model: ModelName, others: Iterable[ModelName]) -> ModelName | None:
+        """The first of these beside which `model` may not run, in whatever order they are loaded; None: beside all."""
+        if self.matrix is not None:
+            return next(iter(self.matrix.pushed_out(model, others)), None)
+        return next((each for each in others if self.must_leave(each, model) and self.must_leave(model, each)), None)
+
     def rule_between(self, resident: ModelName, wanted: ModelName) -> str:
         """The rule by which `wanted` pushes out `resident`, as the second half of a sentence."""
         ours, theirs = self.of(wanted), self.of(resident)

@@ -35,7 +35,7 @@ def change_catalog(transitions: Transitions, event: AboutCatalog) -> None:
                 transitions.forgive(model)
     state.catalog = catalog
     state.reckon_limits()
-    state.may_exceed_memory = True
+    state.may_exceed_memory = state.has_other_rules = True
     for name in change.removed:
         transitions.refuse_all(name, removed(name), "removed from the configuration")
     for name in (*change.removed, *change.changed):
