@@ -92,6 +92,10 @@ RIGS: dict[str, Catalog] = {
         model("llama", keeps_conversations=True, concurrency_limit=1),
         model("gemma", keeps_conversations=True, sleep=sleeps()),
     ),
+    "one address": replace(
+        with_ram(with_budget(model("a", gib=8, sleep=sleeps()), model("b", gib=8), model("c", gib=20)), gib=20),
+        groups=Groups(default=TOGETHER, exclusive={"the address h:1": (ModelName("a"), ModelName("b"))}),
+    ),
     "beds": with_ram(
         with_budget(
             model("a", gib=14, sleep=sleeps()),

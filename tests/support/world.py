@@ -608,9 +608,13 @@ class World:
         return left
 
     def _check_servers_beside(self, name: ModelName, spec: ModelSpec) -> None:
+        """A server that sleeps still uses what only one process can."""
         for other in self.servers.values():
-            if not other.is_asleep and other.model != name:
+            if other.model != name and (not other.is_asleep or self._use_the_same(spec, other.spec)):
                 self._require(self.may_load_beside(spec, other.spec), f"{name} is started beside {other.model}")
+
+    def _use_the_same(self, one: ModelSpec, other: ModelSpec) -> bool:
+        return any({one.name, other.name} <= {*models} for models in self.catalog.groups.exclusive.values())
 
     def _put_to_sleep(self, command: PutToSleep) -> None:
         server = self.servers.get(command.launch)
@@ -751,6 +755,8 @@ class World:
         return [server for server in loading if self._waits_for(server.model)]
 
     def may_load_beside(self, newcomer: ModelSpec, resident: ModelSpec) -> bool:
+        if self._use_the_same(newcomer, resident):
+            return False
         ours, its = self.catalog.groups.of(newcomer.name), self.catalog.groups.of(resident.name)
         if ours.name == its.name:
             return not ours.swap

@@ -156,11 +156,13 @@ def is_in_the_way(state: State, resident: ModelState, wanted: ModelState, gpus: 
 
 
 def is_protected(state: State, wanted: ModelState, resident: ModelState) -> bool:
-    """Pinned models stay, and so do members of a persistent group, except against their own group."""
+    """Pinned models stay, and members of a persistent group, except against their group and what uses the same."""
     if resident.spec.pinned:
         return True
-    group = state.catalog.groups.of(resident.name)
-    return group.persistent and group is not state.catalog.groups.of(wanted.name)
+    groups = state.catalog.groups
+    group = groups.of(resident.name)
+    is_of_others = group is not groups.of(wanted.name) and not groups.both_use(resident.name, wanted.name)
+    return group.persistent and is_of_others
 
 
 def given_alone(state: State, wanted: ModelState, beside: Sequence[ModelState]) -> Choices:
