@@ -167,7 +167,8 @@ class World:
         self.wake: Instant = NEVER
         self.servers: dict[LaunchId, Server] = {}
         self.waiting: dict[TicketId, Wanted] = {}
-        self.unloads: dict[TicketId, Server] = {}
+        self.unloads: dict[TicketId, Server | None] = {}
+        """None: the model was only waited for."""
         self.leases: dict[TicketId, Lease] = {}
         self.read_ahead: dict[ModelName, ModelSpec] = {}
         self.orphans: list[TicketId] = []
@@ -226,11 +227,17 @@ class World:
             self.unloads[ticket] = server
             server.causes.add(Cause.OPERATOR)
             server.cut_from = min(server.cut_from, self.now + (0 if force else server.spec.drain_timeout_s))
+        elif self._waits_for(model):
+            self.unloads[ticket] = None
         else:
             self.waiting[ticket] = Wanted(model, RequestKind.LOAD)
+        was_ready = server and server.life is Life.UP and not server.is_leaving
         self.tell(UnloadRequested(ticket, model, force))
         if not server:
-            self._require(ticket not in self.waiting, f"unload of {model}, which does not run, got no answer")
+            is_answered = ticket not in self.waiting and ticket not in self.unloads
+            self._require(is_answered, f"unload of {model}, which does not run, got no answer")
+        if not (was_ready or self.is_handing_over):
+            self._require(not self._waits_for(model), f"{model} was unloaded, and its queue loads it again")
 
     def keep_alive(self, model: ModelName, seconds: Seconds | None) -> None:
         event = KeepAliveChanged(model, seconds)
@@ -256,6 +263,9 @@ class World:
             for server in self.servers.values():
                 server.has_other_rules = True
                 server.given = server.given if catalog.budgets == self.catalog.budgets else None
+        if catalog.budgets != self.catalog.budgets:
+            for name in [name for name, end in self._backoff_until.items() if end > self.now]:
+                self._forgive(name)
         for name, old in self.catalog.models.items():
             if name not in catalog.models or catalog.models[name].recipe != old.recipe:
                 self._forgive(name)
@@ -544,8 +554,10 @@ class World:
         self._require(limit is None or used <= limit, f"{used} requests at once on {server.model}, which takes {limit}")
 
     def _confirmed(self, command: Confirm) -> None:
-        if stopped := self.unloads.pop(command.ticket, None):
-            self._require(stopped.launch not in self.servers, f"{stopped.model} is said to be gone, and lives")
+        if command.ticket in self.unloads:
+            stopped = self.unloads.pop(command.ticket)
+            is_gone = stopped is None or stopped.launch not in self.servers
+            self._require(is_gone, f"{command.model} is said to be gone, and lives")
             return
         wanted = self.waiting.pop(command.ticket, None)
         self._require(
