@@ -331,6 +331,20 @@ def test_others_who_have_gone_give_the_budget_back(new_driver: NewDriver) -> Non
     assert driver.scheduler.view(0).devices == (DeviceView(gpu(0), 24 * GIB, 24 * GIB, 20 * GIB),)
 
 
+def test_models_of_unknown_size_where_other_programs_leave_nothing(new_driver: NewDriver) -> None:
+    """All of nothing is too little for one, and so for two; one that runs already stays."""
+    driver = new_driver(with_budget(model("old"), model("a"), model("b")))
+    driver.with_ready("old")
+    driver >> left_by_others(0) << nothing
+
+    driver >> arrives(1, "a") << refuses(1, NoMemory)
+    assert driver.error.message == (
+        "a does not fit right now: its memory is unknown, so it takes all of gpu0, of which other programs leave"
+        " nothing. Try again when they have finished, or declare `memory` for a."
+    )
+    driver >> arrives(2, "b") << refuses(2, NoMemory)
+
+
 def test_what_others_take_is_remembered_over_a_reload(new_driver: NewDriver) -> None:
     """A new configuration does not make them go."""
     catalog = with_budget(model("big", gib=20))
