@@ -345,6 +345,18 @@ def test_models_of_unknown_size_where_other_programs_leave_nothing(new_driver: N
     driver >> arrives(2, "b") << refuses(2, NoMemory)
 
 
+def test_a_budget_is_raised_before_other_programs_are_measured_again(new_driver: NewDriver) -> None:
+    """Where they left all of the old budget, the new one counts at once; where they left less, that counts."""
+    rig = with_budget(model("a", gib=8), model("b", gib=16), model("c", gib=16, on=1), gib={0: 12, 1: 12})
+    driver = new_driver(rig)
+    driver >> DevicesChanged({gpu(0): 12 * GIB, gpu(1): 10 * GIB}) << nothing
+    driver >> changed(replace(rig, budgets={gpu(0): 24 * GIB, gpu(1): 24 * GIB})) << nothing
+
+    driver >> arrives(1, "b") << starts("b")
+    driver >> arrives(2, "c") << refuses(2, NoMemory)
+    driver >> left_by_others(14) << wakes_at(1)
+
+
 def test_what_others_take_is_remembered_over_a_reload(new_driver: NewDriver) -> None:
     """A new configuration does not make them go."""
     catalog = with_budget(model("big", gib=20))
