@@ -10,6 +10,7 @@ from msgspec import structs
 from tests.support.waiting import come_true
 
 from hotseat.dispatch.operator_requests import OPERATOR
+from hotseat.identifiers import ModelName
 from hotseat.settings import ErrorFormat
 
 if TYPE_CHECKING:
@@ -129,6 +130,40 @@ async def test_force_cuts_requests_in_flight(rig: Management) -> None:
         rig.dispatcher.leave(ticket)
 
     assert stopping.result().json()["message"] == "alpha has stopped"
+
+
+async def test_a_model_that_drains_is_still_running(rig: Management) -> None:
+    """While a request of a model that is being stopped lasts, /running and /health list it, with its pid."""
+    await rig.get("/upstream/alpha/load")
+    ticket = rig.dispatcher.ask(rig.dispatcher.catalog.resolve("alpha").name, OPERATOR, FakeWaiter())
+    async with asyncio.TaskGroup() as group:
+        stopping = group.create_task(rig.delete("/upstream/alpha"))
+        await come_true(lambda: rig.dispatcher.questions.draining_since(ModelName("alpha")) is not None)
+        running, health = await rig.get("/running"), await rig.get("/health")
+        rig.dispatcher.leave(ticket)
+
+    assert running.json() == {"running": ["alpha"]}
+    assert health.json()["models"] == {"alpha": {"status": "running", "pid": 7001}}
+    assert stopping.result().status_code == 200
+    assert (await rig.get("/running")).json() == {"running": []}
+
+
+@pytest.mark.parametrize(("method", "path"), [("DELETE", "/upstream/slow"), ("GET", "/unload")])
+async def test_a_model_that_is_only_waited_for_is_stopped(rig: Management, method: str, path: str) -> None:
+    """Its queue is refused, as while it loads, and nothing loads it afterwards."""
+    await rig.get("/upstream/alpha/load")
+    ticket = rig.dispatcher.ask(rig.dispatcher.catalog.resolve("alpha").name, OPERATOR, FakeWaiter())
+    async with asyncio.TaskGroup() as group:
+        loading = group.create_task(rig.get("/upstream/slow/load"))
+        await come_true(lambda: rig.dispatcher.views.current().queue)
+        stopping = group.create_task(rig.client.request(method, path))
+        await come_true(loading.done)
+        rig.dispatcher.leave(ticket)
+
+    why = "slow was stopped by an operator while this request was waiting for it. Try again to load it."
+    assert (loading.result().status_code, loading.result().json()["error"]) == (503, why)
+    assert stopping.result().status_code == 200
+    assert not rig.launcher.is_starting("slow")
 
 
 async def test_a_body_with_thousands_of_mistakes_is_answered_with_a_few(rig: Management) -> None:

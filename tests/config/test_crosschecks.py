@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hotseat.config.effective import concurrency
+
 if TYPE_CHECKING:
     from tests.support.config_files import ConfigFiles
 
@@ -257,3 +259,47 @@ def test_a_container_that_cannot_be_stopped_or_started_again(
 
     assert said in problems
     assert bool(said) == bool(problems)
+
+
+FREE = "devices: {gpu0: {memory: 24GiB}}\nmodels:\n"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "what"),
+    [
+        ("cmd: s, proxy: 'http://localhost:9'", "cmd: t, proxy: 'https://127.0.0.1:9/v2'", "address localhost:9"),
+        ("cmd: s, proxy: 'http://[::1]:9000'", "cmd: t, proxy: 'http://localhost:9000'", "address localhost:9000"),
+        ("cmd: s, proxy: 'http://box:80'", "cmd: t, proxy: 'http://box'", "address box:80"),
+        ("cmd: s, proxy: 'unix:/run/s'", "cmd: t, proxy: 'unix:/run/s'", "address unix:/run/s"),
+        (
+            "cmd: 'docker run --rm --name one i ${PORT}', cmdStop: docker stop one",
+            "cmd: 'podman run --rm --name=one j ${PORT}', cmdStop: podman stop one",
+            "container name one",
+        ),
+    ],
+)
+def test_what_only_one_process_can_use(files: ConfigFiles, one: str, other: str, what: str) -> None:
+    """Two models that use the same run one at a time, as if in a group, and one note says so."""
+    loaded = files.load(f"{FREE}  a: {{{one}}}\n  b: {{{other}}}\n")
+    hint = "Give each model its own to run them together"
+
+    [note] = [problem for problem in loaded.problems if "one at a time" in problem.message]
+    assert str(note) == f'config.yaml:4:3: note: models.b: uses the {what}, like "a", so they run one at a time. {hint}'
+    assert loaded.catalog.groups.exclusive == {f"the {what}": ("a", "b")}
+    assert concurrency(loaded.catalog)[1:] == [f"Of a, b one runs at a time, because all use the {what}."]
+
+
+def test_what_each_process_has_for_itself(files: ConfigFiles) -> None:
+    """A port or a name that is filled in at the start is another one each time."""
+    ours = "cmd: 'docker run --rm --name s-${PORT} i ${PORT}', cmdStop: docker stop s"
+    loaded = files.load(f"{FREE}  a: {{{ours}}}\n  b: {{{ours}}}\n")
+
+    assert not loaded.catalog.groups.exclusive
+
+
+def test_models_on_one_address_that_run_one_at_a_time_anyway(files: ConfigFiles) -> None:
+    """Nothing is noted where no group, set or memory would let them run together."""
+    loaded = files.load("models:\n" + "".join(f"  {name}: {{cmd: s, proxy: 'http://h:1'}}\n" for name in "abc"))
+
+    assert not loaded.problems
+    assert loaded.catalog.groups.exclusive == {"the address h:1": ("a", "b", "c")}

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from bench.memory.play import MIB, SMALL, make_models, play, trace
 from tests.support.depth import by_depth
-from tests.support.llama import llama
+from tests.support.llama import command, llama
+from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -40,6 +41,19 @@ def test_models_yield_memory_to_a_program(serve: Callable[..., Hotseat], tmp_pat
 
     assert (meanwhile.status, meanwhile.headers["Retry-After"]) == (503, "30")
     assert f"precious-game is running (pid {game.pid})" in meanwhile.body.decode()
+
+
+def test_two_models_on_one_fixed_port(serve: Callable[..., Hotseat]) -> None:
+    """There is memory for both, but one address: they swap, and a third one stays loaded beside them."""
+    port, known = free_port(), {"memory": "1GiB"}
+    twins = {
+        name: {"cmd": command(name, port), "proxy": f"http://localhost:{port}", **known} for name in ("alpha", "beta")
+    }
+    rig = serve({**twins, "embed": llama("alpha", **known)}, devices={"gpu0": {"memory": "24GiB"}})
+    answers = [rig.chat(name).status for name in ("embed", "alpha", "beta", "alpha")]
+
+    assert answers == [200] * 4
+    assert sorted(rig.running()) == ["alpha", "embed"]
 
 
 @pytest.mark.longer

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tests.support.catalogs import in_groups, model
+from tests.support.catalogs import in_groups, in_sets, model, sleeps, with_budget, with_ram
 from tests.support.scheduler_driver import (
     arrives,
+    asleep,
     clock,
     exited,
     grants,
     leaves,
     nothing,
+    puts_to_sleep,
     ready,
     refuses,
     starts,
@@ -26,6 +29,8 @@ from hotseat.scheduling.lifecycle import Phase
 
 if TYPE_CHECKING:
     from tests.support.scheduler_driver import NewDriver
+
+    from hotseat.catalog.catalog import Catalog
 
 SIDE = Group("side", swap=False, exclusive=False, members=(ModelName("embed"), ModelName("rerank")))
 FOREVER = Group(
@@ -117,3 +122,71 @@ def test_two_groups_and_a_busy_member(new_driver: NewDriver) -> None:
     driver >> exited("coder") << nothing
     driver >> exited("planner") << starts("qwen")
     driver >> ready("qwen") << grants(2)
+
+
+# What only one process can use
+
+ADDRESS = "the address localhost:9000"
+
+
+def one_address(catalog: Catalog, *names: str) -> Catalog:
+    return replace(catalog, groups=replace(catalog.groups, exclusive={ADDRESS: tuple(map(ModelName, names))}))
+
+
+def test_two_models_on_one_address(new_driver: NewDriver) -> None:
+    """Although memory is free, the second one waits until the first has stopped; others do not care."""
+    rig = with_budget(model("qwen", gib=4), model("llama", gib=4), model("gemma", gib=4))
+    driver = new_driver(one_address(rig, "qwen", "llama"))
+    driver.with_ready("qwen").with_ready("gemma")
+    driver >> arrives(1, "llama") << stops("qwen")
+    assert driver.reason == f"unloaded for llama: both use {ADDRESS}"
+
+    driver >> exited("qwen") << starts("llama")
+
+
+def test_two_models_on_one_address_in_one_set_of_the_matrix(new_driver: NewDriver) -> None:
+    """A set cannot give an address to two processes."""
+    rig = one_address(in_sets("qwen llama gemma", models=("qwen", "llama", "gemma")), "qwen", "llama")
+    driver = new_driver(rig)
+    driver.with_ready("qwen", 1).with_ready("gemma")
+    driver >> arrives(2, "llama") << wakes_at(60)
+
+    driver >> leaves(1) << stops("qwen")
+
+
+def test_a_persistent_model_has_the_address(new_driver: NewDriver) -> None:
+    """It leaves as for a member of its own group: otherwise the other one could never run."""
+    driver = new_driver(one_address(in_groups(FOREVER, models=("embed", "rerank", "qwen")), "embed", "qwen"))
+    driver.with_ready("embed")
+
+    driver >> arrives(1, "qwen") << stops("embed")
+
+
+def test_a_pinned_model_has_the_address(new_driver: NewDriver) -> None:
+    """The other one is refused at once."""
+    rig = with_budget(model("qwen", gib=4, pinned=True), model("llama", gib=4))
+    driver = new_driver(one_address(rig, "qwen", "llama"))
+    driver.with_ready("qwen")
+
+    driver >> arrives(1, "llama") << refuses(1, NeverFits)
+
+
+def test_a_model_that_could_sleep_has_the_address(new_driver: NewDriver) -> None:
+    """A server that sleeps still listens, so it stops; one that sleeps already is stopped, too."""
+    rig = with_ram(with_budget(model("qwen", gib=14, sleep=sleeps()), model("llama", gib=4), model("big", gib=20)), 64)
+    driver = new_driver(one_address(rig, "qwen", "llama"))
+    driver.with_ready("qwen")
+    driver >> arrives(1, "llama") << stops("qwen")
+    driver >> exited("qwen") << starts("llama")
+    driver >> ready("llama") << grants(1)
+    driver >> leaves(1) << nothing
+    driver >> arrives(2, "qwen") << stops("llama")
+    driver >> exited("llama") << starts("qwen")
+    driver >> ready("qwen") << grants(2)
+    driver >> leaves(2) << nothing
+    driver >> arrives(3, "big") << puts_to_sleep("qwen")
+    driver >> asleep("qwen") << starts("big")
+    driver >> ready("big") << grants(3)
+
+    driver >> arrives(4, "llama") << stops("qwen")
+    driver >> exited("qwen") << starts("llama")

@@ -331,6 +331,32 @@ def test_others_who_have_gone_give_the_budget_back(new_driver: NewDriver) -> Non
     assert driver.scheduler.view(0).devices == (DeviceView(gpu(0), 24 * GIB, 24 * GIB, 20 * GIB),)
 
 
+def test_models_of_unknown_size_where_other_programs_leave_nothing(new_driver: NewDriver) -> None:
+    """All of nothing is too little for one, and so for two; one that runs already stays."""
+    driver = new_driver(with_budget(model("old"), model("a"), model("b")))
+    driver.with_ready("old")
+    driver >> left_by_others(0) << nothing
+
+    driver >> arrives(1, "a") << refuses(1, NoMemory)
+    assert driver.error.message == (
+        "a does not fit right now: its memory is unknown, so it takes all of gpu0, of which other programs leave"
+        " nothing. Try again when they have finished, or declare `memory` for a."
+    )
+    driver >> arrives(2, "b") << refuses(2, NoMemory)
+
+
+def test_a_budget_is_raised_before_other_programs_are_measured_again(new_driver: NewDriver) -> None:
+    """Where they left all of the old budget, the new one counts at once; where they left less, that counts."""
+    rig = with_budget(model("a", gib=8), model("b", gib=16), model("c", gib=16, on=1), gib={0: 12, 1: 12})
+    driver = new_driver(rig)
+    driver >> DevicesChanged({gpu(0): 12 * GIB, gpu(1): 10 * GIB}) << nothing
+    driver >> changed(replace(rig, budgets={gpu(0): 24 * GIB, gpu(1): 24 * GIB})) << nothing
+
+    driver >> arrives(1, "b") << starts("b")
+    driver >> arrives(2, "c") << refuses(2, NoMemory)
+    driver >> left_by_others(14) << wakes_at(1)
+
+
 def test_what_others_take_is_remembered_over_a_reload(new_driver: NewDriver) -> None:
     """A new configuration does not make them go."""
     catalog = with_budget(model("big", gib=20))

@@ -20,6 +20,7 @@ from hotseat.scheduling import (
     handover_transitions,
     loss,
     memory_fit,
+    memory_pressure,
     placement,
     plan,
     settle,
@@ -37,9 +38,9 @@ from hotseat.scheduling.state import LONG_AGO, ModelState, State
 from hotseat.scheduling.transitions import Transitions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from hotseat.identifiers import Instant, Place, TicketId
+    from hotseat.identifiers import Instant, ModelName, Place, TicketId
     from hotseat.scheduling.claims import Claim
     from hotseat.scheduling.events import ConversationsSaved, RequestLeft, UpstreamExited
     from hotseat.scheduling.plan import ClaimDecision
@@ -270,6 +271,16 @@ def what_was_postponed_is_lost(scheduler: Scheduler, transitions: Transitions) -
     handover_transitions.end(transitions)
 
 
+def models_that_a_reload_keeps_apart_stay(transitions: Transitions) -> None:
+    pass
+
+
+def a_sleeping_server_gives_its_address_back(
+    self: Plan, wanted: ModelState, awake: Iterable[ModelName], asleep: Iterable[ModelName]
+) -> set[ModelName]:
+    return EXCLUDED(self, wanted, awake, ())
+
+
 STOP, REMOVE, GRANT = Transitions.stop, Transitions._remove, Transitions.grant
 RECKON, DECIDE, JOIN = State.reckon_claim, Plan.decide, ModelQueue.join
 PASS, SERVE, SLOTS = settle._pass, settle._serve_residents, slots.slots
@@ -277,6 +288,7 @@ STOP_DRAINED, KEPT, HOLDS = settle._stop_drained, memory_fit.kept_asleep, memory
 NEEDS_ON, OPTIONS_FOR = placement.needs_on, start_options.options_for
 SAVING, RESTORE = conversations.saving, conversation_transitions.restore
 SERVE_AND_REFUSE = settle._serve_and_refuse
+EXCLUDED = Plan._excluded
 MANY_COMMANDS = 200
 
 PLANTED: list[tuple[Any, str, Any, tuple[str, ...]]] = [
@@ -323,6 +335,8 @@ PLANTED: list[tuple[Any, str, Any, tuple[str, ...]]] = [
     (State, "note_launch", launches_are_numbered_from_one_again, ALL),
     (handover_transitions, "_follow_catalog", an_outdated_server_is_kept, ALL),
     (Scheduler, "_handover_ended", what_was_postponed_is_lost, ALL),
+    (memory_pressure, "_keep_apart", models_that_a_reload_keeps_apart_stay, CARDS),
+    (Plan, "_excluded", a_sleeping_server_gives_its_address_back, ("one address",)),
 ]
 
 

@@ -18,6 +18,7 @@ from tests.support.scheduler_driver import (
     refuses,
     starts,
     stops,
+    unload,
     wakes_at,
 )
 
@@ -94,7 +95,7 @@ WAITS: dict[Callable[[SchedulerDriver], str], tuple[str, str]] = {
     first_load: ("loading llama: 3 s so far, its usual time is not known yet", "usually about 10 s"),
     behind_a_load: ("waiting for llama to finish loading (its usual time is not known yet)", "(7 s left)"),
     stopping: ("stopping qwen, then loading llama", "(about 10 s)"),
-    draining: ("draining qwen (1 request running for 190 s), then loading llama", "(about 10 s)"),
+    draining: ("draining qwen (1 request running for 190 s; ticket 1 of qwen has run for 190 s", "(about 10 s)"),
     protected: ("qwen is protected for at most 40.0 s more (1 request running)", "(1 request running, swap cost 20 s)"),
     third_in_queue: ("2nd in queue, behind llama (waiting for 0 s)", "2nd in queue"),
     left_too_early: ("stopping qwen (unloaded", "(about 10 s)"),
@@ -236,9 +237,10 @@ def test_a_drain(driver: SchedulerDriver) -> None:
     driver.at(100) >> clock << nothing
     driver >> arrives(4, "qwen") << nothing
 
-    assert first(driver, "llama").why == "draining qwen (1 request running for 80 s), then loading llama (about 10 s)"
+    running = "1 request running for 80 s; ticket 2 of qwen has run for 80 s, no maxRequestDuration limits it"
+    assert first(driver, "llama").why == f"draining qwen ({running}), then loading llama (about 10 s)"
     assert first(driver, "qwen").why.startswith(
-        "draining qwen (1 request running for 80 s) (unloaded for llama: models run one at a time without `devices`)"
+        f"draining qwen ({running}) (unloaded for llama: models run one at a time without `devices`)"
     )
 
 
@@ -360,3 +362,36 @@ def test_pinned_neighbours_are_no_reason(new_driver: NewDriver) -> None:
     driver >> arrives(2, "b") << wakes_at(60)
 
     assert driver.why("b").startswith("a is protected for at most 40.0 s more")
+
+
+def test_one_endless_request_keeps_a_model_from_leaving(driver: SchedulerDriver) -> None:
+    """After a minute those that wait are told which request it is, and what would limit it."""
+    driver.with_ready("qwen", 1)
+    driver >> arrives(2, "llama") << wakes_at(50)
+    driver.at(50) >> clock << nothing
+    driver.at(69)
+    assert driver.why("llama") == "draining qwen (1 request running for 59 s), then loading llama"
+
+    driver.at(93)
+    long = "ticket 1 of qwen has run for 83 s, no maxRequestDuration limits it"
+    assert driver.why("llama") == f"draining qwen (1 request running for 83 s; {long}), then loading llama"
+    assert driver.why("qwen").startswith(f"draining 1 request; {long}, then stopping")
+
+
+def test_a_limited_request_keeps_a_slot_for_long(new_driver: NewDriver) -> None:
+    """The limit is named where there is one, and those that wait for a slot are told, too."""
+    driver = new_driver(one_at_a_time(model("qwen", concurrency_limit=1, max_request_s=600.0)))
+    driver.with_ready("qwen", 1)
+    driver.at(20) >> arrives(2, "qwen") << nothing
+
+    driver.at(130)
+    long = "ticket 1 of qwen has run for 120 s, maxRequestDuration ends it after 600 s"
+    assert driver.why("qwen") == f"waiting for a free slot on qwen (1 of 1 busy; {long})"
+
+
+def test_an_endless_request_of_a_model_that_an_operator_stops(driver: SchedulerDriver) -> None:
+    """It is about to be cut, so that no limit is missing."""
+    driver.with_ready("qwen", 1)
+    driver.at(100) >> unload(2, "qwen") << wakes_at(110)
+
+    assert driver.why("qwen") == "draining 1 request, then stopping: stopped by an operator"

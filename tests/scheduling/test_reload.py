@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from msgspec import structs
-from tests.support.catalogs import model, one_at_a_time, with_budget, with_model, without
+from tests.support.catalogs import GIB, gpu, in_sets, model, one_at_a_time, with_budget, with_model, without
 from tests.support.scheduler_driver import (
     arrives,
     changed,
@@ -15,6 +15,8 @@ from tests.support.scheduler_driver import (
     exited,
     failed,
     grants,
+    handover_cancelled,
+    handover_requested,
     leaves,
     nothing,
     ready,
@@ -25,7 +27,9 @@ from tests.support.scheduler_driver import (
     wakes_at,
 )
 
+from hotseat.catalog.groups import Group
 from hotseat.errors import UnknownModel
+from hotseat.identifiers import ModelName
 from hotseat.scheduling.commands import Cause
 from hotseat.scheduling.lifecycle import Phase
 
@@ -201,3 +205,118 @@ def test_patience_changed(driver: SchedulerDriver) -> None:
     driver >> arrives(2, "llama") << wakes_at(50)
 
     driver >> changed(replace(RIG, policy=structs.replace(RIG.policy, patience=1))) << wakes_at(30)
+
+
+# Rules and budgets, for what runs already
+
+FREE = with_budget(model("qwen", gib=8), model("llama", gib=8), model("gemma", gib=8))
+APART = replace(FREE, groups=RIG.groups)
+
+
+def test_models_that_may_no_longer_run_together(new_driver: NewDriver) -> None:
+    """Of two idle models that a reload keeps apart, the one with the smaller loss stops."""
+    driver = new_driver(FREE)
+    driver.with_ready("qwen").with_ready("llama")
+
+    driver >> changed(APART) << stops("qwen", cause=Cause.CONFIGURATION)
+    assert driver.reason == "the configuration changed: it may not run together with llama any more"
+    driver >> exited("qwen") << nothing
+
+
+def test_models_in_use_that_may_no_longer_run_together(new_driver: NewDriver) -> None:
+    """The one with fewer requests finishes them and stops; its later requests wait for their turn."""
+    driver = new_driver(FREE)
+    driver.with_ready("qwen", 1, 2).with_ready("llama", 3)
+    driver >> changed(APART) << nothing
+    assert driver.phase("qwen") is Phase.READY
+    driver >> arrives(4, "llama") << nothing
+    driver >> leaves(3) << stops("llama")
+    driver >> exited("llama") << wakes_at(60)
+
+    driver >> leaves(1) << nothing
+    driver >> leaves(2) << stops("qwen")
+
+
+def test_a_pinned_model_and_one_beside_which_it_may_no_longer_run(new_driver: NewDriver) -> None:
+    """The pinned one stays, however busy the other is."""
+    pinned = with_model(FREE, model("qwen", gib=8, pinned=True))
+    driver = new_driver(pinned)
+    driver.with_ready("qwen").with_ready("llama", 1)
+    driver >> changed(replace(pinned, groups=RIG.groups)) << nothing
+
+    driver >> leaves(1) << stops("llama")
+
+
+def test_two_pinned_models_that_may_no_longer_run_together(new_driver: NewDriver) -> None:
+    """Both stay: nobody may stop either."""
+    pinned = with_budget(model("qwen", gib=8, pinned=True), model("llama", gib=8, pinned=True))
+    driver = new_driver(pinned)
+    driver.with_ready("qwen").with_ready("llama")
+
+    driver >> changed(replace(pinned, groups=RIG.groups)) << nothing
+
+
+def test_a_group_that_others_may_join_but_not_the_other_way_round(new_driver: NewDriver) -> None:
+    """What may run together if it is loaded in the right order stays, in whatever order it was loaded."""
+    driver = new_driver(FREE)
+    driver.with_ready("qwen").with_ready("llama")
+    beside = Group("side", swap=False, exclusive=False, members=(ModelName("qwen"),))
+
+    driver >> changed(replace(FREE, groups=replace(RIG.groups, groups=(beside,)))) << nothing
+
+
+def test_a_set_of_the_matrix_is_narrowed(new_driver: NewDriver) -> None:
+    """Three models that no set has together any more: the least valuable one leaves."""
+    driver = new_driver(FREE)
+    driver.with_ready("qwen", 1).with_ready("llama").with_ready("gemma", 2)
+    narrowed = in_sets("qwen llama", "qwen gemma", models=("qwen", "llama", "gemma"))
+
+    driver >> changed(replace(FREE, groups=narrowed.groups)) << stops("llama")
+
+
+def test_devices_are_removed_while_models_run_side_by_side(new_driver: NewDriver) -> None:
+    """Without budgets one model runs at a time, so all but the most valuable one leave."""
+    driver = new_driver(FREE)
+    driver.with_ready("qwen").with_ready("llama", 1).with_ready("gemma")
+
+    driver >> changed(one_at_a_time(*FREE.models.values())) << stops("qwen") << stops("gemma")
+
+
+def test_a_load_beside_which_a_model_may_no_longer_run(new_driver: NewDriver) -> None:
+    """Waiting requests count like running ones: the load goes on, and the idle model leaves."""
+    driver = new_driver(FREE)
+    driver.with_ready("qwen")
+    driver >> arrives(1, "llama") << starts("llama")
+
+    driver >> changed(APART) << stops("qwen")
+    driver >> ready("llama") << grants(1)
+
+
+def test_the_rules_change_during_a_handover(new_driver: NewDriver) -> None:
+    """Nothing stops while servers are handed over, and the rule applies afterwards."""
+    driver = new_driver(FREE)
+    driver.with_ready("qwen").with_ready("llama")
+    driver >> handover_requested << nothing
+    driver >> changed(APART) << nothing
+
+    driver >> handover_cancelled << stops("qwen")
+
+
+def test_the_next_process_has_other_rules(new_driver: NewDriver) -> None:
+    """It adopts all servers, and those that it keeps apart leave as after a reload."""
+    driver = new_driver(FREE)
+    driver.with_ready("qwen").with_ready("llama")
+
+    driver.handed_over(APART) << stops("qwen")
+
+
+def test_a_lowered_budget(new_driver: NewDriver) -> None:
+    """Idle models leave until the others fit, and models in use when their requests have ended."""
+    driver = new_driver(FREE)
+    driver.with_ready("qwen", 1).with_ready("llama").with_ready("gemma", 2)
+    driver >> changed(replace(FREE, budgets={gpu(0): 8 * GIB})) << stops("llama", cause=Cause.EXCEEDS_MEMORY)
+    driver << wakes_at(31)
+    driver >> exited("llama") << nothing
+
+    driver >> leaves(2) << nothing
+    driver.at(31) >> clock << stops("gemma")

@@ -124,6 +124,29 @@ def test_unloading_what_is_cold(driver: SchedulerDriver) -> None:
     assert driver.error.message == "qwen is not running"
 
 
+def test_unloading_what_only_waits(driver: SchedulerDriver) -> None:
+    """Its queue is refused, as while it loads, and the operator is told that nothing of it is left."""
+    driver.with_ready("llama", 1)
+    driver >> arrives(2, "qwen") << wakes_at(50)
+
+    driver >> unload(3, "qwen") << refuses(2, Unloaded) << confirms(3, "qwen")
+    assert driver.reason == "its queue was refused"
+    driver.at(100) >> leaves(1) << nothing
+
+
+def test_unloading_what_is_waited_for_while_it_leaves(driver: SchedulerDriver) -> None:
+    """Requests that wait to load it again are refused; the one in flight may finish."""
+    driver.with_ready("qwen", 1)
+    driver >> arrives(2, "llama") << wakes_at(50)
+    driver.at(50) >> clock << nothing
+    driver >> arrives(3, "qwen") << nothing
+    assert driver.phase("qwen") is Phase.DRAINING
+
+    driver >> unload(4, "qwen") << refuses(3, Unloaded) << wakes_at(60)
+    driver >> leaves(1) << stops("qwen")
+    driver >> exited("qwen") << confirms(4) << starts("llama")
+
+
 def test_unloading_a_model_in_backoff(driver: SchedulerDriver) -> None:
     """A model that failed is not running."""
     driver.with_backoff("qwen")

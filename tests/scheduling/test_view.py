@@ -90,7 +90,7 @@ def test_a_stopping_model(driver: SchedulerDriver) -> None:
 
 
 def test_a_draining_model(driver: SchedulerDriver) -> None:
-    """A draining model is not running any more, and says what it waits for."""
+    """A draining model runs until it is told to stop, and says what it waits for."""
     driver.with_ready("qwen", 1)
     driver >> arrives(2, "llama") << wakes_at(50)
     driver.at(50) >> clock << nothing
@@ -99,6 +99,8 @@ def test_a_draining_model(driver: SchedulerDriver) -> None:
         driver.why("qwen")
         == "draining 1 request, then stopping: unloaded for llama: models run one at a time without `devices`"
     )
+    assert driver.view("qwen").is_running
+    driver >> leaves(1) << stops("qwen")
     assert not driver.view("qwen").is_running
 
 
@@ -125,7 +127,7 @@ def test_the_line_oldest_first(driver: SchedulerDriver) -> None:
 
 
 def test_what_runs(driver: SchedulerDriver) -> None:
-    """Running is ready, as the HTTP contract means it."""
+    """Running is ready or draining, as the HTTP contract means it."""
     driver.with_ready("qwen", 1)
     assert [seen.name for seen in driver.scheduler.view(10).running()] == ["qwen"]
 

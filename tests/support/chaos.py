@@ -24,7 +24,7 @@ from tests.support.catalogs import (
 )
 from tests.support.world import Life, World
 
-from hotseat.catalog.groups import Group
+from hotseat.catalog.groups import TOGETHER, Group, Groups
 from hotseat.identifiers import ModelName
 from hotseat.scheduling.queue import PLACES
 
@@ -40,6 +40,9 @@ T = TypeVar("T")
 PAIR = Group("pair", swap=False, members=(ModelName("planner"), ModelName("coder")))
 SIDE = Group("side", swap=False, exclusive=False, members=(ModelName("embed"),))
 KEPT = Group("kept", persistent=True, members=(ModelName("vision"), ModelName("speech")))
+
+ONE_AT_A_TIME = Groups()
+TOGETHER_OR_SIDE = Groups((SIDE,), TOGETHER)
 
 RIGS: dict[str, Catalog] = {
     "one at a time": one_at_a_time(
@@ -88,6 +91,10 @@ RIGS: dict[str, Catalog] = {
         model("qwen", keeps_conversations=True, ttl_s=30),
         model("llama", keeps_conversations=True, concurrency_limit=1),
         model("gemma", keeps_conversations=True, sleep=sleeps()),
+    ),
+    "one address": replace(
+        with_ram(with_budget(model("a", gib=8, sleep=sleeps()), model("b", gib=8), model("c", gib=20)), gib=20),
+        groups=Groups(default=TOGETHER, exclusive={"the address h:1": (ModelName("a"), ModelName("b"))}),
     ),
     "beds": with_ram(
         with_budget(
@@ -223,6 +230,8 @@ class Chaos(RuleBasedStateMachine):
             with_model(catalog, restart),
             with_model(catalog, replace(old, ttl_s=3.0)),
             without(catalog, old.name),
+            replace(catalog, groups=pick([ONE_AT_A_TIME, TOGETHER_OR_SIDE, self.rig.groups], which // 6)),
+            replace(catalog, budgets={place: size // 2 for place, size in self.rig.budgets.items()}),
         ]
         edited = pick(edits, which)
         return edited if edited.models else self.rig

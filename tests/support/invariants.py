@@ -21,10 +21,13 @@ WITH_SLEEP_LEVEL = (Phase.DRAINING, Phase.UNLOADING, Phase.ASLEEP, Phase.LOADING
 class BrokenPromise(AssertionError): ...
 
 
-def check(state: State) -> None:
-    """Raise BrokenPromise listing every violation."""
+def check(state: State, *, has_other_rules: bool = False) -> None:
+    """Raise BrokenPromise listing every violation.
+
+    After a reload that changed groups or budgets, models may run that must leave: these no longer count.
+    """
     broken = [
-        *_memory(state),
+        *_memory(state, has_other_rules=has_other_rules),
         *_books(state),
         *(problem for model in state.models.values() for problem in _model(model)),
     ]
@@ -33,10 +36,10 @@ def check(state: State) -> None:
         raise BrokenPromise("; ".join(broken))
 
 
-def _memory(state: State) -> Iterator[str]:
+def _memory(state: State, *, has_other_rules: bool) -> Iterator[str]:
     residents = state.with_process()
     is_as_promised = not state.available and all(model.measured is None for model in residents)
-    if is_as_promised and free_now(state).exceeded():
+    if is_as_promised and not has_other_rules and free_now(state).exceeded():
         yield f"over budget: {[model.name for model in residents]}"
     if not state.may_exceed_memory and (excess := free_later(state).exceeded()):
         yield f"models exceed the limits by {excess}, and no check is pending"
@@ -44,6 +47,8 @@ def _memory(state: State) -> Iterator[str]:
     if holding and not state.is_handing_over:
         yield f"{holding} are still running although a yield is active: {state.yielding}"
     awake = [model for model in residents if not model.is_asleep]
+    if has_other_rules:  # during a handover none of them may leave
+        awake = [each for each in awake if not (each.is_leaving or each.spec.pinned or state.is_handing_over)]
     matrix, names = state.catalog.groups.matrix, [model.name for model in awake]
     if matrix is not None and names and matrix.pushed_out(names[0], names[1:]):
         yield f"{names} run together, but no set of the matrix holds them all"

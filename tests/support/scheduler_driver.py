@@ -128,6 +128,8 @@ class SchedulerDriver:
         self._last: Command | None = None
         self._unasserted: list[Command] = []
         self._exchange: list[str] = []
+        self._has_other_rules = False
+        """A reload or the previous process may have left models running that must leave."""
         self._successors: list[SchedulerDriver] = []
 
     # Time
@@ -156,7 +158,8 @@ class SchedulerDriver:
         self._exchange += [f"{'':8}  << {_brief(command)}" for command in self._unasserted]
         started = [command for command in self._unasserted if isinstance(command, StartUpstream)]
         self.launches |= {command.model: command.launch for command in started}
-        invariants.check(self.scheduler._state)
+        self._has_other_rules |= isinstance(event, CatalogChanged | ServerAdopted)
+        invariants.check(self.scheduler._state, has_other_rules=self._has_other_rules)
         return self
 
     def _note_reading(self, command: Command) -> None:

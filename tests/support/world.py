@@ -61,11 +61,14 @@ from hotseat.scheduling.events import (
 from hotseat.scheduling.handover_export import adoption
 from hotseat.scheduling.handover_json import from_json, to_json
 from hotseat.scheduling.lifecycle import Phase
+from hotseat.scheduling.memory_pressure import LOOK_AGAIN_S
 from hotseat.scheduling.queue import OTHERS_FIRST, PLACES, RequestKind
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.scheduling.transitions import TRY_ALONE_AGAIN_S
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.sleeping import SleepLevel
     from hotseat.catalog.spec import ModelSpec
@@ -123,6 +126,8 @@ class Server:
     """It could not be woken, so it must be stopped."""
     cut_from: Instant = NEVER
     """From when on its leases may be cut."""
+    has_other_rules: bool = False
+    """Groups or budgets were changed while it ran, so that it may have to leave for what runs beside it."""
     kept: KeepAliveChanged | None = None
     """The last `keep_alive` of a client."""
 
@@ -162,7 +167,8 @@ class World:
         self.wake: Instant = NEVER
         self.servers: dict[LaunchId, Server] = {}
         self.waiting: dict[TicketId, Wanted] = {}
-        self.unloads: dict[TicketId, Server] = {}
+        self.unloads: dict[TicketId, Server | None] = {}
+        """None: the model was only waited for."""
         self.leases: dict[TicketId, Lease] = {}
         self.read_ahead: dict[ModelName, ModelSpec] = {}
         self.orphans: list[TicketId] = []
@@ -221,11 +227,17 @@ class World:
             self.unloads[ticket] = server
             server.causes.add(Cause.OPERATOR)
             server.cut_from = min(server.cut_from, self.now + (0 if force else server.spec.drain_timeout_s))
+        elif self._waits_for(model):
+            self.unloads[ticket] = None
         else:
             self.waiting[ticket] = Wanted(model, RequestKind.LOAD)
+        was_ready = server and server.life is Life.UP and not server.is_leaving
         self.tell(UnloadRequested(ticket, model, force))
         if not server:
-            self._require(ticket not in self.waiting, f"unload of {model}, which does not run, got no answer")
+            is_answered = ticket not in self.waiting and ticket not in self.unloads
+            self._require(is_answered, f"unload of {model}, which does not run, got no answer")
+        if not (was_ready or self.is_handing_over):
+            self._require(not self._waits_for(model), f"{model} was unloaded, and its queue loads it again")
 
     def keep_alive(self, model: ModelName, seconds: Seconds | None) -> None:
         event = KeepAliveChanged(model, seconds)
@@ -247,6 +259,13 @@ class World:
                     server.spec = self.catalog.models[server.model]
             elif catalog.models[server.model].ttl_s != self._spec(server).ttl_s:
                 server.kept = None
+        if (catalog.groups, catalog.budgets) != (self.catalog.groups, self.catalog.budgets):
+            for server in self.servers.values():
+                server.has_other_rules = True
+                server.given = server.given if catalog.budgets == self.catalog.budgets else None
+        if catalog.budgets != self.catalog.budgets:
+            for name in [name for name, end in self._backoff_until.items() if end > self.now]:
+                self._forgive(name)
         for name, old in self.catalog.models.items():
             if name not in catalog.models or catalog.models[name].recipe != old.recipe:
                 self._forgive(name)
@@ -309,7 +328,7 @@ class World:
     def pass_time(self, seconds: Seconds) -> None:
         """Advance the clock; the scheduler's timer fires when due."""
         until = self.now + seconds
-        for _ in range(ROUNDS):
+        for _ in range(ROUNDS + int(seconds / LOOK_AGAIN_S)):
             if self.wake > until:
                 break
             self.now, self.wake = max(self.now, self.wake), NEVER
@@ -385,11 +404,20 @@ class World:
         """Let everything load, stop and finish: all requests must be answered within a bounded number of rounds."""
         for _ in range(ROUNDS):
             if not (self.waiting or self.unloads or self.leases or self.orphans):
-                return
+                return self._check_budgets()
             if not self._one_good_round():
                 self._require(self.wake < NEVER, f"{self.waiting} and {self.unloads} wait for ever")
                 self.pass_time(max(0.0, self.wake - self.now))
         raise Broken(f"after {ROUNDS} rounds {self.waiting} and {self.unloads} still wait\n{self.recent_history()}")
+
+    def _check_budgets(self) -> None:
+        """Nobody uses a model now, so that nothing but pinned models may exceed a budget that was lowered."""
+        self.pass_time(1.0)
+        held = [server for server in self.servers.values() if server.life in (Life.UP, Life.ASLEEP)]
+        exceeded = self.exceeded(held)
+        for server in held:
+            is_late = not self._spec(server).pinned and exceeded.intersection(self._taken_by(server))
+            self._require(not is_late, f"{server.model} stays, and exceeds {exceeded}")
 
     def _one_good_round(self) -> bool:
         tickets = [*self.leases, *self.orphans]
@@ -434,7 +462,8 @@ class World:
             self.history.append((self.now, command))
             self._require(not self.is_handing_over or self._may_be_done(command), f"{command} during a handover")
             self._carry_out(command)
-        invariants.check(self.scheduler._state)
+        has_other_rules = any(server.has_other_rules for server in self.servers.values())
+        invariants.check(self.scheduler._state, has_other_rules=has_other_rules)
         return commands
 
     def _may_be_done(self, command: Command) -> bool:
@@ -525,8 +554,10 @@ class World:
         self._require(limit is None or used <= limit, f"{used} requests at once on {server.model}, which takes {limit}")
 
     def _confirmed(self, command: Confirm) -> None:
-        if stopped := self.unloads.pop(command.ticket, None):
-            self._require(stopped.launch not in self.servers, f"{stopped.model} is said to be gone, and lives")
+        if command.ticket in self.unloads:
+            stopped = self.unloads.pop(command.ticket)
+            is_gone = stopped is None or stopped.launch not in self.servers
+            self._require(is_gone, f"{command.model} is said to be gone, and lives")
             return
         wanted = self.waiting.pop(command.ticket, None)
         self._require(
@@ -576,7 +607,8 @@ class World:
         self._require(choice is None or set(command.gpus) <= set(choice.among), f"{name} gets cards it may not have")
         self._require(bool(choice) == bool(command.gpus), f"{name} is started on {command.gpus}")
         self.servers[command.launch] = server
-        self._require(self.is_within_budget(), f"{name} is started without free memory")
+        lacking = self.exceeded(self.servers.values()).intersection(self._memory(server))
+        self._require(not lacking, f"{name} is started without free memory on {lacking}")
 
     def _left_to(self, name: ModelName) -> dict[Place, Bytes]:
         """What pinned models leave."""
@@ -588,9 +620,13 @@ class World:
         return left
 
     def _check_servers_beside(self, name: ModelName, spec: ModelSpec) -> None:
+        """A server that sleeps still uses what only one process can."""
         for other in self.servers.values():
-            if not other.is_asleep and other.model != name:
+            if other.model != name and (not other.is_asleep or self._use_the_same(spec, other.spec)):
                 self._require(self.may_load_beside(spec, other.spec), f"{name} is started beside {other.model}")
+
+    def _use_the_same(self, one: ModelSpec, other: ModelSpec) -> bool:
+        return any({one.name, other.name} <= {*models} for models in self.catalog.groups.exclusive.values())
 
     def _put_to_sleep(self, command: PutToSleep) -> None:
         server = self.servers.get(command.launch)
@@ -598,8 +634,10 @@ class World:
         assert server
         self._require(not self.leases_on(server), f"{server.model} is put to sleep under {self.leases_on(server)}")
         self._require(not server.causes, f"{server.model} is put to sleep, but should go: {server.causes}")
+        before = self.exceeded(self.servers.values())
         server.life, server.level = Life.DOZING, command.level
-        self._require(self.is_within_budget(), f"{server.model} falls asleep without free memory")
+        lacking = self.exceeded(self.servers.values()) - before
+        self._require(not lacking, f"{server.model} falls asleep without free memory")
 
     def _woken(self, command: WakeUp) -> None:
         server = self.servers.get(command.launch)
@@ -609,7 +647,8 @@ class World:
         self._require(self._waits_for(server.model), f"{server.model} is woken for nobody")
         self._check_servers_beside(server.model, server.spec)
         server.life = Life.WAKING
-        self._require(self.is_within_budget(), f"{server.model} is woken without free memory")
+        lacking = self.exceeded(self.servers.values()).intersection(self._memory(server))
+        self._require(not lacking, f"{server.model} is woken without free memory on {lacking}")
 
     def _saving(self, command: SaveConversations) -> None:
         server = self.servers.get(command.launch)
@@ -636,7 +675,11 @@ class World:
         ours = command.cause in (Cause.EVICTION, Cause.TTL) or (
             command.cause is Cause.WAKE_FAILED and server.sleep_failed
         )
-        self._require(ours or command.cause in server.causes, f"{server.model} is stopped by {command.cause}: by whom?")
+        by_rules = server.has_other_rules and command.cause in (Cause.CONFIGURATION, Cause.EXCEEDS_MEMORY)
+        self._require(
+            ours or by_rules or command.cause in server.causes,
+            f"{server.model} is stopped by {command.cause}: by whom?",
+        )
         if server.life is not Life.ASLEEP:
             server.level = None
         server.life = Life.STOPPING
@@ -652,7 +695,7 @@ class World:
                 continue
             server.is_leaving = True
             self._require(not self.is_handing_over, f"{server.model} is told to leave during a handover")
-            if not (server.causes or self._is_expired(server)):
+            if not (server.causes or server.has_other_rules or self._is_expired(server)):
                 self._judge_eviction(server, loads_under_way)
 
     def _judge_eviction(self, server: Server, loads_under_way: list[Server]) -> None:
@@ -699,6 +742,14 @@ class World:
         self._require(not staying, f"{staying} should go, and stay")
         late = [server.model for server in self.servers.values() if not server.is_leaving and self._is_expired(server)]
         self._require(not late, f"the ttl of {late} is over")
+        awake = [server for server in self.servers.values() if not (server.is_leaving or server.is_asleep)]
+        awake = [server for server in awake if server.life is not Life.STOPPING]
+        for one, other in itertools.combinations(awake, 2):
+            ours, its = self._spec(one), self._spec(other)
+            may_stay = (
+                self.may_load_beside(ours, its) or self.may_load_beside(its, ours) or (ours.pinned and its.pinned)
+            )
+            self._require(may_stay, f"{one.model} runs beside {other.model}, in whatever order they were loaded")
         late = [server.model for server in self.servers.values() if self._overslept(server)]
         self._require(not late, f"{late} sleep too long")
 
@@ -716,17 +767,20 @@ class World:
         return [server for server in loading if self._waits_for(server.model)]
 
     def may_load_beside(self, newcomer: ModelSpec, resident: ModelSpec) -> bool:
+        if self._use_the_same(newcomer, resident):
+            return False
         ours, its = self.catalog.groups.of(newcomer.name), self.catalog.groups.of(resident.name)
         if ours.name == its.name:
             return not ours.swap
         return its.persistent or not ours.exclusive
 
-    def is_within_budget(self) -> bool:
+    def exceeded(self, servers: Iterable[Server]) -> set[Place]:
+        """The places of which these servers take more than the budget."""
         budgets = dict(self.catalog.budgets)
-        for server in self.servers.values():
+        for server in servers:
             for place, size in self._taken_by(server).items():
                 budgets[place] = budgets.get(place, 0) - size
-        return all(left >= 0 for left in budgets.values())
+        return {place for place, left in budgets.items() if left < 0}
 
     def _taken_by(self, server: Server) -> dict[Place, Bytes]:
         """Its memory if awake, what it keeps if asleep, in between the larger of both."""

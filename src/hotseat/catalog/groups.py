@@ -1,4 +1,4 @@
-"""Which models may be loaded together, according to llama-swap's groups.
+"""Which models may be loaded together, according to llama-swap's groups, and to what only one process can use.
 
 The rule is one-way on purpose, as in existing llama-swap files: loading a member of an exclusive group unloads the
 others, loading a member of a non-exclusive group unloads nothing.
@@ -11,6 +11,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+
+from hotseat.catalog.spec import NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -50,32 +52,57 @@ class Groups:
     default: Group = ALONE
     matrix: Matrix | None = None
     """If set, decides instead of the groups."""
+    exclusive: Mapping[str, tuple[ModelName, ...]] = field(default_factory=lambda: NOTHING)
+    """What only one process can use, such as a fixed address, and the models that use it: one of them at a time."""
     _of: Mapping[ModelName, Group] = field(init=False, repr=False, compare=False)
+    _uses: Mapping[ModelName, frozenset[str]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         of = {member: group for group in self.groups for member in group.members}
         object.__setattr__(self, "_of", MappingProxyType(of))
+        uses: dict[ModelName, frozenset[str]] = {}
+        for what, members in self.exclusive.items():
+            uses |= {member: uses.get(member, frozenset()) | {what} for member in members}
+        object.__setattr__(self, "_uses", MappingProxyType(uses))
 
     def of(self, model: ModelName) -> Group:
         return self._of.get(model, self.default)
 
+    def both_use(self, one: ModelName, other: ModelName) -> str | None:
+        """What only one of two models can use at a time; None: nothing."""
+        if one == other or one not in self._uses or other not in self._uses:
+            return None
+        return min(self._uses[one] & self._uses[other], default=None)
+
     def pushed_out(self, wanted: ModelName, residents: Iterable[ModelName]) -> tuple[ModelName, ...]:
         """Which residents must be gone before `wanted` may load; empty: it may load beside them."""
         if self.matrix is not None:
-            return self.matrix.pushed_out(wanted, residents)
+            names = [*residents]
+            pushed = self.matrix.pushed_out(wanted, names)
+            return tuple(name for name in names if name in pushed or self.both_use(name, wanted))
         ours = self.of(wanted)
-        if not ours.swap and not ours.exclusive:
+        if not (ours.swap or ours.exclusive or wanted in self._uses):
             return ()
         return tuple(resident for resident in residents if self.must_leave(resident, wanted))
 
     def must_leave(self, resident: ModelName, wanted: ModelName) -> bool:
         """Must `resident` be gone before `wanted` may load, whatever else is loaded?"""
+        if self.both_use(resident, wanted):
+            return True
         if self.matrix is not None:
             return resident != wanted and self.matrix.excludes(resident, wanted)
         return self.of(wanted).pushes_out(self.of(resident))
 
+    def never_beside(self, model: ModelName, others: Iterable[ModelName]) -> ModelName | None:
+        """The first of these beside which `model` may not run, in whatever order they are loaded; None: beside all."""
+        if self.matrix is not None:
+            return next(iter(self.pushed_out(model, others)), None)
+        return next((each for each in others if self.must_leave(each, model) and self.must_leave(model, each)), None)
+
     def rule_between(self, resident: ModelName, wanted: ModelName) -> str:
         """The rule by which `wanted` pushes out `resident`, as the second half of a sentence."""
+        if what := self.both_use(resident, wanted):
+            return f"both use {what}"
         ours, theirs = self.of(wanted), self.of(resident)
         if self.matrix is not None:
             together = "both" if self.matrix.excludes(resident, wanted) else "all of the loaded models"
@@ -87,5 +114,5 @@ class Groups:
     def may_push_out(self, resident: ModelName, wanted: ModelName) -> bool:
         """May `wanted` exclude `resident`, depending on what else is loaded?"""
         if self.matrix is not None:
-            return self.matrix.may_push_out(resident, wanted)
+            return self.matrix.may_push_out(resident, wanted) or self.both_use(resident, wanted) is not None
         return self.must_leave(resident, wanted)

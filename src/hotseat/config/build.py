@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path as FilePath
 from types import MappingProxyType
@@ -11,6 +12,7 @@ from msgspec import Struct, structs
 
 from hotseat.catalog.catalog import Catalog, Policy
 from hotseat.catalog.groups import ALONE, TOGETHER, Group, Groups
+from hotseat.catalog.template import address_of, holes
 from hotseat.config.conversations import conversations_of
 from hotseat.config.crosscheck import CrossCheck, warn_of_unused
 from hotseat.config.exposure import warn_of_open_lists
@@ -21,6 +23,8 @@ from hotseat.config.priorities import urgencies
 from hotseat.config.problems import Problems, nearest
 from hotseat.config.secrets import KeyMaker
 from hotseat.config.specs import SpecMaker
+from hotseat.config.units import is_loopback
+from hotseat.estimates.container_run import container_run
 from hotseat.identifiers import ANY_GPU, LOCAL_HOST, Bytes, DeviceName, ModelName, Place
 from hotseat.settings import (
     Access,
@@ -37,9 +41,10 @@ from hotseat.settings import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from hotseat.catalog.matrix import Matrix
+    from hotseat.catalog.spec import LaunchRecipe, ModelSpec
     from hotseat.config.problems import Path
     from hotseat.config.schema import Config
 
@@ -70,6 +75,7 @@ def build(config: Config, names: Collection[str], problems: Problems, find_devic
     checks.routing()
     checks.memory(budgets)
     catalog = _catalog(config, budgets, names, problems)
+    checks.exclusive(catalog.groups)
     checks.preload(catalog)
     warn_of_unused(config, (), problems)
     warn_of_open_lists(config, problems)
@@ -86,7 +92,7 @@ def _catalog(config: Config, budgets: Mapping[Place, Bytes], names: Collection[s
         problems.warn(("models",), "no model is defined", NO_MODELS if config.models_dir else "")
     catalog = Catalog(
         models=MappingProxyType(models),
-        groups=_groups(config, budgets, _matrix(config, names, problems)),
+        groups=replace(_groups(config, budgets, _matrix(config, names, problems)), exclusive=_exclusive(models)),
         budgets=budgets,
         policy=_policy(config),
     )
@@ -132,6 +138,27 @@ def _groups(config: Config, budgets: Mapping[Place, Bytes], matrix: Matrix | Non
         for name, form in forms.items()
     )
     return Groups(groups, TOGETHER if budgets else ALONE)
+
+
+def _exclusive(models: Mapping[ModelName, ModelSpec]) -> Mapping[str, tuple[ModelName, ...]]:
+    """What only one process can use, with the models that use it, if there are several."""
+    users: dict[str, list[ModelName]] = {}
+    for name, spec in models.items():
+        for what in _used_alone(spec.recipe):
+            users.setdefault(what, []).append(name)
+    return MappingProxyType({what: tuple(names) for what, names in users.items() if len(names) > 1})
+
+
+def _used_alone(recipe: LaunchRecipe) -> Iterator[str]:
+    if not holes(recipe.proxy):
+        with suppress(ValueError):  # which is reported where it stands
+            address = address_of(recipe.proxy)
+            host = "localhost" if is_loopback(address.host) else address.host
+            yield f"the address {address._replace(host=host, tls=False, prefix='')}".replace(" http://", " ")
+    run = container_run(recipe.argv)
+    for name in run.values("--name")[-1:] if run else ():
+        if not holes(name):
+            yield f"the container name {name}"
 
 
 def _matrix(config: Config, names: Collection[str], problems: Problems) -> Matrix | None:

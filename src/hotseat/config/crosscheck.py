@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hotseat.catalog.spec import NOTHING
 from hotseat.config.problems import Path, Problems, dotted, nearest
 from hotseat.config.schema_base import Form, Ignored, Later
 from hotseat.config.units import size_text
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
     from hotseat.catalog.catalog import Catalog
+    from hotseat.catalog.groups import Groups
     from hotseat.config.model_schema import ModelForm
     from hotseat.config.routing_schema import GroupForm
     from hotseat.config.schema import Config
@@ -107,6 +110,17 @@ class CrossCheck:
             if member in form.aliases:
                 return f'It is an alias: write "{name}"'
         return nearest(member, self._names)
+
+    def exclusive(self, groups: Groups) -> None:
+        """Note which models run one at a time, though groups and memory may allow them together."""
+        rules = replace(groups, exclusive=NOTHING)
+        for what, (first, *others) in groups.exclusive.items():
+            together = [each for each in others if rules.never_beside(each, [first]) is None]
+            if together:
+                more = f" and {len(together) - 1} more" if len(together) > 1 else ""
+                said = f'uses {what}, like "{first}"{more}, so they run one at a time'
+                hint = "Give each model its own to run them together"
+                self._problems.note(("models", together[0]), said, hint)
 
     # Memory
 

@@ -289,9 +289,11 @@ def _matrix(matrix: Matrix | None) -> dict[str, Any] | None:
 
 
 def concurrency(catalog: Catalog) -> list[str]:
+    exclusive = catalog.groups.exclusive.items()
+    shared = [f"Of {listed(names)} one runs at a time, because all use {what}." for what, names in exclusive]
     if catalog.groups.matrix is not None:
-        return [*_matrix_sentences(catalog.groups.matrix, catalog)]
-    return [*_default_sentence(catalog), *map(_group_sentence, catalog.groups.groups)]
+        return [*_matrix_sentences(catalog.groups.matrix, catalog), *shared]
+    return [*_default_sentence(catalog), *map(_group_sentence, catalog.groups.groups), *shared]
 
 
 def _matrix_sentences(matrix: Matrix, catalog: Catalog) -> Iterator[str]:

@@ -33,9 +33,12 @@ def change_catalog(transitions: Transitions, event: AboutCatalog) -> None:
             model.given = None  # what ran or failed alone did so with other figures
             if model.phase is Phase.BACKOFF:
                 transitions.forgive(model)
+    if catalog.budgets != state.catalog.budgets:  # all of an old budget says nothing about more
+        old = state.catalog.budgets
+        state.available = {place: left for place, left in state.available.items() if left < old.get(place, 0)}
     state.catalog = catalog
     state.reckon_limits()
-    state.may_exceed_memory = True
+    state.may_exceed_memory = state.has_other_rules = True
     for name in change.removed:
         transitions.refuse_all(name, removed(name), "removed from the configuration")
     for name in (*change.removed, *change.changed):

@@ -80,7 +80,7 @@ def adopt(transitions: Transitions, event: ServerAdopted) -> None:
         model.measured = event.measured
         if not is_asleep:
             count_measured(state, model, event.measured)
-    state.may_exceed_memory = True
+    state.may_exceed_memory = state.has_other_rules = True
     if not state.is_handing_over:
         _follow_catalog(transitions, model)
     return None

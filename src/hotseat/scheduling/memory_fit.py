@@ -156,11 +156,13 @@ def is_in_the_way(state: State, resident: ModelState, wanted: ModelState, gpus: 
 
 
 def is_protected(state: State, wanted: ModelState, resident: ModelState) -> bool:
-    """Pinned models stay, and so do members of a persistent group, except against their own group."""
+    """Pinned models stay, and members of a persistent group, except against their group and what uses the same."""
     if resident.spec.pinned:
         return True
-    group = state.catalog.groups.of(resident.name)
-    return group.persistent and group is not state.catalog.groups.of(wanted.name)
+    groups = state.catalog.groups
+    group = groups.of(resident.name)
+    is_of_others = group is not groups.of(wanted.name) and not groups.both_use(resident.name, wanted.name)
+    return group.persistent and is_of_others
 
 
 def given_alone(state: State, wanted: ModelState, beside: Sequence[ModelState]) -> Choices:
@@ -209,10 +211,12 @@ def refusal(
 def _lack(state: State, model: ModelState, place: Place, bytes_: Bytes, used: Bytes) -> NeverFits | NoMemory:
     name, known, budget = model.name, footprint(model), state.catalog.budgets.get(place, 0)
     if known is None:
-        return NeverFits(
-            f"{name} never fits: its memory is unknown, so it takes all of {place}, of which {in_gib(used)} is"
-            f" reserved by pinned models. Declare `memory` for {name}."
-        )
+        why = f"its memory is unknown, so it takes all of {place}, of which"
+        if used:
+            pinned = f"{in_gib(used)} is reserved by pinned models. Declare `memory` for {name}."
+            return NeverFits(f"{name} never fits: {why} {pinned}")
+        text = "other programs leave nothing. Try again when they have finished, or declare `memory` for"
+        return NoMemory(f"{name} does not fit right now: {why} {text} {name}.", retry_after=OTHERS_S)
     source = "" if known.source is Source.DECLARED else f" ({known.source.value})"
     needed = f"it needs {in_gib(bytes_)}{source}, but the budget of {place} is {in_gib(budget)}"
     pinned = f", of which {in_gib(used)} is reserved by pinned models" if used else ""

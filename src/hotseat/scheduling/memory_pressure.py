@@ -1,5 +1,6 @@
-"""What is measured, and models that leave without a competing claim: others use the device, a model grew, or a yield.
+"""What is measured, and models that leave without a competing claim.
 
+Others use the device, a model grew, memory must be yielded, or a reload has changed budgets or who may run beside whom.
 Requests in flight are never cut for this. Unused models leave at once, models in use when their requests end.
 """
 
@@ -19,7 +20,7 @@ from hotseat.scheduling.placement import card_choices
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hotseat.identifiers import Bytes, Instant, Place, Seconds
+    from hotseat.identifiers import Bytes, Instant, ModelName, Place, Seconds
     from hotseat.scheduling.events import DevicesChanged, MemoryMeasured
     from hotseat.scheduling.state import ModelState, State
     from hotseat.scheduling.transitions import Transitions
@@ -31,6 +32,8 @@ LOOK_AGAIN_S: Seconds = 1.0
 def relieve(transitions: Transitions) -> Instant:
     """Unload unused models, the cheapest first, while memory use exceeds the limit; return when to check again."""
     state = transitions.state
+    if state.has_other_rules:
+        _keep_apart(transitions)
     if not state.may_exceed_memory:
         return NEVER
     excess = free_later(state).exceeded()
@@ -40,6 +43,27 @@ def relieve(transitions: Transitions) -> Instant:
     for model in _who_goes(state, excess, transitions.now):
         transitions.unload(model, Cause.EXCEEDS_MEMORY, _in_words(excess, state))
     return transitions.now + LOOK_AGAIN_S
+
+
+def _keep_apart(transitions: Transitions) -> None:
+    """After a reload: of models that may no longer run together the least valuable ones drain; pinned ones stay."""
+    state = transitions.state
+    state.has_other_rules = False
+
+    def value(model: ModelState) -> tuple[bool, bool, int, float]:
+        requests = len(model.leases) + state.queue.count(model.name)
+        lost = expected_loss(state, model, state.load_s(model.name), transitions.now)
+        return model.spec.pinned, state.catalog.groups.of(model.name).persistent, requests, lost
+
+    kept: list[ModelName] = []
+    running = [model for model in state.with_process() if not (model.is_leaving or model.is_asleep)]
+    for model in sorted(running, key=value, reverse=True):
+        other = state.catalog.groups.never_beside(model.name, kept)
+        if other is None or model.spec.pinned:
+            kept.append(model.name)
+        else:
+            reason = f"the configuration changed: it may not run together with {other} any more"
+            transitions.unload(model, Cause.CONFIGURATION, reason)
 
 
 def _who_goes(state: State, excess: Mapping[Place, Bytes], now: Instant) -> list[ModelState]:

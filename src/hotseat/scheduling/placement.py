@@ -12,6 +12,7 @@ from hotseat.catalog.cards import on_cards
 from hotseat.catalog.spec import NOTHING
 from hotseat.identifiers import ANY_GPU
 from hotseat.scheduling.card_memo import Spread
+from hotseat.scheduling.lifecycle import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -119,7 +120,8 @@ def needs_on(state: State, model: ModelState, cards: Cards) -> Memory:
         return model.spec.memory
     memory, spec, budgets = model.stats.memory, model.spec, state.catalog.budgets
     if spec.memory is None and spec.estimated is None and not memory:
-        return {place: state.limits.get(place, 0) for place in cards or [*budgets][:1]}
+        least = 0 if model.phase.takes_memory and model.phase is not Phase.ASLEEP else 1  # all of nothing is too little
+        return {place: max(least, state.limits.get(place, 0)) for place in cards or [*budgets][:1]}
     known = state.card_choices.spread.get((spec.name, cards))
     if known is None or known.spec is not spec or known.measured is not memory or known.budgets is not budgets:
         known = state.card_choices.keep(cards, Spread(spec, memory, budgets, _spread(spec, memory, cards, budgets)))

@@ -102,6 +102,7 @@ class Plan:
         self._losses = Losses(state, now, state.claims.first(LOOKED_AT))
         self._free_now, self._free_later = free_now(state), free_later(state)
         self._running = [model.name for model in present if not model.is_asleep]
+        self._asleep = [model.name for model in present if model.is_asleep]
         self._staying = {model.name: model for model in present if not model.is_leaving}
         self._held = {model.name: holds(state, model) for model in present}
         self._draining = [model for model in present if model.is_leaving and model.leases]
@@ -137,7 +138,7 @@ class Plan:
             return self._free_memory(claim, wanted, options, excluded)
         option = min(fitting, key=lambda each: (bool(self._free_now.lacks(each.more)), each.left))
         self._promise(wanted, option)
-        if self._free_now.lacks(option.more) or self._pushed_out(wanted, self._running):
+        if self._free_now.lacks(option.more) or self._excluded(wanted, self._running, self._asleep):
             return self._leaving(claim, wanted, option)
         self._free_now.take({place: max(0, bytes_) for place, bytes_ in option.more.items()})
         self._running.append(wanted.name)
@@ -231,7 +232,7 @@ class Plan:
             self._evicted.add(victim.name)
             self._free_later.give(will_hold(self._state, victim))
         self._promise(wanted, eviction.option)
-        levels = self._sleep_levels(eviction.victims)
+        levels = self._sleep_levels(wanted, eviction.victims)
         drained = [victim for victim in eviction.victims if victim.leases]
         self._draining += drained
         self._loader = None if drained else wanted
@@ -240,10 +241,11 @@ class Plan:
             claim, wanted, Action.EVICT, eviction.victims, sleep_levels=levels, gpus=gpus, excluded=excluded
         )
 
-    def _sleep_levels(self, victims: Victims) -> dict[ModelName, SleepLevel]:
+    def _sleep_levels(self, wanted: ModelState, victims: Victims) -> dict[ModelName, SleepLevel]:
         """Which victims sleep: as many as fit with what they keep, slowest to load first."""
         chosen: dict[ModelName, SleepLevel] = {}
-        able = [each for each in victims if each.phase is Phase.READY]
+        both_use = self._state.catalog.groups.both_use
+        able = [each for each in victims if each.phase is Phase.READY and not both_use(each.name, wanted.name)]
         for victim in sorted(able, key=lambda each: -self._state.model_stats.load_s(each.name)):
             for level in self._state.sleep_levels(victim):
                 kept = kept_asleep(self._state, victim, level)
@@ -256,11 +258,17 @@ class Plan:
     # Groups
 
     def _excluded_later(self, wanted: ModelState) -> set[ModelName]:
-        awake = (each.name for each in self._staying.values() if each.phase is not Phase.ASLEEP)
-        return set(self._pushed_out(wanted, [*awake, *(each.name for each in self._promised)]))
+        asleep = [each.name for each in self._staying.values() if each.phase is Phase.ASLEEP]
+        awake = [name for name in self._staying if name not in asleep]
+        return self._excluded(wanted, [*awake, *(each.name for each in self._promised)], asleep)
 
-    def _pushed_out(self, wanted: ModelState, names: Iterable[ModelName]) -> tuple[ModelName, ...]:
-        return self._state.catalog.groups.pushed_out(wanted.name, names)
+    def _excluded(self, wanted: ModelState, awake: Iterable[ModelName], asleep: Iterable[ModelName]) -> set[ModelName]:
+        """A server that sleeps is in nobody's way, except where it still uses what only one process can."""
+        groups = self._state.catalog.groups
+        return {
+            *groups.pushed_out(wanted.name, awake),
+            *(name for name in asleep if groups.both_use(name, wanted.name)),
+        }
 
 
 def loader_busy_with(state: State) -> ModelState | None:

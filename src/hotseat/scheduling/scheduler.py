@@ -13,7 +13,7 @@ from hotseat.catalog.spec import NOTHING
 from hotseat.errors import Busy, LoadFailed, NotRunning, ShuttingDown, Unloaded, Unresponsive
 from hotseat.scheduling import conversation_transitions, handover_transitions
 from hotseat.scheduling.catalog_change import change_catalog, follow_catalog, removed
-from hotseat.scheduling.commands import Cause, Grant, WakeAt
+from hotseat.scheduling.commands import Cause, Confirm, Grant, WakeAt
 from hotseat.scheduling.conversation_state import DIED
 from hotseat.scheduling.events import (
     CatalogChanged,
@@ -254,12 +254,15 @@ class Scheduler(Questions):
 
     def _unload_requested(self, transitions: Transitions, event: UnloadRequested) -> None:
         model = self._state.models.get(event.model)
+        is_wanted = self._state.queue.count(event.model) > 0
+        if model is not None and model.phase is not Phase.READY:  # else it would be loaded again at once
+            why = "was stopped by an operator while this request was waiting for it. Try again to load it."
+            transitions.refuse_all(event.model, Unloaded(f"{event.model} {why}"), "stopped by an operator")
         if model is None or not model.phase.takes_memory:
+            if is_wanted:
+                return transitions.commands.append(Confirm(event.ticket, event.model, "its queue was refused"))
             return transitions.refuse(event.ticket, NotRunning(f"{event.model} is not running"), "not running")
         model.unload_tickets.append(event.ticket)
-        if model.phase is Phase.LOADING:
-            stopped = Unloaded(f"{event.model} was stopped by an operator while it was loading. Try again to load it.")
-            transitions.refuse_all(event.model, stopped, "stopped while loading")
         transitions.unload(model, Cause.OPERATOR, "stopped by an operator")
         if model.phase is Phase.DRAINING:
             deadline = transitions.now + (0 if event.force else model.spec.drain_timeout_s)

@@ -10,7 +10,7 @@ from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.memory_fit import added_up, footprint, holds
 from hotseat.scheduling.settle import UNWANTED
 from hotseat.scheduling.view import ConversationsView, DeviceView, ModelView, TicketView, View
-from hotseat.scheduling.wait_reasons import served_in_s, usual_load, waits
+from hotseat.scheduling.wait_reasons import in_the_way, served_in_s, usual_load, waits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -121,6 +121,7 @@ def _why(state: State, model: ModelState, now: Instant) -> str:
         case Phase.DRAINING:
             leases = len(model.leases)
             first = "1 request" if leases == 1 else f"{leases} requests"
+            first += in_the_way(model, now)
             return f"draining {first}, then {'going to sleep' if model.sleep_level else 'stopping'}: {model.why}"
         case Phase.UNLOADING:
             doing = "falling asleep" if model.falls_asleep else "stopping"

@@ -206,6 +206,8 @@ class State:
         """For an operator (False) and for a program (True)."""
         self.may_exceed_memory = False
         """Figures have changed since all models last fitted: starts alone never exceed a limit."""
+        self.has_other_rules = False
+        """A reload or the previous process may have left models running that may not run together."""
         self._launches = 0
 
     @property

@@ -85,8 +85,8 @@ class ModelView(Struct, frozen=True):
 
     @property
     def is_running(self) -> bool:
-        """`running` in the sense of the HTTP contract."""
-        return self.phase.value == "ready"
+        """`running` in the sense of the HTTP contract: until its server is told to stop."""
+        return self.phase.value in ("ready", "draining")
 
 
 class InUse(NamedTuple):

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from hotseat.scheduling.state import ModelState, State
 
 RESTARTING = "hotseat is restarting"
+LONG_S: Seconds = 60.0
+"""A request that has run for so long is named to those that wait for its end."""
 
 
 class Wait(Struct, frozen=True):
@@ -195,7 +197,18 @@ def _leaves(model: ModelState, now: Instant) -> str:
     if not model.leases:
         return f"putting {model.name} to sleep" if model.falls_asleep else f"stopping {model.name}"
     longest_s = max(now - lease.since for lease in model.leases.values())
-    return f"draining {model.name} ({_counted(len(model.leases), 'request')} running for {longest_s:.0f} s)"
+    running = f"{_counted(len(model.leases), 'request')} running for {longest_s:.0f} s"
+    return f"draining {model.name} ({running}{in_the_way(model, now)})"
+
+
+def in_the_way(model: ModelState, now: Instant) -> str:
+    """Names the request that has kept a model from leaving, or a slot from others, for long, and what limits it."""
+    oldest = min(model.leases.values(), key=lambda lease: lease.since, default=None)
+    if oldest is None or now - oldest.since < LONG_S or model.cut_at is not None:
+        return ""
+    limit_s = model.spec.max_request_s
+    limit = "no maxRequestDuration limits it" if limit_s is None else f"maxRequestDuration ends it after {limit_s:g} s"
+    return f"; ticket {oldest.id} of {model.name} has run for {now - oldest.since:.0f} s, {limit}"
 
 
 def _counted(number: int, thing: str) -> str:
@@ -216,7 +229,7 @@ def _resident(state: State, model: ModelState, now: Instant) -> Wait:
             why = f"{doing} {model.name}: {now - model.since:.0f} s so far, {usual_load(state, model, now, 0)}"
             return Wait(why, loads_in_s(state, model, now))
         case Phase.READY:
-            busy = f"{model.slots_used} of {slots(state, model):g} busy"
+            busy = f"{model.slots_used} of {slots(state, model):g} busy{in_the_way(model, now)}"
             return Wait(f"waiting for a free slot on {model.name} ({busy})", 0.0)
         case _:
             then = "woken" if model.falls_asleep else "loaded again"

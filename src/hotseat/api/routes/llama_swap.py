@@ -82,7 +82,8 @@ def refuse_browsers(request: Request) -> None:
 
 
 async def unload_all(request: Request, deps: ApiDeps) -> None:
-    present = [seen.name for seen in deps.dispatcher.views.current().models if seen.phase.takes_memory]
+    models = deps.dispatcher.views.current().models
+    present = [seen.name for seen in models if seen.phase.takes_memory or seen.waiting]
     ends = asyncio.gather(*(stopped(deps, name) for name in present), return_exceptions=True)
     for end in await unless_gone(request.receive, ends):
         if isinstance(end, BaseException):
