@@ -117,6 +117,11 @@ def test_a_mistake_is_the_only_problem(files: ConfigFiles, text: str, problem: s
     [
         ("models: {}", "1:1: warning: models: no model is defined"),
         (TWO + "captureBuffer: 5", "4:1: warning: captureBuffer: not used yet. Nothing is captured"),
+        (
+            TWO + "clientHeader: X-User",
+            "4:1: warning: clientHeader: has no effect without trustedProxies. Add the proxy that sets it, "
+            "such as `trustedProxies: [127.0.0.1]` for one on this machine",
+        ),
         (TWO + "returnToDefault: yes", "4:1: warning: returnToDefault: has no effect without defaultModel"),
         (TWO + "logRequests: true", "4:1: warning: logRequests: ignored. It has no effect in llama-swap either"),
         (

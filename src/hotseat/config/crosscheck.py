@@ -61,6 +61,9 @@ class CrossCheck:
 
     def sign_in(self) -> None:
         """Headers that anybody may send prove nothing."""
+        if self._config.client_header and not self._config.trusted_proxies:
+            hint = "Add the proxy that sets it, such as `trustedProxies: [127.0.0.1]` for one on this machine"
+            self._problems.warn(("clientHeader",), "has no effect without trustedProxies", hint)
         form = self._config.sign_in
         if form is None:
             return

@@ -342,10 +342,11 @@ async def test_holders_of_keys_are_different_clients(open_rig: OpenRig) -> None:
 
 
 async def test_fairness_can_go_by_a_header(open_rig: OpenRig) -> None:
-    """With clientHeader, the header identifies the client, or else the address."""
-    rig = await open_rig(access=Access(client_header="X-User"))
+    """With clientHeader, the header of a trusted proxy identifies the client, or else the address."""
+    rig = await open_rig(access=Access(client_header="X-User", trusted_proxies=("127.0.0.1",)))
     named = await rig.send(chat("slow", "X-User: ann"))
-    unnamed = await rig.send(chat("slow"))
+    unnamed = await rig.client(source="127.0.0.2")
+    await unnamed.send(chat("slow", "X-User: eve"))
     await come_true(lambda: rig.waiting() == 2)
     clients = {ticket.client for ticket in rig.dispatcher.views.current().queue}
     for client in (named, unnamed):
@@ -353,7 +354,7 @@ async def test_fairness_can_go_by_a_header(open_rig: OpenRig) -> None:
     await come_true(lambda: rig.waiting() == 0)
     rig.launcher.become_ready("slow")
 
-    assert clients == {"ann", "127.0.0.1"}
+    assert clients == {"ann", "127.0.0.2"}
 
 
 @pytest.mark.parametrize(
