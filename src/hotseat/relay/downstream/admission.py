@@ -8,6 +8,7 @@ host, which is checked for each request.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     from hotseat.relay.http.request_head import RequestHead
     from hotseat.relay.routing.model_name import Destination
 
-PROOF_LINE = b"\r\n%b: " % PROOF
-"""As our own hosts write it."""
+_find_proof = re.compile(rb"\r\n%b: ([0-9]{1,15} [0-9a-f]{1,32}-[0-9]{1,15} [0-9a-f,]{1,260})(?=\r\n)" % PROOF).search
+"""As our own hosts write it: nothing else may be cut out of a head before it is parsed."""
 
 
 class Admission(Struct):
@@ -108,11 +109,8 @@ class HeadCache:
 
 def _split_proof(lines: bytes) -> tuple[bytes, bytes]:
     """A head without the proof of the forwarding host, and the proof, which is valid for one request."""
-    begin = lines.find(PROOF_LINE)
-    if begin < 0:
-        return lines, b""
-    end = lines.find(b"\r\n", begin + len(PROOF_LINE))
-    return lines[:begin] + lines[end:], lines[begin + len(PROOF_LINE) : end]
+    found = _find_proof(lines)
+    return (lines, b"") if found is None else (lines[: found.start()] + lines[found.end() :], found[1])
 
 
 def _is_valid_again(found: Admission, length: int | None, proof: bytes) -> bool:
@@ -124,7 +122,8 @@ def _is_valid_again(found: Admission, length: int | None, proof: bytes) -> bool:
 def _means_the_same_again(admission: Admission, length: int | None, request_id: bytes, proof: bytes) -> bool:
     """Is everything that was cut out for the key exactly what the parser found, and does nothing else vary?"""
     head = admission.head
-    if head.is_websocket:  # its key is a new one each time
+    # A websocket's key is a new one each time; with a length it is none.
+    if head.method == b"GET" and b"upgrade" in head.options:
         return False
     if traceparent.NAME in head.known and not admission.trace:  # it passes unchanged
         return False
