@@ -290,8 +290,8 @@ class Config(Form):
     inference_paths: tuple[Annotated[str, AfterValidator(_path)], ...] = ()
     """Additional paths of model servers that keys with the role inference may use, such as /my/generate."""
     passthrough: Literal["auto", "strict"] = "auto"
-    """Whether hotseat answers the routes of Ollama, llama.cpp's router and llama-swap (auto), or forwards them to a
-    model like any other path (strict)."""
+    """Whether hotseat answers the routes of Ollama, llama.cpp's router and llama-swap and a browser at its bare address
+    (auto), or forwards all but its own /hotseat/ and the contract's paths to a model (strict)."""
     limits: LimitsForm = LimitsForm.model_construct()
     """Limits for clients."""
     conversations: ConversationsOrSwitch = "off"

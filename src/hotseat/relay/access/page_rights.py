@@ -10,7 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from hotseat.relay.access.authority import DEFAULT_PORTS, LOOPBACK, parsed
-from hotseat.relay.routing.paths import ONLY_LISTED, is_ours, path_at_model
+from hotseat.relay.routing.paths import ONLY_LISTED, path_at_model
 from hotseat.settings import Role
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class PageRights:
     def _is_inference(self, head: RequestHead) -> bool:
         """Does it use a model or list models? A preflight counts as the request it announces."""
         method, path = asked_method(head), head.target.partition(b"?")[0]
-        if is_ours(method, path):
+        if self._paths.is_ours(method, path):
             return path == b"/v1/models" or path.startswith(b"/v1/models/")
         endpoint = self._paths.endpoint(method, path)
         forwarded = self._paths.forwarded(method, path_at_model(path)) if endpoint is None else endpoint.target
