@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -463,3 +464,39 @@ async def test_strictly_everything_else_is_forwarded_and_a_use(open_rig: OpenRig
     assert refused.status == 400
     assert asked.first_line.encode() == request_bytes.partition(b"\r\n")[0]
     assert [entry.model for entry in rig.activity.entries] == ["alpha"]
+
+
+FAILED_CALLS = {
+    "a role that is too low": (403, get("/upstream/alpha/load", "Authorization: Bearer may-only-infer")),
+    "an expectation": (417, get("/upstream/alpha/load", "Authorization: Bearer may-do-all", "Expect: tea")),
+    "a name that no URL can have": (400, get("/upstream/a%5Cb/load", "Authorization: Bearer may-do-all")),
+    "the same in an unload": (400, get("/upstream/a%5Cb", "Authorization: Bearer may-do-all", method="DELETE")),
+    "a foreign page": (403, get("/upstream/alpha", "Origin: https://evil.example", method="DELETE")),
+    "no key": (401, get("/upstream/alpha/load/")),
+    "our own API": (401, get("/hotseat/queue")),
+    "a list": (401, get("/running")),
+}
+
+
+@pytest.mark.parametrize(("status", "request_bytes"), FAILED_CALLS.values(), ids=FAILED_CALLS.keys())
+async def test_a_management_call_that_is_refused_at_its_head(
+    open_rig: OpenRig, status: int, request_bytes: bytes
+) -> None:
+    """It has the same result as one that fails later: status, message and error."""
+    keys = (ApiKey("may-only-infer", Role.INFERENCE), ApiKey("may-do-all", Role.ADMIN))
+    rig = await open_rig(access=Access(api_keys=keys))
+    refused = await rig.refusal(request_bytes)
+    result = json.loads(refused.body)
+
+    assert refused.status == status
+    assert (result["status"], result["message"]) == ("error", result["error"])
+
+
+@pytest.mark.parametrize(
+    "request_bytes", [get("/slots", "Expect: tea"), get("/upstream/alpha/v1/x/load"), get("/v1/models", "Expect: tea")]
+)
+async def test_another_request_that_is_refused_has_an_error_only(open_rig: OpenRig, request_bytes: bytes) -> None:
+    """The contract's shape for requests that are no management calls."""
+    rig = await open_rig(access=Access(api_keys=(ApiKey("may-do-all", Role.ADMIN),)))
+
+    assert list(json.loads((await rig.refusal(request_bytes)).body)) == ["error"]

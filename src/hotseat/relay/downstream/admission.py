@@ -20,7 +20,7 @@ from hotseat.fleet.host_headers import PROOF
 from hotseat.relay.access.host_requests import destination_for_host, said_in
 from hotseat.relay.access.own_pages import moved
 from hotseat.relay.http.head_cache import HeadTemplate, Memory, split_length
-from hotseat.relay.http.request_head import check_size, parse_request_head
+from hotseat.relay.http.request_head import check_expectation, check_size, parse_request_head
 from hotseat.relay.http.request_id import USUAL, split_id
 from hotseat.relay.routing.model_name import MANAGEMENT, MODEL_IN_BODY, destination_for, must_name_model
 from hotseat.tracing import traceparent
@@ -155,6 +155,7 @@ def _admitted(lines: bytes, policy: Policy, catalog: Catalog, is_from_proxy: boo
 
 def admit(head: RequestHead, policy: Policy, catalog: Catalog) -> Admission:
     """Check a head before anything has an effect; raises NotAdmitted with our own answer to a preflight or a page."""
+    check_expectation(head)
     policy.check_sender(head)
     if head.label and not head.is_of_browser and head.label not in catalog.labels.models:
         head.label = ""  # containers and proxies have such names for hotseat itself

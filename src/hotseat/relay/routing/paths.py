@@ -153,11 +153,18 @@ def path_at_model(target: bytes) -> bytes:
     return path[max(path.find(b"/v1/", len(b"/upstream/")), 0) :] if path.startswith(b"/upstream/") else path
 
 
+def _is_management(method: bytes, path: bytes) -> bool:
+    """As far as that can be told before a name is resolved."""
+    if path.startswith(b"/upstream/"):
+        return method == b"DELETE" or (method in READING and path.endswith(b"/load"))
+    return path.startswith(b"/hotseat/") or (method in READING and path in IN_CONTRACT - {b"/v1/models"})
+
+
 def dialect_for(head: RequestHead, error_format: ErrorFormat) -> Dialect:
-    """The error format of a client: always plain text outside /v1/."""
+    """The error format of a client: outside /v1/ always plain text, or that of hotseat's own API."""
     path = path_at_model(head.target)
     if not path.startswith(b"/v1/"):
-        return Dialect.TEXT
+        return Dialect.MANAGEMENT if _is_management(head.method, without_slash(path)) else Dialect.TEXT
     if error_format is not ErrorFormat.AUTO:
         return Dialect.OPENAI if error_format is ErrorFormat.OPENAI else Dialect.TEXT
     if path.startswith(b"/v1/messages"):
