@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.support.depth import by_depth
+from tests.support.fake_launcher import catalog, spec
+
+from hotseat.config.crosscheck import NOT_IN_URLS
+from hotseat.relay.routing.model_name import PathKind, find_destination
 
 if TYPE_CHECKING:
     from tests.support.config_files import ConfigFiles
@@ -262,3 +270,32 @@ def test_a_container_that_cannot_be_stopped_or_started_again(
 
     assert said in problems
     assert bool(said) == bool(problems)
+
+
+@pytest.mark.parametrize("name", ["''", r"'a\b'", '"a\\tb"', "'..'", "'a/../b'", "'./a'", "a/..", "'..;x/a'"])
+def test_a_name_that_no_url_can_have(files: ConfigFiles, name: str) -> None:
+    """Such a model could be used, but neither loaded nor unloaded; as an alias or an id it is refused, too."""
+    [model] = files.mistakes(f"models:\n  {name}: {{cmd: 's ${{PORT}}'}}")
+    [alias] = files.mistakes(f"models: {{a: {{cmd: 's ${{PORT}}', aliases: [{name}]}}}}")
+
+    assert model.startswith("config.yaml:2:3: error: models")
+    assert ": a name must not " in model
+    assert alias.startswith("config.yaml:1:")
+    assert ": a name must not " in alias
+
+
+NAMES = st.text(st.sampled_from("a.;/\\\t %#?é\x7f"), max_size=6)
+
+
+@settings(max_examples=by_depth(60, 2000))
+@given(NAMES)
+def test_a_model_whose_name_is_accepted_can_be_loaded_and_unloaded(name: str) -> None:
+    """The path with its encoded name reaches the management API."""
+    if not name or NOT_IN_URLS.search(name):
+        return
+    models = catalog(spec(name))
+    for method, target in ((b"GET", f"/upstream/{quote(name)}/load"), (b"DELETE", f"/upstream/{quote(name)}")):
+        found = find_destination(method, target.encode(), models)
+
+        assert found.kind is PathKind.MANAGEMENT
+        assert found.named_model == models.find(name)
