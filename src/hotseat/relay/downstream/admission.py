@@ -165,6 +165,7 @@ def admit(head: RequestHead, policy: Policy, catalog: Catalog) -> Admission:
     passed_on = destination_for_host(head, catalog, policy.paths) if verdict.from_host else None
     destination = passed_on or destination_for(head, catalog, policy.paths)
     policy.check_may_ask(verdict, destination)
+    policy.cors.check_destination(head, destination)
     if policy.moves_pages and (answer := moved(head, destination, catalog)) is not None:
         raise NotAdmitted(head, answer)
     in_memory = _must_stay_in_memory(head, destination)
