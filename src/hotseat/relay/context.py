@@ -111,6 +111,8 @@ class Context:
             self.audit.refused(error, self.policy.sender(head), head, peer, counted, request_id)
         dialect, is_head = dialect_for(head, self.policy.error_format), head.method == b"HEAD"
         response = answer(error, dialect, request_id=request_id, close=not keep_alive, head_only=is_head)
+        if head.http10 and keep_alive:  # else its client waits for the end of the connection
+            response = response.replace(b"\r\n", b"\r\nConnection: keep-alive\r\n", 1)
         return Reply(self.policy.cors.readable(response, head), keep_alive)
 
     def objection(self, request: Request, model: str = "") -> HotseatError | None:

@@ -217,6 +217,8 @@ class RequestReader:
             outcome = context.wrong_keys.answer(outcome, head, context.policy.client_of(head, UNTOUCHED, self._peer))
         is_guess = isinstance(outcome, TooManyWrongKeys)  # wrong guesses lose the connection
         keep_alive = head is not None and head.keep_alive and not (head.has_body or is_guess or self._excess)
+        if head is not None and head.http10 and isinstance(outcome, bytes):  # which does not say that it stays open
+            keep_alive = False
         if not keep_alive:
             self.stop()
         if isinstance(outcome, bytes):
