@@ -24,6 +24,7 @@ class Dialect(Enum):
     TEXT = "text"
     OPENAI = "openai"
     ANTHROPIC = "anthropic"
+    MANAGEMENT = "management"
 
 
 def answer(error: HotseatError, dialect: Dialect, *, request_id: bytes, close: bool, head_only: bool = False) -> bytes:
@@ -96,6 +97,8 @@ _FOR_BROWSERS: dict[int, tuple[str, ...]] = {HTTPStatus.UNAUTHORIZED: _CHALLENGE
 def _shaped(message: str, code: str, status: int, dialect: Dialect) -> dict[str, Any]:
     if dialect is Dialect.TEXT:
         return {"error": message}
+    if dialect is Dialect.MANAGEMENT:
+        return {"status": "error", "message": message, "error": message}
     if dialect is Dialect.ANTHROPIC:
         kind = _ANTHROPIC_TYPES.get(status, "api_error" if status >= 500 else "invalid_request_error")
         return {"type": "error", "error": {"type": kind, "message": message}}

@@ -374,3 +374,12 @@ async def test_the_address_for_ollamas_clients_says_that_it_runs(rig: Management
     answer = await rig.get("/api")
 
     assert (answer.text, answer.headers["content-type"]) == ("Ollama is running", "text/plain; charset=utf-8")
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_the_bare_address_while_no_model_runs(rig: Management, method: str) -> None:
+    """One line for people who look there, and for programs that only want to know whether somebody answers."""
+    answer = await rig.client.request(method, "/idle")
+    text = "hotseat is running, and no model is loaded. GET /v1/models lists the models.\n"
+
+    assert (answer.status_code, answer.text) == (200, text if method == "GET" else "")

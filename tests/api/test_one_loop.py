@@ -21,7 +21,7 @@ from tests.support.routes import methods_and_paths
 from hotseat.ollama.endpoints import ENDPOINTS
 from hotseat.relay.exchange.request_translation import MOST_OBJECTS
 from hotseat.relay.http.json_bodies import MOST_ESCAPES
-from hotseat.relay.routing.model_name import MANAGEMENT, find_destination
+from hotseat.relay.routing.model_name import IDLE, MANAGEMENT, find_destination
 from hotseat.relay.routing.other_apis import OLLAMA_IS_RUNNING, OTHER_APIS
 from hotseat.relay.routing.paths import METRICS, OPEN_TO_ALL, OWN_PAGES, PathTable
 from hotseat.settings import Limits
@@ -53,8 +53,8 @@ LARGEST = {
 """What must be asked to get most of a list; a list that has no options is asked without."""
 
 NO_LISTS = {
-    "/", "/api", f"/api/blobs/{FIRST}", "/hotseat/assets/x", f"/hotseat/models/{FIRST}/estimate", "/hotseat/ui",
-    "/hotseat/ui/x", f"/props?model={FIRST}&autoload=false", "/ui", f"/ui/{FIRST}", "/upstream",
+    "/", "/api", "/idle", f"/api/blobs/{FIRST}", "/hotseat/assets/x", f"/hotseat/models/{FIRST}/estimate",
+    "/hotseat/ui", "/hotseat/ui/x", f"/props?model={FIRST}&autoload=false", "/ui", f"/ui/{FIRST}", "/upstream",
 }  # fmt: skip
 """Files, redirections, and what needs a file or a server of the model; all others must answer with 200."""
 
@@ -133,7 +133,9 @@ def forget_peak() -> int:
 async def test_each_route_has_a_row_in_a_table(small: LargestHotseat) -> None:
     """What the application answers is in the relay's tables or translated, and what is in the tables has a limit."""
     catalog = small.rig.dispatcher.catalog
-    reached_otherwise = {("POST", path) for path in TRANSLATED} | {("GET", OLLAMA_IS_RUNNING.decode())}
+    reached_otherwise = {("POST", path) for path in TRANSLATED} | {
+        ("GET", path.decode()) for path in (OLLAMA_IS_RUNNING, IDLE)
+    }
     unknown = {row for row in PLACES if rule_of(*row, catalog) is None} - reached_otherwise
 
     # The relay leads only HEAD there, only pages that a browser opens, only queries with an option of the router.

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.support.depth import by_depth
+from tests.support.fake_launcher import catalog, spec
 
+from hotseat.config.crosscheck import NOT_IN_URLS
 from hotseat.config.effective import concurrency
+from hotseat.relay.routing.model_name import PathKind, find_destination
 
 if TYPE_CHECKING:
     from tests.support.config_files import ConfigFiles
@@ -90,7 +97,7 @@ TWO = "models:\n  a: {cmd: 's ${PORT}'}\n  b: {cmd: 's ${PORT}', aliases: [bee]}
             '4:10: error: limits.body: must be at most 1048576 TiB, not "99999999TiB"',
         ),
         (TWO + "scheduler: {patience: inf}", '4:13: error: scheduler.patience: must be a number, not "inf"'),
-        (TWO + "  c: {cmd: ' ', proxy: 'http://h:1'}", "4:7: error: models.c.cmd: contains no command"),
+        (TWO + "  c: {cmd: ' ', proxy: 'http://localhost:1'}", "4:7: error: models.c.cmd: contains no command"),
         (TWO + "  c: {cmd: 's ${PORT}', name: \"a\\0b\"}", "4:31: error: models.c.name: must not contain a NUL"),
         (
             TWO + "  c: {cmd: 's ${PORT}', env: {'A=': x}}",
@@ -119,6 +126,11 @@ def test_a_mistake_is_the_only_problem(files: ConfigFiles, text: str, problem: s
     [
         ("models: {}", "1:1: warning: models: no model is defined"),
         (TWO + "captureBuffer: 5", "4:1: warning: captureBuffer: not used yet. Nothing is captured"),
+        (
+            TWO + "clientHeader: X-User",
+            "4:1: warning: clientHeader: has no effect without trustedProxies. Add the proxy that sets it, "
+            "such as `trustedProxies: [127.0.0.1]` for one on this machine",
+        ),
         (TWO + "returnToDefault: yes", "4:1: warning: returnToDefault: has no effect without defaultModel"),
         (TWO + "logRequests: true", "4:1: warning: logRequests: ignored. It has no effect in llama-swap either"),
         (
@@ -269,7 +281,6 @@ FREE = "devices: {gpu0: {memory: 24GiB}}\nmodels:\n"
     [
         ("cmd: s, proxy: 'http://localhost:9'", "cmd: t, proxy: 'https://127.0.0.1:9/v2'", "address localhost:9"),
         ("cmd: s, proxy: 'http://[::1]:9000'", "cmd: t, proxy: 'http://localhost:9000'", "address localhost:9000"),
-        ("cmd: s, proxy: 'http://box:80'", "cmd: t, proxy: 'http://box'", "address box:80"),
         ("cmd: s, proxy: 'unix:/run/s'", "cmd: t, proxy: 'unix:/run/s'", "address unix:/run/s"),
         (
             "cmd: 'docker run --rm --name one i ${PORT}', cmdStop: docker stop one",
@@ -290,16 +301,46 @@ def test_what_only_one_process_can_use(files: ConfigFiles, one: str, other: str,
 
 
 def test_what_each_process_has_for_itself(files: ConfigFiles) -> None:
-    """A port or a name that is filled in at the start is another one each time."""
+    """A port or a name that is filled in at the start is another one each time; a server elsewhere may have many."""
     ours = "cmd: 'docker run --rm --name s-${PORT} i ${PORT}', cmdStop: docker stop s"
-    loaded = files.load(f"{FREE}  a: {{{ours}}}\n  b: {{{ours}}}\n")
+    elsewhere = "cmd: s, proxy: 'http://box:80'"
+    loaded = files.load(f"{FREE}  a: {{{ours}}}\n  b: {{{ours}}}\n  c: {{{elsewhere}}}\n  d: {{{elsewhere}}}\n")
 
     assert not loaded.catalog.groups.exclusive
 
 
 def test_models_on_one_address_that_run_one_at_a_time_anyway(files: ConfigFiles) -> None:
     """Nothing is noted where no group, set or memory would let them run together."""
-    loaded = files.load("models:\n" + "".join(f"  {name}: {{cmd: s, proxy: 'http://h:1'}}\n" for name in "abc"))
+    loaded = files.load("models:\n" + "".join(f"  {name}: {{cmd: s, proxy: 'http://localhost:1'}}\n" for name in "abc"))
 
     assert not loaded.problems
-    assert loaded.catalog.groups.exclusive == {"the address h:1": ("a", "b", "c")}
+    assert loaded.catalog.groups.exclusive == {"the address localhost:1": ("a", "b", "c")}
+
+
+@pytest.mark.parametrize("name", ["''", r"'a\b'", '"a\\tb"', "'..'", "'a/../b'", "'./a'", "a/..", "'..;x/a'"])
+def test_a_name_that_no_url_can_have(files: ConfigFiles, name: str) -> None:
+    """Such a model could be used, but neither loaded nor unloaded; as an alias or an id it is refused, too."""
+    [model] = files.mistakes(f"models:\n  {name}: {{cmd: 's ${{PORT}}'}}")
+    [alias] = files.mistakes(f"models: {{a: {{cmd: 's ${{PORT}}', aliases: [{name}]}}}}")
+
+    assert model.startswith("config.yaml:2:3: error: models")
+    assert ": a name must not " in model
+    assert alias.startswith("config.yaml:1:")
+    assert ": a name must not " in alias
+
+
+NAMES = st.text(st.sampled_from("a.;/\\\t %#?é\x7f"), max_size=6)
+
+
+@settings(max_examples=by_depth(60, 2000))
+@given(NAMES)
+def test_a_model_whose_name_is_accepted_can_be_loaded_and_unloaded(name: str) -> None:
+    """The path with its encoded name reaches the management API."""
+    if not name or NOT_IN_URLS.search(name):
+        return
+    models = catalog(spec(name))
+    for method, target in ((b"GET", f"/upstream/{quote(name)}/load"), (b"DELETE", f"/upstream/{quote(name)}")):
+        found = find_destination(method, target.encode(), models)
+
+        assert found.kind is PathKind.MANAGEMENT
+        assert found.named_model == models.find(name)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from hotseat.api.deps import ApiDeps
 
-INTERNAL = {("GET", "/api"), ("GET", "/api/blobs/*")}
-"""What `/` says at the address for Ollama's clients, and the response to HEAD of a blob."""
+INTERNAL = {("GET", "/api"), ("GET", "/idle"), ("GET", "/api/blobs/*")}
+"""What `/` says at the address for Ollama's clients and while no model runs, and the response to HEAD of a blob."""
 GAP = re.compile(r"\{\w+(?::path)?\}")
 
 

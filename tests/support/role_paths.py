@@ -35,6 +35,7 @@ MANAGED = (
     "/api/blobs/sha256:00",
     "/api/unknown",
     "/api",
+    "/idle",
     "/tools",
     "/v1/files",
     "/v1/responses/resp_1",

@@ -153,8 +153,10 @@ def _used_alone(recipe: LaunchRecipe) -> Iterator[str]:
     if not holes(recipe.proxy):
         with suppress(ValueError):  # which is reported where it stands
             address = address_of(recipe.proxy)
-            host = "localhost" if is_loopback(address.host) else address.host
-            yield f"the address {address._replace(host=host, tls=False, prefix='')}".replace(" http://", " ")
+            if address.unix_path:
+                yield f"the address {address._replace(prefix='')}"
+            elif is_loopback(address.host):  # a server elsewhere may serve several models
+                yield f"the address localhost:{address.port}"
     run = container_run(recipe.argv)
     for name in run.values("--name")[-1:] if run else ():
         if not holes(name):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 
 SMALLER = "Raise the budget or choose a smaller quantisation"
+NOT_IN_URLS = re.compile(r"[\x00-\x1f\x7f\\]|(?:^|/)\.{1,2}(?:[/;]|$)")
 
 
 class CrossCheck:
@@ -36,6 +38,8 @@ class CrossCheck:
 
     def names(self) -> None:
         owner: dict[str, Path] = {name: ("models", name) for name in self._names}
+        for name, path in owner.items():
+            self._check_fits_urls(name, path)
         for name, form in self._config.models.items():
             for position, alias in enumerate(form.aliases):
                 self._claim(alias, name, ("models", name, "aliases", position), owner)
@@ -45,15 +49,22 @@ class CrossCheck:
         self._default_model(owner)
 
     def _claim(self, alias: str, model: str, path: Path, owner: dict[str, Path]) -> None:
-        if not alias:
-            self._problems.error(path, "a name must not be empty")
-        elif alias not in owner:
+        if alias not in owner:
+            self._check_fits_urls(alias, path)
             owner[alias] = path
         elif owner[alias][1] != model:
             taken = owner[alias]
             self._problems.error(
                 path, f'"{alias}" is already used by {dotted(taken)}, line {self._problems.spot(taken).line}'
             )
+
+    def _check_fits_urls(self, name: str, path: Path) -> None:
+        """A model is loaded and unloaded by its name in a path, which must mean the same to every server."""
+        if not name:
+            self._problems.error(path, "a name must not be empty")
+        elif NOT_IN_URLS.search(name):
+            why = 'a backslash, a control character, or a part that is "." or ".."'
+            self._problems.error(path, f"a name must not contain {why}, because it is part of URLs", "Rename it")
 
     def _default_model(self, owner: Mapping[str, Path]) -> None:
         wanted = self._config.default_model
@@ -64,6 +75,9 @@ class CrossCheck:
 
     def sign_in(self) -> None:
         """Headers that anybody may send prove nothing."""
+        if self._config.client_header and not self._config.trusted_proxies:
+            hint = "Add the proxy that sets it, such as `trustedProxies: [127.0.0.1]` for one on this machine"
+            self._problems.warn(("clientHeader",), "has no effect without trustedProxies", hint)
         form = self._config.sign_in
         if form is None:
             return

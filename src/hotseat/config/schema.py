@@ -161,7 +161,7 @@ class LimitsForm(Form):
     json_body: Size = _LIMITS.json_body
     """Maximum size of a JSON body."""
     uploads: Size = _LIMITS.uploads
-    """Maximum total size of request bodies stored on disk at a time; one address may use half of it. Requests beyond
+    """Maximum total size of request bodies stored on disk at a time; one client may use half of it. Requests beyond
     it get 429. 0: four times `body`."""
     idle_timeout: Duration = _LIMITS.idle_timeout_s
     """Time after which a connection is closed that is idle, on which a request body does not continue, or whose client
@@ -264,9 +264,9 @@ class Config(Form):
     """Origins of web pages that may use hotseat, such as https://chat.example; without a scheme, any scheme.
     `*`: pages of any origin may use models but not manage them; pages of this machine may do so anyway."""
     trusted_proxies: tuple[Network, ...] = ()
-    """Addresses of proxies whose forwarding headers are trusted."""
+    """Addresses of proxies whose forwarding headers and `clientHeader` are believed."""
     client_header: Annotated[str, AfterValidator(_client_header)] = ""
-    """Request header that identifies clients."""
+    """Header that identifies clients without an API key, believed from `trustedProxies` only."""
     sign_in: SignInForm | None = None
     """Users who sign in at a reverse proxy; a request needs such a user or an API key. Default: keys only."""
     api_keys: tuple[Annotated[Annotated[Secret, AsText] | Annotated[KeyForm, AsMapping], TextOrMapping], ...] = ()
@@ -290,8 +290,8 @@ class Config(Form):
     inference_paths: tuple[Annotated[str, AfterValidator(_path)], ...] = ()
     """Additional paths of model servers that keys with the role inference may use, such as /my/generate."""
     passthrough: Literal["auto", "strict"] = "auto"
-    """Whether hotseat answers the routes of Ollama, llama.cpp's router and llama-swap (auto), or forwards them to a
-    model like any other path (strict)."""
+    """Whether hotseat answers the routes of Ollama, llama.cpp's router and llama-swap and a browser at its bare address
+    (auto), or forwards all but its own /hotseat/ and the contract's paths to a model (strict)."""
     limits: LimitsForm = LimitsForm.model_construct()
     """Limits for clients."""
     conversations: ConversationsOrSwitch = "off"

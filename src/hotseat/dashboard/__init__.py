@@ -43,8 +43,8 @@ def add_to(app: FastAPI) -> None:
     app.mount("/hotseat/ui", Files(directory=ASSETS, html=True))
 
 
-# The relay routes only browser navigations to `/`; all other requests belong to the model server, and those to `/ui`
-# with `passthrough: strict`.
+# The relay routes only browser navigations to `/`, and with `passthrough: strict` none: all other requests belong to
+# the model server, or to `/idle` while there is none.
 @router.get("/", summary="For browsers: leads to the dashboard")
 @router.get("/ui", summary="Leads to the dashboard")
 async def redirect_to_dashboard() -> RedirectResponse:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hotseat.error_bodies import Dialect, answer
 from hotseat.errors import HotseatError
+from hotseat.relay.access.api_keys import UNTOUCHED
 from hotseat.relay.access.audit import Audit
 from hotseat.relay.access.host_requests import refusal_for_host
 from hotseat.relay.access.wrong_keys import WrongKeys
@@ -106,9 +107,12 @@ class Context:
         self.activity.refused(error.code)
         request_id = request_id or head.request_id or self.new_id()
         if peer and self.policy.has_secrets:
-            self.audit.refused(error, self.policy.sender(head), head, peer, request_id)
+            counted = self.policy.client_of(head, UNTOUCHED, peer)
+            self.audit.refused(error, self.policy.sender(head), head, peer, counted, request_id)
         dialect, is_head = dialect_for(head, self.policy.error_format), head.method == b"HEAD"
         response = answer(error, dialect, request_id=request_id, close=not keep_alive, head_only=is_head)
+        if head.http10 and keep_alive:  # else its client waits for the end of the connection
+            response = response.replace(b"\r\n", b"\r\nConnection: keep-alive\r\n", 1)
         return Reply(self.policy.cors.readable(response, head), keep_alive)
 
     def objection(self, request: Request, model: str = "") -> HotseatError | None:

@@ -271,7 +271,7 @@ async def test_one_warning_names_whoever_is_not_believed(open_rig: OpenRig, capl
 
 
 async def test_an_action_is_passed_on_with_the_name_of_its_key(open_rig: OpenRig, box: ScriptedUpstream) -> None:
-    """The other host writes it to its audit; for everything else the client is the one of `clientHeader`."""
+    """So the other host counts it, and writes it to its audit, whatever the client says of itself."""
     fleet = Fleet(("nats://x",), HostName("here"), secrets=(SECRET,))
     access = Access(api_keys=KEYS, client_header="X-User")
     rig = await open_rig(settings=Settings(fleet=fleet, access=access), fleet_models=FLEET_MODELS)
@@ -289,4 +289,4 @@ async def test_an_action_is_passed_on_with_the_name_of_its_key(open_rig: OpenRig
         await client.message()
         clients.append(call.request["hotseat-client"])
 
-    assert clients == ["the boss", "somebody"]
+    assert clients == ["the boss", "the boss"]

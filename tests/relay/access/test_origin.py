@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.relay_rig import post
 
 from hotseat.errors import ClientError, Forbidden
 from hotseat.relay.access.authority import reduce_absolute
@@ -18,6 +19,8 @@ from hotseat.settings import Access
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.support.relay_rig import RelayRig
 
 THIS_HOST = "127.0.0.1:8080"
 OWN = ("127.0.0.1", 8080)
@@ -557,3 +560,19 @@ def test_an_absolute_target_for_somebody_else_is_refused(target: str, host: str)
         reduce_absolute(target.encode(), host.encode())
 
     assert refusal.value.status == 400
+
+
+FROM_A_PAGE = ("Content-Type: application/json", "Origin: http://localhost:3000")
+
+
+@pytest.mark.parametrize(
+    "path", ["admin/reset/v1/chat/completions", "slots/0/v1/completions", "v1/unload/v1/chat/completions"]
+)
+async def test_a_path_is_judged_by_what_the_model_server_gets(rig: RelayRig, path: str) -> None:
+    """A page that may only use models cannot put an inference path behind another one."""
+    refused = await rig.refusal(post(b"{}", *FROM_A_PAGE, target=f"/upstream/alpha/{path}"))
+    asked, _ = await rig.exchange(post(b"{}", *FROM_A_PAGE, target="/upstream/alpha/v1/chat/completions"))
+
+    assert refused.status == 403
+    assert asked.first_line == "POST /v1/chat/completions HTTP/1.1"
+    assert rig.alpha.requests == 1

@@ -40,14 +40,6 @@ def test_one_address_is_refused_often(minutes: Minutes) -> None:
     assert minutes.end() == [("192.0.2.7", 5)]
 
 
-def test_a_network_is_refused_often(minutes: Minutes) -> None:
-    """All addresses of an IPv6 network are one."""
-    written = sum(minutes.refuse(f"2001:db8:0:1::{number}") for number in range(25))
-
-    assert written == MOST_WRONG
-    assert minutes.end() == [("2001:db8:0:1::/64", 5)]
-
-
 def test_a_few_addresses_use_up_the_lines_of_a_minute(minutes: Minutes) -> None:
     """Another one is then counted only, from its first refusal on; the next minute has its own lines."""
     full = MOST_LINES // MOST_WRONG

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
 from tests.support.relay_rig import HELLO, chat, get
 
 from hotseat.identifiers import HostName
@@ -14,12 +13,12 @@ from hotseat.relay.access.wrong_keys import (
     MOST_WRONG,
     THE_REST,
     MinuteCounts,
-    counted_as,
     log_wrong_keys,
 )
 from hotseat.settings import Access, ApiKey, Fleet, Role, Settings
 
 if TYPE_CHECKING:
+    import pytest
     from tests.relay.conftest import OpenRig
 
 KEYS = Access(api_keys=(ApiKey("right", Role.ADMIN),))
@@ -127,19 +126,3 @@ def test_thousands_of_addresses_guess(caplog: pytest.LogCaptureFixture) -> None:
     assert len(caplog.messages) == MOST_NAMED + 1
     assert "address=10.0.0.7 count=3" in caplog.messages[0]
     assert f"address={THE_REST} count={5002 - 3 - (MOST_NAMED - 1)}" in caplog.messages[-1]
-
-
-@pytest.mark.parametrize(
-    ("peer", "counted"),
-    [
-        ("192.0.2.7", "192.0.2.7"),
-        ("::ffff:192.0.2.7", "192.0.2.7"),
-        ("2001:db8:0:1::7", "2001:db8:0:1::/64"),
-        ("2001:db8:0:1:ffff::9", "2001:db8:0:1::/64"),
-        ("fe80::1%eth0", "fe80::/64"),
-        ("local", "local"),
-    ],
-)
-def test_one_machine_is_one_address(peer: str, counted: str) -> None:
-    """IPv4-mapped addresses count as IPv4, and IPv6 addresses count by their /64 network."""
-    assert counted_as(peer) == counted

@@ -189,6 +189,36 @@ async def test_an_old_client_that_asks_for_it_is_kept(rig: RelayRig) -> None:
     assert (await client.message()).status == 200
 
 
+async def test_an_old_client_learns_that_its_connection_stays_open_after_a_refusal(rig: RelayRig) -> None:
+    """Otherwise it would wait for the end of the connection, which does not come."""
+    client = await rig.send(get("/upstream/nobody/x", "Connection: keep-alive", version="1.0"))
+    refused = await client.message()
+    await client.send(get("/upstream/nobody/x", version="1.0"))
+    last = await client.message()
+
+    assert (refused.status, refused["Connection"]) == (404, "keep-alive")
+    assert (last.status, last["Connection"]) == (404, "close")
+    assert await client.end() is End.CLOSED
+
+
+async def test_an_old_client_whose_request_fails_later(rig: RelayRig) -> None:
+    """The same for what is refused after its body was read."""
+    client = await rig.send(post(b'{"model":"nobody"}', "Connection: keep-alive", version="1.0"))
+
+    assert (await client.message())["Connection"] == "keep-alive"
+    client.hang_up()
+
+
+async def test_an_old_client_that_is_led_elsewhere(rig: RelayRig) -> None:
+    """A redirect of our own does not say that the connection stays open, so it ends."""
+    fields = ("Connection: keep-alive", "Accept: text/html")
+    client = await rig.send(get("/upstream/alpha/", *fields, version="1.0").replace(b"Host: box", b"Host: localhost"))
+    led = await client.message()
+
+    assert led.status == 307
+    assert await client.end() is End.CLOSED
+
+
 async def test_an_old_client_needs_no_host(rig: RelayRig) -> None:
     """An HTTP/1.0 request without Host is served."""
     _, answered = await rig.exchange(b"GET /slots?model=alpha HTTP/1.0\r\n\r\n")

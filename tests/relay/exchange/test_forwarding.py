@@ -49,6 +49,10 @@ async def test_fields_arrive_as_they_were_sent(rig: RelayRig) -> None:
         "X-Forwarded-For: 6.6.6.6",
         "X-Forwarded-Proto: https",
         "X-Forwarded-Host: evil",
+        "X-Forwarded-User: boss",
+        "X-Forwarded-Port: 4443",
+        "x-forwarded-prefix: /evil",
+        "X-Forwarded-Anything: 1",
         "X-Real-IP: 6.6.6.6",
         "Forwarded: for=6.6.6.6",
     ],
@@ -101,11 +105,13 @@ async def test_a_trusted_proxy_is_believed(open_rig: OpenRig) -> None:
     """A trusted proxy's forwarding headers are kept, and its address is appended."""
     rig = await open_rig(access=Access(trusted_proxies=("127.0.0.0/8",)))
     said = ("X-Forwarded-For: 1.1.1.1", "X-Forwarded-For: 2.2.2.2", "X-Forwarded-Proto: https", "X-Forwarded-Host: out")
-    asked, _ = await rig.exchange(get("/slots?model=alpha", *said))
+    others = ("X-Forwarded-Port: 443", "X-Forwarded-User: ann")
+    asked, _ = await rig.exchange(get("/slots?model=alpha", *said, *others))
 
     assert asked["X-Forwarded-For"] == "1.1.1.1, 2.2.2.2, 127.0.0.1"
     assert asked["X-Forwarded-Proto"] == "https"
     assert asked["X-Forwarded-Host"] == "out"
+    assert (asked["X-Forwarded-Port"], asked["X-Forwarded-User"]) == ("443", "ann")
 
 
 async def test_a_trusted_proxy_that_says_nothing_is_spoken_for(open_rig: OpenRig) -> None:

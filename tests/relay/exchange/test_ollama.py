@@ -196,7 +196,7 @@ async def test_a_load_without_a_name_is_one_of_the_only_model(open_rig: OpenRig)
 
 async def test_a_load_counts_for_the_same_client_as_a_request(open_rig: OpenRig) -> None:
     """The header that identifies clients does so for loads."""
-    rig = await open_rig(access=Access(client_header="X-Who"))
+    rig = await open_rig(access=Access(client_header="X-Who", trusted_proxies=("127.0.0.1",)))
 
     assert json.loads((await loaded(rig, ask("/api/chat", "X-Who: ann", messages=[]))).body)["client"] == "ann"
 

@@ -6,24 +6,30 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.support.depth import by_depth
 from tests.support.fake_launcher import catalog
 from tests.support.relay_rig import HELLO, MODELS, chat, get, post, turns
 from tests.support.transport import End
 from tests.support.waiting import come_true
 
 from hotseat.catalog.spec import BodyChanges
+from hotseat.identifiers import HostName
 from hotseat.relay.access.policy import Policy
+from hotseat.relay.downstream.admission import HeadCache, NotAdmitted
 from hotseat.relay.http.head_cache import LONGEST_KNOWN, MOST_KNOWN, HeadTemplate, Memory, split_length
 from hotseat.scheduling.events import CatalogChanged
-from hotseat.settings import Access, ApiKey, Limits, Settings
+from hotseat.settings import Access, ApiKey, Fleet, Limits, Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tests.relay.conftest import OpenRig
     from tests.support.relay_rig import RelayRig
     from tests.support.transport import Message
 
+    from hotseat.catalog.catalog import Catalog
     from hotseat.relay.downstream.admission import Admission
 
 pytestmark = pytest.mark.uncounted
@@ -451,3 +457,68 @@ async def test_a_forwarded_head_is_made_for_its_address(rig: RelayRig) -> None:
 
     assert call.request["Host"] == f"127.0.0.1:{rig.upstreams['beta'].address.port}"
     assert (await rig.exchange(chat()))[0]["Host"] == f"127.0.0.1:{rig.alpha.address.port}"
+
+
+# Warm as cold
+
+SECRET = "between-us-hosts"
+FLEET = Settings(fleet=Fleet(("nats://x",), HostName("here"), secrets=(SECRET,)))
+PROVEN = b"1763500000000 0123456789abcdef-1 " + b"a" * 64
+"""The form of a proof; a client may send one, and it proves nothing."""
+USUAL_LINES = [
+    b"Content-Length: 17", b"content-length: 0", b"Content-Type: application/json", b"X-Request-Id: abc-1",
+    b"traceparent: 00-%b-%b-01" % (b"a" * 32, b"b" * 16), b"hotseat-proof: " + PROVEN, b"X-A: 1",
+    b"Connection: Upgrade", b"Upgrade: websocket", b"Transfer-Encoding: chunked",
+]  # fmt: skip
+PIECES = [
+    b"\n", b"\r", b"\r\n", b" ", b"\t", b"\0", b":", b"a", b"\nContent-Length: 5", b"a\nContent-Length: 5",
+    b"\r\nhotseat-proof: a", b"\r\nhotseat-proof: a\nContent-Length: 5", b"\r\nX-Request-Id: other",
+    *(b"\r\n" + line for line in USUAL_LINES),
+]  # fmt: skip
+
+
+UPGRADE = (b"Connection: Upgrade", b"Upgrade: websocket")
+
+
+def head_of(method: bytes, lines: Iterable[bytes]) -> bytes:
+    return b"\r\n".join([method + b" /v1/x?model=alpha HTTP/1.1", b"Host: box", *lines, b"", b""])
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> tuple[bytes, bytes]:
+    """A head that may be served, and another one that differs in lines or in a few bytes."""
+    method, some = draw(st.sampled_from([b"GET", b"POST"])), st.lists(st.sampled_from(USUAL_LINES), max_size=4)
+    lines = draw(some)
+    kept = [line for line in lines if draw(st.booleans())]
+    first, second = head_of(method, lines), head_of(method, draw(st.permutations(kept + draw(some))))
+    second = draw(st.sampled_from([first, second]))
+    for _ in range(draw(st.integers(0, 2))):
+        ends = [place for place in range(len(second) - 3) if second.startswith(b"\r\n", place)]
+        place = draw(st.sampled_from(ends) | st.integers(0, len(second) - 4))
+        second = second[:place] + draw(st.sampled_from(PIECES)) + second[place + draw(st.integers(0, 1)) :]
+    end = second.find(b"\r\n\r\n") + 4
+    return first, second[:end] if end >= 4 else second + b"\r\n\r\n"
+
+
+@example((head_of(b"POST", []), head_of(b"POST", [b"hotseat-proof: a\nContent-Length: 5"])))
+@example((head_of(b"GET", [*UPGRADE, b"Content-Length: 0"]), head_of(b"GET", UPGRADE)))
+@settings(max_examples=by_depth(300, 20_000))
+@given(mutated())
+def test_a_head_means_the_same_whatever_came_before(heads: tuple[bytes, bytes]) -> None:
+    """What is served or refused without the cache is so with it, for a client of a fleet's host too."""
+    models, policy = catalog(*MODELS), Policy(FLEET)
+    cold, warm = (HeadCache(policy, models) for _ in range(2))
+    for _ in range(2):
+        _meaning(warm, heads[0], policy, models)
+
+    assert _meaning(warm, heads[1], policy, models) == _meaning(cold, heads[1], policy, models)
+
+
+def _meaning(cache: HeadCache, lines: bytes, policy: Policy, models: Catalog) -> object:
+    try:
+        admission, length, request_id, trace = cache.admission(lines, policy, models)
+    except NotAdmitted as refused:
+        return str(refused.outcome)
+    head, destination = admission.head, admission.destination
+    framing = (head.method, head.chunked, head.keep_alive, head.is_websocket, bool(length) and head.has_body)
+    return framing, length or None, request_id, trace, destination.target, destination.rule, admission.verdict

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import pytest
 from tests.support.fake_launcher import catalog, spec
+from tests.support.relay_rig import get
 
-from hotseat.relay.routing.model_name import PathKind, find_destination
-from hotseat.relay.routing.paths import PathTable, needs_no_key
+from hotseat.relay.http.request_head import parse_request_head
+from hotseat.relay.routing.model_name import PathKind, destination_for, find_destination
+from hotseat.relay.routing.paths import IN_CONTRACT, OWN_PAGES, PathTable, needs_no_key
 from hotseat.settings import Role
+
+if TYPE_CHECKING:
+    from hotseat.relay.http.request_head import RequestHead
+    from hotseat.relay.routing.model_name import Destination
 
 CATALOG = catalog(spec("m"), spec("org/m"))
 PATHS = PathTable(["/my/generate"])
@@ -308,3 +318,35 @@ def test_requests_of_ollamas_api_have_the_rights_of_what_is_forwarded(path: str,
     for method, paths in ((b"POST", STRICT), (b"PUT", PATHS), (b"GET", PATHS)):
         other = find_destination(method, path.encode(), CATALOG, paths)
         assert (other.endpoint, other.target) == (None, path.encode())
+
+
+DECISIONS = Path(__file__).parents[3] / "docs/design/decisions.md"
+ROW = re.compile(r"^  \| `([A-Z]+) (\S+)`( of a browser)?[^|]*\| (\w+) \| (\w+) \|$", re.MULTILINE)
+DEVIATIONS = ROW.findall(DECISIONS.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(("method", "target", "browser", "usual", "strict"), DEVIATIONS)
+def test_the_deviations_from_the_contract_are_those_of_the_decisions(
+    method: str, target: str, browser: str, usual: str, strict: str
+) -> None:
+    """What hotseat answers itself or changes beyond the contract's paths, in both modes."""
+    models = catalog(spec("qwen"), spec("comfyui_auto"))
+    head = parse_request_head(get(target, *(["Accept: text/html"] if browser else []), method=method))
+
+    assert done_with(destination_for(head, models, PATHS), head) == usual
+    assert done_with(destination_for(head, models, STRICT), head) == strict
+
+
+def done_with(destination: Destination, head: RequestHead) -> str:
+    if destination.kind is PathKind.MANAGEMENT:
+        return "answers"
+    if destination.target != head.target:
+        return "changes"
+    return "looks" if destination.kind is PathKind.BARE_ADDRESS else "forwards"
+
+
+def test_the_decisions_list_the_deviations() -> None:
+    """Every way in which a request can end elsewhere than at the model server that the contract names."""
+    assert {usual for *_, usual, _ in DEVIATIONS} == {"answers", "looks", "changes"}
+    assert {target for _, target, _, _, strict in DEVIATIONS if strict != "forwards"} == {"/hotseat/queue"}
+    assert {target.encode() for _, target, *_ in DEVIATIONS} >= OWN_PAGES - IN_CONTRACT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from hotseat.activity.usage import SHOWN
 from hotseat.catalog.catalog import Policy
 from hotseat.catalog.spec import BodyChanges
 from hotseat.identifiers import ModelName
-from hotseat.settings import Access, ApiKey, Settings
+from hotseat.settings import Access, ApiKey, Role, Settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -342,10 +343,11 @@ async def test_holders_of_keys_are_different_clients(open_rig: OpenRig) -> None:
 
 
 async def test_fairness_can_go_by_a_header(open_rig: OpenRig) -> None:
-    """With clientHeader, the header identifies the client, or else the address."""
-    rig = await open_rig(access=Access(client_header="X-User"))
+    """With clientHeader, the header of a trusted proxy identifies the client, or else the address."""
+    rig = await open_rig(access=Access(client_header="X-User", trusted_proxies=("127.0.0.1",)))
     named = await rig.send(chat("slow", "X-User: ann"))
-    unnamed = await rig.send(chat("slow"))
+    unnamed = await rig.client(source="127.0.0.2")
+    await unnamed.send(chat("slow", "X-User: eve"))
     await come_true(lambda: rig.waiting() == 2)
     clients = {ticket.client for ticket in rig.dispatcher.views.current().queue}
     for client in (named, unnamed):
@@ -353,7 +355,7 @@ async def test_fairness_can_go_by_a_header(open_rig: OpenRig) -> None:
     await come_true(lambda: rig.waiting() == 0)
     rig.launcher.become_ready("slow")
 
-    assert clients == {"ann", "127.0.0.1"}
+    assert clients == {"ann", "127.0.0.2"}
 
 
 @pytest.mark.parametrize(
@@ -392,3 +394,109 @@ async def test_everybody_else_reaches_the_model_server_at_the_bare_address(rig: 
     await rig.dispatcher.operator.load(ModelName("alpha"))
 
     await reaches(rig, "alpha", request_bytes)
+
+
+NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_a_look_at_the_bare_address_is_no_use_of_a_model(rig: RelayRig, method: str) -> None:
+    """It is forwarded without a lease: the model is not kept loaded, and no list of requests has it."""
+    await rig.dispatcher.operator.load(ModelName("alpha"))
+    before = used_at(rig)
+    client, call = await rig.reached(get("/?x=1", method=method))
+    leases, listed = rig.dispatcher.questions.requests(ModelName("alpha")), [*rig.relay.connections.in_progress()]
+    await call.say(NOT_FOUND)
+    answered = await client.message(to=method)
+
+    assert call.request.first_line == f"{method} /?x=1 HTTP/1.1"
+    assert (answered.status, leases, listed) == (404, 0, [])
+    assert (used_at(rig), rig.activity.entries) == (before, [])
+    await rig.exchange(get("/slots?model=alpha", method=method), NOT_FOUND)
+    assert used_at(rig) > before
+    assert [entry.status for entry in rig.activity.entries] == [404]
+
+
+def used_at(rig: RelayRig) -> float:
+    return next(model.last_used for model in rig.dispatcher.views.current().models if model.name == "alpha")
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_a_look_at_the_bare_address_while_no_model_runs(rig: RelayRig, method: str) -> None:
+    """The management API has a line of text for it; nothing is started."""
+    client = await rig.send(get("/", method=method))
+    call = await rig.management.call()
+    await call.say(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+    assert (await client.message(to=method)).status == 200
+    assert call.request.first_line == f"{method} /idle HTTP/1.1"
+    assert rig.launcher.alive == []
+
+
+async def test_a_key_that_may_not_use_the_running_model_does_not_look_at_it(open_rig: OpenRig) -> None:
+    """The bare address is the page of a model's server."""
+    key = ApiKey("for-beta-only", Role.OPERATE, models=("beta",))
+    rig = await open_rig(access=Access(api_keys=(key,)))
+    await rig.dispatcher.operator.load(ModelName("alpha"))
+
+    assert (await rig.refusal(get("/", "Authorization: Bearer for-beta-only"))).status == 403
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        get("/"),
+        get("/", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Site: none"),
+        get("/ui", "Accept: text/html"),
+        get("/v1/models/alpha"),
+        get("/metrics/upstreams"),
+        get("/unload"),
+        get("/comfyui/ws"),
+    ],
+)
+async def test_strictly_everything_else_is_forwarded_and_a_use(open_rig: OpenRig, request_bytes: bytes) -> None:
+    """With `passthrough: strict` only the contract's own paths and /hotseat/ are answered here."""
+    rig = await open_rig(settings=Settings(is_strict=True), models=(spec("alpha"), spec("comfyui_auto")))
+    refused = await rig.refusal(request_bytes)
+    await rig.dispatcher.operator.load(ModelName("alpha"))
+    asked, _ = await rig.exchange(request_bytes, NOT_FOUND)
+
+    assert refused.status == 400
+    assert asked.first_line.encode() == request_bytes.partition(b"\r\n")[0]
+    assert [entry.model for entry in rig.activity.entries] == ["alpha"]
+
+
+FAILED_CALLS = {
+    "a role that is too low": (403, get("/upstream/alpha/load", "Authorization: Bearer may-only-infer")),
+    "an expectation": (417, get("/upstream/alpha/load", "Authorization: Bearer may-do-all", "Expect: tea")),
+    "a name that no URL can have": (400, get("/upstream/a%5Cb/load", "Authorization: Bearer may-do-all")),
+    "the same in an unload": (400, get("/upstream/a%5Cb", "Authorization: Bearer may-do-all", method="DELETE")),
+    "a foreign page": (403, get("/upstream/alpha", "Origin: https://evil.example", method="DELETE")),
+    "no key": (401, get("/upstream/alpha/load/")),
+    "our own API": (401, get("/hotseat/queue")),
+    "a list": (401, get("/running")),
+}
+
+
+@pytest.mark.parametrize(("status", "request_bytes"), FAILED_CALLS.values(), ids=FAILED_CALLS.keys())
+async def test_a_management_call_that_is_refused_at_its_head(
+    open_rig: OpenRig, status: int, request_bytes: bytes
+) -> None:
+    """It has the same result as one that fails later: status, message and error."""
+    keys = (ApiKey("may-only-infer", Role.INFERENCE), ApiKey("may-do-all", Role.ADMIN))
+    rig = await open_rig(access=Access(api_keys=keys))
+    refused = await rig.refusal(request_bytes)
+    result = json.loads(refused.body)
+
+    assert refused.status == status
+    assert (result["status"], result["message"]) == ("error", result["error"])
+
+
+@pytest.mark.parametrize(
+    "request_bytes", [get("/slots", "Expect: tea"), get("/upstream/alpha/v1/x/load"), get("/v1/models", "Expect: tea")]
+)
+async def test_another_request_that_is_refused_has_an_error_only(open_rig: OpenRig, request_bytes: bytes) -> None:
+    """The contract's shape for requests that are no management calls."""
+    rig = await open_rig(access=Access(api_keys=(ApiKey("may-do-all", Role.ADMIN),)))
+
+    assert list(json.loads((await rig.refusal(request_bytes)).body)) == ["error"]

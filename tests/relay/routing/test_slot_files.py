@@ -28,6 +28,8 @@ KEPT, OTHER = spec("alpha", keeps_conversations=True), spec("beta")
         b"/%73lots/0?%61ction=save",
         b"/slots/0/?action=save",
         b"/prefix/slots/0?action=save",
+        b"/v1/slots/0?action=save",
+        b"/v1/api/slots/0?action=restore",
         b"/slots/0",
         b"/slots/0?model=alpha",
     ],

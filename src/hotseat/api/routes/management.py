@@ -6,6 +6,7 @@ from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
+from fastapi.responses import PlainTextResponse
 from pydantic import Field
 
 from hotseat.api.deps import ApiDeps, Deps
@@ -39,6 +40,12 @@ class Health(Schema):
 
 class Running(Schema):
     running: list[str]
+
+
+@router.get("/idle", include_in_schema=False)
+async def no_model_runs() -> PlainTextResponse:
+    """What the bare address says to programs while there is no model server that could answer."""
+    return PlainTextResponse("hotseat is running, and no model is loaded. GET /v1/models lists the models.\n")
 
 
 @router.get("/health", summary="Health, and the running models")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from hotseat.error_bodies import one_line
 from hotseat.errors import Forbidden, NotAudited, TooManyWrongKeys, Unauthorized
 from hotseat.relay.access.authority import LOCALHOST
-from hotseat.relay.access.wrong_keys import MINUTE, MOST_WRONG, MinuteCounts, counted_as, in_few_lines
+from hotseat.relay.access.wrong_keys import MINUTE, MOST_WRONG, MinuteCounts, in_few_lines
 from hotseat.settings import Role
 from hotseat.state.audit_file import UNPRIVILEGED, AuditFile
 
@@ -80,10 +80,12 @@ class Audit:
         else:
             actions.info("audit actor=%s address=%s action=%r status=%d request=%s", *fields)
 
-    def refused(self, error: HotseatError, verdict: Verdict, head: RequestHead, peer: str, request_id: bytes) -> None:
-        """A bounded number of lines in a minute, then how many more there were."""
+    def refused(
+        self, error: HotseatError, verdict: Verdict, head: RequestHead, peer: str, counted: str, request_id: bytes
+    ) -> None:
+        """A bounded number of lines in a minute, then how many more there were: `counted` has its own limit."""
         lines = self._of_anonymous if verdict.is_anonymous else self._of_known
-        if isinstance(error, ABOUT_SENDER) and lines.take(peer):
+        if isinstance(error, ABOUT_SENDER) and lines.take(counted):
             action = about_action(head, request_id)
             facts = {**sender(verdict), **action, "status": error.status, "error": error.code}
             self._try(self._unprivileged, "refused", peer, **facts)
@@ -126,11 +128,11 @@ class RefusalLines:
         self._report = report
         self._written: Counter[str] = Counter()
 
-    def take(self, peer: str) -> bool:
+    def take(self, address: str) -> bool:
         """Count a refusal; True if it gets a line."""
-        if self.counts.add(peer) > MOST_WRONG or self._written.total() >= MOST_LINES:
+        if self.counts.add(address) > MOST_WRONG or self._written.total() >= MOST_LINES:
             return False
-        self._written[counted_as(peer)] += 1
+        self._written[address] += 1
         return True
 
     def _end_minute(self, counts: Counter[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 from msgspec import Struct
@@ -15,6 +16,8 @@ LOOPBACK = frozenset(("localhost", "127.0.0.1", "[::1]"))
 LOCALHOST = ".localhost"
 MAPPED_BITS = 96
 """Length of the prefix of IPv4-mapped addresses."""
+NETWORK_BITS = 64
+"""Of an IPv6 address: whoever has one has the whole network."""
 
 
 class Authority(Struct, frozen=True):
@@ -77,6 +80,15 @@ def ip_of(peer: str) -> IPv4Address | IPv6Address | None:
         return _unmapped(ip_address(peer))
     except ValueError:
         return None
+
+
+@lru_cache(1024)
+def counted_as(peer: str) -> str:
+    """The address, or its network for IPv6, where a single machine has many; other names stay as they are."""
+    address = ip_of(peer)
+    if isinstance(address, IPv6Address):
+        return str(ip_network((address, NETWORK_BITS), strict=False))
+    return peer if address is None else str(address)
 
 
 def _unmapped(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:

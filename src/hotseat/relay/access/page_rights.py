@@ -9,8 +9,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from hotseat.errors import Forbidden
 from hotseat.relay.access.authority import DEFAULT_PORTS, LOOPBACK, parsed
-from hotseat.relay.routing.paths import ONLY_LISTED, is_ours, path_at_model
+from hotseat.relay.routing.paths import ONLY_LISTED, path_at_model
 from hotseat.settings import Role
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from hotseat.relay.access.authority import Authority
     from hotseat.relay.http.request_head import RequestHead
+    from hotseat.relay.routing.model_name import Destination
     from hotseat.relay.routing.paths import PathTable
 
 ANY = "*"
@@ -69,7 +71,7 @@ class PageRights:
     def _is_inference(self, head: RequestHead) -> bool:
         """Does it use a model or list models? A preflight counts as the request it announces."""
         method, path = asked_method(head), head.target.partition(b"?")[0]
-        if is_ours(method, path):
+        if self._paths.is_ours(method, path):
             return path == b"/v1/models" or path.startswith(b"/v1/models/")
         endpoint = self._paths.endpoint(method, path)
         forwarded = self._paths.forwarded(method, path_at_model(path)) if endpoint is None else endpoint.target
@@ -80,6 +82,11 @@ class PageRights:
         """Is it from a page that may use models, but not decide what happens to them?"""
         origin, here = head.known.get(b"origin"), parsed(head.known.get(b"host", b"localhost"))
         return origin is not None and here is not None and self.page(origin, here, head.label) not in EVERYTHING
+
+    def check_destination(self, head: RequestHead, destination: Destination) -> None:
+        """What a path looks like may be a part of another one: the rule of what is forwarded decides. Raises 403."""
+        if destination.rule.role is not Role.INFERENCE and self.is_confined(head):
+            raise Forbidden("Pages of this origin may only use models, and this path of a model server may do more.")
 
     # CORS: without these headers a browser hides our responses from pages of other allowed origins.
 

@@ -15,7 +15,7 @@ from hotseat.errors import HotseatError
 from hotseat.fleet.host_headers import FOR_CLIENT
 from hotseat.identifiers import ClientId
 from hotseat.relay.access.api_keys import Keys
-from hotseat.relay.access.authority import ip_of, network_of, reduce_absolute
+from hotseat.relay.access.authority import counted_as, ip_of, network_of, reduce_absolute
 from hotseat.relay.access.host_requests import HostVerifier
 from hotseat.relay.access.origin import OriginCheck, own_names
 from hotseat.relay.access.page_rights import PageRights
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 LONGEST_CLIENT = 64
 """Bytes of a header that names a client, so that per-client state cannot grow with what clients send."""
+FORWARDED_FOR = b"x-forwarded-for"
 
 
 class Policy:
@@ -142,12 +143,22 @@ class Policy:
         return address is not None and any(address in network for network in self._trusted)
 
     def client_of(self, head: RequestHead, verdict: Verdict, peer: str) -> ClientId:
-        """The client for fairness: who has signed in, else by the configured header, else by key, else by address."""
+        """Who a client is, for every limit, turn and record: its key or user, else what a proxy says, else its address.
+
+        With the verdict `UNTOUCHED` it is the address that guesses and refusals count for.
+        """
         if verdict.from_host:
             return ClientId(head.known.get(FOR_CLIENT, b"")[:LONGEST_CLIENT].decode("latin-1"))
-        if verdict.user:
-            return ClientId(verdict.holder[:LONGEST_CLIENT])
-        named = head.known.get(self._client_header) if self._client_header else None
-        if named:
-            return ClientId(named[:LONGEST_CLIENT].decode("latin-1"))
-        return ClientId(verdict.holder or peer)
+        return ClientId(verdict.holder[:LONGEST_CLIENT] or self._address_of(head, peer))
+
+    def _address_of(self, head: RequestHead, peer: str) -> str:
+        """Only the last line of a header is certainly the proxy's own, and of X-Forwarded-For its last address."""
+        if not self.trusts(peer):
+            return counted_as(peer)
+        named = [value.decode("latin-1") for name, value in head.fields if name.lower() == self._client_header]
+        if self._client_header == FORWARDED_FOR:
+            named = [address.strip() for value in named for address in value.split(",")]
+            while len(named) > 1 and self.trusts(named[-1]):  # a chain of proxies
+                named.pop()
+        client = named[-1].strip() if named else ""
+        return counted_as(client[:LONGEST_CLIENT]) or peer

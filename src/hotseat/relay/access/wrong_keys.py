@@ -1,15 +1,17 @@
-"""Slows down and logs those who guess keys: how often an address was wrong within a minute."""
+"""Slows down and logs those who guess keys: how often an address was wrong within a minute.
+
+An address is what the policy says of a client without a key: behind a trusted proxy, what that says."""
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 from collections import Counter
-from ipaddress import IPv6Address, ip_network
 from typing import TYPE_CHECKING
 
 from hotseat.errors import ForeignHost, HostUnproven, TooManyWrongKeys, Unauthorized
 from hotseat.fleet.host_headers import PROOF
-from hotseat.relay.access.authority import ip_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,8 +30,7 @@ MOST_ADDRESSES = 1024
 MOST_NAMED = 20
 """Addresses that are named at the end of a minute; all others share a line."""
 THE_REST = "other addresses"
-NETWORK_BITS = 64
-"""Of an IPv6 address: whoever has one has the whole network."""
+_PLAIN = re.compile(rf"[0-9A-Za-z.:/_-]+|{THE_REST}")
 
 
 class MinuteCounts:
@@ -46,9 +47,8 @@ class MinuteCounts:
         self._counts: Counter[str] = Counter()
         self._ends_at: Instant = 0.0
 
-    def add(self, peer: str) -> int:
+    def add(self, address: str) -> int:
         """The count of the address, with this one."""
-        address = counted_as(peer)
         if not self._counts:
             self._ends_at = self._now() + MINUTE
             self._later(MINUTE, self.end_minute)
@@ -75,11 +75,11 @@ class WrongKeys:
     def __init__(self, now: Callable[[], Instant], later: Callable[[Seconds, Callable[[], None]], object]) -> None:
         self.counts = MinuteCounts(now, later, log_wrong_keys)
 
-    def answer(self, error: HotseatError, head: RequestHead, peer: str) -> HotseatError:
+    def answer(self, error: HotseatError, head: RequestHead, address: str) -> HotseatError:
         """The original error, or 429 if this address sent too many."""
         if not _is_guess(error, head):
             return error
-        if self.counts.add(peer) <= MOST_WRONG or isinstance(error, HostUnproven):
+        if self.counts.add(address) <= MOST_WRONG or isinstance(error, HostUnproven):
             return error  # a host with an invalid proof must learn that, so that it tries another host
         return TooManyWrongKeys(
             "too many invalid API keys from this address; a valid key is still accepted",
@@ -99,15 +99,8 @@ def in_few_lines(counts: Counter[str]) -> Iterator[tuple[str, int]]:
 
 def log_wrong_keys(counts: Counter[str]) -> None:
     for address, count in in_few_lines(counts):
-        log.warning("invalid API keys were sent address=%s count=%d window_s=%d", address, count, MINUTE)
-
-
-def counted_as(peer: str) -> str:
-    """The address, or its network for IPv6, where a single machine has many."""
-    address = ip_of(peer)
-    if isinstance(address, IPv6Address):
-        return str(ip_network((address, NETWORK_BITS), strict=False))
-    return peer if address is None else str(address)
+        shown = address if _PLAIN.fullmatch(address) else json.dumps(address)  # what a proxy says may be anything
+        log.warning("invalid API keys were sent address=%s count=%d window_s=%d", shown, count, MINUTE)
 
 
 def _is_guess(error: HotseatError, head: RequestHead) -> bool:

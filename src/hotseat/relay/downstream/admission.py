@@ -8,6 +8,7 @@ host, which is checked for each request.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -19,7 +20,7 @@ from hotseat.fleet.host_headers import PROOF
 from hotseat.relay.access.host_requests import destination_for_host, said_in
 from hotseat.relay.access.own_pages import moved
 from hotseat.relay.http.head_cache import HeadTemplate, Memory, split_length
-from hotseat.relay.http.request_head import check_size, parse_request_head
+from hotseat.relay.http.request_head import check_expectation, check_size, parse_request_head
 from hotseat.relay.http.request_id import USUAL, split_id
 from hotseat.relay.routing.model_name import MANAGEMENT, MODEL_IN_BODY, destination_for, must_name_model
 from hotseat.tracing import traceparent
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     from hotseat.relay.http.request_head import RequestHead
     from hotseat.relay.routing.model_name import Destination
 
-PROOF_LINE = b"\r\n%b: " % PROOF
-"""As our own hosts write it."""
+_find_proof = re.compile(rb"\r\n%b: ([0-9]{1,15} [0-9a-f]{1,32}-[0-9]{1,15} [0-9a-f,]{1,260})(?=\r\n)" % PROOF).search
+"""As our own hosts write it: nothing else may be cut out of a head before it is parsed."""
 
 
 class Admission(Struct):
@@ -108,11 +109,8 @@ class HeadCache:
 
 def _split_proof(lines: bytes) -> tuple[bytes, bytes]:
     """A head without the proof of the forwarding host, and the proof, which is valid for one request."""
-    begin = lines.find(PROOF_LINE)
-    if begin < 0:
-        return lines, b""
-    end = lines.find(b"\r\n", begin + len(PROOF_LINE))
-    return lines[:begin] + lines[end:], lines[begin + len(PROOF_LINE) : end]
+    found = _find_proof(lines)
+    return (lines, b"") if found is None else (lines[: found.start()] + lines[found.end() :], found[1])
 
 
 def _is_valid_again(found: Admission, length: int | None, proof: bytes) -> bool:
@@ -124,7 +122,8 @@ def _is_valid_again(found: Admission, length: int | None, proof: bytes) -> bool:
 def _means_the_same_again(admission: Admission, length: int | None, request_id: bytes, proof: bytes) -> bool:
     """Is everything that was cut out for the key exactly what the parser found, and does nothing else vary?"""
     head = admission.head
-    if head.is_websocket:  # its key is a new one each time
+    # A websocket's key is a new one each time; with a length it is none.
+    if head.method == b"GET" and b"upgrade" in head.options:
         return False
     if traceparent.NAME in head.known and not admission.trace:  # it passes unchanged
         return False
@@ -156,6 +155,7 @@ def _admitted(lines: bytes, policy: Policy, catalog: Catalog, is_from_proxy: boo
 
 def admit(head: RequestHead, policy: Policy, catalog: Catalog) -> Admission:
     """Check a head before anything has an effect; raises NotAdmitted with our own answer to a preflight or a page."""
+    check_expectation(head)
     policy.check_sender(head)
     if head.label and not head.is_of_browser and head.label not in catalog.labels.models:
         head.label = ""  # containers and proxies have such names for hotseat itself
@@ -165,6 +165,7 @@ def admit(head: RequestHead, policy: Policy, catalog: Catalog) -> Admission:
     passed_on = destination_for_host(head, catalog, policy.paths) if verdict.from_host else None
     destination = passed_on or destination_for(head, catalog, policy.paths)
     policy.check_may_ask(verdict, destination)
+    policy.cors.check_destination(head, destination)
     if policy.moves_pages and (answer := moved(head, destination, catalog)) is not None:
         raise NotAdmitted(head, answer)
     in_memory = _must_stay_in_memory(head, destination)

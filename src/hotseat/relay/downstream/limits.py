@@ -9,6 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from hotseat.errors import Busy
+from hotseat.relay.access.authority import counted_as
 
 if TYPE_CHECKING:
     from hotseat.identifiers import Bytes, Seconds
@@ -45,9 +46,10 @@ class ConnectionCount:
     def add(self, peer: str, limits: Limits, *, is_proxy: bool) -> Excess | None:
         """Count it; returns what it exceeds, if anything. A trusted proxy stands for many clients."""
         self.total += 1
-        self._from[peer] += 1
+        address = counted_as(peer)
+        self._from[address] += 1
         most, per_address = self.bounds(limits)
-        beyond, of_address = self.total - most, 0 if is_proxy else self._from[peer] - per_address
+        beyond, of_address = self.total - most, 0 if is_proxy else self._from[address] - per_address
         if beyond <= 0 and of_address <= 0:
             return None
         # An address that has all of its places gets none of those beyond the limit of all.
@@ -56,9 +58,10 @@ class ConnectionCount:
 
     def remove(self, peer: str) -> None:
         self.total -= 1
-        self._from[peer] -= 1
-        if not self._from[peer]:
-            del self._from[peer]
+        address = counted_as(peer)
+        self._from[address] -= 1
+        if not self._from[address]:
+            del self._from[address]
 
     def bounds(self, limits: Limits) -> tuple[int, int]:
         """The limits in total and per address."""
@@ -79,7 +82,7 @@ class Bodies:
         """Without small bodies."""
         self.on_disk: Bytes = 0
         self._on_disk_of: Counter[str] = Counter()
-        """By sender address."""
+        """By client."""
 
     def count(self, body: Body) -> None:
         """Update the count of a body to its current size."""
@@ -98,7 +101,7 @@ class Bodies:
             del self._on_disk_of[body.sender]
 
     def check(self, body: Body, limits: Limits, *, is_proxy: bool) -> None:
-        """Raises if bodies take too much. One address may use half of the disk limit, a proxy all of it."""
+        """Raises if bodies take too much. One client may use half of the disk limit, a proxy all of it."""
         if self.in_memory > MOST_IN_MEMORY and body.size > SMALL_BODY:
             raise Busy("too many large requests or responses at once. Try again in a moment.", retry_after=1)
         if not body.is_spooled:
@@ -107,7 +110,7 @@ class Bodies:
         if self.on_disk > most:
             raise Busy(f"concurrent uploads exceed {most} bytes (limits.uploads). Try again later.", retry_after=1)
         if self._on_disk_of[body.sender] > max(most // 2, limits.body) and not is_proxy:
-            raise Busy("the uploads from this address use half of limits.uploads. Try again later.", retry_after=1)
+            raise Busy("the uploads of this client use half of limits.uploads. Try again later.", retry_after=1)
 
     def forget(self, body: Body) -> None:
         self.in_memory -= body.counted

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from hotseat.errors import Busy, HotseatError, TooManyWrongKeys, broken
+from hotseat.relay.access.api_keys import UNTOUCHED
 from hotseat.relay.context import Reply
 from hotseat.relay.downstream.admission import NotAdmitted, too_large
 from hotseat.relay.downstream.limits import SMALL_BODY
@@ -213,9 +214,11 @@ class RequestReader:
         """Answer or refuse a request at its head. Without a body to skip, the connection stays usable."""
         context = self._context
         if isinstance(outcome, HotseatError) and head is not None and context.policy.has_secrets:
-            outcome = context.wrong_keys.answer(outcome, head, self._peer)
+            outcome = context.wrong_keys.answer(outcome, head, context.policy.client_of(head, UNTOUCHED, self._peer))
         is_guess = isinstance(outcome, TooManyWrongKeys)  # wrong guesses lose the connection
         keep_alive = head is not None and head.keep_alive and not (head.has_body or is_guess or self._excess)
+        if head is not None and head.http10 and isinstance(outcome, bytes):  # which does not say that it stays open
+            keep_alive = False
         if not keep_alive:
             self.stop()
         if isinstance(outcome, bytes):
@@ -243,7 +246,7 @@ class RequestReader:
                 self.stop()
             return data[body_end:]
         body = Body(may_spool=admission.may_spool, boundary=head.boundary)
-        body.sender = self._peer
+        body.sender = self._client
         self._begin_body(Request(request_id, admission, body, self._client, context.now(), trace), length)
         return data[end:]
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from hotseat.activity.recent import Tokens
 from hotseat.relay.exchange import token_estimate, tracing
 from hotseat.relay.exchange.token_usage import tokens_in
+from hotseat.relay.routing.model_name import BARE_ADDRESS
 from hotseat.scheduling.events import PromptProcessed
 from hotseat.tasks import attempt
 
@@ -194,7 +195,7 @@ class Accounting:
         try:
             if self.is_audited:
                 self._context.audit.end(request, self._peer, status)
-            if self.model is not None:
+            if self.model is not None and request.destination.kind is not BARE_ADDRESS:
                 began, granted_at, first_byte_at = request.began, self.granted_at, self.first_byte_at
                 waited = (now if granted_at is None else granted_at) - began
                 first_byte = None if first_byte_at is None else first_byte_at - began

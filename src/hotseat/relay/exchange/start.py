@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,10 @@ from hotseat.errors import UnknownModel
 from hotseat.fleet.route import ThisHost
 from hotseat.relay.exchange.fleet_hop import FleetHop
 from hotseat.relay.exchange.request_translation import translate
+from hotseat.relay.exchange.states import connect
 from hotseat.relay.exchange.targets import MANAGEMENT_API, FleetHost, LocalModel, PeerModel
-from hotseat.relay.routing.model_name import MANAGEMENT
-from hotseat.relay.routing.route import choose, named_model_of
+from hotseat.relay.routing.model_name import BARE_ADDRESS, IDLE, MANAGEMENT
+from hotseat.relay.routing.route import choose, named_model_of, running_server
 
 if TYPE_CHECKING:
     from hotseat.catalog.named_models import Servable
@@ -29,6 +31,8 @@ def start(exchange: Exchange) -> None:
     request, context = exchange.request, exchange.context
     if request.destination.kind is MANAGEMENT:
         return _ask_management(exchange)
+    if request.destination.kind is BARE_ADDRESS:
+        return _ask_running_server(exchange)
     is_for_server = request.destination.endpoint is None or translate(request, context)
     named_model = named_model_of(request, context.dispatcher)
     if request.verdict.account is not None:
@@ -58,6 +62,20 @@ def _ask_management(exchange: Exchange) -> None:
     _audit(exchange)
     exchange.target = MANAGEMENT_API
     MANAGEMENT_API.start(exchange)
+
+
+def _ask_running_server(exchange: Exchange) -> None:
+    """To look at the bare address is no use of a model: it keeps none loaded and is in no list of requests."""
+    request, dispatcher = exchange.request, exchange.context.dispatcher
+    if (model := dispatcher.questions.last_used()) is None:
+        request.send_to(replace(request.destination, kind=MANAGEMENT, target=IDLE))
+        return _ask_management(exchange)
+    if request.verdict.account is not None:
+        request.verdict.account.check_may_use(model)
+    spec = dispatcher.catalog.resolve(model)
+    exchange.target, exchange.accounting.model = LocalModel(spec), spec.name
+    exchange.accounting.granted_at = exchange.context.now()
+    return connect(exchange, running_server(spec, dispatcher))
 
 
 def _chosen(selector: Selector, context: Context) -> Servable:

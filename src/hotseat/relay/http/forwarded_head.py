@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 END_IN_REQUESTS = HOP_BY_HOP | {b"content-length", b"host", b"expect", b"x-forwarded-for", REQUEST_ID}
 END_IN_RESPONSES = HOP_BY_HOP | SAID_BY_US | {b"content-length"}
-SAID_BY_PROXIES = frozenset((b"forwarded", b"x-forwarded-proto", b"x-forwarded-host", b"x-real-ip"))
+SAID_BY_PROXIES = frozenset((b"forwarded", b"x-real-ip"))
+FORWARDED = b"x-forwarded-"
 ABOUT_ORIGIN = frozenset((b"origin", b"sec-fetch-site"))
 INTERNAL = b"hotseat-"
 ALLOW_ORIGIN = b"access-control-allow-origin"
@@ -41,10 +42,11 @@ def forwarded_fields(head: RequestHead, removed: frozenset[bytes], trust_proxies
     if head.label:
         ends_here |= ABOUT_ORIGIN
     ends_here |= head.options
+    prefixes = INTERNAL if trust_proxies else (INTERNAL, FORWARDED)
     return [
         b"%b: %b" % (name, value)
         for name, value in head.fields
-        if (lower := name.lower()) not in ends_here and not lower.startswith(INTERNAL)
+        if (lower := name.lower()) not in ends_here and not lower.startswith(prefixes)
     ]
 
 

@@ -99,6 +99,11 @@ class RequestHead(Struct):
         return b"expect" in self.known and not self.http10
 
 
+def check_expectation(head: RequestHead) -> None:
+    if head.known.get(b"expect", b"100-continue").lower() != b"100-continue":
+        raise ExpectationFailed("only Expect: 100-continue is supported")
+
+
 class PartialHead:
     """A head that arrives in several reads. Parsing what is there of it only serves to refuse garbage at once."""
 
@@ -166,8 +171,6 @@ def read_head(method: bytes, target: bytes, version: str, fields: list[Field]) -
     if not http10 and b"host" not in known:
         raise ClientError("the Host header is missing. HTTP/1.1 requires exactly one.")
     chunked = _is_chunked(known.get(b"transfer-encoding"), http10)
-    if known.get(b"expect", b"100-continue").lower() != b"100-continue":
-        raise ExpectationFailed("only Expect: 100-continue is supported")
     options = connection_options(fields)
     head = RequestHead(method, target, http10, fields, known, _length(known), chunked, options)
     head.keep_alive = keeps_alive(version, options)

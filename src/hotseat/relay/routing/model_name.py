@@ -7,7 +7,7 @@ their `model`; multipart.py is the counterpart for forms.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 UPSTREAM = b"/upstream/"
 HOME_PATHS = frozenset((b"/", b"/ui"))
+IDLE = b"/idle"
+"""The path in the management API of what the bare address says while no model runs; clients reach it only there."""
 COMFYUI = b"/comfyui/"
 """Where llama-swap shows the web pages of a model called comfyui_auto; so do we if there is one."""
 
@@ -46,10 +48,11 @@ class PathKind(Enum):
     MODEL_IN_URL = "model in url"
     MODEL_IN_BODY = "model in body"
     RUNNING_MODEL = "running model"
+    BARE_ADDRESS = "bare address"
 
 
 # Bound once: Python 3.11 needs as long for an enum member lookup as for a call.
-MANAGEMENT, MODEL_IN_URL, MODEL_IN_BODY, RUNNING_MODEL = PathKind
+MANAGEMENT, MODEL_IN_URL, MODEL_IN_BODY, RUNNING_MODEL, BARE_ADDRESS = PathKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +72,11 @@ class Destination:
 
 
 def destination_for(head: RequestHead, catalog: Catalog, paths: PathTable) -> Destination:
-    """`find_destination`, but browsers that open the bare address get the dashboard.
+    """`find_destination`, but browsers that open the bare address get the dashboard, and others only look at it.
 
-    At a model server's own Host every path is that server's. At the address for Ollama's clients, the bare address
-    says that Ollama is running, to every key, but not to pages that may only use models.
+    With `passthrough: strict` it is a path like any other. At a model server's own Host every path is that server's. At
+    the address for Ollama's clients, the bare address says that Ollama is running, to every key, but not to pages that
+    may only use models.
     """
     if head.label:
         _check_unambiguous(head.target)
@@ -80,9 +84,11 @@ def destination_for(head: RequestHead, catalog: Catalog, paths: PathTable) -> De
         return Destination(MODEL_IN_URL, head.target, named_model, rule=rule)
     if paths.is_ollamas and head.target == b"/" and head.method in READING:
         return Destination(MANAGEMENT, OLLAMA_IS_RUNNING, rule=LISTS)
-    if head.target in HOME_PATHS and head.is_navigation:
+    if head.target in HOME_PATHS and head.is_navigation and not paths.is_strict:
         return Destination(MANAGEMENT, head.target, rule=rule_of_ours(head.method, head.target))
-    return find_destination(head.method, head.target, catalog, paths, has_readable_body=head.has_readable_body)
+    found = find_destination(head.method, head.target, catalog, paths, has_readable_body=head.has_readable_body)
+    is_bare = found.kind is RUNNING_MODEL and head.method in READING and found.target.partition(b"?")[0] == b"/"
+    return replace(found, kind=BARE_ADDRESS) if is_bare and not paths.is_strict else found
 
 
 def find_destination(
@@ -99,7 +105,7 @@ def find_destination(
     if (endpoint := paths.endpoint(method, bare)) is not None:
         rule = paths.of_model(method, endpoint.target)
         return Destination(MODEL_IN_BODY, endpoint.target, rule=rule, endpoint=endpoint)
-    if path.startswith(COMFYUI) and (comfyui := catalog.named_model("comfyui_auto")):
+    if path.startswith(COMFYUI) and not paths.is_strict and (comfyui := catalog.named_model("comfyui_auto")):
         target = target[len(COMFYUI) - 1 :]
         return Destination(MODEL_IN_URL, target, comfyui, rule=paths.of_model(method, target))
     named = _model_in_query(query) if b"model=" in query else None

@@ -28,7 +28,8 @@ FOLDERS = (b"/hotseat/", b"/upstream/", b"/ui/")
 METRICS = (b"/metrics", b"/metrics/upstreams")
 FEEDS = frozenset((b"/hotseat/events", b"/hotseat/traffic", b"/hotseat/logs", b"/hotseat/fleet/logs"))
 """Logs are feeds only if they are followed; else the response ends at once."""
-OWN_PAGES = frozenset((b"/health", b"/running", b"/swagger", *METRICS, b"/v1/models"))
+IN_CONTRACT = frozenset((b"/health", b"/running", b"/swagger", b"/metrics", b"/v1/models"))
+OWN_PAGES = IN_CONTRACT | {b"/metrics/upstreams"}
 
 
 # The APIs of OpenAI and Anthropic, then llama.cpp, vLLM, SGLang, text-embeddings-inference, whisper.cpp and
@@ -72,7 +73,7 @@ class PathTable:
 
     def __init__(self, inference_paths: Iterable[str] = (), *, is_strict: bool = False) -> None:
         added = " ".join(inference_paths)
-        self._is_strict = is_strict
+        self.is_strict = is_strict
         self.is_ollamas = False
         """Does the bare address say that Ollama is running?"""
         self._inference = {**_rows(b"POST", added, takes_slot=True), **_rows(b"GET", added), **INFERENCE}
@@ -90,20 +91,27 @@ class PathTable:
 
     def of_ours(self, method: bytes, path: bytes, query: bytes = b"") -> PathRule | None:
         """The rule of a path that hotseat answers itself, whichever models run; None if it is forwarded."""
-        return rule_of_ours(method, path) if is_ours(method, path) else self.in_other_api(method, path, query)
+        return rule_of_ours(method, path) if self.is_ours(method, path) else self.in_other_api(method, path, query)
+
+    def is_ours(self, method: bytes, path: bytes) -> bool:
+        """Is it in the contract's own API, or in ours?"""
+        if path.startswith(b"/hotseat/"):
+            return True
+        own = IN_CONTRACT if self.is_strict else OWN_PAGES
+        return method in READING and (path in own or (path.startswith(b"/v1/models/") and not self.is_strict))
 
     def in_other_api(self, method: bytes, path: bytes, query: bytes = b"") -> PathRule | None:
         """The same for the APIs of other programs alone."""
-        return None if self._is_strict else rule_in_other_api(method, path, query)
+        return None if self.is_strict else rule_in_other_api(method, path, query)
 
     def forwarded(self, method: bytes, target: bytes) -> bytes:
         """What a model server gets: the target as received, but llama-swap's versionless paths without their `/v`."""
-        is_versionless = method == b"POST" and not self._is_strict and target.partition(b"?")[0] in VERSIONLESS
+        is_versionless = method == b"POST" and not self.is_strict and target.partition(b"?")[0] in VERSIONLESS
         return target.removeprefix(b"/v") if is_versionless else target
 
     def endpoint(self, method: bytes, path: bytes) -> Endpoint | None:
         """How requests with this path are translated for a model server; None if they are not."""
-        return None if self._is_strict else endpoint_in_other_api(method, path)
+        return None if self.is_strict else endpoint_in_other_api(method, path)
 
 
 ONLY_LISTED = PathTable()
@@ -130,13 +138,6 @@ _OPERATING = re.compile(
 )
 
 
-def is_ours(method: bytes, path: bytes) -> bool:
-    """Is it in the contract's own API, or in ours?"""
-    if path.startswith(b"/hotseat/"):
-        return True
-    return method in READING and (path in OWN_PAGES or path.startswith(b"/v1/models/"))
-
-
 def without_slash(path: bytes) -> bytes:
     """A slash at the end of a management path is ignored; the dashboard's pages are files in a folder."""
     return path if path.startswith(b"/hotseat/ui/") or path in FOLDERS else path.removesuffix(b"/")
@@ -152,11 +153,18 @@ def path_at_model(target: bytes) -> bytes:
     return path[max(path.find(b"/v1/", len(b"/upstream/")), 0) :] if path.startswith(b"/upstream/") else path
 
 
+def _is_management(method: bytes, path: bytes) -> bool:
+    """As far as that can be told before a name is resolved."""
+    if path.startswith(b"/upstream/"):
+        return method == b"DELETE" or (method in READING and path.endswith(b"/load"))
+    return path.startswith(b"/hotseat/") or (method in READING and path in IN_CONTRACT - {b"/v1/models"})
+
+
 def dialect_for(head: RequestHead, error_format: ErrorFormat) -> Dialect:
-    """The error format of a client: always plain text outside /v1/."""
+    """The error format of a client: outside /v1/ always plain text, or that of hotseat's own API."""
     path = path_at_model(head.target)
     if not path.startswith(b"/v1/"):
-        return Dialect.TEXT
+        return Dialect.MANAGEMENT if _is_management(head.method, without_slash(path)) else Dialect.TEXT
     if error_format is not ErrorFormat.AUTO:
         return Dialect.OPENAI if error_format is ErrorFormat.OPENAI else Dialect.TEXT
     if path.startswith(b"/v1/messages"):

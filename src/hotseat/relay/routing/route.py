@@ -53,7 +53,7 @@ def check_may_start(spec: ModelSpec, request: Request, rules: Policy, dispatcher
 
 
 def running_server(spec: ModelSpec, dispatcher: Dispatcher) -> Address:
-    """Without a lease: such a request neither starts the model nor keeps it loaded."""
+    """Without a lease: such a request, to a bare address or for an ignored websocket, neither starts nor keeps it."""
     server = dispatcher.questions.ready_server(spec.name)
     if server is None:
         raise NotRunning(f"{spec.name} is not running, and a websocket does not start it (compat.ignoreWebsockets)")

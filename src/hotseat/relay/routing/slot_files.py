@@ -22,7 +22,7 @@ _SLOT = re.compile(rb".*/slots/[^/]+/?")
 
 def check_slot_files(spec: ModelSpec, method: bytes, target: bytes) -> None:
     """Raises if the request would use a file of a slot whose conversations hotseat keeps."""
-    if not spec.keeps_conversations or method != b"POST" or target.startswith(b"/v1/"):
+    if not spec.keeps_conversations or method != b"POST":
         return
     path, _, query = target.partition(b"?")
     if _SLOT.fullmatch(unquote_to_bytes(path)) and not _only_erases(query):
