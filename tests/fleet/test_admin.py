@@ -34,6 +34,8 @@ AT_B = OtherHost(HostName("b"), Address("b", 80))
 class Forwarding:
     """A request on its way to another host."""
 
+    def last_received(self) -> None: ...
+
     def host_is_silent(self) -> None:
         raise AssertionError("it answers")
 

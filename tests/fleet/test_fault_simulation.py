@@ -78,6 +78,7 @@ FOUND = {
     "news while waiting": (59, ("order", "nats away", "order", "host restarted", "host killed")),
     "hasty drain": (4, ("order",)),
     "endless drain": (3, ("order",)),
+    "stalled path": (1, ("path stalled",)),
 }
 """Seeds and faults by which the simulation has found defects."""
 
@@ -218,6 +219,7 @@ async def nothing_stops(drain: Drain, now: float, *, may_load: bool) -> list[Any
         ("news while waiting", "needless load", [(HostSelector, "_alone", as_decided)]),
         ("hasty drain", "hasty drain", [(Drain, "_staying", nothing_is_handed_over)]),
         ("endless drain", "endless drain", [(Drain, "go", nothing_stops)]),
+        ("stalled path", "no answer", [(ForwardedRequests, "keep_checking", nobody_checks)]),
     ],
 )
 def test_planted_bugs_are_found(defect: str, rule: str, bugs: list[tuple[Any, str, Any]]) -> None:

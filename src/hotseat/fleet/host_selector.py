@@ -119,6 +119,10 @@ class HostSelector:
         if self._warnings.lets_through(host):
             log.warning("a host does not trust this one and rejects its requests host=%s reason=%r", host, reason)
 
+    def broke_off(self, host: HostName) -> None:
+        """It, or something on the way to it, closed a connection instead of answering a request."""
+        self._roster.suspect(host, self._clock())
+
     def turned_away(self, host: HostName, model: ModelName) -> None:
         self.counters.turned_away[host] += 1
         if self._roster.orders.of(host).is_given:  # it may still serve other models

@@ -34,7 +34,7 @@ class Member:
     received_at: Instant
     residents: dict[ModelName, Residence] = field(default_factory=dict)
     refusals: int = 0
-    """Consecutive refused connections."""
+    """Connections refused or broken, and questions unanswered, one after the other."""
     shunned_until: Instant = NEVER
     waited_for: list[ModelName] = field(default_factory=list)
     """Models that will need memory and have no process yet."""
@@ -52,7 +52,7 @@ class Member:
         """Apply a new record. Its load figures include our requests that have arrived."""
         if record.boot != self.record.boot:
             self._underway.clear()
-            self.refusals, self.shunned_until = 0, NEVER
+            self.answer()
         elif self.refusals <= 1:
             # The host is alive. One that refuses repeatedly may be alive too, but is unreachable from here.
             self.shunned_until = NEVER
@@ -118,7 +118,7 @@ class Member:
         """A response reported how many requests use or want the model there, including its own."""
         self._loads[model] = load
         self.ladders_until = NEVER
-        self.refusals, self.shunned_until = 0, NEVER
+        self.answer()
 
     def came_back(self, model: ModelName) -> None:
         """A request we sent is over. One that was sent before the host restarted does not count."""
@@ -137,6 +137,9 @@ class Member:
     def refuse(self, now: Instant) -> None:
         self.refusals += 1
         self.shunned_until = now + min(LONGEST_SHUN_S, SHUN_S * 2 ** min(self.refusals - 1, 10))
+
+    def answer(self) -> None:
+        self.refusals, self.shunned_until = 0, NEVER
 
     def is_shunned(self, now: Instant) -> bool:
         return now < self.shunned_until

@@ -137,9 +137,14 @@ class Roster:
     # Outcomes of requests
 
     def suspect(self, host: HostName, now: Instant) -> None:
-        """The host refused a connection: exclude it for a while, longer each time."""
+        """The host refused or broke a connection, or did not answer: exclude it for a while, longer each time."""
         if host != self.me and (member := self.hosts.get(host)):
             member.refuse(now)
+
+    def answered(self, host: HostName) -> None:
+        """It answers again."""
+        if member := self.hosts.get(host):
+            member.answer()
 
     def failed(self, host: HostName, model: ModelName) -> None:
         """A response reported that the model could not start there."""

@@ -60,6 +60,7 @@ class ScriptedHosts:
     must_agree: bool = False
     never_agree: bool = False
     turned_away_by: list[str] = field(default_factory=list)
+    broken_off_by: list[str] = field(default_factory=list)
     disbelieved_by: list[str] = field(default_factory=list)
     away: list[str] = field(default_factory=list)
     forwarded: list[Forwarded] = field(default_factory=list)
@@ -104,6 +105,9 @@ class ScriptedHosts:
 
     def turned_away(self, host: HostName, model: ModelName) -> None:
         self.turned_away_by.append(host)
+
+    def broke_off(self, host: HostName) -> None:
+        self.broken_off_by.append(host)
 
     def disbelieved(self, host: HostName, reason: str) -> None:
         self.disbelieved_by.append(f"{host}: {reason}")
@@ -412,7 +416,7 @@ async def test_a_body_that_is_changed_for_another_host_counts_where_it_is(
 async def test_a_host_that_breaks_off_after_it_was_sent_the_request(
     open_rig: OpenRig, boxes: list[ScriptedUpstream]
 ) -> None:
-    """If a host closes after it received the request, the client gets 502, and no other host gets it."""
+    """The client gets 502, no other host gets the request, and it counts against the host."""
     rig, hosts = await joined(open_rig, at("b", boxes[0]), at("a", boxes[1]))
     client = await rig.send(chat("far"))
     (await boxes[0].call()).hang_up()
@@ -420,7 +424,7 @@ async def test_a_host_that_breaks_off_after_it_was_sent_the_request(
 
     assert answered.status == 502
     assert b"far on b closed the connection before it responded" in answered.body
-    assert hosts.turned_away_by == []
+    assert (hosts.turned_away_by, hosts.broken_off_by) == ([], ["b"])
 
 
 async def test_a_model_servers_time_does_not_run_while_a_request_waits_at_another_host(
@@ -475,6 +479,7 @@ async def test_a_host_stops_answering_before_its_response(open_rig: OpenRig, box
     rig, hosts = await joined(open_rig, at("b", boxes[0]), at("a", boxes[1]))
     client = await rig.send(chat("far"))
     call = await boxes[0].call()
+    assert hosts.forwarded[0].last_received() is None
     hosts.forwarded[0].host_is_silent()
     answered = await client.message()
 
@@ -493,6 +498,7 @@ async def test_a_host_stops_answering_in_the_middle_of_a_stream(
     call = await boxes[0].call()
     await call.say(STREAM_BEGINS)
     await client.read_until(b"data: hello")
+    assert hosts.forwarded[0].last_received() is not None
     hosts.forwarded[0].host_is_silent()
     rest = await client.read_to_end()
 

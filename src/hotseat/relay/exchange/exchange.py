@@ -248,6 +248,10 @@ class Exchange:
         """The last data from the model's server; None if there is none, or for another model."""
         return self.state.last_piece() if self.upstream is not None and self.accounting.model == model else None
 
+    def last_received(self) -> object:
+        """The last data from the upstream, whatever it is; None if there is none."""
+        return self.state.last_piece()
+
     # End
 
     def finished(self, status: int, now: Instant, pieces: Sequence[bytes]) -> None:

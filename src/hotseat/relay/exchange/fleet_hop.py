@@ -28,6 +28,12 @@ class RoutedRequest(Waiter, Protocol):
     def run(self, step: Callable[[], object]) -> None:
         """Report to the client what the step raises: the callers here are callbacks, which could not."""
 
+    @property
+    def was_sent(self) -> bool: ...
+
+    def last_received(self) -> object:
+        """The last data from its upstream; None if there is none."""
+
 
 class FleetHop:
     def __init__(
@@ -113,13 +119,25 @@ class FleetHop:
         self._leave_host()
         self.find()
 
+    def last_received(self) -> object:
+        return self._request.last_received()
+
     def host_is_silent(self) -> None:
-        """It stopped answering. It may have executed the request, so no other host gets it."""
-        self._request.run(self._give_up)
+        """It stopped answering. It may have executed the request, so no other host gets it.
+
+        One that was not sent gets another host as soon as the time for connecting is over.
+        """
+        if self._request.was_sent:
+            self._request.run(self._give_up)
 
     def _give_up(self) -> None:
         assert self._at is not None
         raise HostUnresponsive(f"{self._at.host}, to which this request was forwarded, stopped answering.")
+
+    def broke_off(self) -> None:
+        """Its connection was closed without a response."""
+        if self._at is not None:
+            self._hosts.broke_off(self._at.host)
 
     def come_back(self) -> None:
         """The request is over. Safe to call twice."""
