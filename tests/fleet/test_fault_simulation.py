@@ -63,6 +63,7 @@ FOUND = {
     "dead catalog": (2, ("new configuration",)),
     "no answer": (2, ("host stopped",)),
     "claims after a loss": (7, ("nats loses its state", "move away and back")),
+    "claims of an empty store": (45, ("nats loses its state", "nats loses its state", "host killed")),
     "order ignored": (30, ("order", "order", "nats loses its state")),
     "unknown model": (2, ("host killed",)),
     "moves": (0, ("two moves", "two moves")),

@@ -13,9 +13,7 @@ from hotseat.fleet.forwarded import ForwardedRequests
 from hotseat.fleet.host_proof import LogLimit
 from hotseat.fleet.load_claims import claim, key_of
 from hotseat.fleet.placement import Load, Nowhere, place
-from hotseat.fleet.records import encoded
 from hotseat.fleet.route import THIS_HOST, OtherHost
-from hotseat.fleet.store import Bucket, Written
 
 if TYPE_CHECKING:
     import asyncio
@@ -143,15 +141,14 @@ class HostSelector:
         return await self._claims.agreed(key, lambda: self._claim(decision, unasked=unasked))
 
     async def _claim(self, decision: Load, *, unasked: bool) -> Agreed:
-        """The roster gets the claim before the watch reports it."""
+        """The roster gets the claim before the watch reports it, or the end of all that an empty store has lost."""
         agreed = await claim(self._store, decision, self._roster.me, unasked=unasked)
         self.counters.agreed(agreed, self._roster.me)
         chosen = agreed.claim
         if not unasked:
             log.info("chose host=%s to load model=%s reason=%r", chosen.host, chosen.model, chosen.reason)
         if agreed.revision is not None:
-            written = Written(key_of(chosen.model, chosen.replica), encoded(chosen), agreed.revision)
-            self._roster.apply(Bucket.CLAIMS, written, self._clock())
+            self._roster.agreed(key_of(chosen.model, chosen.replica), chosen, agreed.revision, self._clock())
         return agreed
 
     # Decisions
