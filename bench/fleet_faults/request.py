@@ -8,7 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from hotseat.catalog.spec import HOST_TIMEOUTS
-from hotseat.errors import HotseatError, LoadFailed, NotServed
+from hotseat.errors import HotseatError, LoadFailed, NotServed, ShuttingDown
 from hotseat.fleet.route import OtherHost
 from hotseat.identifiers import ClientId, ModelName
 from hotseat.relay.access.host_requests import UNDONE
@@ -144,6 +144,9 @@ class SimulatedRequest:
         await self.entry.awake.wait()
         if there is not self.entry and isinstance(error, UNDONE):
             return self._turned_away()
+        if isinstance(error, ShuttingDown) and self._hop is not None and not self.outcome:
+            self.at = None
+            return self._hop.refused_here(error)
         if isinstance(error, LoadFailed) and there is not self.entry:
             self.entry.node.host_selector.failed(there.name, self._model)
         return self.end(outcome, error)

@@ -80,6 +80,7 @@ FOUND = {
     "hasty drain": (4, ("order",)),
     "endless drain": (3, ("order",)),
     "stalled path": (1, ("path stalled",)),
+    "refused by a host that stops": (10, ("new configuration",)),
 }
 """Seeds and faults by which the simulation has found defects."""
 

@@ -679,6 +679,34 @@ async def test_a_request_that_a_host_sends_as_we_leave_is_answered(open_rig: Ope
     await within(DEADLINE_S, leaving)
 
 
+async def test_this_host_stops_while_its_client_waits(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:
+    """Another host serves the request."""
+    rig, hosts = await joined(open_rig, THIS_HOST, at("b", boxes[0]))
+    client = await rig.send(chat("slow"))
+    await come_true(lambda: len(rig.dispatcher.views.current().queue) == 1)
+    await rig.dispatcher.shut_down(within=1)
+    call = await boxes[0].call()
+    await call.say(HELLO)
+
+    assert (await client.message()).body == b"hello"
+    assert call.request["hotseat-model"] == "slow"
+    await come_true(lambda: (hosts.away, rig.dispatcher.tickets.in_progress()) == ([], []))
+
+
+@pytest.mark.parametrize("nobody", [NoHostAvailable("slow cannot be placed: b is drained."), THIS_HOST])
+async def test_this_host_stops_and_no_other_one_can_serve_its_client(
+    open_rig: OpenRig, nobody: Route | HotseatError
+) -> None:
+    """The client reads that this host stops."""
+    rig, _ = await joined(open_rig, THIS_HOST, nobody)
+    client = await rig.send(chat("slow"))
+    await come_true(lambda: len(rig.dispatcher.views.current().queue) == 1)
+    await rig.dispatcher.shut_down(within=1)
+    answered = await client.message()
+
+    assert (answered.status, answered["x-error-code"]) == (503, "shutting_down")
+
+
 async def test_a_kept_connection_of_a_host_does_not_hold_us_up(open_rig: OpenRig) -> None:
     """A drain closes an idle connection of another host long before its own limit."""
     rig, _ = await joined(open_rig)

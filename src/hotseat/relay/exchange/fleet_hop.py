@@ -51,13 +51,19 @@ class FleetHop:
         """Operators list and cancel it by this number, unless it is served here: then it has one of the scheduler's."""
         self._at: OtherHost | None = None
         self._agreeing: asyncio.Task[None] | None = None
+        self._refusal: HotseatError | None = None
+        """Why this host cannot serve it."""
 
     def find(self) -> None:
         """The request is then sent, waiting for an agreement, or refused, whatever goes wrong."""
         self._request.run(self._find)
 
     def _find(self) -> None:
-        where = self._hosts.select(self._model, self._client)
+        where: Route | HotseatError | None
+        try:
+            where = self._hosts.select(self._model, self._client)
+        except HotseatError as nobody:
+            where = nobody
         if where is not None:
             return self._go(where)
         self._take_ticket()
@@ -76,6 +82,8 @@ class FleetHop:
             self._agreed(FleetDisconnected(THIS_HOST_LEAVES))
 
     def _go(self, where: Route | HotseatError) -> None:
+        if self._refusal is not None and not isinstance(where, OtherHost):
+            raise self._refusal
         if isinstance(where, HotseatError):
             raise where
         if isinstance(where, OtherHost):
@@ -133,6 +141,11 @@ class FleetHop:
     def _give_up(self) -> None:
         assert self._at is not None
         raise HostUnresponsive(f"{self._at.host}, to which this request was forwarded, stopped answering.")
+
+    def refused_here(self, error: HotseatError) -> None:
+        """This host stops before it could serve it: another one gets it, if one can."""
+        self._refusal = error
+        self.find()
 
     def broke_off(self) -> None:
         """Its connection was closed without a response."""
