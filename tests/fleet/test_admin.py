@@ -66,14 +66,15 @@ async def test_each_host_is_seen_with_what_is_on_it() -> None:
 
 @in_virtual_time
 async def test_a_host_that_refused_a_connection_is_shunned_for_a_while() -> None:
-    """The view shows that the host is left out, and counts what was sent there and refused."""
+    """The view shows that the host is left out and why, and counts what was sent there and refused."""
     async with in_process_fleet("a", "b") as fleet:
         host_selector = fleet["a"].node.host_selector
         host_selector.sent(AT_B, QWEN, Forwarding())
-        host_selector.turned_away(HostName("b"), QWEN)
+        host_selector.turned_away(HostName("b"), QWEN, "no connection: Connection refused")
         [_, b] = fleet["a"].fleet_admin.view().hosts
 
     assert (b.state, b.passed_on, b.turned_away) == (HostState.UNREACHABLE, 1, 1)
+    assert b.problem == "no connection: Connection refused"
 
 
 @in_virtual_time

@@ -52,7 +52,8 @@ class Rig:
 
 @asynccontextmanager
 async def forwarded(rig: Rig) -> AsyncIterator[ForwardedRequests]:
-    requests, tasks = ForwardedRequests(rig.rig.roster, rig.answers, asyncio.get_running_loop().time), Tasks()
+    roster, now, tasks = rig.rig.roster, asyncio.get_running_loop().time, Tasks()
+    requests = ForwardedRequests(roster, rig.answers, lambda host, problem: roster.suspect(host, now(), problem))
     tasks.start(requests.keep_checking(), "check")
     yield requests
     await tasks.aclose()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from hotseat.fleet.roster import Roster
-    from hotseat.identifiers import Address, HostName, Instant, Seconds
+    from hotseat.identifiers import Address, HostName, Seconds
 
     Answers = Callable[[Address], Awaitable[bool]]
 
@@ -56,8 +56,8 @@ class AtHost:
 
 
 class ForwardedRequests:
-    def __init__(self, roster: Roster, answers: Answers, clock: Callable[[], Instant]) -> None:
-        self._roster, self._answers, self._clock = roster, answers, clock
+    def __init__(self, roster: Roster, answers: Answers, suspect: Callable[[HostName, str], None]) -> None:
+        self._roster, self._answers, self._suspect = roster, answers, suspect
         self._hosts: dict[HostName, AtHost] = {}
         """Those with requests in progress, and those that do not answer."""
 
@@ -90,7 +90,7 @@ class ForwardedRequests:
             there.unanswered = 0
         else:
             there.unanswered += 1
-            self._roster.suspect(host, self._clock())
+            self._suspect(host, "it does not answer /health")
             if there.unanswered >= SILENT:
                 self._end_quiet(there)
         self._drop_unused(host, there)

@@ -49,7 +49,7 @@ class HostSelector:
     ) -> None:
         """`look_at_ourselves` updates this host's own entry in the roster; `answers` asks another host."""
         self.name = roster.me
-        self.forwarded = ForwardedRequests(roster, answers, clock)
+        self.forwarded = ForwardedRequests(roster, answers, self.suspect)
         self.signer = signer
         self._warnings = LogLimit(WARN_S, clock)
         self.counters = FleetCounters()
@@ -117,16 +117,19 @@ class HostSelector:
         if self._warnings.lets_through(host):
             log.warning("a host does not trust this one and rejects its requests host=%s reason=%r", host, reason)
 
-    def broke_off(self, host: HostName) -> None:
-        """It, or something on the way to it, closed a connection instead of answering a request."""
-        self._roster.suspect(host, self._clock())
+    def suspect(self, host: HostName, problem: str) -> None:
+        """Send it no requests for a while."""
+        self._roster.suspect(host, self._clock(), problem)
+        if problem and self._warnings.lets_through(host):
+            log.warning("a host gets no requests for a while host=%s reason=%r", host, problem)
 
-    def turned_away(self, host: HostName, model: ModelName) -> None:
+    def turned_away(self, host: HostName, model: ModelName, problem: str = "") -> None:
+        """`problem`: why it is unusable; empty: it only does not serve this request."""
         self.counters.turned_away[host] += 1
         if self._roster.orders.of(host).is_given:  # it may still serve other models
             self._roster.failed(host, model)
         else:
-            self._roster.suspect(host, self._clock())
+            self.suspect(host, problem)
 
     # For the reconciler
 

@@ -36,6 +36,8 @@ class Member:
     refusals: int = 0
     """Connections refused or broken, and questions unanswered, one after the other."""
     shunned_until: Instant = NEVER
+    problem: str = ""
+    """Why it is shunned; empty: it did not say, or does not exist any more."""
     waited_for: list[ModelName] = field(default_factory=list)
     """Models that will need memory and have no process yet."""
     backing_off: list[ModelName] = field(default_factory=list)
@@ -134,8 +136,8 @@ class Member:
 
     # Reachability
 
-    def refuse(self, now: Instant) -> None:
-        self.refusals += 1
+    def refuse(self, now: Instant, problem: str = "") -> None:
+        self.refusals, self.problem = self.refusals + 1, problem
         self.shunned_until = now + min(LONGEST_SHUN_S, SHUN_S * 2 ** min(self.refusals - 1, 10))
 
     def answer(self) -> None:

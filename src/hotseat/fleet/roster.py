@@ -146,10 +146,10 @@ class Roster:
 
     # Outcomes of requests
 
-    def suspect(self, host: HostName, now: Instant) -> None:
+    def suspect(self, host: HostName, now: Instant, problem: str = "") -> None:
         """The host refused or broke a connection, or did not answer: exclude it for a while, longer each time."""
         if host != self.me and (member := self.hosts.get(host)):
-            member.refuse(now)
+            member.refuse(now, problem)
 
     def answered(self, host: HostName) -> None:
         """It answers again."""

@@ -61,6 +61,7 @@ class ScriptedHosts:
     never_agree: bool = False
     turned_away_by: list[str] = field(default_factory=list)
     broken_off_by: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
     disbelieved_by: list[str] = field(default_factory=list)
     away: list[str] = field(default_factory=list)
     forwarded: list[Forwarded] = field(default_factory=list)
@@ -103,10 +104,11 @@ class ScriptedHosts:
         self.away.remove(f"{model} at {host}")
         self.forwarded.remove(request)
 
-    def turned_away(self, host: HostName, model: ModelName) -> None:
+    def turned_away(self, host: HostName, model: ModelName, problem: str) -> None:
         self.turned_away_by.append(host)
+        self.problems.append(problem)
 
-    def broke_off(self, host: HostName) -> None:
+    def suspect(self, host: HostName, problem: str) -> None:
         self.broken_off_by.append(host)
 
     def disbelieved(self, host: HostName, reason: str) -> None:
@@ -295,7 +297,7 @@ async def test_a_host_that_cannot_be_reached_is_passed_over(open_rig: OpenRig, b
     await (await boxes[0].call()).say(HELLO)
 
     assert (await client.message()).body == b"hello"
-    assert hosts.turned_away_by == ["gone"]
+    assert (hosts.turned_away_by, hosts.problems) == (["gone"], ["no connection: Connection refused"])
 
 
 @pytest.mark.parametrize("last", ["another host", "this one"])
@@ -314,6 +316,19 @@ async def test_a_host_that_turns_a_request_away_did_nothing_for_it(
     assert (answered.status, answered.body) == (200, b"hello")
     assert hosts.turned_away_by == ["a"]
     assert hosts.away == []
+
+
+async def test_a_host_does_not_trust_this_one(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:
+    """The next host gets the request, and the reason is kept, for clients that no host can serve."""
+    rig, hosts = await joined(open_rig, at("a", boxes[0]), at("b", boxes[1]))
+    client = await rig.send(chat("far"))
+    why = "the clocks of here and a are 90 s apart. Synchronize both with NTP."
+    refusal = b"Hotseat-Not-Served: unproven\r\nX-Error-Message: %b" % why.encode()
+    await (await boxes[0].call()).say(NOT_SERVED.replace(b"Hotseat-Not-Served: 1", refusal))
+    await (await boxes[1].call()).say(HELLO)
+
+    assert (await client.message()).body == b"hello"
+    assert (hosts.disbelieved_by, hosts.problems) == ([f"a: {why}"], [why])
 
 
 async def test_a_host_with_a_line_tells_how_long_it_is(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:

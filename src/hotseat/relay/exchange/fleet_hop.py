@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from hotseat.dispatch.tickets import Waiter
+from hotseat.error_bodies import one_line
 from hotseat.errors import FleetDisconnected, HostUnresponsive, HotseatError
 from hotseat.fleet.claims_in_progress import THIS_HOST_LEAVES
 from hotseat.fleet.route import OtherHost
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from hotseat.fleet.route import Route
     from hotseat.identifiers import ClientId, HostName, ModelName, TicketId
     from hotseat.relay.http.response_head import ResponseHead
+
+LONGEST_REASON = 200
 
 
 class RoutedRequest(Waiter, Protocol):
@@ -118,12 +121,12 @@ class FleetHop:
             self._hosts.note_load(self._at.host, self._model, load)
         return False
 
-    def turned_away(self, unproven: str = "") -> None:
+    def turned_away(self, unproven: str = "", unreachable: str = "") -> None:
         """The host did nothing for it, perhaps because it rejected our proof: try the next one."""
         assert self._at is not None
         if unproven:
             self._hosts.disbelieved(self._at.host, unproven)
-        self._hosts.turned_away(self._at.host, self._model)
+        self._hosts.turned_away(self._at.host, self._model, one_line(unproven or unreachable, LONGEST_REASON))
         self._leave_host()
         self.find()
 
@@ -150,7 +153,7 @@ class FleetHop:
     def broke_off(self) -> None:
         """Its connection was closed without a response."""
         if self._at is not None:
-            self._hosts.broke_off(self._at.host)
+            self._hosts.suspect(self._at.host, "it closed a connection instead of answering")
 
     def come_back(self) -> None:
         """The request is over. Safe to call twice."""
