@@ -171,6 +171,14 @@ async def network_cut(world: World) -> None:
         world.disturbances.note(name)
 
 
+async def path_stalled(world: World) -> None:
+    """NATS works, so both hosts renew their leases."""
+    pair = frozenset(world.rng.sample(HOSTS, 2))
+    world.network.stalled.add(pair)
+    await world.pause(5.0, 200.0)
+    world.network.stalled.discard(pair)
+
+
 async def clock_wrong(world: World) -> None:
     host = world.rng.choice(HOSTS)
     world.network.skew_s[host] = world.rng.choice((-90.0, -20.0, 20.0, 90.0))
@@ -226,6 +234,7 @@ FAULTS: dict[str, Callable[[World], Awaitable[None]]] = {
         host_restarted,
         new_configuration,
         network_cut,
+        path_stalled,
         clock_wrong,
         name_stolen,
         name_stolen_with_the_address,

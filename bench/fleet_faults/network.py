@@ -193,6 +193,8 @@ class SimulatedNetwork:
         """Whoever listens at the address of this name."""
         self.cut: set[frozenset[HostName]] = set()
         """Pairs that cannot reach each other."""
+        self.stalled: set[frozenset[HostName]] = set()
+        """Pairs between which something accepts connections and passes nothing on, as a hung proxy does."""
         self.skew_s: dict[HostName, Seconds] = {}
         """How far a host's clock is from the others'."""
 
@@ -206,6 +208,14 @@ class SimulatedNetwork:
 
     def is_cut(self, one: HostName, other: HostName) -> bool:
         return frozenset((one, other)) in self.cut
+
+    async def until_passed_on(self, one: HostName, other: HostName) -> None:
+        while frozenset((one, other)) in self.stalled:  # noqa: ASYNC110 - as bytes that lie in a buffer
+            await asyncio.sleep(WAY_S)
+
+    def is_open(self, one: HostName, other: HostName) -> bool:
+        """Do requests of one host reach the other, and are they believed?"""
+        return not {frozenset((one, other))} & (self.cut | self.stalled) and self.believes(one, other)
 
     def believes(self, one: HostName, other: HostName) -> bool:
         return abs(self.skew_s.get(one, 0.0) - self.skew_s.get(other, 0.0)) <= CLOCKS_S
@@ -226,6 +236,7 @@ class SimulatedNetwork:
             return None
         try:
             async with asyncio.timeout(within):
+                await self.until_passed_on(origin.name, there.name)
                 await there.awake.wait()
         except TimeoutError:
             return None
@@ -254,7 +265,8 @@ class Disturbances:
 
     def observe(self) -> None:
         """While some hosts cannot reach others or NATS, or leases may end, those decide alone, and about all hosts."""
-        if self._nats.loses or self._nats.cut_off or self._network.cut or self._network.skew_s:
+        network = self._network
+        if self._nats.loses or self._nats.cut_off or network.cut or network.stalled or network.skew_s:
             for name in self._network.hosts:
                 self.note(name)
         for name in filter(self.is_stolen, self._network.hosts):

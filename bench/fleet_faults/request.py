@@ -8,7 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from hotseat.catalog.spec import HOST_TIMEOUTS
-from hotseat.errors import HotseatError, LoadFailed, NotServed
+from hotseat.errors import HotseatError, LoadFailed, NotServed, ShuttingDown
 from hotseat.fleet.route import OtherHost
 from hotseat.identifiers import ClientId, ModelName
 from hotseat.relay.access.host_requests import UNDONE
@@ -39,6 +39,8 @@ class SimulatedRequest:
         self.at: SimulatedHost | None = None
         """Who has received it."""
         self.was_sent = False
+        self.waited_s: Seconds = 0.0
+        """While its entry was not stopped: a stopped host can answer nobody."""
         self.arrived_at: Instant = inf
         """At the host that has received it."""
         self.is_believed_ready = False
@@ -50,6 +52,9 @@ class SimulatedRequest:
     def is_at(self, host: SimulatedHost, model: ModelName) -> bool:
         """Does it wait for the model there, or use it?"""
         return not self.outcome and self.at is host and self._model == model
+
+    def can_be_served_by(self, host: SimulatedHost) -> bool:
+        return self._model in host.dispatcher.catalog.models
 
     def begin(self) -> None:
         self._rules.begins(self)
@@ -67,6 +72,9 @@ class SimulatedRequest:
         selector, dispatcher = self.entry.node.host_selector, self.entry.dispatcher
         self._hop = FleetHop(selector, dispatcher, self, self._model, client, self._send_to)
         self._hop.find()
+
+    def last_received(self) -> None:
+        """A response arrives whole."""
 
     # Called by the dispatcher of its entry host while another host has it
 
@@ -97,6 +105,7 @@ class SimulatedRequest:
         if there is None:
             return self.run(self._hop.turned_away)
         self.at, self.was_sent = there, True
+        await self._network.until_passed_on(self.entry.name, there.name)
         await there.awake.wait()
         if not there.is_alive:
             return None
@@ -128,12 +137,16 @@ class SimulatedRequest:
     async def answer(self, there: SimulatedHost, outcome: str, error: HotseatError | None = None) -> None:
         """What a host answers travels back to the entry."""
         await self._network.travel()
+        await self._network.until_passed_on(self.entry.name, there.name)
         if self._network.is_cut(self.entry.name, there.name):
             await asyncio.sleep(HOST_TIMEOUTS.lost_s or 0.0)
             outcome, error = CUT, None
         await self.entry.awake.wait()
         if there is not self.entry and isinstance(error, UNDONE):
             return self._turned_away()
+        if isinstance(error, ShuttingDown) and self._hop is not None and not self.outcome:
+            self.at = None
+            return self._hop.refused_here(error)
         if isinstance(error, LoadFailed) and there is not self.entry:
             self.entry.node.host_selector.failed(there.name, self._model)
         return self.end(outcome, error)

@@ -11,7 +11,7 @@ from bench.fleet_faults.host import LOAD_S, names_in
 from bench.fleet_faults.network import RECENT_S, SETTLED_S
 from bench.fleet_faults.request import CUT, ENTRY_DIED
 
-from hotseat.errors import HostUnresponsive, LoadFailed, UnknownModel
+from hotseat.errors import HostUnresponsive, LoadFailed, NoHostAvailable, ShuttingDown, UnknownModel
 from hotseat.fleet.member import LONGEST_SHUN_S
 from hotseat.fleet.store import LEASE_S
 from hotseat.fleet.view import Order
@@ -165,7 +165,7 @@ class Loads:
         return next((name for each in known for name in sorted(each.ready_on) if self._is_usable(name, each)), None)
 
     def _is_usable(self, name: HostName, belief: Belief) -> bool:
-        is_there = self._is_still_there(name, belief.model, belief.at) and self._has_reached(belief.who, name)
+        is_there = self._is_still_there(name, belief.model, belief.at) and self._network.is_open(belief.who.name, name)
         return is_there and not self._is_asked_without_news(belief.who, belief.model, name)
 
     def _is_still_there(self, name: HostName, model: ModelName, since: Instant) -> bool:
@@ -175,9 +175,6 @@ class Loads:
         if there.dispatcher.views.of(model).since > since or self._disturbances.is_stolen(name):
             return False  # it was gone in between
         return self._disturbances.last(name) < since - LONGEST_SHUN_S and not there.orders
-
-    def _has_reached(self, host: SimulatedHost, name: HostName) -> bool:
-        return not self._network.is_cut(host.name, name) and self._network.believes(host.name, name)
 
     # Decisions of other hosts
 
@@ -270,17 +267,28 @@ class Rules:
         was_alive = self._now() - self._last_alive.get(request.name, -RECENT_S) < RECENT_S
         if isinstance(error, UnknownModel) and was_alive and request.name in request.entry.names_known:
             self.violated("unknown model", f"{request.entry.name} answers 404 for {request.name}, whose host restarts")
+        if isinstance(error, NoHostAvailable | ShuttingDown):
+            for host in self._able(request):
+                self.violated("refusal", f"{request.entry.name}: {error.message}, although {host.name} could load it")
+
+    def _able(self, request: SimulatedRequest) -> Iterator[SimulatedHost]:
+        """Hosts that could serve it, as its entry knows: nothing happened to them recently."""
+        entry, roster = request.entry, request.entry.node.roster
+        for host in self.awake():
+            is_free = not (host.orders or roster.orders.of(host.name).is_given)
+            is_open = self._disturbances.is_calm(host.name) and self._network.is_open(entry.name, host.name)
+            is_known = roster.hosts.get(host.name) is not None
+            if request.can_be_served_by(host) and is_free and (host is entry or (is_open and is_known)):
+                yield host
 
     def check_bounds(self) -> None:
         for request in self.requests:
-            waits_s = self._now() - request.began_at
-            if request.outcome or not request.entry.is_awake or not self._disturbances.is_calm(request.entry.name):
-                continue  # while its own host was stopped, nobody could answer
-            if waits_s > BOUND_S:
+            if request.outcome or not request.entry.is_awake:
+                continue
+            request.waited_s += 1.0  # they are observed every second
+            if request.waited_s > BOUND_S:
                 at = request.at.name if request.at else "no host"
-                self.violated(
-                    "no answer", f"request {request.number} for {request.name} has waited {waits_s:.0f} s at {at}"
-                )
+                self.violated("no answer", f"request {request.number} for {request.name} has waited too long at {at}")
                 request.end("given up")
 
     def host_died(self, host: SimulatedHost) -> None:

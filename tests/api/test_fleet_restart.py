@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from tests.support.waiting import come_true
 from hotseat import __version__
 from hotseat.activity.usage import HELD
 from hotseat.fleet import host_restarts
+from hotseat.fleet.host_restarts import HostRestarts
 from hotseat.fleet.node import FleetNode
 from hotseat.fleet.records import HostOrder
 from hotseat.identifiers import HostName, ModelName
@@ -22,6 +24,8 @@ from hotseat.settings import ApiKey, Role
 if TYPE_CHECKING:
     import httpx2
     from tests.support.served_fleet import Served
+
+    from hotseat.fleet.host_http import Receiver
 
 QWEN, LLAMA = ModelName("qwen"), ModelName("llama")
 
@@ -125,12 +129,44 @@ async def test_a_host_whose_new_process_fails(hosts: Served) -> None:
 
 
 async def test_a_host_that_is_silent(hosts: Served) -> None:
-    """It may have restarted or not: the error says so."""
+    """It is not told to restart, so nobody waits for it."""
     await hosts.fall_silent("b")
     answer = await restarted(hosts, "b")
 
     assert answer.status_code == 502
+    assert "b does not answer at http" in answer.json()["error"]
+    assert hosts.parts["b"].restarts.attempts == 0
+
+
+async def test_a_host_falls_silent_as_it_is_told_to_restart(hosts: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have restarted or not: the error says so."""
+
+    async def has_answered(restarts: HostRestarts, to: Receiver) -> None:
+        await hosts.fall_silent("b")
+
+    monkeypatch.setattr(HostRestarts, "_check_answers", has_answered)
+    answer = await restarted(hosts, "b")
+
+    assert answer.status_code == 502
     assert "b was told to restart and did not say how that went" in answer.json()["error"]
+
+
+async def test_a_host_hangs_while_it_restarts(hosts: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is given up once its record has been missing for long."""
+    monkeypatch.setattr(host_restarts, "BACK_S", 0.2)
+    is_over = asyncio.Event()
+
+    async def restart() -> int:
+        await hosts.fleet["b"].node.leave()
+        await is_over.wait()
+        return 1
+
+    monkeypatch.setattr(hosts.parts["b"].restarts, "restart", restart)
+    answer = await restarted(hosts, "b")
+    is_over.set()
+
+    assert answer.status_code == 502
+    assert "b was told to restart, left the fleet and did not return" in answer.json()["error"]
 
 
 async def test_a_host_of_which_nobody_knows(hosts: Served) -> None:

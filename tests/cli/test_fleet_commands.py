@@ -175,13 +175,13 @@ async def test_status_shows_who_was_chosen(gpu1: CommandLine, fleet: InProcessFl
     """An agreed load that has not begun is shown with its reason; a host that refused is shown as unreachable."""
     host_selector = fleet["gpu1"].node.host_selector
     for _ in range(REFUSALS):
-        host_selector.turned_away(HostName("gpu2"), ModelName("qwen"))
+        host_selector.turned_away(HostName("gpu2"), ModelName("qwen"), "its certificate has expired")
     agreed: list[object] = []
     host_selector.claim_and_select(QWEN, "somebody", agreed.append)  # type: ignore[arg-type]  # a client's name in plain text
     await come_true(lambda: agreed)
     said = (await gpu1.type("fleet", "status")).out
 
-    assert "unreachable, last seen" in said
+    assert "unreachable (its certificate has expired), last seen" in said
     assert "WILL LOAD ON" in said
 
 

@@ -52,12 +52,14 @@ def own_restart(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_all_hosts_the_asked_one_last(capsys: pytest.CaptureFixture[str]) -> None:
-    """Without names all hosts are meant; each has a line when it is done."""
+    """Without names all hosts are meant; each has a line when it begins, and one when it is done."""
     fleet = Fleet("http://gpu2")
     restart(fleet, [])
 
     assert fleet.done == ["gpu1", "gpu3", "gpu2"]
-    assert capsys.readouterr().out == "gpu1 has restarted\ngpu3 has restarted\ngpu2 has restarted\n"
+    out, err = capsys.readouterr()
+    assert out == "gpu1 has restarted\ngpu3 has restarted\ngpu2 has restarted\n"
+    assert err == "restarting gpu1 (1 of 3)\nrestarting gpu3 (2 of 3)\nrestarting gpu2 (3 of 3)\n"
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from hotseat.fleet.load_claims import key_of
 from hotseat.fleet.records import Claim, HostOrder, encoded
 from hotseat.fleet.route import OtherHost
 from hotseat.fleet.store import Bucket
-from hotseat.fleet.view import Agreement, FleetConnection, HostState, Order
+from hotseat.fleet.view import AbsentView, Agreement, FleetConnection, HostState, Order
 from hotseat.identifiers import Address, HostName, ModelName
 from hotseat.tasks import Tasks
 
@@ -33,6 +33,8 @@ AT_B = OtherHost(HostName("b"), Address("b", 80))
 
 class Forwarding:
     """A request on its way to another host."""
+
+    def last_received(self) -> None: ...
 
     def host_is_silent(self) -> None:
         raise AssertionError("it answers")
@@ -64,14 +66,15 @@ async def test_each_host_is_seen_with_what_is_on_it() -> None:
 
 @in_virtual_time
 async def test_a_host_that_refused_a_connection_is_shunned_for_a_while() -> None:
-    """The view shows that the host is left out, and counts what was sent there and refused."""
+    """The view shows that the host is left out and why, and counts what was sent there and refused."""
     async with in_process_fleet("a", "b") as fleet:
         host_selector = fleet["a"].node.host_selector
         host_selector.sent(AT_B, QWEN, Forwarding())
-        host_selector.turned_away(HostName("b"), QWEN)
+        host_selector.turned_away(HostName("b"), QWEN, "no connection: Connection refused")
         [_, b] = fleet["a"].fleet_admin.view().hosts
 
     assert (b.state, b.passed_on, b.turned_away) == (HostState.UNREACHABLE, 1, 1)
+    assert b.problem == "no connection: Connection refused"
 
 
 @in_virtual_time
@@ -177,6 +180,20 @@ async def test_nobody_is_ordered_about_who_is_unknown() -> None:
     async with in_process_fleet("gpu1", "gpu2") as fleet:
         with pytest.raises(UnknownHost, match='Did you mean "gpu2"'):
             await fleet["gpu1"].fleet_admin.give("gpu22", Order.DRAIN)
+
+
+@in_virtual_time
+async def test_a_host_that_has_just_left_is_cordoned() -> None:
+    """The order waits for it; a move does not."""
+    async with in_process_fleet("a", "b") as fleet:
+        await fleet["b"].node.leave()
+        await come_true(lambda: fleet["a"].node.roster.hosts.get(HostName("b")) is None)
+        await fleet["a"].fleet_admin.give("b", Order.CORDON)
+        await come_true(lambda: fleet["a"].fleet_admin.view().absent)
+
+        assert fleet["a"].fleet_admin.view().absent == (AbsentView(HostName("b"), frozenset({Order.CORDON})),)
+        with pytest.raises(CannotMove, match="b is not in the fleet at present"):
+            await fleet["a"].fleet_admin.move("qwen", "b")
 
 
 @in_virtual_time

@@ -14,10 +14,12 @@ from tests.support.waiting import come_true
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.errors import FleetDisconnected, HotseatError
+from hotseat.fleet.load_claims import key_of
 from hotseat.fleet.node import FleetNode
 from hotseat.fleet.placement import Load
+from hotseat.fleet.records import Claim, encoded
 from hotseat.fleet.route import THIS_HOST
-from hotseat.fleet.store import Bucket
+from hotseat.fleet.store import Bucket, Removed, Revision
 from hotseat.identifiers import ClientId, HostName, ModelName
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.settings import Fleet
@@ -78,6 +80,19 @@ async def test_two_hundred_requests_for_a_cold_model_are_one_claim(store: Counti
     assert store.count(Bucket.CLAIMS) == {"create": 1}
     assert set(requests.answers) == {THIS_HOST}
     assert sum(requests._node.host_selector.counters.agreements.values()) == 1
+
+
+@pytest.mark.parametrize("by", [HERE, HostName("elsewhere")])
+async def test_a_store_that_lost_its_state_has_lower_revisions(node: FleetNode, requests: Requests, by: str) -> None:
+    """Until the watch reports the loss, requests follow the claims that are made or read meanwhile."""
+    key, now = key_of(ALPHA, 0), asyncio.get_running_loop().time()
+    node.roster.apply(Bucket.CLAIMS, Removed(key, Revision(1000)), now)
+    if by != HERE:
+        await node.store.create(Bucket.CLAIMS, key, encoded(Claim(ALPHA, HERE, HostName(by), "it was asked for")))
+    requests.begin(1)
+    await come_true(lambda: requests.answers != [])
+
+    assert requests.answers == [THIS_HOST]
 
 
 async def test_another_model_does_not_wait(store: CountingStore, requests: Requests) -> None:

@@ -63,6 +63,7 @@ FOUND = {
     "dead catalog": (2, ("new configuration",)),
     "no answer": (2, ("host stopped",)),
     "claims after a loss": (7, ("nats loses its state", "move away and back")),
+    "claims of an empty store": (45, ("nats loses its state", "nats loses its state", "host killed")),
     "order ignored": (30, ("order", "order", "nats loses its state")),
     "unknown model": (2, ("host killed",)),
     "moves": (0, ("two moves", "two moves")),
@@ -78,6 +79,8 @@ FOUND = {
     "news while waiting": (59, ("order", "nats away", "order", "host restarted", "host killed")),
     "hasty drain": (4, ("order",)),
     "endless drain": (3, ("order",)),
+    "stalled path": (1, ("path stalled",)),
+    "refused by a host that stops": (10, ("new configuration",)),
 }
 """Seeds and faults by which the simulation has found defects."""
 
@@ -218,6 +221,7 @@ async def nothing_stops(drain: Drain, now: float, *, may_load: bool) -> list[Any
         ("news while waiting", "needless load", [(HostSelector, "_alone", as_decided)]),
         ("hasty drain", "hasty drain", [(Drain, "_staying", nothing_is_handed_over)]),
         ("endless drain", "endless drain", [(Drain, "go", nothing_stops)]),
+        ("stalled path", "no answer", [(ForwardedRequests, "keep_checking", nobody_checks)]),
     ],
 )
 def test_planted_bugs_are_found(defect: str, rule: str, bugs: list[tuple[Any, str, Any]]) -> None:

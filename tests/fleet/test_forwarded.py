@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from tests.support.fleet import RosterRig, host
 from tests.support.virtual_time import advance, in_virtual_time
 
 from hotseat.fleet.forwarded import ROUND_S, SILENT, ForwardedRequests
-from hotseat.fleet.store import LEASE_S
+from hotseat.fleet.store import Bucket
 from hotseat.identifiers import Address, HostName
 from hotseat.tasks import Tasks
 
@@ -24,6 +25,11 @@ UNTIL_SILENT_S = (SILENT + 1) * ROUND_S
 @dataclass(eq=False)
 class Request:
     is_ended: bool = False
+    has_data: bool = False
+    """In each round."""
+
+    def last_received(self) -> object:
+        return object() if self.has_data else None
 
     def host_is_silent(self) -> None:
         self.is_ended = True
@@ -31,7 +37,7 @@ class Request:
 
 @dataclass
 class Rig:
-    """A clock of its own for records, since the checks wait in virtual time."""
+    """The clock of records is the one of the checks, which wait in virtual time."""
 
     rig: RosterRig
     is_answering: bool = True
@@ -46,27 +52,28 @@ class Rig:
 
 @asynccontextmanager
 async def forwarded(rig: Rig) -> AsyncIterator[ForwardedRequests]:
-    requests, tasks = ForwardedRequests(rig.rig.roster, rig.answers, lambda: rig.rig.now), Tasks()
+    roster, now, tasks = rig.rig.roster, asyncio.get_running_loop().time, Tasks()
+    requests = ForwardedRequests(roster, rig.answers, lambda host, problem: roster.suspect(host, now(), problem))
     tasks.start(requests.keep_checking(), "check")
     yield requests
     await tasks.aclose()
 
 
 @in_virtual_time
-async def test_a_host_renews_its_lease() -> None:
-    """It is not asked: its records show that it runs."""
+async def test_a_host_sends_data() -> None:
+    """It is not asked: the path that requests use works."""
     rig = Rig(RosterRig().hosts(host("a")))
     async with forwarded(rig) as requests:
-        requests.sent(A, THERE, Request())
+        requests.sent(A, THERE, Request(has_data=True))
         await advance(UNTIL_SILENT_S)
 
     assert rig.asked == []
 
 
 @in_virtual_time
-async def test_a_host_without_nats_answers() -> None:
-    """Its requests go on, however long it is cut off."""
-    rig, request = Rig(RosterRig().hosts(host("a")).after(LEASE_S)), Request()
+async def test_a_host_that_has_much_to_compute_answers() -> None:
+    """Its requests go on, however long nothing comes, and also without NATS."""
+    rig, request = Rig(RosterRig()), Request()
     async with forwarded(rig) as requests:
         requests.sent(A, THERE, request)
         await advance(60)
@@ -75,29 +82,72 @@ async def test_a_host_without_nats_answers() -> None:
 
 
 @in_virtual_time
-async def test_a_host_stops_answering() -> None:
-    """Its requests end, after it was asked several times; one that ended by itself is not touched."""
-    rig, request, over = Rig(RosterRig(), is_answering=False), Request(), Request()
+async def test_a_path_stalls_while_nats_works() -> None:
+    """Its requests end, after it was asked several times; those that are over or still receive data are not touched."""
+    rig, request, over, flowing = Rig(RosterRig().hosts(host("a")), False), Request(), Request(), Request(has_data=True)
     async with forwarded(rig) as requests:
-        requests.sent(A, THERE, request)
-        requests.sent(A, THERE, over)
+        for each in (request, over, flowing):
+            requests.sent(A, THERE, each)
         requests.over(A, over)
         await advance(SILENT * ROUND_S - 0.1)
         assert not request.is_ended
         await advance(UNTIL_SILENT_S)
 
-    assert (request.is_ended, over.is_ended) == (True, False)
+    assert (request.is_ended, over.is_ended, flowing.is_ended) == (True, False, False)
+
+
+@in_virtual_time
+async def test_a_path_works_again_after_its_requests_have_ended() -> None:
+    """Until then the host gets no request, although it renews its lease; afterwards it does at once."""
+    rig, request, now = (
+        Rig(RosterRig().hosts(host("a")), is_answering=False),
+        Request(),
+        asyncio.get_running_loop().time,
+    )
+    there = rig.rig.roster.hosts.get(A)
+    assert there is not None
+    async with forwarded(rig) as requests:
+        requests.sent(A, THERE, request)
+        await advance(UNTIL_SILENT_S + ROUND_S)
+        requests.over(A, request)
+        for _ in range(10):
+            rig.rig.hosts(host("a"))
+            await advance(ROUND_S)
+            assert there.is_shunned(now())
+        rig.is_answering = True
+        await advance(ROUND_S)
+        asked = len(rig.asked)
+        await advance(UNTIL_SILENT_S)
+
+    assert request.is_ended
+    assert not there.is_shunned(now())
+    assert len(rig.asked) == asked
+
+
+@in_virtual_time
+async def test_a_silent_host_leaves_the_fleet() -> None:
+    """Nobody asks it any more."""
+    rig, request = Rig(RosterRig().hosts(host("a")), is_answering=False), Request()
+    async with forwarded(rig) as requests:
+        requests.sent(A, THERE, request)
+        await advance(UNTIL_SILENT_S)
+        rig.rig.remove(Bucket.HOSTS, "a")
+        requests.over(A, request)
+        asked = len(rig.asked)
+        await advance(60)
+
+    assert len(rig.asked) == asked
 
 
 @in_virtual_time
 async def test_the_last_request_at_a_host_ends_as_hosts_are_asked() -> None:
-    """Hosts are asked again in the next round."""
+    """Hosts are asked again when a request is quiet there."""
     rig, over, later = Rig(RosterRig(), is_answering=False), Request(), Request()
     async with forwarded(rig) as requests:
         requests.sent(A, THERE, Request())
         requests.sent(B, THERE, over)
         rig.on_question = lambda: requests.over(B, over)
-        await advance(1.1 * ROUND_S)
+        await advance(2.1 * ROUND_S)
         requests.sent(B, THERE, later)
         await advance(UNTIL_SILENT_S)
 

@@ -211,9 +211,10 @@ async def test_nobody_can_take_it(open_host: Open) -> None:
     first = await open_host("a", spec("alpha"))
     await open_host("b", spec("beta"))
     await come_true(lambda: "beta" in first.dispatcher.catalog.fleet_models)
-    first.node.host_selector.turned_away(HostName("b"), BETA)
+    first.node.host_selector.turned_away(HostName("b"), BETA, "no connection: Connection refused")
 
-    with pytest.raises(NoHostAvailable, match=r"beta cannot be placed: b is not answering") as lost:
+    why = r"beta cannot be placed: b is not answering \(no connection: Connection refused\)"
+    with pytest.raises(NoHostAvailable, match=why) as lost:
         await first.where(BETA)
     assert lost.value.retry_helps
 

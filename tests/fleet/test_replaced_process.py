@@ -39,6 +39,8 @@ class Request:
     def __init__(self) -> None:
         self.has_ended = asyncio.Event()
 
+    def last_received(self) -> None: ...
+
     def host_is_silent(self) -> None:
         self.has_ended.set()
 
@@ -93,7 +95,6 @@ async def test_the_host_of_a_forwarded_request_stops_answering(
 ) -> None:
     """The request ends as it would in any other process."""
     monkeypatch.setattr(forwarded, "ROUND_S", 0.01)
-    monkeypatch.setattr(forwarded, "LEASE_S", 0.0)
     request = Request()
     fleet["a"].node.host_selector.forwarded.sent(B, Address("b", 80), request)
     await fleet["a"].node.fall_silent()

@@ -348,7 +348,7 @@ def shunned_s(rig: RosterRig) -> float:
 
 
 def test_who_refuses_again_is_left_out_longer() -> None:
-    """Each further refusal doubles the time for which a host is left out, up to a minute."""
+    """Each further refusal doubles the time for which a host is left out, up to the time of a lease."""
     rig = RosterRig().hosts(host("a"))
     waits = []
     for _ in range(8):

@@ -14,6 +14,7 @@ from hotseat.fleet.records import HostOrder, HostRecord, encoded
 from hotseat.fleet.signing import SignedStore
 from hotseat.fleet.store import Bucket, CaughtUp, Conflict, Removed, Written
 from hotseat.identifiers import HostName
+from hotseat.telemetry.json_lines import taken_apart
 
 if TYPE_CHECKING:
     from hotseat.fleet.store import Change
@@ -111,11 +112,12 @@ async def test_one_warning_says_which_key_and_what_to_do(raw: InProcess, caplog:
     for number in range(5):
         await raw.put(Bucket.HOSTS, f"gpu{number}", FORGED)
         await ours.read(Bucket.HOSTS, f"gpu{number}")
-    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    (warning,) = [record for record in caplog.records if record.levelno == logging.WARNING]
+    sentence, fields = taken_apart(warning)
 
-    assert len(warnings) == 1
-    assert "key=hosts/gpu0" in warnings[0]
-    assert "fleet.secret" in warnings[0]
+    assert sentence == "ignored a record without a valid signature"
+    assert fields["key"] == "hosts/gpu0"
+    assert "fleet.secret" in str(fields["hint"])
 
 
 async def test_an_order_outlives_the_secret_that_it_was_given_under(raw: InProcess) -> None:

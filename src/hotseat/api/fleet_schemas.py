@@ -55,8 +55,9 @@ class FleetHost(Schema):
     labels: dict[str, str]
     config_digest: Annotated[str, Field(description=CONFIG_DIGEST)]
     state: Annotated[
-        HostState, Field(description="`unreachable`: it refused connections, so it gets no requests for a while.")
+        HostState, Field(description="`unreachable`: it did not answer, so it gets no requests for a while.")
     ]
+    problem: Annotated[str, Field(description="Why it is unreachable; empty: it is not, or the reason is unknown.")]
     last_seen_s: Annotated[float, Field(description="Seconds since its last message.")]
     cordoned: Annotated[bool, Field(description="No new models are placed on this host.")]
     drained: Annotated[bool, Field(description=DRAINED)]

@@ -76,7 +76,8 @@ def state(host: dict[str, Any]) -> str:
     if host["state"] == "this_host":
         return "this host"
     seen = f"last seen {duration(host['last_seen_s'])} ago"
-    return seen if host["state"] == "reachable" else f"{host['state']}, {seen}"
+    problem = f" ({host['problem']})" if host.get("problem") else ""
+    return seen if host["state"] == "reachable" else f"{host['state']}{problem}, {seen}"
 
 
 def give(server: Server, host: str, order: str) -> None:

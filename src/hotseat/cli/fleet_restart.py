@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ def restart(server: Server, hosts: Sequence[str]) -> None:
     fleet = server.ask("GET", "/hotseat/fleet")
     order = in_order(fleet, hosts)
     for n, host in enumerate(order):
+        print(f"restarting {host} ({n + 1} of {len(order)})", file=sys.stderr, flush=True)
         try:
             restart_one(server, host, is_asked=host == fleet["host"])
         except Problem as problem:

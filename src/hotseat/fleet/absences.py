@@ -48,6 +48,9 @@ class Absences:
     def left(self, host: HostName, catalog: str, now: Instant) -> None:
         self._left[host] = Left(catalog, now + KNOWN_S)
 
+    def expects(self, host: HostName) -> bool:
+        return host in self._left
+
     def overdue(self, now: Instant) -> list[HostName]:
         """Those that have not renewed their lease in time, each once."""
         if not self._unconfirmed or now < self._confirmed_by:

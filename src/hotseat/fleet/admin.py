@@ -73,6 +73,7 @@ class FleetAdmin:
     # Orders
 
     async def give(self, host: str, order: Order) -> None:
+        """Also for a host that has just left, for example because its machine restarts: it obeys when it returns."""
         await self._change(self._known(host), lambda given: given | {order})
 
     async def take_back(self, host: str, order: Order) -> None:
@@ -125,8 +126,9 @@ class FleetAdmin:
         return None if member is None else await self._fleet_client.model_details(host, member.record.address, model)
 
     def _known(self, host: str) -> HostName:
-        name = HostName(host)
-        if self._roster.hosts.get(name) is None and not self._roster.orders.of(name).is_given:
-            names = [member.name for member in self._roster.hosts]
+        name, hosts = HostName(host), self._roster.hosts
+        is_expected = hosts.absences.expects(name) or self._roster.orders.of(name).is_given
+        if hosts.get(name) is None and not is_expected:
+            names = [member.name for member in hosts]
             raise UnknownHost(f'the fleet has no host named "{host}".{did_you_mean(host, names)}')
         return name

@@ -45,6 +45,9 @@ class ClaimTable:
     def __iter__(self) -> Iterator[Held]:
         return iter(self._all.values())
 
+    def has(self, key: str, claim: Claim) -> bool:
+        return key in self._all and self._all[key].claim == claim
+
     def put(self, held: Held) -> None:
         self.drop(held.key)
         self._all[held.key] = held

@@ -1,23 +1,21 @@
-"""Requests that this host has forwarded: one at a host that stops answering ends, instead of waiting for ever.
+"""Requests that this host has forwarded: one whose path stops answering ends, instead of waiting for ever.
 
-The kernel of a stopped host still accepts and acknowledges data, so the connection does not show it. A host from which
-no record has arrived for the time of a lease is asked over HTTP: if NATS is the problem, it answers, and its requests
-continue.
+The kernel of a stopped host, or a proxy before it, still accepts and acknowledges data, so the connection does not show
+it. Neither does NATS: a host may renew its lease there while nothing passes between the two. So a host that has sent
+nothing for a request for a while is asked over HTTP, at the address that requests use.
 """
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
-
-from hotseat.fleet.store import LEASE_S
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from hotseat.fleet.roster import Roster
-    from hotseat.identifiers import Address, HostName, Instant, Seconds
+    from hotseat.identifiers import Address, HostName, Seconds
 
     Answers = Callable[[Address], Awaitable[bool]]
 
@@ -27,51 +25,78 @@ SILENT = 3
 
 
 class Forwarded(Protocol):
+    def last_received(self) -> object:
+        """The last data from the host; None before that. The same object means no new data."""
+        ...
+
     def host_is_silent(self) -> None:
         """End the request: whether it was executed is unknown, so it is not sent to another host."""
         ...
 
 
+class Received(NamedTuple):
+    last: object
+    quiet_rounds: int = 0
+    """In which nothing else came."""
+
+
 @dataclass(slots=True)
 class AtHost:
     address: Address
-    requests: dict[Forwarded, None] = field(default_factory=dict)
+    requests: dict[Forwarded, Received] = field(default_factory=dict)
     unanswered: int = 0
     """Questions, one after the other."""
 
+    def is_quiet(self) -> bool:
+        """Called once a round: has a request received nothing since the last one?"""
+        for request, known in self.requests.items():
+            last = request.last_received()
+            self.requests[request] = Received(last, known.quiet_rounds + 1 if last is known.last else 0)
+        return any(received.quiet_rounds for received in self.requests.values())
+
 
 class ForwardedRequests:
-    def __init__(self, roster: Roster, answers: Answers, clock: Callable[[], Instant]) -> None:
-        self._roster, self._answers, self._clock = roster, answers, clock
+    def __init__(self, roster: Roster, answers: Answers, suspect: Callable[[HostName, str], None]) -> None:
+        self._roster, self._answers, self._suspect = roster, answers, suspect
         self._hosts: dict[HostName, AtHost] = {}
-        """Those with requests in progress."""
+        """Those with requests in progress, and those that do not answer."""
 
     def sent(self, host: HostName, address: Address, request: Forwarded) -> None:
         there = self._hosts.setdefault(host, AtHost(address))
         there.address = address
-        there.requests[request] = None
+        there.requests[request] = Received(request)  # data is never this object, so its first round is not quiet
 
     def over(self, host: HostName, request: Forwarded) -> None:
         if there := self._hosts.get(host):
             there.requests.pop(request, None)
-            if not there.requests:
-                del self._hosts[host]
+            self._drop_unused(host, there)
+
+    def _drop_unused(self, host: HostName, there: AtHost) -> None:
+        """A host that does not answer is asked until it does, or has left: else clients would have to try it."""
+        is_watched = there.unanswered and self._roster.hosts.get(host)
+        if not there.requests and not is_watched and self._hosts.get(host) is there:
+            del self._hosts[host]
 
     async def keep_checking(self) -> None:
         while True:
             await asyncio.sleep(ROUND_S)
-            silent = [there for host, there in self._hosts.items() if not self._has_reported(host)]
-            await asyncio.gather(*map(self._check, silent))
+            quiet = [(host, there) for host, there in self._hosts.items() if there.is_quiet() or there.unanswered]
+            await asyncio.gather(*(self._check(host, there) for host, there in quiet))
 
-    def _has_reported(self, host: HostName) -> bool:
-        member = self._roster.hosts.get(host)
-        return member is not None and self._clock() - member.received_at < LEASE_S
-
-    async def _check(self, there: AtHost) -> None:
+    async def _check(self, host: HostName, there: AtHost) -> None:
         if await self._answers(there.address):
+            if there.unanswered:
+                self._roster.answered(host)
             there.unanswered = 0
-            return
-        there.unanswered += 1
-        if there.unanswered >= SILENT:
-            for request in [*there.requests]:
+        else:
+            there.unanswered += 1
+            self._suspect(host, "it does not answer /health")
+            if there.unanswered >= SILENT:
+                self._end_quiet(there)
+        self._drop_unused(host, there)
+
+    def _end_quiet(self, there: AtHost) -> None:
+        """A request that receives data goes on: its connection may be older than the fault."""
+        for request, received in [*there.requests.items()]:
+            if received.quiet_rounds >= SILENT and request.last_received() is received.last:
                 request.host_is_silent()

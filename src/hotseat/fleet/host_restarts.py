@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 LOOK_S: Seconds = 0.1
 RESTART_S: Seconds = 700.0
 """A host waits up to eleven minutes for its new process, and for loads and unloads in progress."""
+ANSWER_S: Seconds = 5.0
+"""For it to answer at all: a host that hangs would use up all of the above."""
 BACK_S: Seconds = 60.0
-"""For its record with the new process to arrive here."""
+"""For its record with the new process to arrive here, and how long it may have none meanwhile."""
 LOADED = (READY, ASLEEP)
 
 
@@ -60,17 +62,32 @@ class HostRestarts:
             raise FleetDisconnected(
                 f"{host} was not restarted: NATS is unreachable, so it could not be seen to come back. Try again later."
             )
+        await self._check_answers(Receiver(host, member.record.address))
         before = Before(member.record.boot, self._defined(member))
         await self._replace(Receiver(host, member.record.address), by, before)
         return await self._back(host, before)
+
+    async def _check_answers(self, to: Receiver) -> None:
+        try:
+            await self._http.fetch("GET", to, "/health", ANSWER_S)
+        except (OSError, ValueError) as problem:
+            reason = str(problem) or "timeout"
+            raise HostUnresponsive(
+                f"{to.host} does not answer at {to.url} ({reason}), so it was not restarted"
+            ) from problem
 
     async def _replace(self, to: Receiver, by: ClientId, before: Before) -> None:
         """Meanwhile its models may change: those of the last record of its old process count."""
         tasks = Tasks()
         try:
             asked = tasks.start(self._ask(to, by), "ask a host to restart")
+            until = self._clock() + BACK_S
             while not asked.done():
                 await asyncio.wait([asked], timeout=LOOK_S)
+                if self._roster.hosts.get(to.host):
+                    until = self._clock() + BACK_S
+                elif self._clock() > until:
+                    raise HostUnresponsive(f"{to.host} was told to restart, left the fleet and did not return")
                 self._note(to.host, before)
         finally:
             await tasks.aclose()

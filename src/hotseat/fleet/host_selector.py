@@ -13,9 +13,7 @@ from hotseat.fleet.forwarded import ForwardedRequests
 from hotseat.fleet.host_proof import LogLimit
 from hotseat.fleet.load_claims import claim, key_of
 from hotseat.fleet.placement import Load, Nowhere, place
-from hotseat.fleet.records import encoded
 from hotseat.fleet.route import THIS_HOST, OtherHost
-from hotseat.fleet.store import Bucket, Written
 
 if TYPE_CHECKING:
     import asyncio
@@ -51,7 +49,7 @@ class HostSelector:
     ) -> None:
         """`look_at_ourselves` updates this host's own entry in the roster; `answers` asks another host."""
         self.name = roster.me
-        self.forwarded = ForwardedRequests(roster, answers, clock)
+        self.forwarded = ForwardedRequests(roster, answers, self.suspect)
         self.signer = signer
         self._warnings = LogLimit(WARN_S, clock)
         self.counters = FleetCounters()
@@ -119,12 +117,19 @@ class HostSelector:
         if self._warnings.lets_through(host):
             log.warning("a host does not trust this one and rejects its requests host=%s reason=%r", host, reason)
 
-    def turned_away(self, host: HostName, model: ModelName) -> None:
+    def suspect(self, host: HostName, problem: str) -> None:
+        """Send it no requests for a while."""
+        self._roster.suspect(host, self._clock(), problem)
+        if problem and self._warnings.lets_through(host):
+            log.warning("a host gets no requests for a while host=%s reason=%r", host, problem)
+
+    def turned_away(self, host: HostName, model: ModelName, problem: str = "") -> None:
+        """`problem`: why it is unusable; empty: it only does not serve this request."""
         self.counters.turned_away[host] += 1
         if self._roster.orders.of(host).is_given:  # it may still serve other models
             self._roster.failed(host, model)
         else:
-            self._roster.suspect(host, self._clock())
+            self.suspect(host, problem)
 
     # For the reconciler
 
@@ -139,15 +144,14 @@ class HostSelector:
         return await self._claims.agreed(key, lambda: self._claim(decision, unasked=unasked))
 
     async def _claim(self, decision: Load, *, unasked: bool) -> Agreed:
-        """The roster gets the claim before the watch reports it."""
+        """The roster gets the claim before the watch reports it, or the end of all that an empty store has lost."""
         agreed = await claim(self._store, decision, self._roster.me, unasked=unasked)
         self.counters.agreed(agreed, self._roster.me)
         chosen = agreed.claim
         if not unasked:
             log.info("chose host=%s to load model=%s reason=%r", chosen.host, chosen.model, chosen.reason)
         if agreed.revision is not None:
-            written = Written(key_of(chosen.model, chosen.replica), encoded(chosen), agreed.revision)
-            self._roster.apply(Bucket.CLAIMS, written, self._clock())
+            self._roster.agreed(key_of(chosen.model, chosen.replica), chosen, agreed.revision, self._clock())
         return agreed
 
     # Decisions

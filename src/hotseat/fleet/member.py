@@ -34,8 +34,10 @@ class Member:
     received_at: Instant
     residents: dict[ModelName, Residence] = field(default_factory=dict)
     refusals: int = 0
-    """Consecutive refused connections."""
+    """Connections refused or broken, and questions unanswered, one after the other."""
     shunned_until: Instant = NEVER
+    problem: str = ""
+    """Why it is shunned; empty: it did not say, or does not exist any more."""
     waited_for: list[ModelName] = field(default_factory=list)
     """Models that will need memory and have no process yet."""
     backing_off: list[ModelName] = field(default_factory=list)
@@ -52,7 +54,7 @@ class Member:
         """Apply a new record. Its load figures include our requests that have arrived."""
         if record.boot != self.record.boot:
             self._underway.clear()
-            self.refusals, self.shunned_until = 0, NEVER
+            self.answer()
         elif self.refusals <= 1:
             # The host is alive. One that refuses repeatedly may be alive too, but is unreachable from here.
             self.shunned_until = NEVER
@@ -118,7 +120,7 @@ class Member:
         """A response reported how many requests use or want the model there, including its own."""
         self._loads[model] = load
         self.ladders_until = NEVER
-        self.refusals, self.shunned_until = 0, NEVER
+        self.answer()
 
     def came_back(self, model: ModelName) -> None:
         """A request we sent is over. One that was sent before the host restarted does not count."""
@@ -134,9 +136,12 @@ class Member:
 
     # Reachability
 
-    def refuse(self, now: Instant) -> None:
-        self.refusals += 1
+    def refuse(self, now: Instant, problem: str = "") -> None:
+        self.refusals, self.problem = self.refusals + 1, problem
         self.shunned_until = now + min(LONGEST_SHUN_S, SHUN_S * 2 ** min(self.refusals - 1, 10))
+
+    def answer(self) -> None:
+        self.refusals, self.shunned_until = 0, NEVER
 
     def is_shunned(self, now: Instant) -> bool:
         return now < self.shunned_until

@@ -79,8 +79,10 @@ class Moves:
 
     def _check(self, model: ModelName, to: HostName) -> None:
         member = self._roster.hosts.get(to)
-        offer = self._roster.offer(member, model) if member else None
-        if member is None or offer is None:
+        if member is None:
+            raise CannotMove(f"{to} is not in the fleet at present, so {model} cannot move there.")
+        offer = self._roster.offer(member, model)
+        if offer is None:
             raise CannotMove(f"{to} does not have {model} in its configuration. Add it there first.")
         obstacle = obstacle_to_loading(model, self._roster, member, offer, self._clock())
         if obstacle and not is_guess(obstacle, offer):

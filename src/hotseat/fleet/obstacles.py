@@ -120,6 +120,8 @@ def in_words(obstacle: Obstacle, model: ModelName, roster: Roster, members: list
 def _needs(kind: Obstacle, model: ModelName, roster: Roster, members: list[Member]) -> str:
     if kind is Obstacle.MISSING_FILE:
         return f" ({', '.join(sorted({member.record.missing_files[model] for member in members})[:NAMED])})"
+    if kind is Obstacle.SUSPECT and (problems := sorted({member.problem for member in members} - {""})):
+        return f" ({'; '.join(problems[:NAMED])})"
     offer = roster.offer(members[0], model)
     if offer and kind is Obstacle.LABELS and offer.labels:
         return f" (it needs {', '.join(f'{label}={value}' for label, value in sorted(offer.labels.items()))})"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from hotseat.catalog.template import address_of
 from hotseat.fleet.catalog import FleetCatalog
-from hotseat.fleet.claim_table import CLAIM_S, ClaimTable, Held
+from hotseat.fleet.claim_table import CLAIM_S, SETTLING_S, ClaimTable, Held
 from hotseat.fleet.host_orders import NO_ORDER, HostOrders
 from hotseat.fleet.known_names import KnownNames
 from hotseat.fleet.present_hosts import PresentHosts
@@ -67,6 +67,16 @@ class Roster:
                     self._remove(bucket, key, now)
             case _:
                 assert_never(change)
+
+    def agreed(self, key: str, claim: Claim, revision: Revision, now: Instant) -> None:
+        """A claim that this host has just made or read.
+
+        Its revision may be lower than a known one: that of a store that has lost its state, as the watch has not
+        reported yet, or of a claim that has ended meanwhile. So it counts for a moment in any case.
+        """
+        is_later = self._ledgers[Bucket.CLAIMS].wrote(key, revision)
+        if is_later or not self.claims.has(key, claim):
+            self.claims.put(Held(key, claim, revision, now + (CLAIM_S if is_later else SETTLING_S)))
 
     def here(self, record: HostRecord, catalog: CatalogRecord, now: Instant) -> None:
         """Set this host's own record; the store's copy of it is ignored until `follow_own_record`."""
@@ -136,10 +146,15 @@ class Roster:
 
     # Outcomes of requests
 
-    def suspect(self, host: HostName, now: Instant) -> None:
-        """The host refused a connection: exclude it for a while, longer each time."""
+    def suspect(self, host: HostName, now: Instant, problem: str = "") -> None:
+        """The host refused or broke a connection, or did not answer: exclude it for a while, longer each time."""
         if host != self.me and (member := self.hosts.get(host)):
-            member.refuse(now)
+            member.refuse(now, problem)
+
+    def answered(self, host: HostName) -> None:
+        """It answers again."""
+        if member := self.hosts.get(host):
+            member.answer()
 
     def failed(self, host: HostName, model: ModelName) -> None:
         """A response reported that the model could not start there."""

@@ -87,8 +87,9 @@ class SignedStore:
         if self._secret.believes(_message(bucket, written.key, value), proof):
             return Written(written.key, value, written.revision)
         if self._warnings.lets_through(bucket.value):
+            key = f"{bucket.value}/{written.key}"
             hint = "give that host the same fleet.secret, or find out what else writes to NATS"
-            log.warning("ignored a record without a valid signature key=%s/%s hint=%r", bucket.value, written.key, hint)
+            log.warning("ignored a record without a valid signature key=%s hint=%r", key, hint)
         return None
 
     async def _sign_again(self, written: Written, opened: Written) -> None:

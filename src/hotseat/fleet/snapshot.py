@@ -42,6 +42,7 @@ def _host(member: Member, roster: Roster, counters: FleetCounters, now: Instant)
         version=record.version,
         labels=record.labels,
         state=_state(member, roster, now),
+        problem=member.problem if member.is_shunned(now) else "",
         last_seen_s=max(0.0, now - member.received_at),
         orders=orders_in(roster.orders.of(record.name)),
         devices=tuple(DeviceMemory(device, memory.budget, memory.free) for device, memory in record.devices.items()),

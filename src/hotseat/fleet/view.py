@@ -88,6 +88,8 @@ class HostView:
     """Of those, how many it could not or would not take."""
     config_digest: str = ""
     """Of its models as configured there, shortened."""
+    problem: str = ""
+    """Why it is unreachable; empty while it is not."""
     missing_files: Mapping[ModelName, str] = field(default_factory=dict)
     """A file that its disk does not have, of each of its models that lacks one."""
 

@@ -60,6 +60,8 @@ class ScriptedHosts:
     must_agree: bool = False
     never_agree: bool = False
     turned_away_by: list[str] = field(default_factory=list)
+    broken_off_by: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
     disbelieved_by: list[str] = field(default_factory=list)
     away: list[str] = field(default_factory=list)
     forwarded: list[Forwarded] = field(default_factory=list)
@@ -102,8 +104,12 @@ class ScriptedHosts:
         self.away.remove(f"{model} at {host}")
         self.forwarded.remove(request)
 
-    def turned_away(self, host: HostName, model: ModelName) -> None:
+    def turned_away(self, host: HostName, model: ModelName, problem: str) -> None:
         self.turned_away_by.append(host)
+        self.problems.append(problem)
+
+    def suspect(self, host: HostName, problem: str) -> None:
+        self.broken_off_by.append(host)
 
     def disbelieved(self, host: HostName, reason: str) -> None:
         self.disbelieved_by.append(f"{host}: {reason}")
@@ -291,7 +297,7 @@ async def test_a_host_that_cannot_be_reached_is_passed_over(open_rig: OpenRig, b
     await (await boxes[0].call()).say(HELLO)
 
     assert (await client.message()).body == b"hello"
-    assert hosts.turned_away_by == ["gone"]
+    assert (hosts.turned_away_by, hosts.problems) == (["gone"], ["no connection: Connection refused"])
 
 
 @pytest.mark.parametrize("last", ["another host", "this one"])
@@ -310,6 +316,19 @@ async def test_a_host_that_turns_a_request_away_did_nothing_for_it(
     assert (answered.status, answered.body) == (200, b"hello")
     assert hosts.turned_away_by == ["a"]
     assert hosts.away == []
+
+
+async def test_a_host_does_not_trust_this_one(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:
+    """The next host gets the request, and the reason is kept, for clients that no host can serve."""
+    rig, hosts = await joined(open_rig, at("a", boxes[0]), at("b", boxes[1]))
+    client = await rig.send(chat("far"))
+    why = "the clocks of here and a are 90 s apart. Synchronize both with NTP."
+    refusal = b"Hotseat-Not-Served: unproven\r\nX-Error-Message: %b" % why.encode()
+    await (await boxes[0].call()).say(NOT_SERVED.replace(b"Hotseat-Not-Served: 1", refusal))
+    await (await boxes[1].call()).say(HELLO)
+
+    assert (await client.message()).body == b"hello"
+    assert (hosts.disbelieved_by, hosts.problems) == ([f"a: {why}"], [why])
 
 
 async def test_a_host_with_a_line_tells_how_long_it_is(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:
@@ -412,7 +431,7 @@ async def test_a_body_that_is_changed_for_another_host_counts_where_it_is(
 async def test_a_host_that_breaks_off_after_it_was_sent_the_request(
     open_rig: OpenRig, boxes: list[ScriptedUpstream]
 ) -> None:
-    """If a host closes after it received the request, the client gets 502, and no other host gets it."""
+    """The client gets 502, no other host gets the request, and it counts against the host."""
     rig, hosts = await joined(open_rig, at("b", boxes[0]), at("a", boxes[1]))
     client = await rig.send(chat("far"))
     (await boxes[0].call()).hang_up()
@@ -420,7 +439,7 @@ async def test_a_host_that_breaks_off_after_it_was_sent_the_request(
 
     assert answered.status == 502
     assert b"far on b closed the connection before it responded" in answered.body
-    assert hosts.turned_away_by == []
+    assert (hosts.turned_away_by, hosts.broken_off_by) == ([], ["b"])
 
 
 async def test_a_model_servers_time_does_not_run_while_a_request_waits_at_another_host(
@@ -475,6 +494,7 @@ async def test_a_host_stops_answering_before_its_response(open_rig: OpenRig, box
     rig, hosts = await joined(open_rig, at("b", boxes[0]), at("a", boxes[1]))
     client = await rig.send(chat("far"))
     call = await boxes[0].call()
+    assert hosts.forwarded[0].last_received() is None
     hosts.forwarded[0].host_is_silent()
     answered = await client.message()
 
@@ -493,6 +513,7 @@ async def test_a_host_stops_answering_in_the_middle_of_a_stream(
     call = await boxes[0].call()
     await call.say(STREAM_BEGINS)
     await client.read_until(b"data: hello")
+    assert hosts.forwarded[0].last_received() is not None
     hosts.forwarded[0].host_is_silent()
     rest = await client.read_to_end()
 
@@ -671,6 +692,34 @@ async def test_a_request_that_a_host_sends_as_we_leave_is_answered(open_rig: Ope
     assert answered["connection"] == "close"
     client.hang_up()
     await within(DEADLINE_S, leaving)
+
+
+async def test_this_host_stops_while_its_client_waits(open_rig: OpenRig, boxes: list[ScriptedUpstream]) -> None:
+    """Another host serves the request."""
+    rig, hosts = await joined(open_rig, THIS_HOST, at("b", boxes[0]))
+    client = await rig.send(chat("slow"))
+    await come_true(lambda: len(rig.dispatcher.views.current().queue) == 1)
+    await rig.dispatcher.shut_down(within=1)
+    call = await boxes[0].call()
+    await call.say(HELLO)
+
+    assert (await client.message()).body == b"hello"
+    assert call.request["hotseat-model"] == "slow"
+    await come_true(lambda: (hosts.away, rig.dispatcher.tickets.in_progress()) == ([], []))
+
+
+@pytest.mark.parametrize("nobody", [NoHostAvailable("slow cannot be placed: b is drained."), THIS_HOST])
+async def test_this_host_stops_and_no_other_one_can_serve_its_client(
+    open_rig: OpenRig, nobody: Route | HotseatError
+) -> None:
+    """The client reads that this host stops."""
+    rig, _ = await joined(open_rig, THIS_HOST, nobody)
+    client = await rig.send(chat("slow"))
+    await come_true(lambda: len(rig.dispatcher.views.current().queue) == 1)
+    await rig.dispatcher.shut_down(within=1)
+    answered = await client.message()
+
+    assert (answered.status, answered["x-error-code"]) == (503, "shutting_down")
 
 
 async def test_a_kept_connection_of_a_host_does_not_hold_us_up(open_rig: OpenRig) -> None:

@@ -123,6 +123,7 @@ def host(seen: HostView) -> FleetHost:
         labels=dict(seen.labels),
         config_digest=seen.config_digest,
         state=seen.state,
+        problem=seen.problem,
         last_seen_s=round(seen.last_seen_s, 3),
         **orders(seen.orders),
         devices=[FleetDevice(device=each.device, budget=each.budget, free=each.free) for each in seen.devices],

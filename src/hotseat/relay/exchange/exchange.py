@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVarTuple
 
 from hotseat.activity.recent import InProgress
 from hotseat.catalog.spec import DEFAULT_TIMEOUTS
-from hotseat.errors import HotseatError, LoadFailed, UpstreamError, broken
+from hotseat.errors import HotseatError, LoadFailed, ShuttingDown, UpstreamError, broken
 from hotseat.identifiers import HostName
 from hotseat.relay.exchange.accounting import Accounting, Outcome
 from hotseat.relay.exchange.upstream_head import upstream_head
@@ -171,11 +171,18 @@ class Exchange:
 
     def _refused(self, error: HotseatError) -> None:
         """Model server output is for operators. A fleet host does not say for whom it asks."""
+        accounting = self.accounting
+        is_waiting = accounting.ticket is not None  # else `ask` has not returned yet
+        if isinstance(error, ShuttingDown) and accounting.hop is not None and is_waiting:
+            self.state.cancel()
+            self.state = QUEUED
+            accounting.return_lease()
+            return accounting.hop.refused_here(error)
         verdict = self.request.verdict
         is_operator = verdict.role is not Role.INFERENCE
         if isinstance(error, LoadFailed) and is_operator and not verdict.from_host:
             error = error.for_operators()
-        self.refuse(error)
+        return self.refuse(error)
 
     def cut(self, error: HotseatError) -> None:
         self.run(self.fail, error)
@@ -247,6 +254,10 @@ class Exchange:
     def last_piece(self, model: ModelName) -> object:
         """The last data from the model's server; None if there is none, or for another model."""
         return self.state.last_piece() if self.upstream is not None and self.accounting.model == model else None
+
+    def last_received(self) -> object:
+        """The last data from the upstream, whatever it is; None if there is none."""
+        return self.state.last_piece()
 
     # End
 

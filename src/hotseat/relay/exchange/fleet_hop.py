@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from hotseat.dispatch.tickets import Waiter
+from hotseat.error_bodies import one_line
 from hotseat.errors import FleetDisconnected, HostUnresponsive, HotseatError
 from hotseat.fleet.claims_in_progress import THIS_HOST_LEAVES
 from hotseat.fleet.route import OtherHost
@@ -23,10 +24,18 @@ if TYPE_CHECKING:
     from hotseat.identifiers import ClientId, HostName, ModelName, TicketId
     from hotseat.relay.http.response_head import ResponseHead
 
+LONGEST_REASON = 200
+
 
 class RoutedRequest(Waiter, Protocol):
     def run(self, step: Callable[[], object]) -> None:
         """Report to the client what the step raises: the callers here are callbacks, which could not."""
+
+    @property
+    def was_sent(self) -> bool: ...
+
+    def last_received(self) -> object:
+        """The last data from its upstream; None if there is none."""
 
 
 class FleetHop:
@@ -45,13 +54,19 @@ class FleetHop:
         """Operators list and cancel it by this number, unless it is served here: then it has one of the scheduler's."""
         self._at: OtherHost | None = None
         self._agreeing: asyncio.Task[None] | None = None
+        self._refusal: HotseatError | None = None
+        """Why this host cannot serve it."""
 
     def find(self) -> None:
         """The request is then sent, waiting for an agreement, or refused, whatever goes wrong."""
         self._request.run(self._find)
 
     def _find(self) -> None:
-        where = self._hosts.select(self._model, self._client)
+        where: Route | HotseatError | None
+        try:
+            where = self._hosts.select(self._model, self._client)
+        except HotseatError as nobody:
+            where = nobody
         if where is not None:
             return self._go(where)
         self._take_ticket()
@@ -70,6 +85,8 @@ class FleetHop:
             self._agreed(FleetDisconnected(THIS_HOST_LEAVES))
 
     def _go(self, where: Route | HotseatError) -> None:
+        if self._refusal is not None and not isinstance(where, OtherHost):
+            raise self._refusal
         if isinstance(where, HotseatError):
             raise where
         if isinstance(where, OtherHost):
@@ -104,22 +121,39 @@ class FleetHop:
             self._hosts.note_load(self._at.host, self._model, load)
         return False
 
-    def turned_away(self, unproven: str = "") -> None:
+    def turned_away(self, unproven: str = "", unreachable: str = "") -> None:
         """The host did nothing for it, perhaps because it rejected our proof: try the next one."""
         assert self._at is not None
         if unproven:
             self._hosts.disbelieved(self._at.host, unproven)
-        self._hosts.turned_away(self._at.host, self._model)
+        self._hosts.turned_away(self._at.host, self._model, one_line(unproven or unreachable, LONGEST_REASON))
         self._leave_host()
         self.find()
 
+    def last_received(self) -> object:
+        return self._request.last_received()
+
     def host_is_silent(self) -> None:
-        """It stopped answering. It may have executed the request, so no other host gets it."""
-        self._request.run(self._give_up)
+        """It stopped answering. It may have executed the request, so no other host gets it.
+
+        One that was not sent gets another host as soon as the time for connecting is over.
+        """
+        if self._request.was_sent:
+            self._request.run(self._give_up)
 
     def _give_up(self) -> None:
         assert self._at is not None
         raise HostUnresponsive(f"{self._at.host}, to which this request was forwarded, stopped answering.")
+
+    def refused_here(self, error: HotseatError) -> None:
+        """This host stops before it could serve it: another one gets it, if one can."""
+        self._refusal = error
+        self.find()
+
+    def broke_off(self) -> None:
+        """Its connection was closed without a response."""
+        if self._at is not None:
+            self._hosts.suspect(self._at.host, "it closed a connection instead of answering")
 
     def come_back(self) -> None:
         """The request is over. Safe to call twice."""

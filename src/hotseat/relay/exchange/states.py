@@ -176,6 +176,8 @@ class Sent(Connected):
         if may_retry:
             exchange.state = Connecting(exchange, address)
         else:
+            if (hop := exchange.accounting.hop) is not None:
+                hop.broke_off()
             self._fail(f"closed the connection before it responded.{exchange.target.hint}")
 
     # The response

@@ -161,4 +161,5 @@ class FleetHost(Target):
         """It was not delivered, so another host may serve it."""
         assert exchange.accounting.hop is not None
         exchange.state, exchange.was_sent = QUEUED, False
-        exchange.accounting.hop.turned_away()
+        reason = problem.replace(f" to {self._where.address}", "")  # clients may read it
+        exchange.accounting.hop.turned_away(unreachable=reason)
