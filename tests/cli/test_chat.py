@@ -89,6 +89,14 @@ def test_an_error_within_the_stream_is_a_failure(server: ScriptedServer, typed: 
     assert (said.code, said.out, said.err) == (1, "well", "hotseat: it died\n")
 
 
+def test_an_error_with_terminal_escapes(server: ScriptedServer, typed: Typed) -> None:
+    """The terminal gets the text only, also of 8-bit sequences and of the reasoning."""
+    server.answers = [[piece("we\x9b31mll"), {"error": "it \x1b]0;title\x07died\x9b2J"}]]
+    said = typed("run", "m", "hi", "--url", server.url)
+
+    assert (said.code, said.out, said.err) == (1, "well", "hotseat: it died\n")
+
+
 def test_a_conversation_remembers(
     server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
