@@ -81,6 +81,18 @@ def test_what_the_headers_of_a_response_say(clock: Clock) -> None:
     ]
 
 
+def test_the_clock_is_set_back(clock: Clock) -> None:
+    """Nothing is renewed by it, and nothing has to wait for the time that was wrong."""
+    account = account_of(ApiKey("k", requests=Budget(1, MINUTE)), clock)
+    account.enter("m").ended(0)
+    clock.at -= 30 * MINUTE
+    with pytest.raises(OverLimit):
+        account.enter("m")
+    clock.at += MINUTE
+
+    account.enter("m")
+
+
 def test_a_key_without_budgets(clock: Clock) -> None:
     """Its requests pass, and it is told of no limits."""
     account = account_of(ApiKey("k"), clock)

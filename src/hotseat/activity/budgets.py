@@ -38,8 +38,9 @@ class BudgetCount:
 
     def used(self, at: float) -> int:
         window = at // self.budget.window_s
-        if window != self._window:
-            self._window, self._used = window, 0
+        if window > self._window:
+            self._used = 0
+        self._window = window  # also an earlier one: a clock that is set back renews nothing, and holds nothing up
         return self._used
 
     def add(self, amount: int, at: float) -> None:
