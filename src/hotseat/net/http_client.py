@@ -51,7 +51,7 @@ async def fetch(
 ) -> Answer:
     """The response with at most `most` bytes of its body. `lines` are extra header lines, each with its CRLF.
 
-    Raises OSError (which includes TimeoutError) without a response, ValueError if it is not HTTP.
+    Raises OSError (which includes TimeoutError) without a whole response, ValueError if it is not HTTP.
     """
     request = question(address, path, method, lines, body)
     async with asyncio.timeout(within), connected(address, connector) as (reader, writer):
@@ -134,7 +134,7 @@ async def _body(reader: asyncio.StreamReader, fields: Mapping[str, str], most: B
     if fields.get("transfer-encoding", "").lower() == "chunked":
         return await _chunks(reader, most)
     length = fields.get("content-length")
-    return await _read(reader, most if length is None else min(int(length), most))
+    return await (_read_to_end(reader, most) if length is None else _read(reader, min(int(length), most)))
 
 
 async def _chunks(reader: asyncio.StreamReader, most: Bytes) -> bytes:
@@ -149,8 +149,14 @@ async def _chunks(reader: asyncio.StreamReader, most: Bytes) -> bytes:
 
 
 async def _read(reader: asyncio.StreamReader, size: int) -> bytes:
-    """`size` bytes, or fewer if the connection ends first."""
     try:
         return await reader.readexactly(size)
+    except asyncio.IncompleteReadError:
+        raise ConnectionAbortedError("it closed the connection in the middle of its response") from None
+
+
+async def _read_to_end(reader: asyncio.StreamReader, most: Bytes) -> bytes:
+    try:
+        return await reader.readexactly(most)
     except asyncio.IncompleteReadError as end:
         return end.partial
