@@ -48,13 +48,14 @@ async def fetch(
     within: Seconds | None = None,
     most: Bytes = MOST_BYTES,
     when_connected: Callable[[], None] | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> Answer:
     """The response with at most `most` bytes of its body. `lines` are extra header lines, each with its CRLF.
 
     Raises OSError (which includes TimeoutError) without a whole response, ValueError if it is not HTTP.
     """
     request = question(address, path, method, lines, body)
-    async with asyncio.timeout(within), connected(address, connector) as (reader, writer):
+    async with asyncio.timeout(within), connected(address, connector, tls) as (reader, writer):
         if when_connected is not None:
             when_connected()
         writer.write(request)
@@ -72,13 +73,13 @@ def question(address: Address, path: str, method: str, lines: bytes, body: bytes
 
 @asynccontextmanager
 async def connected(
-    address: Address, connector: Connector
+    address: Address, connector: Connector, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     if address.unix_path:
         reader, writer = await asyncio.open_unix_connection(address.unix_path)
     else:
-        tls = tls_context() if address.tls else None
-        reader, writer = await asyncio.open_connection(ssl=tls, **await connector.way_to(address))
+        context = (tls or tls_context()) if address.tls else None
+        reader, writer = await asyncio.open_connection(ssl=context, **await connector.way_to(address))
     try:
         if is_connected_to_itself(writer.transport):
             raise ConnectionRefusedError(f"nothing is listening on {address.authority}")
