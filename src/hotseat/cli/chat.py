@@ -144,7 +144,8 @@ def parts_of(event: Any) -> tuple[str, str]:
     if error := event.get("error"):
         raise Problem(str(error.get("message", error) if isinstance(error, dict) else error))
     delta = next((choice.get("delta") or {} for choice in event.get("choices") or ()), {})
-    return delta.get("reasoning_content") or "", delta.get("content") or ""
+    reasoning = delta.get("reasoning_content") or delta.get("reasoning")  # llama.cpp's name, and vLLM's
+    return reasoning or "", delta.get("content") or ""
 
 
 class Thinking:
