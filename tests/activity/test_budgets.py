@@ -42,7 +42,7 @@ def test_a_minutes_requests_are_used_up(clock: Clock) -> None:
     account.enter("m").ended(0)
     account.enter("m").ended(0)
     clock.at += 40
-    with pytest.raises(OverLimit, match=r"limit of this API key: 2/min requests") as refused:
+    with pytest.raises(OverLimit, match=r"this API key is limited to 2 requests per minute") as refused:
         account.enter("m")
     clock.at += 20
     account.enter("m")
@@ -57,7 +57,7 @@ def test_a_days_tokens_are_used_up(clock: Clock) -> None:
     first, second = account.enter("m"), account.enter("m")
     first.ended(0, Tokens(60, 50, None))
     second.ended(0)
-    with pytest.raises(OverBudget, match="100/day tokens") as refused:
+    with pytest.raises(OverBudget, match="100 tokens per day") as refused:
         account.enter("m")
     clock.at += DAY / 2
 
