@@ -72,7 +72,7 @@ def check(client: Client) -> None:
         assert refused(hotseat, "renewed"), "no request was refused"
         assert {outcome.text for outcome in outcomes} == {whole_answer("good")}, outcomes
         spent = meet_a_spent_budget(client, hotseat)
-        assert "limit of this API key: 1/day requests" in (spent.error or ""), spent
+        assert "this API key is limited to 1 request per day" in (spent.error or ""), spent
         assert refused(hotseat, "spent") == 1, f"it asked {refused(hotseat, 'spent')} times in vain"
 
 

@@ -84,6 +84,11 @@ class Upstream(Struct, frozen=True):
     pid: int | None = None
     listener: int | None = None
     """The process that listens, behind a script not that one: it is shown and never signalled; None: unknown."""
+    api_key: str = ""
+    """The key that hotseat made for this server and sends with every request; empty: clients send their own."""
+
+    def __repr__(self) -> str:
+        return f"Upstream({self.address}, {self.pid}, {self.listener})"  # never with the key
 
     @property
     def shown_pid(self) -> int | None:

@@ -40,6 +40,7 @@ class Role(Enum):
 
 WINDOWS = {"s": 1.0, "min": 60.0, "hour": 3600.0, "day": 86400.0}
 """What a budget may be per."""
+WORDS = {"s": "second", "min": "minute"}
 BUDGET = rf"([0-9]+(?:\.[0-9]+)?)\s*([kKM]?)\s*/\s*({'|'.join(WINDOWS)})"
 """Regular expression: how a budget is written."""
 MULTIPLES = {"": 1, "k": 1000, "m": 1_000_000}
@@ -57,14 +58,22 @@ class Budget(Struct, frozen=True):
         """`100/min` or `2M/day`; ValueError for anything else."""
         found = re.fullmatch(BUDGET, written.strip())
         if not found:
-            raise ValueError(f'must be so many per {", ".join(WINDOWS)}, such as 100/min or 2M/day, not "{written}"')
+            raise ValueError(f'write how many per {", ".join(WINDOWS)}, such as 100/min or 2M/day, not "{written}"')
         most = float(found[1]) * MULTIPLES[found[2].lower()]
         if not 1 <= most <= LARGEST_BUDGET:
             raise ValueError(f'must be at least 1 and at most {LARGEST_BUDGET}, not "{written}"')
         return cls(int(most), WINDOWS[found[3]])
 
     def __str__(self) -> str:
-        return f"{self.most}/{next(name for name, length in WINDOWS.items() if length == self.window_s)}"
+        return f"{self.most}/{self._window()}"
+
+    def words(self, kind: str) -> str:
+        """`5 requests per minute`."""
+        window = self._window()
+        return f"{self.most} {kind.removesuffix('s') if self.most == 1 else kind} per {WORDS.get(window, window)}"
+
+    def _window(self) -> str:
+        return next(name for name, length in WINDOWS.items() if length == self.window_s)
 
 
 BATCH = "batch"

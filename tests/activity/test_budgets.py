@@ -42,7 +42,7 @@ def test_a_minutes_requests_are_used_up(clock: Clock) -> None:
     account.enter("m").ended(0)
     account.enter("m").ended(0)
     clock.at += 40
-    with pytest.raises(OverLimit, match=r"limit of this API key: 2/min requests") as refused:
+    with pytest.raises(OverLimit, match=r"this API key is limited to 2 requests per minute") as refused:
         account.enter("m")
     clock.at += 20
     account.enter("m")
@@ -57,7 +57,7 @@ def test_a_days_tokens_are_used_up(clock: Clock) -> None:
     first, second = account.enter("m"), account.enter("m")
     first.ended(0, Tokens(60, 50, None))
     second.ended(0)
-    with pytest.raises(OverBudget, match="100/day tokens") as refused:
+    with pytest.raises(OverBudget, match="100 tokens per day") as refused:
         account.enter("m")
     clock.at += DAY / 2
 
@@ -79,6 +79,18 @@ def test_what_the_headers_of_a_response_say(clock: Clock) -> None:
         "x-ratelimit-remaining-tokens: 800",
         "x-ratelimit-reset-tokens: 43200.000s",
     ]
+
+
+def test_the_clock_is_set_back(clock: Clock) -> None:
+    """Nothing is renewed by it, and nothing has to wait for the time that was wrong."""
+    account = account_of(ApiKey("k", requests=Budget(1, MINUTE)), clock)
+    account.enter("m").ended(0)
+    clock.at -= 30 * MINUTE
+    with pytest.raises(OverLimit):
+        account.enter("m")
+    clock.at += MINUTE
+
+    account.enter("m")
 
 
 def test_a_key_without_budgets(clock: Clock) -> None:

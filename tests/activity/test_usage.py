@@ -73,7 +73,7 @@ def test_only_so_many_requests_are_under_way() -> None:
     """The next one may come when one of them has ended."""
     account = an_account(concurrency=1)
     key_use = account.enter("m")
-    with pytest.raises(OverLimit, match="limit of this API key: 1 requests at a time"):
+    with pytest.raises(OverLimit, match="this API key is limited to 1 request at a time"):
         account.enter("m")
     key_use.ended(1)
 

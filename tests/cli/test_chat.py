@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hotseat.cli import chat
 from hotseat.cli.chat import Chat, converse
 from hotseat.cli.client import Server
 
@@ -84,6 +85,33 @@ def test_a_pipe_may_ask(server: ScriptedServer, typed: Typed, monkeypatch: pytes
 def test_an_error_within_the_stream_is_a_failure(server: ScriptedServer, typed: Typed, error: object) -> None:
     """The text before the error is printed."""
     server.answers = [[piece("well"), {"error": error}]]
+    said = typed("run", "m", "hi", "--url", server.url)
+
+    assert (said.code, said.out, said.err) == (1, "well", "hotseat: it died\n")
+
+
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+def test_the_reasoning_on_a_terminal(
+    server: ScriptedServer, typed: Typed, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """llama.cpp and vLLM have different names for it."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr(chat, "Thinking", OnATerminal)
+    server.answers = [[piece("hmm", name), piece("yes"), "[DONE]"]]
+    said = typed("run", "m", "hi", "--url", server.url)
+
+    assert said.out == "\x1b[2mhmm\x1b[0m\n\nyes\n"
+
+
+class OnATerminal(chat.Thinking):
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_shown = True
+
+
+def test_an_error_with_terminal_escapes(server: ScriptedServer, typed: Typed) -> None:
+    """The terminal gets the text only, also of 8-bit sequences."""
+    server.answers = [[piece("we\x9b31mll"), {"error": "it \x1b]0;title\x07died\x9b2J"}]]
     said = typed("run", "m", "hi", "--url", server.url)
 
     assert (said.code, said.out, said.err) == (1, "well", "hotseat: it died\n")

@@ -17,8 +17,8 @@ from tests.support.ports import free_port
 
 from hotseat.cli import doctor_checks
 from hotseat.cli.doctor_checks import AMD, NVIDIA, State
-from hotseat.model_servers import os_processes, port_owner
-from hotseat.model_servers.os_processes import MARKER
+from hotseat.model_servers import orphans, os_processes, port_owner
+from hotseat.model_servers.os_processes import GUARD, MARKER
 from hotseat.settings import Access, ApiKey, Settings
 
 if TYPE_CHECKING:
@@ -237,11 +237,11 @@ class Usage(NamedTuple):
 
 def test_a_server_without_its_guard_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It carries hotseat's mark and has no guard as ancestor. Written down, for any hotseat would end a real one."""
-    for pid, parent, command in ((5, 1, doctor_checks.GUARD), (7, 1, b"server"), (8, 5, b"server")):
+    for pid, parent, command in ((1, 0, b"init"), (5, 1, GUARD.encode()), (7, 1, b"server"), (8, 5, b"server")):
         add_process(tmp_path, pid, parent)
         write(tmp_path / f"{pid}/cmdline", command)
         write(tmp_path / f"{pid}/environ", f"{MARKER}=launch-{pid}" if command == b"server" else "")
-    for module in (os_processes, port_owner, doctor_checks):
+    for module in (os_processes, orphans, port_owner, doctor_checks):
         monkeypatch.setattr(module, "PROC", str(tmp_path))
     [finding] = doctor_checks.orphans()
 

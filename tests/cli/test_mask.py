@@ -9,6 +9,8 @@ from hotseat.cli.reports.mask import Mask
 MASK = Mask(None, {"HOME": "/srv/ada", "SETTING": "an unusual value", "LANG": "C"}, "the-key-of-ada")
 HEAD = "2026-11-17T23:51:47.584Z qwen |"
 
+PEM = f"-----BEGIN PRIVATE KEY-----\n{'canary' * 10}abcd\ncanary==\n-----END PRIVATE KEY-----"
+
 
 @pytest.mark.parametrize(
     ("text", "masked"),
@@ -24,6 +26,14 @@ HEAD = "2026-11-17T23:51:47.584Z qwen |"
         ("as AKIAIOSFODNN7EXAMPLE here", "as (hidden) here"),
         ("hf_abcdefghijklmnopqrst sk-proj-abcdefghijklmnop", "(hidden) (hidden)"),
         (r'"{\"api_key\": \"abc d\", \"n\": 1}"', r'"{\"api_key\": \"(hidden)\", \"n\": 1}"'),
+        ("token='canary one', auth = \"canary two\"", "token='(hidden)', auth = \"(hidden)\""),
+        ("Settings(hf_token=b'can\\'ary', n=3)", "Settings(hf_token=b'(hidden)', n=3)"),
+        ("password='canary without an end", "password='(hidden)'"),
+        ("api_key: canary\nmy-secret = canary, n: 3", "api_key: (hidden)\nmy-secret = (hidden), n: 3"),
+        ("it has eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJjYW5hcnkifQ.c2lnbmF0dXJl.", "it has (hidden)."),
+        (f"{PEM} after", "(hidden) after"),
+        (PEM.replace("\n", "\\n"), "(hidden)"),
+        (PEM.partition("\n")[2].partition("\n")[0], "(hidden)"),
         ("it was an unusual value", "it was ${env.SETTING}"),
         ("/srv/ada/m.gguf /home/bob/m.gguf /Users/eve/m.gguf", "~/m.gguf ~/m.gguf ~/m.gguf"),
         ('"prompt_tokens": 20, tokens: 4, 14 tokens/s', '"prompt_tokens": 20, tokens: 4, 14 tokens/s'),
@@ -79,6 +89,23 @@ def test_a_line_of_a_model_server(said: str) -> None:
 def test_a_line_without_contents(said: str) -> None:
     """Figures are what a report is for."""
     assert MASK.output(f"{HEAD} {said}") == f"{HEAD} {said}"
+
+
+@pytest.mark.parametrize(
+    "said", ["INFO audit actor=canary address=::1 action='load alpha'", "INFO API key created name=canary role=admin"]
+)
+def test_a_line_of_the_audit(said: str) -> None:
+    """Who did what is nobody else's business."""
+    assert "canary" not in MASK.output(f"{HEAD} {said}")
+
+
+def test_a_private_key_of_several_lines() -> None:
+    """Also one that is printed in a single long line."""
+    lines = "\n".join(f"{HEAD} {line}" for line in [*PEM.splitlines(), PEM.replace("\n", "\\n") * 5, "after"])
+    masked = MASK.output(lines)
+
+    assert "canary" not in masked
+    assert masked.endswith(" after")
 
 
 def test_a_prompt_of_several_lines() -> None:

@@ -266,7 +266,7 @@ def test_without_a_folder_for_models_the_error_has_the_lines_to_add(hub: LocalHu
     said, wrong = typed("pull", "test/tiny", *NOBODY), typed("pull", "gemma3", *NOBODY)
 
     assert said.code == 1
-    assert '"gemma3" is no reference to a model: name ORG/REPO' in wrong.err
+    assert '"gemma3" is not a reference to a model: name ORG/REPO' in wrong.err
     assert "modelsDir:\n  path: ~/models\n  cmd: llama-server -m ${MODEL_PATH} ${MMPROJ} --port ${PORT}" in said.err
     assert hub.asked == []
 

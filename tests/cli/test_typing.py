@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 import threading
+from http.client import HTTPResponse
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.support.command_line import Typed
+    from tests.support.command_line import CommandLine, Typed
 
 COMMANDS = (
     "init",
@@ -150,6 +153,88 @@ def test_every_command_shows_an_example(typed: Typed, command: str) -> None:
     said = typed(command, "--help")
 
     assert f"Example: hotseat {command}" in said.out
+
+
+TYPED = {
+    "activity": ("activity",),
+    "debug-bundle": ("debug-bundle", "-o", "{folder}/bundle.tar.gz"),
+    "devices": ("devices",),
+    "fleet cordon": ("fleet", "cordon", "a"),
+    "fleet drain": ("fleet", "drain", "a"),
+    "fleet logs": ("fleet", "logs", "qwen"),
+    "fleet move": ("fleet", "move", "qwen", "a"),
+    "fleet ps": ("fleet", "ps"),
+    "fleet requests": ("fleet", "requests"),
+    "fleet restart": ("fleet", "restart", "a"),
+    "fleet status": ("fleet", "status"),
+    "fleet uncordon": ("fleet", "uncordon", "a"),
+    "fleet undrain": ("fleet", "undrain", "a"),
+    "fleet why": ("fleet", "why", "qwen"),
+    "keys create": ("keys", "create", "ann"),
+    "keys list": ("keys", "list"),
+    "keys revoke": ("keys", "revoke", "ann"),
+    "keys rotate": ("keys", "rotate", "ann"),
+    "list": ("list",),
+    "load": ("load", "dud"),
+    "logs": ("logs", "qwen"),
+    "profile": ("profile",),
+    "ps": ("ps",),
+    "reload": ("reload",),
+    "run": ("run", "qwen", "hello"),
+    "stop": ("stop", "dud"),
+    "top": ("top",),
+    "usage": ("usage", "--csv"),
+    "why": ("why", "qwen"),
+    "yield": ("yield",),
+}
+OTHERWISE = ("doctor", "pull", "record", "restart", "rm", "show")
+"""They begin with files of this machine, a download, a signal or a stream without an end."""
+
+
+def commands_of_a_server(command: Any, name: str = "") -> Iterator[str]:
+    """The commands that ask a running hotseat."""
+    for each, inner in getattr(command, "commands", {}).items():
+        yield from commands_of_a_server(inner, f"{name} {each}".strip())
+    if any(parameter.name == "url" for parameter in command.params):
+        yield name
+
+
+def test_every_command_of_a_server_is_tried() -> None:
+    """A new one needs a place in the list."""
+    assert {*commands_of_a_server(get_command(app))} == TYPED.keys() | {*OTHERWISE}
+
+
+def poisoned(value: Any) -> Any:
+    """With terminal escapes in every text: 7-bit and 8-bit, a colour, a title and a bell."""
+    match value:
+        case str():
+            return f"\x1b[31m{value}\x9b\x90\x1b]0;title\x07"
+        case list():
+            return [*map(poisoned, value)]
+        case dict():
+            return {name: poisoned(member) for name, member in value.items()}
+    return value
+
+
+async def test_no_command_prints_terminal_escapes_of_servers_and_clients(
+    command_line: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Neither as a result nor in an error, nor in CSV; without them every text is as it was sent."""
+    received = HTTPResponse.read
+
+    def read(response: HTTPResponse, size: int | None = None) -> bytes:
+        lines = received(response, size).decode().split("\n")
+        try:
+            return json.dumps(poisoned(json.loads("\n".join(lines))), ensure_ascii=False).encode()
+        except ValueError:
+            return "\n".join(map(poisoned, lines)).encode()
+
+    monkeypatch.setattr(HTTPResponse, "read", read)
+    for words in TYPED.values():
+        said = await command_line.type(*(word.format(folder=tmp_path) for word in words))
+
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", (said.out + said.err).replace("\r\n", "\n")), words
+        assert said.out + said.err, words
 
 
 def test_an_option_says_what_its_value_is() -> None:

@@ -90,7 +90,7 @@ def test_a_selector_is_not_preloaded(files: ConfigFiles) -> None:
     loaded = files.load(TWO + text)
 
     assert [problem.message for problem in loaded.problems] == [
-        '"best" is no model of this machine, so it is not preloaded'
+        '"best" is not configured on this machine, so it is not preloaded'
     ]
 
 

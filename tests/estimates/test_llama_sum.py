@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import time
 
 import pytest
 from tests.support.gguf_heads import KEYS, TENSORS, FoundModels, head
@@ -223,6 +224,23 @@ def test_models_that_remember_nothing_have_no_cache() -> None:
     assert layers("bert") == [(0, 0, None, 0)] * 4
 
 
+def test_sizes_below_zero_count_nothing() -> None:
+    """They would make a model look smaller than it is."""
+    assert layers("lfm2", shortconv__l_cache=0, attention__head_count_kv=0)[0][3] == 0
+    assert layers("gemma4", attention__sliding_window=-512)[0][2] is None
+
+
+def test_thousands_of_layers_with_their_own_heads() -> None:
+    """The time grows with their number, not with its square."""
+    number = 4000
+    began = time.process_time()
+    heads: dict[str, Value] = {"attention__head_count": (8,) * number, "attention__head_count_kv": (2,) * number}
+    found = layers("llama", block_count=number, **heads)
+
+    assert len(found) == number
+    assert time.process_time() - began < 1
+
+
 def test_an_unknown_architecture_is_said() -> None:
     """The general formula is used, and a note says so."""
     keys = {key.replace("llama", "novel"): value for key, value in KEYS.items()}
@@ -243,6 +261,8 @@ def test_an_unknown_architecture_is_said() -> None:
         {**KEYS, "llama.embedding_length": "wide"},
         {**KEYS, "llama.attention.head_count": Long(9)},
         {**KEYS, "llama.attention.head_count_kv": (1,)},
+        {**KEYS, "llama.attention.head_count_kv": (8, -1_000_000, 8, 8)},
+        {**KEYS, "llama.feed_forward_length": (8, -8, 8, 8)},
     ],
 )
 def test_a_head_that_says_too_little_is_refused(keys: dict[str, Value]) -> None:

@@ -7,6 +7,7 @@ import json
 import pytest
 from tests.support.catalogs import gpu
 
+from hotseat.api.journal_json import plain
 from hotseat.errors import Busy, HotseatError, LoadFailed
 from hotseat.handover.channel import Message
 from hotseat.handover.request_messages import (
@@ -65,11 +66,12 @@ def test_kinds_of_another_version_are_ignored() -> None:
 
 
 def test_decisions_arrive_as_they_were_made() -> None:
-    """A grant has the address of the server, with all that belongs to it."""
-    upstream = Upstream(Address("127.0.0.1", 9000, prefix="/v1"), 123)
+    """A grant has the address of the server and the key that it demands, which is shown nowhere."""
+    upstream = Upstream(Address("127.0.0.1", 9000, prefix="/v1"), 123, api_key="made")
     granted = command_in(Message("Grant", {"ticket": 7, "upstream": upstream_facts(upstream), "reason": "ready"}))
 
     assert isinstance(granted, Grant)
+    assert "made" not in f"{granted}{plain(granted)}"
     assert (granted.ticket, granted.upstream, granted.reason) == (7, upstream, "ready")
     assert isinstance(command_in(Message("Confirm", {"ticket": 7})), Confirm)
     assert isinstance(command_in(Message("Refuse", {"ticket": 7, "error": error_facts(Busy("full"))})), Refuse)

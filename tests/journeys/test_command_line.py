@@ -142,7 +142,7 @@ def test_a_server_that_fails_again_and_again_is_reported(serve: Callable[..., Ho
     listed, asked = rig.cli("ps").stdout, rig.cli("why", "dud").stdout
     logged = [json.loads(line) for line in rig.log().splitlines()]
     warned = [line for line in logged if line["message"] == "model server failed to start"][-1]
-    cause = "it exited with code 1 while loading. It does not accept an option of `cmd`; its output says which."
+    cause = "it exited with code 1 while loading. It does not accept an option of `cmd`; the server's output names it."
 
     assert [answer.status for answer in answers] == [503] * 2
     assert all(cause in text for text in (answers[0].json()["error"], asked, warned["error"]))

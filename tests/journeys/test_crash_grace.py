@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import signal
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.client import PATIENCE_S
+from tests.support.client import PATIENCE_S, send
 from tests.support.hotseat import Hotseat
 from tests.support.llama import llama
+from tests.support.processes import environment
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 GRACE: dict[str, Any] = {"crashGrace": "10m"}
 """Longer than a busy machine needs to start the next hotseat."""
+SHOWN = ("/hotseat/config", "/hotseat/models", "/hotseat/models/alpha", "/hotseat/logs/alpha", "/metrics")
 
 
 @pytest.fixture
@@ -64,6 +67,40 @@ def test_a_crash_after_a_restart(start: Callable[..., Hotseat]) -> None:
     assert first.process.wait(PATIENCE_S) == 128 + signal.SIGKILL
     second = start(first.port, **GRACE)
     assert second.health()["alpha"]["pid"] == server
+
+
+def asked_directly(port: int, path: str) -> int:
+    """The status for another user of this machine."""
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)) as connection:
+        return send(connection, "GET", path, None, {}).status
+
+
+def test_a_server_demands_a_key(start: Callable[..., Hotseat]) -> None:
+    """With `apiKeys` it answers hotseat only: through a restart, and after a crash. The key is shown nowhere."""
+    admin = {"Authorization": "Bearer sk-admin-1"}
+    first = start(**GRACE, apiKeys=["sk-admin-1"])
+    first.call("GET", "/upstream/alpha/load", **admin)
+    server = first.health()["alpha"]["pid"]
+    key = environment(server).partition(b"LLAMA_API_KEY=")[2].partition(b"\0")[0].decode()
+    port = first.call("GET", "/hotseat/models/alpha", **admin).json()["port"]
+    others = [asked_directly(port, "/slots"), asked_directly(port, "/health")]
+    answers = [
+        first.chat("alpha", Authorization=admin["Authorization"]),
+        first.call("GET", "/slots?model=alpha", **admin),
+    ]
+    restarted = first.cli("restart", HOTSEAT_API_KEY="sk-admin-1")
+    answers.append(first.chat("alpha", Authorization=admin["Authorization"]))
+    os.kill(first.call("GET", "/hotseat/restart", **admin).json()["pid"], signal.SIGKILL)
+    first.process.wait()
+    second = start(first.port, **GRACE, apiKeys=["sk-admin-1"])
+    answers.append(second.chat("alpha", Authorization=admin["Authorization"]))
+    shown = [second.call("GET", path, **admin).body.decode() for path in SHOWN]
+
+    assert others == [401, 200]
+    assert restarted.returncode == 0, restarted.stderr
+    assert [answer.status for answer in answers] == [200] * 4
+    assert second.health()["alpha"]["pid"] == server
+    assert key not in "".join([*shown, first.log(), second.log()])
 
 
 def test_a_yield_ends_with_the_process(start: Callable[..., Hotseat]) -> None:

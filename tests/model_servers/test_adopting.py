@@ -447,15 +447,17 @@ def test_each_setting_of_a_running_server_changes_the_fingerprint() -> None:
 
 
 async def test_a_description_contains_no_secret(former: SupervisorRig) -> None:
-    """Only hashes of variables are in it, and it survives the journey."""
+    """But a key that hotseat made, without which the server is of no use; it survives the journey."""
     ready = await former.ready(model("healthy", env=(("KEY", "top-secret"),)))
     described = former.supervisor._running[ready.launch].description
     assert described
-    gpus = replace(described, gpus=CARDS)
+    gpus = replace(described, gpus=CARDS, api_key="made")
     text = json.dumps(gpus.as_json())
 
     assert "top-secret" not in text
     assert read_description(json.loads(text), described.pid) == gpus
+    assert "made" not in repr(gpus)
+    assert (gpus.as_json()["version"], described.as_json()["version"]) == (2, 1)  # version 1 knows no keys
 
 
 @pytest.mark.parametrize("said", [None, {}, [], "ready", {"version": 2}, {"version": 1, "model": "qwen"}])

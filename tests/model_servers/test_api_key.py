@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hotseat.model_servers.api_key import authorization, key_of
+from hotseat.model_servers.api_key import authorization, key_of, with_key
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,11 +29,39 @@ SERVER = ("llama-server", "-m", "a.gguf")
         (("docker", "run", "ghcr.io/llama.cpp"), {"LLAMA_API_KEY": "ours"}, ""),
         ((*SERVER, "--api-key", "on\r\ne"), {}, ""),
         ((*SERVER, "--api-key"), {}, ""),
+        (("vllm", "serve", "m"), {"VLLM_API_KEY": "five", "LLAMA_API_KEY": "three"}, "five"),
     ],
 )
 def test_where_a_server_has_its_key_from(argv: tuple[str, ...], env: dict[str, str], key: str) -> None:
     """The first of several is enough; one that would break the header is not sent."""
     assert key_of(argv, env) == key
+
+
+@pytest.mark.parametrize(
+    ("argv", "env", "variable"),
+    [
+        (SERVER, {}, "LLAMA_API_KEY"),
+        (("sh", "-c", "exec llama-server"), {}, "LLAMA_API_KEY"),
+        (("vllm", "serve", "m"), {"LLAMA_API_KEY": "another program's"}, "VLLM_API_KEY"),
+        (("docker", "run", "-e", "LLAMA_API_KEY", "ghcr.io/llama.cpp"), {}, "LLAMA_API_KEY"),
+        (("docker", "run", "ghcr.io/llama.cpp"), {}, None),
+        (("whisper-server", "-m", "a.bin"), {}, None),
+        (("serve.sh",), {}, None),
+        ((*SERVER, "--api-key", "one"), {}, None),
+        (("vllm", "serve", "m", "--api_key=one"), {}, None),
+        ((*SERVER, "--api-key-file", "/keys"), {}, None),
+        (SERVER, {"LLAMA_API_KEY": "one"}, None),
+        (SERVER, {"LLAMA_API_KEY": ""}, None),
+        (SERVER, {"LLAMA_ARG_API_KEY_FILE": "/keys"}, None),
+    ],
+)
+def test_which_servers_get_a_key(argv: tuple[str, ...], env: dict[str, str], variable: str | None) -> None:
+    """Those that read it from their environment, unless the configuration says something about keys."""
+    made = with_key(argv, env)
+
+    assert [*made] == [variable] * bool(variable)
+    assert key_of(argv, {**env, **made}) == (made[variable] if variable else key_of(argv, env))
+    assert made == {} or made != with_key(argv, env)
 
 
 @pytest.mark.parametrize("text", ["# comment\n\none\ntwo\n", "one", "\none \r\n"])

@@ -77,7 +77,6 @@ async def test_a_question_with_a_body_and_further_fields() -> None:
         (b"Transfer-Encoding: Chunked\r\n\r\n14\r\nhello, hello, hello!\r\n0\r\n\r\n", b"hello, hel"),
         (b"\r\nhello", b"hello"),
         (b"\r\nhello, hello, hello", b"hello, hel"),
-        (b"Content-Length: 9\r\n\r\nhello", b"hello"),
         (b"Content-Length: 99999999999999\r\n\r\nhello, hello, hello", b"hello, hel"),
     ],
 )
@@ -101,6 +100,14 @@ async def test_an_interim_answer_is_not_the_answer() -> None:
     """An interim response is skipped."""
     async with server(b"HTTP/1.1 102 Processing\r\n\r\n" + OK + b"Content-Length: 0\r\n\r\n") as (address, _):
         assert (await fetch(address, "/", Connector(), within=SOON_S)).status == 200
+
+
+@pytest.mark.parametrize("rest", [b"Content-Length: 9\r\n\r\nhello", b"Transfer-Encoding: chunked\r\n\r\n9\r\nhello"])
+async def test_a_server_dies_in_the_middle_of_its_response(rest: bytes) -> None:
+    """A part of a response is none, whatever its status."""
+    async with server(OK + rest) as (address, _):
+        with pytest.raises(ConnectionAbortedError, match="in the middle of its response"):
+            await fetch(address, "/", Connector(), within=SOON_S)
 
 
 @pytest.mark.parametrize(

@@ -384,6 +384,7 @@ ENDS: dict[str, Callable[[Following], None]] = {
 }
 ELSEWHERE = {
     "cordon and drain": "tests/startup/test_carried_facts.py::test_a_cordon_is_revoked_in_the_next_process",
+    "keys of servers": "tests/journeys/test_crash_grace.py::test_a_server_demands_a_key",
     "name in the fleet": "tests/state/test_fleet_state.py::test_orders_for_another_name",
     "reload meanwhile": "tests/journeys/test_restart.py::test_a_reload_during_a_restart",
     "created keys": "tests/startup/test_carried_facts.py::test_a_created_key_is_revoked_in_the_next_process",

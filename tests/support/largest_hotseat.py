@@ -215,7 +215,7 @@ def fill(rig: Management, sizes: Sizes) -> None:
     rig.config_report = ConfigReport({**shown, "models": dict.fromkeys(names, shown["models"][FIRST])})
     for n in range(journal.KEPT):
         rig.journal.record(SlotsLearned(names[n % sizes.models], LaunchId(n), 4), ())
-    rig.metrics_text = MetricsText(rig.metrics, lambda: shown_in_metrics(rig.dispatcher), Lag().worst_since_asked)
+    rig.metrics_text = MetricsText(rig.metrics, lambda: shown_in_metrics(rig.dispatcher), Lag().worst_of_last_minute)
     rig.metrics_text.include(KeyPage(rig.accounts.all, rig.usage.by_key))
     assert rig.fleet is not None
     rig.metrics_text.include(FleetPage(rig.fleet.view))

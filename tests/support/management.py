@@ -172,7 +172,7 @@ class Management:
     metrics_text: MetricsText = field(init=False)
 
     def __post_init__(self) -> None:
-        self.metrics_text = MetricsText(self.metrics, self.dispatcher.views.of_all, Lag().worst_since_asked)
+        self.metrics_text = MetricsText(self.metrics, self.dispatcher.views.of_all, Lag().worst_of_last_minute)
         self.active = ActiveConfig(Loaded(self.dispatcher.catalog, Settings()))
         file = KeyFile(self.folder / KEYS)
         self.created_keys = CreatedKeys(file, self.active, self.accounts, self._use_keys)

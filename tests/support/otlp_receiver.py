@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import threading
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -37,6 +38,7 @@ class OtlpReceiver:
 
     def __init__(self, port: int = 0) -> None:
         self.statuses: list[int] = []
+        self.retry_after: str | None = None
         self.spans: list[ReceivedSpan] = []
         self.bodies: list[bytes] = []
         self.paths: list[str] = []
@@ -74,6 +76,8 @@ class OtlpReceiver:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 self.send_response(receiver._received(self.path, dict(self.headers), body))
                 self.send_header("Content-Length", "0")
+                if receiver.retry_after:
+                    self.send_header("Retry-After", receiver.retry_after)
                 self.end_headers()
 
             def log_message(self, *args: object) -> None: ...
@@ -87,7 +91,8 @@ class OtlpReceiver:
         self.bodies.append(body)
         status = self.statuses.pop(0) if self.statuses else 200
         if status == 200:
-            self.spans += spans_in(ExportTraceServiceRequest.FromString(body))
+            plain = gzip.decompress(body) if headers.get("Content-Encoding") == "gzip" else body
+            self.spans += spans_in(ExportTraceServiceRequest.FromString(plain))
         return status
 
 

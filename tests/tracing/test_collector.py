@@ -12,7 +12,16 @@ ENDPOINT = f"{PREFIX}ENDPOINT"
 NAMED = {ENDPOINT: "http://collector:4318"}
 
 
-@pytest.mark.parametrize("environ", [{}, {ENDPOINT: ""}, {ENDPOINT: " "}, {**NAMED, "OTEL_SDK_DISABLED": "True"}])
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {},
+        {ENDPOINT: ""},
+        {ENDPOINT: " "},
+        {**NAMED, "OTEL_SDK_DISABLED": "True"},
+        {**NAMED, "OTEL_TRACES_EXPORTER": "none"},
+    ],
+)
 def test_nothing_is_traced(environ: dict[str, str]) -> None:
     """No collector is named, or OpenTelemetry is disabled."""
     assert collector_of(environ) is None
@@ -73,6 +82,12 @@ def test_the_time_of_the_collector() -> None:
     assert collector.within_s == 2.5
 
 
+def test_an_exporter_that_hotseat_does_not_have() -> None:
+    """It exports with OTLP or not at all."""
+    with pytest.raises(ValueError, match="OTEL_TRACES_EXPORTER must be otlp or none"):
+        collector_of({**NAMED, "OTEL_TRACES_EXPORTER": "console"})
+
+
 @pytest.mark.parametrize(
     ("name", "value", "problem"),
     [
@@ -83,6 +98,7 @@ def test_the_time_of_the_collector() -> None:
         ("HEADERS", "x=letmein%0d%0aHost: y", "OTEL_EXPORTER_OTLP_HEADERS must be name=value"),
         ("HEADERS", "a b=letmein", "OTEL_EXPORTER_OTLP_HEADERS must be name=value"),
         ("TIMEOUT", "10s", "OTEL_EXPORTER_OTLP_TIMEOUT must be a number of milliseconds"),
+        ("COMPRESSION", "zstd", "OTEL_EXPORTER_OTLP_COMPRESSION must be gzip or none"),
         ("TIMEOUT", "0", "OTEL_EXPORTER_OTLP_TIMEOUT must be a number of milliseconds"),
     ],
 )

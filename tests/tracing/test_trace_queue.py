@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+import ssl
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.certificate import CERTIFICATE
 from tests.support.otlp_receiver import OtlpReceiver
 from tests.support.ports import free_port
 from tests.support.traces import traced
@@ -19,6 +22,7 @@ from hotseat.tracing.trace_queue import BATCH, BETWEEN_WARNINGS_S, TraceQueue
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
+    from pathlib import Path
 
 HEADERS = {"OTEL_EXPORTER_OTLP_HEADERS": "x-api-key=letmein"}
 SPANS = 3
@@ -38,8 +42,8 @@ def collector() -> Iterator[OtlpReceiver]:
         yield receiver
 
 
-def queue_to(url: str, clock: Callable[[], float] = lambda: 0.0) -> TraceQueue:
-    collector = collector_of({"OTEL_EXPORTER_OTLP_ENDPOINT": url, **HEADERS})
+def queue_to(url: str, clock: Callable[[], float] = lambda: 0.0, **environ: str) -> TraceQueue:
+    collector = collector_of({"OTEL_EXPORTER_OTLP_ENDPOINT": url, **HEADERS, **environ})
     assert collector is not None
     return TraceQueue(collector, OtlpEncoder(collector.service), clock)
 
@@ -117,6 +121,60 @@ async def test_a_collector_that_is_busy(collector: OtlpReceiver, caplog: pytest.
     assert f"it answered with status {status}" in caplog.text
     assert len(collector.spans) == SPANS
     assert (len(collector.bodies), queue.dropped) == (2, 0)
+
+
+async def test_a_collector_that_says_when_to_come_again(collector: OtlpReceiver, tasks: Tasks) -> None:
+    """It is left alone until then."""
+    collector.statuses, collector.retry_after = [429], "20"
+    now = [0.0]
+    looked: list[float] = []
+
+    def clock() -> float:
+        looked.append(now[0])
+        return now[0]
+
+    queue = queue_to(collector.url, clock)
+    queue.put(traced())
+    tasks.start(queue.run(), "traces")
+    await come_true(lambda: len(collector.bodies) == 1)
+    now[0] = 19.0
+    await come_true(lambda: looked.count(19.0) > 3)
+    asked_at_19 = len(collector.bodies)
+    now[0] = 20.0
+    await come_true(lambda: len(collector.spans) == SPANS)
+
+    assert asked_at_19 == 1
+
+
+async def test_traces_are_compressed(collector: OtlpReceiver) -> None:
+    """If the collector shall get them so."""
+    queue = queue_to(collector.url, OTEL_EXPORTER_OTLP_COMPRESSION="gzip")
+    queue.put(traced())
+    await queue.aclose()
+
+    assert collector.headers[0]["Content-Encoding"] == "gzip"
+    assert len(collector.spans) == SPANS
+
+
+async def test_a_collector_with_a_certificate_of_its_own(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is trusted because of the file that the environment names."""
+    file = tmp_path / "c.pem"
+    file.write_text(CERTIFICATE)
+    said = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+    own = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    own.load_cert_chain(file)
+    async with await asyncio.start_server(lambda _, writer: writer.write(said), "localhost", 0, ssl=own) as listening:
+        url = f"https://localhost:{listening.sockets[0].getsockname()[1]}"
+        for certificate in ("", str(file)):
+            queue = queue_to(url, OTEL_EXPORTER_OTLP_CERTIFICATE=certificate)
+            queue.put(traced())
+            await queue.aclose()
+    [warning] = [record.getMessage() for record in caplog.records]
+
+    assert "waiting=1" in warning
+    assert "certificate" in warning
+    with pytest.raises(ValueError, match="CERTIFICATE names no file with certificates"):
+        queue_to(url, OTEL_EXPORTER_OTLP_CERTIFICATE=str(tmp_path / "none"))
 
 
 async def test_a_collector_that_refuses(collector: OtlpReceiver, caplog: pytest.LogCaptureFixture) -> None:

@@ -30,6 +30,13 @@ test("chunks extend the text, and the server's own timings take precedence", () 
   assert.deepEqual([last.tokens, last.tokensPerS], [9, 4.5]);
 });
 
+test("the reasoning is shown by either name, and counts as tokens", () => {
+  const first = withChunk(EMPTY_REPLY, { choices: [{ delta: { reasoning_content: "Hm", reasoning: "Hm" } }] }, 2);
+  const second = withChunk(first, { choices: [{ delta: { reasoning: "m." } }] }, 3);
+
+  assert.deepEqual([second.reasoning, second.text, second.tokens], ["Hmm.", "", 2]);
+});
+
 test("an error within a stream keeps its message", () => {
   assert.equal(withChunk(EMPTY_REPLY, { error: { message: "qwen failed" } }, 1).trouble, "qwen failed");
   assert.equal(withChunk(EMPTY_REPLY, { error: "plain" }, 1).trouble, "plain");

@@ -29,8 +29,15 @@ export const EMPTY_REPLY: Reply = {
   tokensPerS: null,
 };
 
+/** llama.cpp calls its reasoning `reasoning_content`, and vLLM `reasoning`. */
+interface Delta {
+  content?: string | null;
+  reasoning_content?: string | null;
+  reasoning?: string | null;
+}
+
 export interface Chunk {
-  choices?: { delta?: { content?: string | null; reasoning_content?: string | null } }[];
+  choices?: { delta?: Delta }[];
   error?: string | { message: string };
   timings?: { predicted_n: number; predicted_per_second: number };
 }
@@ -41,14 +48,15 @@ export function withChunk(reply: Reply, chunk: Chunk, elapsed: number): Reply {
     return { ...reply, trouble: typeof chunk.error === "string" ? chunk.error : chunk.error.message };
   }
   const delta = chunk.choices?.[0]?.delta ?? {};
-  const isToken = Boolean(delta.content || delta.reasoning_content);
+  const reasoning = delta.reasoning_content || delta.reasoning || "";
+  const isToken = Boolean(delta.content || reasoning);
   const firstTokenS = reply.firstTokenS ?? (isToken ? elapsed : null);
   const tokens = chunk.timings?.predicted_n ?? reply.tokens + (isToken ? 1 : 0);
   return {
     ...reply,
     state: "answering",
     text: reply.text + (delta.content ?? ""),
-    reasoning: reply.reasoning + (delta.reasoning_content ?? ""),
+    reasoning: reply.reasoning + reasoning,
     firstTokenS,
     tokens,
     tokensPerS: chunk.timings?.predicted_per_second ?? speed(tokens, firstTokenS, elapsed),

@@ -38,8 +38,9 @@ class BudgetCount:
 
     def used(self, at: float) -> int:
         window = at // self.budget.window_s
-        if window != self._window:
-            self._window, self._used = window, 0
+        if window > self._window:
+            self._used = 0
+        self._window = window  # also an earlier one: a clock that is set back renews nothing, and holds nothing up
         return self._used
 
     def add(self, amount: int, at: float) -> None:
@@ -96,7 +97,7 @@ class Budgets:
             if not count.left(at):
                 wait_s, fields = count.renewed_in(at), self.fields()
                 error = OverLimit if wait_s <= SOON_S else OverBudget
-                raise error(f"limit of this API key: {count.budget} {kind}", retry_after=wait_s, fields=fields)
+                raise error(f"this API key is limited to {count.budget.words(kind)}", retry_after=wait_s, fields=fields)
         self._add(REQUESTS, 1)
 
     def spend(self, tokens: Tokens | None, estimated: int) -> None:

@@ -114,7 +114,8 @@ class Account:
     def _check_limits(self) -> None:
         most = self.key.concurrency
         if most is not None and self.in_flight >= most:
-            raise OverLimit(f"limit of this API key: {most} requests at a time", retry_after=1)
+            requests = "1 request" if most == 1 else f"{most} requests"
+            raise OverLimit(f"this API key is limited to {requests} at a time", retry_after=1)
         self.budgets.take_request()
 
 

@@ -17,7 +17,7 @@ from hotseat.catalog.sleeping import SleepLevel
 from hotseat.catalog.spec import ModelSpec
 from hotseat.dispatch.journal import Gap
 from hotseat.errors import HotseatError
-from hotseat.identifiers import Address, Place
+from hotseat.identifiers import Address, Place, Upstream
 from hotseat.scheduling.commands import ReportFailure, StartUpstream, StopUpstream, WakeAt
 
 if TYPE_CHECKING:
@@ -73,6 +73,8 @@ def plain(thing: Any) -> Any:
             return {"code": thing.code, "message": thing.message}
         case Address() | Place():
             return str(thing)
+        case Upstream():
+            return {"address": str(thing.address), "pid": thing.pid, "listener": thing.listener}
         case SleepLevel() | FleetModel():
             return thing.name
         case tuple() | frozenset():

@@ -9,9 +9,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hotseat.cli.client import in_path
+from hotseat.cli.client import in_path, parsed
 from hotseat.cli.problems import Problem
-from hotseat.cli.tables import without_escapes_but_lines
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -116,7 +115,7 @@ class Chat:
             with closing(self._answer([*self.messages, question])) as pieces:
                 for piece in pieces:
                     answer.append(piece)
-                    print(without_escapes_but_lines(piece), end="", flush=True)
+                    print(piece, end="", flush=True)
         except KeyboardInterrupt:
             if not sys.stdin.isatty():
                 raise
@@ -132,7 +131,7 @@ class Chat:
             for event in events:
                 if event == DONE:
                     break
-                reasoning, text = parts_of(json.loads(event))
+                reasoning, text = parts_of(parsed(event))
                 thinking.show(reasoning)
                 if text:
                     thinking.end()
@@ -145,7 +144,8 @@ def parts_of(event: Any) -> tuple[str, str]:
     if error := event.get("error"):
         raise Problem(str(error.get("message", error) if isinstance(error, dict) else error))
     delta = next((choice.get("delta") or {} for choice in event.get("choices") or ()), {})
-    return delta.get("reasoning_content") or "", delta.get("content") or ""
+    reasoning = delta.get("reasoning_content") or delta.get("reasoning")  # llama.cpp's name, and vLLM's
+    return reasoning or "", delta.get("content") or ""
 
 
 class Thinking:
@@ -157,7 +157,6 @@ class Thinking:
 
     def show(self, text: str) -> None:
         if text and self._is_shown:
-            text = without_escapes_but_lines(text)
             print(text if "NO_COLOR" in os.environ else f"\x1b[2m{text}\x1b[0m", end="", flush=True)
             self._has_begun = True
 

@@ -1,4 +1,7 @@
-"""The command line's HTTP client for a running hotseat: standard library only, never through a proxy."""
+"""The command line's HTTP client for a running hotseat: standard library only, never through a proxy.
+
+No text that it returns contains terminal escapes, so no command can print those of a model server or a client.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from hotseat.cli.problems import NothingListens, Problem, Unreachable
+from hotseat.cli.tables import without_escapes, without_escapes_but_lines
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -44,19 +48,20 @@ class Server:
         """The JSON of the answer; Refused with the server's message if it is not a success."""
         with closing(self._connect()) as connection:
             answer = self._send(connection, method, path, query)
-            return json.loads(_whole(answer, self.url))
+            return parsed(_whole(answer, self.url))
 
     def send(self, method: str, path: str, body: object = None) -> Any:
         """The same with a JSON body."""
         with closing(self._connect()) as connection:
-            return json.loads(_whole(self._send(connection, method, path, {}, body), self.url))
+            return parsed(_whole(self._send(connection, method, path, {}, body), self.url))
 
     def text(self, path: str, **query: object) -> str:
         with closing(self._connect()) as connection:
-            return _whole(self._send(connection, "GET", path, query), self.url).decode("utf-8", "replace")
+            text = _whole(self._send(connection, "GET", path, query), self.url).decode("utf-8", "replace")
+            return without_escapes_but_lines(text)
 
     def follow(self, path: str, **query: object) -> Iterator[str]:
-        """The data of each server-sent event until the server ends the stream."""
+        """The data of each server-sent event until the server ends the stream; see `parsed` for JSON."""
         return self._events("GET", path, query, None)
 
     def stream(self, path: str, body: object) -> Generator[str, None, None]:
@@ -69,7 +74,7 @@ class Server:
             try:
                 for line in answer:
                     if line.startswith(b"data:"):
-                        yield line[5:].decode("utf-8", "replace").removeprefix(" ").rstrip("\r\n")
+                        yield without_escapes(line[5:].decode("utf-8", "replace").removeprefix(" "))
             except (OSError, HTTPException):
                 raise Problem(f"{self.url} closed the connection; is it still running?") from None
 
@@ -121,6 +126,22 @@ class Server:
         return answer
 
 
+def parsed(text: str | bytes) -> Any:
+    """JSON from a server; ValueError if it is none."""
+    return _cleaned(json.loads(text))
+
+
+def _cleaned(value: Any) -> Any:
+    match value:
+        case str():
+            return without_escapes_but_lines(value)
+        case list():
+            return [*map(_cleaned, value)]
+        case dict():
+            return {_cleaned(name): _cleaned(member) for name, member in value.items()}
+    return value
+
+
 def in_path(model: str) -> str:
     return quote(model, safe="")
 
@@ -134,7 +155,7 @@ def _whole(answer: HTTPResponse, url: str) -> bytes:
 
 def _refusal(answer: HTTPResponse, url: str) -> Refused:
     try:
-        body = json.loads(_whole(answer, url))
+        body = parsed(_whole(answer, url))
         message = body["error"]
     except (ValueError, LookupError, TypeError):
         return Refused(answer.status, f"{url} responded {answer.status} {answer.reason}; is it a hotseat server?", {})

@@ -22,6 +22,7 @@ from hotseat.config.problems import Severity
 from hotseat.config.units import is_loopback, size_text
 from hotseat.hardware import nvidia
 from hotseat.model_servers.launch_env import environment, find_program
+from hotseat.model_servers.orphans import is_abandoned
 from hotseat.model_servers.os_processes import PROC, marker_of, processes
 from hotseat.model_servers.port_owner import ancestry, describe_process, owner_of
 
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from hotseat.settings import Settings
 
 ENOUGH_DESCRIPTORS = 4096
-GUARD = b"hotseat.model_servers.guard_process"
 SERVING = re.compile(rb"hotseat\0serve\b")
 UNAUTHORIZED = 401
 FIX_CMD = "correct cmd"
@@ -245,16 +245,12 @@ def disk(settings: Settings) -> Iterator[Finding]:
 def orphans() -> Iterator[Finding]:
     """Find model servers of a hotseat that is gone: they carry its environment mark and have no guard as ancestor."""
     ours = ancestry(os.getpid())
-    left = [pid for pid in processes() if pid not in ours and marker_of(pid) and not _is_guarded(pid)]
+    left = [pid for pid in processes() if pid not in ours and marker_of(pid) and is_abandoned(pid)]
     for pid in left:
         said = f"{describe_process(pid)} was started by a hotseat process that no longer runs"
         yield Finding("orphans", State.WARN, said, f"stop it: kill {pid}")
     if not left:
         yield Finding("orphans", State.OK, "no orphaned model servers")
-
-
-def _is_guarded(pid: int) -> bool:
-    return any(GUARD in _command_line(ancestor) for ancestor in ancestry(pid))
 
 
 def _command_line(pid: int) -> bytes:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from hotseat.cli.client import in_path
 from hotseat.cli.queries import show_json
-from hotseat.cli.tables import without_escapes_but_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +18,7 @@ def why(server: Server, model: str, as_json: bool) -> None:
     if as_json:
         return show_json(found)
     lines = [line for host in found["hosts"] for line in about(found["model"], host)]
-    return print(without_escapes_but_lines("\n".join(lines)))
+    return print("\n".join(lines))
 
 
 def about(model: str, host: Mapping[str, Any]) -> list[str]:

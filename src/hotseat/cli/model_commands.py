@@ -43,7 +43,7 @@ def pull(
     url: Url = HERE,
     api_key: Key = None,
 ) -> None:
-    """Download a model into the folder of modelsDir. A running hotseat lists it at once."""
+    """Download a model into the `modelsDir` folder. A running hotseat lists it at once."""
     from hotseat.cli.known_models import Places
     from hotseat.cli.pull import pull
 
@@ -58,7 +58,7 @@ def rm(
     url: Url = HERE,
     api_key: Key = None,
 ) -> None:
-    """Delete a model of the folder of modelsDir. Files that another model uses stay."""
+    """Delete a model from the `modelsDir` folder. Files that another model uses stay."""
     from hotseat.cli.known_models import Places
     from hotseat.cli.remove import remove
 

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from hotseat.cli.tables import without_escapes_but_lines
+
 
 class Problem(Exception):
     """One sentence for standard error, with the next step."""
 
     exit_code: ClassVar[int] = 1
+
+    def __str__(self) -> str:
+        """Without terminal escapes: it may quote a server, a client or a file."""
+        return without_escapes_but_lines(super().__str__())
 
 
 class BadConfig(Problem):

@@ -73,11 +73,11 @@ def in_words() -> Iterator[None]:
     try:
         yield
     except DownloadProblem as problem:
-        raise Problem(without_escapes(str(problem))) from None
+        raise Problem(str(problem)) from None
     except BrokenPipeError:  # the reader of the output has closed the pipe
         raise
     except OSError as problem:
-        raise Problem(without_escapes(f"{problem.filename or 'the download'}: {problem.strerror or problem}")) from None
+        raise Problem(f"{problem.filename or 'the download'}: {problem.strerror or problem}") from None
     except KeyboardInterrupt:
         raise Problem("stopped") from None
 

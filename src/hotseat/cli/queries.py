@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hotseat.cli.client import Refused, in_path
 from hotseat.cli.problems import BadConfig
-from hotseat.cli.tables import duration, memory_text, table, without_escapes_but_lines
+from hotseat.cli.tables import duration, memory_text, table
 from hotseat.identifiers import ANY_GPU
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ def why(server: Server, model: str, as_json: bool) -> None:
     details = server.ask("GET", f"/hotseat/models/{in_path(model)}")
     if as_json:
         return show_json(details)
-    return print(without_escapes_but_lines("\n".join(sentences(details))))
+    return print("\n".join(sentences(details)))
 
 
 def sentences(details: dict[str, Any]) -> list[str]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from hotseat.cli.client import parsed
 from hotseat.cli.problems import Problem
 from hotseat.cli.tables import duration
 from hotseat.scheduling.events import PromptProcessed
@@ -29,7 +29,7 @@ def record(server: Server, file: Path, seconds: float | None) -> None:
         for number, line in enumerate(server.follow("/hotseat/traffic", **query)):
             if number == 0:  # a description of the machine, sent at once
                 print(f"recording {how_long}", file=sys.stderr)
-            watched.note(json.loads(line))
+            watched.note(parsed(line))
     except KeyboardInterrupt:
         pass
     trace = watched.recording.trace()

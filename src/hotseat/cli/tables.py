@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 NOTHING = "-"
 
 # Whole CSI and OSC sequences, then every other control character except the tab.
-_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|[\x00-\x08\x0a-\x1f\x7f-\x9f]")
+_ESCAPES = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b\]|\x9d)[^\x07\x1b]*(?:\x07|\x1b\\)?|[\x00-\x08\x0a-\x1f\x7f-\x9f]"
+)
+_LINE_END = re.compile(r"(\r?\n)")
 
 
 def without_escapes(text: str) -> str:
@@ -19,7 +22,9 @@ def without_escapes(text: str) -> str:
 
 
 def without_escapes_but_lines(text: str) -> str:
-    return "\n".join(without_escapes(line) for line in text.split("\n"))
+    """Line ends stay as they are, for programs that read them."""
+    parts = enumerate(_LINE_END.split(text))
+    return "".join(part if number % 2 else without_escapes(part) for number, part in parts)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

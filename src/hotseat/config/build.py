@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from hotseat.config.schema import Config
 
 
-NO_MODELS = "Put GGUF files into the folder of modelsDir, or run `hotseat pull ORG/REPO`"
+NO_MODELS = "Put GGUF files into the `modelsDir` folder, or run `hotseat pull ORG/REPO`"
 
 
 class Built(Struct, frozen=True):
@@ -183,7 +183,7 @@ def _preload(config: Config, catalog: Catalog, problems: Problems) -> tuple[Mode
             continue
         path = ("hooks", "on_startup", "preload", position)
         if name in catalog.names():
-            problems.warn(path, f'"{name}" is no model of this machine, so it is not preloaded', "Name a model")
+            problems.warn(path, f'"{name}" is not configured on this machine, so it is not preloaded', "Name a model")
         else:
             problems.warn(path, f'no model is called "{name}", nothing is preloaded', nearest(name, catalog.names()))
     return tuple(found)

@@ -112,7 +112,7 @@ class KeyForm(Form):
     requests: OptionalBudget = None
     """How many requests to models in a second, minute, hour or day; further ones get 429. Default: no limit."""
     tokens: OptionalBudget = None
-    """The same of tokens, those of prompts and of answers. Requests in progress when it is used up are finished."""
+    """How many tokens of prompts and answers together; requests in progress are finished. Default: no limit."""
     concurrency_limit: Annotated[int, Field(ge=0)] = 0
     """Concurrent requests to models, waiting or running, and event feeds; those beyond it get 429. 0: no limit."""
     priority: Literal["interactive", "batch"] = "interactive"

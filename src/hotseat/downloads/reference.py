@@ -48,7 +48,7 @@ def parse(text: str, hub: str = "") -> Reference:
         return _from_url(text, hub)
     repository, _, wanted = text.partition(":")
     if not is_repository(repository):
-        raise DownloadProblem(f'"{text}" is no reference to a model: {EXAMPLES}')
+        raise DownloadProblem(f'"{text}" is not a reference to a model: {EXAMPLES}')
     return HubReference(repository, wanted)
 
 

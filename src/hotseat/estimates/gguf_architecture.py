@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hotseat.estimates.architecture import Anatomy, Experts, Latent, Layer
@@ -57,9 +58,9 @@ def anatomy_of(head: Head, name: str) -> Anatomy:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Keys:
-    """The keys of one architecture, without its prefix."""
+    """The keys of one architecture, without its prefix. What each layer asks for is computed once, not per layer."""
 
     architecture: str
     name: str
@@ -83,7 +84,7 @@ class _Keys:
             return int(value)
         raise CannotEstimate(f"{self.name} has no {self.architecture}.{key}; is it a complete model?")
 
-    @property
+    @cached_property
     def layers(self) -> int:
         """Without the layers that only predict further tokens: llama-server does not run them by default."""
         layers = self.number("block_count") - self.number("nextn_predict_layers", 0)
@@ -94,25 +95,27 @@ class _Keys:
     def per_layer(self, key: str, default: int) -> tuple[int, ...]:
         """One number per layer, whether the file has one for all or one for each."""
         value = self.keys.get(key, default)
-        if isinstance(value, tuple) and len(value) >= self.layers and all(isinstance(each, int) for each in value):
-            return tuple(int(each) for each in value[: self.layers])
+        if isinstance(value, tuple) and len(value) >= self.layers:
+            numbers = tuple(int(each) for each in value[: self.layers] if isinstance(each, int) and each >= 0)
+            if len(numbers) == self.layers:
+                return numbers
         return (self.number(key, default),) * self.layers
 
-    @property
+    @cached_property
     def heads(self) -> tuple[int, ...]:
         return self.per_layer("attention.head_count", 0)
 
-    @property
+    @cached_property
     def kv_heads(self) -> tuple[int, ...]:
         if self.has("attention.head_count_kv"):
             return self.per_layer("attention.head_count_kv", 0)
         return self.heads
 
-    @property
+    @cached_property
     def key_length(self) -> int:
         return self.number("attention.key_length", self._even_share())
 
-    @property
+    @cached_property
     def value_length(self) -> int:
         return self.number("attention.value_length", self._even_share())
 
@@ -176,7 +179,7 @@ def _state(keys: _Keys) -> int:
     if keys.has("wkv.head_size"):
         return width * (keys.number("token_shift_count", 2) + keys.number("wkv.head_size"))
     if keys.has("shortconv.l_cache"):
-        return width * (keys.number("shortconv.l_cache") - 1)
+        return width * max(keys.number("shortconv.l_cache") - 1, 0)
     inner, state = keys.number("ssm.inner_size"), keys.number("ssm.state_size")
     columns = max(keys.number("ssm.conv_kernel") - 1, 0)
     return columns * (inner + 2 * keys.number("ssm.group_count", 0) * state) + inner * state

@@ -59,7 +59,7 @@ def window_of(architecture: str, keys: Mapping[str, Value], layer: int, layers: 
         return None
     pattern = PATTERNS.get(architecture)
     window = pattern.window if pattern and pattern.window else keys.get("attention.sliding_window")
-    if not isinstance(window, int) or not window or not _slides(pattern, keys, layer, layers):
+    if not isinstance(window, int) or window < 1 or not _slides(pattern, keys, layer, layers):
         return None
     return window
 

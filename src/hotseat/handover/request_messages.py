@@ -73,11 +73,11 @@ def command_in(message: Message) -> ToRequests | None:
 
 
 def upstream_facts(upstream: Upstream) -> dict[str, Any]:
-    return {"address": list(upstream.address), "pid": upstream.pid}
+    return {"address": list(upstream.address), "pid": upstream.pid, "api_key": upstream.api_key}
 
 
 def upstream_in(facts: Mapping[str, Any]) -> Upstream:
-    return Upstream(Address(*facts["address"]), facts["pid"])
+    return Upstream(Address(*facts["address"]), facts["pid"], api_key=facts.get("api_key", ""))
 
 
 def error_facts(error: HotseatError) -> dict[str, Any]:

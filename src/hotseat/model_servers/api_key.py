@@ -2,30 +2,49 @@
 
 from __future__ import annotations
 
+import secrets
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hotseat.estimates.command import server_in
+from hotseat.estimates.command import Engine, Server, server_in
 from hotseat.estimates.report import CannotEstimate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from hotseat.identifiers import Bytes
 
 KEYS, KEY_FILE = "--api-key", "--api-key-file"
-KEYS_VARIABLE, KEY_FILE_VARIABLE = "LLAMA_API_KEY", "LLAMA_ARG_API_KEY_FILE"
+KEYS_VARIABLES = {Engine.LLAMA: "LLAMA_API_KEY", Engine.VLLM: "VLLM_API_KEY"}
+KEY_FILE_VARIABLE = "LLAMA_ARG_API_KEY_FILE"
 LONGEST_FILE: Bytes = 1 << 16
 
 
 def key_of(argv: tuple[str, ...], env: Mapping[str, str]) -> str:
     """The first key of a server with this command line and environment; empty if it demands none."""
-    options, variables, outside = _seen_by_server(argv, env)
-    given = {flag.replace("_", "-"): value for flag, value in pairwise(options) if flag.startswith("--api")}
-    keys = given.get(KEYS) or variables.get(KEYS_VARIABLE, "")
-    file = given.get(KEY_FILE) or variables.get(KEY_FILE_VARIABLE, "")
-    return _first(keys.split(",")) or (_first(_lines(outside(file))) if file else "")
+    server = _server(argv, env)
+    given = {flag.replace("_", "-"): value for flag, value in pairwise(server.options) if flag.startswith("--api")}
+    keys = given.get(KEYS) or server.env.get(KEYS_VARIABLES[server.engine], "")
+    file = given.get(KEY_FILE) or server.env.get(KEY_FILE_VARIABLE, "")
+    return _first(keys.split(",")) or (_first(_lines(server.outside(file))) if file else "")
+
+
+def with_key(argv: tuple[str, ...], env: Mapping[str, str]) -> dict[str, str]:
+    """The variable with a random key for a server that reads keys there and has none; empty for all others.
+
+    Not on its command line, which all users of the machine can read.
+    """
+    key = secrets.token_urlsafe(32)
+    try:
+        server = server_in(argv, {**dict.fromkeys(KEYS_VARIABLES.values(), key), **env})
+    except CannotEstimate:
+        return {}
+    name = KEYS_VARIABLES[server.engine]
+    if server.env.get(name) != key or KEY_FILE_VARIABLE in server.env:
+        return {}  # it has another key, or is in a container that does not get the variable
+    has_option = any(option.replace("_", "-").startswith(KEYS) for option in server.options)
+    return {} if has_option else {name: key}
 
 
 def authorization(key: str) -> bytes:
@@ -33,15 +52,12 @@ def authorization(key: str) -> bytes:
     return f"Authorization: Bearer {key}\r\n".encode() if key else b""
 
 
-def _seen_by_server(
-    argv: tuple[str, ...], env: Mapping[str, str]
-) -> tuple[tuple[str, ...], Mapping[str, str], Callable[[str], str]]:
-    """Its options, its environment, and where its files are on this machine: a container has its own of each."""
+def _server(argv: tuple[str, ...], env: Mapping[str, str]) -> Server:
+    """With its options, its environment and its files as it sees them: a container has its own of each."""
     try:
-        server = server_in(argv, env)
+        return server_in(argv, env)
     except CannotEstimate:
-        return argv, env, str
-    return server.options, server.env, server.outside
+        return Server(Engine.LLAMA, argv, env)
 
 
 def _first(keys: list[str]) -> str:

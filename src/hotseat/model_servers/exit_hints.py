@@ -48,12 +48,12 @@ AT_START = (
     ),
     (
         r"(invalid|unknown|unrecognized|unrecognised|unexpected) (argument|option)|error: the argument",
-        "It does not accept an option of `cmd`; its output says which",
+        "It does not accept an option of `cmd`; the server's output names it",
     ),
     (r"error while loading shared libraries", "A shared library is missing: set LD_LIBRARY_PATH in `env`"),
     (
         r"no such file or directory|failed to open|file not found|does not exist",
-        "A file that `cmd` names is missing; its output says which",
+        "A file that `cmd` names is missing; the server's output has its path",
     ),
     (
         r"address already in use|couldn't bind|port is already allocated",

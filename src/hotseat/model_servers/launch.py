@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from hotseat.catalog.filled_recipe import fill
 from hotseat.errors import LoadFailed
 from hotseat.identifiers import Upstream
+from hotseat.model_servers.api_key import authorization
 from hotseat.model_servers.launch_env import environment
 from hotseat.model_servers.launch_failures import LaunchFailures, Trouble
 from hotseat.model_servers.launch_processes import LaunchProcesses
@@ -36,8 +37,11 @@ log = logging.getLogger(__name__)
 
 
 class Launch:
-    def __init__(self, spec: ModelSpec, environ: Mapping[str, str], guard: Guard, ports: Ports, output: Output) -> None:
-        self._spec, self._environ, self._ports, self.model = spec, environ, ports, spec.name
+    def __init__(
+        self, spec: ModelSpec, environ: Mapping[str, str], guard: Guard, ports: Ports, output: Output, key: str = ""
+    ) -> None:
+        """`key` was made for this server, and is in its environment."""
+        self._spec, self._environ, self._ports, self._key, self.model = spec, environ, ports, key, spec.name
         self._processes = LaunchProcesses(spec, environ, guard, output)
         self._failures = LaunchFailures(spec, output)
         self._child: Child | None = None
@@ -115,13 +119,14 @@ class Launch:
         self._check_wanted()
         if listener and not is_ours:
             raise Trouble(f"{address} is in use by another process, {describe_process(listener)}")
-        upstream = Upstream(address, child.pid, listener)
+        upstream = Upstream(address, child.pid, listener, self._key)
         return RunningServer(self._spec, self._environ, self._processes, self._failures, child, upstream, header)
 
     async def _until_ready(self, child: Child, recipe: FilledRecipe) -> Ready:
         within_s = self._spec.health_check_timeout_s or deadline_s(child.progress.weight)
         does_download = downloads_itself(recipe.argv, environment(self._environ, recipe.env))
-        return await ReadinessWait(self.model, child, recipe, within_s, does_download=does_download).ready()
+        lines = authorization(self._key)
+        return await ReadinessWait(self.model, child, recipe, within_s, lines, does_download=does_download).ready()
 
     def _check_wanted(self) -> None:
         """After every wait: a stop may have been requested."""

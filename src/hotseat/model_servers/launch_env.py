@@ -29,9 +29,10 @@ class LaunchEnvironment:
         ours: Mapping[str, str],
         withheld: Collection[str],
         card_names: Callable[[], Mapping[DeviceName, CardName]],
+        makes_keys: Callable[[], bool],
     ) -> None:
-        """`card_names` returns what CUDA and ROCm call each GPU."""
-        self._ours, self._card_names = ours, card_names
+        """`card_names` returns what CUDA and ROCm call each GPU; `makes_keys`, whether a server gets a key."""
+        self._ours, self._card_names, self.makes_keys = ours, card_names, makes_keys
         self.withheld = withheld
         """Variables that servers do not get from now on."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.catalog.redaction import secrets_in, without
 from hotseat.catalog.template import PID, PORT, fill_hole
+from hotseat.model_servers.api_key import KEYS_VARIABLES
 from hotseat.model_servers.guarded_process import Order
 from hotseat.model_servers.launch_env import environment, find_program
 from hotseat.model_servers.load_progress import LoadProgress
@@ -53,7 +54,8 @@ class LaunchProcesses:
         return await self._run_beside(words, environment(self._environ, self._spec.recipe.env))
 
     def _conceal_secrets(self, recipe: FilledRecipe) -> None:
-        self._output.conceal((*secrets_in(recipe.argv, recipe.env), *self._spec.recipe.secrets))
+        keys = (self._environ.get(name) for name in KEYS_VARIABLES.values())
+        self._output.conceal((*secrets_in(recipe.argv, recipe.env), *self._spec.recipe.secrets, *filter(None, keys)))
 
     def _child_of(
         self, process: GuardedProcess, recipe: FilledRecipe, lease: PortLease | None, progress: LoadProgress

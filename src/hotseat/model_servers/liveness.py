@@ -15,6 +15,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from hotseat.catalog.template import PORT, fill_hole
+from hotseat.model_servers.api_key import authorization
 from hotseat.model_servers.os_processes import processor_time
 from hotseat.net.happy_eyeballs import Connector
 from hotseat.net.http_client import fetch
@@ -157,7 +158,8 @@ class Liveness:
         address = server.upstream.address
         try:
             path = fill_hole(server.check_endpoint or "", PORT, address.port)
-            await fetch(address, path, self._connector, within=self._limit_s, most=0)
+            lines = authorization(server.upstream.api_key)
+            await fetch(address, path, self._connector, lines=lines, within=self._limit_s, most=0)
         except (OSError, ValueError) as problem:
             if getattr(problem, "errno", None) not in OUT_OF_DESCRIPTORS:  # otherwise the server is not to blame
                 return

@@ -56,6 +56,7 @@ async def open_supervisor(
     conversations: Conversations | None = None,
     grace: GuardGrace | None = None,
     starts_guard: bool = True,
+    makes_keys: Callable[[], bool] = bool,
 ) -> AsyncIterator[Supervisor]:
     """A supervisor with its own guard; at the end none of their processes is left, unless they were handed over.
 
@@ -71,7 +72,7 @@ async def open_supervisor(
     if conversations:
         guard.taken.add_done_callback(lambda _: conversations.leave())
     try:
-        environment = LaunchEnvironment(environ, withheld_env, card_names)
+        environment = LaunchEnvironment(environ, withheld_env, card_names, makes_keys)
         yield Supervisor(guard, environment, outputs or Outputs(), conversations or no_conversations(), available)
     finally:
         await guard.aclose()

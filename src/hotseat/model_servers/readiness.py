@@ -23,8 +23,11 @@ UNANSWERED = "it accepted the connection, but did not answer the health check"
 class Readiness:
     """Waits for one server's first 200; `last_answer` says how far it got."""
 
-    def __init__(self, address: Address, check_endpoint: str | None, connector: Connector | None = None) -> None:
-        self._connector = connector or Connector()
+    def __init__(
+        self, address: Address, check_endpoint: str | None, connector: Connector | None = None, *, lines: bytes = b""
+    ) -> None:
+        """`lines` are sent with each question."""
+        self._connector, self._lines = connector or Connector(), lines
         self._addresses_of = addresses_of(address)
         self._check_endpoint = check_endpoint
         self.last_answer = UNREACHED
@@ -49,6 +52,7 @@ class Readiness:
                 address,
                 self._check_endpoint,
                 self._connector,
+                lines=self._lines,
                 within=PROBE_TIMEOUT_S,
                 most=0,
                 when_connected=self._connected,

@@ -31,14 +31,15 @@ class Ready(NamedTuple):
 
 class ReadinessWait:
     def __init__(
-        self, model: ModelName, child: Child, recipe: FilledRecipe, within_s: Seconds, *, does_download: bool
+        self, model: ModelName, child: Child, recipe: FilledRecipe, within_s: Seconds, lines: bytes, does_download: bool
     ) -> None:
-        self._model, self._child, self._recipe, self._within_s = model, child, recipe, within_s
+        """`lines` are sent with each health check."""
+        self._model, self._child, self._recipe, self._within_s, self._lines = model, child, recipe, within_s, lines
         self._download = DownloadProgress(child.pid) if does_download else None
 
     async def ready(self) -> Ready:
         """Trouble: it exited or took too long."""
-        readiness, tasks = Readiness(self._recipe.address, self._recipe.check_endpoint), Tasks()
+        readiness, tasks = Readiness(self._recipe.address, self._recipe.check_endpoint, lines=self._lines), Tasks()
         answer: asyncio.Task[Address] = tasks.start(readiness.reached(), f"ask {self._model}")
         try:
             await self._first_of({answer, self._child.gone})

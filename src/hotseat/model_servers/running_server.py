@@ -140,5 +140,5 @@ def adopt(
     processes, failures = LaunchProcesses(spec, environ, guard, output), LaunchFailures(spec, output)
     lease = None if description.port is None else ports.lease_to_running(description.port)
     child = processes.adopt_server(taken, fill(spec.recipe, description.port or 0), lease)
-    upstream = Upstream(description.address, description.pid, description.listener)
+    upstream = Upstream(description.address, description.pid, description.listener, description.api_key)
     return RunningServer(spec, environ, processes, failures, child, upstream, description.server, is_adopted=True)

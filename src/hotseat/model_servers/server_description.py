@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hotseat.identifiers import Address, DeviceName, HostName, LaunchId, ModelName, Place
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from hotseat.catalog.spec import ModelSpec
 
 VERSION = 1
+WITH_KEY = 2
+"""Not understood by a hotseat that would send the server no key: it starts the model anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ class KeptIn:
 
 @dataclass(frozen=True, slots=True)
 class ServerDescription:
-    """A server that was ready when this was said. It contains no secret."""
+    """A server that was ready when this was said. It contains no secret but the key that hotseat made."""
 
     model: ModelName
     launch: LaunchId
@@ -50,9 +52,11 @@ class ServerDescription:
     conversations: KeptIn | None = None
     """None: it saves none."""
     listener: int | None = None
+    api_key: str = field(default="", repr=False)
+    """See `Upstream.api_key`. Only the guard has it, which runs as the user of the server."""
 
     def as_json(self) -> dict[str, Any]:
-        return {"version": VERSION, **asdict(self)}
+        return {"version": WITH_KEY if self.api_key else VERSION, **asdict(self)}
 
 
 def read_description(said: object, pid: int) -> ServerDescription | None:
@@ -64,7 +68,7 @@ def read_description(said: object, pid: int) -> ServerDescription | None:
 
 
 def _read(said: Any, pid: int) -> ServerDescription | None:
-    if said["version"] != VERSION:
+    if said["version"] not in (VERSION, WITH_KEY):
         return None
     return ServerDescription(
         model=ModelName(str(said["model"])),
@@ -82,6 +86,7 @@ def _read(said: Any, pid: int) -> ServerDescription | None:
         context=said["context"],
         conversations=_kept_in(said.get("conversations")),
         listener=said.get("listener"),
+        api_key=str(said.get("api_key", "")),
     )
 
 

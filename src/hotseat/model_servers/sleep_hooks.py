@@ -57,7 +57,7 @@ async def awake(level: SleepLevel, server: Sleeper) -> None:
     await _perform(level.resume, server)
     if level.check:
         await _until_sleeping(server, level.check, wanted=False)
-    await Readiness(server.address, server.check_endpoint).reached()
+    await Readiness(server.address, server.check_endpoint, lines=authorization(server.key)).reached()
 
 
 async def _perform(steps: Sequence[Step], server: Sleeper) -> None:

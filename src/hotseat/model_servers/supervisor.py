@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 from hotseat.catalog.filled_recipe import fill
 from hotseat.errors import LoadFailed
 from hotseat.model_servers import sleeping
+from hotseat.model_servers.api_key import KEYS_VARIABLES, with_key
 from hotseat.model_servers.conversations import transfers
 from hotseat.model_servers.launch import Launch
+from hotseat.model_servers.launch_env import environment
 from hotseat.model_servers.llama_props import LLAMA_SERVER, props_of
 from hotseat.model_servers.own_metrics import metrics_of
 from hotseat.model_servers.ports import Ports
@@ -93,8 +95,11 @@ class Supervisor:
         self._read_ahead.stop(command.model)  # from now on the server reads its files itself
         output = self.outputs.of(command.model)
         spec, environ = self.environment.on_gpus(command.spec, command.gpus)
-        environ = self.conversations.start(command.launch, command.spec, environ)
-        launch = self._starting[command.launch] = Launch(spec, environ, self.guard, self._ports, output)
+        recipe = spec.recipe
+        made = with_key(recipe.argv, environment(environ, recipe.env)) if self.environment.makes_keys() else {}
+        environ = self.conversations.start(command.launch, command.spec, {**environ, **made})
+        launch = Launch(spec, environ, self.guard, self._ports, output, "".join(made.values()))
+        self._starting[command.launch] = launch
         await self._taken.ended()
         try:
             server = await launch.bring_up()
@@ -123,6 +128,7 @@ class Supervisor:
             server=server.header,
             conversations=self.conversations.kept_in(command.launch),
             listener=server.upstream.listener,
+            api_key=server.upstream.api_key,
         )
 
     # Servers of another hotseat process
@@ -146,6 +152,8 @@ class Supervisor:
         """Treat one of `taken` as if this supervisor had started it. `spec` must have the same fingerprint."""
         taken, output = self._taken.claim(description), self.outputs.of(spec.name)
         filled, environ = self.environment.on_gpus(spec, description.gpus)
+        if description.api_key:
+            environ |= dict.fromkeys(KEYS_VARIABLES.values(), description.api_key)
         server = adopt(filled, environ, self.guard, self._ports, output, taken, description)
         server.describe(replace(description, launch=launch))
         self._running[launch] = server

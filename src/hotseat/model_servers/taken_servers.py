@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hotseat.model_servers.api_key import authorization
 from hotseat.model_servers.guard_end import is_running
 from hotseat.model_servers.output import Pipe
 from hotseat.model_servers.port_owner import listener_of
@@ -106,9 +107,10 @@ class TakenServers:
 
 async def is_healthy(description: ServerDescription) -> bool:
     """A server whose hotseat was killed may have failed since: nobody has watched it."""
+    lines = authorization(description.api_key)
     try:
         async with asyncio.timeout(HEALTH_S):
-            await Readiness(description.address, description.check_endpoint).reached()
+            await Readiness(description.address, description.check_endpoint, lines=lines).reached()
     except TimeoutError:
         return False
     return True

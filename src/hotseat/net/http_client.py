@@ -48,13 +48,14 @@ async def fetch(
     within: Seconds | None = None,
     most: Bytes = MOST_BYTES,
     when_connected: Callable[[], None] | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> Answer:
     """The response with at most `most` bytes of its body. `lines` are extra header lines, each with its CRLF.
 
-    Raises OSError (which includes TimeoutError) without a response, ValueError if it is not HTTP.
+    Raises OSError (which includes TimeoutError) without a whole response, ValueError if it is not HTTP.
     """
     request = question(address, path, method, lines, body)
-    async with asyncio.timeout(within), connected(address, connector) as (reader, writer):
+    async with asyncio.timeout(within), connected(address, connector, tls) as (reader, writer):
         if when_connected is not None:
             when_connected()
         writer.write(request)
@@ -72,13 +73,13 @@ def question(address: Address, path: str, method: str, lines: bytes, body: bytes
 
 @asynccontextmanager
 async def connected(
-    address: Address, connector: Connector
+    address: Address, connector: Connector, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     if address.unix_path:
         reader, writer = await asyncio.open_unix_connection(address.unix_path)
     else:
-        tls = tls_context() if address.tls else None
-        reader, writer = await asyncio.open_connection(ssl=tls, **await connector.way_to(address))
+        context = (tls or tls_context()) if address.tls else None
+        reader, writer = await asyncio.open_connection(ssl=context, **await connector.way_to(address))
     try:
         if is_connected_to_itself(writer.transport):
             raise ConnectionRefusedError(f"nothing is listening on {address.authority}")
@@ -134,7 +135,7 @@ async def _body(reader: asyncio.StreamReader, fields: Mapping[str, str], most: B
     if fields.get("transfer-encoding", "").lower() == "chunked":
         return await _chunks(reader, most)
     length = fields.get("content-length")
-    return await _read(reader, most if length is None else min(int(length), most))
+    return await (_read_to_end(reader, most) if length is None else _read(reader, min(int(length), most)))
 
 
 async def _chunks(reader: asyncio.StreamReader, most: Bytes) -> bytes:
@@ -149,8 +150,14 @@ async def _chunks(reader: asyncio.StreamReader, most: Bytes) -> bytes:
 
 
 async def _read(reader: asyncio.StreamReader, size: int) -> bytes:
-    """`size` bytes, or fewer if the connection ends first."""
     try:
         return await reader.readexactly(size)
+    except asyncio.IncompleteReadError:
+        raise ConnectionAbortedError("it closed the connection in the middle of its response") from None
+
+
+async def _read_to_end(reader: asyncio.StreamReader, most: Bytes) -> bytes:
+    try:
+        return await reader.readexactly(most)
     except asyncio.IncompleteReadError as end:
         return end.partial

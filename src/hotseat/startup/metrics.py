@@ -39,7 +39,9 @@ def text_of(shared: Shared, models: ModelParts, monitoring: Monitoring) -> Metri
         return shown_in_metrics(models.dispatcher)
 
     tracer = monitoring.tracer
-    text = MetricsText(monitoring.metrics, view, monitoring.lag.worst_since_asked, lambda: monitoring.store_writer.lost)
+    text = MetricsText(
+        monitoring.metrics, view, monitoring.lag.worst_of_last_minute, lambda: monitoring.store_writer.lost
+    )
     text.include(KeyPage(shared.accounts.all, monitoring.usage.by_key))
     text.include(
         ProcessPage(lambda: shared.start.writer.lines_dropped, lambda: 0 if tracer is None else tracer.dropped)

@@ -81,6 +81,7 @@ async def open_supervisor(stack: AsyncExitStack, shared: Shared) -> Supervisor:
         conversations=await stack.enter_async_context(keeping),
         grace=grace_of(shared.active.settings),
         starts_guard=not (orphans or shared.start.predecessor),
+        makes_keys=lambda: shared.active.settings.access.is_restricted,
     )
     supervisor = await stack.enter_async_context(opening)
     if orphans:

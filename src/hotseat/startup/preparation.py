@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from hotseat.telemetry.stdout_writer import StdoutWriter
 
 FAILED, INVALID = 1, 3
-TAKEN = "`hotseat doctor` says by which program. "
+TAKEN = "`hotseat doctor` names the program that uses it. "
 OLLAMA_RUNS = "Ollama itself probably runs: stop it with `systemctl stop ollama`, or quit its app. "
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 
 EVERY_S = 0.5
+KEPT = 120
+"""Samples: those of a minute, so that a scrape takes nothing from another scraper."""
 
 
 class Lag:
-    """Samples while `watch` runs; `worst_since_asked` is the value for a scrape."""
+    """Samples while `watch` runs."""
 
     def __init__(self) -> None:
-        self._worst_s = 0.0
+        self._late_s: deque[float] = deque([0.0], KEPT)
 
     async def watch(self) -> None:
         """Never returns; cancel it to stop."""
@@ -19,8 +22,7 @@ class Lag:
         while True:
             due = loop.time() + EVERY_S
             await asyncio.sleep(EVERY_S)
-            self._worst_s = max(self._worst_s, loop.time() - due)
+            self._late_s.append(max(0.0, loop.time() - due))
 
-    def worst_since_asked(self) -> float:
-        worst, self._worst_s = self._worst_s, 0.0
-        return worst
+    def worst_of_last_minute(self) -> float:
+        return max(self._late_s)

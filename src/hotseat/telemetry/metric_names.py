@@ -160,9 +160,7 @@ MODEL_PHASE = Figure("hotseat_model_phase", _GAUGE, "1 for the current phase of 
 OLDEST_WAITING = Figure(
     "hotseat_waiting_oldest_seconds", _GAUGE, "Wait of the oldest request in the queue; 0 if the queue is empty."
 )
-LOOP_LAG = Figure(
-    "hotseat_loop_lag_seconds", _GAUGE, "Maximum lag of the event loop since the last scrape by any scraper."
-)
+LOOP_LAG = Figure("hotseat_loop_lag_seconds", _GAUGE, "Maximum lag of the event loop in the last minute.")
 TASKS = Figure(
     "hotseat_tasks", _GAUGE, "Tasks of the event loop; a few for hotseat itself, none for a request in flight."
 )

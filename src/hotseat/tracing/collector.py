@@ -23,6 +23,7 @@ PREFIX, FOR_TRACES = "OTEL_EXPORTER_OTLP_", "OTEL_EXPORTER_OTLP_TRACES_"
 USUAL_PATH = "/v1/traces"
 PROTOCOL = "http/protobuf"
 USUAL_TIMEOUT_MS = "10000"
+EXPORTERS, COMPRESSIONS = ("", "otlp", "none"), ("", "none", "gzip")
 _is_field = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+: ?[\t\x20-\x7e]*").fullmatch
 
 
@@ -35,13 +36,21 @@ class Collector(NamedTuple):
     service: Mapping[str, str]
     """What is said about this hotseat in every trace."""
     samples: Sampler
+    is_compressed: bool = False
+    certificate: str | None = None
+    """The file with the authority that its certificate must be from; None: those that this machine trusts."""
 
 
 def collector_of(environ: Mapping[str, str]) -> Collector | None:
-    """None: no collector is named, or OpenTelemetry is disabled; ValueError says which variable is wrong."""
+    """None: no collector is named, or traces are disabled; ValueError says which variable is wrong."""
     is_disabled = environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
-    if is_disabled or not _value(environ, "ENDPOINT"):
+    exporter = environ.get("OTEL_TRACES_EXPORTER", "").strip()
+    if is_disabled or exporter == "none" or not _value(environ, "ENDPOINT"):
         return None
+    if exporter not in EXPORTERS:
+        raise ValueError("OTEL_TRACES_EXPORTER must be otlp or none")
+    if _value(environ, "COMPRESSION") not in COMPRESSIONS:
+        raise ValueError(f"{PREFIX}COMPRESSION must be gzip or none")
     if _value(environ, "PROTOCOL") not in ("", PROTOCOL):
         raise ValueError(f"{PREFIX}PROTOCOL must be {PROTOCOL}, which is the only protocol that hotseat exports with")
     return Collector(
@@ -50,6 +59,8 @@ def collector_of(environ: Mapping[str, str]) -> Collector | None:
         within_s=_timeout_s(_value(environ, "TIMEOUT") or USUAL_TIMEOUT_MS),
         service=_service(environ),
         samples=sampler_of(environ.get("OTEL_TRACES_SAMPLER", ""), environ.get("OTEL_TRACES_SAMPLER_ARG", "")),
+        is_compressed=_value(environ, "COMPRESSION") == "gzip",
+        certificate=_value(environ, "CERTIFICATE") or None,
     )
 
 

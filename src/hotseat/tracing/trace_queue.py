@@ -6,7 +6,9 @@ No request waits for the collector. What it does not take now is sent again, unt
 from __future__ import annotations
 
 import asyncio
+import gzip
 import logging
+import ssl
 from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hotseat.identifiers import Bytes, Instant, Seconds
+    from hotseat.net.http_client import Answer
     from hotseat.tracing.collector import Collector
     from hotseat.tracing.request import TracedRequest
 
@@ -30,7 +33,10 @@ EVERY_S: Seconds = 1.0
 AT_EXIT_S: Seconds = 2.0
 """How long the last traces may take when hotseat exits."""
 BETWEEN_WARNINGS_S: Seconds = 60.0
+LONGEST_PAUSE_S: Seconds = 300.0
+"""If the collector asks for a longer one, nobody can tell it from one that is wrong."""
 TYPE = b"Content-Type: application/x-protobuf\r\n"
+GZIP = b"Content-Encoding: gzip\r\n"
 LATER = frozenset((429, 502, 503, 504))
 """With these, a collector asks for the same traces again; any other refusal is final."""
 
@@ -39,8 +45,10 @@ class TraceQueue:
     def __init__(
         self, collector: Collector, encode: Callable[[TracedRequest], bytes], clock: Callable[[], Instant]
     ) -> None:
+        """ValueError: the file with the collector's authority cannot be used."""
         self._collector, self._encode, self._clock = collector, encode, clock
-        self._connector = Connector()
+        self._connector, self._tls = Connector(), tls_of(collector)
+        self._paused_until: Instant = float("-inf")
         self._waiting: deque[bytes] = deque()
         self._size: Bytes = 0
         self._warned_at: Instant = float("-inf")
@@ -57,7 +65,8 @@ class TraceQueue:
     async def run(self) -> None:
         while True:
             await asyncio.sleep(EVERY_S)
-            await self._send_all()
+            if self._clock() >= self._paused_until:
+                await self._send_all()
 
     async def aclose(self) -> None:
         """Send what waits, as far as that is possible in a moment."""
@@ -70,24 +79,27 @@ class TraceQueue:
     async def _send_all(self) -> None:
         while batch := list(islice(self._waiting, BATCH)):
             try:
-                status = await self._send(b"".join(batch))
+                answer = await self._send(b"".join(batch))
             except (OSError, ValueError) as problem:
                 return self._warn(str(problem) or type(problem).__name__)
-            if status in LATER:
-                return self._warn(f"it answered with status {status}")
+            if answer.status in LATER:
+                pause = answer.fields.get("retry-after", "")[:9]
+                self._paused_until = self._clock() + min(int(pause) if pause.isdecimal() else 0, LONGEST_PAUSE_S)
+                return self._warn(f"it answered with status {answer.status}")
             self._remove(batch)
-            if not 200 <= status < 300:
+            if not answer.is_success:
                 self.dropped += len(batch)
-                self._warn(f"it answered with status {status}")
+                self._warn(f"it answered with status {answer.status}")
         return None
 
-    async def _send(self, body: bytes) -> int:
-        to = self._collector
-        lines = TYPE + to.lines
-        answer = await fetch(
-            to.address, to.path, self._connector, method="POST", lines=lines, body=body, within=to.within_s, most=0
+    async def _send(self, body: bytes) -> Answer:
+        to, lines = self._collector, TYPE + self._collector.lines
+        if to.is_compressed:
+            body, lines = await asyncio.to_thread(gzip.compress, body), lines + GZIP
+        where = to.address, to.path
+        return await fetch(
+            *where, self._connector, method="POST", lines=lines, body=body, within=to.within_s, most=0, tls=self._tls
         )
-        return answer.status
 
     def _remove(self, batch: list[bytes]) -> None:
         for trace in batch:
@@ -100,3 +112,13 @@ class TraceQueue:
             waiting, dropped = len(self._waiting), self.dropped
             form = "the collector does not take traces waiting=%d dropped=%d problem=%r"
             log.warning(form, waiting, dropped, problem)
+
+
+def tls_of(collector: Collector) -> ssl.SSLContext | None:
+    """None: as for every other server."""
+    if collector.certificate is None:
+        return None
+    try:
+        return ssl.create_default_context(cafile=collector.certificate)
+    except OSError as problem:
+        raise ValueError(f"OTEL_EXPORTER_OTLP_CERTIFICATE names no file with certificates ({problem})") from None

@@ -66,7 +66,7 @@ async def test_tokens_of_answers_are_spent(open_rig: OpenRig) -> None:
     refused = await rig.refusal(chat("alpha", BEARER + "k"))
 
     assert (answered.status, refused.status) == (200, 429)
-    assert refused["X-Error-Message"] == "limit of this API key: 10/day tokens"
+    assert refused["X-Error-Message"] == "this API key is limited to 10 tokens per day"
 
 
 async def test_whoever_leaves_before_the_tokens_are_reported_has_spent_them(open_rig: OpenRig) -> None:

@@ -150,7 +150,7 @@ def test_a_head_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
     context.dispatcher.grants_at_once = True
     connection = context.pool.open(UPSTREAM.address)
     context.pool.put_back(connection)
-    monkeypatch.setattr(exchange.Target, "head", Calls(raising=0).around("head", exchange.Target.head))
+    monkeypatch.setattr(targets.LocalModel, "head", Calls(raising=0).around("head", targets.LocalModel.head))
     head = b"GET /slots?model=alpha HTTP/1.1\r\nHost: box\r\n\r\n"
     asked = exchange.Exchange(context, client, request_of(head, b""))  # type: ignore[arg-type]
     asked.run(start.start, asked)

@@ -61,7 +61,8 @@ async def props_of_model(deps: ApiDeps, spec: ModelSpec, credentials: str | None
         return problem(HTTPStatus.BAD_REQUEST, "model is not loaded")
     if seen.phase is Phase.ASLEEP or seen.upstream is None:
         return JSONResponse({"model_alias": spec.name, "is_sleeping": True})
-    return await asked(seen.upstream.address, credentials)
+    key = seen.upstream.api_key
+    return await asked(seen.upstream.address, f"Bearer {key}" if key else credentials)
 
 
 async def asked(address: Address, credentials: str | None) -> Response:

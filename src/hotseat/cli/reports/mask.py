@@ -19,19 +19,25 @@ if TYPE_CHECKING:
     from hotseat.catalog.spec import LaunchRecipe
     from hotseat.config.load import Loaded
 
-_QUOTED = re.compile(rf"""(["'][\w-]*(?:{NAMES}|cookie)["']\s*[:=]\s*)(["'])(?:\\.|(?!\2).)*\2""", re.IGNORECASE)
-"""`'HF_TOKEN': '…'` and `"api_key": "…"`, as programs print their settings."""
-_ESCAPED = re.compile(
-    rf"""(\\+["'][\w-]*(?:{NAMES}|cookie)\\+["']\s*[:=]\s*)(\\+["'])(?:(?!\2).)*(?:\2|$)""",
+_QUOTED = re.compile(
+    rf"""((?<![\w-])[\w-]*(?:{NAMES}|cookie)\\*["']?\s*[:=]\s*[rbuf]?)(\\*["'])(?:(?!\2)(?:\\.|.))*(?:\2|$)""",
     re.IGNORECASE | re.MULTILINE,
 )
-"""The same in JSON inside a JSON string."""
-_ASSIGNED = re.compile(rf"""(?<![\w-])([\w-]*(?:{NAMES})=)[^\s"',;&]+""", re.IGNORECASE)
+"""`'HF_TOKEN': '…'`, `"api_key": "…"` and `token='…'`, as programs print their settings, also inside a JSON string."""
+_ASSIGNED = re.compile(
+    rf"""(?<![\w-])([\w-]*(?:{NAMES})(?:=|\s+=\s+|\s*:\s+))(?![rbuf]?\\*["'])[^\s"',;&]+""", re.IGNORECASE
+)
 _BEARER = re.compile(r"\b(Bearer|Basic)\s+[\w.~+/=-]{6,}", re.IGNORECASE)
 _KEY = re.compile(
-    r"\b(?:(?:hs|sk|hf|nvapi|gh[opsur]|github_pat|glpat|xox[abp])[-_][\w-]{16,}|(?:AKIA|ASIA)[A-Z0-9]{16})"
+    r"\b(?:(?:hs|sk|hf|nvapi|gh[opsur]|github_pat|glpat|xox[abp])[-_][\w-]{16,}|(?:AKIA|ASIA)[A-Z0-9]{16}"
+    r"|eyJ[\w-]{8,}(?:\.[\w-]+){1,4})"
 )
-"""Keys with a usual beginning; `hs-` is that of `hotseat keys`."""
+"""Keys with a usual beginning, such as `hs-` of `hotseat keys` and that of a JWT."""
+_PEM = re.compile(
+    r"-----BEGIN [A-Z0-9 ]+-----.*?(?:-----END [A-Z0-9 ]+-----|\Z)|(?:(?<=\| )|^)[A-Za-z0-9+/]{60,}={0,2}$",
+    re.DOTALL | re.MULTILINE,
+)
+"""Keys in files, and lines of one whose beginning is not among the lines."""
 _HOME = re.compile(r"(?:/home|/Users)/[^/\s\"':,]+")
 _PARTS = "messages|content|prompts?|inputs?|text|system|query|documents"
 _TEMPLATE = r"<\|(?:im_start|start_header_id|system|user|assistant)\|>|<start_of_turn>|\[INST\]"
@@ -48,8 +54,10 @@ _ENVIRONMENT = re.compile(r"""(?<!\w)PATH["']?\s*[:=]""")
 """A line with a whole environment."""
 _VARIABLE = re.compile(r"(\| [A-Z_][A-Z0-9_]*=).+")
 """A line of `env`, after the time and the name of the model."""
+_AUDIT = re.compile(r"\| [A-Z]+ (?:audit actor=|API key )")
+"""Lines of hotseat's own log with names of keys and of clients."""
 LONGEST_LINE = 500
-LEFT_OUT = "(a line was left out: it has contents of a request, or an environment)"
+LEFT_OUT = "(a line was left out: it has contents of a request, an environment, or who did what)"
 
 
 class Mask:
@@ -62,7 +70,7 @@ class Mask:
 
     def text(self, text: str) -> str:
         text = redacted_text(without(text, self._secrets))
-        text = _ESCAPED.sub(rf"\1\2{HIDDEN}\2", _QUOTED.sub(rf"\1\2{HIDDEN}\2", text))
+        text = _QUOTED.sub(rf"\1\2{HIDDEN}\2", _PEM.sub(HIDDEN, text))
         text = _ASSIGNED.sub(rf"\1{HIDDEN}", text)
         text = _KEY.sub(HIDDEN, _BEARER.sub(rf"\1 {HIDDEN}", text))
         return self._without_home(self._environment.text(text))
@@ -77,14 +85,14 @@ class Mask:
 
     def output(self, text: str) -> str:
         """Of a model server, which may print requests and its environment; also what hotseat quotes from it."""
-        lines = text.splitlines()
+        lines = _PEM.sub(HIDDEN, text).splitlines()  # before its lines are cut
         prompts = inside_templates(lines)
         kept = (LEFT_OUT if number in prompts else self._line(line) for number, line in enumerate(lines))
         return self.text("\n".join(kept))
 
     @staticmethod
     def _line(line: str) -> str:
-        if _CONTENT.search(line) or _ENVIRONMENT.search(line):
+        if _CONTENT.search(line) or _ENVIRONMENT.search(line) or _AUDIT.search(line):
             return LEFT_OUT
         return _VARIABLE.sub(rf"\1{HIDDEN}", line[:LONGEST_LINE])
 

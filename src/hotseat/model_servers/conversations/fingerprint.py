@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.estimates.command import server_in
 from hotseat.estimates.report import CannotEstimate
+from hotseat.model_servers.api_key import KEYS_VARIABLES
 from hotseat.model_servers.load_progress import files_named
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ OWN_VARIABLES = "LLAMA_"
 
 def basis_of(recipe: LaunchRecipe, env: Mapping[str, str]) -> str:
     """Of a server before it starts: files that are replaced while it runs are not what it has loaded."""
-    variables = sorted((name, value) for name, value in env.items() if name.startswith(OWN_VARIABLES))
+    own = {name for name in env if name.startswith(OWN_VARIABLES)} - {*KEYS_VARIABLES.values()}
+    variables = sorted((name, env[name]) for name in own)
     facts = [fact for file in sorted(_files(recipe, env)) if (fact := _fact(file))]
     return _digest((recipe.argv, recipe.env, variables, facts))
 

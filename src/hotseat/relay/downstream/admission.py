@@ -58,13 +58,13 @@ class Admission(Struct):
     template: HeadTemplate | None = None
     """Finds the same head with another length; None if it has none, or must be checked each time."""
     sent_to: Address | None = None
-    sent_for: str = ""
+    sent_for: tuple[str, str] = ("", "")
     sent_as: bytes = b""
-    """The last upstream head without its length: for this address and this client address."""
+    """The last upstream head without its length: for this address, and this client address and key."""
 
     def of_one_request(self, head: RequestHead, destination: Destination) -> Admission:
         """A copy for a request that is changed on its way; its upstream head is its own."""
-        return replace(self, head=head, destination=destination, sent_to=None, sent_for="", sent_as=b"")
+        return replace(self, head=head, destination=destination, sent_to=None, sent_for=("", ""), sent_as=b"")
 
 
 class NotAdmitted(Exception):

@@ -43,10 +43,10 @@ MANAGEMENT_API = ManagementApi()
 class LocalModel(Target):
     """A model of this machine: the request waits for a lease, and asks again if the server is unreachable."""
 
-    __slots__ = ("_spec", "_unreachable_since", "limit_s", "timeouts")
+    __slots__ = ("_key", "_spec", "_unreachable_since", "limit_s", "timeouts")
 
     def __init__(self, spec: ModelSpec) -> None:
-        self._spec = spec
+        self._spec, self._key = spec, ""
         self._unreachable_since: Instant | None = None
         self.timeouts = spec.timeouts
         self.limit_s = spec.max_request_s
@@ -69,7 +69,7 @@ class LocalModel(Target):
         if request.destination.named_model is not None:
             check_may_start(spec, request, context.policy, context.dispatcher)
         if spec.ignore_websockets and request.head.is_websocket:
-            connect(exchange, running_server(spec, context.dispatcher))
+            self._connect(exchange, running_server(spec, context.dispatcher))
         else:
             self._wait_for_lease(exchange)
 
@@ -94,7 +94,14 @@ class LocalModel(Target):
         translation = exchange.request.translation
         if translation is not None and translation.keep_alive is not None:
             exchange.context.dispatcher.tell(KeepAliveChanged(self._spec.name, translation.keep_alive.seconds))
+        self._connect(exchange, upstream)
+
+    def _connect(self, exchange: Exchange, upstream: Upstream) -> None:
+        self._key = upstream.api_key
         connect(exchange, upstream.address)
+
+    def head(self, exchange: Exchange, address: Address) -> bytes:
+        return upstream_head(exchange.context, exchange.request, address, exchange.client.peer, self._key)
 
     def unreachable(self, exchange: Exchange, problem: str) -> None:
         """It may have just died unnoticed. A request that may have reached one server must not be sent to another."""

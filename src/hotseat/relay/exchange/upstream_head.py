@@ -39,12 +39,11 @@ def upstream_head(
     An address always or never belongs to a fleet host, so the two kinds of remembered lines are never mixed up.
     """
     admission, body = request.admission, request.body
-    if admission.sent_to is address and admission.sent_for == peer and not api_key:
+    if admission.sent_to is address and admission.sent_for == (peer, api_key):
         lines = admission.sent_as
     else:
         lines = _lines(context, request, address, peer, api_key, is_host=bool(for_host))
-        if not api_key:  # a peer's key must not be kept
-            admission.sent_to, admission.sent_for, admission.sent_as = address, peer, lines
+        admission.sent_to, admission.sent_for, admission.sent_as = address, (peer, api_key), lines
     length = body.size if body.size or request.head.method in MAY_HAVE_BODY else None
     if context.tracer is not None:
         lines += request.trace_by(context.tracer).line

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hotseat.catalog.named_models import NamedModel, Selector, Servable
     from hotseat.catalog.spec import ModelSpec
     from hotseat.dispatch.dispatcher import Dispatcher
-    from hotseat.identifiers import Address, ModelName
+    from hotseat.identifiers import ModelName, Upstream
     from hotseat.relay.access.policy import Policy
     from hotseat.relay.exchange.request import Request
 
@@ -52,12 +52,12 @@ def check_may_start(spec: ModelSpec, request: Request, rules: Policy, dispatcher
     raise NotRunning(f"{spec.name} is not running, and a path of this kind does not start it (upstream.ignorePaths)")
 
 
-def running_server(spec: ModelSpec, dispatcher: Dispatcher) -> Address:
+def running_server(spec: ModelSpec, dispatcher: Dispatcher) -> Upstream:
     """Without a lease: such a request, to a bare address or for an ignored websocket, neither starts nor keeps it."""
     server = dispatcher.questions.ready_server(spec.name)
     if server is None:
         raise NotRunning(f"{spec.name} is not running, and a websocket does not start it (compat.ignoreWebsockets)")
-    return server.address
+    return server
 
 
 # Selectors
