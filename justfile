@@ -150,7 +150,7 @@ bench-fleet *options:
 simulate-faults *options:
     python -m bench.fleet_faults "$@"
 
-# inject many faults at once, for minutes: [--fleet [HOSTS]] [--conversations] [--restarts N [--light]] [--crashes N [--grace TIME]] [--seed N] [--minutes M] [--requests N]
+# inject many faults at once, for minutes: [--fleet [HOSTS] [--namespaces]] [--conversations] [--restarts N [--light]] [--crashes N [--grace TIME]] [--seed N] [--minutes M] [--requests N]
 chaos *options:
     python -m bench.chaos "$@"
 

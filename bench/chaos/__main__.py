@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from bench.chaos.client import End
 from bench.chaos.fleet_run import run_fleet
+from bench.chaos.namespaces import is_inside, obstacle, run_inside
 from bench.chaos.requests import REAL, STUBS
 from bench.chaos.restart_run import LightRun, RestartRun, run_crashes, run_restarts
 from bench.chaos.run import run
@@ -93,6 +94,9 @@ def main() -> int:
         "--fleet", type=int, nargs="?", const=5, metavar="HOSTS", help="run a fleet of this many hosts (5)"
     )
     parser.add_argument(
+        "--namespaces", action="store_true", help="--fleet: each host and NATS server in a network namespace; as root"
+    )
+    parser.add_argument(
         "--restarts", type=int, metavar="N", help="inject no fault, but restart hotseat this many times under traffic"
     )
     parser.add_argument("--light", action="store_true", help="--restarts: with fewer clients")
@@ -102,6 +106,12 @@ def main() -> int:
         "--conversations", action="store_true", help="only faults of saved conversations, with few clients"
     )
     options = parser.parse_args()
+    if options.namespaces and not options.fleet:
+        parser.error("--namespaces needs --fleet")
+    if options.namespaces and not is_inside():
+        if problem := obstacle():
+            parser.exit(2, f"{problem}\n")
+        return run_inside(sys.argv[1:])
     print(f"seed {options.seed}", file=sys.stderr)
     minutes = options.minutes or (LONGEST_MINUTES if options.restarts or options.crashes else USUAL_MINUTES)
     run_options = options.seed, minutes * 60, options.requests, tell
@@ -116,7 +126,7 @@ def chosen(options: argparse.Namespace, run_options: RunOptions) -> Coroutine[An
     if options.crashes:
         return run_crashes(options.crashes, options.grace, *run_options)
     if options.fleet:
-        return run_fleet(options.fleet, *run_options)
+        return run_fleet(options.fleet, options.namespaces, *run_options)
     return run(*run_options, only_conversations=options.conversations)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bench.chaos.client import End
-from bench.chaos.injecting import AFTERMATH_S, HUNG, RESTARTED
+from bench.chaos.injecting import AFTERMATH_S, CLIENTLESS, HUNG, POWERLESS, RESTARTED
 from bench.chaos.requests import BUDGET_GIB, REAL, REAL_GIB, STUBS
 
 if TYPE_CHECKING:
@@ -27,13 +27,16 @@ CUTTING = (
     "kill -9 of a server", "health check hangs", "server exits at start", "slow load", "port taken by another process",
     "unload by an operator", "SIGTERM and restart", "kill -9 of hotseat", "crash with grace", "kill -9 of the guard",
     "kill -9 of a host", RESTARTED, "a host is out of reach", "a host is cut off from all", HUNG,
+    "a host hears nothing", "a host is not heard", "the fleet is cut in halves", CLIENTLESS, POWERLESS,
 )  # fmt: skip
 """Faults that may cut an answer in the middle. A server that saves or restores conversations has no requests."""
 DEAFENING = (
     "SIGTERM and restart", "kill -9 of hotseat", "crash with grace", "no descriptors", "kill -9 of a host",
-    RESTARTED,
+    RESTARTED, CLIENTLESS, POWERLESS,
 )  # fmt: skip
 """Faults during which hotseat may close a connection without an answer, or accept none."""
+DELAYING = (HUNG, CLIENTLESS, POWERLESS)
+"""Faults of the client's own host after which its answer may come late, or never."""
 AROUND_S = 2.0
 HONEST = (404, 429, 500, 502, 503)
 
@@ -96,7 +99,7 @@ def wrong(result: RequestResult, evidence: Evidence, dying: list[RequestResult])
             return None if is_explained else f"{result.end.value} for no reason, {result.text}"
         case End.TOO_LATE:
             itself = [fault for fault in evidence.injected if fault.rig == result.rig]
-            if explained(result, itself, (HUNG,)):
+            if explained(result, itself, DELAYING):
                 return None
             return f"no end after {result.ended - result.began:.0f} s, status {result.status}"
     return None

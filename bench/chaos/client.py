@@ -53,16 +53,16 @@ class RequestResult:
 class Client:
     """Reuses its connection while it is usable, as SDKs do."""
 
-    def __init__(self, port: int, rig: str = "", address: str = "127.0.0.1") -> None:
+    def __init__(self, at: tuple[str, int], rig: str = "", address: str = "") -> None:
         """`address` is its own: hotseat shares its queue fairly among addresses."""
-        self._port, self._rig, self._address = port, rig, address
+        self._at, self._rig, self._address = at, rig, address
         self._wire: Wire | None = None
 
-    def go_to(self, port: int, rig: str) -> None:
+    def go_to(self, at: tuple[str, int], rig: str) -> None:
         """Ask this host from now on."""
-        if port != self._port:
+        if at != self._at:
             self.close()
-            self._port, self._rig = port, rig
+            self._at, self._rig = at, rig
 
     async def ask(self, planned: PlannedRequest) -> RequestResult:
         began = time.monotonic()
@@ -93,7 +93,8 @@ class Client:
         return End.WHOLE if answer.status == 200 else End.ERROR
 
     async def _connected(self) -> Wire:
-        return await asyncio.open_connection("127.0.0.1", self._port, local_addr=(self._address, 0))
+        own = (self._address, 0) if self._address else None
+        return await asyncio.open_connection(*self._at, local_addr=own)
 
     def close(self) -> None:
         if self._wire is not None:

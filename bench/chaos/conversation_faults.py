@@ -253,7 +253,7 @@ class ConversationInjector(Injector):
         return None
 
     async def _ask(self, prompt: int) -> bool:
-        client = Client(self._rig.port, address=ADDRESS)
+        client = Client(self._rig.at, address=ADDRESS)
         planned = PlannedRequest("saved", REAL, Kind.UNARY, "", Behaviour.PATIENT, 8, 0, prompt)
         self.asked.append(await client.ask(planned))
         client.close()

@@ -17,10 +17,10 @@ from bench.chaos.hotseat_process import QUIET_WITHIN_S, HotseatProcess, send_sig
 from bench.chaos.requests import REAL
 from tests.support.hotseat import PROGRAM
 from tests.support.nats import nats_servers
-from tests.support.ports import free_port
+from tests.support.ports import THIS_MACHINE, Machine, free_port
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
     from pathlib import Path
 
     from tests.support.nats import NatsServer
@@ -115,30 +115,32 @@ AHEAD = ("unshare", "--time", "--monotonic", "86400", "--")
 
 
 class Fleet:
-    def __init__(self, folder: Path, count: int, nats: list[NatsServer]) -> None:
+    """Hosts and NATS servers; subclasses connect them."""
+
+    def __init__(self, folder: Path, count: int, nats: list[NatsServer], machines: Mapping[str, Machine]) -> None:
         self.nats = nats
-        names = string.ascii_lowercase[:count]
+        names = host_names(count)
         self.has_skew = may_skew_clocks()
-        self.rigs = [HotseatProcess(folder / name, self._program(name == names[-1])) for name in names]
-        self.wires = {rig.name: Wire(rig.port) for rig in self.rigs}
-        """The links that the other hosts use; clients do not."""
-        self.lines = {rig.name: [Wire(server.port) for server in nats] for rig in self.rigs}
+        self.rigs = [
+            HotseatProcess(folder / name, self._program(name == names[-1]), machine=machines.get(name, THIS_MACHINE))
+            for name in names
+        ]
         for rig in self.rigs:
             rig.settings = {name: {"replicas": dict(bounds)} for name, bounds in REPLICAS.items()}
-            rig.fleet = {
-                "nats": [f"nats://127.0.0.1:{wire.port}" for wire in self.lines[rig.name]],
-                "name": rig.name,
-                "secret": SECRET,
-                "address": f"http://127.0.0.1:{self.wires[rig.name].port}",
-            }
 
     def _program(self, is_ahead: bool) -> list[str]:
         return [*(AHEAD if is_ahead and self.has_skew else ()), str(PROGRAM)]
 
+    def _join(self, rig: HotseatProcess, address: str, nats: list[str]) -> None:
+        """Configure where the others find it, and where it finds NATS: each as a host and a port."""
+        urls = [f"nats://{server}" for server in nats]
+        rig.fleet = {"nats": urls, "name": rig.name, "secret": SECRET, "address": f"http://{address}"}
+
     async def mend(self, *rigs: HotseatProcess) -> None:
-        for rig in rigs or self.rigs:
-            for wire in (self.wires[rig.name], *self.lines[rig.name]):
-                await wire.mend()
+        """Restore all links of these hosts, or of all."""
+
+    def disconnect(self, rig: HotseatProcess) -> None:
+        """Accept no more connections for a host that has ended."""
 
     async def until_connected(self) -> None:
         if not await until(lambda: all("connected to the fleet" in rig.log.read_text() for rig in self.rigs)):
@@ -146,8 +148,6 @@ class Fleet:
 
     def end(self) -> None:
         for rig in self.rigs:
-            for wire in (self.wires[rig.name], *self.lines[rig.name]):
-                wire.cut()
             for pid in rig.processes():
                 send_signal(pid, signal.SIGCONT)
                 send_signal(pid, signal.SIGKILL)
@@ -185,6 +185,38 @@ class Fleet:
         return known.pop(rig.name) == {rig.name} and not any(rig.name in names for names in known.values())
 
 
+class WiredFleet(Fleet):
+    """Its links are forwarders in this process, except those of clients."""
+
+    def __init__(self, folder: Path, count: int, nats: list[NatsServer]) -> None:
+        super().__init__(folder, count, nats, {})
+        self.wires = {rig.name: Wire(rig.port) for rig in self.rigs}
+        """The links that the other hosts use."""
+        self.lines = {rig.name: [Wire(server.port) for server in nats] for rig in self.rigs}
+        for rig in self.rigs:
+            lines = [f"127.0.0.1:{wire.port}" for wire in self.lines[rig.name]]
+            self._join(rig, f"127.0.0.1:{self.wires[rig.name].port}", lines)
+
+    async def mend(self, *rigs: HotseatProcess) -> None:
+        for rig in rigs or self.rigs:
+            for wire in (self.wires[rig.name], *self.lines[rig.name]):
+                await wire.mend()
+
+    def disconnect(self, rig: HotseatProcess) -> None:
+        self.wires[rig.name].cut()
+
+    def end(self) -> None:
+        for rig in self.rigs:
+            for wire in (self.wires[rig.name], *self.lines[rig.name]):
+                wire.cut()
+        super().end()
+
+
+def host_names(count: int) -> str:
+    """One letter each."""
+    return string.ascii_lowercase[:count]
+
+
 async def members(rig: HotseatProcess) -> list[dict[str, Any]]:
     """The present hosts of the fleet, as this one knows them."""
     fleet = await rig.ask("GET", "/hotseat/fleet") or {}
@@ -209,10 +241,10 @@ def may_skew_clocks() -> bool:
 
 
 @asynccontextmanager
-async def fleet_of(count: int, folder: Path) -> AsyncIterator[Fleet]:
+async def fleet_of(count: int, folder: Path) -> AsyncIterator[WiredFleet]:
     """So many hosts, not started yet, with working links."""
     async with nats_servers(folder / "nats", SERVERS, advertise=False) as servers:
-        fleet = Fleet(folder, count, servers)
+        fleet = WiredFleet(folder, count, servers)
         await fleet.mend()
         try:
             yield fleet

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Awaitable, Callable
 
-    from bench.chaos.fleet import Fleet, Wire
+    from bench.chaos.fleet import Fleet, Wire, WiredFleet
     from bench.chaos.hotseat_process import HotseatProcess
 
 SHORT_S, LEASE_AND_MORE_S = 2.0, 12.0
@@ -57,7 +57,7 @@ class HostFaults:
     async def _kill(self) -> str:
         rig = self.any_host()
         await rig.end(signal.SIGKILL)
-        self._fleet.wires[rig.name].cut()
+        self._fleet.disconnect(rig)
         await a_while(self._rng)
         await self._start(rig)
         return rig.name
@@ -70,7 +70,7 @@ class HostFaults:
 
     async def _end(self, rig: HotseatProcess) -> None:
         code = await rig.end(signal.SIGTERM)
-        self._fleet.wires[rig.name].cut()
+        self._fleet.disconnect(rig)
         if code != 0:
             self._note(f"{rig.name} ended with {code} after SIGTERM")
         if left := rig.processes():
@@ -118,10 +118,14 @@ class HostFaults:
         return rig.name
 
     async def _restart_with(self, rig: HotseatProcess, secret: str) -> None:
-        began = time.monotonic()
-        await self._end(rig)
         rig.fleet = {**rig.fleet, "secret": secret}
         rig.write()
+        await self.restart(rig)
+
+    async def restart(self, rig: HotseatProcess) -> None:
+        """As a part of another fault: recorded by itself."""
+        began = time.monotonic()
+        await self._end(rig)
         await self._start(rig)
         self._injector.injected.append(Injected(RESTARTED, began, time.monotonic(), rig.name))
 
@@ -137,11 +141,7 @@ class FleetInjector(Injector):
             "kill -9 of NATS' leader": self._kill_leader,
             "all of NATS is down": self._kill_nats,
             "NATS loses its state": self._empty_nats,
-            "a host is cut off from NATS": lambda: self._part(self._fleet.lines),
-            "a host is out of reach": lambda: self._part({name: [wire] for name, wire in self._fleet.wires.items()}),
-            "a host is cut off from all": lambda: self._part(
-                {name: [wire, *self._fleet.lines[name]] for name, wire in self._fleet.wires.items()}
-            ),
+            **self._links(),
             "kill -9 of a server": self._kill_server,
             "reload with a changed model": self._reload,
         }
@@ -151,15 +151,9 @@ class FleetInjector(Injector):
             self._deck = self._rng.sample(list(self._faults), len(self._faults))
         return self._deck.pop()
 
-    # Links
-
-    async def _part(self, wires: dict[str, list[Wire]]) -> None:
-        rig = self.hosts.any_host()
-        is_frozen = self._rng.random() < 0.5
-        for wire in wires[rig.name]:
-            wire.freeze() if is_frozen else wire.cut()
-        await a_while(self._rng)
-        await self._fleet.mend(rig)
+    def _links(self) -> dict[str, Callable[[], Awaitable[str | None]]]:
+        """Faults of links, which subclasses can inject."""
+        raise NotImplementedError
 
     # NATS
 
@@ -212,3 +206,25 @@ class FleetInjector(Injector):
         for rig in self._fleet.rigs:
             rig.write()
             rig.reload()
+
+
+class WiredInjector(FleetInjector):
+    _fleet: WiredFleet
+
+    def _links(self) -> dict[str, Callable[[], Awaitable[str | None]]]:
+        wires, lines = self._fleet.wires, self._fleet.lines
+        return {
+            "a host is cut off from NATS": lambda: self._part(lines),
+            "a host is out of reach": lambda: self._part({name: [wire] for name, wire in wires.items()}),
+            "a host is cut off from all": lambda: self._part(
+                {name: [wire, *lines[name]] for name, wire in wires.items()}
+            ),
+        }
+
+    async def _part(self, wires: dict[str, list[Wire]]) -> None:
+        rig = self.hosts.any_host()
+        is_frozen = self._rng.random() < 0.5
+        for wire in wires[rig.name]:
+            wire.freeze() if is_frozen else wire.cut()
+        await a_while(self._rng)
+        await self._fleet.mend(rig)

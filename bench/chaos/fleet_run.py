@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from bench.chaos.checker import crossings
 from bench.chaos.client import Client, End
 from bench.chaos.fleet import REPLICAS, fleet_of
-from bench.chaos.fleet_faults import FleetInjector
+from bench.chaos.fleet_faults import FleetInjector, WiredInjector
+from bench.chaos.namespaced_fleet import NamespacedInjector, namespaced_fleet
 from bench.chaos.requests import REAL, STUBS, Behaviour, Kind, PlannedRequest
 from bench.chaos.run import Outcome, Run, running
 
@@ -73,18 +74,25 @@ MORE_THAN_NOISE = 3.0
 """Under load a host may send so many times what it sends at rest: another renewal, a phase that changed."""
 
 
-async def run_fleet(count: int, seed: int, seconds: float, most: int | None, say: Callable[[str], None]) -> Outcome:
+async def run_fleet(
+    count: int, in_namespaces: bool, seed: int, seconds: float, most: int | None, say: Callable[[str], None]
+) -> Outcome:
     """Chaos in a fleet of so many hosts."""
+    rng = random.Random(f"{seed}/injector")
     with tempfile.TemporaryDirectory(prefix="hotseat-fleet-chaos-") as folder:
+        if in_namespaces:
+            async with namespaced_fleet(count, Path(folder)) as apart:
+                return await FleetRun(apart, NamespacedInjector(apart, rng), seed, most, say).play(seconds)
         async with fleet_of(count, Path(folder)) as fleet:
-            return await FleetRun(fleet, seed, most, say).play(seconds)
+            return await FleetRun(fleet, WiredInjector(fleet, rng), seed, most, say).play(seconds)
 
 
 class FleetRun(Run):
     CLIENTS = 24
 
-    def __init__(self, fleet: Fleet, seed: int, most: int | None, say: Callable[[str], None]) -> None:
-        injector = FleetInjector(fleet, random.Random(f"{seed}/injector"))
+    def __init__(
+        self, fleet: Fleet, injector: FleetInjector, seed: int, most: int | None, say: Callable[[str], None]
+    ) -> None:
         super().__init__(fleet.rigs, injector, seed, most, say)
         self._fleet, self._hosts = fleet, injector.hosts
         self._asked = 0
@@ -124,7 +132,7 @@ class FleetRun(Run):
 
     async def _asks(self, model: str, rig: HotseatProcess) -> bool:
         self._asked += 1
-        client = Client(rig.port, rig.name)
+        client = Client(rig.at, rig.name)
         result = await client.ask(PlannedRequest(f"calm-{self._asked}", model, Kind.UNARY, "", Behaviour.PATIENT, 8, 0))
         client.close()
         self._results.append(result)

@@ -19,7 +19,7 @@ from bench.chaos.requests import BUDGET_GIB, REAL, REAL_GIB, STUBS
 from bench.chaos.upstream import PROGRAM as PROGRAM_OF_STUBS
 from tests.support.hotseat import MARK, PROGRAM
 from tests.support.llama import REPOSITORY, llama
-from tests.support.ports import free_port
+from tests.support.ports import THIS_MACHINE, Machine, free_port
 from tests.support.processes import all_pids, command_line, environment
 
 if TYPE_CHECKING:
@@ -40,8 +40,15 @@ LOG_SHOWN = 20_000
 
 
 class HotseatProcess:
-    def __init__(self, folder: Path, program: Sequence[str] = (str(PROGRAM),), budget_gib: int = BUDGET_GIB) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        program: Sequence[str] = (str(PROGRAM),),
+        budget_gib: int = BUDGET_GIB,
+        machine: Machine = THIS_MACHINE,
+    ) -> None:
         self.port = free_port()
+        self.at = (machine.address, self.port)
         self.name = folder.name
         self.folder = folder
         self.fleet: Mapping[str, Any] = {}
@@ -55,7 +62,7 @@ class HotseatProcess:
         self.disk = DISK
         self._mark = f"{MARK}={folder}".encode()
         self._config = folder / "config.yaml"
-        self._program = program
+        self._program = [*machine.enter, *program]
         self.budget_gib = budget_gib
         self.places = 48
         """Of its queue."""
@@ -82,7 +89,7 @@ class HotseatProcess:
         self._serves = True
 
     def _spawn(self) -> None:
-        argv = [*self._program, "serve", "--config", str(self._config), "--listen", f"127.0.0.1:{self.port}"]
+        argv = [*self._program, "serve", "--config", str(self._config), "--listen", "{}:{}".format(*self.at)]
         folders = {"XDG_STATE_HOME": self.folder / "state", "XDG_CACHE_HOME": self.cache, "TMPDIR": self.folder}
         ours = {MARK: str(self.folder), **{name: str(path) for name, path in folders.items()}}
         with self.log.open("ab") as log:
@@ -150,7 +157,7 @@ class HotseatProcess:
         """The JSON of an answer of hotseat itself; None if there is none."""
         with suppress(OSError, TimeoutError, ValueError, IndexError):
             async with asyncio.timeout(20):
-                reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+                reader, writer = await asyncio.open_connection(*self.at)
                 try:
                     writer.write(f"{method} {path} HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
                     return json.loads((await reader.read(-1)).split(b"\r\n\r\n", 1)[1])
@@ -179,7 +186,7 @@ class HotseatProcess:
         if self.grace:
             config["crashGrace"] = self.grace
         if self.fleet:
-            config["fleet"] = dict(self.fleet)
+            config |= {"fleet": dict(self.fleet), "allowOpen": True}
         self._replace_config(yaml.safe_dump(config, sort_keys=False, width=10_000))
 
     def write_nonsense(self) -> None:

@@ -19,6 +19,8 @@ RESTART = "restart"
 """hotseat is replaced by a new process. Explains nothing: no client may notice it."""
 RESTARTED = "SIGTERM of a host"
 HUNG = "a host hangs"
+CLIENTLESS = "a host is cut off from clients"
+POWERLESS = "power failure of a host"
 AFTERMATH_S = 1.0
 """How long after its end a fault may still have effects."""
 

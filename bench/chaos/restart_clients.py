@@ -57,7 +57,7 @@ class FullQueue:
 
     async def be_client(self, n: int, is_over: asyncio.Event) -> None:
         rng, address = random.Random(f"{self._seed}/{n}"), f"127.0.1.{n + 1}"
-        client = Client(self._rig.port, self._rig.name, address)
+        client = Client(self._rig.at, self._rig.name, address)
         for count in itertools.count():
             if is_over.is_set():
                 break

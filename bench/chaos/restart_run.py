@@ -123,7 +123,7 @@ class RestartRun(QuietRun):
 
     async def _be_long_client(self, n: int) -> None:
         """A slow stream, a slow upload, and again."""
-        client = Client(self._rig.port, self._rig.name, f"127.0.2.{n + 1}")
+        client = Client(self._rig.at, self._rig.name, f"127.0.2.{n + 1}")
         for count in itertools.count():
             if self._is_over.is_set():
                 break

@@ -106,7 +106,7 @@ class Run:
 
     async def _reference(self, prompt: int) -> str:
         """The answer of the real model while no fault is injected."""
-        result = await Client(self._rigs[0].port).ask(
+        result = await Client(self._rigs[0].at).ask(
             PlannedRequest("calm", REAL, Kind.UNARY, "", Behaviour.PATIENT, 8, 0, prompt)
         )
         if result.end is not End.WHOLE:
@@ -142,13 +142,13 @@ class Run:
 
     async def _be_client(self, n: int) -> None:
         rng = random.Random(f"{self._seed}/{n}")
-        client = Client(self._rigs[0].port, self._rigs[0].name)
+        client = Client(self._rigs[0].at, self._rigs[0].name)
         for count in itertools.count():
             if self._is_over.is_set():
                 break
             if rng.random() < RESTLESSNESS:
                 rig = rng.choice(self._rigs)
-                client.go_to(rig.port, rig.name)
+                client.go_to(rig.at, rig.name)
             planned = draw(rng, f"{n}-{count}")
             result = await client.ask(planned if self.has_request_faults else replace(planned, fault=""))
             self._results.append(result)

@@ -81,7 +81,7 @@ class LoadClients:
         self._tasks.start(client, "client")
 
     async def _talk(self, rng: random.Random, behaviour: Behaviour) -> None:
-        client = Client(self._port)
+        client = Client(("127.0.0.1", self._port))
         while True:
             self._account.note(await client.ask(planned(rng, behaviour)))
             await asyncio.sleep(rng.expovariate(1 / PAUSE_S))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from bench.chaos.checker import Evidence, violations
 from bench.chaos.client import End, RequestResult
-from bench.chaos.injecting import HUNG, RESTART, Injected
+from bench.chaos.injecting import CLIENTLESS, HUNG, POWERLESS, RESTART, Injected
 from bench.chaos.requests import Behaviour, Kind, PlannedRequest
 
 PLANNED = PlannedRequest("3-7", "red", Kind.STREAM, "", Behaviour.PATIENT, words=3, leaves_after_s=0)
@@ -74,13 +74,14 @@ def test_only_who_asked_the_killed_host_may_be_left_without_a_word(killed: str, 
     assert len(violations(Evidence([asked_a], [], [killing], references=["hello"]))) == found
 
 
-@pytest.mark.parametrize(("hung", "found"), [("a", 0), ("b", 1)])
-def test_only_who_asked_the_host_that_hangs_may_wait_for_it(hung: str, found: int) -> None:
+@pytest.mark.parametrize("fault", [HUNG, CLIENTLESS, POWERLESS])
+@pytest.mark.parametrize(("host", "found"), [("a", 0), ("b", 1)])
+def test_only_who_asked_the_host_that_hears_nothing_may_wait_for_it(host: str, found: int, fault: str) -> None:
     """All other hosts end what they have forwarded to it."""
     asked_a = RequestResult(PLANNED, End.TOO_LATE, 0, "", began=10.0, ended=55.0, rig="a")
-    hanging = Injected(HUNG, 12.0, 50.0, hung)
+    silent = Injected(fault, 12.0, 50.0, host)
 
-    assert len(violations(Evidence([asked_a], [], [hanging], references=["hello"]))) == found
+    assert len(violations(Evidence([asked_a], [], [silent], references=["hello"]))) == found
 
 
 @pytest.mark.parametrize("end", [End.BROKEN, End.SILENT, End.UNREACHED])

@@ -1,4 +1,4 @@
-"""Real NATS servers on the loopback interface, alone or as a cluster of three, each with its own JetStream folder."""
+"""Real NATS servers, one or a cluster of three, each with its own JetStream folder."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.support.ports import free_port
+from tests.support.ports import THIS_MACHINE, Machine, free_port
 from tests.support.waiting import PATIENCE_S, come_true_async
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
 PROGRAM = Path(sys.executable).with_name("nats-server")
 CONFIG = """\
 server_name: {name}
-listen: 127.0.0.1:{port}
-http: 127.0.0.1:{monitor}
+listen: {address}:{port}
+http: {address}:{monitor}
 jetstream {{ store_dir: "{folder}" {storage} }}
 {cluster}
 {more}
@@ -32,8 +32,10 @@ jetstream {{ store_dir: "{folder}" {storage} }}
 
 
 class NatsServer:
-    def __init__(self, folder: Path, name: str, more: str = "", storage: str = "") -> None:
-        self.name = name
+    def __init__(
+        self, folder: Path, name: str, more: str = "", storage: str = "", machine: Machine = THIS_MACHINE
+    ) -> None:
+        self.name, self.machine = name, machine
         self.port, self.route, self._monitor = free_port(), free_port(), free_port()
         self._folder = folder / name
         self._more = more
@@ -43,7 +45,7 @@ class NatsServer:
 
     @property
     def url(self) -> str:
-        return f"nats://127.0.0.1:{self.port}"
+        return f"nats://{self.machine.address}:{self.port}"
 
     @property
     def pid(self) -> int:
@@ -53,7 +55,7 @@ class NatsServer:
     def start(self) -> None:
         config = self._write_config()
         with (self._folder / "log").open("ab") as log:
-            self._process = subprocess.Popen([PROGRAM, "-c", config], stdout=log, stderr=log)
+            self._process = subprocess.Popen([*self.machine.enter, PROGRAM, "-c", config], stdout=log, stderr=log)
 
     def _write_config(self) -> Path:
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -61,6 +63,7 @@ class NatsServer:
         config.write_text(
             CONFIG.format(
                 name=self.name,
+                address=self.machine.address,
                 port=self.port,
                 monitor=self._monitor,
                 folder=self._folder / "jetstream",
@@ -107,23 +110,31 @@ class NatsServer:
 
     def monitoring(self, page: str) -> Any:
         """A page of its monitoring port."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._monitor}/{page}", timeout=PATIENCE_S) as answer:
+        at = f"{self.machine.address}:{self._monitor}"
+        with urllib.request.urlopen(f"http://{at}/{page}", timeout=PATIENCE_S) as answer:
             return json.load(answer)
 
 
 @asynccontextmanager
 async def nats_servers(
-    folder: Path, count: int = 1, *, more: str = "", storage: str = "", advertise: bool = True
+    folder: Path,
+    count: int = 1,
+    *,
+    more: str = "",
+    storage: str = "",
+    advertise: bool = True,
+    machines: Mapping[str, Machine] | None = None,
 ) -> AsyncIterator[list[NatsServer]]:
     """`more` is added to the configuration of each, `storage` to that of its JetStream.
 
     Unless they `advertise`, clients use only the addresses they were given.
     """
-    servers = [NatsServer(folder, f"nats{n}", more, storage) for n in range(count)]
+    names = [f"nats{n}" for n in range(count)]
+    servers = [NatsServer(folder, name, more, storage, (machines or {}).get(name, THIS_MACHINE)) for name in names]
     if count > 1:
-        routes = ", ".join(f"nats://127.0.0.1:{server.route}" for server in servers)
+        routes = ", ".join(f"nats://{server.machine.address}:{server.route}" for server in servers)
         for server in servers:
-            listen = f"listen: 127.0.0.1:{server.route}, no_advertise: {str(not advertise).lower()}"
+            listen = f"listen: {server.machine.address}:{server.route}, no_advertise: {str(not advertise).lower()}"
             server.cluster = f"cluster {{ name: test, {listen}, routes: [{routes}] }}"
     try:
         for server in servers:
