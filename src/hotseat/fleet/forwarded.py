@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from hotseat.fleet.store import LEASE_S
+from hotseat.tasks import forever
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -58,10 +59,11 @@ class ForwardedRequests:
                 del self._hosts[host]
 
     async def keep_checking(self) -> None:
-        while True:
-            await asyncio.sleep(ROUND_S)
-            silent = [there for host, there in self._hosts.items() if not self._has_reported(host)]
-            await asyncio.gather(*map(self._check, silent))
+        await forever(self._check_silent, "check hosts with forwarded requests", ROUND_S)
+
+    async def _check_silent(self) -> None:
+        silent = [there for host, there in self._hosts.items() if not self._has_reported(host)]
+        await asyncio.gather(*map(self._check, silent))
 
     def _has_reported(self, host: HostName) -> bool:
         member = self._roster.hosts.get(host)

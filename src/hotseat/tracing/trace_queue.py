@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.net.happy_eyeballs import Connector
 from hotseat.net.http_client import fetch
+from hotseat.tasks import forever
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,9 +56,7 @@ class TraceQueue:
             self._waiting.append(trace)
 
     async def run(self) -> None:
-        while True:
-            await asyncio.sleep(EVERY_S)
-            await self._send_all()
+        await forever(self._send_all, "traces", EVERY_S)
 
     async def aclose(self) -> None:
         """Send what waits, as far as that is possible in a moment."""
