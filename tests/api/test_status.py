@@ -11,6 +11,7 @@ from tests.support.fake_launcher import catalog, spec
 from tests.support.management import STARTED_AT
 from tests.support.waiting import come_true
 
+from hotseat import tasks
 from hotseat.api.routes import status
 from hotseat.catalog.catalog import CatalogChange
 from hotseat.catalog.spec import Capabilities
@@ -188,6 +189,33 @@ def test_readiness_ends_when_a_server_does_not_go(for_s: float, says: str | None
     reason = status.unready(View(now=for_s, models=(stuck,), queue=()), configured, Readiness(), {}, 0.0)
 
     assert reason == says
+
+
+async def test_readiness_ends_while_a_loop_fails_again_and_again(
+    rig: Management, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """/hotseat/ready and the list of models name it until it works again."""
+    monkeypatch.setattr(tasks, "LEAST_PAUSE_S", 0.001)
+    works = asyncio.Event()
+
+    async def look() -> None:
+        if not works.is_set():
+            raise ValueError("broken")
+        await asyncio.sleep(0)
+
+    owner = tasks.Tasks()
+    owner.start(tasks.forever(look, "measure memory"), "measure memory")
+    await come_true(tasks.failing_loops)
+    answer, listed = await rig.get("/hotseat/ready"), (await rig.get("/hotseat/models")).json()
+    works.set()
+    await come_true(lambda: not tasks.failing_loops())
+    after = await rig.get("/hotseat/ready")
+    await owner.aclose()
+
+    assert answer.status_code == 503
+    assert '"measure memory" fails again and again' in answer.json()["error"]
+    assert listed["failing_loops"] == ["measure memory"]
+    assert after.status_code == 200
 
 
 async def test_a_reload_tells_what_it_touched(rig: Management) -> None:

@@ -37,6 +37,7 @@ class ScriptedHandler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self.server.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
         self.end_headers()
         for event in self.server.answers.pop(0):
             self.wfile.write(

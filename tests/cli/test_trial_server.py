@@ -88,7 +88,7 @@ def test_a_certificate_that_is_not_trusted(tmp_path: Path) -> None:
 def test_another_program() -> None:
     """It is not asked for models."""
     with listening(answered) as port, pytest.raises(Problem, match="another program than hotseat responds"):
-        is_running(Server(f"http://127.0.0.1:{port}"))
+        is_running(Server(f"http://127.0.0.1:{port}", patience_s=10))
 
 
 @pytest.mark.parametrize(

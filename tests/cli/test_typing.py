@@ -355,7 +355,8 @@ def test_key_and_address_come_from_the_environment(typed: Typed, teapot: str, mo
     monkeypatch.setenv("HOTSEAT_API_KEY", "k-1")
     typed("why", "org/llama")
 
-    assert RecordingHandler.asked == [("/behind/hotseat/models/org%2Fllama", "Bearer k-1")]
+    assert RecordingHandler.asked[-1] == ("/behind/hotseat/models/org%2Fllama", "Bearer k-1")
+    assert all(path.startswith("/behind/") for path, _ in RecordingHandler.asked)
 
 
 def test_a_server_that_is_no_hotseat_is_named(typed: Typed, teapot: str) -> None:

@@ -240,4 +240,4 @@ async def test_a_look_that_fails_is_not_the_last(caplog: pytest.LogCaptureFixtur
         watched.refuses.add(LAUNCH)
         await come_true(lambda: [report.launch for report in watched.reports] == [other.launch])
 
-    assert "servers could not be health-checked" in caplog.text
+    assert "background loop failed" in caplog.text

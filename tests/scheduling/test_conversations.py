@@ -35,7 +35,13 @@ from tests.support.scheduler_driver import (
 from hotseat.identifiers import ModelName, TicketId
 from hotseat.scheduling.commands import Allowance, Cause
 from hotseat.scheduling.conversation_state import DIED, NOT_REUSED
-from hotseat.scheduling.conversation_stats import USUAL_TOKEN_SIZE, USUAL_TRANSFER_RATE, ConversationStats
+from hotseat.scheduling.conversation_stats import (
+    MOST_OWN,
+    USUAL_TOKEN_SIZE,
+    USUAL_TRANSFER_RATE,
+    ConversationStats,
+    Restored,
+)
 from hotseat.scheduling.conversations import LEAST_S, LEAST_TOKENS, MOST_S, transfer_s
 from hotseat.scheduling.events import ConversationsSaved, PromptProcessed, Transfer, YieldRequested
 from hotseat.scheduling.lifecycle import Phase
@@ -508,3 +514,18 @@ def test_figures_are_kept_across_restarts() -> None:
 
     assert later.of(QWEN).conversations.compute_rate == 500.0
     assert later.of(QWEN).conversations.save_rate == 0.0
+
+
+def test_a_server_that_answers_many_prompts_after_a_restore() -> None:
+    """Only its last conversations are remembered; the prompts that continue them prove nothing about a restored one."""
+    restored = Restored([2000])
+    for number in range(10 * MOST_OWN):
+        restored.note(0, 100_000 + 1000 * number, 10)
+    newest = 100_000 + 1000 * (10 * MOST_OWN - 1)
+
+    assert len(restored.own) == len(restored.latest) == MOST_OWN
+    assert restored.note(newest, newest + 50, 10) == 0
+    assert restored.note(newest + 50, newest + 99, 10) == 0
+    assert len(restored.own) == len(restored.latest) == MOST_OWN
+    assert restored.note(105_000, 105_010, 10) == 2000
+    assert restored.unproven == []

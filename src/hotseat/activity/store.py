@@ -15,6 +15,7 @@ from hotseat.activity.recent import Finished, Tokens
 from hotseat.activity.record_file import Format, RecordFile
 from hotseat.activity.record_writer import RecordWriter
 from hotseat.identifiers import ClientId, ModelName
+from hotseat.tasks import forever
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -109,9 +110,7 @@ class StoreWriter:
 
     async def watch(self) -> None:
         """Never returns. To stop, cancel it and call `close`."""
-        while True:
-            await asyncio.sleep(EVERY_S)
-            await self._write()
+        await forever(self._write, "activity", EVERY_S)
 
     async def close(self) -> None:
         """Write the rest."""

@@ -19,6 +19,7 @@ from hotseat.activity.record_file import Format, RecordFile
 from hotseat.activity.record_writer import RecordWriter
 from hotseat.activity.usage_counter import DAY_S, Place, Used
 from hotseat.errors import HotseatError
+from hotseat.tasks import forever
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -139,9 +140,7 @@ class UsageWriter:
 
     async def watch(self) -> None:
         """Never returns. To stop, cancel it and call `close`."""
-        while True:
-            await asyncio.sleep(EVERY_S)
-            await self._write()
+        await forever(self._write, "usage", EVERY_S)
 
     async def close(self) -> None:
         """Write the rest."""

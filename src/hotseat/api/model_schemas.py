@@ -144,4 +144,7 @@ class Models(Schema):
     devices: list[Device]
     yielding: Annotated[str, Field(description="Reason for a yield of memory; empty: none is active.")]
     reload_failed: Annotated[bool, Field(description="The newest configuration was rejected; the previous is active.")]
+    failing_loops: Annotated[
+        list[str], Field(description="Endless work in the background that fails again and again; the log says why.")
+    ]
     fleet: Annotated[Membership | None, Field(description="Connection state to the fleet; null: not in a fleet.")]

@@ -6,8 +6,9 @@ No text that it returns contains terminal escapes, so no command can print those
 from __future__ import annotations
 
 import json
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from ssl import SSLCertVerificationError
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from urllib.parse import SplitResult
 
 CONNECT_S = 5.0
+SILENT_S = 10.0
+"""How long a server may take for an answer that hotseat gives at once."""
+IS_IT = "is it a hotseat server? Set the address of one with --url or HOTSEAT_URL"
 KINDS: dict[str, type[HTTPConnection]] = {"http": HTTPConnection, "https": HTTPSConnection}
 
 
@@ -46,19 +50,34 @@ class Server:
 
     def ask(self, method: str, path: str, **query: object) -> Any:
         """The JSON of the answer; Refused with the server's message if it is not a success."""
-        with closing(self._connect()) as connection:
-            answer = self._send(connection, method, path, query)
-            return parsed(_whole(answer, self.url))
+        return self._json(method, path, query)
 
     def send(self, method: str, path: str, body: object = None) -> Any:
         """The same with a JSON body."""
-        with closing(self._connect()) as connection:
-            return parsed(_whole(self._send(connection, method, path, {}, body), self.url))
+        return self._json(method, path, {}, body)
 
     def text(self, path: str, **query: object) -> str:
         with closing(self._connect()) as connection:
-            text = _whole(self._send(connection, "GET", path, query), self.url).decode("utf-8", "replace")
-            return without_escapes_but_lines(text)
+            answer = self._send(connection, "GET", path, query)
+            if _kind(answer) in ("text/html", "application/json"):
+                raise self._strange(answer, "no text")
+            return without_escapes_but_lines(_whole(answer, self.url).decode("utf-8", "replace"))
+
+    def _json(self, method: str, path: str, query: dict[str, object], body: object = None) -> Any:
+        with closing(self._connect()) as connection:
+            answer = self._send(connection, method, path, query, body)
+            whole = _whole(answer, self.url)
+        with suppress(ValueError, RecursionError):
+            if isinstance(found := parsed(whole, _Fields), dict):
+                return found
+        raise self._strange(answer, "no JSON of hotseat")
+
+    def _strange(self, answer: HTTPResponse, what: str) -> Refused:
+        """Another program has answered."""
+        answer.close()
+        kind, program = _kind(answer) or "without a content type", answer.getheader("Server")
+        by = f", from {program}" if program else ""
+        return Refused(answer.status, f"{self.url} responded {answer.status} with {what} ({kind}{by}); {IS_IT}", {})
 
     def follow(self, path: str, **query: object) -> Iterator[str]:
         """The data of each server-sent event until the server ends the stream; see `parsed` for JSON."""
@@ -71,6 +90,8 @@ class Server:
     def _events(self, method: str, path: str, query: dict[str, object], body: object) -> Generator[str, None, None]:
         with closing(self._connect()) as connection:
             answer = self._send(connection, method, path, query, body)
+            if _kind(answer) != "text/event-stream":
+                raise self._strange(answer, "no stream of events")
             try:
                 for line in answer:
                     if line.startswith(b"data:"):
@@ -88,6 +109,8 @@ class Server:
         return urlsplit(self.url if "://" in self.url else f"http://{self.url}")
 
     def _connect(self) -> HTTPConnection:
+        if self.patience_s is None:
+            _greet(self)
         address = self._address()
         options: dict[str, Any] = {"context": self.tls} if self.tls else {}
         try:
@@ -119,31 +142,51 @@ class Server:
         try:
             connection.request(method, target, None if body is None else json.dumps(body), headers)
             answer = connection.getresponse()
-        except (OSError, HTTPException):
-            raise Unreachable(f"{self.url} closed the connection without a response; is it a hotseat server?") from None
+        except (OSError, HTTPException) as problem:
+            silent = f"has not responded for {self.patience_s or SILENT_S:g} s"
+            why = silent if isinstance(problem, TimeoutError) else "has sent no HTTP response"
+            raise Unreachable(f"{self.url} {why}; {IS_IT}") from None
         if answer.status >= 300:
             raise _refusal(answer, self.url)
         return answer
 
 
-def parsed(text: str | bytes) -> Any:
+def parsed(text: str | bytes, kind: type[dict[str, Any]] = dict) -> Any:
     """JSON from a server; ValueError if it is none."""
-    return _cleaned(json.loads(text))
+    return _cleaned(json.loads(text), kind)
 
 
-def _cleaned(value: Any) -> Any:
+def _cleaned(value: Any, kind: type[dict[str, Any]]) -> Any:
     match value:
         case str():
             return without_escapes_but_lines(value)
         case list():
-            return [*map(_cleaned, value)]
+            return [_cleaned(member, kind) for member in value]
         case dict():
-            return {_cleaned(name): _cleaned(member) for name, member in value.items()}
+            return kind((_cleaned(name, kind), _cleaned(member, kind)) for name, member in value.items())
     return value
+
+
+@lru_cache
+def _greet(server: Server) -> None:
+    """Once, before anything that may take minutes: raises Unreachable if it does not respond at all."""
+    with suppress(Refused):
+        replace(server, patience_s=SILENT_S).ask("GET", "/health")
+
+
+class _Fields(dict[str, Any]):
+    """An object of an answer. What it lacks, hotseat would have sent."""
+
+    def __missing__(self, name: str) -> Any:
+        raise Refused(200, f'the server responded with another kind of JSON, without "{name}"; {IS_IT}', {})
 
 
 def in_path(model: str) -> str:
     return quote(model, safe="")
+
+
+def _kind(answer: HTTPResponse) -> str:
+    return (answer.getheader("Content-Type") or "").partition(";")[0].strip().lower()
 
 
 def _whole(answer: HTTPResponse, url: str) -> bytes:
@@ -158,5 +201,5 @@ def _refusal(answer: HTTPResponse, url: str) -> Refused:
         body = parsed(_whole(answer, url))
         message = body["error"]
     except (ValueError, LookupError, TypeError):
-        return Refused(answer.status, f"{url} responded {answer.status} {answer.reason}; is it a hotseat server?", {})
+        return Refused(answer.status, f"{url} responded {answer.status} {answer.reason}; {IS_IT}", {})
     return Refused(answer.status, message if isinstance(message, str) else str(message.get("message", message)), body)

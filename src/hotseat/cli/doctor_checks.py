@@ -150,7 +150,7 @@ def _is_answered(host: str, port: int) -> bool:
 def _is_hotseat(server: Server) -> bool:
     """Ask over HTTP, since another user's process does not show what it is; hotseat may answer that it needs a key."""
     try:
-        server.ask("GET", "/hotseat/ready")
+        server.ask("GET", "/hotseat/ready")["message"]
     except Refused as refused:
         return refused.status == UNAUTHORIZED
     except Problem:

@@ -44,6 +44,8 @@ def ps(server: Server, as_json: bool) -> None:
         print("\n" + table(CONVERSATIONS, rows))
     if status["yielding"]:
         print(f"\nmemory is yielded: {status['yielding']}")
+    for loop in status.get("failing_loops", ()):
+        print(f'\nthe background loop "{loop}" fails again and again; hotseat\'s log says why')
     if (fleet := status["fleet"]) and fleet["connection"] == "disconnected":
         print(f"\n{fleet['host']} is disconnected from its fleet; see `hotseat fleet status`")
     if notes := [note for model in status["models"] for note in notes_on(model)]:

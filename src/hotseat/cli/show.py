@@ -85,15 +85,9 @@ def _memory(model: KnownModel) -> dict[str, Any]:
 def _state(model: KnownModel, server: Server) -> dict[str, Any]:
     try:
         seen = server.ask("GET", f"/hotseat/models/{in_path(model.name)}")
+        return {name: seen[name] for name in ("phase", "phase_s", "adopted", "why", "conversations")}
     except (Unreachable, Refused):
         return {"phase": None, "phase_s": None, "adopted": False, "why": "", "conversations": None}
-    return {
-        "phase": seen["phase"],
-        "phase_s": seen["phase_s"],
-        "adopted": seen["adopted"],
-        "why": seen["why"],
-        "conversations": seen["conversations"],
-    }
 
 
 # Text

@@ -126,7 +126,7 @@ class ModelForm(Form):
     cmd_stop: str = ""
     """Command that stops the server instead of SIGTERM. May use ${PID}."""
     proxy: str = "http://localhost:${PORT}"
-    """Base URL of the server: http, https or unix:/path. Models that share a fixed one on this machine run one at a time."""
+    """Base URL of the server: http, https or unix:/path. Models that share one of this machine run one at a time."""
     check_endpoint: str = "/health"
     """Path that returns 200 once the server is ready; `none` waits for an open port."""
     health_check_timeout: Duration = 0.0

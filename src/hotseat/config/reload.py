@@ -20,6 +20,7 @@ from hotseat.config.effective import resolved
 from hotseat.config.exposure import refuse_to_serve
 from hotseat.config.problems import ConfigError
 from hotseat.config.watch import Watch
+from hotseat.tasks import forever
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,11 +118,8 @@ class Reloader:
             return await self._reload()
 
     async def watch_files(self, files: Sequence[Path]) -> None:
-        watch = Watch(files)
-        while True:
-            await asyncio.sleep(LOOK_S)
-            if watch.has_changed():
-                await self.reload()
+        """Never returns."""
+        await Watch(files).follow(self.reload, "watch the configuration", LOOK_S)
 
     async def _reload(self) -> ReloadResult:
         try:
@@ -191,12 +189,13 @@ class Reloader:
 
     async def watch_folder(self) -> None:
         """Polling works where file events do not, as on network file systems, and costs one stat per file."""
-        while True:
-            await asyncio.sleep(FOLDER_LOOK_S)
-            async with self._reading:
-                loaded = self._active.loaded
-                if loaded.models_dir and loaded.look_again:
-                    await self._look_into(loaded, loaded.models_dir, loaded.look_again)
+        await forever(self._look_at_folder, "watch the folder of models", FOLDER_LOOK_S)
+
+    async def _look_at_folder(self) -> None:
+        async with self._reading:
+            loaded = self._active.loaded
+            if loaded.models_dir and loaded.look_again:
+                await self._look_into(loaded, loaded.models_dir, loaded.look_again)
 
     async def _look_into(self, loaded: Loaded, folder: Path, look_again: LookAgain) -> None:
         before = self._model_folders.offered

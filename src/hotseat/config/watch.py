@@ -6,11 +6,15 @@ to another file, as Kubernetes does. A change counts once two polls agree, so th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
+
+from hotseat.tasks import forever
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
+
+    from hotseat.identifiers import Seconds
 
 Looks: TypeAlias = tuple[tuple[str, int, int, int], ...]
 """For each file: its path, and the attributes that change when it is written or replaced."""
@@ -29,6 +33,20 @@ class Watch:
             return False
         self._known = now
         return True
+
+    async def follow(
+        self, changed: Callable[[], Awaitable[object]], name: str, every_s: Seconds, *, is_due: bool = False
+    ) -> NoReturn:
+        """Call `changed` after each change, and again if it has raised; `is_due`: the first time too."""
+
+        async def look() -> None:
+            nonlocal is_due
+            is_due = is_due or self.has_changed()
+            if is_due:
+                await changed()
+            is_due = False
+
+        await forever(look, name, every_s)
 
 
 def look_at(paths: Sequence[Path]) -> Looks:

@@ -11,6 +11,8 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from hotseat.tasks import forever
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
@@ -78,10 +80,11 @@ class ForwardedRequests:
             del self._hosts[host]
 
     async def keep_checking(self) -> None:
-        while True:
-            await asyncio.sleep(ROUND_S)
-            quiet = [(host, there) for host, there in self._hosts.items() if there.is_quiet() or there.unanswered]
-            await asyncio.gather(*(self._check(host, there) for host, there in quiet))
+        await forever(self._check_quiet, "check hosts with forwarded requests", ROUND_S)
+
+    async def _check_quiet(self) -> None:
+        quiet = [(host, there) for host, there in self._hosts.items() if there.is_quiet() or there.unanswered]
+        await asyncio.gather(*(self._check(host, there) for host, there in quiet))
 
     async def _check(self, host: HostName, there: AtHost) -> None:
         if await self._answers(there.address):

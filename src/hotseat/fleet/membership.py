@@ -14,9 +14,9 @@ from hotseat.fleet.catalog_lease import CatalogLease
 from hotseat.fleet.host_record import routing_summary
 from hotseat.fleet.name_owner import is_ours, taken
 from hotseat.fleet.records import HostRecord, decoded, encoded
-from hotseat.fleet.store import LEASE_S, Bucket, Change, Conflict, NameTaken, Store, StoreError, Written
+from hotseat.fleet.store import LEASE_S, BegunAnew, Bucket, Change, Conflict, NameTaken, Store, StoreError, Written
 from hotseat.fleet.view import FleetConnection
-from hotseat.tasks import Tasks
+from hotseat.tasks import Tasks, forever
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,13 +128,15 @@ class Membership:
     # Publishing
 
     async def _keep_publishing(self) -> None:
-        while True:
-            await self._until_worth_publishing(RENEW_S if self.connection is FleetConnection.CONNECTED else AGAIN_S)
-            try:
-                await self._publish()
-            except NameTaken as refused:
-                self._disconnect(refused)
-                await asyncio.sleep(RENEW_S)
+        await forever(self._publish_news, "publish this host")
+
+    async def _publish_news(self) -> None:
+        await self._until_worth_publishing(RENEW_S if self.connection is FleetConnection.CONNECTED else AGAIN_S)
+        try:
+            await self._publish()
+        except NameTaken as refused:
+            self._disconnect(refused)
+            await asyncio.sleep(RENEW_S)
 
     async def _until_worth_publishing(self, at_most_s: Seconds) -> None:
         """Wait for a change on which others act. Load changes all the time: the next renewal publishes it."""
@@ -200,10 +202,20 @@ class Membership:
             self._watching.start(self._keep_watching(bucket), f"watch the fleet's {bucket.value}")
 
     async def _keep_watching(self, bucket: Bucket) -> None:
-        async for change in self._store.watch(bucket):
-            if bucket is Bucket.CATALOGS:
-                self._catalog.notice(change)
-            self._on_change(bucket, change)
+        async def watch() -> None:
+            try:
+                async for change in self._store.watch(bucket):
+                    self._take(bucket, change)
+            except Exception:  # the next turn receives the whole state
+                self._take(bucket, BegunAnew())
+                raise
+
+        await forever(watch, f"watch the fleet's {bucket.value}")
+
+    def _take(self, bucket: Bucket, change: Change) -> None:
+        if bucket is Bucket.CATALOGS:
+            self._catalog.notice(change)
+        self._on_change(bucket, change)
 
 
 def _holder(found: Written) -> HostRecord | None:

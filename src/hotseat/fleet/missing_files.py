@@ -11,6 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from hotseat.model_files.of_command import may_tell_files, missing_file
+from hotseat.tasks import forever
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -42,12 +43,14 @@ class MissingFiles:
                 await self._look()
 
     async def keep_looking(self) -> None:
-        while True:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_S):
-                    await self._soon.wait()
-            self._soon.clear()
-            await self._look()
+        await forever(self._look_later, "look for the files of models")
+
+    async def _look_later(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_S):
+                await self._soon.wait()
+        self._soon.clear()
+        await self._look()
 
     def look_soon(self) -> None:
         """A load has failed, or the configuration has changed."""

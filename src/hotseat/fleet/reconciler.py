@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from math import inf
 from typing import TYPE_CHECKING, Protocol
@@ -16,6 +15,7 @@ from hotseat.fleet.replicas import one_more, to_keep, to_spare, too_many
 from hotseat.fleet.revision_tracker import Ledger
 from hotseat.fleet.store import LEASE_S, BegunAnew, Bucket, Written
 from hotseat.fleet.view import FleetConnection
+from hotseat.tasks import forever
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -78,9 +78,7 @@ class Reconciler:
         """Since when a replica has been surplus here."""
 
     async def keep_going(self) -> None:
-        while True:
-            await asyncio.sleep(ROUND_S)
-            await self.go()
+        await forever(self.go, "reconcile the fleet", ROUND_S)
 
     async def go(self) -> None:
         """One round."""

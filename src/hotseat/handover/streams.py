@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
+
+from hotseat.tasks import forever
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,10 +36,13 @@ class Streams:
     async def report(self, to: Channel, every_s: Seconds = REPORT_S) -> None:
         """Tell the new process which servers send something. Never returns; cancel it to stop."""
         before: Mapping[ModelName, list[object]] = {}
-        while True:
+
+        async def tell() -> None:
+            nonlocal before
             now = {model: self.last_pieces(model) for model in {*self._models(), *self._others}}
             for model, pieces in now.items():
                 if not {*map(id, pieces)} <= {*map(id, before.get(model, ()))}:
                     to.send(STREAMS, model=model)
             before = now
-            await asyncio.sleep(every_s)
+
+        await forever(tell, "report streams", every_s)

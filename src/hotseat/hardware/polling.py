@@ -7,6 +7,8 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from hotseat.tasks import forever
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
@@ -49,10 +51,14 @@ class Polling:
 
     async def walk(self) -> None:
         """Never returns."""
-        while True:
-            self._requested.clear()
-            await self._look()
-            await self._pause()
+        await forever(self._look_and_pause, "measure memory")
+
+    async def _look_and_pause(self) -> None:
+        self._requested.clear()
+        await self._look()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._pause_s()):
+                await self._requested.wait()
 
     async def _look(self) -> None:
         pids = self._running()
@@ -61,8 +67,3 @@ class Polling:
         reading = await self._gauge.sample(tuple(pids.values()))
         models = {model: reading.processes[pid] for model, pid in pids.items() if pid in reading.processes}
         return self._report(Measured(reading, models))
-
-    async def _pause(self) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._pause_s()):
-                await self._requested.wait()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.hardware.other_programs import present
 from hotseat.scheduling.events import YieldEnded, YieldRequested
+from hotseat.tasks import forever
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -49,9 +50,11 @@ class Precedence:
 
     async def walk(self) -> None:
         """Look for programs; never returns."""
-        while True:
-            await self.look()
-            await asyncio.sleep(self._every_s)
+        await forever(self._look_and_pause, "look for programs with precedence")
+
+    async def _look_and_pause(self) -> None:
+        await self.look()
+        await asyncio.sleep(self._every_s)
 
     async def look(self) -> None:
         patterns = tuple(self._patterns())

@@ -8,7 +8,6 @@ that cannot write because a client does not read.
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import logging
 import time
@@ -20,9 +19,10 @@ from hotseat.model_servers.os_processes import processor_time
 from hotseat.net.happy_eyeballs import Connector
 from hotseat.net.http_client import fetch
 from hotseat.scheduling.events import UpstreamUnresponsive
-from hotseat.tasks import Tasks
+from hotseat.tasks import Tasks, forever
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from hotseat.identifiers import Instant, LaunchId, ModelName, Seconds
@@ -102,17 +102,12 @@ class Liveness:
     async def watch(self) -> None:
         """Never returns; cancel it to stop."""
         try:
-            while True:
-                await asyncio.sleep(self._every_s)
-                self._look_safely()
+            await forever(self._look_at_all, "liveness", self._every_s)
         finally:
             await self._probes.aclose()
 
-    def _look_safely(self) -> None:
-        try:
-            self.look()
-        except Exception:  # the next check may work
-            log.exception("servers could not be health-checked")
+    async def _look_at_all(self) -> None:
+        self.look()
 
     def look(self) -> None:
         now = self._clock()

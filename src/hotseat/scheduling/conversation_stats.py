@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
+from collections import deque
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -24,6 +26,8 @@ SAME = 0.9
 """Share of an earlier prompt and its answer from which on a prompt continues that one."""
 REUSED = 0.5
 """Share of a restored conversation from which on it counts as reused: templates may render its last turn anew."""
+MOST_OWN = 256
+"""Own conversations of a server that are remembered: it has fewer in its memory."""
 USUAL_COMPUTE_RATE = 1_000.0
 USUAL_TRANSFER_RATE = 2e9
 USUAL_TOKEN_SIZE = 10e3
@@ -123,7 +127,9 @@ class Restored(Struct):
     unproven: list[int]
     """Tokens of each that no prompt has reused so far."""
     own: list[int] = field(default_factory=list)
-    """Tokens of the conversations that this server has had itself."""
+    """Tokens of the last conversations that this server has had itself, sorted."""
+    latest: deque[int] = field(default_factory=deque)
+    """The same in the order of time."""
     reused: int = 0
     missed: int = 0
     """Prompts long enough to continue one that did not."""
@@ -137,15 +143,19 @@ class Restored(Struct):
             self.reused += 1
         elif not is_own and self.unproven and prompt >= min(self.unproven):
             self.missed += 1
-        self.own.append(prompt + answer)
+        insort(self.own, prompt + answer)
+        self.latest.append(prompt + answer)
+        if len(self.latest) > MOST_OWN:
+            del self.own[bisect_left(self.own, self.latest.popleft())]
         return min(found, cached)
 
     def _continues_own(self, cached: int) -> bool:
         """Whether an earlier prompt of this server explains the cached tokens."""
-        earlier = next((tokens for tokens in self.own if SAME * tokens <= cached <= tokens), None)
-        if earlier is not None:
-            self.own.remove(earlier)
-        return earlier is not None
+        place = bisect_left(self.own, cached)
+        if place == len(self.own) or SAME * self.own[place] > cached:
+            return False
+        self.latest.remove(self.own.pop(place))
+        return True
 
     @property
     def was_useless(self) -> bool:

@@ -79,11 +79,7 @@ class CreatedKeys:
 
     async def watch(self) -> None:
         """Notice what another process has changed: the one that replaces this one, or one with the same directory."""
-        await self.read_again()
-        while True:
-            await asyncio.sleep(LOOK_S)
-            if self._watch.has_changed():
-                await self.read_again()
+        await self._watch.follow(self.read_again, "watch the API keys", LOOK_S, is_due=True)
 
     async def read_again(self) -> None:
         async with self._changing:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import logging
 import os
+
+from hotseat.tasks import forever
 
 log = logging.getLogger(__name__)
 
@@ -16,14 +17,17 @@ USED_UP = (errno.EMFILE, errno.ENFILE)
 async def watch_descriptors() -> None:
     """Log when they are used up and when that is over; never returns, cancel it to stop."""
     were_left = True
-    while True:
+
+    async def look() -> None:
+        nonlocal were_left
         if are_left() != were_left:
             were_left = not were_left
             if were_left:
                 log.info("file descriptors are available again")
             else:
                 log.warning("no file descriptors are left")
-        await asyncio.sleep(EVERY_S)
+
+    await forever(look, "file descriptors", EVERY_S)
 
 
 def are_left() -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
+from hotseat.tasks import forever
+
 EVERY_S = 0.5
 KEPT = 120
 """Samples: those of a minute, so that a scrape takes nothing from another scraper."""
@@ -19,10 +21,13 @@ class Lag:
     async def watch(self) -> None:
         """Never returns; cancel it to stop."""
         loop = asyncio.get_running_loop()
-        while True:
+
+        async def sample() -> None:
             due = loop.time() + EVERY_S
             await asyncio.sleep(EVERY_S)
             self._late_s.append(max(0.0, loop.time() - due))
+
+        await forever(sample, "loop lag")
 
     def worst_of_last_minute(self) -> float:
         return max(self._late_s)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.net.happy_eyeballs import Connector
 from hotseat.net.http_client import fetch
+from hotseat.tasks import forever
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,10 +64,11 @@ class TraceQueue:
             self._waiting.append(trace)
 
     async def run(self) -> None:
-        while True:
-            await asyncio.sleep(EVERY_S)
-            if self._clock() >= self._paused_until:
-                await self._send_all()
+        await forever(self._send_unless_paused, "traces", EVERY_S)
+
+    async def _send_unless_paused(self) -> None:
+        if self._clock() >= self._paused_until:
+            await self._send_all()
 
     async def aclose(self) -> None:
         """Send what waits, as far as that is possible in a moment."""

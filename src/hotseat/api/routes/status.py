@@ -21,6 +21,7 @@ from hotseat.api.status_schemas import Queue, Ready, Ticket
 from hotseat.errors import ShuttingDown
 from hotseat.fleet.view import FleetConnection
 from hotseat.scheduling.lifecycle import Phase
+from hotseat.tasks import failing_loops
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,6 +61,7 @@ async def models(deps: Deps) -> Listing:
         devices=[device(seen) for seen in view.devices],
         yielding=view.yielding,
         reload_failed=deps.has_reload_failed(),
+        failing_loops=failing_loops(),
         fleet=membership(deps),
     )
     each = (model(deps, view, seen, catalog.models.get(seen.name)) for seen in views.of_each(view))
@@ -96,7 +98,8 @@ async def one_model(
     responses={
         503: {
             "model": Failure,
-            "description": "It is shutting down, a request has waited too long, or a server or the guard is stuck.",
+            "description": "It is shutting down, a request has waited too long, a server or the guard is stuck, or a "
+            "background loop fails again and again.",
         }
     },
 )
@@ -106,6 +109,8 @@ async def ready(deps: Deps) -> Ready:
     view, limits = deps.dispatcher.views.current(), deps.settings().readiness
     if problem := unready(view, deps.dispatcher.catalog, limits, deps.silent(), deps.guard_silent_s()):
         raise ShuttingDown(problem)
+    if failing := failing_loops():
+        raise ShuttingDown(f'the background loop "{failing[0]}" fails again and again; hotseat\'s log says why')
     fleet_admin = deps.fleet()
     if fleet_admin is None:
         return Ready(message="hotseat is ready")

@@ -38,16 +38,17 @@ def is_running(server: Server) -> bool:
         return False
     except Unreachable as problem:
         raise Unreachable(f"{problem}. {UNCLEAR}") from None
-    except ValueError:
-        raise Problem(f"another program than hotseat responds at {server.url}; stop it, or change `listen`") from None
 
 
 def responds(server: Server) -> bool:
     try:
         server.ask("GET", "/hotseat/ready")
-    except Refused:  # it needs a key, or is busy: the next request says so
-        return True
-    return True
+    except Refused as refused:
+        if refused.status < 300:
+            raise Problem(
+                f"another program than hotseat responds at {server.url}; stop it, or change `listen`"
+            ) from None
+    return True  # it may need a key, or be busy: the next request says so
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import nats.errors
 from nats.aio.client import Client, RawCredentials
 
 from hotseat.fleet.backoff import Backoff
-from hotseat.tasks import Tasks
+from hotseat.tasks import Tasks, forever
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -84,12 +84,15 @@ class Link:
     async def _keep(self, tls: ssl.SSLContext | None) -> None:
         """nats-py reconnects by itself unless the server closed the connection for good; then create a new client."""
         pauses = Backoff()
-        while True:
+
+        async def keep() -> None:
             self._closed.clear()
             await self._connect(tls)
             await self._closed.wait()
             self._turn(up=False)
             await asyncio.sleep(pauses.next())
+
+        await forever(keep, "keep the connection to NATS")
 
     async def _connect(self, tls: ssl.SSLContext | None) -> None:
         self._client = client = Client()

@@ -15,7 +15,7 @@ from hotseat.fleet.jetstream.buckets import MARKER_S, make_buckets, stream_of, s
 from hotseat.fleet.jetstream.link import PROBLEMS, Link, asked
 from hotseat.fleet.jetstream.watch_session import HEARTBEAT_S, Interrupted, WatchSession, is_gone
 from hotseat.fleet.store import LIVES_S, BegunAnew, Bucket, CaughtUp, Conflict, Revision, StoreError, Written, checked
-from hotseat.tasks import Tasks
+from hotseat.tasks import Tasks, forever
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -181,19 +181,21 @@ class JetStream:
     async def _maintain_buckets(self) -> None:
         """Create the missing buckets on every connect, and whenever one seems to be missing."""
         pauses = Backoff()
-        while True:
+
+        async def maintain() -> None:
             await self._link.up.wait()
             self._recheck.clear()
             try:
                 await asked(make_buckets(self._js(), self._lives_s, self._prefix))
             except (StoreError, *PROBLEMS) as problem:
                 log.warning("the fleet's buckets cannot be created error=%r", _said(problem))
-                await asyncio.sleep(pauses.next())
-                continue
+                return await asyncio.sleep(pauses.next())
             pauses.forget()
             self._ready.set()
             await self._until_recheck()
-            self._ready.clear()
+            return self._ready.clear()
+
+        await forever(maintain, "maintain the buckets")
 
     async def _until_recheck(self) -> None:
         waits = [

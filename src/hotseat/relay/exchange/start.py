@@ -12,7 +12,6 @@ from hotseat.errors import UnknownModel
 from hotseat.fleet.route import ThisHost
 from hotseat.relay.exchange.fleet_hop import FleetHop
 from hotseat.relay.exchange.request_translation import translate
-from hotseat.relay.exchange.states import connect
 from hotseat.relay.exchange.targets import MANAGEMENT_API, FleetHost, LocalModel, PeerModel
 from hotseat.relay.routing.model_name import BARE_ADDRESS, IDLE, MANAGEMENT
 from hotseat.relay.routing.route import choose, named_model_of, running_server
@@ -73,9 +72,10 @@ def _ask_running_server(exchange: Exchange) -> None:
     if request.verdict.account is not None:
         request.verdict.account.check_may_use(model)
     spec = dispatcher.catalog.resolve(model)
-    exchange.target, exchange.accounting.model = LocalModel(spec), spec.name
+    exchange.target = target = LocalModel(spec)
+    exchange.accounting.model = spec.name
     exchange.accounting.granted_at = exchange.context.now()
-    return connect(exchange, running_server(spec, dispatcher))
+    return target.connect_to(exchange, running_server(spec, dispatcher))
 
 
 def _chosen(selector: Selector, context: Context) -> Servable:

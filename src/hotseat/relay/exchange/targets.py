@@ -69,7 +69,7 @@ class LocalModel(Target):
         if request.destination.named_model is not None:
             check_may_start(spec, request, context.policy, context.dispatcher)
         if spec.ignore_websockets and request.head.is_websocket:
-            self._connect(exchange, running_server(spec, context.dispatcher))
+            self.connect_to(exchange, running_server(spec, context.dispatcher))
         else:
             self._wait_for_lease(exchange)
 
@@ -94,9 +94,9 @@ class LocalModel(Target):
         translation = exchange.request.translation
         if translation is not None and translation.keep_alive is not None:
             exchange.context.dispatcher.tell(KeepAliveChanged(self._spec.name, translation.keep_alive.seconds))
-        self._connect(exchange, upstream)
+        self.connect_to(exchange, upstream)
 
-    def _connect(self, exchange: Exchange, upstream: Upstream) -> None:
+    def connect_to(self, exchange: Exchange, upstream: Upstream) -> None:
         self._key = upstream.api_key
         connect(exchange, upstream.address)
 

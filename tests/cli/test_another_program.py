@@ -1,0 +1,133 @@
+"""Another program answers where a hotseat is expected."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.main import get_command
+
+from hotseat.cli import client, diagnosis_commands, doctor
+from hotseat.cli.commands import app
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.support.command_line import Typed
+
+HEAD = b"HTTP/1.1 200 OK\r\nServer: tomcat\r\nConnection: close\r\nContent-Type: "
+ANSWERS = {
+    "HTML": (HEAD + b"text/html\r\n\r\n<!doctype html><title>It works</title>", 1, "text/html, from tomcat"),
+    "other JSON": (HEAD + b'application/json\r\n\r\n{"hello": "world"}', 1, "json"),
+    "a list": (HEAD + b"application/json\r\n\r\n[1, 2]", 1, "json"),
+    "silence": (b"", 4, "has not responded for 0.05 s"),
+    "garbage": (b"SSH-2.0-OpenSSH_9.2\r\n", 4, "no http"),
+    "half a line": (b"\x00\xff\x17", 4, "has not responded for 0.05 s"),
+}
+"""What the program sends, the exit code of a command that needs hotseat, and what that says."""
+WITHOUT_HOTSEAT: dict[tuple[str, ...], int] = {
+    ("doctor",): 1,
+    ("debug-bundle",): 0,
+    ("devices",): 0,
+    ("show",): 0,
+    ("pull",): 1,
+    ("rm",): 1,
+}
+"""Commands that do without a server, or fail here before they ask it, and their exit codes."""
+OPTIONS: dict[tuple[str, ...], list[str]] = {
+    ("run",): ["hello"],
+    ("usage",): ["--csv"],
+    ("stop",): ["model"],
+    ("fleet", "logs"): ["model"],
+}
+ONE_SENTENCE = 2
+"""Lines of standard error: none more than the sentence."""
+
+
+def commands(group: Any, *names: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, command in sorted(group.commands.items()):
+        if hasattr(command, "commands"):
+            yield from commands(command, *names, name)
+        elif any(each.name == "url" for each in command.params):
+            yield (*names, name), command
+
+
+ASKING = dict(commands(get_command(app)))
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (tmp_path / "config.yaml").write_text('models: {model: {cmd: "server --port ${PORT}"}}')
+    for module, name in ((client, "SILENT_S"), (doctor, "PATIENCE_S"), (diagnosis_commands, "PATIENCE_S")):
+        monkeypatch.setattr(module, name, 0.05)
+
+
+@contextmanager
+def answering(answer: bytes) -> Iterator[str]:
+    """A program that says the same to everybody; without a whole line it keeps the connection open."""
+    kept = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    connection, _ = listener.accept()
+                    kept.append(connection)
+                    if b"\r\n" in answer:
+                        connection.recv(65536)
+                        connection.sendall(answer)
+                        connection.shutdown(socket.SHUT_WR)
+                    else:
+                        connection.sendall(answer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        listener.shutdown(socket.SHUT_RDWR)
+    for connection in kept:
+        connection.close()
+
+
+@pytest.mark.parametrize("names", ASKING, ids=" ".join)
+def test_every_command_says_what_answers(typed: Typed, names: tuple[str, ...], tmp_path: Path) -> None:
+    """One sentence with what to do, the right exit code, and soon."""
+    arguments = [each.name for each in ASKING[names].params if each.param_type_name == "argument" and each.required]
+    for kind, (answer, code, says) in ANSWERS.items():
+        began = time.monotonic()
+        for written in tmp_path.glob("hotseat-debug-*"):  # their names have seconds
+            written.unlink()
+        with answering(answer) as url:
+            said = typed(*names, *arguments, *OPTIONS.get(names, ()), "--url", url)
+
+        assert (kind, said.code) == (kind, WITHOUT_HOTSEAT.get(names, code))
+        assert time.monotonic() - began < 20
+        if names not in WITHOUT_HOTSEAT:
+            assert said.err.startswith("hotseat: "), kind
+            assert said.err.count("\n") < ONE_SENTENCE, kind
+            assert says in said.err.lower(), kind
+            assert "Set the address of one with --url or HOTSEAT_URL" in said.err, kind
+            assert not said.out, kind
+
+
+def test_a_long_answer_of_hotseat_is_awaited(typed: Typed) -> None:
+    """A load takes as long as it takes, while other questions are answered."""
+    loaded = b'application/json\r\n\r\n{"status": "ok", "message": "qwen is ready"}'
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            for pause_s in (0, 4 * client.SILENT_S):
+                with listener.accept()[0] as connection:
+                    connection.recv(65536)
+                    threading.Event().wait(pause_s)  # a load takes time
+                    connection.sendall(HEAD + loaded)
+
+        threading.Thread(target=serve, daemon=True).start()
+        said = typed("load", "qwen", "--url", f"http://127.0.0.1:{listener.getsockname()[1]}")
+
+    assert (said.code, said.out) == (0, "qwen is ready\n")
