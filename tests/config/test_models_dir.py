@@ -107,7 +107,7 @@ def test_a_folder_may_come_later(files: ConfigFiles) -> None:
 
     assert warnings == [
         "config.yaml:1:1: warning: models: no model is defined. "
-        "Put GGUF files into the folder of modelsDir, or run `hotseat pull ORG/REPO`",
+        "Put GGUF files into the `modelsDir` folder, or run `hotseat pull ORG/REPO`",
         "config.yaml:5:3: warning: modelsDir.path: the folder absent does not exist yet",
     ]
 

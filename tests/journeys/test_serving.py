@@ -117,7 +117,7 @@ def test_a_port_in_use_is_an_error(config: Path, capsys: pytest.CaptureFixture[s
 
     assert code == FAILED
     assert (
-        f"cannot listen on 127.0.0.1:{port}: Address already in use. `hotseat doctor` says" in capsys.readouterr().err
+        f"cannot listen on 127.0.0.1:{port}: Address already in use. `hotseat doctor` names" in capsys.readouterr().err
     )
 
 

@@ -29,17 +29,23 @@ class Accounted(Protocol):
     waited_for: str
 
 
-FILES_S: Seconds = 0.01
-"""How long a look for files takes at most, unless a disk is slow."""
+LOOK_S: Seconds = 0.01
+MOST_LOOKS = 100
+"""A look for files takes a second at most."""
 
 
 def note_wait(context: Context, tracer: Tracer, request: Request, model: ModelName) -> None:
     """It was not granted at once."""
-    trace, views = request.trace_by(tracer), context.dispatcher.views
+    trace = request.trace_by(tracer)
     if trace.is_sampled:
-        trace.queued_because = views.why(model)
-        if not context.dispatcher.questions.requests(model):  # the scheduler hears of it once its files are found
-            context.later(FILES_S, lambda: setattr(trace, "queued_because", views.why(model)))
+        _note_reason(context, trace, model, MOST_LOOKS)
+
+
+def _note_reason(context: Context, trace: TraceContext, model: ModelName, looks: int) -> None:
+    """Again until the scheduler has heard of the request, which it does once the model's files are found."""
+    trace.queued_because = context.dispatcher.views.why(model)
+    if looks and not context.dispatcher.questions.requests(model):
+        context.later(LOOK_S, lambda: _note_reason(context, trace, model, looks - 1))
 
 
 class Relayed(Protocol):
