@@ -31,7 +31,11 @@ test("chunks extend the text, and the server's own timings take precedence", () 
 });
 
 test("the reasoning is shown by either name, and counts as tokens", () => {
-  const first = withChunk(EMPTY_REPLY, { choices: [{ delta: { reasoning_content: "Hm", reasoning: "Hm" } }] }, 2);
+  const first = withChunk(
+    EMPTY_REPLY,
+    { choices: [{ delta: { reasoning_content: "Hm", reasoning: "Hm" } }] },
+    2,
+  );
   const second = withChunk(first, { choices: [{ delta: { reasoning: "m." } }] }, 3);
 
   assert.deepEqual([second.reasoning, second.text, second.tokens], ["Hmm.", "", 2]);
