@@ -272,3 +272,20 @@ def parts(function: ast.AST) -> Iterator[ast.AST]:
         if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             yield child
             yield from parts(child)
+
+
+async def test_a_loop_that_waits_for_nothing() -> None:
+    """It takes turns with everything else."""
+    turns: list[None] = []
+
+    async def turn() -> None:
+        turns.append(None)
+
+    async with asyncio.timeout(10):
+        looping = asyncio.get_running_loop().create_task(forever(turn, "a loop"))
+        while len(turns) < 3:
+            await asyncio.sleep(0)
+        looping.cancel()
+        await asyncio.wait([looping])
+
+    assert looping.cancelled()

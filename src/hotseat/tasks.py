@@ -89,6 +89,7 @@ async def forever(turn: Callable[[], Awaitable[object]], name: str, every_s: Sec
                 if loop.failures:
                     log.info("background loop works again loop=%s", name)
                 loop.begun, loop.failures = clock(), 0
+                await asyncio.sleep(0)  # others get their turn, even if this one waited for nothing
     finally:
         _loops.remove(loop)
 
