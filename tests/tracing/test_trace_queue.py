@@ -123,7 +123,9 @@ async def test_a_collector_that_is_busy(collector: OtlpReceiver, caplog: pytest.
     assert (len(collector.bodies), queue.dropped) == (2, 0)
 
 
-async def test_a_collector_that_says_when_to_come_again(collector: OtlpReceiver, tasks: Tasks) -> None:
+async def test_a_collector_that_says_when_to_come_again(
+    collector: OtlpReceiver, tasks: Tasks, caplog: pytest.LogCaptureFixture
+) -> None:
     """It is left alone until then."""
     collector.statuses, collector.retry_after = [429], "20"
     now = [0.0]
@@ -136,7 +138,7 @@ async def test_a_collector_that_says_when_to_come_again(collector: OtlpReceiver,
     queue = queue_to(collector.url, clock)
     queue.put(traced())
     tasks.start(queue.run(), "traces")
-    await come_true(lambda: len(collector.bodies) == 1)
+    await come_true(lambda: "it answered with status 429" in caplog.text)
     now[0] = 19.0
     await come_true(lambda: looked.count(19.0) > 3)
     asked_at_19 = len(collector.bodies)
