@@ -61,8 +61,9 @@ test-times report=".cache/tests.xml":
 size *options:
     python scripts/size.py "$@"
 
-# make the tables of characters that Hypothesis would otherwise make in every worker of a run
-characters:
+# make what every worker of a run would otherwise make: pytest's bytecode, and Hypothesis' tables of characters
+prepare-tests:
+    pytest --collect-only -qq >/dev/null
     python -c 'from hypothesis import find, strategies; find(strategies.text(), bool)'
 
 # check the HTTP contract from the outside
