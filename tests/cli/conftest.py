@@ -12,7 +12,7 @@ from tests.support.fake_launcher import FakeLauncher, catalog, spec
 from tests.support.management import application, furnished, served
 from tests.support.served_fleet import Served, be_patient, served_fleet
 
-from hotseat.cli import main
+from hotseat.cli import client, main
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -32,6 +32,7 @@ def typed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
 
     def run(*words: str) -> Said:
         monkeypatch.setattr(sys, "argv", ["hotseat", *words])
+        client.HAS_ANSWERED.clear()  # as in a new process
         with pytest.raises(SystemExit) as ended:
             main()
         said = capsys.readouterr()

@@ -21,12 +21,23 @@ if TYPE_CHECKING:
     from tests.support.command_line import Typed
 
 HEAD = b"HTTP/1.1 200 OK\r\nServer: tomcat\r\nConnection: close\r\nContent-Type: "
+NUMBERS = b'application/json\r\n\r\n{"models": 3, "devices": 1, "queue": 5}'
+STREAM = HEAD + b"text/event-stream\r\n\r\n"
 ANSWERS = {
     "HTML": (HEAD + b"text/html\r\n\r\n<!doctype html><title>It works</title>", 1, "text/html, from tomcat"),
     "other JSON": (HEAD + b'application/json\r\n\r\n{"hello": "world"}', 1, "json"),
     "a list": (HEAD + b"application/json\r\n\r\n[1, 2]", 1, "json"),
     "silence": (b"", 4, "has not responded for 0.05 s"),
     "garbage": (b"SSH-2.0-OpenSSH_9.2\r\n", 4, "no http"),
+    "numbers": (HEAD + NUMBERS, 1, "json"),
+    "a list of numbers": (HEAD + b'application/json\r\n\r\n{"models": [3]}', 1, "json"),
+    "events of words": (STREAM + b"data: hello\n\n", 1, " responded "),
+    "events of lists": (STREAM + b"data: [1]\n\n", 1, " responded "),
+    "an error of its own": (
+        HEAD.replace(b"200 OK", b"500 Oops") + b'application/json\r\n\r\n{"error": 3}',
+        1,
+        "500 oops",
+    ),
     "half a line": (b"\x00\xff\x17", 4, "has not responded for 0.05 s"),
 }
 """What the program sends, the exit code of a command that needs hotseat, and what that says."""
@@ -131,3 +142,42 @@ def test_a_long_answer_of_hotseat_is_awaited(typed: Typed) -> None:
         said = typed("load", "qwen", "--url", f"http://127.0.0.1:{listener.getsockname()[1]}")
 
     assert (said.code, said.out) == (0, "qwen is ready\n")
+
+
+@pytest.mark.parametrize("words", ["load", "fleet drain", "keys revoke"])
+def test_nothing_is_completed(typed: Typed, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
+    """Whoever presses the tab key sees neither a traceback nor a sentence."""
+    monkeypatch.setenv("_HOTSEAT_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) + 1))
+    for strange in (b'{"models": 3, "hosts": 3, "keys": 3}', b'{"models": [3], "hosts": [3], "keys": [3]}'):
+        with answering(HEAD + b"application/json\r\n\r\n" + strange) as url:
+            monkeypatch.setenv("COMP_WORDS", f"hotseat {words} ")
+            monkeypatch.setenv("HOTSEAT_URL", url)
+            said = typed()
+
+        assert (said.code, said.out, said.err) == (0, "\n", "")
+
+
+@pytest.mark.parametrize("event", [b"hello", b"[1]"])
+def test_a_conversation_goes_on(
+    typed: Typed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], event: bytes
+) -> None:
+    """The next response may be one that hotseat understands."""
+    typing = iter(["hello", "hello", "/bye"])
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda _: next(typing))
+    with answering(STREAM + b"data: " + event + b"\n\n") as url:
+        said = typed("run", "model", "--url", url)
+
+    assert (said.code, said.err.count("hotseat: the server responded with another kind of JSON")) == (0, 2)
+
+
+def test_a_mistake_of_ours_is_not_said_of_a_server(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no server has answered, or what failed reads no answers, the traceback names the mistake."""
+    monkeypatch.setattr("hotseat.cli.queries.ps", lambda *_: {"ours": 1}["mistake"])
+    with pytest.raises(KeyError, match="mistake"):
+        typed("ps")
+
+    monkeypatch.setattr("hotseat.hardware.machine.Sensors", None)
+    with answering(HEAD + NUMBERS) as url, pytest.raises(TypeError, match="not callable"):
+        typed("devices", "--url", url)

@@ -9,8 +9,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hotseat.cli.client import in_path, parsed
-from hotseat.cli.problems import Problem
+from hotseat.cli.client import in_path, misread, parsed
+from hotseat.cli.problems import MISREAD, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -48,6 +48,8 @@ def converse(chat: Chat) -> None:
                 chat.say(line)
         except Problem as problem:  # a model that fails once may answer the next time
             print(f"hotseat: {problem}", file=sys.stderr)
+        except MISREAD as error:
+            print(f"hotseat: {misread(error)}", file=sys.stderr)
 
 
 def obey(chat: Chat, line: str) -> None:

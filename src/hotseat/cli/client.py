@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from ssl import SSLCertVerificationError
+from threading import Event
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from hotseat.cli.problems import NothingListens, Problem, Unreachable
+from hotseat.cli.problems import MISREAD, NothingListens, Problem, Unreachable
 from hotseat.cli.tables import without_escapes, without_escapes_but_lines
 
 if TYPE_CHECKING:
@@ -27,6 +29,10 @@ CONNECT_S = 5.0
 SILENT_S = 10.0
 """How long a server may take for an answer that hotseat gives at once."""
 IS_IT = "is it a hotseat server? Set the address of one with --url or HOTSEAT_URL"
+HAS_ANSWERED = Event()
+"""Some server has, so what fails from now on in `READERS` may fail because of its answer."""
+READERS = ("hotseat.cli.", "hotseat.simulation.record")
+"""The code that reads answers. Mistakes of other parts, such as those that find devices and processes, are ours."""
 KINDS: dict[str, type[HTTPConnection]] = {"http": HTTPConnection, "https": HTTPSConnection}
 
 
@@ -59,7 +65,7 @@ class Server:
     def text(self, path: str, **query: object) -> str:
         with closing(self._connect()) as connection:
             answer = self._send(connection, "GET", path, query)
-            if _kind(answer) in ("text/html", "application/json"):
+            if _kind(answer) in ("text/html", "application/json", "text/event-stream"):
                 raise self._strange(answer, "no text")
             return without_escapes_but_lines(_whole(answer, self.url).decode("utf-8", "replace"))
 
@@ -146,6 +152,7 @@ class Server:
             silent = f"has not responded for {self.patience_s or SILENT_S:g} s"
             why = silent if isinstance(problem, TimeoutError) else "has sent no HTTP response"
             raise Unreachable(f"{self.url} {why}; {IS_IT}") from None
+        HAS_ANSWERED.set()
         if answer.status >= 300:
             raise _refusal(answer, self.url)
         return answer
@@ -154,6 +161,16 @@ class Server:
 def parsed(text: str | bytes, kind: type[dict[str, Any]] = dict) -> Any:
     """JSON from a server; ValueError if it is none."""
     return _cleaned(json.loads(text), kind)
+
+
+def misread(error: Exception) -> Refused:
+    """What to say of a command that failed while it read an answer; raises the error if it did something else."""
+    names = [f"{frame.f_globals['__name__']}:{line}" for frame, line in walk_tb(error.__traceback__)]
+    place = next((name for name in reversed(names) if name.startswith("hotseat.")), "")
+    if not (HAS_ANSWERED.is_set() and place.startswith(READERS)):
+        raise error
+    why = f"{type(error).__name__} at {place}: {error}"
+    return Refused(200, f"the server responded with another kind of JSON ({why}); {IS_IT}", {})
 
 
 def _cleaned(value: Any, kind: type[dict[str, Any]]) -> Any:
@@ -200,6 +217,7 @@ def _refusal(answer: HTTPResponse, url: str) -> Refused:
     try:
         body = parsed(_whole(answer, url))
         message = body["error"]
-    except (ValueError, LookupError, TypeError):
+        said = message if isinstance(message, str) else str(message.get("message", message))
+    except MISREAD:
         return Refused(answer.status, f"{url} responded {answer.status} {answer.reason}; {IS_IT}", {})
-    return Refused(answer.status, message if isinstance(message, str) else str(message.get("message", message)), body)
+    return Refused(answer.status, said, body)

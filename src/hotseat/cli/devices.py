@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from hotseat.catalog.spec import NOTHING
-from hotseat.cli.problems import Problem
+from hotseat.cli.problems import MISREAD, Problem
 from hotseat.cli.queries import show_json
 from hotseat.cli.tables import memory_text, table
 from hotseat.config.units import is_loopback
@@ -27,10 +27,8 @@ UNKNOWN = "unknown"
 def devices(server: Server, as_json: bool) -> None:
     """Measure now, whether or not hotseat runs; the models are those of a hotseat on this machine."""
     machine = find_machine()
-    status = status_here(server)
-    pids = None if status is None else pids_of_models(status)
+    pids, budgets = status_here(server) or (None, {})
     reading = machine.sample(tuple((pids or {}).values()))
-    budgets = {device["device"]: device["available"] for device in status["devices"]} if status else {}
     seen = [described(name, machine.labels[name], reading, pids, budgets.get(name)) for name in reading.devices]
     loads = machine.sensors()
     if as_json:
@@ -40,20 +38,20 @@ def devices(server: Server, as_json: bool) -> None:
     return print(table(head, [row(device, loads) for device in seen]))
 
 
-def status_here(server: Server) -> dict[str, Any] | None:
-    """None if no hotseat answers, or one on another machine, whose pids and devices mean nothing here."""
+def status_here(server: Server) -> tuple[dict[str, int], dict[DeviceName, int]] | None:
+    """Pids by model, and budgets by device.
+
+    None if no hotseat answers, or one on another machine, whose pids and devices mean nothing here.
+    """
     host = urlsplit(server.url if "://" in server.url else f"http://{server.url}").hostname or ""
     if not is_loopback(host):
         return None
     try:
         status = server.ask("GET", "/hotseat/models")
-        return {"models": status["models"], "devices": status["devices"]}
-    except Problem:
+        pids = {model["model"]: model["pid"] for model in status["models"] if model["pid"]}
+        return pids, {device["device"]: device["available"] for device in status["devices"]}
+    except (Problem, *MISREAD):  # it may be another program
         return None
-
-
-def pids_of_models(status: dict[str, Any]) -> dict[str, int]:
-    return {model["model"]: model["pid"] for model in status["models"] if model["pid"]}
 
 
 def described(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.cli.client import Refused
 from hotseat.cli.doctor_files import missing_files
-from hotseat.cli.problems import Problem
+from hotseat.cli.problems import MISREAD, Problem
 from hotseat.cli.queries import failures_in_words, is_failing
 from hotseat.config.exposure import refuse_addresses
 from hotseat.config.problems import Severity
@@ -162,9 +162,9 @@ def failing_models(server: Server) -> Iterator[Finding]:
     """What a running hotseat knows; nothing if none answers, or if it wants another key."""
     try:
         models = server.ask("GET", "/hotseat/models")["models"]
-    except Problem:
+        failing = [model for model in models if is_failing(model)]
+    except (Problem, *MISREAD):  # it may be another program
         return
-    failing = [model for model in models if is_failing(model)]
     for model in failing:
         says_what_to_do = " is not ready: " in model["why"]  # a failed start; a crash names its exit status only
         said = f"{model['model']} {failures_in_words(model)}. {model['why']}"

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from hotseat.cli.client import Server
-from hotseat.cli.shared_options import HERE, LINES, AsJson, Follow, Key, Model, OneModel, Url, ask_here
+from hotseat.cli.shared_options import HERE, LINES, AsJson, Follow, Key, Model, OneModel, Url, names_here
 
 app = typer.Typer(
     help="Show and manage the hosts of a fleet.",
@@ -19,8 +19,7 @@ app = typer.Typer(
 
 def hosts_here(context: typer.Context, incomplete: str) -> list[str]:
     """Host names for shell completion; none if the server is not in a fleet."""
-    hosts = ask_here(context, "/hotseat/fleet").get("hosts", ())
-    return [host["host"] for host in hosts if host["host"].startswith(incomplete)]
+    return names_here(context, incomplete, "/hotseat/fleet", lambda answer: (host["host"] for host in answer["hosts"]))
 
 
 Host = Annotated[str, typer.Argument(help="Name of a host.", autocompletion=hosts_here)]

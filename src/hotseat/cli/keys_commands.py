@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from hotseat.cli.client import Server
-from hotseat.cli.shared_options import HERE, AsJson, Key, Url, ask_here, models_here
+from hotseat.cli.shared_options import HERE, AsJson, Key, Url, models_here, names_here
 
 app = typer.Typer(
     help="Create, list, rotate and revoke API keys.",
@@ -31,8 +31,12 @@ class Priority(Enum):
 
 def keys_here(context: typer.Context, incomplete: str) -> list[str]:
     """Names for shell completion: the keys that commands may change."""
-    keys = ask_here(context, "/hotseat/keys").get("keys", ())
-    return [key["name"] for key in keys if key["source"] == "created" and key["name"].startswith(incomplete)]
+    return names_here(
+        context,
+        incomplete,
+        "/hotseat/keys",
+        lambda answer: (key["name"] for key in answer["keys"] if key["source"] == "created"),
+    )
 
 
 Name = Annotated[str, typer.Argument(help="Name of a key.", autocompletion=keys_here)]

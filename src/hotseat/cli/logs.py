@@ -8,7 +8,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from hotseat.api.log_text import body, from_json, head
-from hotseat.cli.client import Refused, in_path
+from hotseat.cli.client import IS_IT, Refused, in_path
 from hotseat.cli.problems import Problem
 from hotseat.cli.tables import without_escapes
 
@@ -51,7 +51,7 @@ def checked(line: str) -> LogLine:
     try:
         return from_json(line)
     except ValueError:
-        raise Problem("the server sent something that is not a log line; is it a hotseat server?") from None
+        raise Problem(f"the server sent something that is not a log line; {IS_IT}") from None
 
 
 def refuse_elsewhere(server: Server, model: str, follow: bool) -> None:

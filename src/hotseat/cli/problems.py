@@ -6,6 +6,9 @@ from typing import ClassVar
 
 from hotseat.cli.tables import without_escapes_but_lines
 
+MISREAD = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+"""What reading an answer leads to that has another form than hotseat's answers."""
+
 
 class Problem(Exception):
     """One sentence for standard error, with the next step."""

@@ -27,9 +27,9 @@ def record(server: Server, file: Path, seconds: float | None) -> None:
     how_long = "until Ctrl-C" if seconds is None else f"for {duration(seconds)}"
     try:
         for number, line in enumerate(server.follow("/hotseat/traffic", **query)):
+            watched.note(parsed(line))
             if number == 0:  # a description of the machine, sent at once
                 print(f"recording {how_long}", file=sys.stderr)
-            watched.note(parsed(line))
     except KeyboardInterrupt:
         pass
     trace = watched.recording.trace()

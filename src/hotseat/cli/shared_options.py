@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hotseat.cli.problems import Problem
+from hotseat.cli.problems import MISREAD, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 HERE = "http://127.0.0.1:8080"
 USUAL_CONFIG = Path("config.yaml")
@@ -24,23 +27,25 @@ COMPLETION_S = 1.0
 """Nobody waits longer for shell completion."""
 
 
-def ask_here(context: typer.Context, path: str) -> dict[str, Any]:
-    """The answer of the server that the options typed so far select; empty if none answers in time."""
+def names_here(context: typer.Context, incomplete: str, path: str, names: Callable[[Any], Iterable[str]]) -> list[str]:
+    """Those in the answer of the server that the options typed so far select; none if no hotseat answers in time."""
     from hotseat.cli.client import Server
 
     server = Server(context.params.get("url") or HERE, context.params.get("api_key"), COMPLETION_S)
     try:
-        answer: dict[str, Any] = server.ask("GET", path)
-    except Problem:
-        return {}
-    return answer
+        return [name for name in names(server.ask("GET", path)) if name.startswith(incomplete)]
+    except (Problem, *MISREAD):
+        return []
 
 
 def models_here(context: typer.Context, incomplete: str) -> list[str]:
     """Names for shell completion."""
-    models = ask_here(context, "/hotseat/models").get("models", ())
-    names = [name for model in models for name in (model["model"], *model["aliases"])]
-    return [name for name in names if name.startswith(incomplete)]
+    return names_here(
+        context,
+        incomplete,
+        "/hotseat/models",
+        lambda answer: (name for model in answer["models"] for name in (model["model"], *model["aliases"])),
+    )
 
 
 Model = Annotated[str, typer.Argument(help="A model's name or alias.", autocompletion=models_here)]

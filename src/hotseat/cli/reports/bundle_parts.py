@@ -13,7 +13,7 @@ from hotseat.catalog.redaction import HIDDEN
 from hotseat.cli.client import Refused
 from hotseat.cli.doctor import examined, finding_json, understood
 from hotseat.cli.known_models import is_local
-from hotseat.cli.problems import Problem, Unreachable
+from hotseat.cli.problems import MISREAD, Problem, Unreachable
 from hotseat.cli.reports.facts import devices, versions
 from hotseat.cli.reports.mask import Mask
 from hotseat.cli.shared_options import USUAL_CONFIG
@@ -31,7 +31,7 @@ LARGEST = 1 << 20
 """Bytes of one file; of a longer text the end is kept, and of JSON the first items of each list and object."""
 FEWER_ITEMS = (1000, 300, 100, 30, 10)
 LEFT_OUT = "(left out)"
-UNEXPECTED = (ValueError, LookupError, TypeError, AttributeError, RecursionError, OSError)
+UNEXPECTED = (*MISREAD, OSError)
 """What the answer of another program or of another version of hotseat leads to."""
 CONFIGURATION = "the configuration, without the values of env"
 
