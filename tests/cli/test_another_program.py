@@ -33,6 +33,7 @@ ANSWERS = {
     "a list of numbers": (HEAD + b'application/json\r\n\r\n{"models": [3]}', 1, "json"),
     "events of words": (STREAM + b"data: hello\n\n", 1, " responded "),
     "events of lists": (STREAM + b"data: [1]\n\n", 1, " responded "),
+    "no events": (STREAM, 1, "event-stream"),
     "an error of its own": (
         HEAD.replace(b"200 OK", b"500 Oops") + b'application/json\r\n\r\n{"error": 3}',
         1,

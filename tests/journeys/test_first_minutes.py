@@ -160,7 +160,7 @@ def pip_settings() -> dict[str, str]:
 def first_answer(url: str, model: str) -> str:
     server = Server(url)
     eventually(lambda: is_ready(server), within=START_S)
-    return "".join(server.stream("/v1/chat/completions", chat_body(model, max_tokens=8, stream=True)))
+    return "".join(server.stream("POST", "/v1/chat/completions", chat_body(model, max_tokens=8, stream=True)))
 
 
 def is_ready(server: Server) -> bool:

@@ -129,7 +129,7 @@ class Chat:
         thinking = Thinking()
         system = [{"role": "system", "content": self.system}] if self.system else []
         body = {**self.parameters, "model": self.model, "messages": system + messages, "stream": True}
-        with closing(self.server.stream(PATH, body)) as events:
+        with closing(self.server.stream("POST", PATH, body)) as events:
             for event in events:
                 if event == DONE:
                     break

@@ -87,23 +87,29 @@ class Server:
 
     def follow(self, path: str, **query: object) -> Iterator[str]:
         """The data of each server-sent event until the server ends the stream; see `parsed` for JSON."""
-        return self._events("GET", path, query, None)
+        return self._events("GET", path, query)
 
-    def stream(self, path: str, body: object) -> Generator[str, None, None]:
-        """The data of each server-sent event that answers a POST; leaving the loop closes the connection."""
-        return self._events("POST", path, {}, body)
+    def stream(self, method: str, path: str, body: object = None, **query: object) -> Generator[str, None, None]:
+        """The same of a stream that has at least one; leaving the loop closes the connection."""
+        return self._events(method, path, query, body, least=1)
 
-    def _events(self, method: str, path: str, query: dict[str, object], body: object) -> Generator[str, None, None]:
+    def _events(
+        self, method: str, path: str, query: dict[str, object], body: object = None, least: int = 0
+    ) -> Generator[str, None, None]:
         with closing(self._connect()) as connection:
             answer = self._send(connection, method, path, query, body)
             if _kind(answer) != "text/event-stream":
                 raise self._strange(answer, "no stream of events")
+            number = 0
             try:
                 for line in answer:
                     if line.startswith(b"data:"):
+                        number += 1
                         yield without_escapes(line[5:].decode("utf-8", "replace").removeprefix(" "))
             except (OSError, HTTPException):
                 raise Problem(f"{self.url} closed the connection; is it still running?") from None
+            if number < least:
+                raise self._strange(answer, "a stream without events")
 
     def peer(self) -> tuple[str, int]:
         """Its address in numbers, whatever name it has."""

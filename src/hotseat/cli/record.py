@@ -26,7 +26,7 @@ def record(server: Server, file: Path, seconds: float | None) -> None:
     query: dict[str, object] = {} if seconds is None else {"seconds": seconds}
     how_long = "until Ctrl-C" if seconds is None else f"for {duration(seconds)}"
     try:
-        for number, line in enumerate(server.follow("/hotseat/traffic", **query)):
+        for number, line in enumerate(server.stream("GET", "/hotseat/traffic", **query)):
             watched.note(parsed(line))
             if number == 0:  # a description of the machine, sent at once
                 print(f"recording {how_long}", file=sys.stderr)
