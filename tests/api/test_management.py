@@ -133,16 +133,17 @@ async def test_force_cuts_requests_in_flight(rig: Management) -> None:
 
 
 async def test_a_model_that_drains_is_still_running(rig: Management) -> None:
-    """While a request of a model that is being stopped lasts, /running and /health list it, with its pid."""
+    """While a request of a model that is being stopped lasts, /running and /health list it with its pid; / names it."""
     await rig.get("/upstream/alpha/load")
     ticket = rig.dispatcher.ask(rig.dispatcher.catalog.resolve("alpha").name, OPERATOR, FakeWaiter())
     async with asyncio.TaskGroup() as group:
         stopping = group.create_task(rig.delete("/upstream/alpha"))
         await come_true(lambda: rig.dispatcher.questions.draining_since(ModelName("alpha")) is not None)
-        running, health = await rig.get("/running"), await rig.get("/health")
+        running, health, idle = await rig.get("/running"), await rig.get("/health"), await rig.get("/idle")
         rig.dispatcher.leave(ticket)
 
     assert running.json() == {"running": ["alpha"]}
+    assert idle.text == "hotseat is running, and it is unloading alpha. GET /v1/models lists the models.\n"
     assert health.json()["models"] == {"alpha": {"status": "running", "pid": 7001}}
     assert stopping.result().status_code == 200
     assert (await rig.get("/running")).json() == {"running": []}

@@ -137,6 +137,10 @@ class Questions:
         known = model.conversations
         return tokens >= LEAST_SAMPLE or known.longest is None or bool(known.restored and known.restored.unproven)
 
+    def draining(self) -> list[ModelName]:
+        """The models that are to be unloaded when their last requests have ended."""
+        return [model.name for model in self._state.in_phase(Phase.DRAINING)]
+
     def draining_since(self, model: ModelName) -> Instant | None:
         """Since when the model drains; None: it does not."""
         known = self._state.models[model]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -431,6 +432,26 @@ async def test_a_look_at_the_bare_address_while_no_model_runs(rig: RelayRig, met
     assert (await client.message(to=method)).status == 200
     assert call.request.first_line == f"{method} /idle HTTP/1.1"
     assert rig.launcher.alive == []
+
+
+async def test_the_only_model_is_being_unloaded(open_rig: OpenRig) -> None:
+    """Requests that neither start a model nor wait for one are refused with what happens to it, not as if none ran."""
+    rig = await open_rig(models=(spec("alpha", ignore_websockets=True),))
+    client, call = await rig.reached(chat("alpha"))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(rig.dispatcher.operator.unload(ModelName("alpha")))
+        await come_true(lambda: rig.phase("alpha") == "draining")
+        unnamed = await rig.refusal(get("/slots"))
+        part_of_a_page = await rig.refusal(get("/upstream/alpha/favicon.ico"))
+        websocket = await rig.refusal(get("/upstream/alpha/ws", "Connection: Upgrade", "Upgrade: websocket"))
+        await call.say(HELLO)
+
+    assert (await client.message()).status == 200
+    assert unnamed.status == 400
+    assert "the request names no model, and hotseat is unloading alpha. Name one" in unnamed.body.decode()
+    for refused in (part_of_a_page, websocket):
+        assert refused.status == 409
+        assert "alpha is being unloaded, and" in refused.body.decode()
 
 
 async def test_a_key_that_may_not_use_the_running_model_does_not_look_at_it(open_rig: OpenRig) -> None:

@@ -43,9 +43,11 @@ class Running(Schema):
 
 
 @router.get("/idle", include_in_schema=False)
-async def no_model_runs() -> PlainTextResponse:
+async def no_model_is_ready(deps: Deps) -> PlainTextResponse:
     """What the bare address says to programs while there is no model server that could answer."""
-    return PlainTextResponse("hotseat is running, and no model is loaded. GET /v1/models lists the models.\n")
+    leaving = ", ".join(deps.dispatcher.questions.draining())
+    state = f"it is unloading {leaving}" if leaving else "no model is loaded"
+    return PlainTextResponse(f"hotseat is running, and {state}. GET /v1/models lists the models.\n")
 
 
 @router.get("/health", summary="Health, and the running models")

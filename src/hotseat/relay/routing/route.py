@@ -42,22 +42,32 @@ def in_use(dispatcher: Dispatcher) -> ModelSpec:
     """Outside /v1/ a request that names no model goes to the one in use; it never starts or swaps one."""
     latest = dispatcher.questions.last_used()
     if latest is None:
-        raise ClientError("the request names no model and none is running. Name one with ?model=.")
+        leaving = ", ".join(dispatcher.questions.draining())
+        state = f", and hotseat is unloading {leaving}" if leaving else " and none is running"
+        raise ClientError(f"the request names no model{state}. Name one with ?model=.")
     return dispatcher.catalog.resolve(latest)
 
 
 def check_may_start(spec: ModelSpec, request: Request, rules: Policy, dispatcher: Dispatcher) -> None:
     if rules.may_start(request.head, request.destination) or dispatcher.questions.is_running(spec.name):
         return
-    raise NotRunning(f"{spec.name} is not running, and a path of this kind does not start it (upstream.ignorePaths)")
+    state = not_ready(spec, dispatcher)
+    raise NotRunning(f"{state}, and a path of this kind does not start it (upstream.ignorePaths)")
 
 
 def running_server(spec: ModelSpec, dispatcher: Dispatcher) -> Upstream:
     """Without a lease: such a request, to a bare address or for an ignored websocket, neither starts nor keeps it."""
     server = dispatcher.questions.ready_server(spec.name)
     if server is None:
-        raise NotRunning(f"{spec.name} is not running, and a websocket does not start it (compat.ignoreWebsockets)")
+        state = not_ready(spec, dispatcher)
+        raise NotRunning(f"{state}, and a websocket does not start it (compat.ignoreWebsockets)")
     return server
+
+
+def not_ready(spec: ModelSpec, dispatcher: Dispatcher) -> str:
+    """While it drains, it is still in the list of running models."""
+    is_leaving = dispatcher.questions.phase_of(spec.name) is Phase.DRAINING
+    return f"{spec.name} is {'being unloaded' if is_leaving else 'not running'}"
 
 
 # Selectors
