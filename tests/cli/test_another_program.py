@@ -5,10 +5,10 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.command_line import answering
 from typer.main import get_command
 
 from hotseat.cli import client, diagnosis_commands, doctor
@@ -79,31 +79,6 @@ def soon(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text('models: {model: {cmd: "server --port ${PORT}"}}')
     for module, name in ((client, "SILENT_S"), (doctor, "PATIENCE_S"), (diagnosis_commands, "PATIENCE_S")):
         monkeypatch.setattr(module, name, 0.05)
-
-
-@contextmanager
-def answering(answer: bytes) -> Iterator[str]:
-    """A program that says the same to everybody; without a whole line it keeps the connection open."""
-    kept = []
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def serve() -> None:
-            with suppress(OSError):
-                while True:
-                    connection, _ = listener.accept()
-                    kept.append(connection)
-                    if b"\r\n" in answer:
-                        connection.recv(65536)
-                        connection.sendall(answer)
-                        connection.shutdown(socket.SHUT_WR)
-                    else:
-                        connection.sendall(answer)
-
-        threading.Thread(target=serve, daemon=True).start()
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        listener.shutdown(socket.SHUT_RDWR)
-    for connection in kept:
-        connection.close()
 
 
 @pytest.mark.parametrize("names", ASKING, ids=" ".join)

@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.command_line import answering
 from typer.main import get_command
 
 from hotseat import __version__
@@ -235,6 +236,35 @@ async def test_no_command_prints_terminal_escapes_of_servers_and_clients(
 
         assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", (said.out + said.err).replace("\r\n", "\n")), words
         assert said.out + said.err, words
+
+
+LOG_LINE = {"at": 1.0, "text": "loaded", "model": "qwen", "level": "error", "host": "a"}
+PINNED = {"name": "qwen", "pinned": True}
+MACHINE = {"t": "machine", "patience": 1.0, "max_queue": 9, "devices": {}, "groups": [], "models": [PINNED]}
+STREAMED: dict[tuple[str, ...], list[Any]] = {
+    ("fleet", "logs", "qwen", "-f"): [LOG_LINE],
+    ("logs", "-f"): [LOG_LINE],
+    ("logs", "-f", "--json"): [LOG_LINE],
+    ("record", "{folder}/trace.jsonl"): [MACHINE],
+    ("run", "qwen", "hello"): [{"choices": [{"delta": {"content": "hi"}}]}, {"error": {"message": "out of memory"}}],
+}
+"""Commands that read a stream, and its events."""
+
+
+@pytest.mark.parametrize("words", STREAMED, ids=" ".join)
+@pytest.mark.parametrize("is_json", [True, False], ids=["in JSON", "around JSON"])
+def test_no_command_prints_terminal_escapes_of_a_stream(
+    typed: Typed, tmp_path: Path, words: tuple[str, ...], is_json: bool
+) -> None:
+    """Neither those in the texts of an event nor those around it."""
+    events = [json.dumps(poisoned(each) if is_json else each, ensure_ascii=False) for each in STREAMED[words]]
+    lines = "".join(f"data: {each if is_json else poisoned(each)}\n\n" for each in events)
+    head = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Type: text/event-stream\r\n\r\n"
+    with answering((head + lines).encode()) as url:
+        said = typed(*(word.format(folder=tmp_path) for word in words), "--url", url)
+
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", said.out + said.err)
+    assert said.out, said.err
 
 
 def test_an_option_says_what_its_value_is() -> None:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import subprocess
+import threading
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from tests.support.hotseat import PROGRAM
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.support.management import Management
 
 
@@ -44,3 +49,28 @@ def completed(words: str, url: str) -> str:
     env = {**os.environ, "_HOTSEAT_COMPLETE": "complete_bash", "HOTSEAT_URL": url}
     env |= {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
     return subprocess.run([PROGRAM], env=env, capture_output=True, text=True).stdout
+
+
+@contextmanager
+def answering(answer: bytes) -> Iterator[str]:
+    """A program that says the same to everybody; without a whole line it keeps the connection open."""
+    kept = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    connection, _ = listener.accept()
+                    kept.append(connection)
+                    if b"\r\n" in answer:
+                        connection.recv(65536)
+                        connection.sendall(answer)
+                        connection.shutdown(socket.SHUT_WR)
+                    else:
+                        connection.sendall(answer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        listener.shutdown(socket.SHUT_RDWR)
+    for connection in kept:
+        connection.close()
