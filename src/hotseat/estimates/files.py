@@ -58,7 +58,7 @@ class Disk(Struct, frozen=True):
 
     def processor(self) -> frozenset[str]:
         try:
-            text = PROCESSOR.read_text()
+            text = PROCESSOR.read_text(errors="replace")
         except OSError:
             return frozenset()  # not Linux
         flags = re.search(r"^flags\s*:(.*)$", text, re.MULTILINE)

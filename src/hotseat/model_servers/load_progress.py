@@ -99,7 +99,7 @@ def _size(file: Path) -> Bytes:
 
 def process_text(pid: int, name: str) -> str:
     try:
-        with open(f"{PROC}/{pid}/{name}") as file:
+        with open(f"{PROC}/{pid}/{name}", errors="surrogateescape") as file:  # as Python writes the names of files
             return file.read()
     except OSError:  # gone, another user's, or not Linux
         return ""

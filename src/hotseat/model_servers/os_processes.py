@@ -146,14 +146,18 @@ def marker_of(pid: int) -> str | None:
 
 
 def variable_of(pid: int, name: str) -> str | None:
-    """An environment variable at the start of a process; None: it has none, or its environment cannot be read."""
+    """An environment variable at the start of a process; None: it has none, or its environment cannot be read.
+
+    Any process of the machine may have any bytes there.
+    """
     try:
         with open(f"{PROC}/{pid}/environ", "rb") as environ:
             variables = environ.read().split(b"\0")
     except OSError:
         return None
     prefix = f"{name}=".encode()
-    return next((entry.removeprefix(prefix).decode() for entry in variables if entry.startswith(prefix)), None)
+    value = next((entry.removeprefix(prefix) for entry in variables if entry.startswith(prefix)), None)
+    return None if value is None else value.decode(errors="replace")
 
 
 def command_line(pid: int) -> list[str]:

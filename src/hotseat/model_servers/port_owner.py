@@ -69,7 +69,7 @@ def runs_elsewhere(leader: int) -> bool:
 def name_of(pid: int) -> str:
     """The name in `ps`; empty if it is gone."""
     try:
-        with open(f"{PROC}/{pid}/comm") as comm:
+        with open(f"{PROC}/{pid}/comm", errors="replace") as comm:
             return comm.read().rstrip("\n")
     except OSError:
         return ""
