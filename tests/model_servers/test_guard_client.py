@@ -8,12 +8,14 @@ import shutil
 import signal
 import time
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 from tests.support.guard_owner import open_guard
 from tests.support.supervisor_rig import is_alive
 from tests.support.waiting import come_true, come_true_async
 
+from hotseat.model_servers import guard_end
 from hotseat.model_servers.guarded_process import Order, PipeEnds
 from hotseat.model_servers.os_processes import children
 
@@ -118,6 +120,19 @@ async def test_closing_a_guard_that_was_lost_waits_for_its_end(nobody_is_left: N
     await guard.aclose()
 
     assert not is_alive(process.pid)
+
+
+async def test_what_a_lost_guard_has_left_cannot_be_found(guard: Guard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits for its servers learns that these have ended, and the next order finds a new guard."""
+    monkeypatch.setattr(guard_end, "leftovers", Mock(side_effect=ZeroDivisionError))
+    process = await guard.spawn(FOR_EVER, nowhere())
+    os.kill(guard.pid or 0, signal.SIGKILL)
+
+    async with asyncio.timeout(20):
+        assert await process.gone == signal.SIGKILL
+    assert await (await guard.spawn(Order(TRUE, ("true",), {}), nowhere())).gone == 0
+    monkeypatch.undo()
+    os.waitpid(process.pid, 0)
 
 
 async def test_beginnings_and_ends_are_reported_in_milliseconds(guard: Guard) -> None:

@@ -233,14 +233,17 @@ class Link:
         """Return when the guard and its former children have ended; then every process has its status."""
         assert self.guard
         killing = self._loop.call_later(END_S, self.guard.kill)
-        statuses = await self.guard.ended([each for each in self._processes.values() if each.spawned.done()])
-        killing.cancel()
-        for process in self._processes.values():
-            if process.spawned.done():
-                settle(process.gone, statuses.get(process.pid, signal.SIGKILL))
-            else:
-                settle(process.spawned, ConnectionResetError(self._loss))
-        self._processes.clear()
+        statuses: dict[int, int] = {}
+        try:
+            statuses = await self.guard.ended([each for each in self._processes.values() if each.spawned.done()])
+        finally:  # also after an error: their servers have ended with the guard, and nobody else reports that
+            killing.cancel()
+            for process in self._processes.values():
+                if process.spawned.done():
+                    settle(process.gone, statuses.get(process.pid, signal.SIGKILL))
+                else:
+                    settle(process.spawned, ConnectionResetError(self._loss))
+            self._processes.clear()
 
 
 def settle(future: asyncio.Future[T], outcome: T | OSError) -> None:
