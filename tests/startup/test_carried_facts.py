@@ -19,6 +19,7 @@ from tests.support.scheduler_driver import (
     arrives,
     asleep,
     awake,
+    cannot_sleep,
     clock,
     confirms,
     exited,
@@ -27,6 +28,7 @@ from tests.support.scheduler_driver import (
     handover_requested,
     keep_alive,
     leaves,
+    left_by_others,
     load,
     measured,
     nothing,
@@ -52,7 +54,7 @@ from hotseat.activity.usage_counter import DAY_S, UsageCounter
 from hotseat.activity.usage_store import UsageStore
 from hotseat.catalog.named_models import Profile
 from hotseat.catalog.overrides import Overrides
-from hotseat.errors import HostUnproven, NeverFits, OverBudget, Yielding
+from hotseat.errors import HostUnproven, NeverFits, NoMemory, OverBudget, Yielding
 from hotseat.fleet.host_proof import MOST_SKEW_S, FleetSecret, ProofChecker, Signer
 from hotseat.handover.request_messages import EVENTS
 from hotseat.handover.successor import Listening
@@ -60,8 +62,10 @@ from hotseat.identifiers import ClientId, HostName, ModelName
 from hotseat.model_servers.conversations.handover import HandedConversations
 from hotseat.model_servers.server_description import ServerDescription
 from hotseat.scheduling.commands import Cause
+from hotseat.scheduling.conversation_state import NOT_REUSED, TRIES
 from hotseat.scheduling.events import OverridesChanged, ProfileChanged, SlotsLearned, YieldEnded, YieldRequested
 from hotseat.scheduling.handover import Handover, ServerRecord
+from hotseat.scheduling.lifecycle import Phase
 from hotseat.scheduling.model_stats import ModelStats, StatsOfModels
 from hotseat.settings import ApiKey, Budget
 from hotseat.startup.taking_over import OldState
@@ -251,6 +255,64 @@ def failures(following: Following) -> None:
     other.at(100) >> clock << nothing
     other >> arrives(3, "qwen") << starts("qwen")
     other >> failed("qwen") << refuses(3)
+    given_up_sleep(following)
+    given_up_conversations(following)
+
+
+def given_up_sleep(following: Following) -> None:
+    driver = SchedulerDriver(one_at_a_time(model("qwen", sleep=sleeps()), "llama")).with_ready("qwen")
+    driver >> load(1, "llama") << puts_to_sleep("qwen")
+    driver >> cannot_sleep("qwen") << stops("qwen")
+    driver >> exited("qwen") << starts("llama")
+    driver >> ready("llama") << confirms(1)
+    after = following(driver)
+    after.after(100) >> arrives(2, "qwen") << stops("llama")
+    after >> exited("llama") << starts("qwen")
+    after >> ready("qwen") << grants(2)
+    after >> leaves(2) << nothing
+    after = following(after)
+    after.after(100) >> load(3, "llama") << stops("qwen")
+    after >> exited("qwen") << starts("llama")
+    after >> ready("llama") << confirms(3)
+    after.after(100) >> load(4, "qwen") << stops("llama")
+    after >> exited("llama") << starts("qwen")
+    after >> ready("qwen") << confirms(4)
+    following(after).after(100) >> load(5, "llama") << puts_to_sleep("qwen")
+
+
+def given_up_conversations(following: Following) -> None:
+    driver = SchedulerDriver(one_at_a_time(model("qwen", keeps_conversations=True), "llama")).with_ready("qwen")
+    conversations = driver.scheduler._state.models[QWEN].conversations
+    conversations.keeps_none_because, conversations.useless_restores = NOT_REUSED, TRIES
+    after = following(driver)
+    assert after.scheduler._state.models[QWEN].conversations.useless_restores == TRIES
+    assert after.view("qwen").conversations.problem == NOT_REUSED  # type: ignore[union-attr]
+    after >> load(1, "qwen") << confirms(1)
+    after = following(after)
+    assert after.scheduler._state.models[QWEN].conversations.useless_restores == 0
+    assert after.view("qwen").conversations.problem == ""  # type: ignore[union-attr]
+
+
+def others_memory(following: Following) -> None:
+    driver = SchedulerDriver(with_budget(model("qwen", gib=4), model("llama", gib=10))).with_ready("qwen")
+    driver >> left_by_others(5) << nothing
+    after = following(driver)
+    after >> arrives(1, "llama") << refuses(1, NoMemory)
+    after >> left_by_others(14) << nothing
+    following(after) >> arrives(2, "llama") << starts("llama")
+
+
+def turns(following: Following) -> None:
+    catalog = with_budget(model("qwen", gib=12), model("big", gib=20), model("llama", gib=8))
+    driver = SchedulerDriver(catalog).with_ready("qwen", 1)
+    driver.at(11) >> arrives(2, "big") << wakes_at(51)
+    driver.at(35) >> arrives(3, "llama") << starts("llama")
+    driver.at(45) >> ready("llama") << grants(3) << wakes_at(51)
+    after = following(driver)
+    after.at(51) >> clock << nothing
+    assert after.phase("qwen") is after.phase("llama") is Phase.DRAINING
+    after >> leaves(1) << stops("qwen")
+    after >> leaves(3) << stops("llama")
 
 
 def evictions(following: Following) -> None:
@@ -371,12 +433,13 @@ ENDS: dict[str, Callable[[Following], None]] = {
     "waiting requests": waiting_requests,
     "leases": leases,
     "failures and backoff": failures,
+    "memory left by others": others_memory,
     "evictions": evictions,
     "saved conversations": saved_conversations,
     "sleep": sleep,
     "draining": draining,
     "servers": servers,
-    "turns": servers,
+    "turns": turns,
     "slots": slots,
     "measured memory": measured_memory,
     "learned figures": learned_figures,

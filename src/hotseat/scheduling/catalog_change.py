@@ -34,8 +34,7 @@ def change_catalog(transitions: Transitions, event: AboutCatalog) -> None:
             if model.phase is Phase.BACKOFF:
                 transitions.forgive(model)
     if catalog.budgets != state.catalog.budgets:  # all of an old budget says nothing about more
-        old = state.catalog.budgets
-        state.available = {place: left for place, left in state.available.items() if left < old.get(place, 0)}
+        state.available = state.reduced()
     state.catalog = catalog
     state.reckon_limits()
     state.may_exceed_memory = state.has_other_rules = True

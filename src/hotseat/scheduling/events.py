@@ -306,6 +306,7 @@ class ServerAdopted(Struct, frozen=True):
     phase_s: Seconds = 0.0
     ready_s: Seconds = 0.0
     idle_s: Seconds = 0.0
+    claimed_s: Seconds | None = None
     served: int = 0
     keep_alive: KeepAliveChanged | None = None
     fell_asleep_in_s: Seconds | None = None

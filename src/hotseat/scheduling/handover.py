@@ -118,6 +118,8 @@ class ServerRecord(Struct, frozen=True):
     """How long ago it became ready."""
     idle_s: Seconds = 0.0
     """How long it has had no lease, if it has none."""
+    claimed_s: Seconds | None = None
+    """How long ago the claim for which it was loaded began; None: not known."""
     served: int = 0
     has_keep_alive: bool = False
     """A client has said how long it stays loaded."""
@@ -149,7 +151,7 @@ class WaitingUnload(Struct, frozen=True):
 
 
 class Failure(Struct, frozen=True):
-    """The failures of a model in a row."""
+    """What of a model has failed: starts in a row, sleep levels, and keeping its conversations."""
 
     model: ModelName
     failures: int
@@ -158,6 +160,9 @@ class Failure(Struct, frozen=True):
     why: str = ""
     last_error: str = ""
     may_pass: bool = True
+    sleep_levels: tuple[str, ...] = ()
+    useless_restores: int = 0
+    keeps_none_because: str = ""
 
 
 class FailedModel(Struct, frozen=True):
@@ -191,3 +196,5 @@ class Handover(Struct, frozen=True):
     yields: tuple[Yielding, ...] = ()
     saved: tuple[ModelName, ...] = ()
     """Models of which conversations were saved."""
+    available: Sizes = ()
+    """What other programs leave, where that is less than the budget."""

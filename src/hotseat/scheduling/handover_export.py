@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from hotseat.catalog.catalog import must_restart
 from hotseat.catalog.sleeping import SleepLevel
 from hotseat.scheduling.events import (
+    DevicesChanged,
     HandoverCompleted,
     HandoverReceived,
     KeepAliveChanged,
@@ -58,6 +59,7 @@ def export(state: State, now: Instant) -> Handover:
         evictions=tuple(_evictions(state, now)),
         yields=tuple(Yielding(y.reason, tuple(sorted(y.places)), y.for_program) for y in state.yields.values()),
         saved=tuple(model.name for model in state.models.values() if model.conversations.has_saved),
+        available=tuple(state.reduced().items()),
     )
 
 
@@ -73,6 +75,7 @@ def _server(model: ModelState, now: Instant) -> ServerRecord:
         phase_s=now - model.since,
         ready_s=now - model.ready_at,
         idle_s=now - model.idle_since,
+        claimed_s=None if model.claimed_at == LONG_AGO else now - model.claimed_at,
         served=model.served,
         has_keep_alive=model.keep_alive is not None,
         keep_alive_s=model.keep_alive.seconds if model.keep_alive else None,
@@ -112,10 +115,21 @@ def _unloads(state: State) -> Iterator[WaitingUnload]:
 
 
 def _failed(state: State, now: Instant) -> Iterator[FailedModel]:
-    for model in (*state.active.values(), *state.failed.values()):
+    for model in state.models.values():
         retry_in_s = max(0.0, model.retry_at - now) if model.phase is Phase.BACKOFF else 0.0
-        if model.failures or retry_in_s:
-            failure = Failure(model.name, model.failures, retry_in_s, model.why, model.last_error, model.may_pass)
+        useless, given_up = model.conversations.useless_restores, model.conversations.keeps_none_because
+        if model.failures or retry_in_s or model.failed_levels or useless or given_up:
+            failure = Failure(
+                model=model.name,
+                failures=model.failures,
+                retry_in_s=retry_in_s,
+                why=model.why,
+                last_error=model.last_error,
+                may_pass=model.may_pass,
+                sleep_levels=tuple(sorted(model.failed_levels)),
+                useless_restores=useless,
+                keeps_none_because=given_up,
+            )
             yield FailedModel(failure, ProcessSpec.of(model.spec))
 
 
@@ -136,6 +150,8 @@ def adoption(handover: Handover, catalog: Catalog, upstreams: Mapping[LaunchId, 
     """
     failures = tuple(each.failure for each in handover.failed if _is_same(each, catalog))
     yield HandoverReceived(handover.last_launch, failures, handover.evictions, handover.saved)
+    if handover.available:
+        yield DevicesChanged(dict(handover.available))
     for each in handover.yields:
         yield YieldRequested(each.reason, frozenset(each.places), each.for_program)
     for server in handover.servers:
@@ -165,6 +181,7 @@ def _adopted(server: ServerRecord, catalog: Catalog, upstream: Upstream) -> Serv
         phase_s=server.phase_s,
         ready_s=server.ready_s,
         idle_s=server.idle_s,
+        claimed_s=server.claimed_s,
         served=server.served,
         keep_alive=KeepAliveChanged(server.model, server.keep_alive_s) if server.has_keep_alive else None,
         fell_asleep_in_s=server.fell_asleep_in_s,

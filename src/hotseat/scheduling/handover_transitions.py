@@ -10,6 +10,7 @@ from hotseat.scheduling.commands import Cause, StopUpstream
 from hotseat.scheduling.lifecycle import Move, Phase
 from hotseat.scheduling.memory_pressure import count_measured
 from hotseat.scheduling.queue import RequestKind, Ticket
+from hotseat.scheduling.state import LONG_AGO
 
 if TYPE_CHECKING:
     from hotseat.scheduling.events import HandoverReceived, ServerAdopted
@@ -44,10 +45,13 @@ def receive(transitions: Transitions, event: HandoverReceived) -> None:
 
 def _note_failure(transitions: Transitions, model: ModelState, failure: Failure) -> None:
     model.failures, model.last_error, model.may_pass = failure.failures, failure.last_error, failure.may_pass
+    model.failed_levels.update(failure.sleep_levels)
+    model.conversations.useless_restores = failure.useless_restores
+    model.conversations.keeps_none_because = failure.keeps_none_because
     if failure.retry_in_s:
         model.retry_at = transitions.now + failure.retry_in_s
         transitions.enter(model, Move.CONTINUE_BACKOFF, failure.why)
-    else:
+    elif failure.failures:
         model.why = failure.why
         transitions.state.failed[model.name] = model
 
@@ -110,6 +114,7 @@ def _take_process(transitions: Transitions, model: ModelState, event: ServerAdop
     model.launch, model.upstream, model.gpus, model.given = event.launch, event.upstream, event.gpus, event.given
     model.sleep_level, model.fell_asleep_in_s = event.sleep_level, event.fell_asleep_in_s
     model.since, model.ready_at, model.idle_since = now - event.phase_s, now - event.ready_s, now - event.idle_s
+    model.claimed_at = LONG_AGO if event.claimed_s is None else now - event.claimed_s
     model.served, model.has_answered = event.served, event.has_answered
     model.keep_alive, model.slots_reported = event.keep_alive, event.slots_reported
     model.conversations.has_unreported = True

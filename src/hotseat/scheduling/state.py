@@ -244,6 +244,11 @@ class State:
         left = self.available
         self.limits = {place: min(budget, left.get(place, budget)) for place, budget in self.catalog.budgets.items()}
 
+    def reduced(self) -> dict[Place, Bytes]:
+        """What other programs leave, where that is less than the budget."""
+        budgets = self.catalog.budgets
+        return {place: left for place, left in self.available.items() if left < budgets.get(place, 0)}
+
     def add(self, spec: ModelSpec, memory: Mapping[Place, Bytes] | None) -> ModelState:
         self._added += 1
         model = self.models[spec.name] = ModelState(spec, self._added, stats=self.model_stats.of(spec.name))
