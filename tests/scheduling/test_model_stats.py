@@ -175,6 +175,19 @@ def test_what_was_learned_survives_a_restart() -> None:
     assert after.load_s(GEMMA) == 12
 
 
+def test_what_was_learned_is_recalled_twice() -> None:
+    """As in a restart, which reads the file at the start and once the old process has handed over: it counts once."""
+    before, after = StatsOfModels(), StatsOfModels()
+    for gap in (5, 7):
+        before.loaded(QWEN, 12)
+        before.of(QWEN).used_again(gap, straight=True)
+        before.of(QWEN).sleep_stats(str(gap)).woke(1, 2)
+        after.adopt(before.export())
+
+    assert after.of(QWEN) == before.of(QWEN)
+    assert list(after.of(QWEN).gaps) == [5, 7]
+
+
 @pytest.mark.parametrize("junk", [7, None, [], {"load_s": "long"}, {"load_s": -1}, {"gaps": 3}, {"load_s": True}])
 def test_what_does_not_look_like_stats_is_ignored(junk: Any) -> None:
     """An old or broken file costs a little learning, nothing else."""

@@ -174,7 +174,7 @@ class StatsOfModels:
         return {name: _plain(stats) for name, stats in self._used.items()}
 
     def adopt(self, known: Mapping[str, Any]) -> None:
-        """Restore what an earlier run exported; invalid entries are ignored."""
+        """What an earlier run exported replaces what is known of those models; invalid entries are ignored."""
         for name, plain in known.items():
             if isinstance(plain, dict):
                 _take_over(self.of(ModelName(name)), plain)
@@ -200,11 +200,12 @@ def _take_over(stats: ModelStats, plain: dict[str, Any]) -> None:
     stats.stop_s = _seconds(plain.get("stop_s"))
     stats.service_s = _seconds(plain.get("service_s")) or 0.0
     stats.drain_s = _seconds(plain.get("drain_s")) or 0.0
-    stats.gaps.extend(gap for gap in map(_seconds, _list(plain.get("gaps"))) if gap is not None)
-    stats.reuse_gaps.extend(inf if gap is None else gap for gap in map(_seconds, _list(plain.get("reuse_gaps"))))
-    stats.sleep_stats_by_level.update(
-        {level: _sleep_stats(sleep_stats) for level, sleep_stats in _mapping(plain.get("sleep_stats")).items()}
-    )
+    gaps, reuse_gaps = (map(_seconds, _list(plain.get(name))) for name in ("gaps", "reuse_gaps"))
+    stats.gaps = deque((gap for gap in gaps if gap is not None), KEPT_GAPS)
+    stats.reuse_gaps = deque((inf if gap is None else gap for gap in reuse_gaps), KEPT_GAPS)
+    stats.sleep_stats_by_level = {
+        level: _sleep_stats(sleep_stats) for level, sleep_stats in _mapping(plain.get("sleep_stats")).items()
+    }
     stats.conversations = ConversationStats.adopt(_mapping(plain.get("conversations")))
 
 
