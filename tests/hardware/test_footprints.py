@@ -77,6 +77,43 @@ def test_a_peak_of_long_ago_is_forgotten(section: Section) -> None:
         assert largest == {GPU: Use((20 if life < LIVES else 10) * GiB)}
 
 
+def test_a_launch_that_outlives_several_hotseats_is_one_entry(section: Section) -> None:
+    """Its own peak and those of earlier launches are kept; the next launch is another entry."""
+    Footprints(section).note(QWEN, LaunchId(6), {RAM: Use(20 * GiB)})
+    Footprints(section).note(QWEN, LaunchId(7), {GPU: Use(10 * GiB)})
+    for _ in range(LIVES):
+        footprints = Footprints(section)
+        grew = footprints.note(QWEN, LaunchId(7), {GPU: Use(6 * GiB)}, is_adopted=True)
+
+        assert not grew
+        assert footprints.peak(QWEN) == {GPU: Use(10 * GiB), RAM: Use(20 * GiB)}
+    footprints = Footprints(section)
+    for launch in range(8, 8 + LIVES):
+        footprints.note(QWEN, LaunchId(launch), {GPU: Use(6 * GiB)})
+    assert footprints.peak(QWEN) == {GPU: Use(6 * GiB)}
+
+
+def test_an_adopted_launch_that_was_never_measured_is_a_new_entry(section: Section) -> None:
+    """Also if the file has no number of a launch, as from an earlier version."""
+    section.keep(QWEN, {"lives": [{GPU: {"anonymous": GiB}}] * LIVES})
+    footprints = Footprints(section)
+    footprints.note(QWEN, LaunchId(7), {GPU: Use(2 * GiB)}, is_adopted=True)
+
+    assert len(section.recall()[QWEN]["lives"]) == LIVES
+    assert footprints.peak(QWEN) == {GPU: Use(2 * GiB)}
+
+
+def test_what_another_process_has_measured_meanwhile_is_recalled(section: Section) -> None:
+    """It is not overwritten."""
+    old, new = Footprints(section), Footprints(section)
+    old.note(QWEN, LaunchId(7), {GPU: Use(10 * GiB)})
+    new.recall()
+    new.note(QWEN, LaunchId(7), {GPU: Use(6 * GiB)}, is_adopted=True)
+    new.note(QWEN, LaunchId(7), {RAM: Use(GiB)}, is_adopted=True)
+
+    assert new.peak(QWEN) == Footprints(section).peak(QWEN) == {GPU: Use(10 * GiB), RAM: Use(GiB)}
+
+
 def test_facts_that_make_no_sense_are_no_facts(section: Section) -> None:
     """The file may have been edited by hand."""
     for number, fact in enumerate([None, 7, {"lives": 3}, {"lives": [{"gpu0": 12}]}, {"lives": [{"gpu0": {"x": 1}}]}]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 from tests.support.catalogs import GIB, gpu, model, sleeps, with_budget
 from tests.support.fake_launcher import FIRST_PID, FakeLauncher
@@ -12,14 +13,14 @@ from tests.support.fake_launcher import FIRST_PID, FakeLauncher
 from hotseat.catalog.spec import NOTHING, Footprint, GpuChoice, Source
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
-from hotseat.hardware.footprints import Footprints
+from hotseat.hardware.footprints import Footprints, key_of
 from hotseat.hardware.machine import Machine
 from hotseat.hardware.measurement import DeviceReading, Reading, Use
 from hotseat.hardware.polling import Measured
-from hotseat.identifiers import ANY_GPU, RAM, ClientId, DeviceName, LaunchId, ModelName, TicketId
+from hotseat.identifiers import ANY_GPU, RAM, Address, ClientId, DeviceName, LaunchId, ModelName, TicketId, Upstream
 from hotseat.memory.model_figures import Figures
 from hotseat.memory.monitor import MemoryMonitor, budget_of, left_by_others
-from hotseat.scheduling.events import DevicesChanged, MemoryMeasured, RequestArrived, RequestLeft
+from hotseat.scheduling.events import DevicesChanged, MemoryMeasured, RequestArrived, RequestLeft, ServerAdopted
 from hotseat.scheduling.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -250,6 +251,21 @@ def test_a_desktop_is_always_there() -> None:
     assert left_by_others(Reading({GPU: DeviceReading(24 * GIB, 23 * GIB)}), budgets) == {gpu(0): 24 * GIB}
     assert left_by_others(Reading({GPU: DeviceReading(24 * GIB, 20 * GIB)}), budgets) == {gpu(0): 20 * GIB}
     assert left_by_others(Reading({}), budgets) == {}
+
+
+async def test_an_adopted_server_keeps_the_peak_that_the_previous_process_has_stored() -> None:
+    """Its launch is not counted again, so nothing older is forgotten for it."""
+    spec = model("qwen", estimated={gpu(0): GIB})
+    lives = [{GPU: {"anonymous": gib * GIB}} for gib in (9, 2, 2, 2, 6)]
+    store = Mock(recall=lambda: {key_of(spec.recipe): {"launch": 1, "lives": lives}})
+    footprints, journal = Footprints(store), Journal()
+    dispatcher = Dispatcher(Scheduler(with_budget(spec)), FakeLauncher(), journal)
+    dispatcher.tell(ServerAdopted(QWEN, LaunchId(1), spec, Upstream(Address("127.0.0.1", 5000), PID)))
+    monitor = MemoryMonitor(dispatcher, footprints, Figures(footprints, {}, lambda: Machine({})), tuple)
+    monitor.report_measurement(Measured(Reading(CARD, {PID: {GPU: Use(3 * GIB)}}), {}))
+
+    assert footprints.peak(key_of(spec.recipe)) == {GPU: Use(9 * GIB)}
+    store.keep.assert_not_called()
 
 
 # Models whose cards are chosen when they start

@@ -4,26 +4,34 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
-from unittest.mock import patch
+from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock, patch
 
 import pytest
-from tests.support.catalogs import gpu, one_at_a_time
+from tests.support.catalogs import GIB, gpu, model, one_at_a_time, with_budget
 from tests.support.fake_launcher import FakeLauncher, spec
 
 from hotseat.catalog.named_models import Profile
 from hotseat.catalog.overrides import Overrides
+from hotseat.catalog.spec import Footprint, Source
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.handover.channel import Message
-from hotseat.identifiers import Address, ClientId, LaunchId, ModelName, TicketId
+from hotseat.hardware.footprints import Footprints, key_of
+from hotseat.hardware.measurement import Use
+from hotseat.identifiers import Address, ClientId, DeviceName, LaunchId, ModelName, TicketId
+from hotseat.memory.manager import SECTION, MemoryManager
 from hotseat.model_servers.server_description import ServerDescription, fingerprint_of
 from hotseat.scheduling.events import OverridesChanged
 from hotseat.scheduling.handover import Handover, LevelRecord, ProcessSpec, WaitingTicket
 from hotseat.scheduling.handover_json import to_json
 from hotseat.scheduling.scheduler import Scheduler
-from hotseat.startup.taking_over import OldState, adopt, handover_of, record_of, restore_catalog
+from hotseat.startup.taking_over import OldState, adopt, handover_of, recall_memory, record_of, restore_catalog
+from hotseat.state.learned_store import LearnedStore
 from hotseat.state.overrides_store import to_json as to_json_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = pytest.mark.anyio
 
@@ -129,6 +137,23 @@ async def test_nothing_was_set() -> None:
     restore_catalog(dispatcher, {}, None)
 
     assert dispatcher.catalog is before
+
+
+async def test_what_the_old_process_has_measured_meanwhile(tmp_path: Path) -> None:
+    """The new process had read it before; it counts for the next load, and is not overwritten."""
+    spec = model("qwen", estimated={gpu(0): GIB})
+    journal = Journal()
+    dispatcher = Dispatcher(Scheduler(with_budget(spec)), FakeLauncher(), journal)
+    learned = LearnedStore(tmp_path / "learned.json")
+    parts: Any = SimpleNamespace(dispatcher=dispatcher, memory=MemoryManager(learned, dict, Mock()))
+    recall_memory(parts)
+    before = journal.n
+    Footprints(learned.section(SECTION)).note(key_of(spec.recipe), LaunchId(7), {DeviceName("gpu0"): Use(6 * GIB)})
+    recall_memory(parts)
+    recall_memory(parts)
+
+    assert dispatcher.views.of(ModelName("qwen")).footprint == Footprint({gpu(0): 6 * GIB}, Source.MEASURED)
+    assert journal.n == before + 1
 
 
 def state(**facts: Any) -> Message:

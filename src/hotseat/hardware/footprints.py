@@ -47,31 +47,40 @@ def key_of(recipe: LaunchRecipe) -> RecipeKey:
 class Footprints:
     def __init__(self, learned_store: Keeps) -> None:
         self._learned_store = learned_store
-        self._lives = {RecipeKey(key): lives_in(fact) for key, fact in learned_store.recall().items()}
-        self._launches: dict[RecipeKey, LaunchId] = {}
-        """The launch of the last entry in `_lives`; missing: an earlier hotseat's."""
+        self.recall()
+
+    def recall(self) -> None:
+        """What is stored replaces what is known: at a restart the previous process has measured meanwhile."""
+        facts = {RecipeKey(key): fact for key, fact in self._learned_store.recall().items()}
+        self._lives = {key: lives_in(fact) for key, fact in facts.items()}
+        self._launches = {key: facts[key].get("launch") for key, lives in self._lives.items() if lives}
+        """The launch of the last entry in `_lives`."""
         self._written: dict[RecipeKey, Uses] = {}
-        """What is stored of that launch."""
+        """What is stored of that launch; missing: it may be another hotseat's, whose launches count from one, too."""
 
     def peak(self, key: RecipeKey, counted: Callable[[Uses], Uses] = dict) -> Uses | None:
         """The peak on each device over the last launches, each `counted` in a way; None: never measured."""
         lives = self._lives.get(key)
         return merged(*map(counted, lives)) if lives else None
 
-    def note(self, key: RecipeKey, launch: LaunchId, uses: Uses) -> bool:
-        """Record what a launch takes; True if that is a new peak of this launch that was worth storing."""
+    def note(self, key: RecipeKey, launch: LaunchId, uses: Uses, *, is_adopted: bool = False) -> bool:
+        """Record what a launch takes; True if that is a new peak of this launch that was worth storing.
+
+        `is_adopted`: the previous process has started it, and may have noted it.
+        """
         if not uses:
             return False
         lives = self._lives.setdefault(key, [])
-        if self._launches.get(key) != launch:
+        if self._launches.get(key) != launch or not (is_adopted or key in self._written):
             self._launches[key], self._written[key] = launch, {}
             lives.append({})
             del lives[:-LIVES]
+        before = self._written.setdefault(key, lives[-1])
         lives[-1] = merged(lives[-1], uses)
-        if not has_grown(self._written[key], lives[-1]):
+        if not has_grown(before, lives[-1]):
             return False
         self._written[key] = lives[-1]
-        self._learned_store.keep(key, {"lives": [as_plain(life) for life in lives]})
+        self._learned_store.keep(key, {"launch": launch, "lives": [as_plain(life) for life in lives]})
         return True
 
 

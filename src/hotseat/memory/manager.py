@@ -112,6 +112,10 @@ class MemoryManager:
         """What earlier runs measured of its models."""
         return self._figures.measured(catalog)
 
+    def recall(self) -> None:
+        """Read again what other processes have measured."""
+        self._footprints.recall()
+
     def explain(self, spec: ModelSpec, catalog: Catalog) -> Estimate:
         """The estimate of one model, line by line. Raises CannotEstimate. Not for the event loop, like `fill`."""
         return self._figures.explain(spec, catalog.budgets)

@@ -82,7 +82,8 @@ class MemoryMonitor:
         assert seen.launch is not None
         catalog = self._dispatcher.catalog
         spec = catalog.models[seen.name]
-        self._footprints.note(key_of(spec.recipe), seen.launch, reading.processes[seen.upstream.pid])
+        uses = reading.processes[seen.upstream.pid]
+        self._footprints.note(key_of(spec.recipe), seen.launch, uses, is_adopted=seen.is_adopted)
         peak = self._figures.peak(spec, catalog.budgets)
         if peak and is_news(peak, seen):
             budgets = {place: budget_of(place, spec, catalog.budgets) for place in peak}

@@ -16,6 +16,7 @@ from hotseat.model_servers.conversations.handover import read_handed
 from hotseat.model_servers.guard_link import CannotTake
 from hotseat.model_servers.server_description import fingerprint_of
 from hotseat.scheduling.events import (
+    CatalogChanged,
     LoadRequested,
     OverridesChanged,
     ProfileChanged,
@@ -61,6 +62,7 @@ async def take_over(
     models.model_stats_store.recall()
     models.journal.n = state.journal
     models.dispatcher.tickets.number_from(state.next_ticket)
+    recall_memory(models)
     restore_catalog(models.dispatcher, {**models.overrides.kept(), **state.overrides}, state.profile)
     if state.conversations:
         await models.supervisor.conversations.take(state.conversations, state.lock)
@@ -123,6 +125,15 @@ def refusing(channel: Channel) -> Iterator[None]:
     except (CannotTake, UnreadableHandover) as problem:
         channel.send("failed", reason=str(problem))
         raise CannotStart(str(problem), FAILED) from None
+
+
+def recall_memory(models: ModelParts) -> None:
+    """What the old process has measured since this one has read it."""
+    catalog = models.dispatcher.catalog
+    before = models.memory.measured(catalog)
+    models.memory.recall()
+    if (measured := models.memory.measured(catalog)) != before:
+        models.dispatcher.tell(CatalogChanged(catalog, measured))
 
 
 def restore_catalog(dispatcher: Dispatcher, overrides: Mapping[ModelName, Overrides], profile: str | None) -> None:
