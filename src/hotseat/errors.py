@@ -246,7 +246,7 @@ class Busy(HotseatError):
 
 
 class NoMemory(HotseatError):
-    """It would fit, but other programs use the device at present."""
+    """It would fit, but other programs use the device at present, or what pinned models take is a guess."""
 
     status = 503
     code = "insufficient_memory"

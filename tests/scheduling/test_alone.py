@@ -141,6 +141,22 @@ def test_no_memory_is_left_beside_pinned_models(new_driver: NewDriver) -> None:
     assert "of which 24 GiB is reserved by pinned models" in driver.error.message
 
 
+@pytest.mark.parametrize("big", [guessed("big", 20), model("big", gib=20)])
+@pytest.mark.parametrize("guess", [24, 30])
+def test_the_estimate_of_a_pinned_model_leaves_nothing(new_driver: NewDriver, big: ModelSpec, guess: float) -> None:
+    """It may be wrong, so it refuses for now only, and the error says what to do; a measurement ends that."""
+    driver = new_driver(with_budget(big, replace(guessed("pinned", guess), pinned=True)))
+    driver.with_ready("pinned", 1)
+
+    driver >> arrives(2, "big") << refuses(2, NoMemory)
+    assert driver.error.message.endswith(
+        "is 24 GiB, of which 24 GiB is reserved by pinned models, not all of it declared."
+        " Try again later, declare `memory` for these, or unpin one."
+    )
+    driver >> measured("pinned", 3) << nothing
+    driver >> arrives(3, "big") << starts("big")
+
+
 def test_a_declared_figure_refuses_for_good(new_driver: NewDriver) -> None:
     """Whatever the estimate says, and nothing is evicted for it."""
     driver = new_driver(with_budget(replace(guessed("big", 4), memory={gpu(0): 30 * GIB}), model("qwen", gib=4)))

@@ -200,7 +200,7 @@ def refusal(
     if all(free.lacks(needed) for needed in choices.values()):  # mostly one look, because the first set suffices
         first = next(iter(choices.values()))
         place = next(iter(free.lacks(first)))
-        return _lack(state, wanted, place, first[place], sum(needs(state, each).get(place, 0) for each in beside))
+        return _lack(state, wanted, place, first[place], beside)
     excluded = state.catalog.groups.pushed_out(wanted.name, [each.name for each in beside])
     if not excluded:
         return None
@@ -208,8 +208,12 @@ def refusal(
     return NeverFits(f"{wanted.name} never fits: {pinned}. {NEVER_FITS_HINT}")
 
 
-def _lack(state: State, model: ModelState, place: Place, bytes_: Bytes, used: Bytes) -> NeverFits | NoMemory:
+def _lack(
+    state: State, model: ModelState, place: Place, bytes_: Bytes, beside: Sequence[ModelState]
+) -> NeverFits | NoMemory:
     name, known, budget = model.name, footprint(model), state.catalog.budgets.get(place, 0)
+    used = sum(needs(state, each).get(place, 0) for each in beside)
+    declared = sum(needs(state, each).get(place, 0) for each in beside if each.spec.memory is not None)
     if known is None:
         why = f"its memory is unknown, so it takes all of {place}, of which"
         if used:
@@ -220,11 +224,15 @@ def _lack(state: State, model: ModelState, place: Place, bytes_: Bytes, used: By
     source = "" if known.source is Source.DECLARED else f" ({known.source.value})"
     needed = f"it needs {in_gib(bytes_)}{source}, but the budget of {place} is {in_gib(budget)}"
     pinned = f", of which {in_gib(used)} is reserved by pinned models" if used else ""
-    if used >= budget or (bytes_ + used > budget and not source):
+    if declared >= budget or (bytes_ + declared > budget and not source):
         return NeverFits(f"{name} never fits: {needed}{pinned}. {NEVER_FITS_HINT}")
-    left = f", and other programs leave only {in_gib(state.limits[place])} of it"
-    text = f"{name} does not fit right now: {needed}{pinned}{left}. Try again when they have finished."
-    return NoMemory(text, retry_after=OTHERS_S)
+    if state.limits[place] < budget:
+        hint = (
+            f", and other programs leave only {in_gib(state.limits[place])} of it. Try again when they have finished."
+        )
+    else:
+        hint = ", not all of it declared. Try again later, declare `memory` for these, or unpin one."
+    return NoMemory(f"{name} does not fit right now: {needed}{pinned}{hint}", retry_after=OTHERS_S)
 
 
 def in_gib(bytes_: Bytes) -> str:
