@@ -54,13 +54,14 @@ async def test_status_shows_the_hosts(gpu1: CommandLine, fleet: InProcessFleet) 
     await come_true(lambda: fleet["gpu1"].fleet_admin.view().hosts[1].orders)
     await come_true(lambda: fleet["gpu1"].phases_seen("gpu2") == {"qwen": "ready"})
     said = await gpu1.type("fleet", "status")
-    head, here, other = said.out.splitlines()
+    head, here, other, _, paths = said.out.splitlines()
 
     assert head.split("  ")[0] == "HOST"
     assert here.split()[:3] == ["gpu1", "this", "host"]
     assert other.split()[:2] == ["gpu2", "last"]
     assert "cordoned" in other
     assert "qwen (ready)" in other
+    assert paths == "No host reports that it cannot reach another one."
 
 
 async def test_status_shows_who_has_another_configuration(gpu1: CommandLine, fleet: InProcessFleet) -> None:
@@ -75,7 +76,7 @@ async def test_status_shows_who_has_another_configuration(gpu1: CommandLine, fle
 
 
 async def digests(line: CommandLine) -> list[str]:
-    head, *rows = (await line.type("fleet", "status")).out.splitlines()
+    head, *rows = (await line.type("fleet", "status")).out.partition("\n\n")[0].splitlines()
     begin = head.index("CONFIG")
     return [row[begin:].split()[0] for row in rows]
 
@@ -151,6 +152,19 @@ async def test_status_shows_models_without_their_files(
 
     assert head.split() == ["HOST", "MODEL", "MISSING", "FILE"]
     assert row.split() == ["gpu2", "qwen", f"{tmp_path}/qwen.gguf"]
+
+
+async def test_status_shows_which_host_cannot_reach_another(gpu1: CommandLine, fleet: InProcessFleet) -> None:
+    """Each host says whom it cannot reach, so the host that is asked shows paths of others too, with the reason."""
+    for _ in range(REFUSALS):
+        fleet["gpu2"].node.host_selector.suspect(HostName("gpu1"), "no connection: No route to host")
+    await come_true(lambda: fleet["gpu1"].fleet_admin.view().hosts[1].unreachable)
+    *_, head, row = (await gpu1.type("fleet", "status")).out.splitlines()
+    said = json.loads((await gpu1.type("fleet", "status", "--json")).out)
+
+    assert head.split() == ["FROM", "TO", "NOT", "REACHED", "BECAUSE"]
+    assert row.split(maxsplit=2) == ["gpu2", "gpu1", "no connection: No route to host"]
+    assert said["broken_paths"] == [{"host": "gpu2", "to": "gpu1", "reason": "no connection: No route to host"}]
 
 
 async def test_status_for_programs(gpu1: CommandLine) -> None:

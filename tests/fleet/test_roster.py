@@ -7,7 +7,7 @@ from tests.support.fleet import CATALOG, LLAMA, QWEN, RosterRig, fleet_catalog, 
 
 from hotseat.fleet.absences import KNOWN_S
 from hotseat.fleet.records import STOPS, Claim, encoded
-from hotseat.fleet.roster import Roster
+from hotseat.fleet.roster import LONGEST_REASON, MOST_UNREACHABLE, Roster
 from hotseat.fleet.store import LEASE_S, BegunAnew, Bucket, CaughtUp, Removed, Revision, Written
 from hotseat.identifiers import HostName
 
@@ -456,3 +456,18 @@ def test_a_claim_that_lapsed_may_still_be_removed() -> None:
 
     assert rig.roster.claims.for_model(QWEN, rig.now) == []
     assert not rig.roster.hosts.shows(Claim(QWEN, A, B, ""))
+
+
+def test_a_host_that_cannot_reach_many_others() -> None:
+    """It says so of a few, with short reasons: hosts that only refuse a request, or answer again, are none of them."""
+    many = [HostName(f"h{n}") for n in range(MOST_UNREACHABLE + 4)]
+    rig = RosterRig().hosts(*map(host, many))
+    rig.roster.suspect(many[0], rig.now)
+    for name in many[1:]:
+        rig.roster.suspect(name, rig.now, "no connection" * 100)
+    rig.roster.answered(many[1])
+    unreachable = rig.roster.unreachable(rig.now)
+
+    assert [*unreachable] == many[2 : 2 + MOST_UNREACHABLE]
+    assert {len(reason) for reason in unreachable.values()} == {LONGEST_REASON}
+    assert rig.roster.unreachable(rig.now + 60) == {}

@@ -80,6 +80,12 @@ class FleetClaim(Schema):
     reason: str
 
 
+class BrokenPath(Schema):
+    host: Annotated[str, Field(description="The host whose requests do not reach the other one.")]
+    to: Annotated[str, Field(description="The other host.")]
+    reason: str
+
+
 class AbsentHost(Schema):
     """An absent host, and the orders that wait for it."""
 
@@ -92,6 +98,9 @@ class Fleet(Membership):
     problem: Annotated[str, Field(description="Why this host is disconnected; empty while it is not.")]
     hosts: Annotated[list[FleetHost], Field(description="Sorted by name, including this host.")]
     claims: list[FleetClaim]
+    broken_paths: Annotated[
+        list[BrokenPath], Field(description="What each host last said about the others; at most 16 of each host.")
+    ]
     absent: Annotated[list[AbsentHost], Field(description="Absent hosts that have pending orders.")]
 
 

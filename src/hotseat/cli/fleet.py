@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hotseat.cli.client import Server
 
 HOSTS = ("HOST", "STATE", "ORDERS", "FREE", "MODELS", "IN FLIGHT", "WAITING", "LABELS", "CONFIG", "VERSION", "ADDRESS")
+BROKEN = ("FROM", "TO", "NOT REACHED BECAUSE")
 CLAIMS = ("MODEL", "WILL LOAD ON", "BECAUSE")
 ABSENT = ("ABSENT HOST", "PENDING ORDERS")
 MISSING = ("HOST", "MODEL", "MISSING FILE")
@@ -25,6 +26,10 @@ def status(server: Server, as_json: bool) -> None:
     if as_json:
         return show_json(fleet)
     print(table(HOSTS, [host_row(host) for host in fleet["hosts"]]))
+    if fleet["broken_paths"]:
+        print("\n" + table(BROKEN, [(path["host"], path["to"], path["reason"]) for path in fleet["broken_paths"]]))
+    elif len(fleet["hosts"]) > 1:
+        print("\nNo host reports that it cannot reach another one.")
     if fleet["claims"]:
         claims = [(claim["model"], claim["host"], claim["reason"]) for claim in fleet["claims"]]
         print("\n" + table(CLAIMS, claims))

@@ -47,6 +47,7 @@ def host_record(
     is_leaving: bool,
     missing_files: Mapping[ModelName, str] = NOTHING,
     released: Iterable[ModelName] = (),
+    unreachable: Mapping[HostName, str] = NOTHING,
 ) -> HostRecord:
     """The current record; `digest` is that of `catalog_record(catalog)`."""
     waits = _oldest_waits(view)
@@ -71,6 +72,7 @@ def host_record(
         token_hash=identity.token_hash,
         missing_files=dict(missing_files),
         released=sorted(released),
+        unreachable=dict(unreachable),
     )
 
 

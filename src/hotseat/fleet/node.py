@@ -160,6 +160,7 @@ class FleetNode:
             is_leaving=self._is_leaving(),
             missing_files=self._missing_files.by_model,
             released=self._reconciler.drain.released,
+            unreachable=self.roster.unreachable(self._clock()),
         )
 
     def look_at_ourselves(self, *, at_once: bool = False) -> None:

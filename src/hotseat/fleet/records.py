@@ -66,6 +66,8 @@ class HostRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """A file that its disk does not have, of each of its models that lacks one."""
     released: list[ModelName] = []
     """Resident models for which it takes no more requests while it is drained."""
+    unreachable: dict[HostName, str] = {}
+    """Other hosts that it cannot reach, and why: only some if there are many, so that the record stays small."""
 
 
 class Offer(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -8,6 +8,7 @@ even while the store is unreachable, until another process of this host writes i
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, assert_never
 
 from hotseat.catalog.template import address_of
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
     from hotseat.fleet.records import Offer
     from hotseat.fleet.store import Change
     from hotseat.identifiers import Instant, ModelName
+
+
+MOST_UNREACHABLE, LONGEST_REASON = 16, 200
+"""Published with each record: hosts, and characters of each reason."""
 
 
 class Roster:
@@ -143,6 +148,11 @@ class Roster:
 
     def offer(self, member: Member, model: ModelName) -> Offer | None:
         return self.catalog.offer(member.record.catalog, model)
+
+    def unreachable(self, now: Instant) -> dict[HostName, str]:
+        """Some of the hosts that get no requests from here because of a known problem, which is the value."""
+        broken = (member for member in self.hosts if member.problem and member.is_shunned(now))
+        return {member.name: member.problem[:LONGEST_REASON] for member in islice(broken, MOST_UNREACHABLE)}
 
     # Outcomes of requests
 

@@ -51,6 +51,7 @@ def _host(member: Member, roster: Roster, counters: FleetCounters, now: Instant)
         turned_away=counters.turned_away[record.name],
         config_digest=record.catalog[:DIGITS_SHOWN],
         missing_files=record.missing_files,
+        unreachable=record.unreachable,
     )
 
 

@@ -92,6 +92,8 @@ class HostView:
     """Why it is unreachable; empty while it is not."""
     missing_files: Mapping[ModelName, str] = field(default_factory=dict)
     """A file that its disk does not have, of each of its models that lacks one."""
+    unreachable: Mapping[HostName, str] = field(default_factory=dict)
+    """Hosts that it cannot reach at present, and why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request
 
 from hotseat.api.deps import FOR_ALL_MODELS, ApiDeps, Caller, Deps, FleetAdmin
 from hotseat.api.disconnect import unless_gone
-from hotseat.api.fleet_schemas import AbsentHost, Fleet, FleetClaim, FleetDevice, FleetHost, FleetResident
+from hotseat.api.fleet_schemas import AbsentHost, BrokenPath, Fleet, FleetClaim, FleetDevice, FleetHost, FleetResident
 from hotseat.api.routes.management import Responses
 from hotseat.api.schema_base import Failure, Result
 from hotseat.api.slices import Listing, page, rows
@@ -48,10 +48,29 @@ ORDERS: Responses = {**ALONE, **UNKNOWN, **APART}
 )
 async def fleet(deps: Deps) -> Listing:
     view = fleet_admin_of(deps).view()
-    state = Fleet(host=view.me, connection=view.connection, problem=view.problem, hosts=[], claims=[], absent=[])
+    state = Fleet(
+        host=view.me,
+        connection=view.connection,
+        problem=view.problem,
+        hosts=[],
+        claims=[],
+        broken_paths=[],
+        absent=[],
+    )
     claims = (FleetClaim(model=each.model, host=each.host, by=each.by, reason=each.reason) for each in view.claims)
+    broken = (
+        BrokenPath(host=seen.name, to=other, reason=why)
+        for seen in view.hosts
+        for other, why in sorted(seen.unreachable.items())
+    )
     absent = (AbsentHost(host=each.name, **orders(each.orders)) for each in view.absent)
-    pieces = page(state, hosts=rows(map(host, view.hosts)), claims=rows(claims), absent=rows(absent))
+    pieces = page(
+        state,
+        hosts=rows(map(host, view.hosts)),
+        claims=rows(claims),
+        broken_paths=rows(broken),
+        absent=rows(absent),
+    )
     return Listing(pieces, size=AT_ONCE)
 
 
