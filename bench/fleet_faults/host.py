@@ -203,8 +203,8 @@ class HostClient:
     def __init__(self, me: SimulatedHost, network: SimulatedNetwork) -> None:
         self._me, self._network = me, network
 
-    async def answers(self, address: Address) -> bool:
-        return await self._network.reach(self._me, f"http://{address.host}", DETAILS_S) is not None
+    async def problem_at(self, address: Address) -> str:
+        return "" if await self._network.reach(self._me, f"http://{address.host}", DETAILS_S) else "timeout"
 
     async def model_details(self, host: HostName, address: str, model: ModelName) -> dict[str, Any] | None:
         there = await self._network.reach(self._me, address, DETAILS_S)

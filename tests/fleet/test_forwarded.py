@@ -44,16 +44,16 @@ class Rig:
     asked: list[Address] = field(default_factory=list)
     on_question: Callable[[], None] = lambda: None
 
-    async def answers(self, address: Address) -> bool:
+    async def problem_at(self, address: Address) -> str:
         self.asked.append(address)
         self.on_question()
-        return self.is_answering
+        return "" if self.is_answering else "its certificate is not trusted"
 
 
 @asynccontextmanager
 async def forwarded(rig: Rig) -> AsyncIterator[ForwardedRequests]:
     roster, now, tasks = rig.rig.roster, asyncio.get_running_loop().time, Tasks()
-    requests = ForwardedRequests(roster, rig.answers, lambda host, problem: roster.suspect(host, now(), problem))
+    requests = ForwardedRequests(roster, rig.problem_at, lambda host, problem: roster.suspect(host, now(), problem))
     tasks.start(requests.keep_checking(), "check")
     yield requests
     await tasks.aclose()
@@ -114,6 +114,7 @@ async def test_a_path_works_again_after_its_requests_have_ended() -> None:
             rig.rig.hosts(host("a"))
             await advance(ROUND_S)
             assert there.is_shunned(now())
+        assert there.problem == "it does not answer /health: its certificate is not trusted"
         rig.is_answering = True
         await advance(ROUND_S)
         asked = len(rig.asked)

@@ -79,8 +79,8 @@ class InProcessFleetClient:
     def __init__(self, fleet: InProcessFleet) -> None:
         self._fleet = fleet
 
-    async def answers(self, address: Address) -> bool:
-        return self._at(f"http://{address.host}") is not None
+    async def problem_at(self, address: Address) -> str:
+        return "" if self._at(f"http://{address.host}") else "timeout"
 
     async def model_details(self, host: HostName, address: str, model: ModelName) -> dict[str, Any] | None:
         there = self._at(address)

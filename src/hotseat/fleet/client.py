@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from hotseat.errors import HostUnresponsive, NotRunning
-from hotseat.fleet.host_http import MOST_BYTES, Receiver
+from hotseat.fleet.host_http import MOST_BYTES, Receiver, reason_of
 from hotseat.net.happy_eyeballs import Connector
 from hotseat.net.http_client import fetch
 
@@ -26,13 +26,13 @@ class FleetClient:
         self._http = http
         self._connector = Connector()
 
-    async def answers(self, address: Address) -> bool:
-        """Does somebody answer there in time?"""
+    async def problem_at(self, address: Address) -> str:
+        """Why nobody answers there in time; empty: somebody does."""
         try:
             await fetch(address, "/health", self._connector, within=DETAILS_S, most=MOST_BYTES)
-        except (OSError, ValueError):  # includes timeouts
-            return False
-        return True
+        except (OSError, ValueError) as problem:  # includes timeouts
+            return reason_of(problem)
+        return ""
 
     async def model_details(self, host: HostName, address: str, model: ModelName) -> dict[str, Any] | None:
         """What a host reports about a model; None if it does not answer in time."""
@@ -49,7 +49,7 @@ class FleetClient:
             path = f"/upstream/{in_path(model)}"
             status, said = await self._http.ask("DELETE", Receiver(host, address), path, STOP_S)
         except (OSError, ValueError) as problem:
-            raise HostUnresponsive(f"{address} did not respond ({str(problem) or 'timeout'})") from problem
+            raise HostUnresponsive(f"{address} did not respond ({reason_of(problem)})") from problem
         if status == HTTPStatus.CONFLICT:
             raise NotRunning(str(said.get("error")))
         if status != HTTPStatus.OK:

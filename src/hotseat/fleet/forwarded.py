@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from hotseat.fleet.roster import Roster
     from hotseat.identifiers import Address, HostName, Seconds
 
-    Answers = Callable[[Address], Awaitable[bool]]
+    ProblemAt = Callable[[Address], Awaitable[str]]
+    """Asks; empty: it has answered."""
 
 ROUND_S: Seconds = 3.0
 SILENT = 3
@@ -58,8 +59,8 @@ class AtHost:
 
 
 class ForwardedRequests:
-    def __init__(self, roster: Roster, answers: Answers, suspect: Callable[[HostName, str], None]) -> None:
-        self._roster, self._answers, self._suspect = roster, answers, suspect
+    def __init__(self, roster: Roster, problem_at: ProblemAt, suspect: Callable[[HostName, str], None]) -> None:
+        self._roster, self._problem_at, self._suspect = roster, problem_at, suspect
         self._hosts: dict[HostName, AtHost] = {}
         """Those with requests in progress, and those that do not answer."""
 
@@ -87,15 +88,15 @@ class ForwardedRequests:
         await asyncio.gather(*(self._check(host, there) for host, there in quiet))
 
     async def _check(self, host: HostName, there: AtHost) -> None:
-        if await self._answers(there.address):
+        if problem := await self._problem_at(there.address):
+            there.unanswered += 1
+            self._suspect(host, f"it does not answer /health: {problem}")
+            if there.unanswered >= SILENT:
+                self._end_quiet(there)
+        else:
             if there.unanswered:
                 self._roster.answered(host)
             there.unanswered = 0
-        else:
-            there.unanswered += 1
-            self._suspect(host, "it does not answer /health")
-            if there.unanswered >= SILENT:
-                self._end_quiet(there)
         self._drop_unused(host, there)
 
     def _end_quiet(self, there: AtHost) -> None:

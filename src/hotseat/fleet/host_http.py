@@ -5,6 +5,7 @@ Client requests go through the relay. These are an operator's, and rare.
 
 from __future__ import annotations
 
+from ssl import SSLCertVerificationError
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hotseat.catalog.template import address_of
@@ -32,6 +33,13 @@ OPERATOR = ClientId("operator")
 class Receiver(NamedTuple):
     host: HostName
     url: str
+
+
+def reason_of(problem: OSError | ValueError) -> str:
+    """Why there is no usable response."""
+    if isinstance(problem, SSLCertVerificationError):
+        return f"its certificate is not trusted: {problem.verify_message}"
+    return getattr(problem, "strerror", None) or str(problem) or "timeout"
 
 
 class HostHttp:

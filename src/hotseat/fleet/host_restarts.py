@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.errors import FleetDisconnected, HostUnresponsive, RestartFailed
 from hotseat.fleet.host_headers import ADMIN, RESTART
-from hotseat.fleet.host_http import Receiver
+from hotseat.fleet.host_http import Receiver, reason_of
 from hotseat.fleet.member import ASLEEP, READY
 from hotseat.fleet.view import FleetConnection
 from hotseat.tasks import Tasks
@@ -71,9 +71,8 @@ class HostRestarts:
         try:
             await self._http.fetch("GET", to, "/health", ANSWER_S)
         except (OSError, ValueError) as problem:
-            reason = str(problem) or "timeout"
             raise HostUnresponsive(
-                f"{to.host} does not answer at {to.url} ({reason}), so it was not restarted"
+                f"{to.host} does not answer at {to.url} ({reason_of(problem)}), so it was not restarted"
             ) from problem
 
     async def _replace(self, to: Receiver, by: ClientId, before: Before) -> None:
@@ -99,7 +98,7 @@ class HostRestarts:
         try:
             status, said = await self._http.ask("POST", to, RESTART, RESTART_S, ADMIN, by)
         except (OSError, ValueError) as problem:
-            reason = str(problem) or "timeout"
+            reason = reason_of(problem)
             return HostUnresponsive(f"{to.host} was told to restart and did not say how that went ({reason})")
         if status == HTTPStatus.OK:
             return None

@@ -34,8 +34,8 @@ NOTHING_TO_STOP = ("cold", BACKOFF)
 class FleetClient(Protocol):
     """Calls other hosts over HTTP."""
 
-    async def answers(self, address: Address) -> bool:
-        """Does somebody answer there in time?"""
+    async def problem_at(self, address: Address) -> str:
+        """Why nobody answers there in time; empty: somebody does."""
         ...
 
     async def model_details(self, host: HostName, address: str, model: ModelName) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeVar
 
 from hotseat.errors import HostUnresponsive
-from hotseat.fleet.host_http import MOST_OF_A_LIST, Receiver
+from hotseat.fleet.host_http import MOST_OF_A_LIST, Receiver, reason_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable
@@ -64,7 +64,7 @@ class OtherHosts:
                 async for line in lines:
                     yield line
         except (OSError, ValueError) as problem:
-            raise HostUnresponsive(f"{host} does not answer any more ({str(problem) or 'timeout'})") from problem
+            raise HostUnresponsive(f"{host} does not answer any more ({reason_of(problem)})") from problem
 
     def _receiver(self, host: HostName) -> Receiver:
         member = self._roster.hosts.get(host)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import ssl
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.certificate import CERTIFICATE
 
 from hotseat.errors import HostUnresponsive, NotRunning
 from hotseat.fleet.client import FleetClient
 from hotseat.fleet.host_http import HostHttp
 from hotseat.fleet.host_proof import FleetSecret, Signer
-from hotseat.identifiers import HostName, ModelName
+from hotseat.identifiers import Address, HostName, ModelName
 from hotseat.settings import Access, ApiKey, Fleet, Settings
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
 
     from tests.support.relay_rig import RelayRig
 
@@ -33,6 +37,16 @@ async def keyed(open_rig: OpenRig) -> tuple[RelayRig, str]:
     fleet = Fleet(("nats://x",), HostName("b"), secrets=("hush",))
     rig = await open_rig(settings=Settings(fleet=fleet, access=Access(api_keys=(ApiKey("ours"),))))
     return rig, f"http://127.0.0.1:{rig.port}"
+
+
+@pytest.fixture
+async def untrusted(tmp_path: Path) -> AsyncIterator[Address]:
+    """A host with a certificate that nobody here knows."""
+    (tmp_path / "certificate.pem").write_text(CERTIFICATE)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(tmp_path / "certificate.pem")
+    async with await asyncio.start_server(lambda *_: None, "127.0.0.1", 0, ssl=context) as server:
+        yield Address("localhost", server.sockets[0].getsockname()[1], tls=True)
 
 
 def answer(status: str, **said: str) -> bytes:
@@ -100,3 +114,23 @@ async def test_what_is_no_hotseat_says_nothing(open_rig: OpenRig) -> None:
     assert await US.model_details(B, "http://127.0.0.1:9", MODEL) is None
     with pytest.raises(HostUnresponsive, match="did not respond"):
         await US.stop(B, "http://127.0.0.1:9", MODEL)
+
+
+async def test_a_host_whose_certificate_is_not_trusted(untrusted: Address) -> None:
+    """The problem is named wherever the host is asked, and a host that answers has none."""
+    problem = "its certificate is not trusted: self-signed certificate"
+    url = f"https://localhost:{untrusted.port}"
+
+    assert await US.problem_at(untrusted) == problem
+    with pytest.raises(HostUnresponsive, match=rf"did not respond \({problem}\)"):
+        await US.stop(B, url, MODEL)
+
+
+async def test_a_host_is_asked_whether_it_answers(open_rig: OpenRig) -> None:
+    """There is no problem if it does, and the reason if it does not."""
+    rig, _ = await keyed(open_rig)
+    asking = Tasks().start(US.problem_at(Address("127.0.0.1", rig.port)), "ask")
+    await (await rig.management.call()).say(answer("200 OK"))
+
+    assert await asking == ""
+    assert "refused" in (await US.problem_at(Address("127.0.0.1", 9))).lower()
