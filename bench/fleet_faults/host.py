@@ -206,10 +206,10 @@ class HostClient:
     async def problem_at(self, address: Address) -> str:
         return "" if await self._network.reach(self._me, f"http://{address.host}", DETAILS_S) else "timeout"
 
-    async def model_details(self, host: HostName, address: str, model: ModelName) -> dict[str, Any] | None:
+    async def model_details(self, host: HostName, address: str, model: ModelName) -> dict[str, Any]:
         there = await self._network.reach(self._me, address, DETAILS_S)
         if there is None:
-            return None
+            raise HostUnresponsive(f"{host} did not answer (timeout)")
         seen = there.dispatcher.views.of(model)
         return {"phase": seen.phase.value, "why": seen.why, "last_error": seen.last_error}
 

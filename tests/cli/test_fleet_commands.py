@@ -234,7 +234,7 @@ async def test_a_near_miss_gets_a_suggestion(gpu1: CommandLine) -> None:
 
 
 async def test_why_names_the_other_hosts(gpu1: CommandLine, fleet: InProcessFleet) -> None:
-    """This host's reason comes first, then each other host's, or that it gave none."""
+    """This host's reason comes first, then each other host's, or why it gave none."""
     await fleet["gpu2"].dispatcher.operator.load(QWEN)
     await come_true(lambda: fleet["gpu1"].phases_seen("gpu2") == {"qwen": "ready"})
     spoken = (await gpu1.type("why", "qwen")).out.splitlines()
@@ -243,7 +243,7 @@ async def test_why_names_the_other_hosts(gpu1: CommandLine, fleet: InProcessFlee
 
     assert spoken[0].startswith("qwen is cold on gpu1: ")
     assert spoken[-1] == f"it is ready on gpu2: {fleet['gpu2'].dispatcher.views.of(QWEN).why}"
-    assert silent[-1] == "it is ready on gpu2, which gave no reason"
+    assert silent[-1] == "it is ready on gpu2: gpu2 did not answer (timeout)"
 
 
 async def test_a_host_that_is_alone_says_what_to_do(command_line: CommandLine) -> None:

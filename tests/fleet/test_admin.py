@@ -287,6 +287,20 @@ async def test_a_model_that_has_left_the_target_stays_where_it_is() -> None:
 
 
 @in_virtual_time
+async def test_a_target_does_not_answer_before_a_model_stops_elsewhere() -> None:
+    """The model stays where it is, and the error says why the target could not be asked."""
+    async with in_process_fleet("a", "b") as fleet:
+        for name in ("a", "b"):
+            await fleet[name].dispatcher.operator.load(QWEN)
+        await come_true(lambda: fleet["a"].phases_seen("b") == {"qwen": "ready"})
+        fleet.silent.add("b")
+        with pytest.raises(CannotMove, match=r"not stopped elsewhere, .* ready there: b did not answer \(timeout\)\."):
+            await fleet["a"].fleet_admin.move("qwen", "b")
+
+        assert fleet["a"].running() == ["qwen"]
+
+
+@in_virtual_time
 async def test_replicas_that_are_always_wanted_stay() -> None:
     """After a move, the model runs on the target and still on the minimum number of hosts."""
     models = (spec("qwen", replicas=Replicas(2, 3)),)

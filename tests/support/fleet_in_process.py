@@ -82,10 +82,10 @@ class InProcessFleetClient:
     async def problem_at(self, address: Address) -> str:
         return "" if self._at(f"http://{address.host}") else "timeout"
 
-    async def model_details(self, host: HostName, address: str, model: ModelName) -> dict[str, Any] | None:
+    async def model_details(self, host: HostName, address: str, model: ModelName) -> dict[str, Any]:
         there = self._at(address)
         if there is None:
-            return None
+            raise HostUnresponsive(f"{host} did not answer (timeout)")
         seen = there.dispatcher.views.of(model)
         return {"phase": seen.phase.value, "why": seen.why, "last_error": seen.last_error}
 

@@ -137,8 +137,8 @@ class FleetAdmin(Protocol):
     def offering(self, model: ModelName) -> list[HostName]:
         """The other hosts that may run it."""
 
-    async def model_details(self, host: HostName, model: ModelName) -> dict[str, Any] | None:
-        """What another host's API reports about a model; None if it does not answer in time."""
+    async def model_details(self, host: HostName, model: ModelName) -> dict[str, Any]:
+        """What another host's API reports about a model. Raises HostUnresponsive with the problem."""
 
     @property
     def others(self) -> OtherHosts: ...

@@ -35,8 +35,11 @@ async def _states(fleet_admin: FleetAdmin, sightings: Sequence[Sighting], model:
 
     async def state_at(seen: Sighting) -> OtherHost:
         async with places:
-            details = await fleet_admin.model_details(seen.host, model) or {}
-        return OtherHost(host=seen.host, phase=seen.phase, why=str(details.get("why", ""))[:LONGEST])
+            try:
+                why = str((await fleet_admin.model_details(seen.host, model)).get("why", ""))
+            except HostUnresponsive as problem:
+                why = problem.message
+        return OtherHost(host=seen.host, phase=seen.phase, why=why[:LONGEST])
 
     return await asyncio.gather(*map(state_at, sightings))
 
@@ -47,12 +50,13 @@ async def details_from_fleet(fleet_admin: FleetAdmin, model: ModelName) -> Model
     host = seen[0].host if seen else next(iter(fleet_admin.offering(model)), None)
     if host is None:
         raise HostUnresponsive(f"{model} belongs to other hosts, and none of them is available")
-    report = await fleet_admin.model_details(host, model)
+    phase = seen[0].phase if seen else "not loaded"
     try:
-        details = ModelDetails.model_validate(report)
+        details = ModelDetails.model_validate(await fleet_admin.model_details(host, model))
     except ValidationError:
-        phase = seen[0].phase if seen else "not loaded"
         raise HostUnresponsive(f"{model} is {phase} on {host}, which gave no reason") from None
+    except HostUnresponsive as problem:
+        raise HostUnresponsive(f"{model} is {phase} on {host}; {problem.message[:LONGEST]}") from None
     return details.model_copy(update={"host": host, "other_hosts": await _states(fleet_admin, seen[1:], model)})
 
 

@@ -109,7 +109,9 @@ class OtherHost(Schema):
 
     host: str
     phase: str
-    why: Annotated[str, Field(description="Reason given by that host; empty: none was given.")]
+    why: Annotated[
+        str, Field(description="Reason given by that host, or why it did not answer; empty: none was given.")
+    ]
 
 
 class FleetRequest(Schema):

@@ -120,10 +120,10 @@ class FleetAdmin:
         """Other hosts that are configured for it."""
         return sorted(member.name for member, _ in self._roster.offering(model) if member.name != self.name)
 
-    async def model_details(self, host: HostName, model: ModelName) -> dict[str, Any] | None:
-        """That host's report; None if it is silent."""
-        member = self._roster.hosts.get(host)
-        return None if member is None else await self._fleet_client.model_details(host, member.record.address, model)
+    async def model_details(self, host: HostName, model: ModelName) -> dict[str, Any]:
+        """That host's report. Raises HostUnresponsive with the problem."""
+        to = self.others.receiver(host)
+        return await self._fleet_client.model_details(host, to.url, model)
 
     def _known(self, host: str) -> HostName:
         name, hosts = HostName(host), self._roster.hosts

@@ -34,14 +34,16 @@ class FleetClient:
             return reason_of(problem)
         return ""
 
-    async def model_details(self, host: HostName, address: str, model: ModelName) -> dict[str, Any] | None:
-        """What a host reports about a model; None if it does not answer in time."""
+    async def model_details(self, host: HostName, address: str, model: ModelName) -> dict[str, Any]:
+        """What a host reports about a model. Raises HostUnresponsive with the problem."""
         try:
             path = f"/hotseat/models/{in_path(model)}?local=true"
             status, said = await self._http.ask("GET", Receiver(host, address), path, DETAILS_S)
-        except (OSError, ValueError):  # includes timeouts
-            return None
-        return said if status == HTTPStatus.OK else None
+        except (OSError, ValueError) as problem:  # includes timeouts
+            raise HostUnresponsive(f"{host} did not answer ({reason_of(problem)})") from problem
+        if status != HTTPStatus.OK:
+            raise HostUnresponsive(f"{host} responded {status}: {said.get('error')}")
+        return said
 
     async def stop(self, host: HostName, address: str, model: ModelName) -> None:
         """Return once the model's process there is gone. Raises NotRunning, or HostUnresponsive with the problem."""

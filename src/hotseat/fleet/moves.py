@@ -38,8 +38,8 @@ class FleetClient(Protocol):
         """Why nobody answers there in time; empty: somebody does."""
         ...
 
-    async def model_details(self, host: HostName, address: str, model: ModelName) -> dict[str, Any] | None:
-        """What a host reports about a model; None if it does not answer in time."""
+    async def model_details(self, host: HostName, address: str, model: ModelName) -> dict[str, Any]:
+        """What a host reports about a model. Raises HostUnresponsive with the problem."""
         ...
 
     async def stop(self, host: HostName, address: str, model: ModelName) -> None:
@@ -124,8 +124,11 @@ class Moves:
             return HostUnresponsive(
                 f"{to} left the fleet before {model} was ready there; nothing was stopped on other hosts"
             )
-        details = await self._fleet_client.model_details(to, member.record.address, model) or {}
-        why = details.get("last_error") or details.get("why") or f"{to} gave no reason"
+        try:
+            details = await self._fleet_client.model_details(to, member.record.address, model)
+            why = details.get("last_error") or details.get("why") or f"{to} gave no reason"
+        except HostUnresponsive as problem:
+            why = problem.message
         return LoadFailed(f"{model} did not become ready on {to}, and nothing was stopped on other hosts: {why}")
 
     # The source
@@ -144,11 +147,15 @@ class Moves:
     async def _check_still_ready(self, model: ModelName, to: HostName) -> None:
         """Ask the host itself: its record may be older than the end of another move."""
         member = self._roster.hosts.get(to)
-        if member is None or to == self._roster.me:
-            is_ready = self._is_ready(model, to)
-        else:
-            details = await self._fleet_client.model_details(to, member.record.address, model) or {}
-            is_ready = details.get("phase") == READY
+        try:
+            if member is None or to == self._roster.me:
+                is_ready = self._is_ready(model, to)
+            else:
+                details = await self._fleet_client.model_details(to, member.record.address, model)
+                is_ready = details.get("phase") == READY
+        except HostUnresponsive as problem:
+            said = f"{model} was not stopped elsewhere, because {to} could not be asked whether it is still ready there"
+            raise CannotMove(f"{said}: {problem.message}. Try again.") from None
         if not is_ready:
             raise CannotMove(f"{model} was ready on {to} and is not any more, so it was not stopped elsewhere.")
 

@@ -52,7 +52,7 @@ class OtherHosts:
 
     async def _read(self, host: HostName, path: str, kept: Callable[[bytes], T]) -> T | None:
         try:
-            answer = await self._http.fetch("GET", self._receiver(host), path, ANSWER_S, most=MOST_OF_A_LIST)
+            answer = await self._http.fetch("GET", self.receiver(host), path, ANSWER_S, most=MOST_OF_A_LIST)
             return kept(answer.body) if answer.status == HTTPStatus.OK else None
         except (OSError, ValueError, HostUnresponsive):  # includes timeouts
             return None
@@ -60,13 +60,13 @@ class OtherHosts:
     async def follow(self, host: HostName, path: str) -> AsyncGenerator[bytes, None]:
         """The lines of a feed of that host; HostUnresponsive if it breaks off."""
         try:
-            async with aclosing(self._http.follow(self._receiver(host), path, ANSWER_S, QUIET_S)) as lines:
+            async with aclosing(self._http.follow(self.receiver(host), path, ANSWER_S, QUIET_S)) as lines:
                 async for line in lines:
                     yield line
         except (OSError, ValueError) as problem:
             raise HostUnresponsive(f"{host} does not answer any more ({reason_of(problem)})") from problem
 
-    def _receiver(self, host: HostName) -> Receiver:
+    def receiver(self, host: HostName) -> Receiver:
         member = self._roster.hosts.get(host)
         if member is None:
             raise HostUnresponsive(f"{host} has left the fleet")

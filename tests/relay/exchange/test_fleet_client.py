@@ -70,10 +70,11 @@ async def test_a_host_reads_the_details_of_a_model_from_another(open_rig: OpenRi
 
 
 async def test_a_host_without_the_secret_gets_nothing(open_rig: OpenRig) -> None:
-    """Without the secret, the details are None and a stop is an error."""
+    """Without the secret, a question and a stop are errors that say what is missing."""
     _, url = await keyed(open_rig)
 
-    assert await WITHOUT_SECRET.model_details(B, url, MODEL) is None
+    with pytest.raises(HostUnresponsive, match=r"b responded 403: .*fleet\.secret"):
+        await WITHOUT_SECRET.model_details(B, url, MODEL)
     with pytest.raises(HostUnresponsive, match=r"responded 403: .*fleet\.secret"):
         await WITHOUT_SECRET.stop(B, url, MODEL)
 
@@ -105,13 +106,15 @@ async def test_a_host_is_asked_to_stop_a_model(open_rig: OpenRig) -> None:
 
 
 async def test_what_is_no_hotseat_says_nothing(open_rig: OpenRig) -> None:
-    """A response that is not hotseat's, and a closed port, give no details; a stop is an error."""
+    """A response that is not hotseat's, and a closed port, give no details but the problem; so does a stop."""
     rig, url = await keyed(open_rig)
     asking = Tasks().start(US.model_details(B, url, MODEL), "ask")
     await (await rig.management.call()).say(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]")
 
-    assert await asking is None
-    assert await US.model_details(B, "http://127.0.0.1:9", MODEL) is None
+    with pytest.raises(HostUnresponsive, match=r"b did not answer \(the response did not come from a hotseat server"):
+        await asking
+    with pytest.raises(HostUnresponsive, match=r"b did not answer .*[Rr]efused"):
+        await US.model_details(B, "http://127.0.0.1:9", MODEL)
     with pytest.raises(HostUnresponsive, match="did not respond"):
         await US.stop(B, "http://127.0.0.1:9", MODEL)
 
@@ -124,6 +127,8 @@ async def test_a_host_whose_certificate_is_not_trusted(untrusted: Address) -> No
     assert await US.problem_at(untrusted) == problem
     with pytest.raises(HostUnresponsive, match=rf"did not respond \({problem}\)"):
         await US.stop(B, url, MODEL)
+    with pytest.raises(HostUnresponsive, match=rf"b did not answer \({problem}\)"):
+        await US.model_details(B, url, MODEL)
 
 
 async def test_a_host_is_asked_whether_it_answers(open_rig: OpenRig) -> None:
