@@ -101,6 +101,7 @@ async def test_all_hosts_are_asked(hosts: Served) -> None:
     assert everybody["silent"] == []
     assert [(each["asked"], each["ticket"]) for each in without_a["in_progress"]] == [("a", None)]
     assert without_a["silent"] == ["a"]
+    assert without_a["problems"]["a"].startswith("a did not answer (")
 
 
 @pytest.mark.parametrize("answer", [b'{"in_progress": 4}', b"<html>", b'{"x":' + b"[" * 100_000])

@@ -43,10 +43,10 @@ class Scripted:
 
     async def read_all(
         self, hosts: Iterable[HostName], path: str, kept: Callable[[bytes], T]
-    ) -> dict[HostName, T | None]:
+    ) -> dict[HostName, T | HostUnresponsive]:
         self.asked.append(path)
         self._silent_for -= 1
-        return dict.fromkeys(hosts, kept(b"") if self._silent_for < 0 else None)
+        return dict.fromkeys(hosts, kept(b"") if self._silent_for < 0 else HostUnresponsive("timeout"))
 
     async def follow(self, host: HostName, path: str) -> AsyncGenerator[bytes, None]:
         self.asked.append(path)

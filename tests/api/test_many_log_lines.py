@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tests.support.loop_turns import Turns
     from tests.support.served_fleet import Served
 
+    from hotseat.errors import HostUnresponsive
+
 T = TypeVar("T")
 
 QWEN = ModelName("qwen")
@@ -37,7 +39,7 @@ class Talkative:
 
     async def read_all(
         self, hosts: Iterable[HostName], path: str, kept: Callable[[bytes], T]
-    ) -> dict[HostName, T | None]:
+    ) -> dict[HostName, T | HostUnresponsive]:
         self.path = path
         lines = [as_json(LogLine(n, f"line {n}", QWEN)) for n in range(self.sent)]
         return dict.fromkeys(hosts, kept("\n".join(lines).encode()))

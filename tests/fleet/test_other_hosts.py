@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from ssl import SSLCertVerificationError
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +14,7 @@ from hotseat.errors import HostUnresponsive
 from hotseat.fleet.host_http import OPERATOR, HostHttp
 from hotseat.fleet.host_proof import FleetSecret, Signer
 from hotseat.fleet.other_hosts import AT_ONCE, OtherHosts
+from hotseat.fleet.roster import LONGEST_REASON
 from hotseat.identifiers import HostName
 from hotseat.net.http_client import Answer
 from hotseat.tasks import Tasks
@@ -66,24 +68,40 @@ async def test_a_fleet_that_is_larger_than_what_may_be_asked_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", [Answer(404, {}, b"no"), TimeoutError(), ConnectionRefusedError(), ValueError("not HTTP")]
+    ("answer", "problem"),
+    [
+        (Answer(404, {}, b"no"), "h00 responded 404"),
+        (TimeoutError(), "h00 did not answer (timeout)"),
+        (ConnectionRefusedError("nothing listens"), "h00 did not answer (nothing listens)"),
+        (
+            SSLCertVerificationError("certificate verify failed"),
+            "h00 did not answer (its certificate is not trusted: it has expired)",
+        ),
+        (ValueError("not\nHTTP" * 1000), f"h00 did not answer ({('not HTTP' * 1000)[:LONGEST_REASON]})"),
+    ],
 )
-async def test_a_useless_answer_is_none(answer: Answer | Exception) -> None:
-    """So are a refusal, a timeout, and a host that has left meanwhile."""
+async def test_a_useless_answer(answer: Answer | Exception, problem: str) -> None:
+    """Each host has its problem, in one short line; so has one that has left meanwhile."""
+    if isinstance(answer, SSLCertVerificationError):
+        answer.verify_message = "it has expired"
     http = SlowHosts()
     http.answer = answer
     http.may_answer.set()
 
-    assert await others(http).read_all([HOSTS[0], HostName("gone")], "/x", bytes) == {HOSTS[0]: None, "gone": None}
+    found = await others(http).read_all([HOSTS[0], HostName("gone")], "/x", bytes)
+    assert [str(each) for each in found.values()] == [problem, "gone has left the fleet"]
+    assert all(isinstance(each, HostUnresponsive) for each in found.values())
 
 
-async def test_an_answer_that_cannot_be_read_is_none() -> None:
-    """The others are kept as they were read."""
+async def test_an_answer_that_cannot_be_read() -> None:
+    """It is a problem, and the others are kept as they were read."""
     http = SlowHosts()
     http.may_answer.set()
     numbers = iter([b"none", b"7"])
 
-    assert await others(http).read_all(HOSTS[:2], "/x", lambda _: int(next(numbers))) == {HOSTS[0]: None, HOSTS[1]: 7}
+    problem, seven = (await others(http).read_all(HOSTS[:2], "/x", lambda _: int(next(numbers)))).values()
+    assert isinstance(problem, HostUnresponsive)
+    assert seven == 7
 
 
 async def test_a_feed_of_a_host_that_is_not_there() -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from hotseat.config.reload import ConfigReport, ReloadResult
     from hotseat.dispatch.dispatcher import Dispatcher
     from hotseat.dispatch.journal import Journal
+    from hotseat.errors import HostUnresponsive
     from hotseat.estimates.report import Estimate
     from hotseat.fleet.model_outlook import Outlook
     from hotseat.fleet.view import FleetConnection, FleetView, Order, Sighting
@@ -105,8 +106,8 @@ class OtherHosts(Protocol):
 
     async def read_all(
         self, hosts: Iterable[HostName], path: str, kept: Callable[[bytes], T]
-    ) -> dict[HostName, T | None]:
-        """What is kept of each host's answer; None: no answer in time, not with 200, or one that `kept` cannot read.
+    ) -> dict[HostName, T | HostUnresponsive]:
+        """What is kept of each host's answer, or the problem: no answer in time, or one that `kept` cannot read.
 
         `kept` gets each answer in a turn of the event loop of its own, and raises ValueError if it cannot read it.
         """

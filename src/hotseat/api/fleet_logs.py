@@ -15,6 +15,7 @@ from hotseat.api.followed_log import FollowedLog, remark
 from hotseat.api.log_text import from_json
 from hotseat.api.routes.events import HEARTBEAT_S
 from hotseat.api.slices import taken
+from hotseat.errors import HostUnresponsive
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Sequence
@@ -74,10 +75,10 @@ class FleetLog:
         return f"/hotseat/logs?{urlencode({**what, 'lines': lines, **form})}"
 
 
-def _newest_first(host: HostName, answer: bytes | None) -> Iterator[LogLine]:
+def _newest_first(host: HostName, answer: bytes | HostUnresponsive) -> Iterator[LogLine]:
     """A line is decoded when it is taken: most of them are not, if many hosts have answered."""
-    if answer is None:
-        yield remark(host, f"{host} did not answer, so its log is missing here")
+    if isinstance(answer, HostUnresponsive):
+        yield remark(host, f"{answer}, so its log is missing here")
         return
     try:
         for line in _last_line_first(answer):

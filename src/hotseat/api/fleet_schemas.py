@@ -144,6 +144,7 @@ class FleetRequests(Schema):
             description="Hosts that did not answer in time, or with more than 2 MiB; what they alone know is missing."
         ),
     ]
+    problems: Annotated[dict[str, str], Field(description="Why, of each of these hosts.")]
 
 
 class DefinedDifferently(Schema):
@@ -158,7 +159,9 @@ class ModelOnHost(Schema):
     host: str
     is_configured: Annotated[bool, Field(description="Does the host's configuration have the model?")]
     phase: Annotated[str | None, Field(description="null: the host does not have the model.")]
-    why: Annotated[str, Field(description="Reason given by that host; empty: none was given.")]
+    why: Annotated[
+        str, Field(description="Reason given by that host, or why it did not answer; empty: none was given.")
+    ]
     last_error: Annotated[str, Field(description="Of its last failure there; empty: none.")]
     has_answered: Annotated[bool, Field(description="Did the host answer in time?")]
     obstacle: Annotated[

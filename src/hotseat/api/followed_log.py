@@ -65,7 +65,7 @@ class FollowedLog:
         while True:
             await asyncio.sleep(AGAIN_S)
             answers = await self._others.read_all([self._host], self._path(0), bytes)
-            if answers[self._host] is not None:
+            if not isinstance(answers[self._host], HostUnresponsive):
                 return
 
 

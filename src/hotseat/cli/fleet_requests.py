@@ -21,7 +21,7 @@ def requests(server: Server, as_json: bool) -> None:
         return show_json(found)
     print(table(REQUESTS, [row(request) for request in found["in_progress"]]))
     if found["silent"]:
-        print(f"\nno answer from {', '.join(found['silent'])}: requests that only these hosts know are missing")
+        print(f"\n{'; '.join(found['problems'].values())}: requests that only these hosts know are missing")
     return None
 
 

@@ -36,7 +36,7 @@ def about(model: str, host: Mapping[str, Any]) -> list[str]:
 def state(model: str, host: Mapping[str, Any]) -> str:
     name, phase = host["host"], host["phase"] or "not loaded"
     if not host["has_answered"]:
-        return f"{name}: {model} is {phase}; the host did not answer, so the reason is unknown"
+        return f"{name}: {model} is {phase}; {host['why']}, so the reason is unknown"
     if not host["is_configured"] and host["phase"] is None:
         return f"{name}: {model} is not in its configuration"
     return f"{name}: {model} is {phase}: {host['why']}"

@@ -7,8 +7,10 @@ from contextlib import aclosing
 from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeVar
 
+from hotseat.error_bodies import one_line
 from hotseat.errors import HostUnresponsive
 from hotseat.fleet.host_http import MOST_OF_A_LIST, Receiver, reason_of
+from hotseat.fleet.roster import LONGEST_REASON
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable
@@ -35,27 +37,31 @@ class OtherHosts:
 
     async def read_all(
         self, hosts: Iterable[HostName], path: str, kept: Callable[[bytes], T]
-    ) -> dict[HostName, T | None]:
-        """What is kept of each host's answer; None: no answer in time, not with 200, or one that `kept` cannot read.
+    ) -> dict[HostName, T | HostUnresponsive]:
+        """What is kept of each host's answer, or the problem: no answer in time, or one that `kept` cannot read.
 
         `kept` gets each answer as it arrives, in a turn of the event loop of its own, and the rest of it is forgotten.
         It raises ValueError for an answer that it cannot read.
         """
         places = asyncio.Semaphore(AT_ONCE)
 
-        async def read(host: HostName) -> T | None:
+        async def read(host: HostName) -> T | HostUnresponsive:
             async with places:
                 return await self._read(host, path, kept)
 
         names = list(hosts)
         return dict(zip(names, await asyncio.gather(*map(read, names)), strict=True))
 
-    async def _read(self, host: HostName, path: str, kept: Callable[[bytes], T]) -> T | None:
+    async def _read(self, host: HostName, path: str, kept: Callable[[bytes], T]) -> T | HostUnresponsive:
         try:
             answer = await self._http.fetch("GET", self.receiver(host), path, ANSWER_S, most=MOST_OF_A_LIST)
-            return kept(answer.body) if answer.status == HTTPStatus.OK else None
-        except (OSError, ValueError, HostUnresponsive):  # includes timeouts
-            return None
+            if answer.status != HTTPStatus.OK:
+                return HostUnresponsive(f"{host} responded {answer.status}")
+            return kept(answer.body)
+        except HostUnresponsive as problem:
+            return problem
+        except (OSError, ValueError) as problem:  # includes timeouts
+            return HostUnresponsive(f"{host} did not answer ({one_line(reason_of(problem), LONGEST_REASON)})")
 
     async def follow(self, host: HostName, path: str) -> AsyncGenerator[bytes, None]:
         """The lines of a feed of that host; HostUnresponsive if it breaks off."""

@@ -14,6 +14,7 @@ from hotseat.api.fleet_schemas import DefinedDifferently, FleetModel, ModelOnHos
 from hotseat.api.routes.fleet import ALONE, fleet_admin_of
 from hotseat.api.routes.management import UNKNOWN
 from hotseat.api.slices import Listing, page, rows
+from hotseat.errors import HostUnresponsive
 from hotseat.fleet.client import in_path
 from hotseat.fleet.obstacles import HELP
 
@@ -56,11 +57,10 @@ async def fleet_model(model: str, request: Request, deps: Deps) -> Listing:
 
 async def all_reports(
     deps: ApiDeps, fleet_admin: FleetAdmin, model: ModelName, found: list[Outlook]
-) -> dict[HostName, Report]:
-    """What each host says about the model; without those that are silent or do not have it."""
+) -> dict[HostName, Report | HostUnresponsive]:
+    """What each host says about the model, or why it says nothing; without those that do not have it."""
     asked = [each.host for each in found if each.host != fleet_admin.name and (each.is_configured or each.phase)]
-    answers = await fleet_admin.others.read_all(asked, f"/hotseat/models/{in_path(model)}?local=true", report_in)
-    reports = {host: report for host, report in answers.items() if report is not None}
+    reports = await fleet_admin.others.read_all(asked, f"/hotseat/models/{in_path(model)}?local=true", report_in)
     if model in deps.dispatcher.catalog.models:
         seen = deps.dispatcher.views.of(model)
         reports[fleet_admin.name] = Report(seen.phase.value, seen.why, seen.last_error)
@@ -76,14 +76,16 @@ def report_in(answer: bytes) -> Report:
     return Report(said.phase, said.why[:LONGEST], said.last_error[:LONGEST])
 
 
-def on_host(seen: Outlook, report: Report | None) -> ModelOnHost:
+def on_host(seen: Outlook, answer: Report | HostUnresponsive | None) -> ModelOnHost:
+    problem = answer.message if isinstance(answer, HostUnresponsive) else ""
+    report = answer if isinstance(answer, Report) else None
     return ModelOnHost(
         host=seen.host,
         is_configured=seen.is_configured,
         phase=report.phase if report else seen.phase,
-        why=report.why if report else "",
+        why=report.why if report else problem,
         last_error=report.last_error if report else "",
-        has_answered=report is not None or not (seen.is_configured or seen.phase),
+        has_answered=not problem,
         obstacle=seen.explanation or None,
         remedy=seen.obstacle and HELP[seen.obstacle],
         differs=difference(seen),

@@ -11,6 +11,7 @@ from hotseat.api.fleet_schemas import FleetRequests
 from hotseat.api.routes.fleet import ALONE, fleet_admin_of
 from hotseat.api.routes.requests import in_progress
 from hotseat.api.slices import Listing, page, rows, taken
+from hotseat.errors import HostUnresponsive
 
 router = APIRouter(prefix="/hotseat/fleet", tags=["fleet"])
 
@@ -30,7 +31,7 @@ async def fleet_requests(request: Request, deps: Deps) -> Listing:
     names = others.names()
     reports = await unless_gone(request.receive, others.read_all(names, WITHOUT_FINISHED, reader(len(names))))
     here = await taken(in_progress(each) for each in deps.in_progress())
-    known = {str(host): report for host, report in reports.items() if report is not None}
-    silent = [str(host) for host, report in reports.items() if report is None]
+    known = {str(host): report for host, report in reports.items() if not isinstance(report, HostUnresponsive)}
+    problems = {str(host): str(report) for host, report in reports.items() if isinstance(report, HostUnresponsive)}
     found = await each_once({fleet_admin.name: here, **known})
-    return Listing(page(FleetRequests(in_progress=[], silent=silent), in_progress=rows(found)))
+    return Listing(page(FleetRequests(in_progress=[], silent=[*problems], problems=problems), in_progress=rows(found)))

@@ -12,6 +12,7 @@ from hotseat.dispatch.tickets import Waiter
 from hotseat.error_bodies import one_line
 from hotseat.errors import FleetDisconnected, HostUnresponsive, HotseatError
 from hotseat.fleet.claims_in_progress import THIS_HOST_LEAVES
+from hotseat.fleet.roster import LONGEST_REASON
 from hotseat.fleet.route import OtherHost
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from hotseat.fleet.route import Route
     from hotseat.identifiers import ClientId, HostName, ModelName, TicketId
     from hotseat.relay.http.response_head import ResponseHead
-
-LONGEST_REASON = 200
 
 
 class RoutedRequest(Waiter, Protocol):
