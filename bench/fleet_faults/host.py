@@ -14,6 +14,7 @@ from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.errors import HostUnresponsive, LoadFailed
 from hotseat.fleet.client import DETAILS_S
+from hotseat.fleet.member import PathState
 from hotseat.fleet.node import FleetNode
 from hotseat.fleet.store import NameTaken
 from hotseat.fleet.view import FleetConnection, Order
@@ -203,8 +204,8 @@ class HostClient:
     def __init__(self, me: SimulatedHost, network: SimulatedNetwork) -> None:
         self._me, self._network = me, network
 
-    async def problem_at(self, address: Address) -> str:
-        return "" if await self._network.reach(self._me, f"http://{address.host}", DETAILS_S) else "timeout"
+    async def path_to(self, address: Address) -> PathState:
+        return PathState("" if await self._network.reach(self._me, f"http://{address.host}", DETAILS_S) else "timeout")
 
     async def model_details(self, host: HostName, address: str, model: ModelName) -> dict[str, Any]:
         there = await self._network.reach(self._me, address, DETAILS_S)

@@ -11,6 +11,7 @@ from tests.support.fleet import RosterRig, host
 from tests.support.virtual_time import advance, in_virtual_time
 
 from hotseat.fleet.forwarded import ROUND_S, SILENT, ForwardedRequests
+from hotseat.fleet.member import PathState
 from hotseat.fleet.store import Bucket
 from hotseat.identifiers import Address, HostName
 from hotseat.tasks import Tasks
@@ -41,19 +42,21 @@ class Rig:
 
     rig: RosterRig
     is_answering: bool = True
+    state: PathState = field(default_factory=PathState)
+    """What an answer shows."""
     asked: list[Address] = field(default_factory=list)
     on_question: Callable[[], None] = lambda: None
 
-    async def problem_at(self, address: Address) -> str:
+    async def path_to(self, address: Address) -> PathState:
         self.asked.append(address)
         self.on_question()
-        return "" if self.is_answering else "its certificate is not trusted"
+        return self.state if self.is_answering else PathState("its certificate is not trusted")
 
 
 @asynccontextmanager
 async def forwarded(rig: Rig) -> AsyncIterator[ForwardedRequests]:
     roster, now, tasks = rig.rig.roster, asyncio.get_running_loop().time, Tasks()
-    requests = ForwardedRequests(roster, rig.problem_at, lambda host, problem: roster.suspect(host, now(), problem))
+    requests = ForwardedRequests(roster, rig.path_to, lambda host, problem: roster.suspect(host, now(), problem))
     tasks.start(requests.keep_checking(), "check")
     yield requests
     await tasks.aclose()
@@ -61,8 +64,8 @@ async def forwarded(rig: Rig) -> AsyncIterator[ForwardedRequests]:
 
 @in_virtual_time
 async def test_a_host_sends_data() -> None:
-    """It is not asked: the path that requests use works."""
-    rig = Rig(RosterRig().hosts(host("a")))
+    """It is not asked because of them: the path that requests use works."""
+    rig = Rig(RosterRig())
     async with forwarded(rig) as requests:
         requests.sent(A, THERE, Request(has_data=True))
         await advance(UNTIL_SILENT_S)
@@ -117,12 +120,9 @@ async def test_a_path_works_again_after_its_requests_have_ended() -> None:
         assert there.problem == "it does not answer /health: its certificate is not trusted"
         rig.is_answering = True
         await advance(ROUND_S)
-        asked = len(rig.asked)
-        await advance(UNTIL_SILENT_S)
 
     assert request.is_ended
     assert not there.is_shunned(now())
-    assert len(rig.asked) == asked
 
 
 @in_virtual_time
@@ -168,3 +168,33 @@ async def test_a_host_answers_again() -> None:
             await advance(ROUND_S)
 
     assert not request.is_ended
+
+
+@in_virtual_time
+async def test_hosts_without_requests_are_asked_in_turn() -> None:
+    """Each of the others is asked once before one is asked twice, and what its answer shows is noted."""
+    rig = Rig(RosterRig().hosts(host("here"), host("a"), host("b"), host("c")))
+    rig.state = PathState("", 1_800_000_000.0, -7.0)
+    async with forwarded(rig):
+        await advance(5.1 * ROUND_S)
+
+    assert [address.host for address in rig.asked] == ["a", "b", "c", "a", "b"]
+    assert {member.path for member in rig.rig.roster.hosts if member.name != "here"} == {rig.state}
+
+
+@in_virtual_time
+async def test_a_path_is_broken_before_a_request_comes() -> None:
+    """The host gets none until it answers, if need be at its new address."""
+    rig, now = Rig(RosterRig().hosts(host("a")), is_answering=False), asyncio.get_running_loop().time
+    there = rig.rig.roster.hosts.get(A)
+    assert there is not None
+    async with forwarded(rig):
+        await advance(1.1 * ROUND_S)
+        was_shunned = there.is_shunned(now())
+        rig.rig.hosts(host("a", address="http://elsewhere"))
+        rig.is_answering = True
+        await advance(ROUND_S)
+
+    assert was_shunned
+    assert not there.is_shunned(now())
+    assert [address.host for address in rig.asked] == ["a", "elsewhere"]

@@ -14,6 +14,7 @@ from tests.support.waiting import come_true
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.errors import HostUnresponsive
+from hotseat.fleet.member import PathState
 from hotseat.fleet.node import FleetNode
 from hotseat.fleet.own_state import UnsavedState
 from hotseat.identifiers import HostName
@@ -79,8 +80,8 @@ class InProcessFleetClient:
     def __init__(self, fleet: InProcessFleet) -> None:
         self._fleet = fleet
 
-    async def problem_at(self, address: Address) -> str:
-        return "" if self._at(f"http://{address.host}") else "timeout"
+    async def path_to(self, address: Address) -> PathState:
+        return PathState("" if self._at(f"http://{address.host}") else "timeout")
 
     async def model_details(self, host: HostName, address: str, model: ModelName) -> dict[str, Any]:
         there = self._at(address)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from contextlib import suppress
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from hotseat.errors import HostUnresponsive, NotRunning
 from hotseat.fleet.host_http import MOST_BYTES, Receiver, reason_of
+from hotseat.fleet.member import PathState
 from hotseat.net.happy_eyeballs import Connector
 from hotseat.net.http_client import fetch
 
@@ -26,13 +30,16 @@ class FleetClient:
         self._http = http
         self._connector = Connector()
 
-    async def problem_at(self, address: Address) -> str:
-        """Why nobody answers there in time; empty: somebody does."""
+    async def path_to(self, address: Address) -> PathState:
+        """Does somebody answer there in time?"""
         try:
-            await fetch(address, "/health", self._connector, within=DETAILS_S, most=MOST_BYTES)
+            answer = await fetch(address, "/health", self._connector, within=DETAILS_S, most=MOST_BYTES)
         except (OSError, ValueError) as problem:  # includes timeouts
-            return reason_of(problem)
-        return ""
+            return PathState(reason_of(problem))
+        ahead_s = None
+        with suppress(ValueError):  # another program may answer
+            ahead_s = float(round(parsedate_to_datetime(answer.fields.get("date", "")).timestamp() - time.time()))
+        return PathState("", answer.certificate_ends, ahead_s)
 
     async def model_details(self, host: HostName, address: str, model: ModelName) -> dict[str, Any]:
         """What a host reports about a model. Raises HostUnresponsive with the problem."""

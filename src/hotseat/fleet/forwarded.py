@@ -2,7 +2,8 @@
 
 The kernel of a stopped host, or a proxy before it, still accepts and acknowledges data, so the connection does not show
 it. Neither does NATS: a host may renew its lease there while nothing passes between the two. So a host that has sent
-nothing for a request for a while is asked over HTTP, at the address that requests use.
+nothing for a request for a while is asked over HTTP, at the address that requests use. One host after the other is also
+asked without requests, so that a broken path, a certificate that ends or a wrong clock is known before they come.
 """
 
 from __future__ import annotations
@@ -11,16 +12,17 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from hotseat.catalog.template import address_of
 from hotseat.tasks import forever
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
+    from hotseat.fleet.member import PathState
     from hotseat.fleet.roster import Roster
     from hotseat.identifiers import Address, HostName, Seconds
 
-    ProblemAt = Callable[[Address], Awaitable[str]]
-    """Asks; empty: it has answered."""
+    PathTo = Callable[[Address], Awaitable[PathState]]
 
 ROUND_S: Seconds = 3.0
 SILENT = 3
@@ -59,10 +61,12 @@ class AtHost:
 
 
 class ForwardedRequests:
-    def __init__(self, roster: Roster, problem_at: ProblemAt, suspect: Callable[[HostName, str], None]) -> None:
-        self._roster, self._problem_at, self._suspect = roster, problem_at, suspect
+    def __init__(self, roster: Roster, path_to: PathTo, suspect: Callable[[HostName, str], None]) -> None:
+        self._roster, self._path_to, self._suspect = roster, path_to, suspect
         self._hosts: dict[HostName, AtHost] = {}
         """Those with requests in progress, and those that do not answer."""
+        self._to_ask: list[HostName] = []
+        """Those whose turn comes before any host is asked twice."""
 
     def sent(self, host: HostName, address: Address, request: Forwarded) -> None:
         there = self._hosts.setdefault(host, AtHost(address))
@@ -84,16 +88,27 @@ class ForwardedRequests:
         await forever(self._check_quiet, "check hosts with forwarded requests", ROUND_S)
 
     async def _check_quiet(self) -> None:
-        quiet = [(host, there) for host, there in self._hosts.items() if there.is_quiet() or there.unanswered]
-        await asyncio.gather(*(self._check(host, there) for host, there in quiet))
+        asked = {host: there for host, there in self._hosts.items() if there.is_quiet() or there.unanswered}
+        asked.update(self._next_in_turn())
+        await asyncio.gather(*(self._check(host, there) for host, there in asked.items()))
+
+    def _next_in_turn(self) -> Iterator[tuple[HostName, AtHost]]:
+        self._to_ask = self._to_ask or sorted(self._roster.hosts.names() - {self._roster.me}, reverse=True)
+        if self._to_ask and (member := self._roster.hosts.get(self._to_ask.pop())):
+            address = address_of(member.record.address)
+            there = self._hosts.setdefault(member.name, AtHost(address))
+            there.address = address
+            yield member.name, there
 
     async def _check(self, host: HostName, there: AtHost) -> None:
-        if problem := await self._problem_at(there.address):
+        path = await self._path_to(there.address)
+        if path.problem:
             there.unanswered += 1
-            self._suspect(host, f"it does not answer /health: {problem}")
+            self._suspect(host, f"it does not answer /health: {path.problem}")
             if there.unanswered >= SILENT:
                 self._end_quiet(there)
         else:
+            self._roster.note_path(host, path)
             if there.unanswered:
                 self._roster.answered(host)
             there.unanswered = 0

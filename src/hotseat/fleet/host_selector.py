@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from hotseat.fleet.forwarded import Forwarded, ProblemAt
+    from hotseat.fleet.forwarded import Forwarded, PathTo
     from hotseat.fleet.host_proof import Signer
     from hotseat.fleet.load_claims import Agreed
     from hotseat.fleet.placement import Decision
@@ -45,11 +45,11 @@ class HostSelector:
         tasks: Tasks,
         clock: Callable[[], Instant],
         look_at_ourselves: Callable[[], None],
-        problem_at: ProblemAt,
+        path_to: PathTo,
     ) -> None:
-        """`look_at_ourselves` updates this host's own entry in the roster; `problem_at` asks another host."""
+        """`look_at_ourselves` updates this host's own entry in the roster; `path_to` asks another host."""
         self.name = roster.me
-        self.forwarded = ForwardedRequests(roster, problem_at, self.suspect)
+        self.forwarded = ForwardedRequests(roster, path_to, self.suspect)
         self.signer = signer
         self._warnings = LogLimit(WARN_S, clock)
         self.counters = FleetCounters()

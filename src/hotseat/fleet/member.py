@@ -26,6 +26,18 @@ LONGEST_SHUN_S: Seconds = LEASE_S
 NEVER: Instant = float("-inf")
 
 
+@dataclass(frozen=True, slots=True)
+class PathState:
+    """What came of a question to a host, at the address that requests use."""
+
+    problem: str = ""
+    """Why it did not answer; empty: it did."""
+    certificate_ends: float | None = None
+    """POSIX time; None: unknown, or no TLS."""
+    clock_ahead_s: Seconds | None = None
+    """Of ours; None: unknown. Whole seconds."""
+
+
 @dataclass(slots=True)
 class Member:
     name: HostName
@@ -38,6 +50,8 @@ class Member:
     shunned_until: Instant = NEVER
     problem: str = ""
     """Why it is shunned; empty: it did not say, or does not exist any more."""
+    path: PathState = PathState()
+    """The last answer."""
     waited_for: list[ModelName] = field(default_factory=list)
     """Models that will need memory and have no process yet."""
     backing_off: list[ModelName] = field(default_factory=list)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hotseat.fleet.host_selector import HostSelector
-    from hotseat.fleet.member import Member
+    from hotseat.fleet.member import Member, PathState
     from hotseat.fleet.reconciler import Ourselves
     from hotseat.fleet.roster import Roster
     from hotseat.fleet.store import Store
@@ -34,8 +34,8 @@ NOTHING_TO_STOP = ("cold", BACKOFF)
 class FleetClient(Protocol):
     """Calls other hosts over HTTP."""
 
-    async def problem_at(self, address: Address) -> str:
-        """Why nobody answers there in time; empty: somebody does."""
+    async def path_to(self, address: Address) -> PathState:
+        """Does somebody answer there in time?"""
         ...
 
     async def model_details(self, host: HostName, address: str, model: ModelName) -> dict[str, Any]:

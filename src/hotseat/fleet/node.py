@@ -86,7 +86,7 @@ class FleetNode:
         http = HostHttp(settings.name, signer)
         fleet_client = fleet_client or FleetClient(http)
         self.host_selector = HostSelector(
-            self.roster, store, signer, self._tasks, self._clock, self.look_at_ourselves, fleet_client.problem_at
+            self.roster, store, signer, self._tasks, self._clock, self.look_at_ourselves, fleet_client.path_to
         )
         self._reconciler = Reconciler(self.roster, store, self.host_selector, self, self._duties, self._clock)
         self._membership = Membership(store, self.describe, lambda: self._offers, self._on_change)

@@ -25,7 +25,7 @@ from hotseat.identifiers import HostName
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hotseat.fleet.member import Member
+    from hotseat.fleet.member import Member, PathState
     from hotseat.fleet.records import Offer
     from hotseat.fleet.store import Change
     from hotseat.identifiers import Instant, ModelName
@@ -160,6 +160,10 @@ class Roster:
         """The host refused or broke a connection, or did not answer: exclude it for a while, longer each time."""
         if host != self.me and (member := self.hosts.get(host)):
             member.refuse(now, problem)
+
+    def note_path(self, host: HostName, path: PathState) -> None:
+        if member := self.hosts.get(host):
+            member.path = path
 
     def answered(self, host: HostName) -> None:
         """It answers again."""

@@ -31,6 +31,8 @@ class Answer:
     fields: Mapping[str, str]
     """Names are lower case."""
     body: bytes = b""
+    certificate_ends: float | None = None
+    """POSIX time; None: no TLS."""
 
     @property
     def is_success(self) -> bool:
@@ -59,7 +61,11 @@ async def fetch(
         if when_connected is not None:
             when_connected()
         writer.write(request)
-        return await _answer(reader, most)
+        status, fields = await response_head(reader)
+        read = await _body(reader, fields, most) if most else b""
+        certificate = writer.get_extra_info("peercert")
+        ends = ssl.cert_time_to_seconds(certificate["notAfter"]) if certificate else None
+        return Answer(status, fields, read, ends)
 
 
 def question(address: Address, path: str, method: str, lines: bytes, body: bytes = b"") -> bytes:
@@ -100,11 +106,6 @@ def tls_context() -> ssl.SSLContext:
 
 
 # Reading
-
-
-async def _answer(reader: asyncio.StreamReader, most: Bytes) -> Answer:
-    status, fields = await response_head(reader)
-    return Answer(status, fields, await _body(reader, fields, most) if most else b"")
 
 
 async def response_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:

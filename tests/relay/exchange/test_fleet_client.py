@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
+import time
+from datetime import UTC, datetime
+from email.utils import formatdate
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +17,9 @@ from hotseat.errors import HostUnresponsive, NotRunning
 from hotseat.fleet.client import FleetClient
 from hotseat.fleet.host_http import HostHttp
 from hotseat.fleet.host_proof import FleetSecret, Signer
+from hotseat.fleet.member import PathState
 from hotseat.identifiers import Address, HostName, ModelName
+from hotseat.net import http_client
 from hotseat.settings import Access, ApiKey, Fleet, Settings
 from hotseat.tasks import Tasks
 
@@ -27,6 +32,8 @@ if TYPE_CHECKING:
     OpenRig = Callable[..., Awaitable[RelayRig]]
 
 MODEL = ModelName("org/model")
+ENDS = datetime(2126, 10, 22, 1, 7, 21, tzinfo=UTC)
+"""Of the certificate for tests."""
 B = HostName("b")
 US = FleetClient(HostHttp(HostName("a"), Signer(FleetSecret(["hush"]))))
 WITHOUT_SECRET = FleetClient(HostHttp(HostName("a"), Signer(FleetSecret(["guessed"]))))
@@ -46,6 +53,25 @@ async def untrusted(tmp_path: Path) -> AsyncIterator[Address]:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(tmp_path / "certificate.pem")
     async with await asyncio.start_server(lambda *_: None, "127.0.0.1", 0, ssl=context) as server:
+        yield Address("localhost", server.sockets[0].getsockname()[1], tls=True)
+
+
+@pytest.fixture
+async def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Address]:
+    """A host whose certificate ends in a century, and whose clock is an hour ahead."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    (tmp_path / "certificate.pem").write_text(CERTIFICATE)
+    context.load_cert_chain(tmp_path / "certificate.pem")
+    trusting = ssl.create_default_context(cafile=str(tmp_path / "certificate.pem"))
+    monkeypatch.setattr(http_client, "tls_context", lambda: trusting)
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        date = formatdate(time.time() + 3600, usegmt=True)
+        writer.write(f"HTTP/1.1 200 OK\r\nDate: {date}\r\nContent-Length: 0\r\n\r\n".encode())
+        writer.close()
+
+    async with await asyncio.start_server(greet, "127.0.0.1", 0, ssl=context) as server:
         yield Address("localhost", server.sockets[0].getsockname()[1], tls=True)
 
 
@@ -124,18 +150,27 @@ async def test_a_host_whose_certificate_is_not_trusted(untrusted: Address) -> No
     problem = "its certificate is not trusted: self-signed certificate"
     url = f"https://localhost:{untrusted.port}"
 
-    assert await US.problem_at(untrusted) == problem
+    assert await US.path_to(untrusted) == PathState(problem)
     with pytest.raises(HostUnresponsive, match=rf"did not respond \({problem}\)"):
         await US.stop(B, url, MODEL)
     with pytest.raises(HostUnresponsive, match=rf"b did not answer \({problem}\)"):
         await US.model_details(B, url, MODEL)
 
 
+async def test_the_certificate_and_the_clock_of_a_host_that_answers(trusted: Address) -> None:
+    """The end of the certificate is exact, and the clock within a few seconds."""
+    state = await US.path_to(trusted)
+
+    assert (state.problem, state.certificate_ends) == ("", ENDS.timestamp())
+    assert state.clock_ahead_s is not None
+    assert abs(state.clock_ahead_s - 3600) <= 10
+
+
 async def test_a_host_is_asked_whether_it_answers(open_rig: OpenRig) -> None:
     """There is no problem if it does, and the reason if it does not."""
     rig, _ = await keyed(open_rig)
-    asking = Tasks().start(US.problem_at(Address("127.0.0.1", rig.port)), "ask")
+    asking = Tasks().start(US.path_to(Address("127.0.0.1", rig.port)), "ask")
     await (await rig.management.call()).say(answer("200 OK"))
 
-    assert await asking == ""
-    assert "refused" in (await US.problem_at(Address("127.0.0.1", 9))).lower()
+    assert await asking == PathState()
+    assert "refused" in (await US.path_to(Address("127.0.0.1", 9))).problem.lower()
