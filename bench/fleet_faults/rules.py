@@ -42,6 +42,8 @@ class Agreement:
             if known != living:
                 self._violated("hosts", f"{host.name} knows {sorted(known)}, alive are {sorted(living)}")
             self._check_catalog(host)
+            if ordered := sorted(name for name in living if host.node.roster.orders.of(name).is_given):
+                self._violated("revoked order", f"{host.name} knows an order for {ordered}, and all were revoked")
         self._check_replicas()
 
     def _check_catalog(self, host: SimulatedHost) -> None:

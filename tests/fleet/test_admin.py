@@ -10,12 +10,12 @@ import pytest
 from tests.support.fake_launcher import FakeLauncher, spec
 from tests.support.fleet_in_process import MODELS, in_process_fleet
 from tests.support.virtual_time import in_virtual_time
-from tests.support.waiting import come_true
+from tests.support.waiting import come_true, come_true_async
 
 from hotseat.catalog.spec import LaunchRecipe, Replicas
 from hotseat.errors import CannotMove, FleetDisconnected, HostUnresponsive, LoadFailed, UnknownHost, UnknownModel
 from hotseat.fleet.load_claims import key_of
-from hotseat.fleet.records import Claim, HostOrder, encoded
+from hotseat.fleet.records import Claim, HostOrder, decoded, encoded
 from hotseat.fleet.route import OtherHost
 from hotseat.fleet.store import Bucket
 from hotseat.fleet.view import AbsentView, Agreement, FleetConnection, HostState, Order
@@ -171,7 +171,31 @@ async def test_an_order_that_cannot_be_read_is_overwritten() -> None:
         found = await fleet["a"].node.store.read(Bucket.ORDERS, "b")
 
     assert found is not None
-    assert found.value == encoded(HostOrder(drained=True, by="a"))
+    order = decoded(found.value, HostOrder)
+    assert (order.cordoned, order.drained, order.by) == (False, True, "a")
+
+
+@in_virtual_time
+async def test_a_store_that_has_an_older_order() -> None:
+    """Hosts that know the later one write it, and the next order is later than both."""
+    async with in_process_fleet("a", "b") as fleet:
+        old = HostOrder(cordoned=True, given_ms=7)
+        await fleet["a"].fleet_admin.give("b", Order.DRAIN)
+        await fleet["a"].fleet_admin.take_back("b", Order.DRAIN)
+        await come_true(lambda: fleet["b"].own.ordered_ms and not fleet["b"].own.orders)
+        revoked_ms = fleet["b"].own.ordered_ms
+        await fleet["a"].node.store.put(Bucket.ORDERS, "b", encoded(old))
+        await come_true_async(lambda: has_stored(fleet, HostOrder(by="a", given_ms=revoked_ms)))
+        await fleet["a"].node.store.put(Bucket.ORDERS, "b", encoded(old))
+        await fleet["a"].fleet_admin.give("b", Order.DRAIN)
+        await come_true(lambda: orders(fleet, "b", "b") == {Order.DRAIN})
+
+        assert fleet["b"].own.ordered_ms > revoked_ms
+
+
+async def has_stored(fleet: InProcessFleet, order: HostOrder) -> bool:
+    found = await fleet["a"].node.store.read(Bucket.ORDERS, "b")
+    return found is not None and found.value == encoded(order)
 
 
 @in_virtual_time

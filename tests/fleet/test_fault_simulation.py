@@ -21,6 +21,7 @@ from hotseat.fleet.forwarded import ForwardedRequests
 from hotseat.fleet.host_selector import HostSelector
 from hotseat.fleet.own_state import UnsavedState
 from hotseat.fleet.reconciler import Reconciler
+from hotseat.fleet.records import HostOrder
 from hotseat.fleet.roster import Roster
 from hotseat.fleet.store import BegunAnew, Bucket
 from hotseat.identifiers import HostName
@@ -81,6 +82,7 @@ FOUND = {
     "endless drain": (3, ("order",)),
     "stalled path": (1, ("path stalled",)),
     "refused by a host that stops": (10, ("new configuration",)),
+    "revoked order": (620, ("order", "order", "host cut off from nats", "nats loses its state")),
 }
 """Seeds and faults by which the simulation has found defects."""
 
@@ -185,8 +187,12 @@ def address_is_enough(holder: HostRecord, record: HostRecord) -> bool:
     return holder.address == record.address
 
 
-def nothing_is_kept(state: UnsavedState, orders: frozenset[str]) -> None:
+def nothing_is_kept(state: UnsavedState, orders: frozenset[str], ordered_ms: int) -> None:
     pass
+
+
+def no_order_is_older(order: HostOrder, other: HostOrder) -> bool:
+    return False
 
 
 def as_decided(selector: HostSelector, model: ModelName, client: ClientId, chosen: HostName) -> Route:
@@ -221,6 +227,7 @@ async def nothing_stops(drain: Drain, now: float, *, may_load: bool) -> list[Any
         ("news while waiting", "needless load", [(HostSelector, "_alone", as_decided)]),
         ("hasty drain", "hasty drain", [(Drain, "_staying", nothing_is_handed_over)]),
         ("endless drain", "endless drain", [(Drain, "go", nothing_stops)]),
+        ("revoked order", "revoked order", [(HostOrder, "is_older_than", no_order_is_older)]),
         ("stalled path", "no answer", [(ForwardedRequests, "keep_checking", nobody_checks)]),
     ],
 )

@@ -256,7 +256,7 @@ async def test_a_host_learns_where_a_model_is_while_it_waits_for_the_store(
 async def test_a_host_that_was_drained_starts_again(open_host: Open, board: Board) -> None:
     """It obeys the order before it knows anything of the store, and writes it there again if the store has lost it."""
     own = UnsavedState()
-    own.keep_orders(frozenset({"drain"}))
+    own.keep_orders(frozenset({"drain"}), 7)
     host = await open_host("a", spec("alpha"), own=own)
 
     assert host.node.roster.orders.of(HostName("a")).drained
@@ -271,8 +271,9 @@ async def test_a_host_keeps_its_orders_for_the_next_start(open_host: Open) -> No
     await host.node.store.put(Bucket.ORDERS, "a", encoded(HostOrder(cordoned=True)))
     await come_true(lambda: own.orders == {"cordon"})
 
-    await host.node.store.put(Bucket.ORDERS, "a", encoded(HostOrder()))
+    await host.node.store.put(Bucket.ORDERS, "a", encoded(HostOrder(given_ms=7)))
     await come_true(lambda: not own.orders)
+    assert own.ordered_ms == 7
 
 
 @pytest.mark.parametrize("leave", [FleetNode.leave, FleetNode.fall_silent])

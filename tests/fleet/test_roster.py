@@ -6,7 +6,8 @@ import pytest
 from tests.support.fleet import CATALOG, LLAMA, QWEN, RosterRig, fleet_catalog, host, offer, there
 
 from hotseat.fleet.absences import KNOWN_S
-from hotseat.fleet.records import STOPS, Claim, encoded
+from hotseat.fleet.host_orders import MOST_KNOWN, NO_ORDER
+from hotseat.fleet.records import STOPS, Claim, HostOrder, encoded
 from hotseat.fleet.roster import LONGEST_REASON, MOST_UNREACHABLE, Roster
 from hotseat.fleet.store import LEASE_S, BegunAnew, Bucket, CaughtUp, Removed, Revision, Written
 from hotseat.identifiers import HostName
@@ -256,6 +257,38 @@ def test_the_store_loses_the_order_of_an_absent_host() -> None:
         rig.apply(Bucket.ORDERS, BegunAnew()).apply(Bucket.ORDERS, CaughtUp())
 
     assert [name for rig in rigs for name, _ in rig.roster.orders.lost()] == ["gone"]
+
+
+def test_a_host_that_was_away_writes_an_order_again_that_was_revoked() -> None:
+    """Whoever knows the revocation keeps to it and writes it; a host that did not know it believes it at once."""
+    rig = RosterRig().hosts(host("here"), host("a")).order("a", drained=True, given_ms=7).order("a", given_ms=8)
+    rig.order("a", drained=True, given_ms=7)
+    assert not rig.roster.orders.of(A).is_given
+    assert [*rig.roster.orders.lost()] == [("a", HostOrder(given_ms=8))]
+    away = Roster(A, HostOrder(drained=True, given_ms=7))
+    away.apply(Bucket.ORDERS, Written("a", encoded(HostOrder(given_ms=8)), Revision(1)), 0.0)
+    assert not away.orders.of(A).is_given
+    rig.order("a", given_ms=8)
+
+    assert [*rig.roster.orders.lost()] == []
+
+
+def test_an_order_without_a_time_counts_as_it_arrives() -> None:
+    """A host of an earlier version wrote it."""
+    rig = RosterRig().hosts(host("a")).order("a", drained=True, given_ms=7).order("a")
+
+    assert not rig.roster.orders.of(A).is_given
+
+
+def test_revocations_of_more_hosts_than_are_remembered() -> None:
+    """The oldest is forgotten, and no order that still holds is."""
+    rig = RosterRig().order("first", drained=True, given_ms=1)
+    for n in range(MOST_KNOWN):
+        rig.order(f"gpu{n}", given_ms=7)
+
+    assert rig.roster.orders.of(HostName("first")).drained
+    assert rig.roster.orders.of(HostName("gpu0")) == NO_ORDER
+    assert rig.roster.orders.of(HostName("gpu1")).given_ms == 7
 
 
 # Load between two records

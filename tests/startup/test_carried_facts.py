@@ -463,11 +463,11 @@ async def test_a_cordon_is_revoked_in_the_next_process(tmp_path: Path) -> None:
     """Also if the state directory cannot be written: the old process has handed the order over."""
     for file in (StateFile(tmp_path / "fleet.json"), StateFile(Path("/proc/none/fleet.json"))):
         old = FleetState(file, "hotseat/a", {})
-        old.keep_orders(ORDERS)
+        old.keep_orders(ORDERS, 7)
         await old.saved()
         new = FleetState(file, "hotseat/a", old.facts())
-        assert new.orders == ORDERS
-        new.keep_orders(frozenset())
+        assert (new.orders, new.ordered_ms) == (ORDERS, 7)
+        new.keep_orders(frozenset(), 8)
         await new.saved()
 
         assert FleetState(file, "hotseat/a", new.facts()).orders == frozenset()

@@ -74,7 +74,7 @@ async def test_orders_are_the_same_after_a_restart(file: Path) -> None:
     """Also if they were taken back; the token is the same too."""
     await kept(state_in(file), "drain", "cordon")
     later = state_in(file)
-    assert later.orders == frozenset({"drain", "cordon"})
+    assert (later.orders, later.ordered_ms) == (frozenset({"drain", "cordon"}), 2)
 
     await kept(later)
     assert state_in(file).orders == frozenset()
@@ -82,7 +82,7 @@ async def test_orders_are_the_same_after_a_restart(file: Path) -> None:
 
 
 async def kept(state: FleetState, *orders: str) -> FleetState:
-    state.keep_orders(frozenset(orders))
+    state.keep_orders(frozenset(orders), len(orders))
     await state.saved()
     return state
 
@@ -121,10 +121,10 @@ async def test_a_disk_that_is_slow(file: Path) -> None:
     state_in(file)
     slow = SlowFile(file)
     state = FleetState(slow, HOST, handed={})
-    state.keep_orders(frozenset({"drain"}))
+    state.keep_orders(frozenset({"drain"}), 1)
     await come_true(lambda: slow.begun)
     for orders in ({"cordon"}, {"cordon", "drain"}, set[str]()):
-        state.keep_orders(frozenset(orders))
+        state.keep_orders(frozenset(orders), 2)
     saved = Tasks().start(state.saved(), "wait until they are saved")
     assert (state.orders, saved.done()) == (frozenset(), False)
     slow.may_write.set()
@@ -150,7 +150,7 @@ async def test_orders_for_another_name(file: Path) -> None:
     drained = await kept(state_in(file), "drain")
     renamed = state_in(file, "hotseat/gpu2")
 
-    assert (renamed.token, renamed.orders) == (drained.token, frozenset())
+    assert (renamed.token, renamed.orders, renamed.ordered_ms) == (drained.token, frozenset(), 0)
 
 
 async def test_a_process_replaces_another_one_without_a_state_directory(tmp_path: Path) -> None:

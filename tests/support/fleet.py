@@ -67,8 +67,8 @@ class RosterRig:
                 self.write(Bucket.HOSTS, record.name, record)
         return self
 
-    def order(self, name: str, *, cordoned: bool = False, drained: bool = False) -> RosterRig:
-        return self.write(Bucket.ORDERS, name, HostOrder(cordoned, drained))
+    def order(self, name: str, **order: Any) -> RosterRig:
+        return self.write(Bucket.ORDERS, name, HostOrder(**order))
 
     def claim(self, model: str, name: str, replica: int = 0, by: str = "elsewhere") -> RosterRig:
         claim = Claim(ModelName(model), HostName(name), HostName(by), "it was asked for", replica)

@@ -80,7 +80,7 @@ class FleetNode:
         self._drifts = Drifts()
         self._missing_files = MissingFiles(lambda: dispatcher.catalog, self.notify)
         self._secret = FleetSecret(settings.secrets, settings.prefix)
-        self.roster = Roster(settings.name, order_of(self._own.orders))
+        self.roster = Roster(settings.name, order_of(self._own))
         self.store = store = SignedStore(store, self._secret)
         signer = Signer(self._secret)
         http = HostHttp(settings.name, signer)
@@ -189,7 +189,8 @@ class FleetNode:
     def _act_on(self, bucket: Bucket, change: Change) -> None:
         self._reconciler.on_change(bucket, change)
         if bucket is Bucket.ORDERS:
-            self._own.keep_orders(frozenset(order.value for order in orders_in(self.roster.orders.of(self.roster.me))))
+            order = self.roster.orders.of(self.roster.me)
+            self._own.keep_orders(frozenset(each.value for each in orders_in(order)), order.given_ms)
         if bucket in (Bucket.HOSTS, Bucket.CATALOGS):
             self._follow_roster()
 

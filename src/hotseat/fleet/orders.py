@@ -1,12 +1,14 @@
 """Operators' orders in the store, written so that two different orders given at the same time both take effect.
 
 An order that is taken back is written as an empty one and never removed: a missing record means that the store has lost
-its state, and whoever knows the order writes it again.
+its state, and whoever knows the order writes it again. If that one did not hear of a later order or revocation, those
+who did write the later one.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
+from time import time_ns
 from typing import TYPE_CHECKING
 
 from hotseat.errors import FleetDisconnected
@@ -27,16 +29,25 @@ ROUNDS = 5
 """Write conflicts before the operator is asked to retry."""
 
 
+def now_ms() -> int:
+    return time_ns() // 1_000_000
+
+
 async def change(store: Store, host: HostName, known: HostOrder, by: HostName, to: Callable[[Orders], Orders]) -> None:
     """Replace a host's orders by `to(orders)`; FleetDisconnected if that could not be written.
 
-    `known` are the orders that the store has lost, if it has none.
+    `known` are the orders that the store has lost, if it has none or older ones.
     """
     try:
         for _ in range(ROUNDS):
             found = await store.read(Bucket.ORDERS, host)
+            stored = _order_in(found)
+            last = known if stored is None or stored.is_older_than(known) else stored
+            orders = to(orders_in(last))
+            given_ms = max(now_ms(), last.given_ms + 1)  # clocks of hosts differ
             try:
-                return await _write(store, host, found, to(_orders(found, known)), by)
+                order = HostOrder(Order.CORDON in orders, Order.DRAIN in orders, by, given_ms)
+                return await _write(store, host, found, order)
             except Conflict:
                 continue
     except StoreError as problem:
@@ -45,22 +56,24 @@ async def change(store: Store, host: HostName, known: HostOrder, by: HostName, t
 
 
 async def restore(store: Store, host: HostName, order: HostOrder) -> None:
-    """Write an order that the store has lost; if it has one by now, that one holds."""
+    """Write an order that the store has lost; if it has another one that is not older by now, that one holds."""
     with suppress(Conflict, StoreError):
-        await store.create(Bucket.ORDERS, host, encoded(order))
+        found = await store.read(Bucket.ORDERS, host)
+        stored = _order_in(found)
+        if stored is None or stored.is_older_than(order):
+            await _write(store, host, found, order)
 
 
-async def _write(store: Store, host: HostName, found: Written | None, orders: Orders, by: HostName) -> None:
-    value = encoded(HostOrder(Order.CORDON in orders, Order.DRAIN in orders, by))
+async def _write(store: Store, host: HostName, found: Written | None, order: HostOrder) -> None:
     if found is None:
-        await store.create(Bucket.ORDERS, host, value)
+        await store.create(Bucket.ORDERS, host, encoded(order))
     else:
-        await store.replace(Bucket.ORDERS, host, value, found.revision)
+        await store.replace(Bucket.ORDERS, host, encoded(order), found.revision)
 
 
-def _orders(found: Written | None, known: HostOrder) -> Orders:
+def _order_in(found: Written | None) -> HostOrder | None:
     """An unreadable order counts as none and is overwritten."""
     try:
-        return orders_in(decoded(found.value, HostOrder) if found else known)
+        return decoded(found.value, HostOrder) if found else None
     except ValueError:
-        return frozenset()
+        return None

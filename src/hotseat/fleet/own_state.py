@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from hotseat.fleet.records import HostOrder
 from hotseat.fleet.view import Order
-
-if TYPE_CHECKING:
-    from collections.abc import Set as AbstractSet
 
 
 class OwnState(Protocol):
@@ -17,8 +14,10 @@ class OwnState(Protocol):
     """Of this machine: with it, a killed host gets its name back before its lease ends."""
     orders: frozenset[str]
     """Operators' orders for this host."""
+    ordered_ms: int
+    """When the last of them was given or revoked; 0: unknown."""
 
-    def keep_orders(self, orders: frozenset[str]) -> None: ...
+    def keep_orders(self, orders: frozenset[str], ordered_ms: int) -> None: ...
 
     async def saved(self) -> None:
         """Returns when the orders so far are saved, or cannot be."""
@@ -30,13 +29,14 @@ class UnsavedState:
     def __init__(self) -> None:
         self.token = secrets.token_hex()
         self.orders: frozenset[str] = frozenset()
+        self.ordered_ms = 0
 
-    def keep_orders(self, orders: frozenset[str]) -> None:
-        self.orders = orders
+    def keep_orders(self, orders: frozenset[str], ordered_ms: int) -> None:
+        self.orders, self.ordered_ms = orders, ordered_ms
 
     async def saved(self) -> None:
         pass
 
 
-def order_of(names: AbstractSet[str]) -> HostOrder:
-    return HostOrder(Order.CORDON.value in names, Order.DRAIN.value in names)
+def order_of(own: OwnState) -> HostOrder:
+    return HostOrder(Order.CORDON.value in own.orders, Order.DRAIN.value in own.orders, given_ms=own.ordered_ms)

@@ -122,6 +122,11 @@ class HostOrder(msgspec.Struct, frozen=True, omit_defaults=True):
     drained: bool = False
     """Also, its models leave: those in use as soon as another host has them."""
     by: str = ""
+    given_ms: int = 0
+    """When it was given or revoked: milliseconds since 1970, and later than the one before; 0: unknown."""
+
+    def is_older_than(self, other: HostOrder) -> bool:
+        return 0 < self.given_ms < other.given_ms
 
     @property
     def is_given(self) -> bool:

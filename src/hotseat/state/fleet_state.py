@@ -33,7 +33,9 @@ class FleetState:
         """
         self._file, self._host, kept = file, host, {**file.read(), **handed}
         self._tasks, self._one_write = Tasks(), asyncio.Lock()
-        self.orders = _orders_in(kept.get("orders")) if kept.get("host") == host else frozenset()
+        is_for_us, ordered_ms = kept.get("host") == host, kept.get("ordered_ms")
+        self.orders = _orders_in(kept.get("orders")) if is_for_us else frozenset()
+        self.ordered_ms = ordered_ms if is_for_us and isinstance(ordered_ms, int) else 0
         token = kept.get("token")
         if isinstance(token, str) and len(token) == 2 * BYTES:
             self.token = token
@@ -41,10 +43,10 @@ class FleetState:
             self.token = token_hex(BYTES)
             self._write()
 
-    def keep_orders(self, orders: frozenset[str]) -> None:
+    def keep_orders(self, orders: frozenset[str], ordered_ms: int) -> None:
         """Written in a thread, since a disk may be slow; `saved` waits for it."""
-        if orders != self.orders:
-            self.orders = orders
+        if (orders, ordered_ms) != (self.orders, self.ordered_ms):
+            self.orders, self.ordered_ms = orders, ordered_ms
             self._tasks.start(self._save(), "save the orders of this host")
 
     async def saved(self) -> None:
@@ -58,7 +60,7 @@ class FleetState:
 
     def facts(self) -> dict[str, Any]:
         """For the file, and for the process that replaces this one."""
-        return {"token": self.token, "host": self._host, "orders": sorted(self.orders)}
+        return {"token": self.token, "host": self._host, "orders": sorted(self.orders), "ordered_ms": self.ordered_ms}
 
     def _write(self) -> None:
         self._file.write({"format": FORMAT, **self.facts()})
