@@ -69,10 +69,21 @@ async def test_orders_come_and_go(hosts: Served, order: str, key: str) -> None:
 
 async def test_a_host_that_nobody_knows_is_not_found(hosts: Served) -> None:
     """The error names the host."""
-    answer = await hosts.ask("a", "PUT", "/hotseat/fleet/hosts/z/drain")
+    answer = await hosts.ask("a", "DELETE", "/hotseat/fleet/hosts/z/drain")
 
     assert answer.status_code == 404
     assert answer.json()["error"] == 'the fleet has no host named "z".'
+
+
+@pytest.mark.parametrize(("order", "obeyed"), [("cordon", "cordoned"), ("drain", "drained")])
+async def test_a_host_that_has_not_joined_yet_gets_an_order(hosts: Served, order: str, obeyed: str) -> None:
+    """The answer says that the order waits for it."""
+    answer = await hosts.ask("a", "PUT", f"/hotseat/fleet/hosts/z/{order}")
+
+    assert (answer.status_code, answer.json()["message"]) == (
+        200,
+        f"z is not in the fleet now: it will be {obeyed} when it joins",
+    )
 
 
 async def test_a_model_is_moved_over_http(hosts: Served) -> None:

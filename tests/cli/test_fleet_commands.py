@@ -131,12 +131,17 @@ async def test_status_shows_orders_of_hosts_that_are_not_there(gpu1: CommandLine
     await gpu1.type("fleet", "drain", "gpu2")
     await fleet["gpu2"].node.leave()
     await come_true(lambda: len(fleet["gpu1"].fleet_admin.view().hosts) == 1)
+    await gpu1.type("fleet", "undrain", "gpu2")
+    await come_true(lambda: not fleet["gpu1"].fleet_admin.view().absent)
+    drained = await gpu1.type("fleet", "drain", "gpu2")
+    await come_true(lambda: fleet["gpu1"].fleet_admin.view().absent)
     *_, head, row = (await gpu1.type("fleet", "status")).out.splitlines()
     await gpu1.type("fleet", "undrain", "gpu2")
     await come_true(lambda: not fleet["gpu1"].fleet_admin.view().absent)
     after = (await gpu1.type("fleet", "status")).out
 
-    assert head.startswith("ABSENT HOST")
+    assert drained.out == "gpu2 is not in the fleet now: it will be drained when it joins\n"
+    assert head.split("  ") == ["ABSENT HOST", "WHEN IT JOINS"]
     assert row.split() == ["gpu2", "drained"]
     assert "ABSENT HOST" not in after
 
@@ -225,7 +230,7 @@ async def test_a_model_is_moved_by_a_command(gpu1: CommandLine, fleet: InProcess
 
 async def test_a_near_miss_gets_a_suggestion(gpu1: CommandLine) -> None:
     """This holds for hosts and models; the exit code says that nothing was done."""
-    host = await gpu1.type("fleet", "drain", "gpu22")
+    host = await gpu1.type("fleet", "drain", "gpo2")
     model = await gpu1.type("fleet", "move", "qwem", "gpu2")
 
     assert (host.code, model.code) == (1, 1)

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.fake_launcher import FakeLauncher, spec
-from tests.support.fleet_in_process import MODELS, in_process_fleet
+from tests.support.fake_launcher import FakeLauncher, catalog, spec
+from tests.support.fleet_in_process import MODELS, SECRET, in_process_fleet, process_of
+from tests.support.in_process_store import InProcess
 from tests.support.virtual_time import in_virtual_time
 from tests.support.waiting import come_true, come_true_async
 
@@ -20,6 +21,7 @@ from hotseat.fleet.route import OtherHost
 from hotseat.fleet.store import Bucket
 from hotseat.fleet.view import AbsentView, Agreement, FleetConnection, HostState, Order
 from hotseat.identifiers import Address, HostName, ModelName
+from hotseat.settings import Fleet
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -199,11 +201,37 @@ async def has_stored(fleet: InProcessFleet, order: HostOrder) -> bool:
 
 
 @in_virtual_time
-async def test_nobody_is_ordered_about_who_is_unknown() -> None:
-    """An order for an unknown host is an error that suggests a similar name."""
+async def test_a_name_that_looks_mistyped_gets_no_order() -> None:
+    """The error suggests the name of the host; a name that no host can have is an error too."""
     async with in_process_fleet("gpu1", "gpu2") as fleet:
         with pytest.raises(UnknownHost, match='Did you mean "gpu2"'):
-            await fleet["gpu1"].fleet_admin.give("gpu22", Order.DRAIN)
+            await fleet["gpu1"].fleet_admin.give("gpo2", Order.DRAIN)
+        with pytest.raises(UnknownHost, match='no host named "rack 7"'):
+            await fleet["gpu1"].fleet_admin.give("rack 7", Order.DRAIN)
+        with pytest.raises(UnknownHost, match='no host named "rack7"'):
+            await fleet["gpu1"].fleet_admin.take_back("rack7", Order.DRAIN)
+
+
+@in_virtual_time
+async def test_a_host_that_nobody_knows_is_drained() -> None:
+    """It obeys when it joins, also if its name differs from another one in its number only."""
+    async with in_process_fleet("gpu1", "gpu2") as fleet:
+        is_there = [await fleet["gpu1"].fleet_admin.give(name, Order.DRAIN) for name in ("gpu2", "gpu10", "rack7")]
+        await come_true(lambda: len(fleet["gpu1"].fleet_admin.view().absent) == 2)
+        await fleet["gpu1"].fleet_admin.take_back("rack7", Order.DRAIN)
+        await come_true(lambda: len(fleet["gpu1"].fleet_admin.view().absent) == 1)
+        joining = process_of(
+            Fleet(("nats://nowhere",), HostName("gpu10"), address="http://gpu10", secrets=(SECRET,)),
+            InProcess(fleet.board),
+            catalog(*MODELS),
+            FakeLauncher(),
+            None,
+        )
+        await joining.node.join()
+        await come_true(lambda: joining.own.orders == {"drain"})
+        await joining.node.leave()
+
+    assert is_there == [True, False, False]
 
 
 @in_virtual_time

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 HOSTS = ("HOST", "STATE", "ORDERS", "FREE", "MODELS", "IN FLIGHT", "WAITING", "LABELS", "CONFIG", "VERSION", "ADDRESS")
 BROKEN = ("FROM", "TO", "NOT REACHED BECAUSE")
 CLAIMS = ("MODEL", "WILL LOAD ON", "BECAUSE")
-ABSENT = ("ABSENT HOST", "PENDING ORDERS")
+ABSENT = ("ABSENT HOST", "WHEN IT JOINS")
 MISSING = ("HOST", "MODEL", "MISSING FILE")
 STALE = "Other hosts are shown with their last known state, and nothing can be changed or moved."
 

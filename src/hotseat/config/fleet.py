@@ -10,10 +10,11 @@ from urllib.parse import urlsplit
 
 from msgspec import structs
 
-from hotseat.config.fleet_schema import FleetForm, SecretForm, is_host_name
+from hotseat.config.fleet_schema import FleetForm, SecretForm
 from hotseat.config.schema_base import is_key, is_password
 from hotseat.config.secrets import secret_in
 from hotseat.config.units import is_loopback
+from hotseat.fleet.name_owner import is_host_name
 from hotseat.identifiers import HostName
 from hotseat.settings import Fleet, NatsLogin
 

@@ -18,16 +18,11 @@ from hotseat.config.schema_base import (
     is_password,
 )
 from hotseat.fleet.host_proof import MOST_SECRETS
+from hotseat.fleet.name_owner import is_host_name
 from hotseat.identifiers import DEFAULT_PREFIX
 
-_HOST_NAME = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
-LONGEST_NAME = 253
 _PREFIX = re.compile(r"[A-Za-z0-9_-]+")
 LONGEST_PREFIX = 64
-
-
-def is_host_name(name: str) -> bool:
-    return len(name) <= LONGEST_NAME and bool(_HOST_NAME.fullmatch(name))
 
 
 def _host_name(name: str) -> str:

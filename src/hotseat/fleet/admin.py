@@ -10,6 +10,7 @@ from hotseat.fleet import orders
 from hotseat.fleet.host_restarts import HostRestarts
 from hotseat.fleet.model_outlook import outlooks
 from hotseat.fleet.moves import Moves
+from hotseat.fleet.name_owner import is_host_name, without_digits
 from hotseat.fleet.other_hosts import OtherHosts
 from hotseat.fleet.reconciler import Ourselves
 from hotseat.fleet.snapshot import snapshot
@@ -72,9 +73,11 @@ class FleetAdmin:
 
     # Orders
 
-    async def give(self, host: str, order: Order) -> None:
-        """Also for a host that has just left, for example because its machine restarts: it obeys when it returns."""
-        await self._change(self._known(host), lambda given: given | {order})
+    async def give(self, host: str, order: Order) -> bool:
+        """Is the host in the fleet now? Else it obeys when it joins."""
+        name = self._known_or_new(host)
+        await self._change(name, lambda given: given | {order})
+        return self._roster.hosts.get(name) is not None
 
     async def take_back(self, host: str, order: Order) -> None:
         """Also for an absent host: its orders wait for it."""
@@ -124,6 +127,13 @@ class FleetAdmin:
         """That host's report. Raises HostUnresponsive with the problem."""
         to = self.others.receiver(host)
         return await self._fleet_client.model_details(host, to.url, model)
+
+    def _known_or_new(self, host: str) -> HostName:
+        """A name that nobody has may be mistyped, unless it differs from others by its number only."""
+        others = (member.name for member in self._roster.hosts if without_digits(member.name) != without_digits(host))
+        if is_host_name(host) and not did_you_mean(host, others):
+            return HostName(host)
+        return self._known(host)
 
     def _known(self, host: str) -> HostName:
         name, hosts = HostName(host), self._roster.hosts

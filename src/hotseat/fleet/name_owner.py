@@ -1,4 +1,4 @@
-"""PURE: whether a name in the fleet is this host's, if a record with that name is in the store already.
+"""PURE: names of hosts, and whether one is this host's, if a record with that name is in the store already.
 
 An address does not show that: a configuration that is copied to another machine contains it. So each host keeps a
 random token in its state directory, and its record has a hash of it.
@@ -7,6 +7,7 @@ random token in its state directory, and its record has a hash of it.
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,6 +15,17 @@ if TYPE_CHECKING:
     from hotseat.identifiers import HostName
 
 DIGITS = 32
+_HOST_NAME = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
+LONGEST_NAME = 253
+
+
+def is_host_name(name: str) -> bool:
+    return len(name) <= LONGEST_NAME and bool(_HOST_NAME.fullmatch(name))
+
+
+def without_digits(name: str) -> str:
+    """Equal for names that are numbered alike, as gpu7 and gpu12."""
+    return re.sub(r"[0-9]+", "", name)
 
 
 def token_hash(token: str, name: HostName) -> str:

@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 router = APIRouter(prefix="/hotseat/fleet", tags=["fleet"])
 
 ALONE: Responses = {409: {"model": Failure, "description": "This host is not in a fleet."}}
-UNKNOWN: Responses = {404: {"model": Failure, "description": "The fleet has no host with this name."}}
+UNKNOWN: Responses = {
+    404: {
+        "model": Failure,
+        "description": "The name is invalid, or similar to that of a host of the fleet; "
+        "or there is no order to revoke.",
+    }
+}
 APART: Responses = {503: {"model": Failure, "description": "NATS is unreachable; nothing was changed."}}
 MOVING: Responses = {
     404: {"model": Failure, "description": "The fleet has no such host or no such model."},
@@ -78,7 +84,8 @@ async def fleet(deps: Deps) -> Listing:
     "/hosts/{host}/cordon", summary="Stop placing new models on a host", responses=ORDERS, dependencies=[FOR_ALL_MODELS]
 )
 async def cordon(host: str, deps: Deps) -> Result:
-    await fleet_admin_of(deps).give(host, Order.CORDON)
+    if not await fleet_admin_of(deps).give(host, Order.CORDON):
+        return Result(message=f"{host} is not in the fleet now: it will be cordoned when it joins")
     return Result(message=f"{host} is cordoned: no new models are placed on it")
 
 
@@ -100,7 +107,8 @@ async def uncordon(host: str, deps: Deps) -> Result:
     dependencies=[FOR_ALL_MODELS],
 )
 async def drain(host: str, deps: Deps) -> Result:
-    await fleet_admin_of(deps).give(host, Order.DRAIN)
+    if not await fleet_admin_of(deps).give(host, Order.DRAIN):
+        return Result(message=f"{host} is not in the fleet now: it will be drained when it joins")
     return Result(
         message=f"{host} is draining: models in use are loaded on other hosts first, and each stops when it is idle"
     )
