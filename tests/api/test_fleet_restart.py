@@ -20,6 +20,7 @@ from hotseat.fleet.records import HostOrder
 from hotseat.identifiers import HostName, ModelName
 from hotseat.scheduling.events import CatalogChanged
 from hotseat.settings import ApiKey, Role
+from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
     import httpx2
@@ -167,6 +168,35 @@ async def test_a_host_hangs_while_it_restarts(hosts: Served, monkeypatch: pytest
 
     assert answer.status_code == 502
     assert "b was told to restart, left the fleet and did not return" in answer.json()["error"]
+
+
+async def test_a_host_hangs_in_a_restart_and_stays_in_the_fleet(hosts: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may take its time while a model loads there, and is given up a while after that."""
+    monkeypatch.setattr(host_restarts, "QUIET_S", 0.5)
+    told, is_over, launcher = asyncio.Event(), asyncio.Event(), hosts.fleet["c"].launcher
+    launcher.slow = ("llama",)
+    loading = Tasks().start(hosts.fleet["c"].dispatcher.operator.load(LLAMA), "load")
+    await come_true(lambda: hosts.fleet["a"].phases_seen("c") == {"llama": "loading"})
+
+    async def restart() -> int:
+        told.set()
+        await is_over.wait()
+        return 1
+
+    monkeypatch.setattr(hosts.parts["c"].restarts, "restart", restart)
+    asked = Tasks().start(restarted(hosts, "c"), "restart")
+    await told.wait()
+    roster, told_at = hosts.fleet["a"].node.roster, asyncio.get_running_loop().time()
+    await come_true(lambda: any(each.name == "c" and each.received_at > told_at + 1.0 for each in roster.hosts))
+    was_given_up = asked.done()
+    launcher.become_ready("llama")
+    await loading
+    answer = await asked
+    is_over.set()
+
+    assert not was_given_up
+    assert answer.status_code == 502
+    assert "c was told to restart and does not say how that went, although" in answer.json()["error"]
 
 
 async def test_a_host_of_which_nobody_knows(hosts: Served) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hotseat.errors import FleetDisconnected, HostUnresponsive, RestartFailed
 from hotseat.fleet.host_headers import ADMIN, RESTART
 from hotseat.fleet.host_http import Receiver, reason_of
-from hotseat.fleet.member import ASLEEP, READY
+from hotseat.fleet.member import ASLEEP, LEAVING, LOADING, READY
 from hotseat.fleet.view import FleetConnection
 from hotseat.tasks import Tasks
 
@@ -31,7 +31,10 @@ ANSWER_S: Seconds = 5.0
 """For it to answer at all: a host that hangs would use up all of the above."""
 BACK_S: Seconds = 60.0
 """For its record with the new process to arrive here, and how long it may have none meanwhile."""
+QUIET_S: Seconds = 90.0
+"""For its new process to start and take over, from when no model there is loading or leaving: it waits for those."""
 LOADED = (READY, ASLEEP)
+CHANGING = (LOADING, *LEAVING)
 
 
 @dataclass(slots=True)
@@ -80,13 +83,21 @@ class HostRestarts:
         tasks = Tasks()
         try:
             asked = tasks.start(self._ask(to, by), "ask a host to restart")
-            until = self._clock() + BACK_S
+            until, quiet_until = self._clock() + BACK_S, self._clock() + QUIET_S
             while not asked.done():
                 await asyncio.wait([asked], timeout=LOOK_S)
-                if self._roster.hosts.get(to.host):
-                    until = self._clock() + BACK_S
-                elif self._clock() > until:
+                now, member = self._clock(), self._roster.hosts.get(to.host)
+                if member:
+                    until = now + BACK_S
+                elif now > until:
                     raise HostUnresponsive(f"{to.host} was told to restart, left the fleet and did not return")
+                if member and any(each.phase in CHANGING for each in member.residents.values()):
+                    quiet_until = now + QUIET_S
+                elif now > quiet_until:
+                    raise HostUnresponsive(
+                        f"{to.host} was told to restart and does not say how that went, although no model is loading "
+                        f"or leaving there for {QUIET_S:g} s; see its log"
+                    )
                 self._note(to.host, before)
         finally:
             await tasks.aclose()
