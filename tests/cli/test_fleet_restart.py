@@ -93,6 +93,23 @@ def test_a_failure_ends_it() -> None:
     assert str(problem.value) == "gpu1: gpu1 did not restart: no space left\nnot restarted: gpu3, gpu2"
 
 
+def test_a_failure_that_does_not_end_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each failure has a line when it happens, and the message at the end names the hosts that failed."""
+    fleet = Fleet("http://gpu2", fails="gpu1")
+    with pytest.raises(Problem, match=r"^1 of 3 hosts failed: gpu1$"):
+        restart(fleet, [], keep_going=True)
+
+    assert fleet.done == ["gpu1", "gpu3", "gpu2"]
+    assert "gpu1: gpu1 did not restart: no space left\nrestarting gpu3 (2 of 3)\n" in capsys.readouterr().err
+
+
+def test_nothing_fails_with_keep_going(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is as without."""
+    restart(Fleet("http://gpu2"), ["gpu3"], keep_going=True)
+
+    assert capsys.readouterr().out == "gpu3 has restarted\n"
+
+
 def test_the_last_host_fails() -> None:
     """All others are done."""
     with pytest.raises(Problem) as problem:

@@ -125,6 +125,9 @@ def restart(
     hosts: Annotated[
         list[str] | None, typer.Argument(help="Names of hosts. [default: all hosts]", autocompletion=hosts_here)
     ] = None,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="After a failure go on with the next host, and exit with 1 at the end.")
+    ] = False,
     url: Url = HERE,
     api_key: Key = None,
 ) -> None:
@@ -135,4 +138,4 @@ def restart(
     """
     from hotseat.cli.fleet_restart import restart
 
-    restart(Server(url, api_key), hosts or ())
+    restart(Server(url, api_key), hosts or (), keep_going=keep_going)

@@ -22,16 +22,22 @@ BACK_S = 60.0
 NOT_YET = 409
 
 
-def restart(server: Server, hosts: Sequence[str]) -> None:
+def restart(server: Server, hosts: Sequence[str], *, keep_going: bool = False) -> None:
+    """With `keep_going`, the next host follows a failure too, and the names of all that failed are in the problem."""
     fleet = server.ask("GET", "/hotseat/fleet")
-    order = in_order(fleet, hosts)
+    order, failed = in_order(fleet, hosts), []
     for n, host in enumerate(order):
         print(f"restarting {host} ({n + 1} of {len(order)})", file=sys.stderr, flush=True)
         try:
             restart_one(server, host, is_asked=host == fleet["host"])
         except Problem as problem:
-            left = ", ".join(order[n + 1 :])
-            raise Problem(f"{host}: {problem}" + (f"\nnot restarted: {left}" if left else "")) from None
+            if not keep_going:
+                left = ", ".join(order[n + 1 :])
+                raise Problem(f"{host}: {problem}" + (f"\nnot restarted: {left}" if left else "")) from None
+            print(f"{host}: {problem}", file=sys.stderr, flush=True)
+            failed.append(host)
+    if failed:
+        raise Problem(f"{len(failed)} of {len(order)} hosts failed: {', '.join(failed)}")
 
 
 def in_order(fleet: Mapping[str, Any], hosts: Sequence[str]) -> list[str]:
