@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter, deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.containers import sizes
 from tests.support.depth import by_depth
 from tests.support.fake_launcher import FakeLauncher, catalog, spec
 from tests.support.virtual_time import advance, in_virtual_time
@@ -28,8 +29,6 @@ from hotseat.settings import Access, ApiKey, Settings
 from hotseat.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from hotseat.errors import HotseatError
     from hotseat.identifiers import TicketId, Upstream
     from hotseat.scheduling.commands import ReadAhead
@@ -50,7 +49,6 @@ BOUNDS = {
     "Restored.own": conversation_stats.MOST_OWN,
     "Restored.latest": conversation_stats.MOST_OWN,
 }
-CONTAINERS = (dict, list, set, frozenset, tuple, deque)
 RESTORED, FOREVER_UNPROVEN = 900, 10_000_000
 """Tokens of restored conversations."""
 LOADED, SWAPPED, BROKEN = map(ModelName, ("loaded", "swapped", "broken"))
@@ -156,32 +154,6 @@ class Soak:
         if alive := self.launcher.alive:
             self.launcher.crash(self.chance.choice(alive), "was killed by SIGSEGV")
         await advance(70)
-
-
-def sizes(roots: list[object]) -> Counter[str]:
-    """The size of the largest container of each name: the attribute of the object of hotseat that has it."""
-    found: Counter[str] = Counter()
-    seen, waiting = set[int](), [("", root) for root in roots]
-    while waiting:
-        name, item = waiting.pop()
-        if id(item) in seen:
-            continue
-        seen.add(id(item))
-        if isinstance(item, CONTAINERS):
-            found[name] = max(found[name], len(item))
-            inner = [*item, *item.values()] if isinstance(item, dict) else list(item)
-            waiting += [(f"{name}[]" if name[-2:] != "[]" else name, each) for each in inner]
-        elif type(item).__module__.startswith("hotseat."):
-            waiting += [(f"{type(item).__name__}.{attribute}", value) for attribute, value in attributes(item)]
-    return found
-
-
-def attributes(item: object) -> Iterator[tuple[str, Any]]:
-    slots = [slot for kind in type(item).__mro__ for slot in kind.__dict__.get("__slots__", ())]
-    fields = getattr(item, "__struct_fields__", ())
-    for name in {*getattr(item, "__dict__", ()), *slots, *fields}:
-        if hasattr(item, name):
-            yield name, getattr(item, name)
 
 
 @pytest.mark.longer
