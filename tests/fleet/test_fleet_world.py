@@ -244,7 +244,7 @@ SEARCH = settings(
 
 
 def late_writes_are_believed(ledger: Ledger, key: str, revision: Revision) -> bool:
-    ledger._last[key] = revision
+    ledger._gone[key] = revision
     return True
 
 
@@ -253,7 +253,7 @@ def what_has_gone_meanwhile_is_not_noticed(ledger: Ledger) -> list[str]:
 
 
 def the_old_is_forgotten_at_once(ledger: Ledger) -> None:
-    ledger._last, ledger._present = {}, {}
+    ledger._gone, ledger._present = {}, {}
 
 
 def any_label_will_do(record: HostRecord, offer: Offer) -> bool:

@@ -70,6 +70,8 @@ class Unasked:
     def __init__(self) -> None:
         self.decided: list[Load] = []
 
+    def forget_absent(self) -> None: ...
+
     def asked_for(self) -> set[ModelName]:
         return set()
 

@@ -459,10 +459,10 @@ def test_own_claims_are_fulfilled_when_the_host_shows_the_model() -> None:
     """Only claims made by this host are reported as fulfilled, once the host's record shows the model."""
     rig = RosterRig().hosts(host("a"), host("b", there("llama")))
     rig.claim("qwen", "a", by="here").claim("llama", "b", by="elsewhere")
-    assert rig.roster.claims.fulfilled(rig.roster.me) == []
+    assert rig.roster.claims.fulfilled(rig.roster.me, rig.now) == []
     rig.hosts(host("a", there("qwen", "loading")))
 
-    assert [held.key for held in rig.roster.claims.fulfilled(rig.roster.me)] == ["qwen.0"]
+    assert [held.key for held in rig.roster.claims.fulfilled(rig.roster.me, rig.now)] == ["qwen.0"]
 
 
 def test_the_right_to_stop_a_replica_is_not_withdrawn() -> None:
@@ -470,7 +470,7 @@ def test_the_right_to_stop_a_replica_is_not_withdrawn() -> None:
     rig = RosterRig().hosts(host("a", there("qwen")), host("b", there("qwen")))
     rig.claim("qwen", "a", STOPS, by="here")
 
-    assert rig.roster.claims.fulfilled(rig.roster.me) == []
+    assert rig.roster.claims.fulfilled(rig.roster.me, rig.now) == []
 
 
 @pytest.mark.parametrize("phase", ["draining", "unloading"])
@@ -478,7 +478,7 @@ def test_a_claim_is_not_fulfilled_by_what_is_on_its_way_out(phase: str) -> None:
     """A model that is draining or unloading does not fulfil a claim."""
     rig = RosterRig().hosts(host("a", there("qwen", phase))).claim("qwen", "a", by="here")
 
-    assert rig.roster.claims.fulfilled(rig.roster.me) == []
+    assert rig.roster.claims.fulfilled(rig.roster.me, rig.now) == []
 
 
 def test_a_claim_that_lapsed_may_still_be_removed() -> None:

@@ -67,7 +67,7 @@ class FleetAdmin:
 
     def view(self) -> FleetView:
         self._ourselves.look_at_ourselves()
-        self._host_selector.counters.keep_only({member.name for member in self._roster.hosts})
+        self._host_selector.forget_absent()
         seen = snapshot(self._roster, self._host_selector.counters, self.connection, self._clock())
         return replace(seen, problem=self._ourselves.problem)
 

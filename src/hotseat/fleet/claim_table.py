@@ -70,9 +70,10 @@ class ClaimTable:
         else:
             self.put(replace(held, until=min(held.until, now + SETTLING_S)))
 
-    def fulfilled(self, by: HostName) -> list[Held]:
+    def fulfilled(self, by: HostName, now: Instant) -> list[Held]:
         """Claims made by this host whose host has the model by now: they can be withdrawn."""
-        loads = [held for held in self if held.claim.by == by and held.claim.replica != STOPS]
+        # Nobody may ask for these models and hosts again, so claims that are over are dropped here.
+        loads = [held for held in self._living(self._all, now) if held.claim.by == by and held.claim.replica != STOPS]
         return [held for held in loads if self._is_fulfilled(held.claim)]
 
     def for_model(self, model: ModelName, now: Instant) -> list[Held]:

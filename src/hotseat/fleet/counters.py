@@ -26,7 +26,7 @@ class FleetCounters:
         self.agreements[_who_decided(agreed, me)] += 1
 
     def keep_only(self, hosts: Collection[HostName]) -> None:
-        """Drop the counters of absent hosts: hosts come and go under new names, and the counters would only grow."""
+        """Drop the counters of all other hosts."""
         for counted in (self.passed_on, self.turned_away):
             for gone in [host for host in counted if host not in hosts]:
                 del counted[gone]

@@ -178,5 +178,6 @@ class LogLimit:
         now = self._clock()
         if now < self._next.get(about, now):
             return False
+        self._next = {other: then for other, then in self._next.items() if then > now}
         self._next[about] = now + self._every_s
         return True

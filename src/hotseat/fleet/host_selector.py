@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from hotseat.catalog.template import address_of
 from hotseat.errors import HotseatError, NoHostAvailable, NotServed
 from hotseat.fleet.claims_in_progress import ClaimsInProgress
 from hotseat.fleet.counters import FleetCounters
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from hotseat.fleet.roster import Roster
     from hotseat.fleet.route import Route
     from hotseat.fleet.store import Store
-    from hotseat.identifiers import Address, ClientId, HostName, Instant, ModelName, Seconds
+    from hotseat.identifiers import ClientId, HostName, Instant, ModelName, Seconds
     from hotseat.tasks import Tasks
 
 log = logging.getLogger(__name__)
@@ -58,7 +57,6 @@ class HostSelector:
         self._tasks = tasks
         self._clock = clock
         self._look_at_ourselves = look_at_ourselves
-        self._addresses: dict[str, Address] = {}
         self._asked_for: set[ModelName] = set()
         self._claims = ClaimsInProgress(tasks)
 
@@ -133,6 +131,10 @@ class HostSelector:
 
     # For the reconciler
 
+    def forget_absent(self) -> None:
+        """Hosts come and go under new names, and their counters would only grow."""
+        self.counters.keep_only(self._roster.hosts.names())
+
     def asked_for(self) -> set[ModelName]:
         """The models requested since the last call."""
         asked, self._asked_for = self._asked_for, set()
@@ -182,11 +184,4 @@ class HostSelector:
         member = self._roster.hosts.get(host)
         if member is None:
             raise NoHostAvailable(f"{host} was chosen but has left the fleet. Try again.")
-        return OtherHost(host, self._address(member.record.address))
-
-    def _address(self, url: str) -> Address:
-        """The same object for the same URL, since request caches use it as key."""
-        known = self._addresses.get(url)
-        if known is None:
-            known = self._addresses[url] = address_of(url)
-        return known
+        return OtherHost(host, member.address)

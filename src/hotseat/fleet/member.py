@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from hotseat.catalog.template import address_of
 from hotseat.fleet.store import LEASE_S
 
 if TYPE_CHECKING:
     from hotseat.fleet.records import HostRecord, Residence
     from hotseat.fleet.store import Revision
-    from hotseat.identifiers import Bytes, DeviceName, HostName, Instant, ModelName, Seconds
+    from hotseat.identifiers import Address, Bytes, DeviceName, HostName, Instant, ModelName, Seconds
 
 READY, LOADING, COLD, ASLEEP, BACKOFF = "ready", "loading", "cold", "asleep", "backoff"
 COMING = (LOADING, COLD, ASLEEP)
@@ -44,6 +45,8 @@ class Member:
     record: HostRecord
     revision: Revision
     received_at: Instant
+    address: Address = field(init=False)
+    """The same object for the same URL, since request caches use it as key."""
     residents: dict[ModelName, Residence] = field(default_factory=dict)
     refusals: int = 0
     """Connections refused or broken, and questions unanswered, one after the other."""
@@ -64,6 +67,9 @@ class Member:
     _underway: dict[ModelName, int] = field(default_factory=dict)
     """Our requests among them, since this boot."""
 
+    def __post_init__(self) -> None:
+        self.address = address_of(self.record.address)
+
     def update(self, record: HostRecord, revision: Revision, now: Instant) -> None:
         """Apply a new record. Its load figures include our requests that have arrived."""
         if record.boot != self.record.boot:
@@ -72,6 +78,8 @@ class Member:
         elif self.refusals <= 1:
             # The host is alive. One that refuses repeatedly may be alive too, but is unreachable from here.
             self.shunned_until = NEVER
+        if record.address != self.record.address:
+            self.address = address_of(record.address)
         self.record, self.revision, self.received_at = record, revision, now
         self.residents = {residence.model: residence for residence in record.residents}
         self.waited_for = [residence.model for residence in record.residents if residence.phase == COLD]

@@ -13,7 +13,7 @@ from hotseat.fleet.orders import restore
 from hotseat.fleet.records import Claim, decoded
 from hotseat.fleet.replicas import one_more, to_keep, to_spare, too_many
 from hotseat.fleet.revision_tracker import Ledger
-from hotseat.fleet.store import LEASE_S, BegunAnew, Bucket, Written
+from hotseat.fleet.store import LEASE_S, BegunAnew, Bucket, CaughtUp, Removed, Written
 from hotseat.fleet.view import FleetConnection
 from hotseat.tasks import forever
 
@@ -35,6 +35,9 @@ JOINED_S: Seconds = LEASE_S
 """Before a host chooses hosts for missing replicas: others start with it, or return with NATS, and have some."""
 SETTLES_S: Seconds = 5.0
 """A surplus replica stops after this time, since a model that moves is on two hosts for a moment."""
+
+MOST_ACTED_ON = 1000
+"""Claims that are remembered: far more than a store has at the same time."""
 
 
 class Ourselves(Protocol):
@@ -83,8 +86,9 @@ class Reconciler:
     async def go(self) -> None:
         """One round."""
         self._ourselves.look_at_ourselves()
+        self._host_selector.forget_absent()
         now = self._clock()
-        for held in self._roster.claims.fulfilled(self._roster.me):
+        for held in self._roster.claims.fulfilled(self._roster.me, now):
             await release(self._store, held)
         is_connected = self._ourselves.connection is FleetConnection.CONNECTED
         if self._is_settled(now, is_connected=is_connected):
@@ -105,10 +109,16 @@ class Reconciler:
         """Load the model if this host was chosen to load it without a request."""
         if bucket is not Bucket.CLAIMS:
             return
-        if isinstance(change, BegunAnew):
-            self._claims.begun_anew()
-        if isinstance(change, Written) and self._claims.wrote(change.key, change.revision):
-            self._act_on(change)
+        match change:
+            case BegunAnew():
+                self._claims.begun_anew()
+            case CaughtUp():
+                self._claims.caught_up()
+            case Removed(key=key, revision=revision):
+                self._claims.removed(key, revision)
+            case Written(key=key, revision=revision):
+                if self._claims.wrote(key, revision):
+                    self._act_on(change)
 
     def _act_on(self, written: Written) -> None:
         try:
@@ -118,6 +128,8 @@ class Reconciler:
         is_for_us = claim.host == self._roster.me and claim.unasked
         if is_for_us and not (claim.id and claim.id == self._acted_on.get(written.key)):
             self._acted_on[written.key] = claim.id
+            if len(self._acted_on) > MOST_ACTED_ON:
+                del self._acted_on[next(iter(self._acted_on))]
             self._load(claim)
 
     def _more(self, now: Instant) -> list[Load]:

@@ -12,14 +12,19 @@ if TYPE_CHECKING:
     from hotseat.fleet.store import Revision
 
 
+MOST_GONE = 1000
+"""Removed keys that are remembered: hosts come and go under new names, and a late write is seconds late."""
+
+
 class Ledger:
-    __slots__ = ("_again", "_last", "_present")
+    __slots__ = ("_again", "_gone", "_present")
 
     def __init__(self) -> None:
-        self._last: dict[str, Revision] = {}
-        """Also of removed keys: a write that arrives after its removal must not restore it."""
-        self._present: dict[str, None] = {}
-        self._again: dict[str, None] | None = None
+        self._present: dict[str, Revision | None] = {}
+        """The last revision of each key; None: not known since the state is sent again."""
+        self._gone: dict[str, Revision] = {}
+        """Of the keys removed last: a write that arrives after its removal must not restore it."""
+        self._again: dict[str, Revision | None] | None = None
         """The keys received so far while the state is sent again."""
 
     def __contains__(self, key: str) -> bool:
@@ -29,9 +34,10 @@ class Ledger:
         """True if the revision is new."""
         if not self._is_later(key, revision):
             return False
-        self._present[key] = None
+        self._gone.pop(key, None)
+        self._present[key] = revision
         if self._again is not None:
-            self._again[key] = None
+            self._again[key] = revision
         return True
 
     def removed(self, key: str, revision: Revision) -> bool:
@@ -40,19 +46,20 @@ class Ledger:
             return False
         if self._again is not None:
             self._again.pop(key, None)
+        self._gone.pop(key, None)
+        self._gone[key] = revision  # the newest last
+        if len(self._gone) > MOST_GONE:
+            del self._gone[next(iter(self._gone))]
         was_there = key in self._present
         self._present.pop(key, None)
         return was_there
 
     def _is_later(self, key: str, revision: Revision) -> bool:
-        if revision <= self._last.get(key, 0):
-            return False
-        self._last[key] = revision
-        return True
+        return revision > (self._present.get(key) or self._gone.get(key, 0))
 
     def begun_anew(self) -> None:
         """Reset revisions: the bucket may have been recreated."""
-        self._last, self._again = {}, {}
+        self._present, self._gone, self._again = dict.fromkeys(self._present), {}, {}
 
     def caught_up(self) -> list[str]:
         """The keys that are gone."""
