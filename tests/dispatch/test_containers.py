@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections import Counter, deque
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import pytest
 from tests.support.containers import sizes
 from tests.support.depth import by_depth
 from tests.support.fake_launcher import FakeLauncher, catalog, spec
+from tests.support.traces import traced
 from tests.support.virtual_time import advance, in_virtual_time
 
 from hotseat.activity import recent
@@ -27,6 +29,11 @@ from hotseat.scheduling.events import PromptProcessed, Transfer
 from hotseat.scheduling.scheduler import Scheduler
 from hotseat.settings import Access, ApiKey, Settings
 from hotseat.telemetry.metrics import Metrics
+from hotseat.tracing import trace_queue
+from hotseat.tracing.collector import collector_of
+from hotseat.tracing.otlp import OtlpEncoder
+from hotseat.tracing.swap_steps import SwapSteps
+from hotseat.tracing.trace_queue import TraceQueue
 
 if TYPE_CHECKING:
     from hotseat.errors import HotseatError
@@ -40,6 +47,8 @@ AT_A_TIME = 8
 """Requests."""
 USUAL = 64
 """No other container has more: there are a handful of models, of requests at a time and of keys."""
+MOST_TRACES = 100
+NOBODY_COLLECTS = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}
 BOUNDS = {
     "Journal._entries": journal.KEPT,
     "Activity._finished": recent.KEPT,
@@ -48,6 +57,7 @@ BOUNDS = {
     "ModelStats.reuse_gaps": model_stats.KEPT_GAPS,
     "Restored.own": conversation_stats.MOST_OWN,
     "Restored.latest": conversation_stats.MOST_OWN,
+    "TraceQueue._waiting": MOST_TRACES,
 }
 RESTORED, FOREVER_UNPROVEN = 900, 10_000_000
 """Tokens of restored conversations."""
@@ -91,6 +101,10 @@ class Soak:
         self.metrics, self.usage, self.accounts = Metrics(), UsageCounter(), Accounts()
         self.activity, self.journal = Activity(self.metrics), Journal()
         self.journal.listen(self.metrics.watch)
+        self.swap_steps, collector = SwapSteps(asyncio.get_running_loop().time), collector_of(NOBODY_COLLECTS)
+        self.journal.listen(self.swap_steps.watch)
+        assert collector is not None
+        self.traces = TraceQueue(collector, OtlpEncoder(collector.service), time.monotonic)
         self.dispatcher = Dispatcher(self.scheduler, self.launcher, self.journal)
         key = ApiKey("secret", name="key", concurrency=AT_A_TIME)
         self.policy = Policy(Settings(access=Access(api_keys=(key,))), self.accounts)
@@ -110,6 +124,8 @@ class Soak:
             self.accounts,
             self.policy,
             self.metrics,
+            self.swap_steps,
+            self.traces,
         ]
 
     async def run(self, events: int) -> None:
@@ -142,6 +158,7 @@ class Soak:
             client = ClientId(f"client-{number}")
             self.activity.finished(request.model, 200, 0.1, 0.2, 0.3, client, request, b"id-%d" % number, tokens)
             self.usage.count(request.model, "key", tokens)
+            self.traces.put(traced(id=f"id-{number}"))
         else:
             self.activity.refused("unknown_model")
         key_use.ended(now, tokens)
@@ -159,9 +176,10 @@ class Soak:
 @pytest.mark.longer
 @pytest.mark.uncounted
 @in_virtual_time
-async def test_no_container_grows_beyond_its_bound() -> None:
-    """Requests, prompts, loads, crashes, failures, unknown models and clients that never come back."""
+async def test_no_container_grows_beyond_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests, prompts, loads, crashes, failures, unknown models, traces and clients that never come back."""
     soak = Soak()
+    monkeypatch.setattr(trace_queue, "MOST_WAITING", MOST_TRACES * len(soak.traces._encode(traced(id="id-1"))))
     await soak.run(EVENTS)
     found = soak.largest | sizes(soak.roots())
     await soak.dispatcher.shut_down(0)
@@ -169,5 +187,6 @@ async def test_no_container_grows_beyond_its_bound() -> None:
     too_large = {name: size for name, size in found.items() if size > BOUNDS.get(name, USUAL)}
     assert too_large == {}
     assert {*BOUNDS} <= {*found}, "a bound of a container that there is not"
+    assert found["TraceQueue._waiting"] > USUAL
     assert found["Restored.own"] == found["Restored.latest"] == conversation_stats.MOST_OWN
     print(f"{len(found)} containers, the largest: {max(found.values())}")
