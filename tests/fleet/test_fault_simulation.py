@@ -16,6 +16,7 @@ from tests.support.depth import by_depth
 from hotseat.fleet import moves, name_owner
 from hotseat.fleet.absences import Absences
 from hotseat.fleet.catalog import FleetCatalog
+from hotseat.fleet.claim_table import CLAIM_S, Held
 from hotseat.fleet.drain import Drain
 from hotseat.fleet.forwarded import ForwardedRequests
 from hotseat.fleet.host_selector import HostSelector
@@ -25,11 +26,13 @@ from hotseat.fleet.records import HostOrder
 from hotseat.fleet.roster import Roster
 from hotseat.fleet.store import BegunAnew, Bucket
 from hotseat.identifiers import HostName
+from hotseat.relay.exchange.fleet_hop import FleetHop
 
 if TYPE_CHECKING:
-    from hotseat.fleet.records import HostRecord
+    from hotseat.errors import HotseatError
+    from hotseat.fleet.records import Claim, HostRecord
     from hotseat.fleet.route import Route
-    from hotseat.fleet.store import Change
+    from hotseat.fleet.store import Change, Revision
     from hotseat.identifiers import ClientId, ModelName
 
 pytestmark = pytest.mark.uncounted
@@ -203,6 +206,15 @@ def nothing_is_handed_over(drain: Drain, me: Any, now: float) -> list[Any]:
     return []
 
 
+def low_revisions_do_not_count(roster: Roster, key: str, claim: Claim, revision: Revision, now: float) -> None:
+    if roster._ledgers[Bucket.CLAIMS].wrote(key, revision):
+        roster.claims.put(Held(key, claim, revision, now + CLAIM_S))
+
+
+def refused_at_once(hop: FleetHop, error: HotseatError) -> None:
+    hop._request.refused(error)
+
+
 async def nothing_stops(drain: Drain, now: float, *, may_load: bool) -> list[Any]:
     return []
 
@@ -214,6 +226,8 @@ async def nothing_stops(drain: Drain, now: float, *, may_load: bool) -> list[Any
         ("dead catalog", "dead catalog", [(FleetCatalog, "disuse", every_catalog_counts)]),
         ("no answer", "no answer", [(ForwardedRequests, "keep_checking", nobody_checks)]),
         ("claims after a loss", "moves", [(Reconciler, "on_change", revisions_go_on)]),
+        ("claims of an empty store", "refusal", [(Roster, "agreed", low_revisions_do_not_count)]),
+        ("refused by a host that stops", "refusal", [(FleetHop, "refused_here", refused_at_once)]),
         ("order ignored", "order ignored", [(Roster, "_remove", lost_orders_are_over)]),
         ("unknown model", "unknown model", [(Absences, "left", nobody_is_expected_back)]),
         (
