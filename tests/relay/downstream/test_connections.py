@@ -275,6 +275,19 @@ async def test_too_many_connections_are_refused(open_rig: OpenRig) -> None:
     assert (await first.message()).status == 404
 
 
+@pytest.mark.parametrize("is_known", [False, True])
+async def test_a_body_on_one_connection_too_many(open_rig: OpenRig, *, is_known: bool) -> None:
+    """It is refused, also with a path for everybody and a head that is known without a body."""
+    rig = await open_rig(limits=Limits(connections=1))
+    first = await rig.send(get("/health") if is_known else UNKNOWN)
+    if is_known:
+        await (await rig.management.call()).say(HELLO)
+    await first.message()
+    refused = await rig.refusal(get("/health", "Content-Length: 5"))
+
+    assert refused.status == 429
+
+
 async def test_one_address_cannot_lock_out_the_others(open_rig: OpenRig) -> None:
     """The error says that this address has too many; another address is still admitted."""
     rig = await open_rig(limits=Limits(per_address=1))

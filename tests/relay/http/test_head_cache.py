@@ -15,10 +15,14 @@ from tests.support.transport import End
 from tests.support.waiting import come_true
 
 from hotseat.catalog.spec import BodyChanges
+from hotseat.errors import HotseatError
+from hotseat.fleet.host_proof import FleetSecret, Signer
 from hotseat.identifiers import HostName
+from hotseat.relay.access.host_requests import said_in
 from hotseat.relay.access.policy import Policy
 from hotseat.relay.downstream.admission import HeadCache, NotAdmitted
 from hotseat.relay.http.head_cache import LONGEST_KNOWN, MOST_KNOWN, HeadTemplate, Memory, split_length
+from hotseat.relay.http.request_head import parse_request_head
 from hotseat.scheduling.events import CatalogChanged
 from hotseat.settings import Access, ApiKey, Fleet, Limits, Settings
 
@@ -462,11 +466,18 @@ async def test_a_forwarded_head_is_made_for_its_address(rig: RelayRig) -> None:
 # Warm as cold
 
 SECRET = "between-us-hosts"
-FLEET = Settings(fleet=Fleet(("nats://x",), HostName("here"), secrets=(SECRET,)))
+HERE = HostName("here")
+FLEET = Settings(limits=Limits(json_body=20, body=30), fleet=Fleet(("nats://x",), HERE, secrets=(SECRET,)))
 PROVEN = b"1763500000000 0123456789abcdef-1 " + b"a" * 64
 """The form of a proof; a client may send one, and it proves nothing."""
+VALID = b"0 0-0 a"
+"""Stands for a proof of a fleet's host, which is valid for one head and once: each use gets a new one."""
+BY_HOST = (b"hotseat-from: a", b"hotseat-client: ann", b"hotseat-role: operate", b"hotseat-model: alpha")
+OF_HOST = [*BY_HOST, b"hotseat-proof: " + VALID]
 USUAL_LINES = [
-    b"Content-Length: 17", b"content-length: 0", b"Content-Type: application/json", b"X-Request-Id: abc-1",
+    b"Content-Length: 17", b"content-length: 0", b"Content-Length: 25", b"Content-Length: 35",
+    b"Content-Type: application/json", b"Content-Type: multipart/form-data; boundary=b", b"X-Request-Id: abc-1",
+    b"hotseat-proof: " + VALID, *BY_HOST,
     b"traceparent: 00-%b-%b-01" % (b"a" * 32, b"b" * 16), b"hotseat-proof: " + PROVEN, b"X-A: 1",
     b"Connection: Upgrade", b"Upgrade: websocket", b"Transfer-Encoding: chunked",
 ]  # fmt: skip
@@ -488,7 +499,7 @@ def head_of(method: bytes, lines: Iterable[bytes]) -> bytes:
 def mutated(draw: st.DrawFn) -> tuple[bytes, bytes]:
     """A head that may be served, and another one that differs in lines or in a few bytes."""
     method, some = draw(st.sampled_from([b"GET", b"POST"])), st.lists(st.sampled_from(USUAL_LINES), max_size=4)
-    lines = draw(some)
+    lines = draw(some) + draw(st.sampled_from([[], OF_HOST]))
     kept = [line for line in lines if draw(st.booleans())]
     first, second = head_of(method, lines), head_of(method, draw(st.permutations(kept + draw(some))))
     second = draw(st.sampled_from([first, second]))
@@ -502,16 +513,34 @@ def mutated(draw: st.DrawFn) -> tuple[bytes, bytes]:
 
 @example((head_of(b"POST", []), head_of(b"POST", [b"hotseat-proof: a\nContent-Length: 5"])))
 @example((head_of(b"GET", [*UPGRADE, b"Content-Length: 0"]), head_of(b"GET", UPGRADE)))
-@settings(max_examples=by_depth(300, 20_000))
+@example((head_of(b"POST", [b"Content-Length: 25"]), head_of(b"POST", [b"Content-Length: 35"])))
+@example((head_of(b"POST", OF_HOST), head_of(b"POST", OF_HOST)))
+@example((head_of(b"POST", OF_HOST), head_of(b"POST", [*OF_HOST[:-1], b"hotseat-proof: " + PROVEN])))
+@settings(max_examples=by_depth(300, 10_000))
 @given(mutated())
 def test_a_head_means_the_same_whatever_came_before(heads: tuple[bytes, bytes]) -> None:
-    """What is served or refused without the cache is so with it, for a client of a fleet's host too."""
-    models, policy = catalog(*MODELS), Policy(FLEET)
-    cold, warm = (HeadCache(policy, models) for _ in range(2))
+    """What is served, read or refused without the cache is so with it, with a fleet host's valid proof too."""
+    models, host = catalog(*MODELS), Signer(FleetSecret([SECRET]))
+    (warm, *used), (cold, *unused) = (
+        (HeadCache(policy, models), policy, models) for policy in map(Policy, [FLEET] * 2)
+    )
     for _ in range(2):
-        _meaning(warm, heads[0], policy, models)
+        _meaning(warm, _proven(heads[0], host), *used)
+    lines = _proven(heads[1], host)
 
-    assert _meaning(warm, heads[1], policy, models) == _meaning(cold, heads[1], policy, models)
+    assert _meaning(warm, lines, *used) == _meaning(cold, lines, *unused)
+
+
+def _proven(lines: bytes, host: Signer) -> bytes:
+    try:
+        said = said_in(parse_request_head(lines))
+    except HotseatError:
+        return lines
+    return lines.replace(VALID, host.proof(HERE, said))
+
+
+CUT_OUT = (b"content-length", b"x-request-id", b"traceparent", b"hotseat-proof")
+"""Fields that requests with the same admission may have with other values: what is theirs is returned beside it."""
 
 
 def _meaning(cache: HeadCache, lines: bytes, policy: Policy, models: Catalog) -> object:
@@ -520,5 +549,20 @@ def _meaning(cache: HeadCache, lines: bytes, policy: Policy, models: Catalog) ->
     except NotAdmitted as refused:
         return str(refused.outcome)
     head, destination = admission.head, admission.destination
-    framing = (head.method, head.chunked, head.keep_alive, head.is_websocket, bool(length) and head.has_body)
-    return framing, length or None, request_id, trace, destination.target, destination.rule, admission.verdict
+    framing = (head.method, head.chunked, head.keep_alive, head.is_websocket)
+    fields = [(name, value) for name, value in head.fields if name.lower() not in CUT_OUT]
+    known = {name: value for name, value in head.known.items() if name not in CUT_OUT}
+    read = (fields, known, head.target, head.http10, head.options, head.boundary, head.id_header, head.label)
+    body = (admission.most_bytes, admission.may_spool, admission.names_in_json)
+    return (
+        framing,
+        length or None,
+        request_id,
+        trace,
+        read,
+        body,
+        destination,
+        destination.rule,
+        admission.verdict,
+        admission.said,
+    )

@@ -236,7 +236,7 @@ class RequestReader:
         request_id = request_id or context.new_id()
         body_end = end + length
         is_last = bool(self._excess) and not admission.verdict.is_privileged(rule.role)
-        if is_last and (rule.role is not None or head.has_body):
+        if is_last and (rule.role is not None or length or head.chunked):  # a known head may have come without
             self.give_up(Busy(f"too many connections from {self._excess}. Try again in a moment.", retry_after=1))
             return b""
         if length <= SMALL_BODY and len(data) >= body_end and not head.chunked:
