@@ -39,9 +39,12 @@ from hotseat.errors import (
 from hotseat.relay.http.request_head import parse_request_head
 from hotseat.relay.routing.paths import dialect_for
 from hotseat.settings import ErrorFormat
+from hotseat.simulation.trace import TraceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from starlette.responses import Response
 
 AUTO, TEXT, OPENAI = ErrorFormat.AUTO, ErrorFormat.TEXT, ErrorFormat.OPENAI
 
@@ -191,24 +194,31 @@ def test_the_advice_to_come_again(error: HotseatError, retry: str | None, after:
     assert headers.get("retry-after") == after
 
 
-def by_relay(error: HotseatError, dialect: Dialect) -> dict[str, str]:
-    return parsed(answer(error, dialect, request_id=b"box-7", close=False))[1]
+def by_relay(error: HotseatError, dialect: Dialect) -> tuple[dict[str, str], bytes]:
+    return parsed(answer(error, dialect, request_id=b"box-7", close=False))[1:]
 
 
-def by_api(error: HotseatError, path: str, error_format: ErrorFormat, *tags: str) -> dict[str, str]:
+def by_api(error: HotseatError, path: str, error_format: ErrorFormat, *tags: str) -> tuple[dict[str, str], bytes]:
     route = type("Route", (), {"tags": tags})
     request = Request({"type": "http", "path": path, "headers": [], "query_string": b"", "route": route})
-    return dict(api_errors.refusal(request, error, error_format).headers)
+    return parts_of(api_errors.refusal(request, error, error_format))
 
 
-RENDERED: dict[str, Callable[[HotseatError], dict[str, str]]] = {
+def parts_of(response: Response) -> tuple[dict[str, str], bytes]:
+    return dict(response.headers), bytes(response.body)
+
+
+RENDERED: dict[str, Callable[[HotseatError], tuple[dict[str, str], bytes]]] = {
     **{f"relay, {dialect.value}": partial(by_relay, dialect=dialect) for dialect in Dialect},
     "API of hotseat": lambda error: by_api(error, "/hotseat/status", AUTO),
     "API of OpenAI, text": lambda error: by_api(error, "/v1/models", TEXT),
     "API of OpenAI, object": lambda error: by_api(error, "/v1/models", OPENAI),
     "API of Ollama": lambda error: by_api(error, "/api/show", AUTO, "ollama"),
-    "API of llama.cpp's router": lambda error: dict(llama_cpp_errors.refusal(error).headers),
+    "API of llama.cpp's router": lambda error: parts_of(llama_cpp_errors.refusal(error)),
 }
+OF_FILES = (ConfigError, TraceError)
+"""Lists of problems, which commands print."""
+WHY = "the file of model qwen is missing: mount its disk"
 UNDECIDED = {"HotseatError", "InvalidMove", "BrokenPromise", "UpstreamError", "HostUnresponsive"}
 """Bugs of ours and failures within a request: nobody knows whether they repeat, so clients follow their own rule."""
 
@@ -216,18 +226,33 @@ UNDECIDED = {"HotseatError", "InvalidMove", "BrokenPromise", "UpstreamError", "H
 @pytest.mark.parametrize("render", RENDERED.values(), ids=RENDERED)
 @pytest.mark.parametrize("kind", [*every_error()])
 def test_a_response_says_when_to_retry_exactly_if_a_retry_can_help(
-    kind: type[HotseatError], render: Callable[[HotseatError], dict[str, str]]
+    kind: type[HotseatError], render: Callable[[HotseatError], tuple[dict[str, str], bytes]]
 ) -> None:
     """Every type says whether it can; both headers follow from that in every API, whatever the caller passed."""
     plain = kind("x") if kind is not ConfigError else ConfigError(())
     patient = copy(plain) if kind is not LoadFailed else LoadFailed("x", retry_after=30.0)
     patient.retry_after = 30.0
     for error in (plain, patient):
-        headers, helps = render(error), error.retry_helps
+        headers, helps = render(error)[0], error.retry_helps
 
         assert ("retry-after" in headers) is (helps is True)
         assert headers.get("x-should-retry") == {True: "true", False: "false", None: None}[helps]
     assert (plain.retry_helps is None) is (kind.__name__ in UNDECIDED)
+
+
+@pytest.mark.parametrize("render", RENDERED.values(), ids=RENDERED)
+@pytest.mark.parametrize("kind", [kind for kind in every_error() if kind not in OF_FILES])
+def test_a_response_says_why_and_never_what_a_model_server_wrote(
+    kind: type[HotseatError], render: Callable[[HotseatError], tuple[dict[str, str], bytes]]
+) -> None:
+    """The message of every type of error is in the header and the body of every API, and no more than the message."""
+    error = kind(WHY) if not issubclass(kind, LoadFailed) else kind(WHY, output=["error: password=hunter2"])
+    headers, body = render(error)
+
+    assert WHY in body.decode()
+    assert headers.get("x-error-message", WHY) == WHY
+    assert b"hunter2" not in body
+    assert "hunter2" not in str(headers)
 
 
 def test_only_errors_that_a_retry_can_mend_are_given_a_time() -> None:
