@@ -84,6 +84,13 @@ def test_models_without_a_known_file_are_left_out(tmp_path: Path) -> None:
     assert facts_of(other) is None
 
 
+def test_a_pipe_is_no_model(tmp_path: Path) -> None:
+    """It is not opened: nobody may ever write to it."""
+    os.mkfifo(tmp_path / "m.gguf")
+
+    assert facts_of(serving("-m", str(tmp_path / "m.gguf"))) is None
+
+
 def test_a_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until it changes, only its time and size are looked at."""
     model, reader = serving("-m", str(write_zeros(tmp_path / "m.gguf", SHAPE))), FactsReader()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -78,6 +79,8 @@ def parts_of(first: Path) -> list[Path]:
 
 def _opened(path: Path, read: Callable[[BinaryIO, int, str], T]) -> T:
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would never answer
+            raise CannotEstimate(f"{path} cannot be read: it is not a regular file")
         with path.open("rb") as stream:
             return read(stream, os.fstat(stream.fileno()).st_size, str(path))
     except OSError as error:
