@@ -1,15 +1,31 @@
-"""Threads that receive no signals: the main thread alone handles them, or holds them for the process that follows."""
+"""Threads that receive no signals: the main thread alone handles them, or holds them for the process that follows.
+
+What may never return, such as reading a file of a network disk that is gone, runs in a daemon thread of its own: in an
+executor it would block other calls and our exit.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import signal
 import threading
-from typing import TYPE_CHECKING, ParamSpec
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
+
+    from hotseat.identifiers import Seconds
 
 P = ParamSpec("P")
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+MOST_HANGING = 8
+_hanging: set[Hashable] = set()
+"""The places of calls that have not returned in time, and still have not."""
 
 
 def start_thread(name: str, call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> threading.Thread:
@@ -21,3 +37,35 @@ def start_thread(name: str, call: Callable[P, object], *args: P.args, **kwargs: 
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return thread
+
+
+async def in_thread(name: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Like asyncio.to_thread, for what may hang. Whoever calls it limits the number of calls."""
+    answer: Future[T] = Future()
+    answer.set_running_or_notify_cancel()
+    start_thread(name, _settle, answer, lambda: call(*args, **kwargs))
+    return await asyncio.wrap_future(answer)
+
+
+def within(limit_s: Seconds, what: str, place: Hashable, call: Callable[[], T]) -> T | None:
+    """What `call` returns; None if it takes longer, and at once while another call hangs at this place."""
+    if place in _hanging or len(_hanging) >= MOST_HANGING:
+        return None
+    answer: Future[T] = Future()
+    start_thread("read files", _settle, answer, call)
+    try:
+        return answer.result(limit_s)
+    except TimeoutError:
+        if answer.done():
+            return answer.result()  # just in time, or an error of its own
+    log.warning("files cannot be read because the disk does not respond of=%s limit_s=%g", what, limit_s)
+    _hanging.add(place)
+    answer.add_done_callback(lambda _: _hanging.discard(place))
+    return None
+
+
+def _settle(answer: Future[T], call: Callable[[], T]) -> None:
+    try:
+        answer.set_result(call())
+    except BaseException as problem:
+        answer.set_exception(problem)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -111,7 +110,7 @@ async def test_a_host_without_its_disk(tmp_path: Path) -> None:
 async def test_commands_that_name_no_file_cost_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """A host without such models never reads its disk."""
     threads: list[object] = []
-    monkeypatch.setattr(asyncio, "to_thread", threads.append)
+    monkeypatch.setattr(missing_files, "in_thread", threads.append)
     await Rig(spec("other")).files.look_first()
 
     assert threads == []

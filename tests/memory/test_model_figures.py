@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from bench.estimates.shapes import Shape, write_zeros
 from tests.support.machines import Pool
+from tests.support.waiting import eventually
 
 from hotseat.catalog.catalog import Catalog
 from hotseat.catalog.groups import TOGETHER, Groups
 from hotseat.catalog.spec import Footprint, GpuChoice, LaunchRecipe, ModelSpec, Source
-from hotseat.estimates.report import DRIVER, Backing, Estimate, Kind, Line, Where
+from hotseat.estimates.report import DRIVER, Backing, CannotEstimate, Estimate, Kind, Line, Where
 from hotseat.hardware.footprints import Footprints, key_of
 from hotseat.hardware.machine import Machine
 from hotseat.hardware.measurement import Use
 from hotseat.identifiers import ANY_GPU, LOCAL_HOST, RAM, DeviceName, LaunchId, ModelName, Place
+from hotseat.memory import model_figures
 from hotseat.memory.estimated import Placing
 from hotseat.memory.model_figures import Figures, is_unified, needed
 
@@ -66,6 +69,21 @@ def filled(rig: Catalog, by: Figures | None = None) -> Footprint | None:
 def server(tmp_path: Path) -> tuple[str, ...]:
     """The command of a model of about a megabyte."""
     return ("llama-server", "-m", str(write_zeros(tmp_path / "model.gguf", SHAPE)), "-c", "512", "--no-mmap")
+
+
+def test_a_model_whose_disk_does_not_answer(server: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start goes on without its estimate, and whoever asks for it gets the reason."""
+    stuck, by, rig = threading.Event(), figures(), catalog(server)
+    monkeypatch.setattr(model_figures, "LOOK_S", 0.01)
+    monkeypatch.setattr("hotseat.memory.estimated.os.stat", lambda _: stuck.wait())
+    filled_late = filled(rig, by)
+    with pytest.raises(CannotEstimate, match="does not respond"):
+        by.explain(rig.models[QWEN], rig.budgets)
+    monkeypatch.undo()
+    stuck.set()
+
+    assert filled_late is None
+    assert eventually(lambda: filled(rig, by))
 
 
 def test_a_model_without_a_figure_is_estimated(server: tuple[str, ...]) -> None:

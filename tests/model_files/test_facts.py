@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from bench.estimates.shapes import Shape, write_zeros
 from gguf import GGUFWriter
 from tests.support.fake_launcher import spec
+from tests.support.waiting import eventually
 
+from hotseat import threads
+from hotseat.identifiers import ModelName
 from hotseat.model_files.facts import FactsReader
 from hotseat.model_files.found import Role
 
@@ -89,6 +93,34 @@ def test_a_pipe_is_no_model(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "m.gguf")
 
     assert facts_of(serving("-m", str(tmp_path / "m.gguf"))) is None
+
+
+def test_a_folder_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its models are left out, the log says so once, and models of another folder are listed."""
+    stuck, status = threading.Event(), Path.stat
+    names = ("gone/a.gguf", "gone/b.gguf", "here/c.gguf")
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write_zeros(tmp_path / name, SHAPE)
+    specs = [replace(serving("-m", str(tmp_path / name)), name=ModelName(name)) for name in names]
+
+    def stat(path: Path, **options: Any) -> os.stat_result:
+        if path.parent.name == "gone":
+            stuck.wait()
+        return status(path, **options)
+
+    monkeypatch.setattr(Path, "stat", stat)
+    monkeypatch.setattr("hotseat.model_files.facts.LOOK_S", 0.5)
+    reader = FactsReader()
+    first, second = reader.of_all(specs), reader.of_all(specs)
+    stuck.set()
+    eventually(lambda: not threads._hanging)
+
+    assert {*first} == {*second} == {"here/c.gguf"}
+    assert caplog.text.count("files cannot be read because the disk does not respond of=gone/a.gguf") == 1
+    assert {*reader.of_all(specs)} == {*names}
 
 
 def test_a_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.model_folders import model_bytes, put
+from tests.support.waiting import eventually
 
+from hotseat.model_files import folder
 from hotseat.model_files.file_kind import read_gguf
 from hotseat.model_files.folder import SETTLED_S, ModelFolders
+from hotseat.model_files.walk import Sight
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -122,3 +126,19 @@ def test_a_head_is_read_once(tmp_path: Path, model_folders: ModelFolders, monkey
 def test_a_folder_that_is_not_there_offers_nothing(tmp_path: Path, model_folders: ModelFolders) -> None:
     """It may be mounted later."""
     assert model_folders.look(tmp_path / "absent") == {}
+
+
+def test_a_folder_that_does_not_answer(
+    tmp_path: Path, model_folders: ModelFolders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its models stay until it answers."""
+    put_old(tmp_path / "a.gguf", model_bytes())
+    before = model_folders.look(tmp_path)
+    stuck = threading.Event()
+    monkeypatch.setattr(folder, "look_into", lambda _: stuck.wait() and Sight())
+    monkeypatch.setattr(folder, "SCAN_S", 0.01)
+    during = model_folders.look(tmp_path)
+    stuck.set()
+
+    assert {*before} == {*during} == {"a"}
+    assert eventually(lambda: not model_folders.look(tmp_path))

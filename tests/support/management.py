@@ -44,6 +44,7 @@ from hotseat.telemetry.loop_lag import Lag
 from hotseat.telemetry.metrics import Metrics
 from hotseat.telemetry.metrics_text import MetricsText
 from hotseat.telemetry.upstream_page import UpstreamPage
+from hotseat.threads import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Iterator
@@ -249,7 +250,7 @@ def application(rig: Management) -> FastAPI:
             history=rig.store_writer.read,
             usage=rig.usage_writer.read,
             estimate=estimated,
-            facts=lambda specs: asyncio.to_thread(facts.of_all, specs),
+            facts=lambda specs: in_thread("read model files", facts.of_all, specs),
             config=lambda: rig.config_report,
             reload=reload,
             precedence=Precedence(rig.dispatcher, tuple, tuple),

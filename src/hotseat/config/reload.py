@@ -21,6 +21,7 @@ from hotseat.config.exposure import refuse_to_serve
 from hotseat.config.problems import ConfigError
 from hotseat.config.watch import Watch
 from hotseat.tasks import forever
+from hotseat.threads import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -124,7 +125,7 @@ class Reloader:
     async def _reload(self) -> ReloadResult:
         try:
             self._model_folders.in_use = self._target.in_use()
-            loaded = await asyncio.to_thread(self._target.load)
+            loaded = await in_thread("read the configuration", self._target.load)
         except ConfigError as error:
             return self._kept_old(*map(str, error.problems))
         # Check the settings that will be active, not those in the file: some stay as they were at startup.
@@ -200,12 +201,12 @@ class Reloader:
     async def _look_into(self, loaded: Loaded, folder: Path, look_again: LookAgain) -> None:
         before = self._model_folders.offered
         self._model_folders.in_use = self._target.in_use()
-        offered = await asyncio.to_thread(self._model_folders.look, folder)
+        offered = await in_thread("look for models", self._model_folders.look, folder)
         if offered == before:
             return None
         try:
-            found = await asyncio.to_thread(
-                lambda: self._target.fill(replace(loaded, catalog=look_again(lambda _: offered)))
+            found = await in_thread(
+                "estimate", lambda: self._target.fill(replace(loaded, catalog=look_again(lambda _: offered)))
             )
         except ConfigError as error:
             return log.error("models of a folder were not added error=%r", str(error))

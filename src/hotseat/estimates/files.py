@@ -77,6 +77,11 @@ def parts_of(first: Path) -> list[Path]:
     return [first.with_name(f"{found[1]}-{number:05}-of-{found[3]}.gguf") for number in range(1, count + 1)]
 
 
+def folders_in(argv: tuple[str, ...]) -> frozenset[str]:
+    """Where the files of a command may be: if one does not answer, neither do others there."""
+    return frozenset(os.path.dirname(word) for word in argv[1:] if "/" in word)
+
+
 def _opened(path: Path, read: Callable[[BinaryIO, int, str], T]) -> T:
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # a pipe would never answer

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from hotseat.model_files.of_command import may_tell_files, missing_file
 from hotseat.tasks import forever
+from hotseat.threads import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -59,7 +60,7 @@ class MissingFiles:
     async def _look(self) -> None:
         models = self._catalog().models
         recipes = {name: spec.recipe for name, spec in models.items() if may_tell_files(spec.recipe.argv)}
-        found = await asyncio.to_thread(missing_files, recipes) if recipes else {}
+        found = await in_thread("look for files", missing_files, recipes) if recipes else {}
         if found != self.by_model:
             self.by_model = found
             self._changed()

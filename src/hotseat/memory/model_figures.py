@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hotseat.catalog.spec import NOTHING
-from hotseat.estimates.files import Disk
+from hotseat.estimates.files import Disk, folders_in
 from hotseat.estimates.machine import Gpu
-from hotseat.estimates.report import Backing, Where
+from hotseat.estimates.report import Backing, CannotEstimate, Where
 from hotseat.hardware.footprints import key_of
 from hotseat.hardware.measurement import on_any_gpu
 from hotseat.identifiers import LOCAL_HOST, RAM, Place
 from hotseat.memory.estimated import Estimates, Placing
+from hotseat.threads import within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -25,7 +26,11 @@ if TYPE_CHECKING:
     from hotseat.hardware.footprints import Footprints, RecipeKey
     from hotseat.hardware.machine import Machine
     from hotseat.hardware.measurement import Use
-    from hotseat.identifiers import Bytes, DeviceName, MeasuredMemory
+    from hotseat.identifiers import Bytes, DeviceName, MeasuredMemory, Seconds
+
+
+LOOK_S: Seconds = 10.0
+"""For the files of one model, which else has no estimate until the next reload."""
 
 
 class Figures:
@@ -63,7 +68,11 @@ class Figures:
 
         Reads files and queries drivers, so it must not run on the event loop.
         """
-        return self._guesses_with({**totals_of(self._machine()), **budgets}).explained(spec)
+        guesses = self._guesses_with({**totals_of(self._machine()), **budgets})
+        found = within(LOOK_S, spec.name, folders_in(spec.recipe.argv), partial(guesses.explained, spec))
+        if found is None:
+            raise CannotEstimate("the disk with its files does not respond")
+        return found
 
     def peak(self, spec: ModelSpec, budgets: Mapping[Place, Bytes]) -> dict[Place, Bytes]:
         """The measured peak on places with a budget, without reclaimable pages.
@@ -84,7 +93,7 @@ class Figures:
 
     def _filled(self, spec: ModelSpec, guesses: Estimates, placing: Placing) -> ModelSpec:
         guessed: dict[Place, Bytes] = {}
-        if guess := guesses.of(spec):
+        if guess := within(LOOK_S, spec.name, folders_in(spec.recipe.argv), partial(guesses.of, spec)):
             guessed = placing.of(guess, spec.gpus if spec.is_placed_at_start else None)
             self._read_once[key_of(spec.recipe)] = guess.backed(Where.HOST, Backing.READ_ONCE)
         if not guess and spec.estimated is None:

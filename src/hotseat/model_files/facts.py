@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
+from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from hotseat.estimates.files import Disk
+from hotseat.estimates.files import Disk, folders_in
 from hotseat.estimates.gguf import CHAT_TEMPLATE, Long
 from hotseat.estimates.report import CannotEstimate
 from hotseat.model_files.file_kind import read_gguf
 from hotseat.model_files.of_command import files_of
+from hotseat.threads import within
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from hotseat.catalog.spec import ModelSpec
     from hotseat.estimates.gguf import Value
-    from hotseat.identifiers import Bytes, ModelName
+    from hotseat.identifiers import Bytes, ModelName, Seconds
     from hotseat.model_files.found import Role
 
     Stamp: TypeAlias = tuple[str, int, Bytes]
 
 log = logging.getLogger(__name__)
 
+LOOK_S: Seconds = 5.0
+"""For the files of one model."""
 THINKING = ("<think>", "enable_thinking", "reasoning_effort")
 """What the chat templates of models that think contain."""
 
@@ -59,12 +63,15 @@ class FactsReader:
         self._known: dict[tuple[Stamp, ...], ModelFacts | None] = {}
 
     def of_all(self, specs: Iterable[ModelSpec]) -> dict[ModelName, ModelFacts]:
-        """Reads files: not for the event loop. Models whose files are missing or unknown are left out."""
+        """Reads files: not for the event loop. Models whose files are missing, unknown or too slow are left out."""
         number = len(self._known)
-        found = [(spec.name, self._of(spec)) for spec in specs]
+        found = [(spec.name, self._in_time(spec)) for spec in specs]
         if len(self._known) > number:
             self._forget_former_files()
         return {name: facts for name, facts in found if facts is not None}
+
+    def _in_time(self, spec: ModelSpec) -> ModelFacts | None:
+        return within(LOOK_S, spec.name, folders_in(spec.recipe.argv), partial(self._of, spec))
 
     def _of(self, spec: ModelSpec) -> ModelFacts | None:
         files = files_of(spec.recipe.argv, dict(spec.recipe.env), Path.cwd())
@@ -80,7 +87,8 @@ class FactsReader:
     def _forget_former_files(self) -> None:
         """Another thread may do the same."""
         for stamps in list(self._known):
-            if _stamps(Path(file) for file, _, _ in stamps) != stamps:
+            files = [Path(file) for file, _, _ in stamps]
+            if within(LOOK_S, files[0].name, files[0].parent, partial(_stamps, files)) != stamps:
                 self._known.pop(stamps, None)
 
 

@@ -7,6 +7,7 @@ file: heads are read once. A file that vanished stays on offer while its model i
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from hotseat.estimates.report import CannotEstimate
@@ -15,6 +16,7 @@ from hotseat.model_files.file_kind import read_gguf
 from hotseat.model_files.found import Found, Role
 from hotseat.model_files.model_names import names_in
 from hotseat.model_files.walk import look_into
+from hotseat.threads import within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from hotseat.identifiers import Seconds
 
 SETTLED_S: Seconds = 2.0
+SCAN_S: Seconds = 60.0
 PROJECTOR = "mmproj"
 HELPERS = (Role.PROJECTOR, Role.DRAFT)
 
@@ -39,14 +42,23 @@ class ModelFolders:
         self.offered: Mapping[str, Path] = {}
 
     def look(self, folder: Path) -> Mapping[str, Path]:
-        """Names and files, in a stable order. Blocks while new heads are read."""
-        paths = look_into([folder]).ggufs
-        self._read = {path: self._looked_at(path) for path in paths}
+        """Names and files in a stable order; the last ones while the disk hangs. Blocks while new heads are read."""
+        read = within(SCAN_S, str(folder), folder, partial(self._scan, folder))
+        if read is None:
+            return self.offered
+        self._read = read
         models = sorted((found for _, found in self._read.values() if found), key=lambda found: str(found.path))
         present = {name: model.path for name, model in zip(names_in(folder, models), models, strict=True)}
         kept = {name: path for name, path in self.offered.items() if name in self.in_use}
         self.offered = {**kept, **present}
         return self.offered
+
+    def _scan(self, folder: Path) -> dict[Path, tuple[Looks, Found | None]]:
+        """What was read is kept for the next scan if this one takes too long."""
+        paths = look_into([folder]).ggufs
+        for path in paths:
+            self._read[path] = self._looked_at(path)
+        return {path: self._read[path] for path in paths}
 
     def _looked_at(self, path: Path) -> tuple[Looks, Found | None]:
         try:

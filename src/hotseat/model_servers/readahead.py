@@ -16,6 +16,7 @@ import time
 from typing import TYPE_CHECKING
 
 from hotseat.model_servers.load_progress import weights
+from hotseat.threads import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -73,7 +74,7 @@ class ReadingAhead:
     async def run(self) -> None:
         """Return when no more will be read."""
         try:
-            await asyncio.to_thread(self._read_all)
+            await in_thread("read ahead", self._read_all)
         finally:
             self.stop()
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from hotseat import dashboard
 from hotseat.api.app import build
@@ -17,9 +17,11 @@ from hotseat.api.server import served
 from hotseat.model_files.facts import FactsReader
 from hotseat.startup.metrics import metrics_of
 from hotseat.telemetry.upstream_page import UpstreamPage
+from hotseat.threads import in_thread
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Callable
     from contextlib import AsyncExitStack
 
     from hotseat.handover.restarts import Restarts
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from hotseat.startup.monitoring import Monitoring
     from hotseat.startup.relaying import RelayParts
     from hotseat.startup.shared import Shared
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 async def open_api(stack: AsyncExitStack, deps: ApiDeps, sock: socket.socket) -> None:
@@ -38,7 +43,13 @@ async def open_api(stack: AsyncExitStack, deps: ApiDeps, sock: socket.socket) ->
 def api_deps(
     shared: Shared, models: ModelParts, monitoring: Monitoring, relaying: RelayParts, restarts: Restarts
 ) -> ApiDeps:
-    facts = FactsReader()
+    facts, reading, estimating = FactsReader(), asyncio.Lock(), asyncio.Lock()
+
+    async def one_by_one(lock: asyncio.Lock, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """A disk that does not answer holds one thread, however many ask; operators alone ask for estimates."""
+        async with lock:
+            return await in_thread("read model files", read, *args, **kwargs)
+
     return ApiDeps(
         dispatcher=models.dispatcher,
         journal=models.journal,
@@ -48,8 +59,8 @@ def api_deps(
         in_progress=relaying.relay.connections.in_progress,
         history=monitoring.store_writer.read,
         usage=monitoring.usage_writer.read,
-        estimate=lambda spec: asyncio.to_thread(models.memory.explain, spec, models.dispatcher.catalog),
-        facts=lambda specs: asyncio.to_thread(facts.of_all, specs),
+        estimate=lambda spec: one_by_one(estimating, models.memory.explain, spec, models.dispatcher.catalog),
+        facts=lambda specs: one_by_one(reading, facts.of_all, specs),
         config=relaying.reloader.report,
         has_reload_failed=lambda: relaying.reloader.has_failed,
         reload=relaying.reloader.reload,

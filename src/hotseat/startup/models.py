@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import time
@@ -33,6 +32,7 @@ from hotseat.state.overrides_store import OVERRIDES, OverridesStore
 from hotseat.state.state_file import StateFile
 from hotseat.telemetry import logs
 from hotseat.telemetry.json_lines import server_line
+from hotseat.threads import in_thread
 
 if TYPE_CHECKING:
     import socket
@@ -110,7 +110,7 @@ async def open_models(stack: AsyncExitStack, shared: Shared, supervisor: Supervi
     learned, journal = LearnedStore(state_directory(os.environ) / LEARNED), Journal()
     memory = MemoryManager(learned, supervisor.pids, lambda: shared.active.settings)
     overrides = OverridesStore(StateFile(state_directory(os.environ) / OVERRIDES))
-    loaded = shared.active.loaded = await asyncio.to_thread(with_figures, shared.active.loaded, memory)
+    loaded = shared.active.loaded = await in_thread("estimate", with_figures, shared.active.loaded, memory)
     scheduler = Scheduler(overrides.applied_to(loaded.catalog), loaded.measured)
     journal.listen(lambda entry: None if supervisor.guard.is_handed_over else overrides.watch(entry))
     stats_store = keep_model_stats(stack, supervisor, learned, scheduler, journal)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from hotseat.model_servers.conversations.handover import SlotsRecord
 from hotseat.model_servers.conversations.part import NotKept
 from hotseat.model_servers.conversations.saved_file import Origin
 from hotseat.model_servers.conversations.slots_api import Refused, SlotsApi
+from hotseat.threads import in_thread
 
 if TYPE_CHECKING:
     from hotseat.identifiers import Address, Instant, LaunchId
@@ -127,6 +127,6 @@ class ServerConversations:
 
     async def _origin(self, api: SlotsApi) -> Origin:
         build = await api.build()
-        if not await asyncio.to_thread(self._start.is_unchanged):
+        if not await in_thread("look at files", self._start.is_unchanged):
             raise NotKept("the files of its command have changed since it was started")
         return Origin(self._start.model, fingerprint(self._start.basis, build), self._start.weight)
