@@ -82,6 +82,16 @@ def test_a_model_in_parts_is_one_model(tmp_path: Path) -> None:
     assert head.size == 512 + 136 + 512
 
 
+def test_parts_with_very_many_tensors(tmp_path: Path) -> None:
+    """All parts together have a limit."""
+    many = gguf_bytes([], [tensor(str(n), (1,), 24, n) for n in range(15_000)], data=15_000)
+    for n in (1, 2):
+        (tmp_path / f"m-0000{n}-of-00002.gguf").write_bytes(many)
+
+    with pytest.raises(CannotEstimate, match="more tensors than any known model"):
+        Disk(tmp_path).gguf("m-00001-of-00002.gguf")
+
+
 def test_a_missing_part_is_named(tmp_path: Path) -> None:
     """The error says which part is missing."""
     (tmp_path / "m-00001-of-00002.gguf").write_bytes(WHOLE)
@@ -116,6 +126,10 @@ HOSTILE = {
     "many dimensions": gguf_bytes([], [text("a") + struct.pack("<I", 1 << 31)]),
     "a tensor of exabytes": gguf_bytes([], [tensor("a", (HUGE, HUGE, HUGE, HUGE), 0, 0)]),
     "a tensor far away": gguf_bytes([], [tensor("a", (8,), 0, HUGE)], data=64),
+    "a thousand arrays": gguf_bytes([array(f"a{n}", 0, 4096, bytes(4096)) for n in range(1_000)], []),
+    "a thousand long names": gguf_bytes([number("a" * 60_000 + str(n), 1) for n in range(1_000)], []),
+    "a hundred thousand keys": gguf_bytes([number(str(n), 1) for n in range(100_000)], []),
+    "a hundred thousand tensors": gguf_bytes([], [tensor(str(n), (1,), 24, n) for n in range(100_000)], data=100_000),
     "millions of empty texts": gguf_bytes([array("a", 8, 4_000_001, bytes(8 * 4_000_001))], []),
 }
 

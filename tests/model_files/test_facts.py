@@ -42,11 +42,15 @@ def with_template(file: Path, template: str) -> Path:
         out.add_uint32(f"llama.{name}", number)
     out.add_uint32("llama.attention.head_count", 4)
     out.add_chat_template(template)
+    complete(out)
+    return file
+
+
+def complete(out: GGUFWriter) -> None:
     out.write_header_to_file()
     out.write_kv_data_to_file()
     out.write_ti_data_to_file()
     out.close()
-    return file
 
 
 def test_a_model_with_a_projector(tmp_path: Path) -> None:
@@ -77,6 +81,23 @@ def test_the_chat_template_says_what_a_model_can_do(
     assert facts is not None
     assert (facts.uses_tools, facts.thinks) == (uses_tools, thinks)
     assert "tokenizer.chat_template" not in facts.keys
+
+
+def test_a_head_with_more_than_fits_into_a_response(tmp_path: Path) -> None:
+    """Its first keys are kept, and no array is."""
+    out = GGUFWriter(tmp_path / "m.gguf", "llama")
+    for name, number in (("block_count", 1), ("context_length", 512), ("embedding_length", 64)):
+        out.add_uint32(f"llama.{name}", number)
+    out.add_array("llama.attention.head_count", [4])
+    for n in range(500):
+        out.add_string(f"note.{n}", "x" * 1_000)
+    complete(out)
+    facts = facts_of(serving("-m", str(tmp_path / "m.gguf")))
+
+    assert facts is not None
+    assert facts.keys["llama.block_count"] == 1
+    assert "llama.attention.head_count" not in facts.keys
+    assert 60 < len(facts.keys) < 70
 
 
 def test_models_without_a_known_file_are_left_out(tmp_path: Path) -> None:

@@ -37,11 +37,16 @@ class Disk(Struct, frozen=True):
     folder: Path
 
     def gguf(self, path: str) -> Head:
-        from hotseat.estimates.gguf import read_head
+        from hotseat.estimates.gguf import MOST_LISTED, read_head
 
-        first = self.folder / path
-        heads = [_opened(part, read_head) for part in parts_of(first)]
-        return replace(heads[0], tensors=tuple(tensor for head in heads for tensor in head.tensors))
+        first, *others = parts_of(self.folder / path)
+        head = _opened(first, read_head)
+        tensors = [*head.tensors]
+        for part in others:
+            tensors += _opened(part, read_head).tensors
+            if len(tensors) > MOST_LISTED:
+                raise CannotEstimate(f"{path} has parts with more tensors than any known model")
+        return replace(head, tensors=tuple(tensors))
 
     def checkpoint(self, path: str) -> Checkpoint:
         from hotseat.estimates.safetensors import checkpoint_of, weights_size

@@ -1,7 +1,7 @@
 """Reads the head of a GGUF file (versions 2 and 3): its keys and the list of its tensors, never the tensors.
 
 Model files are untrusted. Every length is compared with the rest of the file before anything is read, long values are
-skipped, and the number of items is limited: a hostile head costs neither memory nor time.
+skipped, and what is kept has a limit: a hostile head costs neither memory nor time.
 """
 
 from __future__ import annotations
@@ -30,8 +30,13 @@ CHAT_TEMPLATE, LONGEST_TEMPLATE = "tokenizer.chat_template", 1 << 18
 """It shows whether a model can use tools; the longest have some ten thousand characters."""
 LONGEST_ARRAY = 4_096
 """Longer arrays are vocabularies, of which only the length counts; one entry per layer fits well."""
-MOST_ITEMS = 4_000_000
-"""Keys, tensors and texts of one head together; the largest vocabularies have a million with their merges."""
+MOST_TEXTS = 4_000_000
+"""In the arrays of one head together; the largest vocabularies have a million with their merges."""
+MOST_LISTED = 20_000
+"""Keys, and tensors: the largest models have two thousand."""
+MOST_KEPT: Bytes = 4 << 20
+ENTRY: Bytes = 8
+"""Of an array, in memory."""
 MOST_DIMENSIONS = 4
 
 BLOCK = 1 << 18
@@ -84,9 +89,9 @@ def read_head(stream: BinaryIO, size: Bytes, name: str) -> Head:
     if version not in VERSIONS:
         raise cursor.broken(f"has version {version}, but only 2 and 3 (little-endian) are supported")
     tensor_count, key_count = cursor.number("Q"), cursor.number("Q")
-    cursor.expect(key_count, least=13, what="keys")
+    cursor.expect(key_count, least=13, what="keys", most=MOST_LISTED)
     keys = dict(_key(cursor) for _ in range(key_count))
-    cursor.expect(tensor_count, least=24, what="tensors")
+    cursor.expect(tensor_count, least=24, what="tensors", most=MOST_LISTED)
     listed = [_listed(cursor) for _ in range(tensor_count)]
     return Head(keys, _sized(cursor, listed, keys.get("general.alignment", ALIGNMENT)))
 
@@ -99,14 +104,20 @@ class _Cursor:
         self._name = name
         self.size = size
         self.at = 0
-        self._items = 0
+        self._texts = self._kept = 0
 
     def take(self, length: int) -> bytes:
         self._claim(length)
+        self.keep(length)
         taken = self._stream.read(length)
         if len(taken) < length:
             raise self.broken("was truncated while it was read")
         return taken
+
+    def keep(self, size: Bytes) -> None:
+        self._kept += size
+        if self._kept > MOST_KEPT:
+            raise self.broken("has a header with more than any known model")
 
     def skip(self, length: int) -> None:
         self._claim(length)
@@ -114,6 +125,8 @@ class _Cursor:
 
     def skip_texts(self, count: int) -> None:
         """Skip so many texts, block by block: a vocabulary has hundreds of thousands of them."""
+        self.expect(count, least=8, what="texts", most=MOST_TEXTS - self._texts)
+        self._texts += count
         block, start, at = b"", self.at, self.at
         for _ in range(count):
             if at + LENGTH.size > start + len(block):
@@ -139,12 +152,11 @@ class _Cursor:
             raise self.broken(f"has a {what} whose name is {name.length} bytes long")
         return name
 
-    def expect(self, count: int, least: Bytes, what: str) -> None:
+    def expect(self, count: int, least: Bytes, what: str, most: int) -> None:
         """Refuse a count that the rest of the file cannot hold, before looping that often."""
         if count * least > self.size - self.at:
             raise self.broken(f"claims {count} {what}, more than its size allows")
-        self._items += count
-        if self._items > MOST_ITEMS:
+        if count > most:
             raise self.broken(f"claims {count} {what}, more than any known model")
 
     def broken(self, what: str) -> CannotEstimate:
@@ -189,20 +201,16 @@ def _value(cursor: _Cursor, kind: int, longest: int) -> Scalar | Long:
 def _array(cursor: _Cursor) -> Value:
     kind, length = cursor.number("I"), cursor.number("Q")
     if kind == TEXT:
-        return _texts(cursor, length)
+        cursor.skip_texts(length)
+        return Long(length)
     if kind not in SCALARS:
         raise cursor.broken(f"has an array of the unknown type {kind}")
     size = struct.calcsize(SCALARS[kind])
     if length > LONGEST_ARRAY:
         cursor.skip(length * size)
         return Long(length)
+    cursor.keep(length * ENTRY)
     return struct.unpack(f"<{length}{SCALARS[kind]}", cursor.take(length * size))
-
-
-def _texts(cursor: _Cursor, length: int) -> Long:
-    cursor.expect(length, least=8, what="texts")
-    cursor.skip_texts(length)
-    return Long(length)
 
 
 # Tensors

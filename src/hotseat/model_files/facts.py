@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import accumulate
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+MOST_SHOWN = 1 << 16
+"""Characters of the keys and values of one model."""
 LOOK_S: Seconds = 5.0
 """For the files of one model."""
 THINKING = ("<think>", "enable_thinking", "reasoning_effort")
@@ -47,7 +50,7 @@ class ModelFacts:
     uses_tools: bool
     thinks: bool
     keys: Mapping[str, Value] = field(repr=False)
-    """Of its head, without long texts and arrays."""
+    """Of its head, without arrays and long texts, as far as they fit into a response."""
 
     @property
     def size(self) -> Bytes:
@@ -119,9 +122,16 @@ def _read(file: Path, stamps: tuple[Stamp, ...], *, sees_images: bool) -> ModelF
         sees_images,
         uses_tools="tools" in template,
         thinks=any(word in template for word in THINKING),
-        keys={name: value for name, value in keys.items() if name != CHAT_TEMPLATE and _is_short(value)},
+        keys=_short(keys),
     )
 
 
+def _short(keys: Mapping[str, Value]) -> dict[str, Value]:
+    """What fits into a response, which a hostile file could make very long."""
+    short = [(name, value) for name, value in keys.items() if name != CHAT_TEMPLATE and _is_short(value)]
+    sizes = accumulate(len(name) + len(str(value)) for name, value in short)
+    return dict(item for item, size in zip(short, sizes, strict=True) if size <= MOST_SHOWN)
+
+
 def _is_short(value: Value) -> bool:
-    return not isinstance(value, Long) and (not isinstance(value, float) or isfinite(value))
+    return not isinstance(value, Long | tuple) and (not isinstance(value, float) or isfinite(value))
