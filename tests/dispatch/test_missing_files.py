@@ -57,6 +57,15 @@ KINDS: dict[str, tuple[tuple[str, ...], str]] = {
     "MLX": (("python", "-m", "mlx_lm", "server", "--model", "{}/x"), "x"),
     "any program": (("{}/x-server", "--model", "some/name"), "x-server"),
     "program": (("{}/llama-server", "-m", "{}/a.gguf"), "llama-server"),
+    "program on PATH": (("no-such-server", "--model", "some/name"), "bin/no-such-server"),
+    "program on the PATH of its environment": (("no-such-server", "some/name"), "own/no-such-server"),
+    "program that is not executable": (("{}/plain", "--model", "some/name"), "plain"),
+}
+NOT_ON_PATH = 'no program named "no-such-server" on PATH. Install it, or correct `cmd`.'
+REASONS = {
+    "program on PATH": NOT_ON_PATH,
+    "program on the PATH of its environment": NOT_ON_PATH,
+    "program that is not executable": '"{}/plain" is not executable: run chmod +x.',
 }
 
 
@@ -77,11 +86,22 @@ class Client:
     def cut(self, error: HotseatError) -> None: ...
 
 
+@pytest.fixture(autouse=True)
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All programs of the commands are on PATH."""
+    (tmp_path / "bin").mkdir()
+    for name in {"serve", *(argv[0] for argv, _ in KINDS.values() if "/" not in argv[0])} - {"no-such-server"}:
+        (tmp_path / "bin" / name).touch(mode=0o700)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+
+
 def of_kind(kind: str, folder: Path) -> ModelSpec:
     (folder / "a.gguf").touch()
     (folder / "p-00001-of-00002.gguf").touch()
     argv = tuple(word.replace("{}", str(folder)) for word in KINDS[kind][0])
+    (folder / "plain").touch()
     env = (("LLAMA_ARG_MODEL", f"{folder}/x.gguf"),) if kind == "environment" else ()
+    env = (("PATH", f"{folder}/own"),) if kind == "program on the PATH of its environment" else env
     return replace(spec("lost"), recipe=LaunchRecipe(argv, "http://127.0.0.1:${PORT}", env=env))
 
 
@@ -106,17 +126,20 @@ class Rig:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_path_in_a_command_that_does_not_exist(kind: str, tmp_path: Path) -> None:
-    """Nothing is unloaded, whoever asks; the error names the path; the next request finds a file that was copied."""
+async def test_a_path_or_program_in_a_command_that_does_not_exist(kind: str, tmp_path: Path) -> None:
+    """Nothing is unloaded, whoever asks; the error names it; the next request finds a file that was copied."""
     rig = Rig(of_kind(kind, tmp_path))
     await rig.ask(GOOD)
     operator, file = rig.dispatcher.operator, tmp_path / KINDS[kind][1]
+    missing = f'the file "{file}" does not exist. Copy it there, or correct `cmd`.'
+    reason = REASONS.get(kind, missing).replace("{}", str(tmp_path))
     for asking in (rig.ask(), operator.load(LOST), operator.load_for_client(LOST, CLIENT)):
         error = await rig.refusal(asking)
-        assert error.message == f'lost is not ready: the file "{file}" does not exist. Copy it there, or correct `cmd`.'
+        assert error.message == f"lost is not ready: {reason}"
         assert (error.status, error.retry_after, error.retry_helps) == (503, None, False)
     file.parent.mkdir(exist_ok=True)
     file.touch()
+    file.chmod(0o700)
     await rig.ask()
     loaded = rig.launcher.alive
     await rig.dispatcher.shut_down(within=0)
@@ -174,7 +197,7 @@ def raising(error: type[Exception]) -> Callable[..., NoReturn]:
 async def test_a_look_that_fails_leaves_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The working directory is gone, or no thread can be started: the start says what is missing."""
     looks, recipe = FileLooks(), of_kind("model", tmp_path).recipe
-    monkeypatch.setattr(of_command, "missing_file", raising(FileNotFoundError))
+    monkeypatch.setattr(of_command, "what_is_missing", raising(FileNotFoundError))
     failed = looks.look(recipe)
     assert failed is not None
     found = await failed

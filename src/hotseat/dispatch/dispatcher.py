@@ -152,12 +152,12 @@ class Dispatcher:
 
     def _look_for_files(self, event: RequestArrived | LoadRequested) -> asyncio.Future[str] | None:
         """Nothing is unloaded for a model before its files were looked for."""
-        spec = self.catalog.models.get(event.model) if event.missing_file is None else None
+        spec = self.catalog.models.get(event.model) if event.missing is None else None
         return self._look(spec.recipe) if spec and self.questions.phase_of(spec.name) is Phase.COLD else None
 
-    def _looked(self, event: RequestArrived | LoadRequested, missing_file: str) -> None:
+    def _looked(self, event: RequestArrived | LoadRequested, missing: str) -> None:
         if self.tickets.holder(event.ticket):  # else it has left meanwhile
-            self.tell(looked(event, missing_file))
+            self.tell(looked(event, missing))
 
     def _decide(self, event: Event) -> None:
         now = self._clock()

@@ -134,7 +134,7 @@ class FleetNode:
         """A journal listener. Anything except plain request arrivals and departures may matter to other hosts."""
         if not isinstance(entry.event, RequestArrived | RequestLeft) or entry.commands:
             self.notify()
-        if isinstance(entry.event, UpstreamFailed) or getattr(entry.event, "missing_file", None):
+        if isinstance(entry.event, UpstreamFailed) or getattr(entry.event, "missing", None):
             self._missing_files.look_soon()
 
     def notify(self) -> None:

@@ -1,8 +1,10 @@
-"""The model files that a command line names: looked for before anything is unloaded for the model."""
+"""The program and the model files that a command line names: looked for before anything is unloaded for the model."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 from contextlib import suppress
 from functools import lru_cache
 from itertools import pairwise
@@ -45,8 +47,8 @@ class FileLooks:
         """Until the disk has answered."""
 
     def look(self, recipe: LaunchRecipe) -> asyncio.Future[str] | None:
-        """The missing file; empty: none, or the disk hangs. None: there is nothing to look for, or too much hangs."""
-        if not (found := self.looking.get(recipe)) and may_tell_files(recipe.argv) and len(self.looking) < MOST_LOOKS:
+        """What is missing; empty: nothing, or the disk hangs. None: too much hangs."""
+        if not (found := self.looking.get(recipe)) and len(self.looking) < MOST_LOOKS:
             loop = asyncio.get_running_loop()
             with suppress(RuntimeError):  # no thread can be started: the start says what is missing
                 start_thread("look for files", self._look, recipe, loop)
@@ -57,7 +59,7 @@ class FileLooks:
     def _look(self, recipe: LaunchRecipe, loop: asyncio.AbstractEventLoop) -> None:
         missing = ""
         with suppress(OSError):  # such as a working directory that was deleted
-            missing = missing_file(recipe)
+            missing = what_is_missing(recipe)
         with suppress(RuntimeError):  # the loop has ended meanwhile
             loop.call_soon_threadsafe(lambda: _answer(self.looking.pop(recipe), missing))
 
@@ -65,6 +67,19 @@ class FileLooks:
 def _answer(found: asyncio.Future[str], missing: str) -> None:
     if not found.done():
         found.set_result(missing)
+
+
+def what_is_missing(recipe: LaunchRecipe) -> str:
+    """Why the command surely fails, in whole sentences; empty: nothing is known. Not for the loop."""
+    if missing := missing_file(recipe):
+        return f'the file "{missing}" does not exist. Copy it there, or correct `cmd`.'
+    program = recipe.argv[0]
+    path = dict(recipe.env).get("PATH", os.environ.get("PATH", os.defpath))
+    if shutil.which(program, path=path) or without(program, recipe.secrets) != program:
+        return ""
+    if "/" in program:
+        return f'"{program}" is not executable: run chmod +x.'
+    return f'no program named "{program}" on PATH. Install it, or correct `cmd`.'
 
 
 def missing_file(recipe: LaunchRecipe) -> str:

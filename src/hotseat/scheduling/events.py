@@ -41,8 +41,9 @@ class RequestArrived(Struct, frozen=True):
     """How long it has waited in the previous process, which has admitted it; None: it is new."""
     is_batch: bool = False
     """Others are served before it."""
-    missing_file: str | None = None
-    """A file without which the model's server surely fails; empty: none is missing; None: nobody has looked."""
+    missing: str | None = None
+    """Which file or program is missing, so that the model's server surely fails, in whole sentences; empty: none is;
+    None: nobody has looked."""
 
 
 class LoadRequested(Struct, frozen=True):
@@ -52,12 +53,12 @@ class LoadRequested(Struct, frozen=True):
     model: ModelName
     client: ClientId
     waited_s: Seconds | None = None
-    missing_file: str | None = None
+    missing: str | None = None
     """Both as those of RequestArrived."""
 
 
-def looked(event: RequestArrived | LoadRequested, missing_file: str) -> RequestArrived | LoadRequested:
-    return replace(event, missing_file=missing_file)
+def looked(event: RequestArrived | LoadRequested, missing: str) -> RequestArrived | LoadRequested:
+    return replace(event, missing=missing)
 
 
 class UnloadRequested(Struct, frozen=True):

@@ -227,14 +227,13 @@ class Scheduler(Questions):
         is_new = event.waited_s is None
         if is_new and ticket.kind is RequestKind.LOAD:
             transitions.forgive(model)
-        if event.missing_file and model.phase is Phase.COLD:  # before anything is unloaded for it
-            where = f'the file "{event.missing_file}" does not exist. Copy it there, or correct `cmd`.'
-            failure = LoadFailed(f"{model.name} is not ready: {where}")
+        if event.missing and model.phase is Phase.COLD:  # before anything is unloaded for it
+            failure = LoadFailed(f"{model.name} is not ready: {event.missing}")
             model.failures, model.may_pass = model.failures or 1, False  # shown as failed; never a reason to back off
             model.why = model.last_error = failure.message
             state.failed[model.name] = model
-            transitions.refuse_all(model.name, failure, "a file is missing")
-            return transitions.refuse(ticket.id, failure, "a file is missing")
+            transitions.refuse_all(model.name, failure, "a file or the program is missing")
+            return transitions.refuse(ticket.id, failure, "a file or the program is missing")
         limit = reached_limit(state, ticket.client, ticket.kind) if is_new else None
         if limit and not serves_at_once(state, model, ticket.kind):
             error = self._line_is_full(ticket.model, limit, transitions.now)
