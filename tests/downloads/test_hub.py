@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import hashlib
+import json
 import os
 import resource
+import tracemalloc
 from typing import TYPE_CHECKING
 
+import httpx2
 import pytest
 from huggingface_hub import try_to_load_from_cache
 from tests.support.local_hub import COMMIT, Content
 
 from hotseat.downloads import hub as hub_module
 from hotseat.downloads.hub import Repository, repository
-from hotseat.downloads.patience import Patience, disk_problem
+from hotseat.downloads.patience import Patience, disk_problem, in_words
 from hotseat.downloads.problems import DownloadProblem
 
 if TYPE_CHECKING:
@@ -234,6 +238,42 @@ def test_an_address_of_a_hub_that_is_no_url_is_an_error_at_once(
         fetch()
 
     assert fetch.pauses == []
+
+
+LISTINGS = {
+    "nested": (b"[" * 200_000, "identity"),
+    "a number of 5,000 digits": (b'{"sha": ' + b"9" * 5_000 + b"}", "identity"),
+    "no object": (b"[1]", "identity"),
+    "files that are none": (json.dumps({"sha": COMMIT, "siblings": 5}).encode(), "identity"),
+    "long": (b" " * (20 * MIB), "identity"),
+    "compressed": (gzip.compress(b" " * (50 * MIB)), "gzip"),
+}
+
+
+@pytest.mark.parametrize("kind", LISTINGS)
+def test_a_listing_that_no_hub_sends(hub: LocalHub, fetch: Fetch, kind: str) -> None:
+    """It is an error at once, and takes little memory."""
+    hub.listing = LISTINGS[kind]
+    tracemalloc.start()
+    try:
+        with pytest.raises(DownloadProblem, match="did not answer like a hub"):
+            fetch.file()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 45 * MIB  # the hub is in this process
+    assert fetch.pauses == []
+
+
+def test_a_repository_with_terms() -> None:
+    """Whoever has not accepted them is told so."""
+    request = httpx2.Request("GET", "https://hub/api/models/test/one")
+    refused = httpx2.Response(403, headers={"X-Error-Code": "GatedRepo"}, request=request)
+    with pytest.raises(httpx2.HTTPStatusError) as problem:
+        refused.raise_for_status()
+
+    assert "accept its terms on its page" in str(in_words(problem.value, "test/one"))
 
 
 def refused_token(hub: LocalHub) -> None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import ssl
 from typing import TYPE_CHECKING
 
+import httpx2
 import pytest
 from tests.support.certificate import CERTIFICATE
 from tests.support.local_hub import Content, local_hub
 
+from hotseat.downloads import url_file
 from hotseat.downloads.library import close_session
 from hotseat.downloads.model_download import remote_file
 from hotseat.downloads.patience import Patience
 from hotseat.downloads.problems import DownloadProblem
 from hotseat.downloads.reference import UrlReference, parse
+from hotseat.downloads.transfer import RANGE
 from hotseat.downloads.url_file import UrlFile, look_up
 
 if TYPE_CHECKING:
@@ -190,3 +193,21 @@ def test_a_certificate_that_is_not_trusted_is_an_error(
     close_session()
     with pytest.raises(DownloadProblem, match=r"cannot be reached.*certificate"):
         look_up(reference(server), patience)
+
+
+@pytest.mark.parametrize("name", ["Content-Range", "Content-Length"])
+def test_a_size_of_thousands_of_digits(name: str, monkeypatch: pytest.MonkeyPatch, patience: Patience) -> None:
+    """It is no size."""
+    said = {"Content-Range": f"bytes 0-0/{'9' * 5_000}", "Content-Length": "9" * 5_000}[name]
+    answer = httpx2.MockTransport(lambda _: httpx2.Response(206, headers={name: said}, stream=httpx2.ByteStream(b"")))
+    monkeypatch.setattr(url_file, "get_session", lambda: httpx2.Client(transport=answer))
+
+    with pytest.raises(DownloadProblem, match="does not say how large it is"):
+        look_up(UrlReference("https://host/m.gguf", "m.gguf"), patience)
+
+
+def test_a_part_with_thousands_of_digits() -> None:
+    """It is another part than requested."""
+    assert RANGE.fullmatch("bytes 5-7/100")
+    for said in (f"bytes {'9' * 5_000}-7/100", f"bytes 5-7/{'9' * 5_000}"):
+        assert RANGE.fullmatch(said) is None

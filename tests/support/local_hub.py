@@ -107,6 +107,8 @@ class LocalHub:
     asked: list[Asked] = field(default_factory=list)
     sent: int = 0
     """Bytes of files that the storage has sent."""
+    listing: tuple[bytes, str] | None = None
+    """What is sent instead of a listing, and its Content-Encoding."""
     released: threading.Event = field(default_factory=threading.Event)
     url: str = ""
     storage: str = ""
@@ -165,6 +167,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _listing(self, name: str) -> None:
         if name not in self.hub.repositories:
             return self._say(404, {"X-Error-Code": "RepoNotFound", "X-Error-Message": "Repository not found"})
+        if self.hub.listing:
+            body, encoding = self.hub.listing
+            return self._say(200, {"Content-Type": "application/json", "Content-Encoding": encoding}, body)
         siblings = [_sibling(file, content) for file, content in self.hub.repositories[name].items()]
         said = {"id": name, "modelId": name, "sha": COMMIT, "private": False, "tags": [], "siblings": siblings}
         return self._say(200, {"Content-Type": "application/json"}, json.dumps(said).encode())

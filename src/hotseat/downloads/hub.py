@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hotseat.downloads.library import (
-    HfApi,
     build_hf_headers,
     constants,
     get_hf_file_metadata,
+    get_session,
     hf_hub_url,
     repo_folder_name,
 )
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 MOST_FILES = 5_000
+LONGEST_LISTING: Bytes = 16 << 20
 
 
 def address() -> str:
@@ -97,16 +99,27 @@ class Repository:
 
 def repository(name: str, patience: Patience) -> Repository:
     """DownloadProblem if it does not exist or may not be read."""
-    api = HfApi(endpoint=address(), library_name="hotseat")
-    ask = partial(api.model_info, name, files_metadata=True, timeout=TIMEOUT_S)
+    match patience.until_done(partial(_listing, name), name):
+        case {"sha": str(commit), "siblings": list(siblings)} if COMMIT.fullmatch(commit):
+            files = [_file(each) for each in siblings[:MOST_FILES]]
+            return Repository(name, commit, [file for file in files if file])
+    raise _no_hub()
+
+
+def _listing(name: str) -> Any:
+    """Its JSON; the library would read any length, and expand what is compressed."""
+    headers = {**build_hf_headers(library_name="hotseat"), "Accept-Encoding": "identity"}
+    url, body = f"{address()}/api/models/{name}", bytearray()
+    with get_session().stream("GET", url, params={"blobs": True}, headers=headers, timeout=TIMEOUT_S) as response:
+        response.raise_for_status()
+        for block in response.iter_raw():
+            body += block
+            if len(body) > LONGEST_LISTING:
+                raise _no_hub()
     try:
-        info = patience.until_done(ask, name)
-    except (ValueError, TypeError, LookupError):  # no JSON, or another kind of answer
+        return json.loads(body)
+    except (ValueError, RecursionError):
         raise _no_hub() from None
-    if not COMMIT.fullmatch(info.sha or ""):
-        raise _no_hub()
-    files = [_file(each) for each in (info.siblings or ())[:MOST_FILES]]
-    return Repository(name, str(info.sha), [file for file in files if file])
 
 
 def _no_hub() -> DownloadProblem:
@@ -115,11 +128,10 @@ def _no_hub() -> DownloadProblem:
 
 def _file(sibling: object) -> RemoteFile | None:
     """Only files in large file storage have a known SHA-256, and model files always are."""
-    lfs = getattr(sibling, "lfs", None)
-    name, size, sha256 = getattr(sibling, "rfilename", None), getattr(lfs, "size", None), getattr(lfs, "sha256", None)
-    if not isinstance(name, str) or not isinstance(size, int) or not SHA256.fullmatch(str(sha256)):
-        return None
-    return RemoteFile(name, size, str(sha256))
+    match sibling:
+        case {"rfilename": str(name), "lfs": {"size": int(size), "sha256": str(sha256)}} if SHA256.fullmatch(sha256):
+            return RemoteFile(name, size, sha256)
+    return None
 
 
 def _origin(url: str) -> str:

@@ -13,20 +13,17 @@ os.environ["HF_HUB_DISABLE_UPDATE_CHECK"] = "1"
 os.environ["HF_HUB_DISABLE_XET"] = "1"
 
 from huggingface_hub import (
-    HfApi,
     close_session,
     constants,
     get_hf_file_metadata,
     get_session,
     hf_hub_url,
 )
-from huggingface_hub.errors import GatedRepoError, OfflineModeIsEnabled
+from huggingface_hub.errors import OfflineModeIsEnabled
 from huggingface_hub.file_download import repo_folder_name
 from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # documented, not in __all__
 
 __all__ = [
-    "GatedRepoError",
-    "HfApi",
     "OfflineModeIsEnabled",
     "build_hf_headers",
     "close_session",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import httpx2
 
-from hotseat.downloads.library import GatedRepoError, OfflineModeIsEnabled
+from hotseat.downloads.library import OfflineModeIsEnabled
 from hotseat.downloads.problems import DownloadProblem, Interrupted
 
 if TYPE_CHECKING:
@@ -87,7 +87,8 @@ def in_words(problem: Exception, what: str) -> DownloadProblem:
     """The error as a sentence about `what`; never contains a header, so never a token."""
     status = status_of(problem)
     if status in (401, 403):
-        hint = f"accept its terms on its page, then {SIGN_IN}" if isinstance(problem, GatedRepoError) else CHECK
+        is_gated = problem.response.headers.get("X-Error-Code") == "GatedRepo"  # type: ignore[attr-defined]
+        hint = f"accept its terms on its page, then {SIGN_IN}" if is_gated else CHECK
         return DownloadProblem(f"{what}: the server refused access ({status}); {hint}")
     if status == 404:
         return DownloadProblem(f"{what} does not exist at the server; {CHECK}")

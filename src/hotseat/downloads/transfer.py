@@ -29,7 +29,7 @@ BLOCK: Bytes = 1 << 20
 TIMEOUT_S = 30.0
 PARTIAL = 206
 BEYOND_END = 416
-RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
+RANGE = re.compile(r"bytes (\d{1,18})-\d{1,18}/(\d{1,18}|\*)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from hotseat.downloads.reference import UrlReference
     from hotseat.identifiers import Bytes
 
+MOST_DIGITS = 18
+
 
 @dataclass(frozen=True, slots=True)
 class UrlFile:
@@ -77,6 +79,6 @@ def _look_up(reference: UrlReference) -> UrlFile:
 def _size(response: httpx2.Response, url: str) -> Bytes:
     said = RANGE.fullmatch(response.headers.get("Content-Range", ""))
     size = said[2] if said else response.headers.get("Content-Length", "")
-    if not size.isdecimal():
+    if not size.isdecimal() or len(size) > MOST_DIGITS:
         raise DownloadProblem(f"{url} does not say how large it is, so it is not downloaded")
     return int(size)
