@@ -55,8 +55,7 @@ class Ledger:
         return was_there
 
     def _is_later(self, key: str, revision: Revision) -> bool:
-        known = self._present.get(key) or self._gone.get(key)
-        return known is None or revision > known
+        return revision > (self._present.get(key) or self._gone.get(key, 0))
 
     def begun_anew(self) -> None:
         """Reset revisions: the bucket may have been recreated."""
