@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ from tests.support.management import application, around, served
 from tests.support.waiting import come_true
 
 from hotseat.catalog.spec import LaunchRecipe
+from hotseat.cli.fleet import path_warnings
+from hotseat.fleet.member import PathState
 from hotseat.identifiers import HostName, ModelName
 from hotseat.scheduling.events import CatalogChanged
 
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from tests.support.command_line import Typed
 
 QWEN = ModelName("qwen")
+DAY_S = 86400
 REFUSALS = 6
 """After so many a host is left out for a minute, although it renews its record."""
 
@@ -170,6 +174,28 @@ async def test_status_shows_which_host_cannot_reach_another(gpu1: CommandLine, f
     assert head.split() == ["FROM", "TO", "NOT", "REACHED", "BECAUSE"]
     assert row.split(maxsplit=2) == ["gpu2", "gpu1", "no connection: No route to host"]
     assert said["broken_paths"] == [{"host": "gpu2", "to": "gpu1", "reason": "no connection: No route to host"}]
+
+
+async def test_status_warns_of_certificates_and_clocks(gpu1: CommandLine, fleet: InProcessFleet) -> None:
+    """A certificate that ends soon and a clock that is off have a line each, and --json has both figures."""
+    ends = time.time() + 13.5 * DAY_S
+    fleet.states["gpu2"] = PathState("", ends, -7.0)
+    await come_true(lambda: fleet["gpu1"].fleet_admin.view().hosts[1].clock_ahead_s)
+    *_, certificate, clock = (await gpu1.type("fleet", "status")).out.splitlines()
+    here, there = json.loads((await gpu1.type("fleet", "status", "--json")).out)["hosts"]
+
+    assert certificate == "The certificate of gpu2 ends in 13d11h. Renew it, and reload that host."
+    assert clock == "The clock of gpu2 differs by -7 s from that of gpu1. Synchronize both with NTP."
+    assert (there["certificate_ends"], there["clock_ahead_s"]) == (ends, -7.0)
+    assert (here["certificate_ends"], here["clock_ahead_s"]) == (None, None)
+
+
+@pytest.mark.parametrize(("days", "ahead_s"), [(15.0, 5.0), (None, None)])
+def test_no_warning_of_a_path(days: float | None, ahead_s: float | None) -> None:
+    """Certificates that end later, small differences of clocks and what is unknown have no line."""
+    ends = None if days is None else time.time() + days * DAY_S
+
+    assert [*path_warnings({"host": "gpu2", "certificate_ends": ends, "clock_ahead_s": ahead_s}, "gpu1")] == []
 
 
 async def test_status_for_programs(gpu1: CommandLine) -> None:

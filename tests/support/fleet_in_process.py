@@ -63,6 +63,8 @@ class InProcessFleet:
     hosts: dict[str, Host] = field(default_factory=dict)
     silent: set[str] = field(default_factory=set)
     """Hosts that do not answer."""
+    states: dict[str, PathState] = field(default_factory=dict)
+    """What the answers of a host show."""
 
     def __getitem__(self, name: str) -> Host:
         return self.hosts[name]
@@ -81,7 +83,9 @@ class InProcessFleetClient:
         self._fleet = fleet
 
     async def path_to(self, address: Address) -> PathState:
-        return PathState("" if self._at(f"http://{address.host}") else "timeout")
+        if self._at(f"http://{address.host}") is None:
+            return PathState("timeout")
+        return self._fleet.states.get(address.host, PathState())
 
     async def model_details(self, host: HostName, address: str, model: ModelName) -> dict[str, Any]:
         there = self._at(address)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
 
 ROW = re.compile(r"^\| `([a-z_]+)` \| (counter|gauge|histogram) \| (.*?) \| ", re.MULTILINE)
 ALPHA, BETA, DUD = ModelName("alpha"), ModelName("beta"), ModelName("dud")
-GPU2 = HostView(HostName("gpu2"), "http://gpu2", "1", {}, HostState.UNREACHABLE, 2.5, frozenset(), (), (), 7, 1)
+SEEN = HostView(HostName("gpu2"), "http://gpu2", "1", {}, HostState.UNREACHABLE, 2.5, frozenset(), (), (), 7, 1)
+GPU2 = replace(SEEN, certificate_ends=1_800_000_000.0, clock_ahead_s=-7.0)
 FLEET = FleetView(HostName("gpu1"), FleetConnection.DISCONNECTED, (GPU2,), (), {Agreement.MADE: 3}, malformed=1)
 
 
@@ -129,6 +131,8 @@ async def test_a_fleet_in_figures() -> None:
         ("hotseat_fleet_connection", "disconnected"): 1,
         ("hotseat_fleet_hosts",): 1,
         ("hotseat_fleet_host_last_seen_seconds", "gpu2"): 2.5,
+        ("hotseat_fleet_host_certificate_ends_timestamp_seconds", "gpu2"): 1_800_000_000,
+        ("hotseat_fleet_host_clock_ahead_seconds", "gpu2"): -7,
         ("hotseat_fleet_requests_total", "forwarded", "gpu2"): 7,
         ("hotseat_fleet_requests_total", "gpu2", "refused"): 1,
         ("hotseat_fleet_claims_total", "made"): 3,

@@ -69,6 +69,12 @@ class FleetHost(Schema):
         dict[str, str],
         Field(description="Models that cannot be loaded there, and a file that each lacks."),
     ]
+    certificate_ends: Annotated[
+        float | None, Field(description="When its TLS certificate ends, in Unix time; null: unknown, or no TLS.")
+    ]
+    clock_ahead_s: Annotated[
+        float | None, Field(description="Seconds that its clock is ahead of this host's; null: unknown.")
+    ]
 
 
 class FleetClaim(Schema):

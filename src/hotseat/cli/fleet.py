@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from hotseat.cli.client import in_path
@@ -9,7 +10,7 @@ from hotseat.cli.queries import show_json
 from hotseat.cli.tables import duration, memory_text, table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from hotseat.cli.client import Server
 
@@ -18,6 +19,8 @@ BROKEN = ("FROM", "TO", "NOT REACHED BECAUSE")
 CLAIMS = ("MODEL", "WILL LOAD ON", "BECAUSE")
 ABSENT = ("ABSENT HOST", "WHEN IT JOINS")
 MISSING = ("HOST", "MODEL", "MISSING FILE")
+CERTIFICATE_S, CLOCK_S = 14 * 86400.0, 5.0
+"""What is left of a certificate, and how far a clock is off, when a line warns of it."""
 STALE = "Other hosts are shown with their last known state, and nothing can be changed or moved."
 
 
@@ -30,6 +33,8 @@ def status(server: Server, as_json: bool) -> None:
         print("\n" + table(BROKEN, [(path["host"], path["to"], path["reason"]) for path in fleet["broken_paths"]]))
     elif len(fleet["hosts"]) > 1:
         print("\nNo host reports that it cannot reach another one.")
+    if warnings := [warning for host in fleet["hosts"] for warning in path_warnings(host, fleet["host"])]:
+        print("\n" + "\n".join(warnings))
     if fleet["claims"]:
         claims = [(claim["model"], claim["host"], claim["reason"]) for claim in fleet["claims"]]
         print("\n" + table(CLAIMS, claims))
@@ -83,6 +88,14 @@ def state(host: dict[str, Any]) -> str:
     seen = f"last seen {duration(host['last_seen_s'])} ago"
     problem = f" ({host['problem']})" if host.get("problem") else ""
     return seen if host["state"] == "reachable" else f"{host['state']}{problem}, {seen}"
+
+
+def path_warnings(host: dict[str, Any], me: str) -> Iterator[str]:
+    ends, ahead_s = host["certificate_ends"], host["clock_ahead_s"]
+    if ends is not None and (left_s := ends - time.time()) < CERTIFICATE_S:
+        yield f"The certificate of {host['host']} ends in {duration(max(0, left_s))}. Renew it, and reload that host."
+    if ahead_s is not None and abs(ahead_s) > CLOCK_S:
+        yield f"The clock of {host['host']} differs by {ahead_s:+g} s from that of {me}. Synchronize both with NTP."
 
 
 def give(server: Server, host: str, order: str) -> None:

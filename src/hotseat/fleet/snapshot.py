@@ -52,6 +52,8 @@ def _host(member: Member, roster: Roster, counters: FleetCounters, now: Instant)
         config_digest=record.catalog[:DIGITS_SHOWN],
         missing_files=record.missing_files,
         unreachable=record.unreachable,
+        certificate_ends=member.path.certificate_ends,
+        clock_ahead_s=member.path.clock_ahead_s,
     )
 
 

@@ -94,6 +94,10 @@ class HostView:
     """A file that its disk does not have, of each of its models that lacks one."""
     unreachable: Mapping[HostName, str] = field(default_factory=dict)
     """Hosts that it cannot reach at present, and why."""
+    certificate_ends: float | None = None
+    """POSIX time; None: unknown, or no TLS."""
+    clock_ahead_s: Seconds | None = None
+    """Of the clock of this host; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True)

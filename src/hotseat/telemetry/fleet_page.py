@@ -42,12 +42,17 @@ def of_connection(present: str) -> Metric:
 
 
 def of_hosts(view: FleetView | None) -> Iterator[Metric]:
+    certificate, clock = metric_names.FLEET_CERTIFICATE.gauge(), metric_names.FLEET_CLOCK.gauge()
     last_seen, requests = metric_names.FLEET_LAST_SEEN.gauge(), metric_names.FLEET_REQUESTS.counter()
     for host in view.hosts if view else ():
         last_seen.add_metric([host.name], host.last_seen_s)
         requests.add_metric([host.name, metric_names.FORWARDED], host.passed_on)
         requests.add_metric([host.name, metric_names.REFUSED], host.turned_away)
-    yield from (last_seen, requests)
+        if host.certificate_ends is not None:
+            certificate.add_metric([host.name], host.certificate_ends)
+        if host.clock_ahead_s is not None:
+            clock.add_metric([host.name], host.clock_ahead_s)
+    yield from (last_seen, certificate, clock, requests)
 
 
 def of_records(view: FleetView | None) -> Iterator[Metric]:

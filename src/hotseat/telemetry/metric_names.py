@@ -201,6 +201,15 @@ FLEET_HOSTS = Figure("hotseat_fleet_hosts", _GAUGE, "Hosts known to this one, in
 FLEET_LAST_SEEN = Figure(
     "hotseat_fleet_host_last_seen_seconds", _GAUGE, "Time since the last message of a host.", _HOST
 )
+FLEET_CERTIFICATE = Figure(
+    "hotseat_fleet_host_certificate_ends_timestamp_seconds", _GAUGE, "When the TLS certificate of a host ends.", _HOST
+)
+FLEET_CLOCK = Figure(
+    "hotseat_fleet_host_clock_ahead_seconds",
+    _GAUGE,
+    "How far the clock of a host is ahead of this one's, in whole seconds.",
+    _HOST,
+)
 FLEET_REQUESTS = Figure(
     "hotseat_fleet_requests_total", _COUNTER, "Requests that this host sent to another.", ("host", "result")
 )
@@ -247,7 +256,8 @@ FIGURES = (
     WAITING, IN_FLIGHT, FAILURES_IN_A_ROW, MODEL_PHASE, OLDEST_WAITING,
     ACTIVITY_LOST, LOG_LINES_DROPPED, TRACES_DROPPED, LOOP_LAG, TASKS, LAST_RELOAD, BUILD_INFO,
     KEY_REQUESTS, KEY_REFUSED, KEY_DEVICE_SECONDS, KEY_TOKENS,
-    FLEET_CONNECTION, FLEET_HOSTS, FLEET_LAST_SEEN, FLEET_REQUESTS, FLEET_CLAIMS, FLEET_MALFORMED,
+    FLEET_CONNECTION, FLEET_HOSTS, FLEET_LAST_SEEN, FLEET_CERTIFICATE, FLEET_CLOCK,
+    FLEET_REQUESTS, FLEET_CLAIMS, FLEET_MALFORMED,
     DEVICE_UTILIZATION, DEVICE_TEMPERATURE, DEVICE_POWER,
     *PROCESS,
 )  # fmt: skip

@@ -170,6 +170,8 @@ def host(seen: HostView) -> FleetHost:
         in_flight=sum(each.in_flight for each in seen.residents),
         waiting=sum(each.waiting for each in seen.residents),
         missing_files={str(model): file for model, file in seen.missing_files.items()},
+        certificate_ends=seen.certificate_ends,
+        clock_ahead_s=seen.clock_ahead_s,
     )
 
 
