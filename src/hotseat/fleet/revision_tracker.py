@@ -6,12 +6,9 @@ state is sent again, and only its end shows which keys are gone.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from hotseat.fleet.store import Revision
 
-if TYPE_CHECKING:
-    from hotseat.fleet.store import Revision
-
-
+UNKNOWN = Revision(0)
 MOST_GONE = 1000
 """Removed keys that are remembered: hosts come and go under new names, and a late write is seconds late."""
 
@@ -20,11 +17,11 @@ class Ledger:
     __slots__ = ("_again", "_gone", "_present")
 
     def __init__(self) -> None:
-        self._present: dict[str, Revision | None] = {}
-        """The last revision of each key; None: not known since the state is sent again."""
+        self._present: dict[str, Revision] = {}
+        """The last revision of each key; UNKNOWN if it was not received since the state is sent again."""
         self._gone: dict[str, Revision] = {}
         """Of the keys removed last: a write that arrives after its removal must not restore it."""
-        self._again: dict[str, Revision | None] | None = None
+        self._again: dict[str, Revision] | None = None
         """The keys received so far while the state is sent again."""
 
     def __contains__(self, key: str) -> bool:
@@ -55,11 +52,11 @@ class Ledger:
         return was_there
 
     def _is_later(self, key: str, revision: Revision) -> bool:
-        return revision > (self._present.get(key) or self._gone.get(key, 0))
+        return revision > (self._present.get(key) or self._gone.get(key) or UNKNOWN)
 
     def begun_anew(self) -> None:
         """Reset revisions: the bucket may have been recreated."""
-        self._present, self._gone, self._again = dict.fromkeys(self._present), {}, {}
+        self._present, self._gone, self._again = dict.fromkeys(self._present, UNKNOWN), {}, {}
 
     def caught_up(self) -> list[str]:
         """The keys that are gone."""

@@ -521,14 +521,13 @@ def mutated(draw: st.DrawFn) -> tuple[bytes, bytes]:
 def test_a_head_means_the_same_whatever_came_before(heads: tuple[bytes, bytes]) -> None:
     """What is served, read or refused without the cache is so with it, with a fleet host's valid proof too."""
     models, host = catalog(*MODELS), Signer(FleetSecret([SECRET]))
-    (warm, *used), (cold, *unused) = (
-        (HeadCache(policy, models), policy, models) for policy in map(Policy, [FLEET] * 2)
-    )
+    used, unused = Policy(FLEET), Policy(FLEET)  # each accepts a proof once
+    cold, warm = HeadCache(unused, models), HeadCache(used, models)
     for _ in range(2):
-        _meaning(warm, _proven(heads[0], host), *used)
+        _meaning(warm, _proven(heads[0], host), used, models)
     lines = _proven(heads[1], host)
 
-    assert _meaning(warm, lines, *used) == _meaning(cold, lines, *unused)
+    assert _meaning(warm, lines, used, models) == _meaning(cold, lines, unused, models)
 
 
 def _proven(lines: bytes, host: Signer) -> bytes:
