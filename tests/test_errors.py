@@ -73,3 +73,20 @@ def test_a_wrong_name_among_very_many(wrong: str, expected: str) -> None:
 
     assert said == (f' Did you mean "{expected}"?' if expected else "")
     assert time.process_time() - began < 0.1
+
+
+def test_a_wrong_name_that_is_hard_to_compare() -> None:
+    """A long name that repeats itself, like those that are known, takes little time too."""
+    names = ["abd" * 30 + str(n) for n in range(100)]
+    began = time.process_time()
+    did_you_mean("abc" * 30, names)
+    did_you_mean("abc" * 60, ["abd" * 60 + name for name in names])
+
+    assert time.process_time() - began < 0.1
+
+
+def test_the_nearest_of_many_that_begin_and_end_alike() -> None:
+    """What differs may be in the middle."""
+    names = [f"qwen-coder-{n:02d}-instruct-q4" for n in range(100)]
+
+    assert did_you_mean("qwen-coder-9_9-instruct-q4", names) == ' Did you mean "qwen-coder-99-instruct-q4"?'

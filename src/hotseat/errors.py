@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 from difflib import get_close_matches
-from heapq import nsmallest
+from heapq import nlargest, nsmallest
+from itertools import takewhile
+from operator import eq
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
@@ -21,9 +23,11 @@ LONGEST_LINE = 400
 LAST_LINE = ' Last output: "{}"'
 SHORTEST_QUOTE = 20
 MOST_MEANT = 3
-MOST_COMPARED = 100
-"""Names that a wrong one is compared with in full: 20,000 take half a second, in which nobody is served."""
-LONGEST_COMPARED = 200
+MOST_WEIGHED = 100
+"""Names whose common beginning and end with a wrong one are looked at."""
+MOST_COMPARED = 5
+"""Names that a wrong one is compared with in full: that takes 0.2 ms for 60 characters, in which nobody is served."""
+LONGEST_COMPARED = 100
 
 
 class HotseatError(Exception):
@@ -396,6 +400,20 @@ def did_you_mean(wrong: str, known: Iterable[str]) -> str:
 
 
 def _likely(wrong: str, names: list[str]) -> list[str]:
-    """Those that begin or end like the wrong one first."""
+    """Those that share most with the wrong one at the beginning and the end together."""
     begin, end = wrong[:3], wrong[-3:]
-    return nsmallest(MOST_COMPARED, names, key=lambda name: (not name.startswith(begin)) + (not name.endswith(end)))
+    weighed = nsmallest(
+        MOST_WEIGHED,
+        (name for name in names if len(name) <= LONGEST_COMPARED),
+        key=lambda name: (not name.startswith(begin)) + (not name.endswith(end)),
+    )
+    return nlargest(
+        MOST_COMPARED,
+        weighed,
+        key=lambda name: _alike(name, wrong) + _alike(name[::-1], wrong[::-1]),
+    )
+
+
+def _alike(one: str, other: str) -> int:
+    """How many characters both begin with."""
+    return sum(takewhile(bool, map(eq, one, other)))
