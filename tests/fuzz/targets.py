@@ -37,6 +37,7 @@ from hotseat.relay.access.authority import reduce_absolute
 from hotseat.relay.access.policy import Policy
 from hotseat.relay.context import Context, Reply
 from hotseat.relay.downstream.request_reader import RequestReader
+from hotseat.relay.exchange.request import Request
 from hotseat.relay.http.head_cache import Memory
 from hotseat.relay.http.multipart import FormReader
 from hotseat.relay.routing.model_name import PathKind, find_destination, model_in_json
@@ -47,7 +48,6 @@ from hotseat.settings import KiB, Limits, Settings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hotseat.relay.exchange.request import Request
     from hotseat.relay.http.response_head import ResponseHead
 
     Outcome = tuple[object, ...]
@@ -123,13 +123,18 @@ CONTEXT = LOOP.run_until_complete(a_context())
 
 
 def outcomes(*parts: bytes) -> list[Outcome]:
-    reader = RequestReader(CONTEXT, "127.0.0.1", lambda: None)
+    reader, items = RequestReader(CONTEXT, "127.0.0.1"), list[Request | Reply]()
     for part in parts:
         reader.feed(part)
-        if reader.ahead:  # no longer HTTP
-            break
+        while reader.items:
+            items += reader.items
+            reader.items.clear()
+            ahead, reader.ahead = reader.ahead, b""
+            if isinstance(items[-1], Request) and items[-1].head.is_websocket:  # what follows is no longer HTTP
+                reader.stop()
+            reader.feed(ahead)
     reader.stop()
-    return noted(reader.items)
+    return noted(items)
 
 
 def framing(data: bytes) -> None:

@@ -39,18 +39,21 @@ CHUNKS = get("/v1/chat/completions", "Transfer-Encoding: chunked", method="POST"
 
 
 class Stopwatch:
-    """The CPU time of the longest callback in which a client's bytes were taken."""
+    """The CPU time of the longest callback in which a client's bytes were taken, and how many there were."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.longest_s = 0.0
-        received = ClientConnection.data_received
+        self.longest_s, self.callbacks = 0.0, 0
+        for name in ("data_received", "_take_turn"):
+            monkeypatch.setattr(ClientConnection, name, self._timed(getattr(ClientConnection, name)))
 
-        def timed(connection: ClientConnection, data: bytes) -> None:
+    def _timed(self, callback: Callable[..., None]) -> Callable[..., None]:
+        def timed(*args: object) -> None:
             before = time.thread_time()
-            received(connection, data)
+            callback(*args)
             self.longest_s = max(self.longest_s, time.thread_time() - before)
+            self.callbacks += 1
 
-        monkeypatch.setattr(ClientConnection, "data_received", timed)
+        return timed
 
 
 LARGE = Limits().json_body - KiB
@@ -115,6 +118,33 @@ async def test_no_input_holds_others_up(
 ) -> None:
     """No callback for any of these inputs takes longer than the limit, whatever the status."""
     assert await shortest(rig, monkeypatch, sent(), status) < MOST_S
+
+
+LONG_NAMES = tuple(f"qwen-coder-instruct-very-long-name-of-a-model-{n:05d}-q4-k-m" for n in range(100))
+SIMILAR = "qwen-coder-instruct-very-long-name-of-x-model-99x99-q4-k-m"
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        pytest.param(get(f"/upstream/{SIMILAR}/{SIMILAR}/a"), id="in the path"),
+        pytest.param(get(f"/x?model={SIMILAR}"), id="in the query"),
+        pytest.param(chat(SIMILAR), id="in a body"),
+        pytest.param(post(b'{"model":"%b","messages":[]}' % SIMILAR.encode(), target="/api/chat"), id="Ollama"),
+    ],
+)
+async def test_many_refusals_hold_nobody_up(
+    open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch, request_bytes: bytes
+) -> None:
+    """Each of 250 pipelined requests for a model whose name is similar to many is refused in a turn of its own."""
+    rig = await open_rig(models=(spec("alpha", aliases=LONG_NAMES),))
+    watch = Stopwatch(monkeypatch)
+    client = await rig.send(request_bytes * 250)
+    statuses = [(await client.message()).status for _ in range(250)]
+
+    assert statuses == [404] * 250
+    assert watch.callbacks >= 250
+    assert watch.longest_s < MOST_S / 2
 
 
 def members(count: int, between: str = ":", last: bytes = b"0") -> bytes:

@@ -94,7 +94,7 @@ class ClientConnection(asyncio.Protocol):
         if not self.is_counted:
             self.excess = self._owner.arrived(self.peer)
         excess = self.excess
-        self._reader = RequestReader(self._context, self.peer, self._advance, "" if excess is None else excess.source)
+        self._reader = RequestReader(self._context, self.peer, "" if excess is None else excess.source)
         if excess is not None and not excess.is_read:
             return self.abort()
         self.expect_within(self._context.policy.limits.header_timeout_s if excess is None else BEYOND_S)
@@ -102,7 +102,7 @@ class ClientConnection(asyncio.Protocol):
         return self.drain() if self._context.is_draining else None
 
     def data_received(self, data: bytes) -> None:
-        if self.exchange is None and self.stage is OPEN and not self.is_full:
+        if self.exchange is None and self.stage is OPEN and not self.is_full and not self._reader.ahead:
             self._reader.feed(data)
             self._advance()
         elif self.stage is TUNNEL and self.exchange is not None:
@@ -148,14 +148,19 @@ class ClientConnection(asyncio.Protocol):
     # Serving
 
     def _advance(self) -> None:
-        """Serve what was read. A loop, not recursion: one read may contain many refused requests."""
+        """Serve what was read. One read may contain thousands of refused requests: each takes a turn of the loop."""
         if self._is_advancing:
             return
         self._is_advancing, reader = True, self._reader
+        has_served = False
         try:
             # Until the client has read its responses nothing is served: they would pile up here.
             while self.exchange is None and self.stage is OPEN and not self.is_full:
+                if has_served and (reader.items or reader.ahead):
+                    self._give_way()
+                    break
                 if reader.items:
+                    has_served = True
                     self._serve(reader.items.pop(0))
                 elif reader.ahead:
                     ahead, reader.ahead = reader.ahead, b""
@@ -165,6 +170,20 @@ class ClientConnection(asyncio.Protocol):
                     break
         finally:
             self._is_advancing = False
+
+    def _give_way(self) -> None:
+        """Nothing more is read until our next turn: it would overflow the buffer of a client that did nothing wrong."""
+        if not self.transport.is_closing():
+            self.deadline = NEVER
+            self.transport.pause_reading()
+            self._context.later(0, self._take_turn)
+
+    def _take_turn(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.resume_reading()
+        self._advance()
+        if self._context.is_draining:
+            self.drain()
 
     def _serve(self, item: Request | Reply) -> None:
         if isinstance(item, Reply):
@@ -307,7 +326,8 @@ class ClientConnection(asyncio.Protocol):
             return None
         if self.exchange is not None and self.exchange.is_feed:
             return self.abort()  # it would never end by itself
-        if self.exchange is None and not self._reader.items and self._reader.stage is not BODY:
+        reader = self._reader
+        if self.exchange is None and not (reader.items or reader.ahead) and reader.stage is not BODY:
             return self.expect_within(HOST_CLOSE_S) if self._is_host else self.transport.close()
         return None
 

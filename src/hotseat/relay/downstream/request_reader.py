@@ -1,10 +1,10 @@
-"""Reads requests from one connection, and keeps them in the order of their arrival until they are served.
+"""Reads requests from one connection, one at a time: the next one is read after the response to the one before it.
 
 It knows nothing about transports. After a request whose end is unknown it is LOST and reads no further.
 
 While a request is being served, further input goes to a small buffer instead of pausing the transport: a paused
 transport reports neither EOF nor loss of its connection, and a disconnect must be seen within milliseconds. A client
-that overflows the buffer gets the responses to what was read, then the connection closes.
+that overflows the buffer gets the response to what was read, then the connection closes.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ from hotseat.relay.http.request_head import PartialHead
 from hotseat.relay.routing.model_name import MANAGEMENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hotseat.identifiers import Bytes, ClientId, Instant
     from hotseat.relay.context import Context
     from hotseat.relay.downstream.admission import Admission
@@ -37,8 +35,6 @@ log = logging.getLogger(__name__)
 
 BLANK_LINES = (b"\r", b"\n")
 """Allowed before a request; they are not part of its head."""
-MOST_AT_ONCE = 256
-"""Requests in one read (a quarter of a megabyte); beyond this nothing more is read."""
 MOST_AHEAD: Bytes = 64 << 10
 """Limit of buffered pipelined requests; beyond it nothing more is read from the client."""
 NO_BODY = CountedBody(0)
@@ -59,15 +55,13 @@ BETWEEN, HEAD, BODY, LOST = Reading
 class RequestReader:
     _context: Context
     _peer: str
-    _serve: Callable[[], None]
-    """Called when a request is complete and more data follows it."""
     _excess: str = ""
     """Whose connections are too many; if anybody's, only operators and health checks are served."""
     stage: Reading = BETWEEN
     items: list[Request | Reply] = field(default_factory=list)
-    """What was read and is not served yet."""
+    """What was read and is not served yet: a request, and perhaps a refusal of what follows it."""
     ahead: bytes = b""
-    """Bytes that were received while a request was being served."""
+    """Bytes that were received behind a request that is not answered yet."""
     deadline: Instant = 0.0
     """Of the half-read request, if there is one."""
     wants_continue: bool = False
@@ -76,28 +70,21 @@ class RequestReader:
     _request: Request | None = None
     """The request whose body is being read."""
     _framing: CountedBody | RequestChunks = NO_BODY
-    _at_once: int = 0
-    """Requests of the current read."""
-    _is_tunnel: bool = False
-    """Was the last request one for a websocket? What follows it is not HTTP."""
     _last: Admission | None = None
     """Of the previous request: clients repeat themselves."""
     _client: ClientId = field(init=False)
 
     def feed(self, data: bytes) -> None:
-        """Read data into `items`; what follows a websocket request is no longer HTTP and goes to `ahead`."""
-        self._at_once = 0
+        """Read one request into `items`, or a part of it; what follows it goes to `ahead`."""
         try:
             while data and self.stage is not LOST:
                 if self.stage is BETWEEN:
                     data = self._read_request(data)
                 else:
                     data = self._read_body(data) if self.stage is BODY else self._read_on(data)
-                if self._is_tunnel:
-                    self._is_tunnel, self.ahead = False, data
+                if self.items and self.stage is not LOST:
+                    self.ahead = data
                     return
-                if self.items and data:  # the first begins before the next is read, so that it is counted first
-                    self._serve()
         except Exception as problem:
             # A bug of ours, not the client's fault: a half-read request ends with a 500.
             log.error("internal error client=%s", self._peer, exc_info=problem)
@@ -164,10 +151,6 @@ class RequestReader:
 
     def _read_request(self, data: bytes) -> bytes:
         """Read a head, and its body if that is small and complete; returns what follows."""
-        self._at_once += 1
-        if self._at_once > MOST_AT_ONCE:
-            self.stop()
-            return b""
         last = self._last
         if last is not None and (template := last.template) is not None and last.policy is self._context.policy:
             found = template.found_in(data)
@@ -194,7 +177,6 @@ class RequestReader:
         self._last, length, request_id, trace = found
         head = self._last.head
         self._client = context.policy.client_of(head, self._last.verdict, self._peer)
-        self._is_tunnel = head.is_websocket
         return self._begin(self._last, request_id, trace, length or 0, data, end)
 
     def _read_on(self, data: bytes) -> bytes:
