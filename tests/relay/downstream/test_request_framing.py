@@ -8,14 +8,18 @@ import tracemalloc
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.relay_rig import HELLO, chat, chunked, get, post
+from tests.support.relay_rig import HELLO, chat, chunked, get, post, turns
 from tests.support.transport import End
 
+from hotseat.relay.downstream.admission import HeadCache
 from hotseat.relay.http.body import Body
-from hotseat.settings import Access, Limits
+from hotseat.relay.http.request_head import MOST_FIELDS
+from hotseat.settings import Access, KiB, Limits
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.relay.conftest import OpenRig
     from tests.support.relay_rig import RelayRig
 
@@ -77,6 +81,46 @@ async def test_a_large_head_is_refused_though_it_came_in_one_piece(open_rig: Ope
 
     assert answered.status == 431
     assert rig.alpha.requests == 0
+
+
+@pytest.mark.parametrize(("count", "status"), [(MOST_FIELDS, 404), (MOST_FIELDS + 1, 431)])
+@pytest.mark.parametrize("cut", [None, 500], ids=["whole", "in pieces"])
+async def test_a_head_with_many_fields(rig: RelayRig, count: int, status: int, cut: int | None) -> None:
+    """It may have 128 of them, the Host included."""
+    request = get("/x?model=nobody", *(f"X-{n}: 1" for n in range(count - 1)))
+    client = await rig.client()
+    for piece in (request[:cut], request[cut:] if cut else b""):
+        await client.send(piece)
+        await turns()
+
+    assert (await client.message()).status == status
+
+
+IDLE = 100
+LARGE_HEADS = {
+    "many fields": lambda n: [f"X-{k}: {n}" for k in range(MOST_FIELDS - 4)],
+    "long fields": lambda n: [f"X-{k}: {n:04d}{'a' * 1000}" for k in range(30)],
+    "as large as it is kept": lambda n: [f"X-{k}: {n:04d}{'a' * 50}" for k in range(28)],
+}
+
+
+@pytest.mark.parametrize("fields", LARGE_HEADS.values(), ids=LARGE_HEADS.keys())
+async def test_idle_connections_take_little_memory_whatever_they_have_sent(
+    rig: RelayRig, fields: Callable[[int], list[str]]
+) -> None:
+    """Each keeps its last head only if that is small, so it takes less than 16 KiB."""
+    clients = [await rig.send(chat("nobody"))]
+    await clients[0].message()
+    tracemalloc.start()
+    for n in range(IDLE):
+        clients.append(await rig.send(chat("nobody", *fields(n))))
+        assert (await clients[-1].message()).status == 404
+    rig.relay.context.heads = HeadCache(rig.relay.context.policy, rig.dispatcher.catalog)  # that of all is bounded
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert len(rig.relay.connections.open) == IDLE + 1
+    assert taken < IDLE * 16 * KiB
 
 
 async def test_a_long_target_counts_as_head(open_rig: OpenRig) -> None:

@@ -71,7 +71,7 @@ class RequestReader:
     """The request whose body is being read."""
     _framing: CountedBody | RequestChunks = NO_BODY
     _last: Admission | None = None
-    """Of the previous request: clients repeat themselves."""
+    """Of the previous request, if it has a template: clients repeat themselves."""
     _client: ClientId = field(init=False)
 
     def feed(self, data: bytes) -> None:
@@ -152,8 +152,8 @@ class RequestReader:
     def _read_request(self, data: bytes) -> bytes:
         """Read a head, and its body if that is small and complete; returns what follows."""
         last = self._last
-        if last is not None and (template := last.template) is not None and last.policy is self._context.policy:
-            found = template.found_in(data)
+        if last is not None and last.template is not None and last.policy is self._context.policy:
+            found = last.template.found_in(data)
             if found is not None and found[0] <= last.most_bytes and last.catalog is self._context.dispatcher.catalog:
                 return self._begin(last, last.head.request_id, last.trace, found[0], data, found[1])
         if data.startswith(BLANK_LINES) and not (data := data.lstrip(b"\r\n")):
@@ -174,10 +174,10 @@ class RequestReader:
         except NotAdmitted as answer:
             self._answer_head(answer.head, answer.outcome)
             return data[end:]
-        self._last, length, request_id, trace = found
-        head = self._last.head
-        self._client = context.policy.client_of(head, self._last.verdict, self._peer)
-        return self._begin(self._last, request_id, trace, length or 0, data, end)
+        admission, length, request_id, trace = found
+        self._last = admission if admission.template is not None else None  # a large head is not kept while it is idle
+        self._client = context.policy.client_of(admission.head, admission.verdict, self._peer)
+        return self._begin(admission, request_id, trace, length or 0, data, end)
 
     def _read_on(self, data: bytes) -> bytes:
         """Read the rest of a head, or a part of it."""
