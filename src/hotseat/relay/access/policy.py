@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 LONGEST_CLIENT = 64
 """Bytes of a header that names a client, so that per-client state cannot grow with what clients send."""
 FORWARDED_FOR = b"x-forwarded-for"
+MOST_PROXIES = 16
+"""Addresses in X-Forwarded-For that are looked at, from the last: a client may send thousands of them."""
 
 
 class Policy:
@@ -157,7 +159,7 @@ class Policy:
             return counted_as(peer)
         named = [value.decode("latin-1") for name, value in head.fields if name.lower() == self._client_header]
         if self._client_header == FORWARDED_FOR:
-            named = [address.strip() for value in named for address in value.split(",")]
+            named = [address.strip() for address in ",".join(named).rsplit(",", MOST_PROXIES)[-MOST_PROXIES:]]
             while len(named) > 1 and self.trusts(named[-1]):  # a chain of proxies
                 named.pop()
         client = named[-1].strip() if named else ""
