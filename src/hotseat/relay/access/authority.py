@@ -75,11 +75,12 @@ def host_of(name: object) -> str:
 
 
 def ip_of(peer: str) -> IPv4Address | IPv6Address | None:
-    """The peer's IP address, IPv4 if it is mapped; None for a unix socket."""
+    """The IP address, IPv4 if it is mapped, also with brackets or the port that some proxies write; else None."""
     try:
         return _unmapped(ip_address(peer))
     except ValueError:
-        return None
+        found = parsed(peer.encode())
+        return None if found is None else address_in(found.name)
 
 
 @lru_cache(1024)
