@@ -82,10 +82,12 @@ class Context:
         """For the connections of another listener."""
         return _OllamasContext(self)
 
-    def check_space(self, body: Body) -> None:
+    def check_space(self, body: Body, peer: str = "") -> None:
         """Count what this body takes; raises if all of them together take too much."""
         self.bodies.count(body)
-        self.bodies.check(body, self.policy.limits, is_proxy=body.is_spooled and self.policy.trusts(body.sender))
+        # A proxy that names a client says that the body is not its own, whatever address the client has.
+        is_proxy = body.is_spooled and body.sender == peer and self.policy.trusts(peer)
+        self.bodies.check(body, self.policy.limits, is_proxy=is_proxy)
 
     def refusal(
         self,

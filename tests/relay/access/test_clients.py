@@ -190,7 +190,11 @@ async def test_uploads_of_one_client_of_a_proxy(open_rig: OpenRig) -> None:
     """The body of a request counts for its client."""
     rig = await open_rig(access=OPEN)
     senders: list[str] = []
-    rig.relay.context.check_space = lambda body: senders.append(body.sender)  # type: ignore[method-assign]
+
+    def noted(body: Body, peer: str = "") -> None:
+        senders.append(body.sender)
+
+    rig.relay.context.check_space = noted  # type: ignore[method-assign]
     client = await rig.send(get("/slots", "Content-Length: 100000", ONE, method="POST") + b"a")
     await come_true(lambda: bool(senders))
     client.hang_up()
@@ -220,7 +224,7 @@ ABOUT_CLIENTS = {
     "access/audit.py": "records the address of the connection beside the key",
     "access/authority.py": "reduces an address to what is counted",
     "access/policy.py": "says who a client is",
-    "context.py": "passes both to the audit",
+    "context.py": "passes both to the audit, and asks whether a body is a proxy's own",
     "downstream/connection.py": "asks the kernel once",
     "downstream/connections.py": "counts connections, before anything is read",
     "downstream/limits.py": "counts connections, before anything is read",

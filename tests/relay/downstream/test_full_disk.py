@@ -12,7 +12,7 @@ from tests.support.waiting import come_true
 
 from hotseat.catalog.spec import BodyChanges
 from hotseat.relay.http.body import IN_MEMORY, Body
-from hotseat.settings import Limits
+from hotseat.settings import Access, Limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,10 +65,11 @@ async def test_an_upload_whose_last_bytes_do_not_fit_on_disk_is_answered(rig: Re
 UPLOAD = 2 * IN_MEMORY
 
 
-async def unfinished(rig: RelayRig, source: str) -> Wire:
+async def unfinished(rig: RelayRig, source: str, *fields: str) -> Wire:
     """An upload of which the last byte is missing."""
     client = await rig.client(source=source)
-    await client.send(get("/up?model=alpha", f"Content-Length: {UPLOAD}", method="POST") + b"x" * (UPLOAD - 1))
+    head = get("/up?model=alpha", f"Content-Length: {UPLOAD}", *fields, method="POST")
+    await client.send(head + b"x" * (UPLOAD - 1))
     return client
 
 
@@ -105,6 +106,20 @@ async def test_one_address_cannot_have_all_uploads(open_rig: OpenRig) -> None:
 
     assert refused.status == 429
     assert not other.is_spoken_to
+
+
+@pytest.mark.parametrize(("client", "is_refused"), [("127.0.0.9", True), ("", False)])
+async def test_uploads_of_a_proxy(open_rig: OpenRig, client: str, is_refused: bool) -> None:
+    """A proxy that names no client may have all uploads; a client has half, even one with a proxy's address."""
+    access = Access(trusted_proxies=("127.0.0.0/8",), client_header="X-Client")
+    rig = await open_rig(limits=Limits(body=UPLOAD, uploads=2 * UPLOAD), access=access)
+    bodies = rig.relay.context.bodies
+    await unfinished(rig, "127.0.0.1", f"X-Client: {client}")
+    await come_true(lambda: bodies.on_disk == UPLOAD - 1)
+    second = await unfinished(rig, "127.0.0.1", f"X-Client: {client}")
+    await come_true(lambda: second.is_spoken_to or bodies.on_disk == 2 * (UPLOAD - 1))
+
+    assert second.is_spoken_to is is_refused
 
 
 async def test_an_upload_that_is_refused_as_it_is_changed_frees_its_space(open_rig: OpenRig) -> None:

@@ -272,7 +272,7 @@ class RequestReader:
         body.add(content)
         if body.size > most:
             raise too_large(most, request.destination)
-        self._context.check_space(body)
+        self._context.check_space(body, self._peer)
 
 
 def _disk_failed(request: Request, problem: OSError) -> HotseatError:
