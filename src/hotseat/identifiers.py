@@ -83,7 +83,7 @@ class Upstream(Struct, frozen=True):
     address: Address
     pid: int | None = None
     listener: int | None = None
-    """The process that listens, behind a script not that one: it is shown and never signalled; None: unknown."""
+    """The process that listens, behind a script not that one: it is never signalled; None: unknown."""
     api_key: str = ""
     """The key that hotseat made for this server and sends with every request; empty: clients send their own."""
 

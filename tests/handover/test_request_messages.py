@@ -67,7 +67,7 @@ def test_kinds_of_another_version_are_ignored() -> None:
 
 def test_decisions_arrive_as_they_were_made() -> None:
     """A grant has the address of the server and the key that it demands, which is shown nowhere."""
-    upstream = Upstream(Address("127.0.0.1", 9000, prefix="/v1"), 123, api_key="made")
+    upstream = Upstream(Address("127.0.0.1", 9000, prefix="/v1"), 123, 124, api_key="made")
     granted = command_in(Message("Grant", {"ticket": 7, "upstream": upstream_facts(upstream), "reason": "ready"}))
 
     assert isinstance(granted, Grant)

@@ -85,13 +85,16 @@ class ScriptedLauncher(FakeLauncher):
         self.addresses = addresses
         self.pids: dict[str, int] = {}
         """Of models whose server is another process."""
+        self.listeners: dict[str, int] = {}
+        """Of models whose server was started by another process."""
 
     async def start(self, command: StartUpstream) -> UpstreamReady | UpstreamFailed:
         started = await super().start(command)
         if not isinstance(started, UpstreamReady):
             return started
         pid = self.pids.get(command.model, os.getpid())
-        return structs.replace(started, upstream=Upstream(self.addresses[command.model], pid))
+        upstream = Upstream(self.addresses[command.model], pid, self.listeners.get(command.model))
+        return structs.replace(started, upstream=upstream)
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,11 +73,12 @@ def command_in(message: Message) -> ToRequests | None:
 
 
 def upstream_facts(upstream: Upstream) -> dict[str, Any]:
-    return {"address": list(upstream.address), "pid": upstream.pid, "api_key": upstream.api_key}
+    facts = {"pid": upstream.pid, "listener": upstream.listener, "api_key": upstream.api_key}
+    return {"address": list(upstream.address), **facts}
 
 
 def upstream_in(facts: Mapping[str, Any]) -> Upstream:
-    return Upstream(Address(*facts["address"]), facts["pid"], api_key=facts.get("api_key", ""))
+    return Upstream(Address(*facts["address"]), facts["pid"], facts.get("listener"), facts.get("api_key", ""))
 
 
 def error_facts(error: HotseatError) -> dict[str, Any]:

@@ -14,6 +14,8 @@ import pytest
 from tests.support.relay_rig import HELLO, chat
 from tests.support.waiting import come_true
 
+from hotseat.identifiers import Address
+from hotseat.model_servers.port_owner import listener_of
 from hotseat.relay.upstream.kernel import is_dying
 
 if TYPE_CHECKING:
@@ -118,3 +120,50 @@ async def test_when_one_connection_shows_that_a_server_dies_the_idle_ones_are_le
     await (await rig.alpha.call()).say(HELLO)
 
     assert (await one.message()).status == 200
+
+
+ANSWERING = """\
+kept = s.accept()[0]
+kept.recv(65536)
+kept.send(b"HTTP/1.1 200 OK\\r\\n\\r\\nhello")
+input()
+kept.close()
+time.sleep(60)
+"""
+"""It ends its response with its connection when it reads a line."""
+ALONE = (sys.executable, "-I", "-S", "-c", SERVER + ANSWERING)
+STARTED_BY = {"hotseat": ALONE, "a script": ("sh", "-c", '"$@"; true', "sh", *ALONE)}
+
+
+@pytest.fixture
+def answering(started_by: str) -> Iterator[subprocess.Popen[str]]:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(STARTED_BY[started_by], stdin=pipe, stdout=pipe, text=True, start_new_session=True) as leader:
+        yield leader
+        os.killpg(leader.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("started_by", STARTED_BY)
+@pytest.mark.parametrize("is_killed", [True, False])
+async def test_a_response_that_ends_with_its_connection(
+    rig: RelayRig, answering: subprocess.Popen[str], started_by: str, is_killed: bool
+) -> None:
+    """It is cut visibly if its server was killed, and complete if the server closed the connection."""
+    assert answering.stdin is not None
+    assert answering.stdout is not None
+    address = Address("127.0.0.1", int(answering.stdout.readline()))
+    listener, _ = listener_of(address, answering.pid, "")
+    assert listener is not None
+    rig.launcher.addresses["alpha"] = address
+    rig.launcher.pids["alpha"], rig.launcher.listeners["alpha"] = answering.pid, listener
+    client = await rig.send(chat())
+    await client.read_until(b"hello\r\n")
+    if is_killed:
+        os.kill(listener, signal.SIGKILL)
+        assert await client.read_to_end() == b""
+    else:
+        answering.stdin.write("\n")
+        answering.stdin.flush()
+        assert await client.read_until(b"\r\n\r\n") == b"0\r\n\r\n"
+
+    assert (listener == answering.pid) is (started_by == "hotseat")

@@ -53,11 +53,6 @@ def _used_too_long(exchange: Exchange) -> None:
     exchange.fail(UpstreamError(f"{used}, the limit for one request (maxRequestDuration)."))
 
 
-def server_is_exiting(exchange: Exchange) -> bool:
-    pid = exchange.upstream.pid if exchange.upstream is not None else None
-    return pid is not None and is_dying(pid)
-
-
 class Connecting(State):
     """A connection to the upstream is being opened."""
 
@@ -72,7 +67,9 @@ class Connecting(State):
         self._task.cancel()
 
     def _connected(self, connection: UpstreamConnection) -> None:
-        if server_is_exiting(self._exchange):  # its listener may briefly outlive its connections
+        upstream = self._exchange.upstream
+        # Its listener may briefly outlive its connections. Behind a script, another server may listen by now.
+        if upstream is not None and upstream.pid is not None and is_dying(upstream.pid):
             connection.close()
             return self._failed("it is exiting")
         return self._exchange.run(send, self._exchange, connection)
@@ -121,7 +118,8 @@ class Connected(State):
 
     @property
     def server_is_exiting(self) -> bool:
-        return server_is_exiting(self._exchange)
+        upstream = self._exchange.upstream
+        return upstream is not None and upstream.shown_pid is not None and is_dying(upstream.shown_pid)
 
     def failed(self, error: UpstreamError) -> None:
         self._exchange.run(self._fail, f"failed: {error.message}.")
