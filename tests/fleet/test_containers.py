@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.containers import sizes
@@ -17,10 +17,12 @@ from tests.support.virtual_time import advance, in_virtual_time
 from hotseat.dispatch import journal
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
+from hotseat.errors import HostUnresponsive
 from hotseat.fleet import drift, reconciler, revision_tracker
 from hotseat.fleet.absences import KNOWN_S
 from hotseat.fleet.host_proof import FleetSecret
 from hotseat.fleet.load_claims import key_of
+from hotseat.fleet.member import PathState
 from hotseat.fleet.node import FleetNode
 from hotseat.fleet.records import CatalogRecord, Claim, HostRecord, encoded
 from hotseat.fleet.route import OtherHost
@@ -65,14 +67,14 @@ class Request:
     def host_is_silent(self) -> None: ...
 
 
-class Unreachable:
-    """Where no host answers."""
+class OnlyThere:
+    """Hosts that answer that they are there, and nothing else."""
 
-    async def answers(self, address: Address) -> bool:
-        return False
+    async def path_to(self, address: Address) -> PathState:
+        return PathState("")
 
-    async def model_details(self, host: HostName, address: str, model: ModelName) -> None:
-        return None
+    async def model_details(self, host: HostName, address: str, model: ModelName) -> dict[str, Any]:
+        raise HostUnresponsive("silent")
 
     async def stop(self, host: HostName, address: str, model: ModelName) -> None: ...
 
@@ -87,7 +89,7 @@ class Soak:
         self.journal = Journal()
         self.dispatcher = Dispatcher(Scheduler(catalog(spec("ours"))), FakeLauncher(), self.journal)
         settings = Fleet(("nats://x",), HERE, "http://here:80", secrets=(SECRET,))
-        self.node = FleetNode(settings, self.store, self.dispatcher, lambda: False, Unreachable())
+        self.node = FleetNode(settings, self.store, self.dispatcher, lambda: False, OnlyThere())
         self.journal.listen(self.node.watch)
         self.there: deque[HostRecord] = deque()
         self.largest: Counter[str] = Counter()
