@@ -30,6 +30,11 @@ TWO = "models:\n  a: {cmd: 's ${PORT}'}\n  b: {cmd: 's ${PORT}', aliases: [bee]}
         ("models: {m: }", "1:10: error: models.m.cmd: is missing"),
         (TWO + "lisen: x", '4:1: error: lisen: unknown key. Did you mean "listen"?'),
         (TWO + "lisen:", '4:1: error: lisen: unknown key. Did you mean "listen"?'),
+        (
+            TWO + "listen: ':11434'\nollama: {listen: ':11434'}",
+            "5:10: error: ollama.listen: is also the address of listen, 0.0.0.0:11434."
+            " Choose another port, such as Ollama's 11434",
+        ),
         (TWO + "listen: here", '4:1: error: listen: must be host:port such as 127.0.0.1:8080, not "here"'),
         (
             TWO + "devices: auto",

@@ -72,6 +72,7 @@ def build(config: Config, names: Collection[str], problems: Problems, find_devic
     budgets = _budgets(config, problems, find_devices)
     checks.names()
     checks.sign_in()
+    checks.addresses()
     checks.routing()
     checks.memory(budgets)
     catalog = _catalog(config, budgets, names, problems)

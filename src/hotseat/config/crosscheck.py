@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hotseat.catalog.spec import NOTHING
 from hotseat.config.problems import Path, Problems, dotted, nearest
 from hotseat.config.schema_base import Form, Ignored, Later
-from hotseat.config.units import size_text
+from hotseat.config.units import address_text, size_text
 from hotseat.identifiers import LOCAL_HOST, RAM, Bytes, DeviceName, Place
 
 if TYPE_CHECKING:
@@ -86,6 +86,13 @@ class CrossCheck:
             self._problems.error(("signIn",), "has no effect without trustedProxies", hint)
         if form.user_header.lower() == form.role_header.lower():
             self._problems.error(("signIn", "roleHeader"), "is also the header of the user")
+
+    def addresses(self) -> None:
+        """Port 0 stands for any free one."""
+        listen = self._config.listen
+        if self._config.ollama.listen == listen and listen[1]:
+            hint = "Choose another port, such as Ollama's 11434"
+            self._problems.error(("ollama", "listen"), f"is also the address of listen, {address_text(listen)}", hint)
 
     # Groups
 
