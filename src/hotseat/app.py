@@ -117,7 +117,7 @@ async def open_program(start: Prepared, stack: AsyncExitStack) -> Program:
     around_api = await stack.enter_async_context(AsyncExitStack())  # the relay closes first, whenever the API opens
     stack.push_async_callback(relaying.relay.aclose)
     program = Program(shared, models, monitoring, relaying, restarts)
-    program.handle_signals()  # before it listens: whoever can connect may stop it
+    program.handle_signals()  # before it accepts: whoever is answered may stop it
     if start.predecessor:  # a new version whose API does not open must not take over
         await program.open_api(around_api, private)
     old_requests = await program.take_over(management)

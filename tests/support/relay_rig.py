@@ -22,6 +22,7 @@ from hotseat.activity.usage_counter import UsageCounter
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.identifiers import Address, ModelName, Upstream
+from hotseat.net.listeners import bound
 from hotseat.relay.access.policy import Policy
 from hotseat.relay.downstream.connection import ClientConnection
 from hotseat.relay.downstream.connections import SWEEP_S
@@ -245,7 +246,7 @@ async def relay_rig(
     policy = Policy(settings, Accounts(wall_clock=lambda: NOON))
     relay = Relay(dispatcher, policy, management.address, activity, usage, audit_file=audit_file)
     relay.context.new_id = lambda: OUR_ID  # tests compare the bytes on the wire
-    sock = socket.create_server(("127.0.0.1", 0))
+    (sock,) = bound(("127.0.0.1", 0))
     if send_buffer is not None:  # accepted connections inherit it
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
     await relay.listen([sock])

@@ -19,8 +19,12 @@ NOT_OF_THIS_MACHINE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 """Errors of bind where the hosts file maps `localhost` to ::1 and IPv6 is off."""
 
 
+BACKLOG = 4096
+
+
 def bound(listen: tuple[str, int], look_up: LookUp = socket.getaddrinfo) -> list[socket.socket]:
-    """Sockets for every address of a name (`localhost` may have two). OSError if one is in use or none is local."""
+    """Sockets that listen at every address of a name (`localhost` may have two), so that connections wait until they
+    are accepted. OSError if an address is in use or none is local."""
     host, port = listen
     found = look_up(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     absent: OSError | None = None
@@ -40,12 +44,14 @@ def bound(listen: tuple[str, int], look_up: LookUp = socket.getaddrinfo) -> list
 
 
 def bound_socket(family: int, address: Any) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio sets TCP_NODELAY only if the protocol is given; uvloop always does.
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         sock.bind(address)
+        sock.listen(BACKLOG)  # at once: until then another program may still take the port
     except OSError:
         sock.close()
         raise

@@ -14,7 +14,7 @@ from tests.support.relay_rig import HELLO, chat, get
 from tests.support.transport import DEADLINE_S, End, within
 from tests.support.waiting import come_true
 
-from hotseat.net.listeners import tls_context
+from hotseat.net.listeners import bound, tls_context
 from hotseat.relay.access.authority import host_of
 from hotseat.relay.access.policy import Policy
 from hotseat.relay.downstream.limits import MOST_BEYOND, ConnectionCount
@@ -33,7 +33,7 @@ UNKNOWN = get("/x?model=nobody")
 async def tls_port(rig: RelayRig, folder: Path) -> int:
     file = folder / "certificate.pem"
     file.write_text(CERTIFICATE)
-    listener = socket.create_server(("127.0.0.1", 0))
+    (listener,) = bound(("127.0.0.1", 0))
     await rig.relay.listen([listener], tls_context(TlsFiles(file)))
     return int(listener.getsockname()[1])
 
@@ -186,6 +186,7 @@ async def test_one_address_is_one_whichever_family_it_comes_by(open_rig: OpenRig
     both = socket.socket(socket.AF_INET6)
     both.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
     both.bind(("::", 0))
+    both.listen()
     await rig.relay.listen([both])
     first = await rig.send(UNKNOWN)
     await first.message()

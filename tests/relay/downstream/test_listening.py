@@ -33,6 +33,22 @@ async def test_every_address_of_a_name_is_answered(rig: RelayRig, addresses: tup
         assert answered.body == b"hello"
 
 
+async def test_a_client_connects_before_the_relay_accepts(rig: RelayRig) -> None:
+    """It waits and is answered; another program that wants the address is refused from the beginning."""
+    sockets = bound(("127.0.0.1", 0))
+    address, port = sockets[0].getsockname()
+    client = await wire_to(address, port)
+    await client.send(get())
+    with pytest.raises(OSError, match="Address already in use"):
+        bound((address, port))
+    await rig.relay.listen(sockets)
+    await (await rig.alpha.call()).say(HELLO)
+    answered = await client.message()
+    client.hang_up()
+
+    assert answered.body == b"hello"
+
+
 async def wire_to(address: str, port: int) -> Wire:
     wire = Wire(socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET))
     await asyncio.get_running_loop().sock_connect(wire.sock, (address, port))

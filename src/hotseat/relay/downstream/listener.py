@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from hotseat.relay.downstream.connection import LINGER_S, ClientConnection
 from hotseat.relay.downstream.limits import BEYOND_S
 
 if TYPE_CHECKING:
+    import socket
     import ssl
     from collections.abc import Callable
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     Admit = Callable[[socket.socket, Any], None]
     """Gets an accepted socket and the peer's address."""
 
-BACKLOG = 4096
 AT_A_TIME = 64
 """Connections that are accepted before others are served again."""
 AGAIN_S: Seconds = 0.1
@@ -33,7 +32,7 @@ AGAIN_S: Seconds = 0.1
 
 
 class Listener:
-    """Accepts connections at one socket. After `close` none is lost: `admit` has those that were accepted.
+    """Accepts connections at a socket that listens. After `close` none is lost: `admit` has those that were accepted.
 
     The event loops' own ways to accept drop a connection that is accepted just before they are stopped.
     """
@@ -43,9 +42,6 @@ class Listener:
         self._loop = asyncio.get_running_loop()
         self._pause: asyncio.TimerHandle | None = None
         sock.setblocking(False)
-        # Accepted sockets inherit this: uvloop sets it itself, asyncio only for some sockets.
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.listen(BACKLOG)
         self._go_on()
 
     def close(self) -> None:
