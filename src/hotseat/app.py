@@ -158,7 +158,7 @@ class Program(Struct, frozen=True):
         if old.must_reload:
             self.shared.tasks.start(self.relaying.reloader.reload(), "reload")
         self.shared.tasks.start(self.serve_old(old_requests), "requests of the previous process")
-        await old_requests.has_left.wait()
+        await old_requests.left()
         return old_requests
 
     async def serve_old(self, old_requests: OldRequests) -> None:

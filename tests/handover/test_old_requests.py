@@ -142,7 +142,16 @@ async def test_the_old_process_dies() -> None:
         await processes.serving
 
         assert processes.in_flight() == processes.in_flight(LLAMA) == 0
-        assert processes.requests.has_left.is_set()
+        await processes.requests.left()
+
+
+async def test_the_old_process_hangs_when_its_servers_were_taken(caplog: pytest.LogCaptureFixture) -> None:
+    """The new one goes on without waiting for it any longer, and says so."""
+    async with handed_over() as processes:
+        await processes.requests.left(within=0.1)
+
+        assert "the previous process does not leave" in caplog.text
+        assert not processes.serving.done()
 
 
 async def test_an_operator_waits_in_the_old_process() -> None:
@@ -189,7 +198,7 @@ async def test_a_message_that_cannot_be_understood() -> None:
         processes.to_new.send("weather", temperature=21)
         processes.to_new.send("RequestLeft", ticket=4711, is_answered=False)
         processes.to_new.send("left")
-        await processes.requests.has_left.wait()
+        await processes.requests.left()
 
         assert not processes.serving.done()
         assert processes.in_flight() == 1

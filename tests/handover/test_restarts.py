@@ -181,11 +181,26 @@ async def test_a_reload_that_the_new_process_does_not_know_of(opened: Callable[.
 async def test_the_new_process_dies_with_the_servers(opened: Callable[..., Any], follower: dict[str, str]) -> None:
     """The old one has handed over all the same: it refuses what waits, and knows the exit code unless systemd does."""
     async with opened("dies after take") as rig:
-        await rig.restarts.restart()
+        with pytest.raises(RestartFailed, match=ENDED):
+            await rig.restarts.restart()
         successor = rig.restarts.successor
         assert successor is not None
-        assert await successor.failure == ENDED
         assert await successor.exit_code() == (0 if follower else 3)
+        assert rig.restarts.is_handed_over.is_set()
+        with pytest.raises(ShuttingDown):
+            await rig.dispatcher.operator.load(QWEN)
+
+
+@ANYBODY
+async def test_the_new_process_hangs_with_the_servers(opened: Callable[..., Any], follower: dict[str, str]) -> None:
+    """It is killed after a time, and the old one refuses what waits and ends with it: it cannot take them back."""
+    async with opened("hangs after take", TimeLimits(listen_s=0.1)) as rig:
+        with pytest.raises(RestartFailed, match=r"did not listen within 0\.1 s"):
+            await rig.restarts.restart()
+        successor = rig.restarts.successor
+        assert successor is not None
+        assert await successor.exit_code() == (0 if follower else 128 + signal.SIGKILL)
+        assert (rig.restarts.serving_pid, rig.restarts.is_handed_over.is_set()) == (os.getpid(), True)
         with pytest.raises(ShuttingDown):
             await rig.dispatcher.operator.load(QWEN)
 

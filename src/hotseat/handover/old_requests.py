@@ -28,9 +28,12 @@ if TYPE_CHECKING:
     from hotseat.errors import HotseatError
     from hotseat.handover.channel import Channel, Message
     from hotseat.handover.request_messages import AboutRequests
-    from hotseat.identifiers import TicketId, Upstream
+    from hotseat.identifiers import Seconds, TicketId, Upstream
 
 log = logging.getLogger(__name__)
+
+LEFT_S: Seconds = 10.0
+"""It usually takes milliseconds."""
 
 
 class OldRequest:
@@ -62,8 +65,18 @@ class OldRequests:
         self._dispatcher, self._channel, self._note_stream = dispatcher, channel, note_stream
         self._tickets: dict[TicketId, TicketId] = {}
         """Numbers of the old process, and the numbers here."""
-        self.has_left = asyncio.Event()
-        """The old process is not in the fleet any more, and systemd follows this one."""
+        self._has_left = asyncio.Event()
+
+    async def left(self, within: Seconds = LEFT_S) -> None:
+        """Return when the old process is not in the fleet any more and systemd follows this one, or when it hangs.
+
+        The guard obeys this process alone, so it may go on. The old one is not killed: whoever started hotseat may
+        follow it, and would end this one too.
+        """
+        try:
+            await asyncio.wait_for(self._has_left.wait(), within)
+        except TimeoutError:
+            log.error("the previous process does not leave and this one goes on without waiting within_s=%g", within)
 
     def we_listen(self) -> None:
         """The old process need not accept connections any more."""
@@ -81,13 +94,13 @@ class OldRequests:
             while True:
                 message = await self._channel.receive()
                 if message.kind == "left":
-                    self.has_left.set()
+                    self._has_left.set()
                 else:
                     attempt(self._note, message)
         except Closed:
             log.info("the previous process has ended requests=%d", len(self._tickets))
         finally:
-            self.has_left.set()
+            self._has_left.set()
             for ticket in [*self._tickets.values()]:
                 self._dispatcher.leave(ticket)
 

@@ -1,6 +1,7 @@
 """Restarts of this process: it starts the newly installed program, hands everything over to it, and ends.
 
-Until the guard says that the new process has taken the servers, every failure leaves this process as it was.
+Until the guard says that the new process has taken the servers, every failure leaves this process as it was. Afterwards
+this one ends with the new one: the guard obeys it no more.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ class TimeLimits(Struct, frozen=True):
     """For loads and unloads in progress to end. Models that are ready serve meanwhile."""
     take_s: Seconds = 5.0
     """For the new process to take the servers once it was told what runs. New leases wait meanwhile."""
+    listen_s: Seconds = 30.0
+    """For the new process to adopt the servers and to accept connections. It is killed then: requests wait for it."""
 
 
 DEFAULT = TimeLimits()
@@ -114,7 +117,8 @@ class Restarts:
     @property
     def serving_pid(self) -> int:
         """The process that accepts connections."""
-        return os.getpid() if self.successor is None else self.successor.pid
+        is_listening = self.successor is not None and self.successor.is_listening.done()
+        return self.successor.pid if self.successor and is_listening else os.getpid()
 
     @property
     def has_new_reload(self) -> bool:
@@ -161,7 +165,10 @@ class Restarts:
         except Exception as problem:
             log.exception("internal error action=restart")
             self.problem = f"{type(problem).__name__}: {problem}"
-        log.error("the restart failed and this process continues reason=%r", self.problem)
+        if self.successor is None:
+            log.error("the restart failed and this process continues reason=%r", self.problem)
+        else:
+            log.error("the restart failed and hotseat ends reason=%r", self.problem)
         return None
 
     async def _restart(self) -> int:
@@ -235,10 +242,11 @@ class Restarts:
         self._is_replaced.set()
         await self._leave(successor.pid)
         successor.channel.send("left")
-        ends: list[asyncio.Future[Any]] = [successor.is_listening, successor.failure]
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        self.is_handed_over.set()
-        log.info("the new process has taken over pid=%d", successor.pid)
+        try:
+            await successor.listening(self._time_limits.listen_s)
+            log.info("the new process has taken over pid=%d", successor.pid)
+        finally:
+            self.is_handed_over.set()
 
     async def _end_with(self, successor: Successor, scheduler: RemoteScheduler) -> None:
         """If the new process ends, nobody grants the requests that still wait here."""

@@ -78,11 +78,24 @@ class Successor:
 
     async def ready(self, within: Seconds) -> str:
         """Return the path of its management API when it could take over at once; RestartFailed if it cannot."""
-        ends: list[asyncio.Future[Any]] = [self._management, self.failure]
-        await asyncio.wait(ends, timeout=within, return_when=asyncio.FIRST_COMPLETED)
+        await self._until(self._management, within)
         if self._management.done():
             return self._management.result()
         raise RestartFailed(self.reason or f"the new process was not ready within {within:g} s")
+
+    async def listening(self, within: Seconds) -> None:
+        """Return when it accepts connections. RestartFailed: it has ended, or was killed because it took too long."""
+        await self._until(self.is_listening, within)
+        if self.is_listening.done():
+            return
+        if not self.failure.done():
+            self._fail(f"the new process took the model servers and did not listen within {within:g} s")
+            self.send_signal(signal.SIGKILL)
+        raise RestartFailed(self.reason)
+
+    async def _until(self, awaited: asyncio.Future[Any], within: Seconds) -> None:
+        """Return when it is done, when the process has failed, or after this time."""
+        await asyncio.wait([awaited, self.failure], timeout=within, return_when=asyncio.FIRST_COMPLETED)
 
     @property
     def reason(self) -> str:
