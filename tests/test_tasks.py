@@ -33,6 +33,7 @@ ENDS = {
     "Membership._until_worth_publishing": "by its time limit",
     "Moves._claim": "with an agreement of the hosts; each turn tries the next replica",
     "Moves._until_ready": "by its time limit, or with the load",
+    "Preload.run": "with the last model; a model that cannot be loaded is logged",
     "OldRequests.serve": "with the previous process; a message that cannot be handled is logged",
     "Restarts._settled": "by its time limit",
     "until_done": "with the task that it waits for",

@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from hotseat.daemon.file_limit import most_connections, raise_file_limit
 from hotseat.daemon.garbage_collection import ignore_what_exists
-from hotseat.dispatch.default_model import preload
 from hotseat.fleet.store import NameTaken, StoreError
 from hotseat.handover.stand_in import PASSED_ON, become_stand_in, hold_signals, pass_on_held
 from hotseat.identifiers import Address
@@ -206,9 +205,8 @@ class Program(Struct, frozen=True):
 
     def start_tasks(self) -> None:
         options, tasks, reloader = self.shared.start.options, self.shared.tasks, self.relaying.reloader
-        if self.shared.start.predecessor is None:
-            tasks.start(preload(self.models.dispatcher, self.shared.active.loaded.catalog.preload), "preload")
-        elif first := self.shared.start.predecessor.first:
+        tasks.start(self.models.preload.run(), "preload")
+        if self.shared.start.predecessor and (first := self.shared.start.predecessor.first):
             tasks.start(self.end_with(*first), "watch the first process")
         if options.watches:
             tasks.start(reloader.watch_files(options.config), "watch the configuration")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tests.support.catalogs import in_groups, model, one_at_a_time, sleeps, with_model
 from tests.support.fake_launcher import FakeLauncher
 from tests.support.virtual_time import advance, in_virtual_time
 
 from hotseat.catalog.groups import Group
-from hotseat.dispatch.default_model import DefaultModelLoader
+from hotseat.dispatch.default_model import DefaultModelLoader, Preload
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.identifiers import ModelName
@@ -33,9 +33,9 @@ CATALOG = replace(one_at_a_time(*MODELS), default_model=DEFAULT, returns_to_defa
 
 
 @asynccontextmanager
-async def opened(catalog: Catalog, **launcher: Any) -> AsyncIterator[Dispatcher]:
+async def opened(catalog: Catalog, launcher: FakeLauncher | None = None) -> AsyncIterator[Dispatcher]:
     tasks, journal = Tasks(), Journal()
-    dispatcher = Dispatcher(Scheduler(catalog), FakeLauncher(**launcher), journal)
+    dispatcher = Dispatcher(Scheduler(catalog), launcher or FakeLauncher(), journal)
     journal.listen(DefaultModelLoader(dispatcher, tasks).watch)
     yield dispatcher
     await dispatcher.shut_down(within=0)
@@ -114,9 +114,28 @@ async def test_nobody_has_to_go_for_it() -> None:
 @in_virtual_time
 async def test_a_default_that_cannot_come_back_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """No request waits for it, so only the log reports it."""
-    async with opened(CATALOG, broken=("default",)) as dispatcher:
+    async with opened(CATALOG, FakeLauncher(broken=("default",))) as dispatcher:
         await dispatcher.operator.load(OTHER)
         with caplog.at_level(logging.WARNING, "hotseat.dispatch.default_model"):
             await running_after(dispatcher, 61)
 
     assert "return to the default model failed model=default" in caplog.text
+
+
+@in_virtual_time
+async def test_another_process_goes_on_with_the_models_of_the_startup() -> None:
+    """From the one that was being loaded; the process that is replaced loads no more of them itself."""
+    side_by_side = Group("all", swap=False, exclusive=False, members=(DEFAULT, OTHER, THIRD))
+    catalog, tasks, launcher = in_groups(side_by_side, models=MODELS), Tasks(), FakeLauncher(slow=("other",))
+    async with opened(catalog, launcher) as old, opened(catalog) as new:
+        before = Preload(old, [DEFAULT, OTHER, THIRD])
+        tasks.start(before.run(), "preload")
+        await advance(1)
+        after = Preload(new, before.left)
+        before.left.clear()
+        launcher.become_ready("other")
+        await after.run()
+
+        assert (await running_after(new, 1), after.left) == (["other", "third"], [])
+        assert await running_after(old, 1) == ["default", "other"]
+        await tasks.aclose()

@@ -16,7 +16,7 @@ from tests.support.fake_launcher import FakeLauncher, catalog, spec
 from tests.support.waiting import come_true
 
 from hotseat.catalog.spec import LaunchRecipe
-from hotseat.dispatch.default_model import preload
+from hotseat.dispatch.default_model import Preload
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.errors import LoadFailed
@@ -150,7 +150,7 @@ async def test_a_path_or_program_in_a_command_that_does_not_exist(kind: str, tmp
 async def test_preloading_goes_on_after_a_missing_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The log names the file."""
     rig = Rig(of_kind("model", tmp_path))
-    await preload(rig.dispatcher, [LOST, GOOD])
+    await Preload(rig.dispatcher, [LOST, GOOD]).run()
     loaded = rig.launcher.alive
     await rig.dispatcher.shut_down(within=0)
 

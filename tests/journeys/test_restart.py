@@ -404,6 +404,25 @@ def test_what_operators_change_while_a_restart_waits_for_a_load(start: Callable[
     assert hotseat.call("GET", "/hotseat/profiles").json()["active"] is None
 
 
+def test_a_restart_while_the_models_of_the_startup_load(start: Callable[..., Hotseat], tmp_path: Path) -> None:
+    """The new process loads those that are left, and none of them again."""
+    go = tmp_path / "go"
+    slow = {"cmd": f"sh -c 'until [ -e {go} ]; do sleep 0.05; done; exec {llama('alpha')['cmd']}'"}
+    models = {"gamma": slow, "alpha": llama("alpha"), "beta": llama("beta")}
+    hotseat = start(models, hooks={"on_startup": {"preload": [*models]}})
+    eventually(lambda: hotseat.processes("until "))
+    with ThreadPoolExecutor(2) as clients:
+        restarted = clients.submit(hotseat.cli, "restart")
+        waiting = clients.submit(hotseat.chat, "alpha")
+        eventually(lambda: b"hotseat is restarting" in hotseat.call("GET", "/hotseat/queue").body)
+        go.touch()
+        assert restarted.result().returncode == 0
+        assert waiting.result().status == 200
+
+    eventually(lambda: hotseat.running() == ["beta"])
+    assert hotseat.log().count('"starting model server", "model": "gamma"') == 1
+
+
 def override(hotseat: Hotseat, model: str, **values: object) -> dict[str, Any]:
     """Set these, and return what is set now."""
     assert hotseat.call("PUT", f"/hotseat/models/{model}/overrides", values).status == 200

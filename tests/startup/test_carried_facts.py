@@ -447,6 +447,7 @@ ENDS: dict[str, Callable[[Following], None]] = {
 }
 ELSEWHERE = {
     "cordon and drain": "tests/startup/test_carried_facts.py::test_a_cordon_is_revoked_in_the_next_process",
+    "preload": "tests/dispatch/test_default_model.py::test_another_process_goes_on_with_the_models_of_the_startup",
     "keys of servers": "tests/journeys/test_crash_grace.py::test_a_server_demands_a_key",
     "name in the fleet": "tests/state/test_fleet_state.py::test_orders_for_another_name",
     "reload meanwhile": "tests/journeys/test_restart.py::test_a_reload_during_a_restart",

@@ -164,7 +164,7 @@ def state(**facts: Any) -> Message:
 
 def test_the_last_message_of_an_older_version() -> None:
     """What it does not say has a default."""
-    assert OldState.of(state()) == (Handover(3), 8, TicketId(5), None, False, {}, None, {}, None, -1)
+    assert OldState.of(state()) == (Handover(3), 8, TicketId(5), None, False, {}, None, {}, [], None, -1)
 
 
 def test_the_last_message_of_this_version() -> None:
@@ -172,10 +172,10 @@ def test_the_last_message_of_this_version() -> None:
     conversations = {"folder": "/cache/0123456789abcdef", "files": [], "servers": []}
     fleet = {"token": "0" * 64, "host": "hotseat/gpu1", "orders": []}
     handed = {"conversations": conversations, "must_reload": True, "fleet": fleet, "proofs": ["1 a-1"]}
-    read = OldState.of(state(overrides=to_json_of(PINNED), weather="fine", **handed))
+    read = OldState.of(state(overrides=to_json_of(PINNED), preload=["llama"], weather="fine", **handed))
 
     assert (read.must_reload, read.fleet, read.overrides, read.lock) == (True, fleet, PINNED, 11)
-    assert read.proofs == ["1 a-1"]
+    assert (read.proofs, read.preload) == (["1 a-1"], ["llama"])
     assert read.conversations is not None
     assert read.conversations.folder == "/cache/0123456789abcdef"
 

@@ -23,12 +23,22 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-async def preload(dispatcher: Dispatcher, models: Iterable[ModelName]) -> None:
-    for model in models:
-        try:
-            await dispatcher.operator.load(model)
-        except HotseatError as error:
-            log.warning("preload failed model=%s error=%r", model, error.message)
+class Preload:
+    """One model after the other. At a restart, the next process goes on with those that are left."""
+
+    def __init__(self, dispatcher: Dispatcher, models: Iterable[ModelName]) -> None:
+        self._dispatcher = dispatcher
+        self.left = [*models]
+        """The first one is being loaded."""
+
+    async def run(self) -> None:
+        while self.left:
+            model = self.left[0]
+            try:
+                await self._dispatcher.operator.load(model)
+            except HotseatError as error:
+                log.warning("preload failed model=%s error=%r", model, error.message)
+            del self.left[:1]  # there is none if the next process goes on with them
 
 
 class DefaultModelLoader:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from hotseat.dispatch.default_model import DefaultModelLoader
+from hotseat.dispatch.default_model import DefaultModelLoader, Preload
 from hotseat.dispatch.dispatcher import Dispatcher
 from hotseat.dispatch.journal import Journal
 from hotseat.dispatch.unmet_limits import UnmetLimits
@@ -64,6 +64,7 @@ class ModelParts(Struct, frozen=True):
     overrides: OverridesStore
     unmet_limits: UnmetLimits
     model_stats_store: ModelStatsStore
+    preload: Preload
 
 
 async def open_supervisor(stack: AsyncExitStack, shared: Shared) -> Supervisor:
@@ -116,8 +117,9 @@ async def open_models(stack: AsyncExitStack, shared: Shared, supervisor: Supervi
     stats_store = keep_model_stats(stack, supervisor, learned, scheduler, journal)
     dispatcher = Dispatcher(scheduler, memory.launcher(supervisor, scheduler), journal, look=FileLooks().look)
     memory_watch, unmet_limits = memory.watch(dispatcher, shared.tasks), UnmetLimits(scheduler)
+    preload = Preload(dispatcher, () if shared.start.predecessor else loaded.catalog.preload)
     parts = ModelParts(
-        supervisor, memory, memory_watch, scheduler, journal, dispatcher, overrides, unmet_limits, stats_store
+        supervisor, memory, memory_watch, scheduler, journal, dispatcher, overrides, unmet_limits, stats_store, preload
     )
     watch_models(parts, shared.tasks)
     return parts

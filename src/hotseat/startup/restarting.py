@@ -29,13 +29,14 @@ def make_restarts(shared: Shared, models: ModelParts, reloader: Reloader) -> Res
         listening_of(start),
         lambda: description(models, shared),
         {**os.environ, **start.systemd.environment()},
-        lambda successor: leave(shared, successor),
+        lambda successor: leave(models, shared, successor),
         lambda: reloader.attempts,
     )
 
 
-async def leave(shared: Shared, successor: int) -> None:
+async def leave(models: ModelParts, shared: Shared, successor: int) -> None:
     """The new process waits for this: systemd refuses what it says before, and only one may renew the host's lease."""
+    models.preload.left.clear()
     shared.start.systemd.follow(successor)
     await shared.fleet.fall_silent()
 
@@ -50,12 +51,16 @@ def listening_of(start: Prepared) -> Listening:
 def description(models: ModelParts, shared: Shared) -> Description:
     models.model_stats_store.save()
     handover = models.scheduler.handover(asyncio.get_running_loop().time())
+    catalog, is_running = models.dispatcher.catalog, models.dispatcher.questions.is_running
+    # A reload may have removed one of these, and the preload may not have heard yet that one is ready.
+    preload = [name for name in models.preload.left if name in catalog.models and not is_running(name)]
     facts = {
         "scheduler": to_json(handover).decode(),
         "next_ticket": models.dispatcher.tickets.next_number(),
         "journal": models.journal.n,
-        "profile": models.dispatcher.catalog.active_profile,
-        "overrides": overrides_store.to_json(models.dispatcher.catalog.overrides),
+        "preload": preload,
+        "profile": catalog.active_profile,
+        "overrides": overrides_store.to_json(catalog.overrides),
         "fleet": shared.fleet.to_hand_over(),
         "proofs": shared.host_verifier.checker.to_hand_over() if shared.host_verifier.checker else [],
     }

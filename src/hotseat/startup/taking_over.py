@@ -11,7 +11,7 @@ from hotseat.catalog.overrides import NO_OVERRIDES
 from hotseat.handover.channel import Closed
 from hotseat.handover.old_requests import OldRequests
 from hotseat.handover.predecessor import VERSION
-from hotseat.identifiers import LaunchId, TicketId
+from hotseat.identifiers import LaunchId, ModelName, TicketId
 from hotseat.model_servers.conversations.handover import read_handed
 from hotseat.model_servers.guard_link import CannotTake
 from hotseat.model_servers.server_description import fingerprint_of
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from hotseat.handover.channel import Channel, Message
     from hotseat.handover.predecessor import Predecessor
     from hotseat.handover.streams import Streams
-    from hotseat.identifiers import Address, ModelName, Upstream
+    from hotseat.identifiers import Address, Upstream
     from hotseat.model_servers.conversations.handover import HandedConversations
     from hotseat.model_servers.server_description import ServerDescription
     from hotseat.model_servers.supervisor import Supervisor
@@ -67,6 +67,7 @@ async def take_over(
     if state.conversations:
         await models.supervisor.conversations.take(state.conversations, state.lock)
     requests = OldRequests(models.dispatcher, channel, streams.note)
+    models.preload.left += [name for name in state.preload if name in models.dispatcher.catalog.models]
     adopt(models, state.scheduler, await models.supervisor.taken(), requests)
     await remove_old_conversations(models)
     return requests, state
@@ -87,6 +88,8 @@ class OldState(NamedTuple):
     proofs: Sequence[str] | None
     """Of other hosts, as it has seen them; None: it does not say."""
     overrides: Mapping[ModelName, Overrides]
+    preload: Sequence[ModelName]
+    """Models of the startup that it has not loaded yet."""
     conversations: HandedConversations | None
     lock: int
     """Of the folder of conversations, if there is one."""
@@ -105,6 +108,7 @@ class OldState(NamedTuple):
             facts.get("fleet", {}),
             facts.get("proofs"),
             overrides_store.from_json(facts.get("overrides")),
+            [ModelName(name) for name in facts.get("preload", ())],
             conversations,
             message.fds[1] if conversations else -1,
         )
