@@ -12,7 +12,7 @@ from hotseat.catalog.overrides import NO_OVERRIDES, Overrides
 from hotseat.dispatch.journal import Journal
 from hotseat.identifiers import ModelName
 from hotseat.scheduling.events import OverridesChanged
-from hotseat.state.overrides_store import OverridesStore
+from hotseat.state.overrides_store import OverridesStore, from_json
 from hotseat.state.state_file import StateFile
 
 if TYPE_CHECKING:
@@ -53,6 +53,15 @@ def test_what_was_taken_back_is_forgotten(file: Path) -> None:
     changed(one_run, {QWEN: NO_OVERRIDES})
 
     assert store(file).applied_to(RIG) == RIG
+
+
+def test_what_was_taken_back_is_handed_over(file: Path) -> None:
+    """The file may still have it, because it cannot be written; what it has for a missing model counts."""
+    one_run = store(file)
+    changed(one_run, {QWEN: PINNED, LLAMA: SHORT})
+    handed = one_run.to_hand_over(one_at_a_time("qwen"))
+
+    assert {**store(file).kept(), **from_json(handed)} == {QWEN: NO_OVERRIDES, LLAMA: SHORT}
 
 
 def test_a_model_is_missing_for_one_run(file: Path) -> None:

@@ -10,7 +10,6 @@ from hotseat.handover.restarts import Description, Restarts
 from hotseat.handover.successor import Listening
 from hotseat.model_servers.descendants import start_of
 from hotseat.scheduling.handover_json import to_json
-from hotseat.state import overrides_store
 
 if TYPE_CHECKING:
     from hotseat.config.reload import Reloader
@@ -60,7 +59,7 @@ def description(models: ModelParts, shared: Shared) -> Description:
         "journal": models.journal.n,
         "preload": preload,
         "profile": catalog.active_profile,
-        "overrides": overrides_store.to_json(catalog.overrides),
+        "overrides": models.overrides.to_hand_over(catalog),
         "fleet": shared.fleet.to_hand_over(),
         "proofs": shared.host_verifier.checker.to_hand_over() if shared.host_verifier.checker else [],
     }

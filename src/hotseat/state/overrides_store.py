@@ -33,22 +33,27 @@ class OverridesStore:
     def kept(self) -> dict[ModelName, Overrides]:
         return from_json(self._file.read().get("models"))
 
+    def to_hand_over(self, catalog: Catalog) -> dict[str, Any]:
+        """Also what was taken back and is still in the file, because that cannot be written."""
+        taken_back = {name: NO_OVERRIDES for name in self.kept() if name in catalog.models}
+        return to_json({**taken_back, **catalog.overrides})
+
     def watch(self, entry: Entry) -> None:
         """A listener of the journal."""
         if isinstance(event := entry.event, OverridesChanged):
             before = self.kept()
             kept = {**before, event.model: Overrides(event.pinned, event.ttl_s)}
             if before.get(event.model, NO_OVERRIDES) != kept[event.model]:
-                self._file.write({"format": FORMAT, "models": to_json(kept)})
+                self._file.write({"format": FORMAT, "models": to_json({n: each for n, each in kept.items() if each})})
 
 
 def to_json(overrides: Mapping[ModelName, Overrides]) -> dict[str, Any]:
-    return {name: {"pinned": each.pinned, "ttl": each.ttl_s} for name, each in overrides.items() if each}
+    return {name: {"pinned": each.pinned, "ttl": each.ttl_s} for name, each in overrides.items()}
 
 
 def from_json(models: object) -> dict[ModelName, Overrides]:
     found = models.items() if isinstance(models, dict) else ()
-    return {ModelName(name): overrides for name, each in found if (overrides := _overrides(each))}
+    return {ModelName(name): _overrides(each) for name, each in found}
 
 
 def _overrides(plain: object) -> Overrides:
