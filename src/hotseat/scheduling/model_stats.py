@@ -203,9 +203,9 @@ def _take_over(stats: ModelStats, plain: dict[str, Any]) -> None:
     gaps, reuse_gaps = (map(_seconds, _list(plain.get(name))) for name in ("gaps", "reuse_gaps"))
     stats.gaps = deque((gap for gap in gaps if gap is not None), KEPT_GAPS)
     stats.reuse_gaps = deque((inf if gap is None else gap for gap in reuse_gaps), KEPT_GAPS)
-    stats.sleep_stats_by_level = {
-        level: _sleep_stats(sleep_stats) for level, sleep_stats in _mapping(plain.get("sleep_stats")).items()
-    }
+    stats.sleep_stats_by_level.update(
+        {level: _sleep_stats(sleep_stats) for level, sleep_stats in _mapping(plain.get("sleep_stats")).items()}
+    )
     stats.conversations = ConversationStats.adopt(_mapping(plain.get("conversations")))
 
 
