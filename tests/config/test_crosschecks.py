@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from socket import gethostname
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -286,6 +287,8 @@ FREE = "devices: {gpu0: {memory: 24GiB}}\nmodels:\n"
     [
         ("cmd: s, proxy: 'http://localhost:9'", "cmd: t, proxy: 'https://127.0.0.1:9/v2'", "address localhost:9"),
         ("cmd: s, proxy: 'http://[::1]:9000'", "cmd: t, proxy: 'http://localhost:9000'", "address localhost:9000"),
+        ("cmd: s, proxy: 'http://0.0.0.0:9'", f"cmd: t, proxy: 'http://{gethostname()}:9'", "address localhost:9"),
+        ("cmd: s, proxy: 'http://[::]:9'", "cmd: t, proxy: 'http://b.localhost:9'", "address localhost:9"),
         ("cmd: s, proxy: 'unix:/run/s'", "cmd: t, proxy: 'unix:/run/s'", "address unix:/run/s"),
         (
             "cmd: 'docker run --rm --name one i ${PORT}', cmdStop: docker stop one",

@@ -22,18 +22,22 @@ if TYPE_CHECKING:
 
     from tests.support.supervisor_rig import SupervisorRig
 
+NOBODY = 2**22 + 1
+"""A pid above the highest."""
 
-async def test_another_process_that_took_the_port_does_not_become_ready(rig: SupervisorRig) -> None:
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+async def test_another_process_that_took_the_port_does_not_become_ready(rig: SupervisorRig, host: str) -> None:
     """It answers 200 like a server of ours, but it is not: the start fails and names it."""
     port = free_port()
-    spec = model("", argv=command_for("never_listens", str(port)), proxy=f"http://127.0.0.1:{port}")
+    spec = model("", argv=command_for("never_listens", str(port)), proxy=f"http://{host}:{port}")
     starting = asyncio.get_running_loop().create_task(rig.failed(spec))
     await rig.said("reading")
     async with await asyncio.start_server(answer, "127.0.0.1", port):
         error = await starting
 
     other = f"{name_of(os.getpid())} (pid {os.getpid()})"
-    assert f"http://127.0.0.1:{port} is in use by another process, {other}" in error
+    assert f"http://{host}:{port} is in use by another process, {other}" in error
 
 
 async def test_a_server_started_by_a_script_is_ours(rig: SupervisorRig) -> None:
@@ -96,6 +100,28 @@ def test_other_machines_and_names_are_not_looked_into() -> None:
     assert listener_of(Address("gpu-box", 80), os.getpid(), "") == (None, True)
 
 
+def test_a_listener_is_found_by_the_name_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process of somebody else behind it is foreign, as it is behind a number."""
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 0))]
+    monkeypatch.setattr(socket, "gethostname", lambda: "workshop")
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = Address("workshop", server.getsockname()[1])
+
+        assert listener_of(address, NOBODY, "no marker") == (os.getpid(), False)
+
+
+def test_a_name_of_this_machine_that_leads_nowhere_has_no_listener(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then nobody can be foreign."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise socket.gaierror
+
+    monkeypatch.setattr(socket, "getaddrinfo", fail)
+
+    assert listener_of(Address("qwen.localhost", 80), os.getpid(), "") == (None, True)
+
+
 def test_where_the_system_tells_nothing_no_process_is_foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on macOS, which has no /proc."""
     monkeypatch.setattr(port_owner, "PROC", str(tmp_path))
@@ -139,7 +165,7 @@ def test_kin_is_of_the_launch() -> None:
 
 
 def test_who_is_gone_has_no_name() -> None:
-    assert name_of(2**22 + 1) == ""
+    assert name_of(NOBODY) == ""
 
 
 async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

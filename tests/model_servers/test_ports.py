@@ -95,14 +95,17 @@ async def test_a_port_comes_back_when_nothing_was_started(rig: SupervisorRig) ->
     assert ready.upstream.address.port == preferred
 
 
-async def test_a_fixed_port_that_is_answered_already_is_not_started_on(rig: SupervisorRig) -> None:
+@pytest.mark.parametrize(("host", "tried"), [("localhost", "127.0.0.1"), ("0.0.0.0", "0.0.0.0")])
+async def test_a_fixed_port_that_is_answered_already_is_not_started_on(
+    rig: SupervisorRig, host: str, tried: str
+) -> None:
     """The failure names the process there; nothing was started."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        spec = model("", argv=command_for("healthy", str(port)), proxy=f"http://localhost:{port}")
+        spec = model("", argv=command_for("healthy", str(port)), proxy=f"http://{host}:{port}")
         error = await rig.failed(spec)
 
-    assert f"http://127.0.0.1:{port} is already in use by another process, " in error
+    assert f"http://{tried}:{port} is already in use by another process, " in error
     assert "(pid " in error
     assert rig.output.written == 0
 

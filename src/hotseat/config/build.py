@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path as FilePath
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias, cast
@@ -23,9 +24,9 @@ from hotseat.config.priorities import urgencies
 from hotseat.config.problems import Problems, nearest
 from hotseat.config.secrets import KeyMaker
 from hotseat.config.specs import SpecMaker
-from hotseat.config.units import is_loopback
 from hotseat.estimates.container_run import container_run
 from hotseat.identifiers import ANY_GPU, LOCAL_HOST, Bytes, DeviceName, ModelName, Place
+from hotseat.net.this_machine import is_here
 from hotseat.settings import (
     Access,
     ErrorFormat,
@@ -144,19 +145,20 @@ def _groups(config: Config, budgets: Mapping[Place, Bytes], matrix: Matrix | Non
 def _exclusive(models: Mapping[ModelName, ModelSpec]) -> Mapping[str, tuple[ModelName, ...]]:
     """What only one process can use, with the models that use it, if there are several."""
     users: dict[str, list[ModelName]] = {}
+    is_ours = cache(is_here)  # many models have the same host
     for name, spec in models.items():
-        for what in _used_alone(spec.recipe):
+        for what in _used_alone(spec.recipe, is_ours):
             users.setdefault(what, []).append(name)
     return MappingProxyType({what: tuple(names) for what, names in users.items() if len(names) > 1})
 
 
-def _used_alone(recipe: LaunchRecipe) -> Iterator[str]:
+def _used_alone(recipe: LaunchRecipe, is_ours: Callable[[str], bool]) -> Iterator[str]:
     if not holes(recipe.proxy):
         with suppress(ValueError):  # which is reported where it stands
             address = address_of(recipe.proxy)
             if address.unix_path:
                 yield f"the address {address._replace(prefix='')}"
-            elif is_loopback(address.host):  # a server elsewhere may serve several models
+            elif is_ours(address.host):  # a server elsewhere may serve several models
                 yield f"the address localhost:{address.port}"
     run = container_run(recipe.argv)
     for name in run.values("--name")[-1:] if run else ():

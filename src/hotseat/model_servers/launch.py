@@ -14,12 +14,13 @@ from hotseat.model_servers.launch_env import environment
 from hotseat.model_servers.launch_failures import LaunchFailures, Trouble
 from hotseat.model_servers.launch_processes import LaunchProcesses
 from hotseat.model_servers.own_download import downloads_itself
-from hotseat.model_servers.port_owner import describe_process, is_loopback, listener_of, owner_of
+from hotseat.model_servers.port_owner import describe_process, listener_of, owner_of
 from hotseat.model_servers.ports import is_taken
 from hotseat.model_servers.readiness import accepts, addresses_of
 from hotseat.model_servers.readiness_wait import ReadinessWait, deadline_s
 from hotseat.model_servers.running_server import RunningServer
 from hotseat.net.happy_eyeballs import Connector
+from hotseat.net.this_machine import is_here
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -137,8 +138,9 @@ class Launch:
 async def refuse_if_taken(address: Address) -> None:
     """A process that answers before the start is not ours."""
     for each in addresses_of(address):
-        if (each.unix_path or is_loopback(each.host)) and await accepts(each, Connector()):
-            owner = None if each.unix_path else owner_of(each.host, each.port)
+        is_local = each.unix_path or await asyncio.to_thread(is_here, each.host)
+        if is_local and await accepts(each, Connector()):
+            owner = None if each.unix_path else await asyncio.to_thread(owner_of, each.host, each.port)
             raise Trouble(
                 f"{each} is already in use by another process{f', {describe_process(owner)}' if owner else ''}"
             )

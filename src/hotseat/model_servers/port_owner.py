@@ -5,34 +5,28 @@ from __future__ import annotations
 import os
 import socket
 import struct
-from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from hotseat.model_servers.os_processes import PROC, group_of, marker_of, parent_of, processes
 from hotseat.model_servers.remote_launchers import ELSEWHERE
 from hotseat.model_servers.sock_diag import listening
+from hotseat.net.this_machine import is_here
 
 if TYPE_CHECKING:
     from hotseat.identifiers import Address
 
 LISTENING = "0A"
+REACHED_AT = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 def listener_of(address: Address, leader: int, marker: str) -> tuple[int | None, bool]:
     """The process that listens for a launch, None if that is unknown, and whether it belongs to the launch."""
-    if address.unix_path or not is_loopback(address.host):
+    if address.unix_path or not is_here(address.host):
         return None, True
     owner = owner_of(address.host, address.port, leader)
     if owner is None or is_of_launch(owner, leader, marker):
         return owner, True
     return (None, True) if runs_elsewhere(leader) else (owner, False)
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:  # a host name
-        return False
 
 
 def describe_process(pid: int) -> str:
@@ -92,7 +86,17 @@ def link_of(path: str) -> str:
 def listening_inodes(host: str, port: int) -> list[str]:
     """The sockets that accept connections to this address; empty if the system does not say."""
     found = listeners(socket.AF_INET, port) | listeners(socket.AF_INET6, port)
-    return next((found[place] for place in places(host) if place in found), [])
+    return next((found[place] for number in numbers(host) for place in places(number) if place in found), [])
+
+
+def numbers(host: str) -> list[str]:
+    """The addresses that a connection to `host` tries; nothing listens at an unspecified one itself. May block."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:  # an unknown name
+        return []
+    addresses = (str(address[0]).partition("%")[0] for _, _, _, _, address in found)
+    return [REACHED_AT.get(address, address) for address in addresses]
 
 
 def listeners(family: socket.AddressFamily, port: int) -> dict[str, list[str]]:

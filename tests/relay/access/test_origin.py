@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,14 +11,12 @@ from tests.support.relay_rig import post
 
 from hotseat.errors import ClientError, Forbidden
 from hotseat.relay.access.authority import reduce_absolute
-from hotseat.relay.access.origin import MOST_REMEMBERED, OriginCheck, own_names
+from hotseat.relay.access.origin import MOST_REMEMBERED, OriginCheck
 from hotseat.relay.access.page_rights import PageRights
 from hotseat.relay.http.request_head import RequestHead
 from hotseat.settings import Access
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.support.relay_rig import RelayRig
 
 THIS_HOST = "127.0.0.1:8080"
@@ -390,41 +387,6 @@ def test_with_a_key_any_host_may_be_used() -> None:
             ask(gate, host="models.example.com", origin=origin)
     with pytest.raises(Forbidden, match="allowedOrigins"):
         ask(gate, host="models.example.com", origin="https://evil.example", has_key=True)
-
-
-def test_a_machine_knows_its_own_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine's names are its host name and the hosts-file lines that contain it, without DNS."""
-    monkeypatch.setattr(socket, "gethostname", lambda: "Workshop.")
-    monkeypatch.delattr(socket, "getaddrinfo")
-    hosts = tmp_path / "hosts"
-    hosts.write_text(
-        "127.0.0.1 localhost ads.evil.example\n0.0.0.0 tracker.example # workshop\n"
-        "127.0.1.1 workshop.Home.example workshop\n\nbroken\n"
-    )
-
-    assert own_names(hosts) == {"workshop", "workshop.home.example"}
-    assert own_names(tmp_path / "missing") == {"workshop"}
-
-
-def test_the_address_of_a_model_server_is_no_name_of_the_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Even if somebody appended it to the line with the host name: hotseat's dashboard must not answer there."""
-    monkeypatch.setattr(socket, "gethostname", lambda: "workshop")
-    hosts = tmp_path / "hosts"
-    hosts.write_text("127.0.1.1 workshop Qwen.localhost localhost gemma.localhost.\n")
-
-    assert own_names(hosts) == {"workshop", "localhost"}
-
-
-@pytest.mark.parametrize("name", ["localhost", ""])
-def test_a_machine_without_a_name_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """If the host name is localhost or empty, no name of the hosts file is accepted."""
-    monkeypatch.setattr(socket, "gethostname", lambda: name)
-    hosts = tmp_path / "hosts"
-    hosts.write_text("127.0.0.1 localhost ads.evil.example\n")
-
-    assert own_names(hosts) == set()
 
 
 def is_refused(method: str, path: str, site: str, mode: str | None) -> bool:

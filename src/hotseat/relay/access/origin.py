@@ -8,9 +8,6 @@ valid key may use any Host.
 from __future__ import annotations
 
 import re
-import socket
-from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hotseat.errors import ClientError, Forbidden, ForeignHost
@@ -27,8 +24,6 @@ if TYPE_CHECKING:
 
 MOST_REMEMBERED = 1024
 LONGEST_QUOTE = 120
-HOSTS = Path("/etc/hosts")
-LARGEST_HOSTS_FILE = 1 << 20
 
 OWN_SITE = (None, b"same-origin", b"none")
 STATIC_PAGES = (b"/hotseat/ui/", b"/hotseat/assets/")
@@ -155,24 +150,3 @@ def _check_is_no_plain_form(head: RequestHead) -> None:
 
 def _quoted(raw: bytes) -> str:
     return raw[:LONGEST_QUOTE].decode("ascii", "replace")
-
-
-def own_names(hosts: Path = HOSTS) -> frozenset[str]:
-    """The host name, and the names on the same line of the hosts file, which usually has the full name.
-
-    Other names in that file are ignored even if they resolve to this machine, as in block lists of unwanted servers,
-    and so are names under `.localhost`, which are addresses of model servers.
-    """
-    name = _plain(socket.gethostname())
-    if name in ("", "localhost"):
-        return frozenset()
-    text = ""
-    with suppress(OSError), hosts.open(errors="replace") as file:
-        text = file.read(LARGEST_HOSTS_FILE)
-    lines = (line.partition("#")[0].lower().split()[1:] for line in text.splitlines())
-    beside = (_plain(other) for names in lines if name in map(_plain, names) for other in names)
-    return frozenset((name, *(other for other in beside if not other.endswith(LOCALHOST))))
-
-
-def _plain(name: str) -> str:
-    return name.lower().removesuffix(".")
