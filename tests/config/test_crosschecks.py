@@ -289,7 +289,7 @@ FREE = "devices: {gpu0: {memory: 24GiB}}\nmodels:\n"
         ("cmd: s, proxy: 'http://[::1]:9000'", "cmd: t, proxy: 'http://localhost:9000'", "address localhost:9000"),
         ("cmd: s, proxy: 'http://0.0.0.0:9'", f"cmd: t, proxy: 'http://{gethostname()}:9'", "address localhost:9"),
         ("cmd: s, proxy: 'http://[::]:9'", "cmd: t, proxy: 'http://b.localhost:9'", "address localhost:9"),
-        ("cmd: s, proxy: 'unix:/run/s'", "cmd: t, proxy: 'unix:/run/s'", "address unix:/run/s"),
+        ("cmd: s, proxy: 'unix:/run/s'", "cmd: t, proxy: 'unix:/run/./a/..//s'", "address unix:/run/s"),
         (
             "cmd: 'docker run --rm --name one i ${PORT}', cmdStop: docker stop one",
             "cmd: 'podman run --rm --name=one j ${PORT}', cmdStop: podman stop one",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
+from os.path import normpath
 from pathlib import Path as FilePath
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias, cast
@@ -157,7 +158,7 @@ def _used_alone(recipe: LaunchRecipe, is_ours: Callable[[str], bool]) -> Iterato
         with suppress(ValueError):  # which is reported where it stands
             address = address_of(recipe.proxy)
             if address.unix_path:
-                yield f"the address {address._replace(prefix='')}"
+                yield f"the address unix:{normpath(address.unix_path)}"
             elif is_ours(address.host):  # a server elsewhere may serve several models
                 yield f"the address localhost:{address.port}"
     run = container_run(recipe.argv)
