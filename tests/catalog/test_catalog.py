@@ -81,6 +81,13 @@ def test_a_reload_touches_only_what_reaches_the_process() -> None:
     assert not compare(old, old)
 
 
+def test_a_model_that_is_added_in_front_of_others_restarts_none() -> None:
+    """With `startPort` their next ports are other ones; those that run keep theirs."""
+    before, after = (replace(spec("b"), recipe=replace(spec("b").recipe, preferred_port=port)) for port in (5800, 5801))
+
+    assert compare(catalog(before), catalog(spec("a"), after)) == CatalogChange(added=(ModelName("a"),))
+
+
 def test_a_recipe_wants_a_port_where_it_says_so() -> None:
     """`${PORT}` in the command or in the address asks for one."""
     assert LaunchRecipe(("server", "${PORT}"), "http://host:1").wants_port

@@ -68,6 +68,13 @@ def test_a_server_that_the_configuration_still_has() -> None:
     assert (record.gpus, record.slots_reported, record.has_answered) == ((gpu(1),), 4, True)
 
 
+def test_a_server_whose_model_prefers_another_port_by_now() -> None:
+    """It is adopted: with `startPort` every model that is added before it changes that."""
+    moved = replace(QWEN, recipe=replace(QWEN.recipe, preferred_port=5801))
+
+    assert record_of(described(), one_at_a_time(moved), now=1060.0) is not None
+
+
 def test_a_server_that_sleeps() -> None:
     """It is adopted asleep."""
     record = record_of(described(sleep="1"), CATALOG, now=1060.0)

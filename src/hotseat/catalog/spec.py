@@ -32,8 +32,9 @@ class LaunchRecipe:
     env: tuple[tuple[str, str], ...] = ()
     check_endpoint: str | None = "/health"
     """Polled until it answers 200; None: an open port is enough."""
-    preferred_port: int | None = None
-    """With `startPort`: the port that llama-swap would assign. None: the kernel chooses."""
+    preferred_port: int | None = field(default=None, compare=False)
+    """With `startPort`: the port that llama-swap would assign. None: the kernel chooses. It depends on the number of
+    models before this one, so a server with another one is not out of date."""
     secrets: tuple[str, ...] = field(default=(), repr=False, compare=False)
     """Values that the configuration took from the environment, which the server inherits: never shown."""
 

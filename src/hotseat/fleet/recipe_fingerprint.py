@@ -19,7 +19,7 @@ DIGITS = 8
 
 
 def recipe_fingerprint(recipe: LaunchRecipe) -> str:
-    """Without `preferred_port`, which depends on the number of models before this one."""
+    """Without `preferred_port`, which also does not count when recipes are compared."""
     said = json.dumps([recipe.argv, recipe.proxy, recipe.stop, sorted(recipe.env), recipe.check_endpoint])
     shown = without(said, [json.dumps(secret)[1:-1] for secret in recipe.secrets])
     return hashlib.sha256(shown.encode()).hexdigest()[:DIGITS]

@@ -103,7 +103,6 @@ def fingerprint_of(spec: ModelSpec) -> str:
         "stop": recipe.stop,
         "env": sorted((name, _digest(value)) for name, value in recipe.env),
         "check_endpoint": recipe.check_endpoint,
-        "preferred_port": recipe.preferred_port,
         "gpus": choice and [choice.count, choice.among],
     }
     return _digest(json.dumps(settings, sort_keys=True, separators=(",", ":")))
