@@ -88,6 +88,22 @@ def test_a_model_that_is_added_in_front_of_others_restarts_none() -> None:
     assert compare(catalog(before), catalog(spec("a"), after)) == CatalogChange(added=(ModelName("a"),))
 
 
+@pytest.mark.parametrize(
+    ("argv", "proxy", "expected"),
+    [
+        ("s", "http://localhost:5801", {5801}),
+        ("s ${PORT}", "http://localhost:${PORT}", set()),
+        ("s ${PORT}", "http://localhost:5801", set()),  # written by somebody who counts from startPort
+        ("s", "http://localhost:0", set()),  # the configuration reports it
+    ],
+)
+def test_the_ports_that_no_other_server_may_get(argv: str, proxy: str, expected: set[int]) -> None:
+    """Those of servers whose command has no `${PORT}`."""
+    fixed = replace(spec("a"), recipe=LaunchRecipe(tuple(argv.split()), proxy))
+
+    assert catalog(fixed).fixed_ports == expected
+
+
 def test_a_recipe_wants_a_port_where_it_says_so() -> None:
     """`${PORT}` in the command or in the address asks for one."""
     assert LaunchRecipe(("server", "${PORT}"), "http://host:1").wants_port

@@ -54,6 +54,20 @@ def test_ports_are_counted_from_the_preferred_one() -> None:
     assert preferred < lease.port < preferred + 100
 
 
+def test_the_fixed_port_of_a_server_is_never_leased() -> None:
+    """Also not while it does not run: it could not start any more. A reload may add such a port."""
+    fixed: set[int] = set()
+    ports = Ports(lambda: frozenset(fixed))
+    preferred = free_port()
+    first = ports.lease(preferred)
+    first.release()
+    fixed.add(first.port)
+    second = ports.lease(preferred)
+    second.release()
+
+    assert second.port > first.port
+
+
 def test_connections_that_linger_do_not_keep_the_next_server_away() -> None:
     """The last server closed a connection a moment ago, as it does at every swap."""
     with socket.create_server(("127.0.0.1", 0)) as server:

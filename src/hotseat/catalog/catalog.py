@@ -71,6 +71,12 @@ class Catalog:
         kept = {name: named_model for name, named_model in named_models.items() if name not in pins}
         object.__setattr__(self, "_named_models", {**kept, **pinned})
 
+    @cached_property
+    def fixed_ports(self) -> frozenset[int]:
+        """Where servers listen whose command has no `${PORT}`: no other server may get these ports."""
+        recipes = [spec.recipe for spec in self.models.values() if not spec.recipe.wants_port]
+        return frozenset(recipe.fixed_address.port for recipe in recipes if recipe.fixed_address)
+
     # Names as clients use them
 
     @cached_property

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from hotseat.catalog.overrides import NO_OVERRIDES, Configured
+from hotseat.catalog.template import address_of, holes
 from hotseat.identifiers import ANY_GPU
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.overrides import Overrides
     from hotseat.catalog.sleeping import Sleep
-    from hotseat.identifiers import Bytes, ModelName, Place, Seconds
+    from hotseat.identifiers import Address, Bytes, ModelName, Place, Seconds
 
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
@@ -41,6 +42,16 @@ class LaunchRecipe:
     @property
     def wants_port(self) -> bool:
         return any("${PORT}" in text for text in (*self.argv, self.proxy))
+
+    @property
+    def fixed_address(self) -> Address | None:
+        """Where its server listens at every start; None: nobody knows before."""
+        if holes(self.proxy):
+            return None
+        try:
+            return address_of(self.proxy)
+        except ValueError:  # the configuration reports it where it stands
+            return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from os.path import normpath
@@ -14,7 +13,7 @@ from msgspec import Struct, structs
 
 from hotseat.catalog.catalog import Catalog, Policy
 from hotseat.catalog.groups import ALONE, TOGETHER, Group, Groups
-from hotseat.catalog.template import address_of, holes
+from hotseat.catalog.template import holes
 from hotseat.config.conversations import conversations_of
 from hotseat.config.crosscheck import CrossCheck, warn_of_unused
 from hotseat.config.exposure import warn_of_open_lists
@@ -154,13 +153,11 @@ def _exclusive(models: Mapping[ModelName, ModelSpec]) -> Mapping[str, tuple[Mode
 
 
 def _used_alone(recipe: LaunchRecipe, is_ours: Callable[[str], bool]) -> Iterator[str]:
-    if not holes(recipe.proxy):
-        with suppress(ValueError):  # which is reported where it stands
-            address = address_of(recipe.proxy)
-            if address.unix_path:
-                yield f"the address unix:{normpath(address.unix_path)}"
-            elif is_ours(address.host):  # a server elsewhere may serve several models
-                yield f"the address localhost:{address.port}"
+    address = recipe.fixed_address
+    if address and address.unix_path:
+        yield f"the address unix:{normpath(address.unix_path)}"
+    elif address and is_ours(address.host):  # a server elsewhere may serve several models
+        yield f"the address localhost:{address.port}"
     run = container_run(recipe.argv)
     for name in run.values("--name")[-1:] if run else ():
         if not holes(name):

@@ -16,6 +16,7 @@ from hotseat.model_servers.guard_client import ISOLATED, Guard
 from hotseat.model_servers.launch_env import LaunchEnvironment
 from hotseat.model_servers.orphans import end_leftovers, private_folder
 from hotseat.model_servers.output import Outputs
+from hotseat.model_servers.ports import Ports
 from hotseat.model_servers.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ async def open_supervisor(
     grace: GuardGrace | None = None,
     starts_guard: bool = True,
     makes_keys: Callable[[], bool] = bool,
+    fixed_ports: Callable[[], frozenset[int]] = frozenset,
 ) -> AsyncIterator[Supervisor]:
     """A supervisor with its own guard; at the end none of their processes is left, unless they were handed over.
 
@@ -73,7 +75,8 @@ async def open_supervisor(
         guard.taken.add_done_callback(lambda _: conversations.leave())
     try:
         environment = LaunchEnvironment(environ, withheld_env, card_names, makes_keys)
-        yield Supervisor(guard, environment, outputs or Outputs(), conversations or no_conversations(), available)
+        conversations = conversations or no_conversations()
+        yield Supervisor(guard, environment, outputs or Outputs(), conversations, available, Ports(fixed_ports))
     finally:
         await guard.aclose()
         await asyncio.sleep(0)  # the callback of `taken` runs before the folder of conversations is closed

@@ -6,7 +6,7 @@ import socket
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 LOOPBACK = "127.0.0.1"
 LAST = 65_535
@@ -29,14 +29,16 @@ class PortLease:
 
 
 class Ports:
-    def __init__(self) -> None:
+    def __init__(self, fixed: Callable[[], frozenset[int]] = frozenset) -> None:
+        """`fixed` returns the ports of servers that choose them themselves: they are never leased."""
         self._leased: set[int] = set()
+        self._fixed = fixed
 
     def lease(self, preferred: int | None = None) -> PortLease:
         """A free port chosen by the kernel, or the first free one from `preferred` on; OSError if there is none."""
         for held in free_from(preferred) if preferred else free():
             lease = PortLease(self, held.getsockname()[1], held)
-            if lease.port not in self._leased:
+            if lease.port not in self._leased | self._fixed():
                 self._leased.add(lease.port)
                 return lease
             lease.vacate()

@@ -15,7 +15,6 @@ from hotseat.model_servers.launch import Launch
 from hotseat.model_servers.launch_env import environment
 from hotseat.model_servers.llama_props import LLAMA_SERVER, props_of
 from hotseat.model_servers.own_metrics import metrics_of
-from hotseat.model_servers.ports import Ports
 from hotseat.model_servers.readahead import ModelsReadAhead
 from hotseat.model_servers.running_server import adopt
 from hotseat.model_servers.server_description import ServerDescription, fingerprint_of
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from hotseat.model_servers.guard_client import Guard
     from hotseat.model_servers.launch_env import LaunchEnvironment
     from hotseat.model_servers.output import Outputs
+    from hotseat.model_servers.ports import Ports
     from hotseat.model_servers.running_server import RunningServer
     from hotseat.scheduling.commands import (
         PutToSleep,
@@ -61,10 +61,11 @@ class Supervisor:
         outputs: Outputs,
         conversations: Conversations,
         available: Callable[[], Bytes],
+        ports: Ports,
     ) -> None:
         """`available` returns how much memory read-ahead may use."""
         self.guard, self.environment, self.outputs, self.conversations = guard, environment, outputs, conversations
-        self._ports = Ports()
+        self._ports = ports
         self._taken = TakenServers()
         self._starting: dict[LaunchId, Launch] = {}
         self._running: dict[LaunchId, RunningServer] = {}

@@ -83,6 +83,7 @@ async def open_supervisor(stack: AsyncExitStack, shared: Shared) -> Supervisor:
         grace=grace_of(shared.active.settings),
         starts_guard=not (orphans or shared.start.predecessor),
         makes_keys=lambda: shared.active.settings.access.is_restricted,
+        fixed_ports=lambda: shared.active.loaded.catalog.fixed_ports,
     )
     supervisor = await stack.enter_async_context(opening)
     if orphans:
