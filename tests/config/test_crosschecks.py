@@ -14,6 +14,7 @@ from tests.support.fake_launcher import catalog, spec
 
 from hotseat.config.crosscheck import NOT_IN_URLS
 from hotseat.config.effective import concurrency
+from hotseat.config.load import read
 from hotseat.relay.routing.model_name import PathKind, find_destination
 
 if TYPE_CHECKING:
@@ -323,6 +324,41 @@ def test_models_on_one_address_that_run_one_at_a_time_anyway(files: ConfigFiles)
 
     assert not loaded.problems
     assert loaded.catalog.groups.exclusive == {"the address localhost:1": ("a", "b", "c")}
+
+
+@pytest.mark.parametrize(
+    ("listen", "proxy", "meets"),
+    [
+        ("listen: 9000", "http://localhost:9000", "127.0.0.1:9000"),
+        ("listen: ':9000'", "http://127.0.0.1:9000/v2", "0.0.0.0:9000"),
+        ("listen: 9000", "http://0.0.0.0:9000", "127.0.0.1:9000"),
+        ("ollama: {listen: 9000}", "http://[::1]:9000", "127.0.0.1:9000"),
+        ("listen: '198.51.100.7:9000'", "http://198.51.100.7:9000", "198.51.100.7:9000"),
+        ("listen: '198.51.100.7:9000'", "http://localhost:9000", ""),
+        ("listen: ':9000'", "http://box:9000", ""),
+        ("listen: 9000", "http://localhost:9001", ""),
+        ("listen: 9000", "unix:/run/9000", ""),
+    ],
+)
+def test_a_server_that_would_have_to_listen_where_hotseat_does(
+    files: ConfigFiles, listen: str, proxy: str, meets: str
+) -> None:
+    """A warning, because the model can never start; at another address of this machine or elsewhere it can."""
+    said = f"models.m.proxy: is an address of hotseat itself, which listens on {meets}"
+    hint = "Use another port in cmd and proxy, or in listen"
+
+    found = files.warnings(f"{listen}\nmodels:\n  m: {{cmd: s, proxy: '{proxy}'}}\n")
+    assert found == ([f"config.yaml:3:15: warning: {said}. {hint}"] if meets else [])
+
+
+def test_the_address_of_the_command_line_counts_instead_of_that_of_the_file(files: ConfigFiles) -> None:
+    """The usual port of hotseat is free for a server if hotseat is started with another one."""
+    file = files.write("config.yaml", "models: {m: {cmd: s, proxy: 'http://localhost:8080'}}")
+    as_written, elsewhere = (read([file], environ={}, listen=listen) for listen in (None, ("127.0.0.1", 9292)))
+
+    assert [problem.path for problem in as_written.problems] == ["models.m.proxy"]
+    assert not elsewhere.problems
+    assert elsewhere.settings.listen == ("127.0.0.1", 9292)
 
 
 @pytest.mark.parametrize("name", ["''", r"'a\b'", '"a\\tb"', "'..'", "'a/../b'", "'./a'", "a/..", "'..;x/a'"])

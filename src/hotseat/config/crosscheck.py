@@ -7,10 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hotseat.catalog.spec import NOTHING
+from hotseat.config.fleet import EVERYWHERE
 from hotseat.config.problems import Path, Problems, dotted, nearest
 from hotseat.config.schema_base import Form, Ignored, Later
-from hotseat.config.units import address_text, size_text
+from hotseat.config.units import address_text, is_loopback, size_text
 from hotseat.identifiers import LOCAL_HOST, RAM, Bytes, DeviceName, Place
+from hotseat.net.this_machine import is_here
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from hotseat.config.model_schema import ModelForm
     from hotseat.config.routing_schema import GroupForm
     from hotseat.config.schema import Config
+    from hotseat.settings import Settings
 
 
 SMALLER = "Raise the budget or choose a smaller quantisation"
@@ -180,6 +183,23 @@ class CrossCheck:
 
 def never_fits(size: Bytes, devices: str, budget: Bytes) -> str:
     return f"never fits: needs {size_text(size)}, budget of {devices} is {size_text(budget)}"
+
+
+def warn_of_own_address(catalog: Catalog, settings: Settings, problems: Problems) -> None:
+    """Warn about each model whose server would have to listen where hotseat does, so that it can never start."""
+    for listen in filter(None, (settings.listen, settings.ollama_listen)):
+        for name, spec in catalog.models.items():
+            address = spec.recipe.fixed_address
+            if address and not address.unix_path and address.port == listen[1] and _meet(address.host, listen[0]):
+                said = f"is an address of hotseat itself, which listens on {address_text(listen)}"
+                problems.warn(("models", name, "proxy"), said, "Use another port in cmd and proxy, or in listen")
+
+
+def _meet(one: str, other: str) -> bool:
+    """Can only one process listen on a port of both?"""
+    if is_loopback(one) and is_loopback(other):
+        return True
+    return one == other or (is_here(one) and any(host in EVERYWHERE for host in (one, other)))
 
 
 def warn_of_unused(form: Form, path: Path, problems: Problems) -> None:

@@ -7,11 +7,12 @@ import stat
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from hotseat.catalog.spec import NOTHING
 from hotseat.config.build import Built, FindDevices, build, no_devices
 from hotseat.config.conversations import with_conversations
+from hotseat.config.crosscheck import warn_of_own_address
 from hotseat.config.document import Document, parse
 from hotseat.config.env_values import NOTHING_CONCEALED, Concealed, with_secrets
 from hotseat.config.llamaswap import differences
@@ -75,6 +76,8 @@ class Surroundings(Struct, frozen=True):
     environ: Mapping[str, str]
     find_devices: FindDevices
     lenient: bool
+    listen: tuple[str, int] | None
+    """Instead of what the text says; None: the text decides."""
 
 
 def read(
@@ -84,17 +87,18 @@ def read(
     lenient: bool = False,
     offer: Offer = offered_by,
     find_devices: FindDevices = no_devices,
+    listen: tuple[str, int] | None = None,
 ) -> Loaded:
     """Read files and directories as one configuration; ConfigError carries every error.
 
-    `offer` lists the models of a folder, `find_devices` resolves `devices: auto`.
+    `offer` lists the models of a folder, `find_devices` resolves `devices: auto`, `listen` is of the command line.
     """
     name = str(paths[0]) if paths else ""
     problems = Problems(name)
     files = _files(paths, problems)
     document = _document(files, environ, problems)
 
-    around = Surroundings(environ, find_devices, lenient)
+    around = Surroundings(environ, find_devices, lenient, listen)
 
     def understood(offer: Offer, problems: Problems) -> Loaded:
         return _understood(document, offer, problems, around)
@@ -113,10 +117,12 @@ def _understood(written: Document, offer: Offer, problems: Problems, around: Sur
     value = expand_all(without_foreign_keys(document), problems)
     config = validate(value, document, problems, lenient=around.lenient)
     built = _built(config, document.value, problems, around.find_devices)
+    settings = structs.replace(built.settings, listen=around.listen or built.settings.listen)
     warn_of_proxies(built.catalog, around.environ, problems)
+    warn_of_own_address(built.catalog, settings, problems)
     return Loaded(
-        with_secrets(with_conversations(built.catalog, built.settings.conversations, around.environ), concealed),
-        built.settings,
+        with_secrets(with_conversations(built.catalog, settings.conversations, around.environ), concealed),
+        settings,
         problems.ordered(),
         _withheld(document, provenance),
         differences=tuple(differences(written.value, problems)),

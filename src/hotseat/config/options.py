@@ -38,10 +38,9 @@ def load(options: ServeOptions, model_folders: ModelFolders) -> Loaded:
         lenient=options.lenient,
         offer=model_folders.look,
         find_devices=devices_for_models,
+        listen=options.listen,
     )
     settings = loaded.settings
-    if options.listen is not None:
-        settings = structs.replace(settings, listen=options.listen)
     if options.tls is not None:
         settings = structs.replace(settings, tls=options.tls)
     if options.allow_open:
