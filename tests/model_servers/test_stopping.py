@@ -58,6 +58,17 @@ async def test_a_server_that_ignores_sigterm_is_killed_at_its_time(rig: Supervis
     assert 0.4 <= loop.time() - began < SOON_S
 
 
+@pytest.mark.parametrize(("at_start", "now"), [(0.1, 0.5), (600.0, 0.5)])
+async def test_the_unload_timeout_is_that_of_the_stop(rig: SupervisorRig, at_start: Seconds, now: Seconds) -> None:
+    """The configuration may have been reloaded since the server was started."""
+    ready = await rig.ready(model("ignores_sigterm", unload_timeout_s=at_start))
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await rig.end(ready, now)
+
+    assert now <= loop.time() - began < SOON_S
+
+
 async def test_two_stops_are_one(rig: SupervisorRig) -> None:
     """The second waits for the same end and does not start the time again."""
     ready = await rig.ready(model("ignores_sigterm", unload_timeout_s=0.4))

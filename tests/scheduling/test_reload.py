@@ -76,6 +76,17 @@ def test_a_changed_model_that_is_idle(driver: SchedulerDriver) -> None:
     driver >> exited("qwen") << nothing
 
 
+def test_a_new_unload_timeout_counts_for_a_server_that_runs_already(driver: SchedulerDriver) -> None:
+    """Whether its model is kept, or restarted because of another change in the same reload."""
+    driver.with_ready("qwen")
+    driver >> changed(with_model(RIG, model("qwen", unload_timeout_s=30.0))) << nothing
+    driver >> unload(1, "qwen") << stops("qwen", within=30)
+    driver >> exited("qwen") << confirms(1)
+    driver.with_ready("qwen")
+
+    driver >> changed(with_model(RIG, model("qwen", version=2, unload_timeout_s=20.0))) << stops("qwen", within=20)
+
+
 def test_a_changed_model_that_is_loading(driver: SchedulerDriver) -> None:
     """The load with the old recipe is abandoned; waiting requests are served with the new one."""
     driver >> arrives(1, "qwen") << starts("qwen")

@@ -445,8 +445,9 @@ def starts_on(model: str, *gpus: int) -> Expected:
     return _expected(StartUpstream, model=model, gpus=tuple(map(gpu, gpus)))
 
 
-def stops(model: str, launch: int | None = None, cause: Cause | None = None) -> Expected:
-    return _expected(StopUpstream, model=model, launch=launch, cause=cause)
+def stops(model: str, launch: int | None = None, cause: Cause | None = None, within: Seconds | None = None) -> Expected:
+    """`within` is the time after which the server is killed."""
+    return _expected(StopUpstream, model=model, launch=launch, cause=cause, unload_timeout_s=within)
 
 
 def puts_to_sleep(model: str, level: SleepLevel | None = None) -> Expected:

@@ -71,12 +71,14 @@ class SupervisorRig:
         skip(spec.health_check_timeout_s)
         return await failing
 
-    async def stop(self, launched: UpstreamReady | StartUpstream) -> None:
-        await self.supervisor.stop(StopUpstream(launched.model, launched.launch, Cause.OPERATOR, "the test says so"))
+    async def stop(self, launched: UpstreamReady | StartUpstream, unload_timeout_s: float | None = None) -> None:
+        why = "the test says so"
+        command = StopUpstream(launched.model, launched.launch, Cause.OPERATOR, why, unload_timeout_s)
+        await self.supervisor.stop(command)
 
-    async def end(self, ready: UpstreamReady) -> str:
+    async def end(self, ready: UpstreamReady, unload_timeout_s: float | None = None) -> str:
         """Stop a server and return how it ended."""
-        await self.stop(ready)
+        await self.stop(ready, unload_timeout_s)
         return (await self.supervisor.watch(ready)).exit_status
 
     @property

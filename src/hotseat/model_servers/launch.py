@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from hotseat.catalog.filled_recipe import FilledRecipe
     from hotseat.catalog.spec import ModelSpec
-    from hotseat.identifiers import Address
+    from hotseat.identifiers import Address, Seconds
     from hotseat.model_servers.guard_client import Guard
     from hotseat.model_servers.output import Output
     from hotseat.model_servers.ports import PortLease, Ports
@@ -73,11 +73,11 @@ class Launch:
                 self._child.kill()
             raise
 
-    async def end(self) -> None:
+    async def end(self, unload_timeout_s: Seconds | None = None) -> None:
         """Ask it to end and return when it is gone; if it has not started, it never will. Safe to call twice."""
         self._is_wanted = False
         if self._child:
-            await self._child.end()
+            await self._child.end(unload_timeout_s)
 
     async def _bring_up(self) -> RunningServer:
         if not self._spec.recipe.wants_port:

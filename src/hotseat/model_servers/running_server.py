@@ -110,10 +110,10 @@ class RunningServer:
 
     # Its end
 
-    async def end(self) -> None:
+    async def end(self, unload_timeout_s: Seconds | None = None) -> None:
         """Ask it to end and return when it is gone. Safe to call twice."""
         self.hide()
-        await self._child.end()
+        await self._child.end(unload_timeout_s)
 
     def kill(self) -> None:
         """End it at once, because it is about to be stopped and does not react."""

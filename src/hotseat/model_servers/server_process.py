@@ -45,11 +45,14 @@ class Child:
         """How it ended, once no process of the tree is left."""
         return describe(await asyncio.shield(self.gone))
 
-    async def end(self) -> None:
-        """Return when no process of the tree is left; killed after its timeout. Safe to call twice."""
+    async def end(self, unload_timeout_s: Seconds | None = None) -> None:
+        """Return when no process of the tree is left; killed after the timeout. Safe to call twice.
+
+        Without a timeout, that of its start counts.
+        """
         if not self.was_asked_to_end and not self.gone.done():
             self.was_asked_to_end = True
-            await self._ask_then_kill()
+            await self._ask_then_kill(self._unload_timeout_s if unload_timeout_s is None else unload_timeout_s)
         await self.exited()
 
     def kill(self) -> None:
@@ -59,10 +62,10 @@ class Child:
         """For another hotseat process; None: it must not take this one over."""
         self._process.describe(description)
 
-    async def _ask_then_kill(self) -> None:
+    async def _ask_then_kill(self, unload_timeout_s: Seconds) -> None:
         self._process.begin_stop()
         try:
-            async with asyncio.timeout(self._unload_timeout_s):
+            async with asyncio.timeout(unload_timeout_s):
                 if not await self._was_stopped_by_command():
                     self._process.signal(signal.SIGTERM)
                 self._process.signal(signal.SIGCONT)  # a stopped process handles no other signal

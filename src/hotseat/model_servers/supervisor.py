@@ -201,7 +201,7 @@ class Supervisor:
     async def stop(self, command: StopUpstream) -> None:
         """End the launch, by force if needed. Safe to call twice, and for a launch that has ended."""
         if launch := self._starting.get(command.launch) or self._running.get(command.launch):
-            await launch.end()
+            await launch.end(command.unload_timeout_s)
 
     async def put_to_sleep(self, command: PutToSleep) -> UpstreamAsleep | SleepFailed | None:
         server = self._running.get(command.launch)

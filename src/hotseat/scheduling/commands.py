@@ -77,6 +77,8 @@ class StopUpstream(Struct, frozen=True):
     launch: LaunchId
     cause: Cause
     reason: str
+    unload_timeout_s: Seconds | None = None
+    """As configured now; None: as when the server was started."""
 
 
 class PutToSleep(Struct, frozen=True):

@@ -246,7 +246,8 @@ class Transitions:
         model.upstream, model.conversations.is_saving = None, False
         if not model.ends_asleep:
             model.sleep_level = None
-        self.commands.append(StopUpstream(model.name, model.launch, model.cause, model.why))
+        now = self.state.catalog.models.get(model.name, model.spec)  # its process may have an older recipe
+        self.commands.append(StopUpstream(model.name, model.launch, model.cause, model.why, now.unload_timeout_s))
 
     def suspend(self, model: ModelState) -> None:
         """Put its server to sleep; it has no leases."""
