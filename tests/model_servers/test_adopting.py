@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.model_servers.test_sleep_hooks import LEVEL_1, put_to_sleep, vllm, wake_up
+from tests.support.fake_launcher import catalog
 from tests.support.llama import REPOSITORY
 from tests.support.supervisor_rig import GUARD_INTERPRETER, SupervisorRig, grandchild_in, is_alive, model
 from tests.support.waiting import PATIENCE_S, come_true, come_true_async
@@ -207,6 +208,18 @@ async def test_a_server_that_is_being_stopped_is_not_adopted(former: SupervisorR
 
     assert usable == []
     assert not is_there
+
+
+async def test_the_guard_ends_a_server_by_the_newest_unload_timeout(former: SupervisorRig) -> None:
+    """A reload has changed it since the start; whoever takes the server over without adopting it knows no other."""
+    spec = model("ignores_sigterm", unload_timeout_s=600.0)
+    ready = await former.ready(spec)
+    former.supervisor.limit_stops(catalog(replace(spec, unload_timeout_s=0.3)))
+    async with successor_of(former) as supervisor:
+        async with asyncio.timeout(PATIENCE_S):
+            await supervisor.end_unadopted()
+
+    assert not is_alive(ready.upstream.pid or 0)
 
 
 async def test_what_was_claimed_cannot_be_adopted_twice(former: SupervisorRig) -> None:

@@ -91,6 +91,10 @@ async def describe(_: Guard, process: GuardedProcess) -> None:
     process.describe({})
 
 
+async def limit(_: Guard, process: GuardedProcess) -> None:
+    process.limit_stop(1.0)
+
+
 MESSAGES: dict[str, Callable[[Guard, GuardedProcess], Awaitable[None]]] = {
     "spawn": spawn,
     "take": take,
@@ -102,6 +106,7 @@ MESSAGES: dict[str, Callable[[Guard, GuardedProcess], Awaitable[None]]] = {
     "stopping": stopping,
     "end": end,
     "describe": describe,
+    "limit": limit,
 }
 
 

@@ -33,6 +33,8 @@ from hotseat.state.overrides_store import to_json as to_json_of
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from hotseat.catalog.catalog import Catalog
+
 pytestmark = pytest.mark.anyio
 
 QWEN = spec("qwen")
@@ -188,10 +190,13 @@ def test_the_last_message_of_this_version() -> None:
 
 
 class OrderedSupervisor:
-    """Says when it was told to end what nobody adopts."""
+    """Says when it was told to end what nobody adopts, and how long each server may take to stop."""
 
     def __init__(self, calls: list[str]) -> None:
         self._calls = calls
+
+    def limit_stops(self, _: Catalog) -> None:
+        self._calls.append("limit_stops")
 
     def end_unadopted(self) -> None:
         self._calls.append("end_unadopted")
@@ -204,4 +209,4 @@ async def test_what_nobody_adopts_is_being_ended_before_the_first_server_is_star
     with patch.object(dispatcher, "tell", lambda event: calls.append(type(event).__name__)):
         adopt(parts, Handover(waiting=(WaitingTicket(TicketId(1), ModelName("qwen"), ClientId("ann")),)), ())
 
-    assert calls == ["end_unadopted", "HandoverReceived", "RequestArrived", "HandoverCompleted"]
+    assert calls == ["limit_stops", "end_unadopted", "HandoverReceived", "RequestArrived", "HandoverCompleted"]

@@ -166,6 +166,8 @@ class GuardServer:
             case {"do": "describe", "description": description}:
                 self._scans.scan_soon()  # it is ready, so all that it starts runs by now
                 tree.description = description
+            case {"do": "limit", "unload_timeout_s": limit}:
+                tree.request["unload_timeout_s"] = limit
             case {"do": "end"}:
                 limit = tree.request["unload_timeout_s"]
                 self._trees.end(tree, term_s=limit, stop_s=limit)

@@ -56,6 +56,10 @@ class GuardedProcess:
         """What its leader leaves behind from now on is asked to end, instead of killed at once."""
         self._send({"do": "stopping", "n": self.n})
 
+    def limit_stop(self, unload_timeout_s: float) -> None:
+        """What counts instead of the order's if the guard ends it."""
+        self._send({"do": "limit", "n": self.n, "unload_timeout_s": unload_timeout_s})
+
     def ask_guard_to_end(self) -> None:
         """Let the guard do it as if hotseat had died: with `cmdStop` or SIGTERM, then SIGKILL."""
         self._send({"do": "end", "n": self.n})

@@ -73,6 +73,10 @@ class Launch:
                 self._child.kill()
             raise
 
+    def limit_stop(self, unload_timeout_s: Seconds) -> None:
+        if self._child:
+            self._child.limit_stop(unload_timeout_s)
+
     async def end(self, unload_timeout_s: Seconds | None = None) -> None:
         """Ask it to end and return when it is gone; if it has not started, it never will. Safe to call twice."""
         self._is_wanted = False

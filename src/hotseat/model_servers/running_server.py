@@ -110,6 +110,9 @@ class RunningServer:
 
     # Its end
 
+    def limit_stop(self, unload_timeout_s: Seconds) -> None:
+        self._child.limit_stop(unload_timeout_s)
+
     async def end(self, unload_timeout_s: Seconds | None = None) -> None:
         """Ask it to end and return when it is gone. Safe to call twice."""
         self.hide()

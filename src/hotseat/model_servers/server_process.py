@@ -58,6 +58,10 @@ class Child:
     def kill(self) -> None:
         self._process.signal(signal.SIGKILL)
 
+    def limit_stop(self, unload_timeout_s: Seconds) -> None:
+        """For the guard, which ends it if hotseat has died."""
+        self._process.limit_stop(unload_timeout_s)
+
     def describe(self, description: Mapping[str, Any] | None) -> None:
         """For another hotseat process; None: it must not take this one over."""
         self._process.describe(description)

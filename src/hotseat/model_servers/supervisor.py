@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
+    from hotseat.catalog.catalog import Catalog
     from hotseat.catalog.spec import ModelSpec
     from hotseat.identifiers import Bytes, LaunchId, ModelName
     from hotseat.model_servers.conversations.manager import Conversations
@@ -202,6 +203,12 @@ class Supervisor:
         """End the launch, by force if needed. Safe to call twice, and for a launch that has ended."""
         if launch := self._starting.get(command.launch) or self._running.get(command.launch):
             await launch.end(command.unload_timeout_s)
+
+    def limit_stops(self, catalog: Catalog) -> None:
+        """Tell the guard the unload timeouts that are configured now."""
+        for server in self._all():
+            if spec := catalog.models.get(server.model):
+                server.limit_stop(spec.unload_timeout_s)
 
     async def put_to_sleep(self, command: PutToSleep) -> UpstreamAsleep | SleepFailed | None:
         server = self._running.get(command.launch)

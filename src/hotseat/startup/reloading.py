@@ -60,6 +60,7 @@ class ConfigApplier:
         """With what was set for models that are new in it: their folder may have been mounted."""
         now, catalog = self._models.dispatcher.catalog, self._models.overrides.applied_to(loaded.catalog)
         self._models.supervisor.conversations.forget(without_successor(now, catalog))
+        self._models.supervisor.limit_stops(catalog)
         self._models.dispatcher.tell(CatalogChanged(catalog, loaded.measured))
         return compare(now, catalog)
 

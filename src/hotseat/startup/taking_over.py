@@ -157,6 +157,7 @@ def adopt(
 ) -> None:
     """The scheduler goes on where the previous one has stopped. `requests` are those of a process that still runs."""
     upstreams = dict(adopted(models.supervisor, handover, found))
+    models.supervisor.limit_stops(models.dispatcher.catalog)
     models.supervisor.end_unadopted()  # before any server is started, which waits for their end
     for event in adoption(handover, models.dispatcher.catalog, upstreams):
         if requests:
