@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from hashlib import sha256
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,10 +14,13 @@ from tests.support.server_events import next_event
 from tests.support.waiting import come_true
 
 from hotseat.activity.usage import HELD
+from hotseat.api.llama_cpp_events import Change, StateChanges
 from hotseat.catalog.spec import Capabilities, LaunchRecipe, ModelSpec
+from hotseat.dispatch.journal import BEHIND
 from hotseat.dispatch.operator_requests import OPERATOR
 from hotseat.identifiers import ModelName
 from hotseat.settings import ApiKey, Role
+from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -182,6 +186,53 @@ async def test_the_feed_tells_each_change_once(rig: Management) -> None:
     assert loaded["event"] == "status_change"
     assert (loaded["data"]["status"], loaded["data"]["info"]["id"]) == ("loaded", "slow")
     assert gone["data"] == {"status": "unloaded", "exit_code": 0}
+
+
+async def test_all_feeds_share_the_work(rig: Management) -> None:
+    """Each change is made once and reaches all of them; nothing is made when the last one has ended."""
+    async with rig.feed("/models/sse") as one, rig.feed("/models/sse") as other:
+        await next_event(one)
+        await next_event(other)
+        makers = len(rig.journal._subscribers)
+        await post(rig, "/models/load", "slow")
+        changes = [await next_change(one), await next_change(other)]
+
+    assert makers == 1
+    assert [change["data"] for change in changes] == [{"status": "loading"}] * 2
+    await come_true(lambda: not rig.journal._subscribers)
+
+
+async def test_a_feed_that_nobody_reads_ends(rig: Management) -> None:
+    """It has a bounded number of changes, and its client connects again."""
+    tasks = Tasks()
+    deps: Any = SimpleNamespace(dispatcher=rig.dispatcher, journal=rig.journal, tasks=tasks)
+    changes = StateChanges(deps)
+    feed = changes.follow(None)
+    first = tasks.start(anext(feed), "read one change")
+    await come_true(lambda: changes._followers)
+    await changes._tell(Change(ALPHA, "0"))
+    read = [await first]
+    for number in range(1, BEHIND + 2):
+        await changes._tell(Change(ALPHA, f"{number}"))
+    read += [text async for text in feed]
+    await tasks.aclose()
+
+    assert read == ["0"]
+
+
+async def test_a_feed_of_a_key_has_no_progress_of_other_models(rig: Management) -> None:
+    """Also not of a model that was loading already when the feed began."""
+    with_keys(rig)
+    await post(rig, "/models/load", "slow")
+    async with rig.feed("/models/sse", headers=FOR_ALPHA) as lines, rig.feed("/models/sse") as others:
+        await next_event(lines)
+        await next_event(others)
+        rig.shares_read["slow"] = 0.25
+        progress = await next_change(others)
+        await post(rig, "/models/load", "alpha", **FOR_ALPHA)
+        change = await next_change(lines)
+
+    assert (progress["model"], change["model"]) == ("slow", "alpha")
 
 
 async def test_a_key_for_some_models_sees_and_loads_only_those(rig: Management) -> None:

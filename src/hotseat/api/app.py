@@ -8,6 +8,7 @@ from fastapi import FastAPI
 
 from hotseat.api.errors import add_error_handlers
 from hotseat.api.headers import CommonHeaders
+from hotseat.api.llama_cpp_events import StateChanges
 from hotseat.api.routes import (
     config,
     docs_page,
@@ -54,6 +55,7 @@ def build(deps: ApiDeps) -> FastAPI:
     # FastAPI's own pages load files from the internet; docs_page.py serves ours.
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.deps = deps
+    app.state.model_changes = StateChanges(deps)
     for router in ROUTERS:
         app.include_router(router.router)
     app.mount("/hotseat/assets", docs_page.assets)

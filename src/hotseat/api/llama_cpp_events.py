@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hotseat.api.disconnect import listening
 from hotseat.api.llama_cpp_models import FAILED, router_model, router_state
 from hotseat.api.routes.events import HEARTBEAT, HEARTBEAT_S
-from hotseat.dispatch.journal import Entry
+from hotseat.dispatch.journal import BEHIND, Entry
 from hotseat.scheduling.commands import ReportFailure, RestoreConversations, StartUpstream, WakeUp
 from hotseat.scheduling.events import (
     ConversationsRestored,
@@ -17,6 +18,7 @@ from hotseat.scheduling.events import (
     UpstreamFailed,
     UpstreamReady,
 )
+from hotseat.tasks import forever
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
     from hotseat.identifiers import ModelName
 
 PROGRESS_S = 0.5
+MAKER = "make the changes of models' states"
+TOLD_AT_ONCE = 16
+"""Feeds, in one turn of the event loop."""
 STAGE = "text_model"
 """What the router calls the loading of a model's main file."""
 
@@ -38,25 +43,67 @@ class State(NamedTuple):
     has_failed: bool = False
 
 
-async def state_feed(deps: ApiDeps, caller: Account | None) -> AsyncGenerator[str, None]:
-    states, silent_s = States(deps, caller), 0.0
-    async with listening([deps.journal.follow()], PROGRESS_S) as items:
+class Change(NamedTuple):
+    model: ModelName
+    text: str
+
+
+async def state_feed(changes: StateChanges, caller: Account | None) -> AsyncGenerator[str, None]:
+    async with listening([changes.follow(caller)], HEARTBEAT_S) as texts:
         yield HEARTBEAT  # a client sees at once that the feed is open
-        async for item in items:
-            news = [f"data: {json.dumps(message)}\n\n" for message in states.news(item)]
-            silent_s = 0.0 if news else silent_s + PROGRESS_S
-            if silent_s >= HEARTBEAT_S:
-                silent_s, news = 0.0, [HEARTBEAT]
-            for message in news:
-                yield message
+        async for text in texts:
+            yield HEARTBEAT if text is None else text
+
+
+class StateChanges:
+    """The changes of all models, made once for all feeds: by a task that runs while there are any."""
+
+    def __init__(self, deps: ApiDeps) -> None:
+        self._deps = deps
+        self._followers: list[asyncio.Queue[Change | None]] = []
+        self._maker: asyncio.Task[None] | None = None
+
+    async def follow(self, caller: Account | None) -> AsyncGenerator[str, None]:
+        """The changes of the models that the caller may use. They end for one that is far behind: it connects again."""
+        queue: asyncio.Queue[Change | None] = asyncio.Queue(maxsize=BEHIND)
+        self._followers.append(queue)
+        if self._maker is None:
+            self._maker = self._deps.tasks.start(forever(self._publish, MAKER), MAKER)
+        try:
+            while (change := await queue.get()) is not None:
+                if caller is None or caller.may_use(change.model):
+                    yield change.text
+        finally:
+            self._followers.remove(queue)
+            if not self._followers:
+                self._maker.cancel()
+                self._maker = None
+
+    async def _publish(self) -> None:
+        async with listening([self._deps.journal.follow()], PROGRESS_S) as items:
+            states = States(self._deps)
+            async for item in items:
+                for message in [*states.news(item)]:
+                    await self._tell(Change(message["model"], f"data: {json.dumps(message)}\n\n"))
+
+    async def _tell(self, change: Change) -> None:
+        """Some feeds at a time: each that wakes up takes time of the event loop."""
+        for number, queue in enumerate([*self._followers], start=1):
+            if queue.full():
+                while not queue.empty():
+                    queue.get_nowait()
+                queue.put_nowait(None)
+            else:
+                queue.put_nowait(change)
+            if number % TOLD_AT_ONCE == 0:
+                await asyncio.sleep(0)
 
 
 class States:
     """The last reported state of each model, and the progress of those that load."""
 
-    def __init__(self, deps: ApiDeps, caller: Account | None) -> None:
+    def __init__(self, deps: ApiDeps) -> None:
         self._deps = deps
-        self._caller = caller
         self._states: dict[ModelName, RouterState] = {}
         self._states = {state.model: state.value for state in self._present()}
         self._shares: dict[ModelName, float] = {}
@@ -64,7 +111,7 @@ class States:
     def news(self, item: Entry | Gap | None) -> Iterator[dict[str, Any]]:
         """Of a journal entry what it says, because that may be over; then the present state of all models."""
         for state in [*(passed(item) if isinstance(item, Entry) else ()), *self._present()]:
-            if (self._caller is None or self._caller.may_use(state.model)) and state.value != self._known(state.model):
+            if state.value != self._known(state.model):
                 self._states[state.model] = state.value
                 yield self._change(state)
         yield from self._progress()

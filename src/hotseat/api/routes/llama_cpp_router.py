@@ -73,8 +73,8 @@ async def unload(request: Request, deps: Deps, caller: Caller) -> Response:
 
 
 @router.get("/models/sse", summary="Changes of the models' states, live", response_class=Response, responses=EVENTS)
-async def sse(deps: Deps, caller: Caller) -> Response:
-    return LiveStream(state_feed(deps, caller))
+async def sse(request: Request, caller: Caller) -> Response:
+    return LiveStream(state_feed(request.app.state.model_changes, caller))
 
 
 @router.post("/models", summary="Not supported: `hotseat pull` downloads models", responses=NOT_SUPPORTED)
