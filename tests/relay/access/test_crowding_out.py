@@ -17,7 +17,7 @@ from tests.support.waiting import come_true
 from hotseat.api.app import ROUTERS
 from hotseat.relay.access.audit import MOST_LINES, Audit
 from hotseat.relay.access.wrong_keys import MOST_WRONG
-from hotseat.relay.downstream.limits import MOST_BEYOND, MOST_IN_MEMORY
+from hotseat.relay.downstream.limits import MOST_BEYOND, MOST_FEEDS, MOST_IN_MEMORY
 from hotseat.relay.http.head_cache import MOST_KNOWN
 from hotseat.relay.routing.paths import ONLY_LISTED
 from hotseat.relay.upstream.pool import MOST_IDLE
@@ -159,6 +159,18 @@ async def _feeds(open_rig: OpenRig) -> None:
     await feed(rig)
 
     assert (refused.status, refused["Connection"], answered.status) == (429, "close", 200)
+
+
+async def test_one_client_has_a_bounded_number_of_feeds(open_rig: OpenRig) -> None:
+    """Each change of a model costs for each of them; another key still has its own."""
+    keys = (ApiKey("lows", Role.INFERENCE, "low"), ApiKey("others", Role.INFERENCE, "other"))
+    rig = await open_rig(access=Access(api_keys=keys))
+    for _ in range(MOST_FEEDS):
+        await feed(rig)
+    refused = await rig.refusal(FEED)
+    await feed(rig, get("/models/sse", "Authorization: Bearer others"))
+
+    assert refused.status == 429
 
 
 @shared("memory of bodies")

@@ -12,7 +12,7 @@ from hotseat.errors import Busy
 from hotseat.relay.access.authority import counted_as
 
 if TYPE_CHECKING:
-    from hotseat.identifiers import Bytes, Seconds
+    from hotseat.identifiers import Bytes, ClientId, Seconds
     from hotseat.relay.http.body import Body
     from hotseat.settings import Limits
 
@@ -21,6 +21,8 @@ MOST_BEYOND = 32
 are closed silently, because a response takes time."""
 BEYOND_S: Seconds = 2.0
 """Time for their first head."""
+MOST_FEEDS = 64
+"""Of one client: each change of a model costs for each of them."""
 MOST_IN_MEMORY: Bytes = 512 << 20
 """All bodies together, and the responses that are translated as a whole."""
 SMALL_BODY: Bytes = 16 << 10
@@ -40,8 +42,8 @@ class ConnectionCount:
         self.total = 0
         self._fits = fits
         self._from: Counter[str] = Counter()
-        self.feeds: set[object] = set()
-        """Endless responses to callers below the role `operate`."""
+        self.feeds: dict[object, ClientId] = {}
+        """Endless responses to callers below the role `operate`, and whose they are."""
 
     def add(self, peer: str, limits: Limits, *, is_proxy: bool) -> Excess | None:
         """Count it; returns what it exceeds, if anything. A trusted proxy stands for many clients."""
@@ -69,11 +71,13 @@ class ConnectionCount:
             return limits.connections, limits.per_address
         return self._fits, min(limits.per_address, max(1, self._fits // 2))
 
-    def open_feed(self, feed: object, limits: Limits) -> None:
-        """Raises if such feeds would take more than a quarter of all places."""
+    def open_feed(self, feed: object, client: ClientId, limits: Limits, *, is_proxy: bool) -> None:
+        """Raises if such feeds would take more than a quarter of all places, or one client too many of them."""
         if len(self.feeds) >= self.bounds(limits)[0] // 4:
             raise Busy("too many event feeds are open. Close some, or try again later.", retry_after=10)
-        self.feeds.add(feed)
+        if not is_proxy and [*self.feeds.values()].count(client) >= MOST_FEEDS:
+            raise Busy(f"this client has {MOST_FEEDS} event feeds open. Close some first.", retry_after=10)
+        self.feeds[feed] = client
 
 
 class Bodies:

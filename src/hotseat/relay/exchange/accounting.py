@@ -100,7 +100,8 @@ class Accounting:
         if verdict.account is not None:
             self.key_use = verdict.account.admit()
         if not verdict.is_privileged(self._request.destination.rule.role):
-            self._context.places.open_feed(self, self._context.policy.limits)
+            policy, client = self._context.policy, self._request.client
+            self._context.places.open_feed(self, client, policy.limits, is_proxy=policy.trusts(client))
 
     def use_devices(self, count: int) -> None:
         """Charge the key for the time of so many devices, from now on."""
@@ -182,7 +183,7 @@ class Accounting:
             attempt(self.hop.come_back)
         if self.key_use is not None:
             attempt(self.key_use.ended, now, self.tokens, self.estimated)
-        self._context.places.feeds.discard(self)
+        self._context.places.feeds.pop(self, None)
         if self._peer_model is not None:
             self._context.peer_requests[self._peer_model] -= 1
             self._peer_model = None
