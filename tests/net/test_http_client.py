@@ -117,6 +117,7 @@ async def test_a_server_dies_in_the_middle_of_its_response(rest: bytes) -> None:
         b"220 mail.example.org ESMTP\r\n",
         b"HTTP/1.1 many OK\r\n\r\n",
         b"HTTP/1.1\r\n\r\n",
+        *(b"HTTP/1.1 %b x\r\n\r\n" % status for status in (b"999", b"1000", b"20", b"0", b"-5")),
         OK + b"Content-Length: -4\r\n\r\nbody",
         OK + b"Content-Length: x\r\n\r\nbody",
         OK + b"Transfer-Encoding: chunked\r\n\r\n-5\r\nhello",
@@ -127,7 +128,7 @@ async def test_a_server_dies_in_the_middle_of_its_response(rest: bytes) -> None:
         OK + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * (MOST_CHUNKS + 1),
         b"HTTP/1.1 100 Continue\r\n\r\n" * (MOST_INTERIM + 1) + OK + b"\r\n",
     ],
-    ids=range(13),
+    ids=range(18),
 )
 async def test_what_is_no_answer_is_a_value_error(answer: bytes) -> None:
     """The caller gets a ValueError for any response that is not HTTP."""

@@ -23,6 +23,7 @@ LONGEST_HEAD: Bytes = 64 << 10
 MOST_CHUNKS = 4096
 """Of a response; each costs a call, and thousands that arrive together would block the event loop."""
 INTERIM, MOST_INTERIM = range(100, 200), 16
+STATUSES, LONGEST_STATUS = range(100, 600), 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,8 @@ async def _head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
             raise ValueError("the response head is too large")
         name, _, value = line.decode("latin-1").partition(":")
         fields[name.strip().lower()] = value.strip()
+    if int(status) not in STATUSES:
+        raise ValueError(f"the response has the status {status[:LONGEST_STATUS]}, which HTTP does not have")
     return int(status), fields
 
 
