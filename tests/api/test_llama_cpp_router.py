@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from hashlib import sha256
 from types import SimpleNamespace
@@ -15,10 +16,11 @@ from tests.support.waiting import come_true
 
 from hotseat.activity.usage import HELD
 from hotseat.api.llama_cpp_events import Change, StateChanges
+from hotseat.api.routes.llama_cpp_props import asked
 from hotseat.catalog.spec import Capabilities, LaunchRecipe, ModelSpec
 from hotseat.dispatch.journal import BEHIND
 from hotseat.dispatch.operator_requests import OPERATOR
-from hotseat.identifiers import ModelName
+from hotseat.identifiers import Address, ModelName
 from hotseat.settings import ApiKey, Role
 from hotseat.tasks import Tasks
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import httpx2
+    from fastapi import Response
 
 ALPHA, SLOW = ModelName("alpha"), ModelName("slow")
 FOR_ALPHA = {HELD: sha256(b"some").hexdigest()}
@@ -284,6 +287,39 @@ async def test_props_of_a_model_start_nothing(rig: Management) -> None:
     assert (cold.status_code, cold.json()["error"]["message"]) == (400, "model is not loaded")
     assert (loading.status_code, loading.json()["error"]["type"]) == (503, "unavailable_error")
     assert unknown.status_code == 400
+
+
+@pytest.mark.parametrize("body", [b'{ "a" :[1.50]}', b"[" + b'{"":0},' * 100_000 + b"0]"], ids=("short", "long"))
+async def test_props_of_a_running_model_are_its_servers_own(body: bytes) -> None:
+    """Byte for byte, because making its values again could take longer than others may wait."""
+    answer = await props_from(b"HTTP/1.1 200 OK\r\n", body)
+
+    assert (answer.status_code, answer.body, answer.media_type) == (200, body, "application/json")
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (b"200", b"<p>"), (b"200", b""), (b"200", b"NaN"), (b"200", b'"\xff"'), (b"200", b"[" * 100_000),
+        (b"999", b"{}"), (b"20", b"{}"), (b"-5", b"{}"),
+    ],
+    ids=range(8),
+)  # fmt: skip
+async def test_props_that_are_not_json_over_http_are_an_error(status: bytes, body: bytes) -> None:
+    """A page of the server would have hotseat's rights, and nobody can send on a status that HTTP does not have."""
+    assert (await props_from(b"HTTP/1.1 %b x\r\n" % status, body)).status_code == 502
+
+
+async def props_from(line: bytes, body: bytes) -> Response:
+    """What the route makes of a server's answer."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(line + b"\r\n" + body)
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1") as server:
+        return await asked(Address(*server.sockets[0].getsockname()), None)
 
 
 async def test_loads_end_when_hotseat_does(tmp_path: Path) -> None:
