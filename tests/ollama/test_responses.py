@@ -164,6 +164,21 @@ def test_members_that_are_null(more: dict[str, object]) -> None:
     assert whole(Answer.MESSAGE, {"choices": [{"message": {"content": "a"}}], **more})["message"]["content"] == "a"
 
 
+@pytest.mark.parametrize("figure", [10**20, -1, 1e307, -5.5])
+def test_figures_that_no_client_could_read(figure: float) -> None:
+    """They are left out, and the rest of the response is what it was."""
+    counts = {} if isinstance(figure, float) else {"prompt_n": figure, "predicted_n": figure}
+    timings = {"prompt_ms": figure, "predicted_ms": 2.0, **counts}
+    answer = whole(Answer.MESSAGE, {"choices": [{"message": {"content": "a"}}], "timings": timings})
+    [*_, last] = Stream().feed({**delta("stop", content="a"), "timings": timings}, DONE)
+    vectors = {"data": [{"embedding": [1]}], "usage": {"prompt_tokens": round(figure)}}
+
+    assert answer["message"]["content"] == "a"
+    assert [each["eval_duration"] for each in (answer, last)] == [2_000_000] * 2
+    assert not {"prompt_eval_count", "prompt_eval_duration", "eval_count"} & (answer.keys() | last.keys())
+    assert whole(Answer.EMBEDDINGS, vectors).keys() == {"model", "embeddings", "total_duration", "load_duration"}
+
+
 def test_a_blank_after_the_end() -> None:
     """It ends the stream all the same."""
     *_, last = Stream().feed(delta("stop", content="a"), "[DONE] ")

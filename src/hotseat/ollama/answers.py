@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from hotseat.ollama.completions import nanoseconds
+from hotseat.ollama.completions import nanoseconds, readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,13 +103,12 @@ class End(Struct):
     def figures(self, situation: Situation) -> dict[str, int]:
         """In nanoseconds. Clients divide by durations, so those that nobody measured are left out."""
         total_s = situation.elapsed_s()
-        figures = {
+        return readable({
             "total_duration": nanoseconds(total_s),
             "load_duration": nanoseconds(situation.waited_s),
             **self._counts(),
             **self._durations(situation, total_s),
-        }
-        return {name: figure for name, figure in figures.items() if figure}
+        })  # fmt: skip
 
     def _counts(self) -> dict[str, int]:
         timings, usage = self.timings, self.usage
@@ -119,7 +118,7 @@ class End(Struct):
             generated = timings.predicted_n if generated is None else generated
         return {"prompt_eval_count": prompt or 0, "eval_count": generated or 0}
 
-    def _durations(self, situation: Situation, total_s: Seconds) -> dict[str, int]:
+    def _durations(self, situation: Situation, total_s: Seconds) -> dict[str, float]:
         """The server's own figures, or else what was seen of it from here."""
         if (timings := self.timings) is not None:
             prompt_s, generation_s = (timings.prompt_ms or 0) / 1e3, (timings.predicted_ms or 0) / 1e3

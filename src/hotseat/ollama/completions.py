@@ -12,6 +12,8 @@ import msgspec
 from hotseat.errors import UpstreamError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hotseat.identifiers import Seconds
 
 NOTHING = msgspec.Raw(b"")
@@ -20,6 +22,7 @@ SHORTEST_TEXT = 3
 MOST_OF_AN_ERROR = 64 << 10
 """Bytes; of more, only the beginning is shown."""
 LONGEST_SHOWN = 500
+LARGEST_FIGURE = 1 << 63
 
 
 class FunctionPiece(msgspec.Struct, gc=False):
@@ -94,8 +97,13 @@ def text_in(raw: msgspec.Raw) -> bytes:
     return said if len(said) >= SHORTEST_TEXT and said.startswith(b'"') else b""
 
 
-def nanoseconds(seconds: Seconds) -> int:
-    return round(seconds * 1e9)
+def nanoseconds(seconds: Seconds) -> float:
+    return seconds * 1e9
+
+
+def readable(figures: Mapping[str, float]) -> dict[str, int]:
+    """Without those that are less than 1, or larger than clients can read, whatever a server says it has measured."""
+    return {name: round(figure) for name, figure in figures.items() if 1 <= figure < LARGEST_FIGURE}
 
 
 # Errors

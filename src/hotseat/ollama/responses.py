@@ -20,6 +20,7 @@ from hotseat.ollama.completions import (
     error_text,
     nanoseconds,
     read_completion,
+    readable,
     text_in,
 )
 from hotseat.ollama.events import EventReader
@@ -177,4 +178,4 @@ def _translated_vectors(answer: Answer, situation: Situation, body: bytes) -> by
         "load_duration": nanoseconds(situation.waited_s),
         "prompt_eval_count": (vectors.usage.prompt_tokens or 0) if vectors.usage is not None else 0,
     }
-    return msgspec.json.encode({"model": situation.model, "embeddings": in_order, **figures})
+    return msgspec.json.encode({"model": situation.model, "embeddings": in_order, **readable(figures)})
