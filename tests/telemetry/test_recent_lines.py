@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from tests.support.waiting import come_true
 
 from hotseat.settings import LogFormat, Logging
 from hotseat.telemetry.logs import set_up
-from hotseat.telemetry.recent_lines import KEPT, SKIPPED, Follower, RecentLines
+from hotseat.telemetry.recent_lines import KEPT, MOST_TRACES, SKIPPED, Follower, RecentLines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,6 +92,30 @@ def test_a_warning_is_kept_whatever_clients_cause() -> None:
     assert lines[0] == f"request failed number={KEPT - 1}"
     assert lines[-2:] == ["request failed number=0", "a warning"]
     assert len(lines) == KEPT + 1
+
+
+def test_a_warning_is_kept_whatever_a_bug_writes() -> None:
+    """Of the stack traces from one function, a few of each minute are kept with the warnings."""
+    recent = in_use()
+    log.warning("a warning")
+    for number in range(2 * KEPT):
+        fail(at=60.0 * (number // KEPT))
+    log.warning("another warning")
+    kept = [line.text for line in recent._warnings]
+
+    assert (kept[0], kept[-1]) == ("a warning", "another warning")
+    assert kept.count("ValueError: told you") == 2 * MOST_TRACES
+    assert sum(line.text == "ValueError: told you" for line in recent.newest(KEPT)) > 2 * MOST_TRACES
+
+
+def fail(at: float) -> None:
+    try:
+        raise ValueError("told you")
+    except ValueError:
+        error = sys.exc_info()
+    record = log.makeRecord(log.name, logging.ERROR, __file__, 1, "internal error", (), error)
+    record.created = at
+    log.handle(record)
 
 
 def test_a_stack_trace_is_several_lines_of_one_time() -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections import deque
+import traceback
+from collections import Counter, deque
 from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -19,8 +20,11 @@ from hotseat.telemetry.json_lines import in_unicode
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
+    from types import CodeType
 
 KEPT = 2000
+MOST_TRACES = 3
+"""From one function in a minute, among the warnings."""
 SKIPPED = "(some lines were skipped here)"
 
 
@@ -30,6 +34,9 @@ class RecentLines(logging.Handler):
         self._lines: deque[LogLine] = deque(maxlen=KEPT)
         self._warnings: deque[LogLine] = deque(maxlen=KEPT)
         """And errors: clients can cause any number of other lines, which push out none of these."""
+        self._minute = 0
+        self._traced: Counter[CodeType] = Counter()
+        """Where the stack traces of this minute began: a bug that every request meets writes one for each."""
         self._written = 0
         """Lines since the start."""
         self._followers: list[Follower] = []
@@ -44,11 +51,22 @@ class RecentLines(logging.Handler):
         lines = [LogLine(record.created, text, level=record.levelname.lower()) for text in texts]
         with self._changing:
             self._lines.extend(lines)
-            self._warnings.extend(lines if record.levelno >= logging.WARNING else ())
+            self._warnings.extend(lines if self._is_kept(record) else ())
             self._written += len(lines)
             for follower in self._followers:
                 follower.wake()
         return None
+
+    def _is_kept(self, record: logging.LogRecord) -> bool:
+        """Among the warnings."""
+        if record.levelno < logging.WARNING or not record.exc_info or record.exc_info[2] is None:
+            return record.levelno >= logging.WARNING
+        if (minute := int(record.created // 60)) != self._minute:
+            self._minute = minute
+            self._traced.clear()
+        *_, (frame, _) = traceback.walk_tb(record.exc_info[2])
+        self._traced[frame.f_code] += 1
+        return self._traced[frame.f_code] <= MOST_TRACES
 
     def newest(self, lines: int) -> Iterator[LogLine]:
         """Newest first."""
