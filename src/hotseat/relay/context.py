@@ -86,7 +86,7 @@ class Context:
         """Count what this body takes; raises if all of them together take too much."""
         self.bodies.count(body)
         # A proxy that names a client says that the body is not its own, whatever address the client has.
-        is_proxy = body.is_spooled and body.sender == peer and self.policy.trusts(peer)
+        is_proxy = body.sender == peer and self.policy.trusts(peer)
         self.bodies.check(body, self.policy.limits, is_proxy=is_proxy)
 
     def refusal(

@@ -18,7 +18,8 @@ from hotseat.errors import HotseatError
 from hotseat.relay.access.api_keys import UNTOUCHED, Verdict
 from hotseat.relay.access.policy import Policy
 from hotseat.relay.access.wrong_keys import MOST_WRONG
-from hotseat.relay.downstream.limits import Bodies, ConnectionCount
+from hotseat.relay.downstream import limits as bounds
+from hotseat.relay.downstream.limits import SMALL_BODY, Bodies, ConnectionCount
 from hotseat.relay.http.body import Body
 from hotseat.relay.http.request_head import parse_request_head
 from hotseat.settings import Access, ApiKey, Limits, Role, Settings
@@ -216,6 +217,29 @@ def test_uploads_of_one_client_are_half_of_all() -> None:
             assert not fits
         else:
             assert fits
+
+
+@pytest.mark.parametrize("is_proxy", [False, True])
+def test_bodies_of_one_client_take_half_of_the_memory(monkeypatch: pytest.MonkeyPatch, *, is_proxy: bool) -> None:
+    """A proxy has all of it, since it stands for many; whatever ends is given back."""
+    monkeypatch.setattr(bounds, "MOST_IN_MEMORY", 4 * SMALL_BODY)
+    counted, sent = Bodies(), []
+    fits = []
+    for sender in ("ann", "ann", "bob"):
+        body = Body(b"x" * (SMALL_BODY + 1))
+        body.sender = sender
+        counted.count(body)
+        try:
+            counted.check(body, Limits(json_body=1), is_proxy=is_proxy)
+            fits.append(True)
+        except HotseatError:
+            fits.append(False)
+        sent.append(body)
+    for body in sent:
+        counted.forget(body)
+
+    assert fits == [True, is_proxy, True]
+    assert (counted.in_memory, dict(counted._in_memory_of)) == (0, {})
 
 
 # Where an address is read

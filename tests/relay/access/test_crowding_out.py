@@ -175,20 +175,26 @@ async def test_one_client_has_a_bounded_number_of_feeds(open_rig: OpenRig) -> No
 
 @shared("memory of bodies")
 async def _memory(open_rig: OpenRig) -> None:
-    """What an operator sends is small, also if it arrives after its head."""
+    """A client has half of it, operators some beyond it; a small body is served, also if it comes after its head."""
     rig = await open_rig(access=KEYS)
-    rig.relay.context.bodies.in_memory += MOST_IN_MEMORY + 1
-    large = post(b'{"model": "alpha", "x": "%b"}' % (b"x" * 20_000), LOW)
-    refused = await rig.refusal(large)
+    body, bodies = b'{"model": "alpha", "x": "%b"}' % (b"x" * 20_000), rig.relay.context.bodies
+    bodies._in_memory_of["low"] += MOST_IN_MEMORY // 2
+    refused = [await rig.refusal(post(body, LOW))]
+    del bodies._in_memory_of["low"]
+    await rig.exchange(post(body, LOW))
+    bodies.in_memory += MOST_IN_MEMORY + 1
+    refused += [await rig.refusal(post(body, LOW))]
+    _, large = await rig.exchange(post(body, OPS))
     later = ("Content-Length: 15", "Expect: 100-continue")
     client = await rig.send(get("/hotseat/models/a/overrides", OPS, *later, method="PUT"))
     await client.read_until(b"\r\n\r\n")
     await client.send(b'{"pinned":true}')
     await (await rig.management.call()).say(HELLO)
     answered = await client.message()
-    rig.relay.context.bodies.in_memory -= MOST_IN_MEMORY + 1
+    bodies.in_memory -= MOST_IN_MEMORY + 1
 
-    assert (refused.status, answered.status) == (429, 200)
+    assert [each.status for each in refused] == [429] * 2
+    assert (large.status, answered.status) == (200, 200)
 
 
 @shared("uploads on disk")

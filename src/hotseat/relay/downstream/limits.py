@@ -25,6 +25,8 @@ MOST_FEEDS = 64
 """Of one client: each change of a model costs for each of them."""
 MOST_IN_MEMORY: Bytes = 512 << 20
 """All bodies together, and the responses that are translated as a whole."""
+OF_OPERATORS: Bytes = 64 << 20
+"""For bodies of operators beyond that."""
 SMALL_BODY: Bytes = 16 << 10
 """Up to this size a body is not refused for the sake of the total, and not counted if it arrives with its head."""
 
@@ -85,16 +87,24 @@ class Bodies:
         self.in_memory: Bytes = 0
         """Without small bodies."""
         self.on_disk: Bytes = 0
+        self._in_memory_of: Counter[str] = Counter()
         self._on_disk_of: Counter[str] = Counter()
         """By client."""
 
     def count(self, body: Body) -> None:
         """Update the count of a body to its current size."""
         in_memory = 0 if body.is_spooled else body.size
-        self.in_memory += in_memory - body.counted
-        body.counted = in_memory
+        self._count_in_memory(body, in_memory)
         if body.is_spooled or body.counted_on_disk:
             self._count_on_disk(body, body.size - in_memory)
+
+    def _count_in_memory(self, body: Body, size: Bytes) -> None:
+        more = size - body.counted
+        body.counted = size
+        self.in_memory += more
+        self._in_memory_of[body.sender] += more
+        if not self._in_memory_of[body.sender]:
+            del self._in_memory_of[body.sender]
 
     def _count_on_disk(self, body: Body, size: Bytes) -> None:
         more = size - body.counted_on_disk
@@ -105,9 +115,9 @@ class Bodies:
             del self._on_disk_of[body.sender]
 
     def check(self, body: Body, limits: Limits, *, is_proxy: bool) -> None:
-        """Raises if bodies take too much. One client may use half of the disk limit, a proxy all of it."""
-        if self.in_memory > MOST_IN_MEMORY and body.size > SMALL_BODY:
-            raise Busy("too many large requests or responses at once. Try again in a moment.", retry_after=1)
+        """Raises if bodies take too much. One client may use half of each limit, a proxy all of it."""
+        if body.size > SMALL_BODY:
+            self._check_memory(body, limits, is_proxy=is_proxy)
         if not body.is_spooled:
             return
         most = limits.most_uploads
@@ -116,9 +126,15 @@ class Bodies:
         if self._on_disk_of[body.sender] > max(most // 2, limits.body) and not is_proxy:
             raise Busy("the uploads of this client use half of limits.uploads. Try again later.", retry_after=1)
 
+    def _check_memory(self, body: Body, limits: Limits, *, is_proxy: bool) -> None:
+        if self.in_memory > MOST_IN_MEMORY + (OF_OPERATORS if body.is_privileged else 0):
+            raise Busy("too many large requests or responses at once. Try again in a moment.", retry_after=1)
+        if self._in_memory_of[body.sender] > max(MOST_IN_MEMORY // 2, limits.json_body) and not is_proxy:
+            text = "the requests and responses of this client take half of the memory for all of them"
+            raise Busy(f"{text}. Send fewer large ones at once, or try again in a moment.", retry_after=1)
+
     def forget(self, body: Body) -> None:
-        self.in_memory -= body.counted
-        body.counted = 0
+        self._count_in_memory(body, 0)
         if body.counted_on_disk:
             self._count_on_disk(body, 0)
         body.close()

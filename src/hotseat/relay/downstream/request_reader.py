@@ -217,7 +217,8 @@ class RequestReader:
         context, head, rule = self._context, admission.head, admission.destination.rule
         request_id = request_id or context.new_id()
         body_end = end + length
-        is_last = bool(self._excess) and not admission.verdict.is_privileged(rule.role)
+        is_privileged = admission.verdict.is_privileged(rule.role)
+        is_last = bool(self._excess) and not is_privileged
         if is_last and (rule.role is not None or length or head.chunked):  # a known head may have come without
             self.give_up(Busy(f"too many connections from {self._excess}. Try again in a moment.", retry_after=1))
             return b""
@@ -228,7 +229,7 @@ class RequestReader:
                 self.stop()
             return data[body_end:]
         body = Body(may_spool=admission.may_spool, boundary=head.boundary)
-        body.sender = self._client
+        body.sender, body.is_privileged = self._client, is_privileged
         self._begin_body(Request(request_id, admission, body, self._client, context.now(), trace), length)
         return data[end:]
 

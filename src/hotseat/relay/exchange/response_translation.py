@@ -135,6 +135,9 @@ class TranslatedWhole(Framer):
         self._most = MOST_OF_A_COMPLETION if is_text else MOST_OF_VECTORS
         self._body = Body()
         """The upstream's, then its translation."""
+        request = exchange.request
+        self._body.sender = request.client
+        self._body.is_privileged = request.verdict.is_privileged(request.destination.rule.role)
 
     def framed(self, data: bytes) -> bytes:
         try:

@@ -35,6 +35,7 @@ class Body:
         "counted",
         "counted_on_disk",
         "form",
+        "is_privileged",
         "is_spooled",
         "sender",
         "size",
@@ -53,7 +54,9 @@ class Body:
         self.counted_on_disk: Bytes = 0
         """What it counts for in the totals of memory and disk."""
         self.sender = ""
-        """The client's address, if the body may go to disk."""
+        """The client, if the body is counted."""
+        self.is_privileged = False
+        """Is the client an operator or an administrator?"""
         self.form: FormReader | None = None
         if boundary is not None:
             self.form = FormReader(boundary, "model")
