@@ -301,9 +301,9 @@ async def test_props_of_a_running_model_are_its_servers_own(body: bytes) -> None
     ("status", "body"),
     [
         (b"200", b"<p>"), (b"200", b""), (b"200", b"NaN"), (b"200", b'"\xff"'), (b"200", b"[" * 100_000),
-        (b"999", b"{}"), (b"20", b"{}"), (b"-5", b"{}"),
+        (b"999", b"{}"), (b"20", b"{}"), (b"-5", b"{}"), (b"204", b"{}"), (b"304", b"{}"),
     ],
-    ids=range(8),
+    ids=range(10),
 )  # fmt: skip
 async def test_props_that_are_not_json_over_http_are_an_error(status: bytes, body: bytes) -> None:
     """A page of the server would have hotseat's rights, and nobody can send on a status that HTTP does not have."""

@@ -102,6 +102,13 @@ async def test_an_interim_answer_is_not_the_answer() -> None:
         assert (await fetch(address, "/", Connector(), within=SOON_S)).status == 200
 
 
+@pytest.mark.parametrize("status", [b"204", b"304"])
+async def test_a_status_without_a_body(status: bytes) -> None:
+    """Nothing is waited for after its head, whatever length that declares, and nothing is read."""
+    async with server(b"HTTP/1.1 %b x\r\nContent-Length: 9\r\n\r\nhello" % status, hangs=True) as (address, _):
+        assert (await fetch(address, "/", Connector(), within=SOON_S)).body == b""
+
+
 @pytest.mark.parametrize("rest", [b"Content-Length: 9\r\n\r\nhello", b"Transfer-Encoding: chunked\r\n\r\n9\r\nhello"])
 async def test_a_server_dies_in_the_middle_of_its_response(rest: bytes) -> None:
     """A part of a response is none, whatever its status."""

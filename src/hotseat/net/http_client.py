@@ -10,6 +10,7 @@ import ssl
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ MOST_CHUNKS = 4096
 """Of a response; each costs a call, and thousands that arrive together would block the event loop."""
 INTERIM, MOST_INTERIM = range(100, 200), 16
 STATUSES, LONGEST_STATUS = range(100, 600), 10
+WITHOUT_BODY = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
+"""Whatever their head says about one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ async def fetch(
             when_connected()
         writer.write(request)
         status, fields = await response_head(reader)
-        read = await _body(reader, fields, most) if most else b""
+        read = await _body(reader, fields, most) if most and status not in WITHOUT_BODY else b""
         certificate = writer.get_extra_info("peercert")
         ends = ssl.cert_time_to_seconds(certificate["notAfter"]) if certificate else None
         return Answer(status, fields, read, ends)
