@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from hotseat.settings import Role
 
@@ -33,8 +34,8 @@ def lines_for_host(me: HostName, client: ClientId, role: bytes) -> bytes:
 
 
 def client_in_line(client: ClientId) -> bytes:
-    """As the receiver reads it."""
-    return client.encode("latin-1", "replace").strip(BLANKS)
+    """As the receiver reads it: two clients never have the same, in whatever script their names are."""
+    return quote(client).encode()
 
 
 def line_of_proof(proof: bytes) -> bytes:

@@ -15,6 +15,8 @@ from tests.support.waiting import come_true
 
 import hotseat.relay
 from hotseat.errors import HotseatError
+from hotseat.fleet.host_headers import INFERENCE, lines_for_host
+from hotseat.identifiers import ClientId, HostName
 from hotseat.relay.access.api_keys import UNTOUCHED, Verdict
 from hotseat.relay.access.policy import Policy
 from hotseat.relay.access.wrong_keys import MOST_WRONG
@@ -90,6 +92,17 @@ def test_a_chain_of_thousands_of_proxies() -> None:
 
     assert policy.client_of(head, UNTOUCHED, "10.0.0.1") == "10.0.0.9"
     assert best_s < 0.005
+
+
+@pytest.mark.parametrize(
+    "client", ["ann", "日本", "中国", "Zoë", "100%25", " the boss ", "2001:db8:0:1::/64", "æ\x97¥", "日" * 64]
+)
+def test_a_client_has_the_same_name_at_another_host(client: str) -> None:
+    """Names in all scripts are told apart there, so each has its own turn, limits and records."""
+    lines = lines_for_host(HostName("a"), ClientId(client), INFERENCE).decode("ascii").splitlines()
+    head = parse_request_head(get("/slots", *lines))
+
+    assert Policy(Settings(access=OPEN)).client_of(head, Verdict(from_host="a"), "10.0.0.1") == client
 
 
 @pytest.mark.parametrize(("sent", "client"), [(["ann"], "ann"), (["eve", "ann"], "ann"), (["Doe, ann"], "Doe, ann")])

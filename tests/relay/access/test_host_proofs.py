@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import pytest
 from tests.relay.exchange.test_fleet_hops import FLEET_MODELS, ScriptedHosts, at
@@ -287,6 +288,6 @@ async def test_an_action_is_passed_on_with_the_name_of_its_key(open_rig: OpenRig
         prove(call.request, us)
         await call.say(HELLO)
         await client.message()
-        clients.append(call.request["hotseat-client"])
+        clients.append(unquote(call.request["hotseat-client"]))
 
-    assert clients == ["the boss", "the boss"]
+    assert clients == [" the boss ", " the boss "]

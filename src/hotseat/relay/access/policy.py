@@ -8,7 +8,7 @@ from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from hotseat.activity.usage import Accounts
 from hotseat.errors import HotseatError
@@ -151,7 +151,7 @@ class Policy:
         With the verdict `UNTOUCHED` it is the address that guesses and refusals count for.
         """
         if verdict.from_host:
-            return ClientId(head.known.get(FOR_CLIENT, b"")[:LONGEST_CLIENT].decode("latin-1"))
+            return ClientId(unquote(head.known.get(FOR_CLIENT, b"").decode("latin-1"))[:LONGEST_CLIENT])
         return ClientId(verdict.holder[:LONGEST_CLIENT] or self._address_of(head, peer))
 
     def _address_of(self, head: RequestHead, peer: str) -> str:
