@@ -14,10 +14,12 @@ from tests.support.waiting import come_true
 from hotseat import __version__
 from hotseat.activity.usage import HELD
 from hotseat.fleet import host_restarts
+from hotseat.fleet.host_http import HostHttp
 from hotseat.fleet.host_restarts import HostRestarts
 from hotseat.fleet.node import FleetNode
 from hotseat.fleet.records import HostOrder
 from hotseat.identifiers import HostName, ModelName
+from hotseat.net.http_client import Answer
 from hotseat.scheduling.events import CatalogChanged
 from hotseat.settings import ApiKey, Role
 from hotseat.tasks import Tasks
@@ -136,6 +138,20 @@ async def test_a_host_that_is_silent(hosts: Served) -> None:
 
     assert answer.status_code == 502
     assert "b does not answer at http" in answer.json()["error"]
+    assert hosts.parts["b"].restarts.attempts == 0
+
+
+async def test_a_proxy_answers_for_a_host_that_is_gone(hosts: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host is not told to restart, and the error has the proxy's status."""
+
+    async def fetch(*_: object) -> Answer:
+        return Answer(504, {})
+
+    monkeypatch.setattr(HostHttp, "fetch", fetch)
+    answer = await restarted(hosts, "b")
+
+    assert answer.status_code == 502
+    assert "(a response with status 504, but not that of a healthy hotseat), so it was not" in answer.json()["error"]
     assert hosts.parts["b"].restarts.attempts == 0
 
 

@@ -14,10 +14,12 @@ from hotseat.fleet.host_http import MOST_BYTES, Receiver, reason_of
 from hotseat.fleet.member import PathState
 from hotseat.net.happy_eyeballs import Connector
 from hotseat.net.http_client import fetch
+from hotseat.net.json_text import parsed
 
 if TYPE_CHECKING:
     from hotseat.fleet.host_http import HostHttp
     from hotseat.identifiers import Address, HostName, ModelName, Seconds
+    from hotseat.net.http_client import Answer
 
 DETAILS_S: Seconds = 2.0
 """How long a status query waits for another host."""
@@ -31,13 +33,14 @@ class FleetClient:
         self._connector = Connector()
 
     async def path_to(self, address: Address) -> PathState:
-        """Does somebody answer there in time?"""
+        """Does a hotseat answer there in time?"""
         try:
             answer = await fetch(address, "/health", self._connector, within=DETAILS_S, most=MOST_BYTES)
+            check_health(answer)
         except (OSError, ValueError) as problem:  # includes timeouts
             return PathState(reason_of(problem))
         ahead_s = None
-        with suppress(ValueError):  # another program may answer
+        with suppress(ValueError):  # a proxy may have removed it
             ahead_s = float(round(parsedate_to_datetime(answer.fields.get("date", "")).timestamp() - time.time()))
         return PathState("", answer.certificate_ends, ahead_s)
 
@@ -63,6 +66,15 @@ class FleetClient:
             raise NotRunning(str(said.get("error")))
         if status != HTTPStatus.OK:
             raise HostUnresponsive(f"{address} responded {status}: {said.get('error')}")
+
+
+def check_health(answer: Answer) -> None:
+    """ValueError unless it is that of a hotseat: a proxy also answers for a host that is gone."""
+    with suppress(ValueError):
+        said = parsed(answer.body)
+        if answer.status == HTTPStatus.OK and isinstance(said, dict) and "models" in said:  # a model server has none
+            return
+    raise ValueError(f"a response with status {answer.status}, but not that of a healthy hotseat")
 
 
 def in_path(model: ModelName) -> str:

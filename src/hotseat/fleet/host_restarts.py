@@ -8,6 +8,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from hotseat.errors import FleetDisconnected, HostUnresponsive, RestartFailed
+from hotseat.fleet.client import check_health
 from hotseat.fleet.host_headers import ADMIN, RESTART
 from hotseat.fleet.host_http import Receiver, reason_of
 from hotseat.fleet.member import ASLEEP, LEAVING, LOADING, READY
@@ -72,7 +73,7 @@ class HostRestarts:
 
     async def _check_answers(self, to: Receiver) -> None:
         try:
-            await self._http.fetch("GET", to, "/health", ANSWER_S)
+            check_health(await self._http.fetch("GET", to, "/health", ANSWER_S))
         except (OSError, ValueError) as problem:
             raise HostUnresponsive(
                 f"{to.host} does not answer at {to.url} ({reason_of(problem)}), so it was not restarted"

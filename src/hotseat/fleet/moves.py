@@ -35,7 +35,7 @@ class FleetClient(Protocol):
     """Calls other hosts over HTTP."""
 
     async def path_to(self, address: Address) -> PathState:
-        """Does somebody answer there in time?"""
+        """Does a hotseat answer there in time?"""
         ...
 
     async def model_details(self, host: HostName, address: str, model: ModelName) -> dict[str, Any]:

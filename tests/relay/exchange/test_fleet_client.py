@@ -35,6 +35,7 @@ MODEL = ModelName("org/model")
 ENDS = datetime(2126, 10, 22, 1, 7, 21, tzinfo=UTC)
 """Of the certificate for tests."""
 B = HostName("b")
+HEALTH = b'{"status": "ok", "models": {}}'
 US = FleetClient(HostHttp(HostName("a"), Signer(FleetSecret(["hush"]))))
 WITHOUT_SECRET = FleetClient(HostHttp(HostName("a"), Signer(FleetSecret(["guessed"]))))
 
@@ -68,7 +69,7 @@ async def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         date = formatdate(time.time() + 3600, usegmt=True)
-        writer.write(f"HTTP/1.1 200 OK\r\nDate: {date}\r\nContent-Length: 0\r\n\r\n".encode())
+        writer.write(f"HTTP/1.1 200 OK\r\nDate: {date}\r\n\r\n".encode() + HEALTH)
         writer.close()
 
     async with await asyncio.start_server(greet, "127.0.0.1", 0, ssl=context) as server:
@@ -76,7 +77,10 @@ async def trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
 
 
 def answer(status: str, **said: str) -> bytes:
-    body = json.dumps(said).encode()
+    return response(status, json.dumps(said).encode())
+
+
+def response(status: str, body: bytes) -> bytes:
     return b"HTTP/1.1 %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (
         status.encode(),
         len(body),
@@ -170,7 +174,26 @@ async def test_a_host_is_asked_whether_it_answers(open_rig: OpenRig) -> None:
     """There is no problem if it does, and the reason if it does not."""
     rig, _ = await keyed(open_rig)
     asking = Tasks().start(US.path_to(Address("127.0.0.1", rig.port)), "ask")
-    await (await rig.management.call()).say(answer("200 OK"))
+    await (await rig.management.call()).say(response("200 OK", HEALTH))
 
     assert await asking == PathState()
     assert "refused" in (await US.path_to(Address("127.0.0.1", 9))).problem.lower()
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        ("504 Gateway Timeout", b""),
+        ("502 Bad Gateway", HEALTH),
+        ("200 OK", b"<html>Welcome</html>"),
+        ("200 OK", b"[]"),
+        ("200 OK", b'{"status": "ok"}'),
+    ],
+)
+async def test_a_proxy_or_another_program_answers_for_a_host(open_rig: OpenRig, status: str, body: bytes) -> None:
+    """That is no answer of the host, so requests do not wait for it there; a model server says nothing of models."""
+    rig, _ = await keyed(open_rig)
+    asking = Tasks().start(US.path_to(Address("127.0.0.1", rig.port)), "ask")
+    await (await rig.management.call()).say(response(status, body))
+
+    assert await asking == PathState(f"a response with status {status[:3]}, but not that of a healthy hotseat")
