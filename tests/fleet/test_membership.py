@@ -161,6 +161,32 @@ async def test_a_member_receives_every_bucket() -> None:
 
 
 @in_virtual_time
+async def test_many_changes_that_arrive_together() -> None:
+    """Others get their turn after each: to take in a large catalog takes a while."""
+    board, turns, taken_in = new_board(), 0, list[int]()
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    for number in range(50):
+        await InProcess(board).put(Bucket.CATALOGS, f"digest-{number}", b"{}")
+    member = host(board)
+    member.membership._on_change = lambda bucket, _: taken_in.append(turns) if bucket is Bucket.CATALOGS else None
+    waiting = Tasks()
+    waiting.start(others(), "wait")
+    await member.membership.join()
+    while len(taken_in) < 50 and turns < 10_000:
+        await asyncio.sleep(0)
+    await waiting.aclose()
+    await member.membership.leave()
+
+    assert len(set(taken_in[:50])) == 50
+
+
+@in_virtual_time
 async def test_a_change_of_phase_is_published_at_once() -> None:
     """A changed phase is published within 10 ms, before the next renewal."""
     board = new_board()

@@ -16,6 +16,8 @@ from hotseat.identifiers import HostName
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hotseat.fleet.records import CatalogRecord
+
 MOST_CALLS = 35
 """Of Python functions; it takes 23."""
 
@@ -52,6 +54,43 @@ def test_a_renewed_lease_costs_the_same_in_every_fleet(hosts: int, models: int) 
         drifts.look(rig.roster)
 
     assert calls_in(renewal) < MOST_CALLS
+
+
+def lines_in(work: Callable[[], object]) -> int:
+    """How many lines of Python it runs."""
+    lines = 0
+
+    def count(_frame: Any, event: str, _argument: Any) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+def test_a_catalog_of_its_own_costs_the_same_however_many_others_have_one() -> None:
+    """A host arrives with 50 models of its own definition, is defined anew and leaves."""
+    costs = []
+    for others in (2, 100):
+        rig, offers = RosterRig(), [fleet_catalog(*(f"model-{n}" for n in range(50)))] * (others + 2)
+        for number, catalog in enumerate(offers[2:]):
+            rig.write(Bucket.CATALOGS, f"digest-{number}", catalog)
+            rig.hosts(host(f"h{number}", catalog=f"digest-{number}"))
+
+        def come_and_go(rig: RosterRig = rig, mine: CatalogRecord = offers[0]) -> None:
+            rig.write(Bucket.CATALOGS, "digest-1a", mine).hosts(host("new", catalog="digest-1a"))
+            rig.write(Bucket.CATALOGS, "digest-1b", mine).hosts(host("new", catalog="digest-1b"))
+            rig.remove(Bucket.HOSTS, "new")
+
+        costs.append(lines_in(come_and_go))
+
+    assert costs[1] < 1.5 * costs[0]
 
 
 def test_a_known_host_with_a_new_address_that_cannot_be_reached_is_passed_over() -> None:

@@ -206,6 +206,7 @@ class Membership:
             try:
                 async for change in self._store.watch(bucket):
                     self._take(bucket, change)
+                    await asyncio.sleep(0)  # many arrive together, and others must get their turn between them
             except Exception:  # the next turn receives the whole state
                 self._take(bucket, BegunAnew())
                 raise

@@ -205,7 +205,7 @@ class FleetNode:
         """Register the names of models that only other hosts have: a host that restarts still has its models."""
         own = self._dispatcher.catalog
         names = {**dict(self.roster.names.expected()), **dict(self.roster.names.present())}
-        fleet_models = {name: FleetModel(model) for name, model in names.items() if own.find(name) is None}
+        fleet_models = {name: FleetModel(model) for name, model in sorted(names.items()) if own.find(name) is None}
         if fleet_models != own.fleet_models:
             self._dispatcher.tell(FleetModelsChanged(fleet_models))
 

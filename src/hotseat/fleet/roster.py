@@ -142,7 +142,7 @@ class Roster:
 
     def offering(self, model: ModelName) -> Iterator[tuple[Member, Offer]]:
         """Hosts with the model in their catalog: this host, then the others in an order specific to the model."""
-        for digest, offer in self.catalog.offers(model).items():
+        for digest, offer in self.catalog.offers(model):
             for member in self.hosts.by_catalog.in_order(digest, model, self.me):
                 yield member, offer
 
