@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hotseat.errors import HostUnproven
 from hotseat.fleet import host_proof
-from hotseat.fleet.host_proof import MOST_SKEW_S, FleetSecret, Hmac, LogLimit, ProofChecker, Signer
+from hotseat.fleet.host_proof import MOST_SKEW_S, MOST_SUBJECTS, FleetSecret, Hmac, LogLimit, ProofChecker, Signer
 from hotseat.identifiers import HostName
 
 A, B = HostName("a"), HostName("b")
@@ -148,13 +148,15 @@ def test_what_is_remembered_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_warning_comes_through_now_and_then() -> None:
-    """Each topic is let through once per period."""
+    """Each topic is let through once per period, and only some of them if there are many."""
     now = [0.0]
     limit = LogLimit(60.0, lambda: now[0])
     first = [limit.lets_through("a"), limit.lets_through("a"), limit.lets_through("b")]
+    others = [limit.lets_through(str(number)) for number in range(MOST_SUBJECTS)]
     now[0] = 60.0
 
     assert first == [True, False, True]
+    assert others == [True] * (MOST_SUBJECTS - 2) + [False] * 2
     assert limit.lets_through("a")
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.support.fleets import Watching
 from tests.support.in_process_store import Board, InProcess
 
-from hotseat.fleet.host_proof import FleetSecret
+from hotseat.fleet.host_proof import MOST_SUBJECTS, FleetSecret
 from hotseat.fleet.records import HostOrder, HostRecord, encoded
 from hotseat.fleet.signing import SignedStore
 from hotseat.fleet.store import Bucket, CaughtUp, Conflict, Removed, Written
@@ -107,17 +107,29 @@ async def test_a_writer_without_the_secret_cannot_keep_a_name_taken(raw: InProce
 
 
 async def test_one_warning_says_which_key_and_what_to_do(raw: InProcess, caplog: pytest.LogCaptureFixture) -> None:
-    """Five unsigned records cause one warning, which names the first key and fleet.secret."""
+    """Five unsigned records under one key cause one warning, which names the key and fleet.secret."""
     ours = host(raw)
-    for number in range(5):
-        await raw.put(Bucket.HOSTS, f"gpu{number}", FORGED)
-        await ours.read(Bucket.HOSTS, f"gpu{number}")
+    for _ in range(5):
+        await raw.put(Bucket.HOSTS, "gpu0", FORGED)
+        await ours.read(Bucket.HOSTS, "gpu0")
     (warning,) = [record for record in caplog.records if record.levelno == logging.WARNING]
     sentence, fields = taken_apart(warning)
 
     assert sentence == "ignored a record without a valid signature"
     assert fields["key"] == "hosts/gpu0"
     assert "fleet.secret" in str(fields["hint"])
+
+
+async def test_junk_before_a_host_with_another_secret(raw: InProcess, caplog: pytest.LogCaptureFixture) -> None:
+    """Both are named, whoever came first, and somebody who writes a thousand keys does not fill the log."""
+    ours = host(raw)
+    for key in ("junk", "gpu1", *(f"junk{number}" for number in range(1000))):
+        await raw.put(Bucket.HOSTS, key, FORGED)
+        await ours.read(Bucket.HOSTS, key)
+    keys = [taken_apart(record)[1]["key"] for record in caplog.records if record.levelno == logging.WARNING]
+
+    assert keys[:2] == ["hosts/junk", "hosts/gpu1"]
+    assert len(keys) == MOST_SUBJECTS
 
 
 async def test_an_order_outlives_the_secret_that_it_was_given_under(raw: InProcess) -> None:

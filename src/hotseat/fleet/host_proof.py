@@ -31,6 +31,8 @@ MOST_SKEW_S: Seconds = 60.0
 """The largest clock difference between two hosts, and how long somebody could replay a recorded request."""
 MOST_SEEN = 50_000
 """Requests remembered to detect replays, in each of two generations: about ten megabytes."""
+MOST_SUBJECTS = 50
+"""Warned of in one interval: somebody else may choose their names."""
 REQUEST, RECORD, FLEET = b"hotseat request 1", b"hotseat record 1", b"hotseat fleet 1"
 """Each signed message starts with its purpose, so that a proof for one purpose is invalid for another."""
 
@@ -167,7 +169,7 @@ def _message(to: HostName, said: bytes, stamp: bytes) -> bytes:
 
 
 class LogLimit:
-    """Lets one warning per interval through; the causes may occur a thousand times a second."""
+    """Lets one warning per subject and interval through; the causes may occur a thousand times a second."""
 
     def __init__(self, every_s: Seconds, clock: Clock = time.monotonic) -> None:
         self._every_s = every_s
@@ -179,5 +181,7 @@ class LogLimit:
         if now < self._next.get(about, now):
             return False
         self._next = {other: then for other, then in self._next.items() if then > now}
+        if len(self._next) >= MOST_SUBJECTS:
+            return False
         self._next[about] = now + self._every_s
         return True

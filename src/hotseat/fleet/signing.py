@@ -86,8 +86,8 @@ class SignedStore:
         proof, value = _parts(written.value)
         if self._secret.believes(_message(bucket, written.key, value), proof):
             return Written(written.key, value, written.revision)
-        if self._warnings.lets_through(bucket.value):
-            key = f"{bucket.value}/{written.key}"
+        key = f"{bucket.value}/{written.key}"
+        if self._warnings.lets_through(key):
             hint = "give that host the same fleet.secret, or find out what else writes to NATS"
             log.warning("ignored a record without a valid signature key=%s hint=%r", key, hint)
         return None
