@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.waiting import come_true
 
+from hotseat.cli import restart
 from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -61,6 +62,19 @@ async def test_an_attempt_that_failed(command_line: CommandLine, signals: list[i
 
     assert said.code == 1
     assert f"the restart failed, and process {os.getpid()} continues: config.yaml:3:1" in said.err
+
+
+async def test_a_restart_that_never_ends(
+    command_line: CommandLine, signals: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that does nothing after its signal is waited for as long as a restart may take, and then named."""
+    monkeypatch.setattr(restart, "RESTART_S", 2.0)
+    command_line.rig.restarts.serving_pid = os.getpid()
+    said = await command_line.type("restart")
+
+    assert said.code == 1
+    assert f"process {os.getpid()} has neither restarted nor said why not for 2 s; see its log" in said.err
+    assert len(signals) == 1
 
 
 async def test_a_key_without_the_right(command_line: CommandLine, signals: list[int]) -> None:

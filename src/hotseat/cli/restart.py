@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hotseat.cli.problems import Problem
@@ -14,11 +15,14 @@ if TYPE_CHECKING:
     from hotseat.cli.client import Server
 
 LOOK_S = 0.1
+RESTART_S = 700.0
+"""hotseat gives its new process, and loads and unloads in progress, eleven minutes."""
 STATE = "/hotseat/restart"
 
 
 def restart(server: Server) -> None:
     before = server.ask("GET", STATE)
+    server = replace(server, patience_s=RESTART_S)
     if server.api_key:
         server.ask("POST", STATE)
     else:
@@ -47,11 +51,13 @@ def check_is_here(server: Server, pid: int) -> None:
 
 
 def wait_for_end(server: Server, before: dict[str, Any]) -> dict[str, Any]:
-    """The state of the new process; Problem if the attempt failed."""
-    while True:
+    """The state of the new process; Problem if the attempt failed, or nobody knows how it went."""
+    until = time.monotonic() + RESTART_S
+    while time.monotonic() < until:
         state: dict[str, Any] = server.ask("GET", STATE)
         if state["pid"] != before["pid"]:
             return state
         if state["attempts"] > before["attempts"] and not state["is_in_progress"]:
             raise Problem(f"the restart failed, and process {state['pid']} continues: {state['problem']}")
         time.sleep(LOOK_S)
+    raise Problem(f"process {before['pid']} has neither restarted nor said why not for {RESTART_S:g} s; see its log")
