@@ -10,12 +10,13 @@ import pytest
 from tests.support.fake_launcher import FakeLauncher, catalog, spec
 from tests.support.fleet_in_process import MODELS, SECRET, in_process_fleet, process_of
 from tests.support.in_process_store import InProcess
-from tests.support.virtual_time import in_virtual_time
+from tests.support.virtual_time import advance, in_virtual_time
 from tests.support.waiting import come_true, come_true_async
 
 from hotseat.catalog.spec import LaunchRecipe, Replicas
 from hotseat.errors import CannotMove, FleetDisconnected, HostUnresponsive, LoadFailed, UnknownHost, UnknownModel
 from hotseat.fleet.load_claims import key_of
+from hotseat.fleet.moves import UNHEARD_S
 from hotseat.fleet.records import Claim, HostOrder, decoded, encoded
 from hotseat.fleet.route import OtherHost
 from hotseat.fleet.store import Bucket
@@ -403,6 +404,22 @@ async def test_a_host_that_leaves_meanwhile_ends_the_move() -> None:
 
         with pytest.raises(HostUnresponsive, match="b left the fleet before qwen was ready"):
             await moving
+
+
+@in_virtual_time
+async def test_nothing_arrives_of_the_target_during_a_move() -> None:
+    """While NATS is away for long, the move ends with the reason; the model stays where it is."""
+    async with in_process_fleet("a", "b", launcher=lambda name: FakeLauncher(slow=("qwen",) * (name == "b"))) as fleet:
+        await fleet["a"].dispatcher.operator.load(QWEN)
+        moving = Tasks().start(fleet["a"].fleet_admin.move("qwen", "b"), "move")
+        await come_true(lambda: fleet["a"].phases_seen("b") == {"qwen": "loading"})
+        fleet["a"].store.cut_off()
+        await advance(UNHEARD_S + 5.0)
+
+        assert moving.done()
+        with pytest.raises(FleetDisconnected, match="nothing was heard of b for 30 s, so it is unknown whether qwen"):
+            await moving
+        assert fleet["a"].running() == ["qwen"]
 
 
 @in_virtual_time

@@ -26,6 +26,8 @@ LOOK_S: Seconds = 0.1
 """Host records arrive at most five times a second."""
 BEGIN_S: Seconds = LEASE_S + 2.0
 """A claim that its host has not acted on by then is void."""
+UNHEARD_S: Seconds = 3 * LEASE_S
+"""Without a record of the target, which renews it every three seconds: while NATS is away, nothing of it arrives."""
 BACKOFF = "backoff"
 """The phase of a model whose start failed."""
 NOTHING_TO_STOP = ("cold", BACKOFF)
@@ -114,6 +116,12 @@ class Moves:
             has_failed = phase == BACKOFF and (begun or was != BACKOFF)
             if has_failed or (begun and phase is None) or (not begun and self._clock() > until):
                 raise await self._failure(model, to)
+            member = self._roster.hosts.get(to)
+            if member and self._clock() - member.received_at > UNHEARD_S:
+                raise FleetDisconnected(
+                    f"nothing was heard of {to} for {UNHEARD_S:g} s, so it is unknown whether {model} is ready there, "
+                    "and nothing was stopped on other hosts. Try again when NATS is reachable."
+                )
             begun = begun or phase not in (None, BACKOFF)
             await asyncio.sleep(LOOK_S)
             self._ourselves.look_at_ourselves()
