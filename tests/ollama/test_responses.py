@@ -167,7 +167,7 @@ def test_members_that_are_null(more: dict[str, object]) -> None:
 @pytest.mark.parametrize("figure", [10**20, -1, 1e307, -5.5])
 def test_figures_that_no_client_could_read(figure: float) -> None:
     """They are left out, and the rest of the response is what it was."""
-    counts = {} if isinstance(figure, float) else {"prompt_n": figure, "predicted_n": figure}
+    counts = dict.fromkeys(("prompt_n", "predicted_n"), figure) if type(figure) is int else {}
     timings = {"prompt_ms": figure, "predicted_ms": 2.0, **counts}
     answer = whole(Answer.MESSAGE, {"choices": [{"message": {"content": "a"}}], "timings": timings})
     [*_, last] = Stream().feed({**delta("stop", content="a"), "timings": timings}, DONE)

@@ -335,7 +335,7 @@ class FakeContext:
         self.timers.append(timer)
         return timer
 
-    def check_space(self, body: Body) -> None:
+    def check_space(self, body: Body, peer: str) -> None:
         self.bodies.count(body)
 
     def refused(self, code: str) -> None: ...

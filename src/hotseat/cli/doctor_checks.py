@@ -125,11 +125,10 @@ def exposure(settings: Settings) -> Iterator[Finding]:
 def address(settings: Settings, server: Server) -> Iterator[Finding]:
     """Whether the address is free or in use by a hotseat."""
     host, port = settings.listen
-    reachable = {"0.0.0.0": "127.0.0.1", "localhost": "127.0.0.1", "::": "::1"}.get(host, host)
-    if not _is_answered(reachable, port):
+    if not _is_answered(host, port):
         yield Finding("address", State.OK, f"{host}:{port} is free")
         return
-    owner = owner_of(reachable, port)
+    owner = owner_of(host, port)
     if (owner and SERVING.search(_command_line(owner))) or _is_hotseat(server):
         yield Finding("address", State.OK, f"hotseat is running on {host}:{port}")
         return

@@ -142,7 +142,7 @@ class Launch:
 async def refuse_if_taken(address: Address) -> None:
     """A process that answers before the start is not ours."""
     for each in addresses_of(address):
-        is_local = each.unix_path or await asyncio.to_thread(is_here, each.host)
+        is_local = bool(each.unix_path) or await asyncio.to_thread(is_here, each.host)
         if is_local and await accepts(each, Connector()):
             owner = None if each.unix_path else await asyncio.to_thread(owner_of, each.host, each.port)
             raise Trouble(

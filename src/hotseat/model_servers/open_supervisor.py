@@ -75,8 +75,8 @@ async def open_supervisor(
         guard.taken.add_done_callback(lambda _: conversations.leave())
     try:
         environment = LaunchEnvironment(environ, withheld_env, card_names, makes_keys)
-        conversations = conversations or no_conversations()
-        yield Supervisor(guard, environment, outputs or Outputs(), conversations, available, Ports(fixed_ports))
+        kept, ports = conversations or no_conversations(), Ports(fixed_ports)
+        yield Supervisor(guard, environment, outputs or Outputs(), kept, available, ports)
     finally:
         await guard.aclose()
         await asyncio.sleep(0)  # the callback of `taken` runs before the folder of conversations is closed

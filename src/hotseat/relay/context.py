@@ -82,7 +82,7 @@ class Context:
         """For the connections of another listener."""
         return _OllamasContext(self)
 
-    def check_space(self, body: Body, peer: str = "") -> None:
+    def check_space(self, body: Body, peer: str) -> None:
         """Count what this body takes; raises if all of them together take too much."""
         self.bodies.count(body)
         # A proxy that names a client says that the body is not its own, whatever address the client has.

@@ -205,7 +205,7 @@ async def test_uploads_of_one_client_of_a_proxy(open_rig: OpenRig) -> None:
     rig = await open_rig(access=OPEN)
     senders: list[str] = []
 
-    def noted(body: Body, peer: str = "") -> None:
+    def noted(body: Body, peer: str) -> None:
         senders.append(body.sender)
 
     rig.relay.context.check_space = noted  # type: ignore[method-assign]

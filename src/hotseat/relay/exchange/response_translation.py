@@ -153,7 +153,7 @@ class TranslatedWhole(Framer):
         self._body.add(data)
         if self._body.size > self._most:
             raise UpstreamError(f"the upstream's response is larger than {self._most} bytes")
-        self._exchange.context.check_space(self._body)
+        self._exchange.context.check_space(self._body, self._exchange.client.peer)
 
     def write(self, data: bytes) -> None:
         self.framed(data)
