@@ -5,10 +5,11 @@ from __future__ import annotations
 import socket
 import threading
 import time
+import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.command_line import answering
+from tests.support.command_line import DRIPPING, answering
 from typer.main import get_command
 
 from hotseat.cli import client, diagnosis_commands, doctor
@@ -23,11 +24,14 @@ if TYPE_CHECKING:
 HEAD = b"HTTP/1.1 200 OK\r\nServer: tomcat\r\nConnection: close\r\nContent-Type: "
 NUMBERS = b'application/json\r\n\r\n{"models": 3, "devices": 1, "queue": 5}'
 STREAM = HEAD + b"text/event-stream\r\n\r\n"
+LATE = "has sent no complete response within 0.05 s"
 ANSWERS = {
     "HTML": (HEAD + b"text/html\r\n\r\n<!doctype html><title>It works</title>", 1, "text/html, from tomcat"),
     "other JSON": (HEAD + b'application/json\r\n\r\n{"hello": "world"}', 1, "json"),
     "a list": (HEAD + b"application/json\r\n\r\n[1, 2]", 1, "json"),
-    "silence": (b"", 4, "has not responded for 0.05 s"),
+    "silence": (b"", 4, LATE),
+    "a header that never ends": (HEAD + DRIPPING, 4, LATE),
+    "a body that never ends": (HEAD + b"application/json\r\n\r\n" + DRIPPING, 4, LATE),
     "garbage": (b"SSH-2.0-OpenSSH_9.2\r\n", 4, "no http"),
     "numbers": (HEAD + NUMBERS, 1, "json"),
     "a list of numbers": (HEAD + b'application/json\r\n\r\n{"models": [3]}', 1, "json"),
@@ -39,7 +43,7 @@ ANSWERS = {
         1,
         "500 oops",
     ),
-    "half a line": (b"\x00\xff\x17", 4, "has not responded for 0.05 s"),
+    "half a line": (b"\x00\xff\x17", 4, LATE),
 }
 """What the program sends, the exit code of a command that needs hotseat, and what that says."""
 WITHOUT_HOTSEAT: dict[tuple[str, ...], int] = {
@@ -77,15 +81,28 @@ def soon(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     (tmp_path / "config.yaml").write_text('models: {model: {cmd: "server --port ${PORT}"}}')
-    for module, name in ((client, "SILENT_S"), (doctor, "PATIENCE_S"), (diagnosis_commands, "PATIENCE_S")):
-        monkeypatch.setattr(module, name, 0.05)
+    monkeypatch.setattr(client, "MOST_BYTES", 1 << 20)
+    wait_for_an_answer(monkeypatch, 0.05)
+
+
+def wait_for_an_answer(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    for module, name in (
+        (client, "SILENT_S"),
+        (client, "ANSWER_S"),
+        (doctor, "PATIENCE_S"),
+        (diagnosis_commands, "PATIENCE_S"),
+    ):
+        monkeypatch.setattr(module, name, seconds)
 
 
 @pytest.mark.parametrize("names", ASKING, ids=" ".join)
-def test_every_command_says_what_answers(typed: Typed, names: tuple[str, ...], tmp_path: Path) -> None:
+def test_every_command_says_what_answers(
+    typed: Typed, names: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One sentence with what to do, the right exit code, and soon."""
     arguments = [each.name for each in ASKING[names].params if each.param_type_name == "argument" and each.required]
     for kind, (answer, code, says) in ANSWERS.items():
+        wait_for_an_answer(monkeypatch, 0.05 if says == LATE else 10)  # a busy machine takes long to answer
         began = time.monotonic()
         for written in tmp_path.glob("hotseat-debug-*"):  # their names have seconds
             written.unlink()
@@ -100,6 +117,38 @@ def test_every_command_says_what_answers(typed: Typed, names: tuple[str, ...], t
             assert says in said.err.lower(), kind
             assert "Set the address of one with --url or HOTSEAT_URL" in said.err, kind
             assert not said.out, kind
+
+
+@pytest.mark.parametrize("answer", [b"", HEAD + DRIPPING, HEAD + b"text/html\r\n\r\n" + DRIPPING])
+def test_a_server_that_responds_only_once(typed: Typed, monkeypatch: pytest.MonkeyPatch, answer: bytes) -> None:
+    """What hotseat answers at once is not waited for without end after a greeting either."""
+    monkeypatch.setattr(client, "_greet", lambda _: None)
+    with answering(answer) as url:
+        said = typed("ps", "--url", url)
+
+    assert (said.code, said.out) == (4, "")
+    assert LATE in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "head", "says"),
+    [
+        ("ps", b"application/json\r\n\r\n", "responded 200 with more than 1 MiB (application/json, from tomcat)"),
+        ("logs", b"text/plain\r\n\r\n", "responded 200 with more than 1 MiB (text/plain, from tomcat)"),
+        ("record trace --for 1s", b"text/event-stream\r\n\r\ndata: ", "another kind of JSON"),
+    ],
+)
+def test_a_response_that_is_too_long(typed: Typed, words: str, head: bytes, says: str) -> None:
+    """Only so much of it is kept, also of one line of a stream."""
+    with answering(HEAD + head + b" " * (3 << 20)) as url:
+        tracemalloc.start()
+        said = typed(*words.split(), "--url", url)
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+
+    assert (said.code, said.out) == (1, "")
+    assert says in said.err
+    assert most < 4 << 20
 
 
 def test_a_long_answer_of_hotseat_is_awaited(typed: Typed) -> None:

@@ -41,6 +41,8 @@ class Fleet(Server):
             raise Refused(503, f"{host} did not restart: no space left", {})
         return {"message": f"{host} has restarted"}
 
+    wait = ask
+
 
 @pytest.fixture(autouse=True)
 def own_restart(monkeypatch: pytest.MonkeyPatch) -> None:

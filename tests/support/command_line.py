@@ -51,18 +51,33 @@ def completed(words: str, url: str) -> str:
     return subprocess.run([PROGRAM], env=env, capture_output=True, text=True).stdout
 
 
+DRIPPING = b"." * 600
+"""At the end of an answer: it is sent so slowly that the answer takes seconds, while no byte lets the client wait."""
+
+
 @contextmanager
 def answering(answer: bytes) -> Iterator[str]:
     """A program that says the same to everybody; without a whole line it keeps the connection open."""
     kept = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
+        def drip(connection: socket.socket) -> None:
+            with suppress(OSError):
+                connection.sendall(answer.removesuffix(DRIPPING))
+                for byte in DRIPPING:
+                    connection.sendall(bytes([byte]))
+                    threading.Event().wait(0.005)  # less than the time limit of any command
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_WR)
+
         def serve() -> None:
             with suppress(OSError):
                 while True:
                     connection, _ = listener.accept()
                     kept.append(connection)
-                    if b"\r\n" in answer:
+                    if answer.endswith(DRIPPING):
+                        threading.Thread(target=drip, args=(connection,), daemon=True).start()
+                    elif b"\r\n" in answer:
                         connection.recv(65536)
                         connection.sendall(answer)
                         connection.shutdown(socket.SHUT_WR)

@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from functools import lru_cache, partial
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
+from io import BufferedReader, RawIOBase
 from ssl import SSLCertVerificationError
 from threading import Event
+from time import monotonic
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode, urlsplit
@@ -21,13 +23,19 @@ from hotseat.cli.tables import without_escapes, without_escapes_but_lines
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
-    from http.client import HTTPResponse
+    from socket import socket
     from ssl import SSLContext
     from urllib.parse import SplitResult
 
+    from _typeshed import WriteableBuffer
+
 CONNECT_S = 5.0
 SILENT_S = 10.0
-"""How long a server may take for an answer that hotseat gives at once."""
+"""How long a server may take to show that it responds at all."""
+ANSWER_S = 120.0
+"""How long a whole answer may take that hotseat gives at once: a long log over a slow line too."""
+MOST_BYTES = 128 << 20
+"""Of an answer, and of a line of a stream; 100,000 lines of a log have fewer."""
 IS_IT = "is it a hotseat server? Set the address of one with --url or HOTSEAT_URL"
 HAS_ANSWERED = Event()
 """Some server has, so what fails from now on in `READERS` may fail because of its answer."""
@@ -50,29 +58,39 @@ class Server:
     url: str
     api_key: str | None = None
     patience_s: float | None = None
-    """Timeout of an answer; None: no limit, because a load may take minutes and a feed has no end."""
+    """Limit of the time of a whole answer; None: `ANSWER_S`, but a load may take minutes, and a feed has no end."""
     tls: SSLContext | None = None
     """None: the certificates that this machine trusts."""
 
     def ask(self, method: str, path: str, **query: object) -> Any:
         """The JSON of the answer; Refused with the server's message if it is not a success."""
-        return self._json(method, path, query)
+        return self._json(method, path, query, self._soon_s)
+
+    def wait(self, method: str, path: str, **query: object) -> Any:
+        """The same of an answer that may take minutes."""
+        return self._json(method, path, query, self.patience_s)
 
     def send(self, method: str, path: str, body: object = None) -> Any:
-        """The same with a JSON body."""
-        return self._json(method, path, {}, body)
+        """The same as `ask` with a JSON body."""
+        return self._json(method, path, {}, self._soon_s, body)
 
     def text(self, path: str, **query: object) -> str:
-        with closing(self._connect()) as connection:
+        with closing(self._connect(self._soon_s)) as connection:
             answer = self._send(connection, "GET", path, query)
             if _kind(answer) in ("text/html", "application/json", "text/event-stream"):
                 raise self._strange(answer, "no text")
-            return without_escapes_but_lines(_whole(answer, self.url).decode("utf-8", "replace"))
+            return without_escapes_but_lines(self._whole(answer).decode("utf-8", "replace"))
 
-    def _json(self, method: str, path: str, query: dict[str, object], body: object = None) -> Any:
-        with closing(self._connect()) as connection:
+    @property
+    def _soon_s(self) -> float:
+        return ANSWER_S if self.patience_s is None else self.patience_s
+
+    def _json(
+        self, method: str, path: str, query: dict[str, object], limit_s: float | None, body: object = None
+    ) -> Any:
+        with closing(self._connect(limit_s)) as connection:
             answer = self._send(connection, method, path, query, body)
-            whole = _whole(answer, self.url)
+            whole = self._whole(answer)
         with suppress(ValueError, RecursionError):
             if isinstance(found := parsed(whole, _Fields), dict):
                 return found
@@ -96,13 +114,13 @@ class Server:
     def _events(
         self, method: str, path: str, query: dict[str, object], body: object = None, least: int = 0
     ) -> Generator[str, None, None]:
-        with closing(self._connect()) as connection:
+        with closing(self._connect(self.patience_s)) as connection:
             answer = self._send(connection, method, path, query, body)
             if _kind(answer) != "text/event-stream":
                 raise self._strange(answer, "no stream of events")
             number = 0
             try:
-                for line in answer:
+                for line in iter(partial(answer.readline, MOST_BYTES), b""):
                     if line.startswith(b"data:"):
                         number += 1
                         yield without_escapes(line[5:].decode("utf-8", "replace").removeprefix(" "))
@@ -120,7 +138,7 @@ class Server:
     def _address(self) -> SplitResult:
         return urlsplit(self.url if "://" in self.url else f"http://{self.url}")
 
-    def _connect(self) -> HTTPConnection:
+    def _connect(self, limit_s: float | None = None) -> HTTPConnection:
         if self.patience_s is None:
             _greet(self)
         address = self._address()
@@ -140,7 +158,10 @@ class Server:
             hint = "start it with `hotseat serve`, or set its address with --url or HOTSEAT_URL"
             unreachable = NothingListens if isinstance(error, ConnectionRefusedError) else Unreachable
             raise unreachable(f"no server responds at {self.url} ({why}); {hint}") from None
-        connection.sock.settimeout(self.patience_s)
+        connection.sock.settimeout(limit_s)
+        if limit_s is not None:
+            late = f"{self.url} has sent no complete response within {limit_s:g} s; {IS_IT}"
+            connection.response_class = partial(_Timely, monotonic() + limit_s, late)  # type: ignore[assignment]
         return connection
 
     def _send(
@@ -154,14 +175,61 @@ class Server:
         try:
             connection.request(method, target, None if body is None else json.dumps(body), headers)
             answer = connection.getresponse()
-        except (OSError, HTTPException) as problem:
-            silent = f"has not responded for {self.patience_s or SILENT_S:g} s"
-            why = silent if isinstance(problem, TimeoutError) else "has sent no HTTP response"
-            raise Unreachable(f"{self.url} {why}; {IS_IT}") from None
+        except (OSError, HTTPException):
+            raise Unreachable(f"{self.url} has sent no HTTP response; {IS_IT}") from None
         HAS_ANSWERED.set()
         if answer.status >= 300:
-            raise _refusal(answer, self.url)
+            raise self._refusal(answer)
         return answer
+
+    def _whole(self, answer: HTTPResponse) -> bytes:
+        try:
+            with closing(answer):
+                whole = answer.read(MOST_BYTES + 1)
+            if len(whole) > MOST_BYTES:
+                raise self._strange(answer, f"more than {MOST_BYTES >> 20} MiB")
+            if answer.length:
+                raise IncompleteRead(whole)
+        except (OSError, HTTPException):
+            why = "closed the connection in the middle of its response"
+            raise Unreachable(f"{self.url} {why}; is it still running?") from None
+        return whole
+
+    def _refusal(self, answer: HTTPResponse) -> Refused:
+        try:
+            body = parsed(self._whole(answer))
+            message = body["error"]
+            said = message if isinstance(message, str) else str(message.get("message", message))
+        except MISREAD:
+            return Refused(answer.status, f"{self.url} responded {answer.status} {answer.reason}; {IS_IT}", {})
+        return Refused(answer.status, said, body)
+
+
+class _Timely(HTTPResponse):
+    """A response that must be complete at some time. A timeout of the socket would begin again with each byte."""
+
+    def __init__(self, until: float, late: str, sock: socket, method: str | None = None) -> None:
+        super().__init__(sock, method=method)
+        self.fp = BufferedReader(_UntilLate(self.fp.detach(), sock, until, late))
+
+
+class _UntilLate(RawIOBase):
+    def __init__(self, raw: RawIOBase, sock: socket, until: float, late: str) -> None:
+        self._raw, self._sock, self._until, self._late = raw, sock, until, late
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int | None:
+        if (left_s := self._until - monotonic()) > 0:
+            self._sock.settimeout(left_s)
+            with suppress(TimeoutError):
+                return self._raw.readinto(buffer)
+        raise Unreachable(self._late)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
 
 
 def parsed(text: str | bytes, kind: type[dict[str, Any]] = dict) -> Any:
@@ -210,20 +278,3 @@ def in_path(model: str) -> str:
 
 def _kind(answer: HTTPResponse) -> str:
     return (answer.getheader("Content-Type") or "").partition(";")[0].strip().lower()
-
-
-def _whole(answer: HTTPResponse, url: str) -> bytes:
-    try:
-        return answer.read()
-    except (OSError, HTTPException):
-        raise Unreachable(f"{url} closed the connection in the middle of its response; is it still running?") from None
-
-
-def _refusal(answer: HTTPResponse, url: str) -> Refused:
-    try:
-        body = parsed(_whole(answer, url))
-        message = body["error"]
-        said = message if isinstance(message, str) else str(message.get("message", message))
-    except MISREAD:
-        return Refused(answer.status, f"{url} responded {answer.status} {answer.reason}; {IS_IT}", {})
-    return Refused(answer.status, said, body)

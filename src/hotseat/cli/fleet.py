@@ -99,12 +99,12 @@ def path_warnings(host: dict[str, Any], me: str) -> Iterator[str]:
 
 
 def give(server: Server, host: str, order: str) -> None:
-    print(server.ask("PUT", f"/hotseat/fleet/hosts/{in_path(host)}/{order}")["message"])
+    print(server.wait("PUT", f"/hotseat/fleet/hosts/{in_path(host)}/{order}")["message"])
 
 
 def take_back(server: Server, host: str, order: str) -> None:
-    print(server.ask("DELETE", f"/hotseat/fleet/hosts/{in_path(host)}/{order}")["message"])
+    print(server.wait("DELETE", f"/hotseat/fleet/hosts/{in_path(host)}/{order}")["message"])
 
 
 def move(server: Server, model: str, host: str) -> None:
-    print(server.ask("POST", f"/hotseat/fleet/models/{in_path(model)}/move", to=host)["message"])
+    print(server.wait("POST", f"/hotseat/fleet/models/{in_path(model)}/move", to=host)["message"])

@@ -51,7 +51,7 @@ def in_order(fleet: Mapping[str, Any], hosts: Sequence[str]) -> list[str]:
 
 def restart_one(server: Server, host: str, *, is_asked: bool) -> None:
     if not is_asked:
-        return print(server.ask("POST", f"/hotseat/fleet/hosts/{in_path(host)}/restart")["message"], flush=True)
+        return print(server.wait("POST", f"/hotseat/fleet/hosts/{in_path(host)}/restart")["message"], flush=True)
     restart_server(server)
     return wait_for_fleet(server, host)
 

@@ -57,7 +57,7 @@ class _Loading:
 
     def _load(self, server: Server, model: str) -> None:
         try:
-            self._outcome.put(server.ask("GET", f"/upstream/{in_path(model)}/load")["message"])
+            self._outcome.put(server.wait("GET", f"/upstream/{in_path(model)}/load")["message"])
         except Problem as problem:
             self._outcome.put(problem)
 

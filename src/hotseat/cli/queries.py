@@ -199,7 +199,7 @@ def load(server: Server, model: str) -> None:
         from hotseat.cli.load_bar import load_with_bar
 
         return print(load_with_bar(server, model))
-    return print(server.ask("GET", f"/upstream/{in_path(model)}/load")["message"])
+    return print(server.wait("GET", f"/upstream/{in_path(model)}/load")["message"])
 
 
 def stop(server: Server, model: str | None, force: bool) -> None:
@@ -219,7 +219,7 @@ def stop(server: Server, model: str | None, force: bool) -> None:
 
 def stopped(server: Server, model: str, force: bool) -> str:
     query = {"force": "true"} if force else {}
-    message: str = server.ask("DELETE", f"/upstream/{in_path(model)}", **query)["message"]
+    message: str = server.wait("DELETE", f"/upstream/{in_path(model)}", **query)["message"]
     return message
 
 
@@ -278,7 +278,7 @@ def waiting(ticket: dict[str, Any]) -> str:
 
 def reload(server: Server) -> None:
     try:
-        answer = server.ask("POST", "/hotseat/reload")
+        answer = server.wait("POST", "/hotseat/reload")
     except Refused as refused:
         if problems := refused.body.get("problems"):
             raise BadConfig("\n".join([str(refused), *problems])) from None
@@ -296,9 +296,9 @@ def reload(server: Server) -> None:
 
 def profile(server: Server, name: str | None, off: bool, as_json: bool) -> None:
     if name is not None:
-        return print(server.ask("POST", f"/hotseat/profiles/{in_path(name)}")["message"])
+        return print(server.wait("POST", f"/hotseat/profiles/{in_path(name)}")["message"])
     if off:
-        return print(server.ask("DELETE", "/hotseat/profiles")["message"])
+        return print(server.wait("DELETE", "/hotseat/profiles")["message"])
     answer = server.ask("GET", "/hotseat/profiles")
     if as_json:
         return show_json(answer)
@@ -314,7 +314,7 @@ def profile_row(answer: dict[str, Any], profile: dict[str, Any]) -> tuple[str, .
 
 def yield_memory(server: Server, device: str | None, resume: bool) -> None:
     query = {"device": device} if device else {}
-    print(server.ask("DELETE" if resume else "POST", "/hotseat/yield", **query)["message"])
+    print(server.wait("DELETE" if resume else "POST", "/hotseat/yield", **query)["message"])
 
 
 def show_json(answer: object) -> None:

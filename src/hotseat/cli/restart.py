@@ -24,7 +24,7 @@ def restart(server: Server) -> None:
     before = server.ask("GET", STATE)
     server = replace(server, patience_s=RESTART_S)
     if server.api_key:
-        server.ask("POST", STATE)
+        server.wait("POST", STATE)
     else:
         send_signal(server, before["pid"])
     after = wait_for_end(server, before)
