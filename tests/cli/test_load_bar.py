@@ -6,13 +6,15 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.command_line import answering
 from tests.support.waiting import come_true
 
+from hotseat.cli import load_bar
 from hotseat.cli.client import Refused, Server
 from hotseat.cli.load_bar import load_with_bar, progress_text
 
 if TYPE_CHECKING:
-    from tests.support.command_line import CommandLine
+    from tests.support.command_line import CommandLine, Typed
 
 
 def model(**known: Any) -> dict[str, Any]:
@@ -52,3 +54,20 @@ async def test_a_load_that_fails_is_raised(command_line: CommandLine) -> None:
     """The error has the server's message."""
     with pytest.raises(Refused, match="dud exited with code 1"):
         await asyncio.to_thread(load_with_bar, Server(command_line.url), "dud")
+
+
+def test_a_load_without_a_message_ends(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another program may answer so."""
+    looks = iter(range(3))
+
+    def progress(_: object) -> tuple[None, str]:
+        next(looks)  # fails if the bar goes on
+        return None, "loading"
+
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setattr(load_bar, "progress_text", progress)
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n"
+    with answering(head + b'{"message": null}') as url:
+        said = typed("load", "qwen", "--url", url)
+
+    assert said.code == 0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import queue
 import threading
+from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -11,7 +11,6 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from hotseat.cli.client import in_path
-from hotseat.cli.problems import Problem
 from hotseat.cli.tables import duration, without_escapes
 
 if TYPE_CHECKING:
@@ -22,15 +21,17 @@ LOOK_S = 0.2
 
 def load_with_bar(server: Server, model: str) -> str:
     """The server's message when the model is ready; raises its error otherwise. Ctrl-C stops waiting."""
-    loading = _Loading(server, model)
+    loaded: Future[str] = Future()
+    # A daemon: Ctrl-C does not wait for it.
+    threading.Thread(target=_load, args=(server, model, loaded), daemon=True).start()
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(escape(model), total=None)
-        while (said := loading.outcome(within=LOOK_S)) is None:
+        while not wait([loaded], LOOK_S).done:
             share, what = progress_text(server.ask("GET", f"/hotseat/models/{in_path(model)}"))
             progress.update(task, total=None if share is None else 1.0, completed=share or 0.0)
             progress.update(task, description=escape(without_escapes(f"{model}: {what}")))
-    return said
+    return loaded.result()
 
 
 def progress_text(model: dict[str, Any]) -> tuple[float | None, str]:
@@ -48,25 +49,8 @@ def progress_text(model: dict[str, Any]) -> tuple[float | None, str]:
     return None, "read, warming up" if share else "loading"
 
 
-class _Loading:
-    """Sends the load request in a daemon thread, so that Ctrl-C does not wait for it."""
-
-    def __init__(self, server: Server, model: str) -> None:
-        self._outcome: queue.Queue[str | Problem] = queue.Queue()
-        threading.Thread(target=self._load, args=(server, model), daemon=True).start()
-
-    def _load(self, server: Server, model: str) -> None:
-        try:
-            self._outcome.put(server.wait("GET", f"/upstream/{in_path(model)}/load")["message"])
-        except Problem as problem:
-            self._outcome.put(problem)
-
-    def outcome(self, within: float) -> str | None:
-        """None while the model is still loading."""
-        try:
-            outcome = self._outcome.get(timeout=within)
-        except queue.Empty:
-            return None
-        if isinstance(outcome, Problem):
-            raise outcome
-        return outcome
+def _load(server: Server, model: str, loaded: Future[str]) -> None:
+    try:
+        loaded.set_result(server.wait("GET", f"/upstream/{in_path(model)}/load")["message"])
+    except BaseException as problem:
+        loaded.set_exception(problem)
