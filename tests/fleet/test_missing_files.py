@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tests.support.fake_launcher import catalog, spec
 from tests.support.waiting import come_true
 
+from hotseat import threads
 from hotseat.catalog.spec import LaunchRecipe
 from hotseat.fleet import missing_files
 from hotseat.fleet.missing_files import MissingFiles
@@ -91,6 +92,25 @@ async def test_a_disk_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.M
     assert rig.files.by_model == {}
 
 
+async def test_one_disk_of_two_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the other one lacks is found all the same, and again at each look."""
+    stuck = threading.Event()
+    monkeypatch.setattr(missing_files, "DISK_S", 0.2)
+    monkeypatch.setattr(missing_files, "LOOK_S", 0.01)
+    monkeypatch.setattr(
+        of_command, "is_missing", lambda file: stuck.wait() if "gone" in str(file) else not file.exists()
+    )
+    rig = Rig(llama("gone", tmp_path / "gone" / "a.gguf"), llama("chat", tmp_path / "chat.gguf"))
+    try:
+        async with rig.looking():
+            await come_true(lambda: rig.files.by_model == {"chat": str(tmp_path / "chat.gguf")})
+            (tmp_path / "chat.gguf").touch()
+            await come_true(lambda: not rig.files.by_model)
+    finally:
+        stuck.set()
+        await come_true(lambda: not threads._hanging)
+
+
 async def test_a_path_with_a_secret_is_not_published(tmp_path: Path) -> None:
     """Values from the environment never leave the host."""
     rig = Rig(llama("chat", tmp_path / "hush-hush.gguf", secrets=("hush-hush",)))
@@ -109,8 +129,8 @@ async def test_a_host_without_its_disk(tmp_path: Path) -> None:
 
 async def test_commands_that_name_no_file_cost_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """A host without such models never reads its disk."""
-    threads: list[object] = []
-    monkeypatch.setattr(missing_files, "in_thread", threads.append)
+    started: list[object] = []
+    monkeypatch.setattr(missing_files, "in_thread", started.append)
     await Rig(spec("other")).files.look_first()
 
-    assert threads == []
+    assert started == []

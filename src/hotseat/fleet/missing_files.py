@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from hotseat.estimates.files import folders_in
 from hotseat.model_files.of_command import may_tell_files, missing_file
 from hotseat.tasks import forever
-from hotseat.threads import in_thread
+from hotseat.threads import in_thread, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,6 +27,8 @@ LOOK_S: Seconds = 10.0
 """An operator who copied a missing file waits that long at most until the model can be placed."""
 FIRST_S: Seconds = 2.0
 """A host whose disk takes longer joins without knowing."""
+DISK_S: Seconds = 5.0
+"""For the models of one folder; those of other folders are looked for afterwards."""
 MOST = 256
 """Models in a record: where a whole disk is missing, thousands would be more than NATS takes. A load of the others
 fails on this host, as it would without this knowledge."""
@@ -67,5 +71,14 @@ class MissingFiles:
 
 
 def missing_files(recipes: Mapping[ModelName, LaunchRecipe]) -> dict[ModelName, str]:
+    """Nothing is known of models whose disk does not answer in time."""
+    places: dict[frozenset[str], dict[ModelName, LaunchRecipe]] = {}
+    for model, recipe in recipes.items():
+        places.setdefault(folders_in(recipe.argv), {})[model] = recipe
+    looks = (within(DISK_S, next(iter(there)), place, partial(_missing, there)) for place, there in places.items())
+    return dict(islice((each for found in looks for each in found or ()), MOST))
+
+
+def _missing(recipes: Mapping[ModelName, LaunchRecipe]) -> list[tuple[ModelName, str]]:
     found = ((model, missing_file(recipe)) for model, recipe in recipes.items())
-    return dict(islice(((model, file) for model, file in found if file), MOST))
+    return [(model, file) for model, file in found if file]
