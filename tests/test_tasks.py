@@ -7,6 +7,7 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.support.virtual_time import advance, in_virtual_time
 from tests.support.waiting import come_true
 
 import hotseat
@@ -201,6 +202,29 @@ async def test_a_failing_loop_that_is_ended() -> None:
     await come_true(lambda: tasks_module._loops and tasks_module._loops[0].failures)
     await tasks.aclose()
 
+    assert tasks_module._loops == []
+
+
+@in_virtual_time
+async def test_one_of_two_loops_that_are_alike_is_ended() -> None:
+    """Readiness still names the other one, though both have the same name and began at the same time."""
+    breaks = asyncio.Event()
+
+    async def turn() -> None:
+        await breaks.wait()
+        raise ValueError("broken")
+
+    one, other = Tasks(), Tasks()
+    for tasks in (one, other):
+        tasks.start(forever(turn, "look"), "look")
+    await asyncio.sleep(0)
+    await other.aclose()
+    breaks.set()
+    await advance(4)
+    failing = failing_loops()
+    await one.aclose()
+
+    assert failing == ["look"]
     assert tasks_module._loops == []
 
 

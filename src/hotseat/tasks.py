@@ -54,7 +54,7 @@ class Tasks:
             log.error("background task failed task=%s", task.get_name(), exc_info=problem)
 
 
-class _Loop(Struct):
+class _Loop(Struct, eq=False):
     name: str
     begun: Instant
     """When its turn began, or its next one will."""
