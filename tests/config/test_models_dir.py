@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING
+import threading
+from pathlib import Path
 
 import pytest
 from tests.support.config_files import ConfigFiles
 from tests.support.model_folders import model_bytes, put
+from tests.support.waiting import eventually
 
+from hotseat import threads
 from hotseat.catalog.sleeping import Ask, Run
+from hotseat.config import models_dir
 from hotseat.config.effective import resolved
 from hotseat.config.load import read
 from hotseat.identifiers import ModelName
 from hotseat.model_files.folder import ModelFolders
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CONFIG = """
 macros:
@@ -110,6 +111,19 @@ def test_a_folder_may_come_later(files: ConfigFiles) -> None:
         "Put GGUF files into the `modelsDir` folder, or run `hotseat pull ORG/REPO`",
         "config.yaml:5:3: warning: modelsDir.path: the folder absent does not exist yet",
     ]
+
+
+def test_a_folder_whose_disk_does_not_answer(files: ConfigFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest of the configuration is loaded, without the folder's models and without waiting for the disk again."""
+    stuck = threading.Event()
+    monkeypatch.setattr(models_dir, "LOOK_S", 0.05)
+    is_dir = Path.is_dir
+    monkeypatch.setattr(Path, "is_dir", lambda path: stuck.wait(10) if path.name == "weights" else is_dir(path))
+    loaded = files.load(CONFIG + 'models: {chat: {cmd: "server --port ${PORT}"}}\n')
+    stuck.set()
+    eventually(lambda: not threads._hanging)
+
+    assert [*loaded.catalog.models] == ["chat"]
 
 
 def test_a_second_look_sees_new_files_and_the_old_text(files: ConfigFiles, folder: Path) -> None:

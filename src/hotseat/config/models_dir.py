@@ -9,16 +9,20 @@ from msgspec.structs import replace
 
 from hotseat.catalog.template import fill_hole, holes, sealed
 from hotseat.model_files.folder import projector_beside
+from hotseat.threads import within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hotseat.config.document import Document
     from hotseat.config.problems import Path, Problems
+    from hotseat.identifiers import Seconds
 
 KEY, PATH, MODEL_PATH = "modelsDir", "path", "MODEL_PATH"
 MMPROJ = "MMPROJ"
 """In a command: the option for the projector beside the model, or nothing."""
+LOOK_S: Seconds = 5.0
+"""If the disk takes longer, nothing is said of the folder."""
 
 Fact = TypeVar("Fact")
 
@@ -62,7 +66,7 @@ def _check(value: Mapping[str, Any], folder: FilePath | None, problems: Problems
         problems.error((KEY, "cmd"), "must contain ${MODEL_PATH}, otherwise all models would be the same")
     if "startPort" in value:
         problems.error(("startPort",), "depends on the number of models, which modelsDir changes", "Remove startPort")
-    if folder and not folder.is_dir():
+    if folder and within(LOOK_S, str(folder), folder, folder.is_dir) is False:
         problems.warn((KEY, PATH), f"the folder {folder} does not exist yet")
 
 
