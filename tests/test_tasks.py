@@ -37,6 +37,7 @@ ENDS = {
     "Preload.run": "with the last model; a model that cannot be loaded is logged",
     "OldRequests.serve": "with the previous process; a message that cannot be handled is logged",
     "Restarts._settled": "by its time limit",
+    "StateChanges._tell": "when nothing is left in the queue of a feed that is far behind",
     "until_done": "with the task that it waits for",
     "Successor._listen": "with the new process; a message that cannot be handled is logged",
     "until_free": "by its time limit",

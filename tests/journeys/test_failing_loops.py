@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def test_every_loop_fails_once_and_goes_on(tmp_path: Path) -> None:
-    """Those of a host of a fleet that traces its requests and watches its file, and the one of a replaced process."""
+    """Those of a host that is in a fleet, traces its requests, watches its file and has a feed, and of a replaced process."""
     enough, program = tmp_path / "enough", changed_program(tmp_path, failing_loops)
     models = {"qwen": {"cmd": f"{sys.executable} {streaming_server.__file__} ${{PORT}} {enough}"}}
     with nats_cluster(tmp_path / "nats", 1) as servers, OtlpReceiver() as collector:
@@ -26,7 +27,11 @@ def test_every_loop_fails_once_and_goes_on(tmp_path: Path) -> None:
         config = {"models": models, "fleet": fleet, "shutdown": {"notice": "0s"}}
         environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}
         options = ("--watch-config",)
-        with Hotseat(config, tmp_path, program=program, environ=environ, options=options) as hotseat:
+        with (
+            Hotseat(config, tmp_path, program=program, environ=environ, options=options) as hotseat,
+            socket.create_connection(("127.0.0.1", hotseat.port)) as feed,
+        ):
+            feed.sendall(b"GET /models/sse HTTP/1.1\r\nHost: localhost\r\n\r\n")
             stream = hotseat.stream("qwen", max_tokens=40).until_it_speaks()
             restarted = hotseat.cli("restart")
             places = loops_of_the_helper()

@@ -270,6 +270,7 @@ ABOUT_CLIENTS = {
     "exchange/accounting.py": "passes the address to the audit",
     "exchange/exchange.py": "passes the address on to the upstream's head",
     "exchange/framers.py": "declares the address of a connection",
+    "exchange/response_translation.py": "asks whether a body is a proxy's own",
     "exchange/start.py": "passes the address to the audit",
     "exchange/targets.py": "passes the address on to the upstream's head",
     "exchange/upstream_head.py": "says X-Forwarded-For",
