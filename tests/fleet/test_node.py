@@ -206,8 +206,8 @@ async def test_a_host_that_turned_somebody_away_is_left_out(pair: tuple[Host, Ho
     assert await first.where(ALPHA) == "a"
 
 
-async def test_nobody_can_take_it(open_host: Open) -> None:
-    """If no host can serve the model, the error names the hosts and the obstacles."""
+async def test_nobody_can_take_it(open_host: Open, caplog: pytest.LogCaptureFixture) -> None:
+    """If no host can serve the model, the error names the hosts and the obstacles, and the log what is known of them."""
     first = await open_host("a", spec("alpha"))
     await open_host("b", spec("beta"))
     await come_true(lambda: "beta" in first.dispatcher.catalog.fleet_models)
@@ -217,6 +217,8 @@ async def test_nobody_can_take_it(open_host: Open) -> None:
     with pytest.raises(NoHostAvailable, match=why) as lost:
         await first.where(BETA)
     assert lost.value.retry_helps
+    logged = "a host gets no requests for a while host=b reason='no connection: Connection refused'"
+    assert caplog.messages.count(logged) == 1
 
 
 async def test_a_host_that_is_cut_off_goes_on_alone(pair: tuple[Host, Host]) -> None:
