@@ -8,7 +8,7 @@ import sys
 import threading
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.waiting import eventually
@@ -16,7 +16,7 @@ from tests.support.waiting import eventually
 import hotseat
 from hotseat import threads
 from hotseat.tasks import Tasks
-from hotseat.threads import in_thread, within
+from hotseat.threads import in_thread, start_thread, within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +84,8 @@ def test_what_uses_the_shared_threads() -> None:
 
 @pytest.fixture
 def stuck() -> Iterator[threading.Event]:
-    """Lets the calls return that wait for it."""
+    """Lets the calls return that wait for it. Nothing waits for calls at first."""
+    threads._idle.clear()
     event = threading.Event()
     yield event
     event.set()
@@ -94,7 +95,7 @@ def stuck() -> Iterator[threading.Event]:
 def test_a_call_that_does_not_return(stuck: threading.Event) -> None:
     """Who asks again at its place gets no answer and starts no thread; other places answer; later its place does."""
     first = within(0.01, "a", "disk", stuck.wait)
-    running = threading.active_count()
+    running = threading.active_count() + 1  # that of the other place
     again, other = within(60, "b", "disk", lambda: "late"), within(60, "c", "memory", lambda: "answer")
     assert (first, again, other) == (None, None, "answer")
     assert threading.active_count() == running
@@ -110,6 +111,19 @@ def test_many_places_that_do_not_answer(stuck: threading.Event) -> None:
         within(0.001, "a", place, stuck.wait)
 
     assert threading.active_count() - before == threads.MOST_HANGING
+
+
+def test_thousands_of_calls_that_return(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They share a few threads: a thread for each of 10,000 models would take seconds of a processor."""
+    started = []
+
+    def start(name: str, *job: Any) -> None:
+        started.append(start_thread(name, *job))
+
+    monkeypatch.setattr(threads, "start_thread", start)
+
+    assert [within(60, "a", "disk", partial(int, number)) for number in range(2_000)] == [*range(2_000)]
+    assert len(started) < 20
 
 
 def test_an_error_of_a_call() -> None:

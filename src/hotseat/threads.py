@@ -11,7 +11,8 @@ import logging
 import signal
 import threading
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -26,6 +27,9 @@ log = logging.getLogger(__name__)
 MOST_HANGING = 8
 _hanging: set[Hashable] = set()
 """The places of calls that have not returned in time, and still have not."""
+MOST_IDLE = 2
+_idle: list[SimpleQueue[tuple[Future[Any], Callable[[], Any]]]] = []
+"""Of threads that wait for another call: to start one takes longer than most calls, and there may be 10,000 models."""
 
 
 def start_thread(name: str, call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> threading.Thread:
@@ -52,7 +56,12 @@ def within(limit_s: Seconds, what: str, place: Hashable, call: Callable[[], T]) 
     if place in _hanging or len(_hanging) >= MOST_HANGING:
         return None
     answer: Future[T] = Future()
-    start_thread("read files", _settle, answer, call)
+    try:
+        calls = _idle.pop()
+    except IndexError:
+        calls = SimpleQueue()
+        start_thread("read files", _make, calls)
+    calls.put((answer, call))
     try:
         return answer.result(limit_s)
     except TimeoutError:
@@ -62,6 +71,14 @@ def within(limit_s: Seconds, what: str, place: Hashable, call: Callable[[], T]) 
     _hanging.add(place)
     answer.add_done_callback(lambda _: _hanging.discard(place))
     return None
+
+
+def _make(calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]]]) -> None:
+    while True:
+        _settle(*calls.get())
+        if len(_idle) >= MOST_IDLE:
+            return
+        _idle.append(calls)
 
 
 def _settle(answer: Future[T], call: Callable[[], T]) -> None:

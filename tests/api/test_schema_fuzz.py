@@ -21,7 +21,7 @@ CHECKS = (
     "response_headers_conformance",
 )
 ENOUGH_S = 240
-EXAMPLES = by_depth(5, deep=20)
+EXAMPLES = by_depth(2, deep=20)
 """Of each endpoint, beside those of the coverage phase."""
 # Feeds do not end, who yields has no server to load for a while (503), what models answer is theirs to describe, and
 # what hotseat refuses to do at all (501) counts as an error of the server.

@@ -1,4 +1,4 @@
-"""Twenty seconds of everything going wrong at once, and restarts under traffic; more of both in `just deep`."""
+"""Twelve seconds of everything going wrong at once, and a restart under traffic; more of both in `just deep`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 from tests.support.chaos_run import clean_report
 from tests.support.depth import by_depth
 
-MINUTES = by_depth("0.35", deep="3")
-RESTARTS = by_depth("2", deep="15")
+MINUTES = by_depth("0.2", deep="3")
+RESTARTS = by_depth("1", deep="15")
 
 
 @pytest.mark.llama

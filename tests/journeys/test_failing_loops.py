@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def test_every_loop_fails_once_and_goes_on(tmp_path: Path) -> None:
-    """Those of a host that is in a fleet, traces its requests, watches its file and has a feed, and of a replaced process."""
+    """Those of a host of a fleet that traces, watches its file and has a feed, and the one of a replaced process."""
     enough, program = tmp_path / "enough", changed_program(tmp_path, failing_loops)
     models = {"qwen": {"cmd": f"{sys.executable} {streaming_server.__file__} ${{PORT}} {enough}"}}
     with nats_cluster(tmp_path / "nats", 1) as servers, OtlpReceiver() as collector:

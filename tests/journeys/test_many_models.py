@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from tests.support.fleet_journey import Hosts, nats_cluster
 from tests.support.llama import llama
 
@@ -50,6 +51,7 @@ def uploads(server: NatsServer) -> int:
     return int(stream["state"]["last_seq"])
 
 
+@pytest.mark.deep
 def test_start_in_a_fleet(tmp_path: Path) -> None:
     """Two hosts with the same thousands of models are ready within seconds, and upload their catalog once."""
     command = {"cmd": "llama-server --port ${PORT} -m /models/${MODEL_ID}.gguf -c 8192", "memory": "12GiB"}

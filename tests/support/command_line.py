@@ -84,8 +84,10 @@ def answering(answer: bytes) -> Iterator[str]:
                     else:
                         connection.sendall(answer)
 
-        threading.Thread(target=serve, daemon=True).start()
+        server = threading.Thread(target=serve, daemon=True)
+        server.start()
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         listener.shutdown(socket.SHUT_RDWR)
+        server.join(60)  # else it might accept a connection after all were closed
     for connection in kept:
         connection.close()
