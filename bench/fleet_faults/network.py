@@ -285,6 +285,10 @@ class Disturbances:
     def is_stolen(self, name: HostName) -> bool:
         return any(second.name == name and second.holds_name for second in self.seconds)
 
+    def was_stolen(self, name: HostName) -> bool:
+        """Recently: others may still have the record of the machine that took the name."""
+        return self._now() - self._stolen.get(name, -inf) <= RECENT_S
+
     def lacks_news(self, host: HostName) -> bool:
         """NATS is slow or was away, or the host itself was stopped: it has not received all records since."""
         since = self._disturbed.get(host, -inf)
