@@ -45,7 +45,7 @@ class Rig:
     state: PathState = field(default_factory=PathState)
     """What an answer shows."""
     asked: list[Address] = field(default_factory=list)
-    on_question: Callable[[], None] = lambda: None
+    on_question: Callable[[], object] = lambda: None
 
     async def path_to(self, address: Address) -> PathState:
         self.asked.append(address)
@@ -198,3 +198,20 @@ async def test_a_path_is_broken_before_a_request_comes() -> None:
     assert was_shunned
     assert not there.is_shunned(now())
     assert [address.host for address in rig.asked] == ["a", "elsewhere"]
+
+
+@in_virtual_time
+async def test_a_host_comes_back_elsewhere_while_it_is_asked() -> None:
+    """What its former address does not answer says nothing about it, and that is not asked any more."""
+    rig, now = Rig(RosterRig().hosts(host("a")), is_answering=False), asyncio.get_running_loop().time
+    rig.on_question = lambda: rig.rig.hosts(host("a", boot="second", address="http://elsewhere"))
+    there = rig.rig.roster.hosts.get(A)
+    assert there is not None
+    async with forwarded(rig):
+        await advance(1.1 * ROUND_S)
+        rig.is_answering = True
+        was_shunned = there.is_shunned(now())
+        await advance(3 * ROUND_S)
+
+    assert not was_shunned
+    assert [address.host for address in rig.asked] == ["a", *["elsewhere"] * 3]

@@ -207,7 +207,7 @@ async def test_a_host_that_turned_somebody_away_is_left_out(pair: tuple[Host, Ho
 
 
 async def test_nobody_can_take_it(open_host: Open, caplog: pytest.LogCaptureFixture) -> None:
-    """If no host can serve the model, the error names the hosts and the obstacles, and the log what is known of them."""
+    """If no host can serve the model, the error names the hosts and the obstacles; the log names the obstacles too."""
     first = await open_host("a", spec("alpha"))
     await open_host("b", spec("beta"))
     await come_true(lambda: "beta" in first.dispatcher.catalog.fleet_models)

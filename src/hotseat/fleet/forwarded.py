@@ -12,7 +12,6 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from hotseat.catalog.template import address_of
 from hotseat.tasks import forever
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ class ForwardedRequests:
 
     def _drop_unused(self, host: HostName, there: AtHost) -> None:
         """A host that does not answer is asked until it does, or has left: else clients would have to try it."""
-        is_watched = there.unanswered and self._roster.hosts.get(host)
+        is_watched = there.unanswered and self._is_at(host, there.address)
         if not there.requests and not is_watched and self._hosts.get(host) is there:
             del self._hosts[host]
 
@@ -95,24 +94,31 @@ class ForwardedRequests:
     def _next_in_turn(self) -> Iterator[tuple[HostName, AtHost]]:
         self._to_ask = self._to_ask or sorted(self._roster.hosts.names() - {self._roster.me}, reverse=True)
         if self._to_ask and (member := self._roster.hosts.get(self._to_ask.pop())):
-            address = address_of(member.record.address)
-            there = self._hosts.setdefault(member.name, AtHost(address))
-            there.address = address
+            there = self._hosts.setdefault(member.name, AtHost(member.address))
+            there.address = member.address
             yield member.name, there
 
     async def _check(self, host: HostName, there: AtHost) -> None:
-        path = await self._path_to(there.address)
+        asked = there.address
+        path = await self._path_to(asked)
+        is_there = self._is_at(host, asked)  # else it has come back elsewhere meanwhile
         if path.problem:
             there.unanswered += 1
-            self._suspect(host, f"it does not answer /health: {path.problem}")
+            if is_there:
+                self._suspect(host, f"it does not answer /health: {path.problem}")
             if there.unanswered >= SILENT:
                 self._end_quiet(there)
         else:
-            self._roster.note_path(host, path)
-            if there.unanswered:
+            if is_there:
+                self._roster.note_path(host, path)
+            if is_there and there.unanswered:
                 self._roster.answered(host)
             there.unanswered = 0
         self._drop_unused(host, there)
+
+    def _is_at(self, host: HostName, address: Address) -> bool:
+        member = self._roster.hosts.get(host)
+        return member is not None and member.address == address
 
     def _end_quiet(self, there: AtHost) -> None:
         """A request that receives data goes on: its connection may be older than the fault."""
