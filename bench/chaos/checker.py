@@ -67,7 +67,8 @@ def wrong_answers(evidence: Evidence) -> Iterator[str]:
     for result in evidence.results:
         if problem := wrong(result, evidence, dying):
             planned = result.planned
-            who = f"{planned.id} ({planned.kind.value}, {planned.model}, {planned.fault or 'no fault'})"
+            where = f" at {result.rig}" if result.rig else ""
+            who = f"{planned.id}{where} ({planned.kind.value}, {planned.model}, {planned.fault or 'no fault'})"
             yield f"{who}: {problem}{around(result, evidence)}"
 
 

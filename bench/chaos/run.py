@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+import shutil
 import signal
 import tempfile
 import time
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from bench.chaos.client import RequestResult
     from bench.chaos.injecting import Injector
 
+LOGS = Path("/var/tmp")
+"""Where those of a run with violations are kept: its own folder for temporary files is removed."""
 LONGEST_THOUGHT_S = 0.05
 UNREACHED_S = 0.3
 """How long a client waits before it retries an address where nobody listened."""
@@ -95,9 +98,14 @@ class Run:
         evidence = Evidence(results, record, self._injector.injected, references, self._rigs[0].budget_gib, self.honest)
         found = [*problems, *violations(evidence)]
         lives = sum(rig.lives for rig in self._rigs)
-        return Outcome(
-            self._seed, time.monotonic() - began, lives, evidence, found, [*self._notes, *self._injector.notes]
-        )
+        notes = [*self._notes, *self._injector.notes, *([self._kept_logs()] if found else [])]
+        return Outcome(self._seed, time.monotonic() - began, lives, evidence, found, notes)
+
+    def _kept_logs(self) -> str:
+        folder = Path(tempfile.mkdtemp(prefix="chaos-logs-", dir=LOGS))
+        for rig in self._rigs:
+            shutil.copy(rig.log, folder / f"{rig.name or 'hotseat'}.log")
+        return f"the logs of the run are in {folder}"
 
     async def _open(self) -> None:
         for rig in self._rigs:

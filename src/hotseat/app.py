@@ -17,7 +17,8 @@ from hotseat.daemon.garbage_collection import ignore_what_exists
 from hotseat.fleet.store import NameTaken, StoreError
 from hotseat.handover.stand_in import PASSED_ON, become_stand_in, hold_signals, pass_on_held
 from hotseat.identifiers import Address
-from hotseat.model_servers.guard_end import is_running, until
+from hotseat.model_servers.descendants import is_running
+from hotseat.model_servers.guard_end import until
 from hotseat.net.private_socket import private_socket
 from hotseat.startup.announcement import announce, banner_of, log_warnings
 from hotseat.startup.models import ModelParts, open_models, open_supervisor

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import signal
 import subprocess
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +15,7 @@ from tests.support.supervisor_rig import PYTHON
 from tests.support.waiting import eventually
 
 from hotseat.model_servers import os_processes
+from hotseat.model_servers.descendants import is_running, start_of
 from hotseat.model_servers.os_processes import (
     GUARD,
     MARKER,
@@ -25,6 +28,7 @@ from hotseat.model_servers.os_processes import (
     prctl,
     session_of,
     signal_group,
+    stat_of,
 )
 from hotseat.model_servers.server_process import describe
 
@@ -135,3 +139,33 @@ def test_the_dead_are_seen_before_their_pid_is_given_back(has_waitid: bool, monk
 )
 def test_the_end_of_a_process_is_described_in_words(status: int, words: str) -> None:
     assert describe(status) == words
+
+
+@contextmanager
+def no_descriptors() -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_a_look_at_a_process_while_no_descriptor_is_left(sleeper: int) -> None:
+    """What cannot be looked at has not ended: a hotseat that takes its first process for ended would end itself."""
+    started = start_of(sleeper)
+    with no_descriptors():
+        known, is_there, was_never_there = start_of(sleeper), is_running(sleeper, started), is_running(NOBODY, started)
+
+    assert known is None
+    assert (is_there, was_never_there) == (True, False)
+    assert not is_running(sleeper, (started or 0) - 1)
+
+
+def test_a_zombie_is_not_running() -> None:
+    """It has ended, though its pid is still taken."""
+    with subprocess.Popen(["true"]) as child:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        started = int((stat_of(child.pid) or [])[19])
+
+        assert not is_running(child.pid, started)

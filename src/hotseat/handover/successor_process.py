@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from hotseat.handover.stand_in import shell_code
-from hotseat.model_servers.descendants import start_of
+from hotseat.model_servers.descendants import is_running, start_of
 from hotseat.model_servers.os_processes import without_subreaper
 
 if TYPE_CHECKING:
@@ -69,18 +69,15 @@ class ChildOfSystemd:
         self._start = start_of(self.pid)
 
     def send_signal(self, number: int) -> None:
-        if self._runs():
+        if self._start is not None and start_of(self.pid) == self._start:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def exit_code(self) -> int:
         """Always 0: systemd alone learns its exit code."""
-        while self._runs():
+        while self._start is not None and is_running(self.pid, self._start):
             time.sleep(AGAIN_S)
         return 0
-
-    def _runs(self) -> bool:
-        return self._start is not None and start_of(self.pid) == self._start
 
 
 def launched(command: Sequence[str], environ: Mapping[str, str], passed: int) -> int:

@@ -11,7 +11,7 @@ import json
 import os
 from typing import Any, NamedTuple
 
-from hotseat.model_servers.os_processes import PROC, processes, stat_of
+from hotseat.model_servers.os_processes import PROC, exists, processes, stat_of
 
 ENDING = ".json"
 FORMAT = 1
@@ -42,7 +42,7 @@ class Record(NamedTuple):
 
     @property
     def has_guard(self) -> bool:
-        return start_of(self.guard) == self.guard_start
+        return is_running(self.guard, self.guard_start)
 
     def alive(self) -> set[int]:
         """The recorded processes that still exist, and all their descendants."""
@@ -98,6 +98,18 @@ def start_of(pid: int) -> int | None:
     """Start time in clock ticks since boot; None: there is no such process, or a zombie."""
     stat = stat_of(pid)
     return int(stat[19]) if stat and stat[0] not in (b"Z", b"X") else None
+
+
+def is_running(pid: int, started: int | None) -> bool:
+    """Whether it is still the same process, and no zombie; without /proc, whether there is such a process.
+
+    A look that fails, because no file descriptor is left, says nothing: what exists counts as the same process then.
+    Who is going to signal it asks `start_of` instead, which then says that it is unknown.
+    """
+    if started is None:
+        return exists(pid)
+    found = start_of(pid)
+    return found == started or (found is None and exists(pid) and start_of(os.getpid()) is None)
 
 
 def current_pid_scope() -> PidScope | None:

@@ -13,10 +13,10 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hotseat.model_servers.descendants import start_of
+from hotseat.model_servers.descendants import is_running, start_of
 from hotseat.model_servers.monitors import MONITOR_S, to_kill
 from hotseat.model_servers.orphans import leftovers
-from hotseat.model_servers.os_processes import GUARD, children, exists, kill_each, processes, session_of, signal_group
+from hotseat.model_servers.os_processes import GUARD, children, kill_each, processes, session_of, signal_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -38,7 +38,8 @@ class GuardProcess:
         self.pid, self._started, self._records = pid, started, records
 
     def kill(self) -> None:
-        if not self._has_ended():
+        child = GUARDS.get(self.pid)
+        if child.poll() is None if child else start_of(self.pid) == self._started:
             kill_each([self.pid])
 
     async def ended(self, servers: Sequence[GuardedProcess]) -> dict[int, int]:
@@ -66,11 +67,6 @@ async def until(fact: Callable[[], bool], pause_s: float) -> None:
     """For processes whose end nobody reports; a thread that waits for one could not be given up."""
     while not fact():  # noqa: ASYNC110
         await asyncio.sleep(pause_s)
-
-
-def is_running(pid: int, started: int | None) -> bool:
-    """Whether it is still the same process, and no zombie; without /proc, whether there is such a process."""
-    return exists(pid) if started is None else start_of(pid) == started
 
 
 async def end_rest(servers: Sequence[GuardedProcess], records: str) -> dict[int, int]:

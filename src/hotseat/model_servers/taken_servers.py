@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hotseat.model_servers.api_key import authorization
-from hotseat.model_servers.guard_end import is_running
+from hotseat.model_servers.descendants import is_running
 from hotseat.model_servers.output import Pipe
 from hotseat.model_servers.port_owner import listener_of
 from hotseat.model_servers.readiness import Readiness
