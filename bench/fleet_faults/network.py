@@ -285,9 +285,9 @@ class Disturbances:
     def is_stolen(self, name: HostName) -> bool:
         return any(second.name == name and second.holds_name for second in self.seconds)
 
-    def was_stolen(self, name: HostName) -> bool:
-        """Recently: others may still have the record of the machine that took the name."""
-        return self._now() - self._stolen.get(name, -inf) <= RECENT_S
+    def were_stolen(self, *names: HostName) -> bool:
+        """Recently: others may still have the record of the machine that took one of the names."""
+        return any(self._now() - self._stolen.get(name, -inf) <= RECENT_S for name in names)
 
     def lacks_news(self, host: HostName) -> bool:
         """NATS is slow or was away, or the host itself was stopped: it has not received all records since."""

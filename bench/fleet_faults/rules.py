@@ -278,10 +278,10 @@ class Rules:
         entry, roster = request.entry, request.entry.node.roster
         for host in self.awake():
             is_free = not (host.orders or roster.orders.of(host.name).is_given)
-            is_calm = self._disturbances.is_calm(host.name) and not self._disturbances.was_stolen(host.name)
-            is_open = is_calm and self._network.is_open(entry.name, host.name)
+            is_itself = not self._disturbances.were_stolen(entry.name, host.name)
+            is_open = self._disturbances.is_calm(host.name) and self._network.is_open(entry.name, host.name)
             is_known = roster.hosts.get(host.name) is not None
-            if request.can_be_served_by(host) and is_free and (host is entry or (is_open and is_known)):
+            if request.can_be_served_by(host) and is_free and (host is entry or (is_itself and is_open and is_known)):
                 yield host
 
     def check_bounds(self) -> None:

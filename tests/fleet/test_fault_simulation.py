@@ -67,7 +67,7 @@ FOUND = {
     "dead catalog": (2, ("new configuration",)),
     "no answer": (2, ("host stopped",)),
     "claims after a loss": (7, ("nats loses its state", "move away and back")),
-    "claims of an empty store": (45, ("nats loses its state", "nats loses its state", "host killed")),
+    "claims of an empty store": (81, ("nats loses its state", "nats loses its state", "host killed")),
     "order ignored": (30, ("order", "order", "nats loses its state")),
     "unknown model": (2, ("host killed",)),
     "moves": (0, ("two moves", "two moves")),
@@ -85,6 +85,7 @@ FOUND = {
     "endless drain": (3, ("order",)),
     "stalled path": (1, ("path stalled",)),
     "refused by a host that stops": (10, ("new configuration",)),
+    "chosen host that has left": (21885, ("order", "nats loses messages", "watches lapse", "new configuration")),
     "revoked order": (620, ("order", "order", "host cut off from nats", "nats loses its state")),
 }
 """Seeds and faults by which the simulation has found defects."""

@@ -169,9 +169,11 @@ class HostSelector:
         raise NoHostAvailable(f"{model} cannot be placed: the hosts chosen to load it do not respond. Try again.")
 
     def _alone(self, model: ModelName, client: ClientId, chosen: HostName) -> Route:
-        """Use the host that has the model if that became known while the store did not answer."""
+        """Use another host if, while the store did not answer, it was found to have the model, or `chosen` left."""
         now_known = place(model, client, self._roster, self._clock())
-        return self._at(chosen if isinstance(now_known, Load | Nowhere) else now_known.host)
+        if isinstance(now_known, Load | Nowhere) and self._roster.hosts.get(chosen) is not None:
+            return self._at(chosen)
+        return self._where(now_known)
 
     def _where(self, decision: Decision) -> Route:
         if isinstance(decision, Nowhere):
