@@ -36,7 +36,13 @@ class Injected:
     """The affected host, if only one can be affected."""
 
     def may_explain(self, began: float, ended: float) -> bool:
-        return self.began <= ended and began <= self.ended + AFTERMATH_S
+        return self.began <= ended and began <= self.ended + self._aftermath_s
+
+    @property
+    def _aftermath_s(self) -> float:
+        """Lost packets are sent again after pauses that double: an answer, and the end of an idle connection after it,
+        may arrive as long after the fault as that has lasted."""
+        return max(AFTERMATH_S, self.ended - self.began) if self.name == CLIENTLESS else AFTERMATH_S
 
 
 class Injector:

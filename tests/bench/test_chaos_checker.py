@@ -84,6 +84,15 @@ def test_only_who_asked_the_host_that_hears_nothing_may_wait_for_it(host: str, f
     assert len(violations(Evidence([asked_a], [], [silent], references=["hello"]))) == found
 
 
+@pytest.mark.parametrize(("began", "found"), [(62.0, 0), (90.0, 1)])
+def test_the_end_of_a_connection_arrives_late(began: float, found: int) -> None:
+    """It was closed behind an answer while the host was cut off, and both arrive as late as the cut has lasted."""
+    asked = RequestResult(PLANNED, End.SILENT, 0, "", began, began, rig="a")
+    cut_off = Injected(CLIENTLESS, 30.0, 55.0, "a")
+
+    assert len(violations(Evidence([asked], [], [cut_off], references=["hello"]))) == found
+
+
 @pytest.mark.parametrize("end", [End.BROKEN, End.SILENT, End.UNREACHED])
 def test_nobody_notices_a_restart(end: End) -> None:
     """It explains nothing."""
