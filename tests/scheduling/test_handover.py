@@ -519,6 +519,30 @@ def test_a_failing_model_that_was_mended_is_tried_at_once(driver: SchedulerDrive
     after >> arrives(1, "qwen") << starts("qwen")
 
 
+def test_a_level_of_sleep_that_has_failed_is_not_tried_again(new_driver: NewDriver) -> None:
+    """Until the model is started again, although no start has failed."""
+    driver = new_driver(one_at_a_time(model("qwen", sleep=sleeps()), "llama")).with_ready("qwen")
+    driver >> load(1, "llama") << puts_to_sleep("qwen")
+    driver >> cannot_sleep("qwen") << stops("qwen")
+    driver >> exited("qwen") << starts("llama")
+    driver >> ready("llama") << confirms(1)
+    after = driver.handed_over()
+
+    assert after.scheduler._state.models[QWEN].failed_levels == {"1"}
+    assert after.view("qwen").failures == 0
+
+
+def test_what_other_programs_leave_is_known(new_driver: NewDriver) -> None:
+    """Before it is measured again."""
+    driver = new_driver(with_budget(model("qwen", gib=14)))
+    driver >> left_by_others(10) << nothing
+    after = driver.handed_over()
+
+    (refused,) = [after >> arrives(1, "qwen") << refuses(1)]
+    assert refused is after
+    assert "14 GiB" in after.error.message
+
+
 def test_a_server_that_answers_after_a_failure_has_proved_itself(driver: SchedulerDriver) -> None:
     """Also in the next process."""
     driver >> arrives(1, "qwen") << starts("qwen")
