@@ -49,6 +49,22 @@ async def test_a_client_connects_before_the_relay_accepts(rig: RelayRig) -> None
     assert answered.body == b"hello"
 
 
+async def test_a_client_that_is_gone_without_a_word(rig: RelayRig) -> None:
+    """The kernel asks for it after 15 s, so that its request does not keep a model that says nothing, either."""
+    sockets = bound(("127.0.0.1", 0))
+    await rig.relay.listen(sockets)
+    client = await wire_to(*sockets[0].getsockname())
+    await client.send(get())
+    await (await rig.alpha.call()).say(HELLO)
+    await client.message()
+    [connection] = rig.relay.connections.open
+    sock = connection.transport.get_extra_info("socket")
+    asks, after_s = sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE), sock.getsockopt(6, socket.TCP_KEEPIDLE)
+    client.hang_up()
+
+    assert (asks, after_s) == (1, 15)
+
+
 async def wire_to(address: str, port: int) -> Wire:
     wire = Wire(socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET))
     await asyncio.get_running_loop().sock_connect(wire.sock, (address, port))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,6 @@ from hotseat.relay.downstream.connection import LINGER_S, ClientConnection
 from hotseat.relay.downstream.limits import BEYOND_S
 
 if TYPE_CHECKING:
-    import socket
     import ssl
     from collections.abc import Callable
 
@@ -27,8 +27,21 @@ if TYPE_CHECKING:
 
 AT_A_TIME = 64
 """Connections that are accepted before others are served again."""
+PROBES = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 3}
+"""Seconds of silence before the kernel asks a client's, seconds between its questions, and their number."""
 AGAIN_S: Seconds = 0.1
 """Delay after a failed accept, for instance without free descriptors."""
+
+
+def probe(sock: socket.socket) -> None:
+    """Let the kernel notice clients that are gone without a word, as after a power failure.
+
+    While a model server sends nothing, nobody else would, and the request would keep its model from leaving.
+    """
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in PROBES.items():
+        if hasattr(socket, option):  # macOS has another name for the first, and its own default
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 class Listener:
@@ -42,6 +55,8 @@ class Listener:
         self._loop = asyncio.get_running_loop()
         self._pause: asyncio.TimerHandle | None = None
         sock.setblocking(False)
+        if sock.family != socket.AF_UNIX:
+            probe(sock)  # accepted sockets inherit it
         self._go_on()
 
     def close(self) -> None:
