@@ -90,7 +90,6 @@ async def a_stand_in(pid: int, _: Path) -> None:
 async def a_child_of_systemd(pid: int, _: Path) -> None:
     """That had the same pid."""
     successor = Mock(spec=ChildOfSystemd, pid=pid, _start=(start_of(pid) or 0) - 1)
-    successor._runs = lambda: ChildOfSystemd._runs(successor)
     ChildOfSystemd.send_signal(successor, signal.SIGTERM)
 
 
