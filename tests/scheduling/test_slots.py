@@ -29,10 +29,17 @@ def test_a_model_with_one_slot(new_driver: NewDriver) -> None:
     """A request that finds all slots busy waits until one is given back."""
     driver = new_driver(one_at_a_time(model("qwen", concurrency_limit=1)))
     driver.with_ready("qwen", 1)
-    driver >> arrives(2, "qwen") << nothing
+    driver.after(1) >> arrives(2, "qwen") << nothing
     assert driver.why("qwen") == "waiting for a free slot on qwen (1 of 1 busy)"
 
     driver >> leaves(1) << grants(2, reason="all slots of qwen were in use")
+
+
+def test_a_load_that_takes_less_than_a_tick_of_the_clock(new_driver: NewDriver) -> None:
+    """Its request waited for it, not for a slot."""
+    driver = new_driver(one_at_a_time(model("qwen")))
+    driver >> arrives(1, "qwen") << starts("qwen")
+    driver >> ready("qwen") << grants(1, reason="waited for qwen to load")
 
 
 def test_slots_are_given_in_order(new_driver: NewDriver) -> None:

@@ -256,7 +256,8 @@ def served_in_s(state: State, model: ModelState, ahead: int) -> Seconds:
 
 def waited_for(model: ModelState, ticket: Ticket) -> str:
     """What a ticket that is granted now had waited for."""
-    if ticket.since >= model.ready_at:
+    # If both are within one tick of the clock, the load is what is certain to have happened.
+    if ticket.since > model.ready_at:
         return f"all slots of {model.name} were in use"
     gone = ", ".join(each.model for each in model.evicted_for_it)
     done = "load" if model.fell_asleep_in_s is None else "wake"
