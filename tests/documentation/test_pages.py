@@ -90,6 +90,8 @@ def test_a_session_is_commands_and_what_they_print() -> None:
         ("first\n…\nlast\n", "first\nsecond\nthird\nlast\n", True),
         ("first\nlast\n", "first\nsecond\nlast\n", False),
         ("a.c\n", "abc\n", False),
+        ("one …\n…\n" * 30 + "end\n", "one yes\n" * 60 + "no\n", False),
+        ("… … … … … … … x\n", "yes " * 2000 + "\n", False),
     ],
 )
 def test_shown_output_is_compared(shown: str, printed: str, same: bool) -> None:

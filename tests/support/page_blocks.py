@@ -69,13 +69,33 @@ def session(shown: str) -> Iterator[tuple[str, str]]:
 
 
 def matches(shown: str, printed: str) -> bool:
-    """Compare line by line; … matches any part of a line, and alone any lines. Column widths do not matter."""
-    pattern = "".join(
-        r"(?:.*\n)*" if line.strip() == "…" else _line_pattern(line) for line in shown.rstrip("\n").splitlines()
-    )
-    return re.fullmatch(pattern, printed.rstrip("\n") + "\n") is not None
+    """Compare line by line; … matches any part of a line, and alone any lines. Widths and empty lines do not matter."""
+    seen = _lines(printed)
+    reached = {0}  # the numbers of printed lines that what was compared so far can stand for
+    for line in _lines(shown):
+        if line == "…":
+            reached = {*range(min(reached), len(seen) + 1)}
+        else:
+            reached = {n + 1 for n in reached if n < len(seen) and _is_like(line, seen[n])}
+        if not reached:
+            return False
+    return len(seen) in reached
 
 
-def _line_pattern(line: str) -> str:
-    words = [re.escape(word).replace("…", ".*") for word in line.split()]
-    return r"\s*" + r"\s+".join(words) + r"[ \t]*\n"
+def _lines(text: str) -> list[str]:
+    return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+
+
+def _is_like(shown: str, printed: str) -> bool:
+    """Not by a regular expression, which may take minutes to find that a line with several … does not match."""
+    first, *parts = shown.split("…")
+    if not parts:
+        return shown == printed
+    *between, last = parts
+    at = len(first)
+    for part in between:
+        found = printed.find(part, at)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return printed.startswith(first) and printed.endswith(last) and len(printed) - len(last) >= at
