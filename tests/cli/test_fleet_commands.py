@@ -17,7 +17,7 @@ from tests.support.management import application, around, served
 from tests.support.waiting import come_true
 
 from hotseat.catalog.spec import LaunchRecipe
-from hotseat.cli.fleet import path_warnings
+from hotseat.cli.fleet import path_warnings, reached
 from hotseat.fleet.member import PathState
 from hotseat.identifiers import HostName, ModelName
 from hotseat.scheduling.events import CatalogChanged
@@ -58,14 +58,15 @@ async def test_status_shows_the_hosts(gpu1: CommandLine, fleet: InProcessFleet) 
     await come_true(lambda: fleet["gpu1"].fleet_admin.view().hosts[1].orders)
     await come_true(lambda: fleet["gpu1"].phases_seen("gpu2") == {"qwen": "ready"})
     said = await gpu1.type("fleet", "status")
-    head, here, other, _, paths = said.out.splitlines()
+    head, here, other, _, columns, *paths = said.out.splitlines()
 
     assert head.split("  ")[0] == "HOST"
     assert here.split()[:3] == ["gpu1", "this", "host"]
     assert other.split()[:2] == ["gpu2", "last"]
     assert "cordoned" in other
     assert "qwen (ready)" in other
-    assert paths == "No host reports that it cannot reach another one."
+    assert columns.split("  ") == ["FROM", "TO gpu1", "TO gpu2"]
+    assert [row.split() for row in paths] == [["gpu1", "-", "yes"], ["gpu2", "yes", "-"]]
 
 
 async def test_status_shows_who_has_another_configuration(gpu1: CommandLine, fleet: InProcessFleet) -> None:
@@ -168,12 +169,27 @@ async def test_status_shows_which_host_cannot_reach_another(gpu1: CommandLine, f
     for _ in range(REFUSALS):
         fleet["gpu2"].node.host_selector.suspect(HostName("gpu1"), "no connection: No route to host")
     await come_true(lambda: fleet["gpu1"].fleet_admin.view().hosts[1].unreachable)
-    *_, head, row = (await gpu1.type("fleet", "status")).out.splitlines()
+    *_, columns, first, second, _, head, row = (await gpu1.type("fleet", "status")).out.splitlines()
     said = json.loads((await gpu1.type("fleet", "status", "--json")).out)
 
+    assert columns.split() == ["FROM", "TO", "gpu1", "TO", "gpu2"]
+    assert [first.split(), second.split()] == [["gpu1", "-", "yes"], ["gpu2", "no", "-"]]
     assert head.split() == ["FROM", "TO", "NOT", "REACHED", "BECAUSE"]
     assert row.split(maxsplit=2) == ["gpu2", "gpu1", "no connection: No route to host"]
     assert said["broken_paths"] == [{"host": "gpu2", "to": "gpu1", "reason": "no connection: No route to host"}]
+
+
+def test_who_reaches_whom_as_seen_by_a_host_that_is_disconnected() -> None:
+    """What the others last said may have changed since, so only its own row is known."""
+    fleet = {
+        "host": "gpu1",
+        "hosts": [{"host": name} for name in ("gpu1", "gpu2", "gpu3")],
+        "broken_paths": [{"host": "gpu1", "to": "gpu3", "reason": "refused"}, {"host": "gpu2", "to": "gpu3"}],
+        "connection": "disconnected",
+    }
+    _, rows = reached(fleet)
+
+    assert rows == [("gpu1", "-", "yes", "no"), ("gpu2", "?", "-", "?"), ("gpu3", "?", "?", "-")]
 
 
 async def test_status_warns_of_certificates_and_clocks(gpu1: CommandLine, fleet: InProcessFleet) -> None:

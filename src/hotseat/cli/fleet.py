@@ -19,6 +19,8 @@ BROKEN = ("FROM", "TO", "NOT REACHED BECAUSE")
 CLAIMS = ("MODEL", "WILL LOAD ON", "BECAUSE")
 ABSENT = ("ABSENT HOST", "WHEN IT JOINS")
 MISSING = ("HOST", "MODEL", "MISSING FILE")
+MOST_COLUMNS = 8
+"""In a larger fleet only the broken paths are listed: a table of all would be wider than a terminal."""
 CERTIFICATE_S, CLOCK_S = 14 * 86400.0, 5.0
 """What is left of a certificate, and how far a clock is off, when a line warns of it."""
 STALE = "Other hosts are shown with their last known state, and nothing can be changed or moved."
@@ -29,9 +31,11 @@ def status(server: Server, as_json: bool) -> None:
     if as_json:
         return show_json(fleet)
     print(table(HOSTS, [host_row(host) for host in fleet["hosts"]]))
+    if 1 < len(fleet["hosts"]) <= MOST_COLUMNS:
+        print("\n" + table(*reached(fleet)))
     if fleet["broken_paths"]:
         print("\n" + table(BROKEN, [(path["host"], path["to"], path["reason"]) for path in fleet["broken_paths"]]))
-    elif len(fleet["hosts"]) > 1:
+    elif len(fleet["hosts"]) > MOST_COLUMNS:
         print("\nNo host reports that it cannot reach another one.")
     if warnings := [warning for host in fleet["hosts"] for warning in path_warnings(host, fleet["host"])]:
         print("\n" + "\n".join(warnings))
@@ -45,6 +49,21 @@ def status(server: Server, as_json: bool) -> None:
     if is_disconnected(fleet):
         print(f"\n{warning_of(fleet)}")
     return None
+
+
+def reached(fleet: Mapping[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Which host reaches which, as each said last; one that is disconnected does not hear what the others say now."""
+    names = [host["host"] for host in fleet["hosts"]]
+    broken = {(path["host"], path["to"]) for path in fleet["broken_paths"]}
+
+    def cell(here: str, to: str) -> str:
+        if here == to:
+            return "-"
+        if is_disconnected(fleet) and here != fleet["host"]:
+            return "?"
+        return "no" if (here, to) in broken else "yes"
+
+    return ("FROM", *(f"TO {name}" for name in names)), [(here, *(cell(here, to) for to in names)) for here in names]
 
 
 def is_disconnected(fleet: Mapping[str, Any]) -> bool:
