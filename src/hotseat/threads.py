@@ -60,7 +60,7 @@ def within(limit_s: Seconds, what: str, place: Hashable, call: Callable[[], T]) 
         calls = _idle.pop()
     except IndexError:
         calls = SimpleQueue()
-        start_thread("read files", _make, calls)
+        start_thread("read files", _carry_out, calls)
     calls.put((answer, call))
     try:
         return answer.result(limit_s)
@@ -73,7 +73,7 @@ def within(limit_s: Seconds, what: str, place: Hashable, call: Callable[[], T]) 
     return None
 
 
-def _make(calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]]]) -> None:
+def _carry_out(calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]]]) -> None:
     while True:
         _settle(*calls.get())
         if len(_idle) >= MOST_IDLE:

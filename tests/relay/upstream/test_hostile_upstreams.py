@@ -68,7 +68,7 @@ BAD_HEADS = {
     "long status": HELLO.replace(b"200", b"2000"),
     "no status": HELLO.replace(b"200 OK", b"OK"),
     "switched unasked": b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\nxx",
-    "switched without a word": b"HTTP/1.1 101 Switching Protocols\r\n\r\n" + HELLO,
+    "switched without an Upgrade field": b"HTTP/1.1 101 Switching Protocols\r\n\r\n" + HELLO,
     "flood of interim responses": INTERIM * (MOST_INTERIM_HEADS + 1) + HELLO,
     "huge interim answer": b"HTTP/1.1 103 Early\r\nLink: " + b"a" * (LARGEST_HEAD + 1),
     "endless head": OK + b"X-A: " + b"a" * (LARGEST_HEAD + 1),

@@ -34,7 +34,7 @@ AGAIN_S: Seconds = 0.1
 
 
 def probe(sock: socket.socket) -> None:
-    """Let the kernel notice clients that are gone without a word, as after a power failure.
+    """Let the kernel notice clients that are gone without closing their connections, as after a power failure.
 
     While a model server sends nothing, nobody else would, and the request would keep its model from leaving.
     """
