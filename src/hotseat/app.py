@@ -118,7 +118,9 @@ async def open_program(start: Prepared, stack: AsyncExitStack) -> Program:
     stack.push_async_callback(relaying.relay.aclose)
     program = Program(shared, models, monitoring, relaying, restarts)
     program.handle_signals()  # before it accepts: whoever is answered may stop it
-    if start.predecessor:  # a new version whose API does not open must not take over
+    # A new version whose API does not open must not take over, and the other hosts of a fleet ask for /health.
+    opens_first = start.predecessor is not None or shared.active.settings.fleet is not None
+    if opens_first:
         await program.open_api(around_api, private)
     old_requests = await program.take_over(management)
     shared.tasks.start(start.systemd.pet_watchdog(), "watchdog")
@@ -126,7 +128,7 @@ async def open_program(start: Prepared, stack: AsyncExitStack) -> Program:
     await program.listen()
     if old_requests:
         old_requests.we_listen()
-    else:
+    if not opens_first:
         await program.open_api(around_api, private)
     program.start_tasks()
     return program

@@ -5,10 +5,12 @@ from __future__ import annotations
 import http.client
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.fleet_journey import CONNECT_S, Hosts, fleet_of, names_at
+from tests.support.fleet_journey import CONNECT_S, Hosts, fleet_of, names_at, nats_cluster
+from tests.support.hotseat import Hotseat
 from tests.support.llama import llama
 from tests.support.waiting import eventually
 
@@ -21,6 +23,18 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.llama, pytest.mark.timeout(240)]
 
 MODELS = ("alpha", "beta", "gamma")
+
+TELLS_OF_THE_API = """
+import sys
+
+class Teller:
+    def find_spec(self, name, path=None, target=None):
+        if name == "hotseat.startup.management":
+            print("opens its API", file=sys.stderr, flush=True)
+
+sys.meta_path.insert(0, Teller())
+"""
+"""Run by every Python program that finds it; the program's log includes it."""
 
 
 @pytest.fixture
@@ -87,6 +101,16 @@ def test_a_host_answers_for_what_only_another_one_has(tmp_path: Path) -> None:
         assert hosts["a"].chat("second").status == 200
         assert hosts["a"].call("GET", "/upstream/beta/props").status == 200
         assert hosts.running() == {"a": [], "b": ["beta"]}
+
+
+def test_a_host_joins_when_it_can_answer(tmp_path: Path) -> None:
+    """The other hosts ask for /health as soon as they know it, so its API, which takes seconds to open, opens first."""
+    (tmp_path / "sitecustomize.py").write_text(TELLS_OF_THE_API)
+    with ExitStack() as stack, nats_cluster(tmp_path / "nats", 1) as nats:
+        host = Hosts(tmp_path, nats, stack, Hotseat).start("a", {}, environ={"PYTHONPATH": str(tmp_path)})
+        eventually(lambda: "connected to the fleet" in host.log(), within=CONNECT_S)
+
+        assert host.log().index("opens its API") < host.log().index("connected to the fleet")
 
 
 def test_a_host_is_killed_amid_a_stream(hosts: Hosts) -> None:
