@@ -48,6 +48,7 @@ ENDS = {
     "ReadinessWait._first_of": "by the time limit of the start",
     "_until_sleeping": "by the time limit of the step",
     "first_of": "with the last address",
+    "look_up": "with one of the lookups in progress, whose time the system limits",
     "_head": "with the head of the response",
     "Connections.drain": "by its time limit",
     "FleetState.saved": "with the writes in progress",

@@ -45,10 +45,15 @@ def start_thread(name: str, call: Callable[P, object], *args: P.args, **kwargs: 
 
 async def in_thread(name: str, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Like asyncio.to_thread, for what may hang. Whoever calls it limits the number of calls."""
+    return await asyncio.wrap_future(begun(name, lambda: call(*args, **kwargs)))
+
+
+def begun(name: str, call: Callable[[], T]) -> Future[T]:
+    """A call in a thread of its own, which nobody can cancel: any number may wait for its answer, and give up."""
     answer: Future[T] = Future()
     answer.set_running_or_notify_cancel()
-    start_thread(name, _settle, answer, lambda: call(*args, **kwargs))
-    return await asyncio.wrap_future(answer)
+    start_thread(name, _settle, answer, call)
+    return answer
 
 
 def within(limit_s: Seconds, what: str, place: Hashable, call: Callable[[], T]) -> T | None:

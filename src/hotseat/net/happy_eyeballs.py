@@ -12,19 +12,27 @@ import os
 import socket
 from collections import deque
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 from hotseat.tasks import Tasks
+from hotseat.threads import begun
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from concurrent.futures import Future
 
     from hotseat.identifiers import Address, Seconds
 
     Resolve = Callable[[str, int], Awaitable[list["Place"]]]
 
 SILENCE_S: Seconds = 0.25
+MOST_LOOKUPS = 64
+"""At once; more wait. One takes half a minute if no name server answers, and all threads of an executor would wait."""
+FREE_AGAIN_S: Seconds = 0.05
+_lookups: dict[str, Future[list[Any]]] = {}
+"""In progress, by name: who asks again meanwhile needs no thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +44,14 @@ class Place:
 
 
 async def look_up(host: str, port: int) -> list[Place]:
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [Place(family, address) for family, _, _, _, address in found]
+    while (lookup := _lookups.get(host)) is None and len(_lookups) >= MOST_LOOKUPS:  # noqa: ASYNC110 - threads end them
+        await asyncio.sleep(FREE_AGAIN_S)
+    if lookup is None:
+        ask = partial(socket.getaddrinfo, host, None, type=socket.SOCK_STREAM)
+        lookup = _lookups[host] = begun("look up a name", ask)
+        lookup.add_done_callback(lambda _: _lookups.pop(host))
+    found = await asyncio.wrap_future(lookup)
+    return [Place(family, (address[0], port, *address[2:])) for family, _, _, _, address in found]
 
 
 class Connector:

@@ -6,7 +6,8 @@ import asyncio
 import os
 import socket
 import ssl
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.certificate import CERTIFICATE
@@ -17,10 +18,13 @@ from tests.support.waiting import come_true
 
 from hotseat.catalog.spec import DEFAULT_TIMEOUTS, Timeouts
 from hotseat.identifiers import Address
-from hotseat.net.happy_eyeballs import Connector, Place
+from hotseat.net import happy_eyeballs
+from hotseat.net.happy_eyeballs import Connector, Place, look_up
 from hotseat.relay.upstream.pool import Pool
+from hotseat.tasks import Tasks
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from tests.support.relay_rig import RelayRig
@@ -166,6 +170,57 @@ async def test_a_connection_that_nobody_waits_for_leaves_nothing_open() -> None:
         await pool.aclose()
 
         assert open_files() == before
+
+
+@pytest.fixture
+async def asked(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[str]]:
+    """What name servers were asked for; those of `slow…` do not answer before the end of the test."""
+    names: list[str] = []
+    may_answer = threading.Event()
+    real = socket.getaddrinfo
+
+    def ask(host: str, *rest: Any, **known: Any) -> list[Any]:
+        names.append(host)
+        if host.startswith("slow"):
+            may_answer.wait()
+        return real("127.0.0.1", *rest, **known)
+
+    monkeypatch.setattr(socket, "getaddrinfo", ask)
+    yield names
+    may_answer.set()
+    assert await come_true(lambda: not happy_eyeballs._lookups)
+
+
+async def test_name_servers_that_do_not_answer(asked: list[str]) -> None:
+    """Lookups of other names do not wait for them; whoever gives up leaves no more threads when it asks again."""
+    tasks = Tasks()
+    names = [f"slow{number}" for number in range(happy_eyeballs.MOST_LOOKUPS - 1)]
+    for number, name in enumerate((*names, *names)):
+        tasks.start(look_up(name, number), "look up")
+    assert await come_true(lambda: len(asked) == len(names))
+    await tasks.aclose()
+    again = [tasks.start(look_up(name, 80), "look up") for name in names]
+    found = await within(DEADLINE_S, look_up("quick.test", 8080))
+
+    assert found == [Place(socket.AF_INET, ("127.0.0.1", 8080))]
+    assert asked == [*names, "quick.test"]
+    assert not any(task.done() for task in again)
+    await tasks.aclose()
+
+
+async def test_more_names_than_may_be_looked_up_at_once(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """They wait for a free place, and no thread is started."""
+    monkeypatch.setattr(happy_eyeballs, "MOST_LOOKUPS", 1)
+    tasks = Tasks()
+    many = [look_up(f"quick{number}.test", 80) for number in range(20)]
+    assert len(await within(DEADLINE_S, asyncio.gather(*many))) == 20
+    tasks.start(look_up("slow", 80), "look up")
+    assert await come_true(lambda: asked[-1] == "slow")
+    with pytest.raises(TimeoutError):
+        await within(0.1, look_up("quick.test", 80))
+
+    assert asked[-1] == "slow"
+    await tasks.aclose()
 
 
 async def test_a_name_is_looked_up_by_the_machine(rig: RelayRig) -> None:
