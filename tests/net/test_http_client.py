@@ -7,10 +7,11 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.support.loop_turns import LongestCallback
 
 from hotseat.identifiers import Address
 from hotseat.net.happy_eyeballs import Connector
-from hotseat.net.http_client import LONGEST_HEAD, MOST_CHUNKS, MOST_INTERIM, fetch
+from hotseat.net.http_client import LONGEST_HEAD, MOST_CHUNKS, MOST_INTERIM, MOST_LINES, fetch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -134,14 +135,35 @@ async def test_a_server_dies_in_the_middle_of_its_response(rest: bytes) -> None:
         OK + b"A: b\r\n" * LONGEST_HEAD,
         OK + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * (MOST_CHUNKS + 1),
         b"HTTP/1.1 100 Continue\r\n\r\n" * (MOST_INTERIM + 1) + OK + b"\r\n",
+        OK + b"A: b\r\n" * (MOST_LINES + 1) + b"\r\n",
+        (b"HTTP/1.1 103 Early Hints\r\n" + b"A: b\r\n" * (MOST_LINES // 2) + b"\r\n") * 3 + OK + b"\r\n",
     ],
-    ids=range(18),
+    ids=range(20),
 )
 async def test_what_is_no_answer_is_a_value_error(answer: bytes) -> None:
     """The caller gets a ValueError for any response that is not HTTP."""
     async with server(answer) as (address, _):
         with pytest.raises(ValueError, match=r"\w"):
             await fetch(address, "/", Connector(), within=SOON_S)
+
+
+async def test_as_many_header_lines_as_may_be() -> None:
+    """They are the fields of the response; those of interim responses count among them."""
+    early = b"HTTP/1.1 103 Early Hints\r\nA: b\r\n\r\n"
+    lines = b"".join(b"A%d: b\r\n" % number for number in range(MOST_LINES - 1))
+    async with server(early + OK + lines + b"\r\n") as (address, _):
+        assert len((await fetch(address, "/", Connector(), within=SOON_S)).fields) == MOST_LINES - 1
+
+
+@pytest.mark.parametrize("begin", [b"", b"HTTP/1.1 103 Early Hints\r\n"])
+async def test_a_flood_of_short_header_lines(begin: bytes) -> None:
+    """It blocks nobody: no callback takes 100 ms of a processor."""
+    head = b":\n" * (LONGEST_HEAD // 2) + b"\n"
+    async with server((begin + head) * MOST_INTERIM if begin else OK + head) as (address, _):
+        with LongestCallback() as longest, pytest.raises(ValueError, match="head is too large"):
+            await fetch(address, "/", Connector(), within=SOON_S)
+
+    assert longest.seconds < 0.1, longest.what
 
 
 async def test_nobody_is_waited_for_longer_than_said() -> None:

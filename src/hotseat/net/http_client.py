@@ -14,15 +14,15 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
     from hotseat.identifiers import Address, Bytes, Seconds
     from hotseat.net.happy_eyeballs import Connector
 
 MOST_BYTES: Bytes = 1 << 20
 LONGEST_HEAD: Bytes = 64 << 10
-MOST_CHUNKS = 4096
-"""Of a response; each costs a call, and thousands that arrive together would block the event loop."""
+MOST_LINES, MOST_CHUNKS = 128, 4096
+"""Of a response, lines of interim heads included; each costs a call, and more would block the event loop."""
 INTERIM, MOST_INTERIM = range(100, 200), 16
 STATUSES, LONGEST_STATUS = range(100, 600), 10
 WITHOUT_BODY = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
@@ -114,14 +114,15 @@ def tls_context() -> ssl.SSLContext:
 
 async def response_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
     """Status and fields, whose names are lower case; interim responses are skipped."""
+    lines = iter(range(MOST_LINES))
     for _ in range(MOST_INTERIM + 1):
-        status, fields = await _head(reader)
+        status, fields = await _head(reader, lines)
         if status not in INTERIM:
             return status, fields
     raise ValueError("it sent too many interim responses")
 
 
-async def _head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
+async def _head(reader: asyncio.StreamReader, lines: Iterator[int]) -> tuple[int, dict[str, str]]:
     version, status, *_ = (await reader.readline()).decode("latin-1").split() or ("", "")
     if not version.startswith("HTTP/1."):
         raise ValueError("the response was not HTTP" if version else "it closed the connection without a response")
@@ -129,7 +130,7 @@ async def _head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
     size = 0
     while (line := await reader.readline()).strip():
         size += len(line)
-        if size > LONGEST_HEAD:
+        if size > LONGEST_HEAD or next(lines, None) is None:
             raise ValueError("the response head is too large")
         name, _, value = line.decode("latin-1").partition(":")
         fields[name.strip().lower()] = value.strip()
